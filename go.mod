@@ -1,6 +1,6 @@
 module github.com/belfrydb/belfry
 
-go 1.26
+go 1.26.0
 
 require (
 	connectrpc.com/connect v1.21.1 // indirect
@@ -37,6 +37,7 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )
