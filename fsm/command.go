@@ -1,0 +1,228 @@
+package fsm
+
+import "time"
+
+// Kind is the byte that names a command in the log. Kinds are never reused.
+type Kind uint8
+
+// The kinds.
+const (
+	KindPut         Kind = 1
+	KindReserve     Kind = 2
+	KindAck         Kind = 3
+	KindNack        Kind = 4
+	KindRelease     Kind = 5
+	KindExtend      Kind = 6
+	KindCancel      Kind = 7
+	KindReschedule  Kind = 8
+	KindRedrive     Kind = 9
+	KindPurge       Kind = 10
+	KindConfigure   Kind = 11
+	KindOpen        Kind = 12
+	KindDeleteQueue Kind = 13
+	KindExpire      Kind = 14
+	KindLead        Kind = 15
+)
+
+// Command is one of the pointer types *Put … *Lead of this file. Names, ids, headers and bodies of a command are not
+// checked here: the edge refuses what is malformed, and the machine takes any bytes.
+type Command interface{ Kind() Kind }
+
+// Request is what one caller asks of one shard: commands that share a log entry, in order, and a request id.
+type Request struct {
+	// Caller is the namespace that the request id belongs to.
+	Caller string
+	// ID makes the request safe to repeat for 5 minutes; empty means that it is not remembered.
+	ID       string
+	Commands []Command
+}
+
+// Given tells which options a Put carries; what is omitted stays omitted in the job.
+type Given uint8
+
+// The options. GivenDelay and GivenDueAt exclude each other; neither means due at once.
+const (
+	GivenDelay Given = 1 << iota
+	GivenDueAt
+	GivenTTR
+	GivenPriority
+	GivenMaxAttempts
+	GivenRetryDelays
+	GivenTTL
+)
+
+// Has reports whether all of the options in g2 are given.
+func (g Given) Has(g2 Given) bool { return g&g2 == g2 }
+
+// Header is one name and value carried with a job. Headers are sorted by name, and names are distinct.
+type Header struct{ Name, Value string }
+
+// Put creates a job, or answers as its first put was answered. Results: Created, State, Partition, Serial, Due.
+// Codes: QueueChanged, JobExists, RateLimited, QueueFull.
+type Put struct {
+	Queue string
+	// Partition of Partitions is how the caller routed: partition 0 of 1 for an ordinary queue.
+	Partition, Partitions uint32
+	// ID is the client's; empty lets the machine generate one.
+	ID string
+	// Again lets the put in although an earlier job of that id has ended.
+	Again bool
+
+	Given       Given
+	Delay       time.Duration
+	DueAt       Time
+	TTR         time.Duration
+	TTL         time.Duration
+	Priority    int8
+	MaxAttempts uint32
+	RetryDelays []time.Duration
+	Headers     []Header
+	Body        []byte
+}
+
+// Reserve grants leases on up to Max ready jobs of the queues, tried in order. Result: Grants (may be empty), code OK.
+type Reserve struct {
+	Queues []string
+	Max    uint32
+	// TTR is the length of the lease; 0 means the job's own.
+	TTR time.Duration
+}
+
+// Ref names one reservation of a job.
+type Ref struct {
+	Queue     string
+	Partition uint32
+	Serial    uint64
+	Fence     uint64
+}
+
+// Ack ends a reserved job. An ack that is repeated is OK. Code: StaleLease.
+type Ack struct{ Ref }
+
+// Nack gives a job back as failed. Results: State, Due. Code: StaleLease.
+type Nack struct {
+	Ref
+	// Delay counts only if DelayGiven; else the retry schedule decides.
+	Delay      time.Duration
+	DelayGiven bool
+	// Error is kept as the job's last error unless empty.
+	Error string
+	// Dead sends the job to the dead letters at once.
+	Dead bool
+}
+
+// Release gives a job back without counting the attempt. Results: State, Due. Code: StaleLease.
+type Release struct {
+	Ref
+	Delay time.Duration
+}
+
+// Extend prolongs a lease and never shortens it. Result: Until. Code: StaleLease.
+type Extend struct {
+	Ref
+	// TTR counts from now; 0 means the length that the lease last had.
+	TTR time.Duration
+}
+
+// Cancel ends a job. Result: State, the one that it had. Codes: JobNotFound, JobReserved.
+type Cancel struct {
+	Queue, ID string
+	// Force cancels a reserved job too; its lease becomes stale.
+	Force bool
+}
+
+// Reschedule gives a delayed or ready job a new due time. Results: State, Due. Codes: JobNotFound, JobReserved.
+type Reschedule struct {
+	Queue, ID string
+	// Given is GivenDelay or GivenDueAt.
+	Given Given
+	Delay time.Duration
+	DueAt Time
+}
+
+// Redrive makes dead jobs ready again. Result: Count. Code: QueueNotFound.
+type Redrive struct {
+	Queue string
+	// IDs are the jobs; if there are none, up to Max jobs go.
+	IDs []string
+	Max uint32
+}
+
+// Purge removes held jobs. Results: Count, More. Code: QueueNotFound.
+type Purge struct {
+	Queue  string
+	States StateSet
+	// Max bounds the jobs of this command; 0 or more than StepMax means StepMax.
+	Max uint32
+}
+
+// Configure sets the settings of a queue if Version is higher than the queue's. Code: QueueChanged.
+type Configure struct {
+	Queue                 string
+	Partition, Partitions uint32
+	Version               uint64
+	Settings              Settings
+}
+
+// Open creates a queue's partition ahead of its first put. Code: QueueExists.
+type Open struct {
+	Queue                 string
+	Partition, Partitions uint32
+}
+
+// DeleteQueue removes a queue with all that it holds, StepMax records at a time. Results: Count, More. Code: QueueNotFound.
+type DeleteQueue struct{ Queue string }
+
+// Expire carries out what is overdue and nobody asked for. Results: Count, More. Only the leader's pacer proposes it.
+type Expire struct{}
+
+// Lead is a leader's first command in its term; the entry's stamp is its first stamp.
+type Lead struct {
+	// Grace is how long leases granted before are held at least from the stamp on.
+	Grace time.Duration
+}
+
+// Kind returns KindPut.
+func (*Put) Kind() Kind { return KindPut }
+
+// Kind returns KindReserve.
+func (*Reserve) Kind() Kind { return KindReserve }
+
+// Kind returns KindAck.
+func (*Ack) Kind() Kind { return KindAck }
+
+// Kind returns KindNack.
+func (*Nack) Kind() Kind { return KindNack }
+
+// Kind returns KindRelease.
+func (*Release) Kind() Kind { return KindRelease }
+
+// Kind returns KindExtend.
+func (*Extend) Kind() Kind { return KindExtend }
+
+// Kind returns KindCancel.
+func (*Cancel) Kind() Kind { return KindCancel }
+
+// Kind returns KindReschedule.
+func (*Reschedule) Kind() Kind { return KindReschedule }
+
+// Kind returns KindRedrive.
+func (*Redrive) Kind() Kind { return KindRedrive }
+
+// Kind returns KindPurge.
+func (*Purge) Kind() Kind { return KindPurge }
+
+// Kind returns KindConfigure.
+func (*Configure) Kind() Kind { return KindConfigure }
+
+// Kind returns KindOpen.
+func (*Open) Kind() Kind { return KindOpen }
+
+// Kind returns KindDeleteQueue.
+func (*DeleteQueue) Kind() Kind { return KindDeleteQueue }
+
+// Kind returns KindExpire.
+func (*Expire) Kind() Kind { return KindExpire }
+
+// Kind returns KindLead.
+func (*Lead) Kind() Kind { return KindLead }

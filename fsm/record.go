@@ -1,0 +1,67 @@
+package fsm
+
+import "time"
+
+// Job is one held job as a reader sees it. Headers, RetryDelays and Body may alias the machine's memory: they are valid
+// until the next Apply or Restore and must not be changed; LastError and the names are the reader's own.
+type Job struct {
+	Queue     string
+	Partition uint32
+	Serial    uint64
+	// ID is the client's id, or the generated one if Generated.
+	ID        string
+	Generated bool
+	State     State
+	Priority  int8
+	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
+	Due, FirstDue, Created Time
+	// Given tells which of TTR, MaxAttempts, RetryDelays the put named.
+	Given       Given
+	TTR         time.Duration
+	MaxAttempts uint32
+	RetryDelays []time.Duration
+	// TTL is the time at which an unreserved job expires; 0 means never (none given, or cleared by a redrive).
+	TTL     Time
+	Headers []Header
+	Body    []byte
+	// Attempt is the running number of attempts that count; Fence and Until are of the last grant.
+	Attempt   uint32
+	Fence     uint64
+	Until     Time
+	LeaseTTR  time.Duration
+	Redrives  uint32
+	LastError string
+	// Died is when the job last became dead; 0 if never.
+	Died Time
+}
+
+// Counters are the totals of one queue since its birth. Put = held + Acked + Cancelled + Expired + Purged at any time.
+type Counters struct {
+	Put, Duplicate, Granted, Acked, Nacked, Released, Lapsed, Extended uint64
+	Cancelled, Expired, Died, Redriven, Rescheduled, Purged            uint64
+}
+
+// Counts are the held jobs of one queue by state, and their bytes. They are exact as of the last entry.
+type Counts struct {
+	Delayed, Ready, Reserved, Dead uint64
+	Bytes                          uint64
+}
+
+// Jobs returns the number of held jobs.
+func (c *Counts) Jobs() uint64 { return c.Delayed + c.Ready + c.Reserved + c.Dead }
+
+// Queue is what a reader sees of a queue.
+type Queue struct {
+	Name                  string
+	Partition, Partitions uint32
+	Version               uint64
+	Settings              Settings
+	Counts                Counts
+	Counters              Counters
+	// OldestReady is the due time of the oldest ready job, NextDue the due time of the first delayed one; 0 if there is none.
+	OldestReady, NextDue Time
+	Created              Time
+	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the window that really holds.
+	Tombstones uint64
+	DedupSince Time
+}

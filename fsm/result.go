@@ -1,0 +1,38 @@
+package fsm
+
+import "time"
+
+// Result is what a command answers. Which fields a command fills is said at the command; the others are zero.
+type Result struct {
+	Code  Code
+	State State
+	// Created tells a put that made a job from one that met its own earlier one.
+	Created bool
+	// More tells that a bounded command left work undone and should be sent again.
+	More bool
+	// Replayed marks the remembered answer to a repeated request.
+	Replayed  bool
+	Partition uint32
+	Serial    uint64
+	Due       Time
+	Until     Time
+	Count     uint64
+	// Wait is how long the caller should wait before trying again; 0 if unknown. Only with RateLimited.
+	Wait   time.Duration
+	Grants []Grant
+
+	// changed tells that the command changed the state, so that its request must be remembered.
+	changed bool
+}
+
+// Grant is one job handed out. Its body is read with Machine.Held, since results are remembered without bodies.
+type Grant struct {
+	Queue     string
+	Partition uint32
+	Serial    uint64
+	Fence     uint64
+	// Attempt is the running number of this attempt, 1 for the first.
+	Attempt uint32
+	Due     Time
+	Until   Time
+}
