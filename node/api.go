@@ -1,0 +1,150 @@
+package node
+
+import (
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// Witness says where in a shard's history a request took effect, or what a read saw.
+type Witness struct {
+	Shard uint32
+	Term  uint64
+	Index uint64
+	// Entry is the position of the request's first command among the commands of the log entry; 0 for a read.
+	Entry uint32
+	// Time is the shard's clock as of the entry.
+	Time fsm.Time
+}
+
+// Reply is what a request was answered. Results[i] belongs to the request's command i, whose witness has Entry Witness.Entry+i.
+// The zero Witness means that nothing was logged.
+type Reply struct {
+	Witness Witness
+	Results []fsm.Result
+}
+
+// Status is what a node knows about itself and its groups.
+type Status struct {
+	ClusterID string
+	// Name is the node's name, ServerID its Raft server id: name.incarnation.
+	Name, ServerID string
+	// PeerAddr is the address on which the node listens for its peers; empty if it does not.
+	PeerAddr string
+	Draining bool
+	DiskFull bool
+	// DiskFreeBytes is the free space of the data directory's disk as last sampled.
+	DiskFreeBytes uint64
+	// Shards are in order of their number.
+	Shards []GroupStatus
+	// Groups are the other groups, such as the catalog.
+	Groups []GroupStatus
+}
+
+// Role is what a node is in a group.
+type Role uint8
+
+// The roles.
+const (
+	Follower Role = iota
+	Candidate
+	// Leader has been elected; it serves once GroupStatus.Serving is set.
+	Leader
+	Stopped
+)
+
+// String returns the name of the role in lower case.
+func (r Role) String() string {
+	switch r {
+	case Follower:
+		return "follower"
+	case Candidate:
+		return "candidate"
+	case Leader:
+		return "leader"
+	default:
+		return "stopped"
+	}
+}
+
+// GroupStatus is the state of one Raft group on this node.
+type GroupStatus struct {
+	// Group is the group's name: "shard-<number>" or "catalog".
+	Group string
+	Shard uint32
+	Role  Role
+	// Serving tells that this node leads the group and has finished the duties that come before serving.
+	Serving bool
+	// Leader is the server id of the leader; empty if none is known.
+	Leader string
+	// Voters are the server ids of the voting members.
+	Voters []string
+	Term   uint64
+	// CommitIndex, AppliedIndex, LastIndex and SnapshotIndex are positions in the group's log.
+	CommitIndex, AppliedIndex, LastIndex, SnapshotIndex uint64
+	// Digest is the machine's digest at DigestIndex.
+	Digest, DigestIndex uint64
+	// Clock is the machine's clock; zero for groups that are not shards.
+	Clock fsm.Time
+	// ClockAhead tells that the shard's clock is ahead of the wall clock by more than the bound.
+	ClockAhead bool
+	// LastError is the last failure of the group that was not a caller's, for people; empty if there was none.
+	LastError string
+}
+
+// Stats are measurements of a node since its start.
+type Stats struct {
+	Shards []ShardStats
+}
+
+// ShardStats are measurements of one shard since the start of the node.
+type ShardStats struct {
+	Shard uint32
+	// Applied, NotApplied and Unknown count the requests by outcome.
+	Applied, NotApplied, Unknown uint64
+	// Overloaded, DiskFull and NoLeader count the refused requests by reason; they are part of NotApplied.
+	Overloaded, DiskFull, NoLeader uint64
+	// Entries and Commands count what this node proposed as leader and saw applied.
+	Entries, Commands uint64
+	// EntryCommands and EntryBytes are the sizes of those entries.
+	EntryCommands, EntryBytes Histogram
+	// ProposeSeconds runs from the moment a request is queued to its answer, CommitSeconds from the proposal of an entry
+	// to its application, ApplySeconds is the machine's own time for an entry.
+	ProposeSeconds, CommitSeconds, ApplySeconds Histogram
+	// LatenessSeconds runs from a job's due time to the stamp of the grant of its first attempt.
+	LatenessSeconds Histogram
+	// QueuedRequests and QueuedBytes are in the proposer's queue, InFlight entries are proposed and not applied.
+	QueuedRequests, InFlight int
+	QueuedBytes              int64
+	// Waiters is the number of parked calls of Reserve.
+	Waiters int
+	// LeaderChanges counts the times that this node began or ceased to serve as leader.
+	LeaderChanges uint64
+	AppliedIndex  uint64
+	Snapshot      SnapshotStats
+	// Machine are the machine's own figures.
+	Machine fsm.Stats
+}
+
+// SnapshotStats describe the snapshots of one group since the start of the node.
+type SnapshotStats struct {
+	// Index is the index of the last snapshot, At when it was finished (zero if none was since the start).
+	Index uint64
+	At    time.Time
+	// Bytes is its size, Duration how long it took.
+	Bytes    int64
+	Duration time.Duration
+	// Taken and Failed count the attempts.
+	Taken, Failed uint64
+	// LoggedBytes is what was logged since.
+	LoggedBytes int64
+}
+
+// Histogram counts values in buckets: Counts[i] values are at most Bounds[i] and above Bounds[i-1]; the last of Counts,
+// which has no bound, holds the rest.
+type Histogram struct {
+	Bounds []float64
+	Counts []uint64
+	Sum    float64
+	Count  uint64
+}

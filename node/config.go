@@ -1,0 +1,157 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// Config configures a node. It is read once, by Open. Zero values mean the defaults named at the fields.
+type Config struct {
+	// Dir is the data directory; it is made if it does not exist.
+	Dir string
+	// Name is the node's name among its cluster's nodes, 1 to 64 characters of [A-Za-z0-9_-]. Defaults to the name that the data directory
+	// was made with, else to "node". A name other than the directory's is refused.
+	Name string
+	// Shards is the number of shards of a new cluster, 1 to 1,024; defaults to 6. Data that exists keeps its own number.
+	Shards int
+	// Machine configures every shard's state machine. It must be equal on all nodes of a cluster.
+	Machine fsm.Config
+	// Store is the kind of log store of a new data directory: "wal" or "bolt"; defaults to "wal".
+	Store string
+
+	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers.
+	Peers net.Listener
+	// Resolve returns the address at which the node with the given server id listens for its peers. Nil knows none.
+	Resolve func(serverID string) (addr string, err error)
+
+	// Clock is where stamps come from; defaults to the system's.
+	Clock Clock
+	// ClockBound is how far a shard's clock may be from true time; defaults to 500 ms. It must be equal on all nodes.
+	ClockBound time.Duration
+	// AcceptClock starts the node although its wall clock contradicts the last stamp of a shard.
+	AcceptClock bool
+
+	// QueueRequestsMax and QueueBytesMax bound what waits to be logged in each shard; they default to 16,384 requests and 32 MiB.
+	QueueRequestsMax int
+	QueueBytesMax    int64
+	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB.
+	EntryBytesMax int
+	// EntriesInFlight is the number of entries of a shard that may be proposed and not applied yet; defaults to 2.
+	EntriesInFlight int
+	// WaitersMax bounds the parked Reserve calls of a shard; defaults to 65,536.
+	WaitersMax int
+	// ProposeTimeout is how long a call waits for the outcome of what it proposed; defaults to 10 s.
+	ProposeTimeout time.Duration
+	// SnapshotBytes is the least that a group logs before the next snapshot; defaults to 64 MiB.
+	SnapshotBytes int64
+	// TrailingBytes is about how much of the log is kept behind a snapshot for followers; defaults to 64 MiB.
+	TrailingBytes int64
+	// DiskLowBytes is the free space below which puts are refused; defaults to 256 MiB.
+	DiskLowBytes uint64
+
+	// Fatal ends the process because going on would risk data; it must not return for long. It is called at most once.
+	// Required.
+	Fatal func(error)
+	// Logger takes the node's messages. Required.
+	Logger *slog.Logger
+}
+
+// The defaults of Config.
+const (
+	DefaultShards           = 6
+	DefaultClockBound       = 500 * time.Millisecond
+	defaultStore            = "wal"
+	defaultName             = "node"
+	defaultQueueRequestsMax = 16 << 10
+	defaultQueueBytesMax    = 32 << 20
+	defaultEntryBytesMax    = 512 << 10
+	defaultEntriesInFlight  = 2
+	defaultWaitersMax       = 64 << 10
+	defaultProposeTimeout   = 10 * time.Second
+	defaultSnapshotBytes    = 64 << 20
+	defaultTrailingBytes    = 64 << 20
+	defaultDiskLowBytes     = 256 << 20
+
+	shardsMax    = 1024
+	nameBytesMax = 64
+)
+
+// withDefaults returns cfg with every zero replaced by its default.
+func (cfg Config) withDefaults() Config {
+	setDefault(&cfg.Store, defaultStore)
+	setDefault(&cfg.Shards, DefaultShards)
+	setDefault(&cfg.ClockBound, DefaultClockBound)
+	setDefault(&cfg.QueueRequestsMax, defaultQueueRequestsMax)
+	setDefault(&cfg.QueueBytesMax, defaultQueueBytesMax)
+	setDefault(&cfg.EntryBytesMax, defaultEntryBytesMax)
+	setDefault(&cfg.EntriesInFlight, defaultEntriesInFlight)
+	setDefault(&cfg.WaitersMax, defaultWaitersMax)
+	setDefault(&cfg.ProposeTimeout, defaultProposeTimeout)
+	setDefault(&cfg.SnapshotBytes, defaultSnapshotBytes)
+	setDefault(&cfg.TrailingBytes, defaultTrailingBytes)
+	setDefault(&cfg.DiskLowBytes, defaultDiskLowBytes)
+	if cfg.Clock == nil {
+		cfg.Clock = SystemClock()
+	}
+	if cfg.Resolve == nil {
+		cfg.Resolve = func(serverID string) (string, error) {
+			return "", fmt.Errorf("no address is known for server %q", serverID)
+		}
+	}
+	return cfg
+}
+
+// setDefault sets *field to value if it is zero.
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate returns every problem of a configuration with defaults filled in.
+func (cfg Config) validate() error {
+	var problems []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	check(cfg.Dir != "", "Dir is empty")
+	check(cfg.Name == "" || validName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
+	check(cfg.Shards >= 1 && cfg.Shards <= shardsMax, "Shards is %d, not 1 to %d", cfg.Shards, shardsMax)
+	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
+	check(cfg.QueueRequestsMax > 0, "QueueRequestsMax is %d, not positive", cfg.QueueRequestsMax)
+	check(cfg.QueueBytesMax > 0, "QueueBytesMax is %d, not positive", cfg.QueueBytesMax)
+	check(cfg.EntryBytesMax > 0, "EntryBytesMax is %d, not positive", cfg.EntryBytesMax)
+	check(cfg.EntriesInFlight > 0, "EntriesInFlight is %d, not positive", cfg.EntriesInFlight)
+	check(cfg.WaitersMax > 0, "WaitersMax is %d, not positive", cfg.WaitersMax)
+	check(cfg.ProposeTimeout > 0, "ProposeTimeout is %v, not positive", cfg.ProposeTimeout)
+	check(cfg.SnapshotBytes > 0, "SnapshotBytes is %d, not positive", cfg.SnapshotBytes)
+	check(cfg.TrailingBytes > 0, "TrailingBytes is %d, not positive", cfg.TrailingBytes)
+	check(cfg.Fatal != nil, "Fatal is nil")
+	check(cfg.Logger != nil, "Logger is nil")
+	if len(problems) > 0 {
+		return fmt.Errorf("node configuration: %w", errors.Join(problems...))
+	}
+	return nil
+}
+
+// validName reports whether name may be a node's name. A dot is left out because a server id is name.incarnation.
+func validName(name string) bool {
+	if name == "" || len(name) > nameBytesMax {
+		return false
+	}
+	for _, c := range []byte(name) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}

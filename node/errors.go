@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Outcome tells what is known about a request when its call ends.
+type Outcome uint8
+
+// The three outcomes.
+const (
+	// Applied: the request is in the log of a majority, and its results are known.
+	Applied Outcome = iota
+	// NotApplied: the request was never logged and never will be; it may be sent again, here or elsewhere.
+	NotApplied
+	// Unknown: the request may have been logged; only a repetition with the same request id tells.
+	Unknown
+)
+
+// String returns "applied", "not applied" or "unknown".
+func (o Outcome) String() string {
+	switch o {
+	case Applied:
+		return "applied"
+	case NotApplied:
+		return "not applied"
+	default:
+		return "unknown"
+	}
+}
+
+// refusal is a sentinel error together with what it says about the request.
+type refusal struct {
+	text    string
+	outcome Outcome
+}
+
+// Error returns the text of the sentinel.
+func (r *refusal) Error() string { return r.text }
+
+// The errors that callers branch on, with errors.Is. All but ErrUnknownOutcome mean that nothing was applied.
+var (
+	// ErrNotLeader: another node leads the shard.
+	ErrNotLeader error = &refusal{"this node does not lead the shard", NotApplied}
+	// ErrNoLeader: no node is known to lead the shard, or its new leader does not serve yet.
+	ErrNoLeader error = &refusal{"the shard has no leader that serves", NotApplied}
+	// ErrOverloaded: the shard's queue of requests is full.
+	ErrOverloaded error = &refusal{"the shard's queue of requests is full", NotApplied}
+	// ErrShuttingDown: the node takes no new work.
+	ErrShuttingDown error = &refusal{"the node is shutting down", NotApplied}
+	// ErrDiskFull: the disk is below its low-water mark and the request would add to it.
+	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
+	// ErrClockAhead: the shard's time is ahead of the wall clock by more than the clock bound, so nothing is stamped.
+	ErrClockAhead error = &refusal{"the shard's time is ahead of the wall clock", NotApplied}
+	// ErrCanceled: the caller's context ended before the request was logged. The context's error is wrapped with it.
+	ErrCanceled error = &refusal{"the call ended before the request was logged", NotApplied}
+	// ErrTooLarge: the request alone exceeds what a log entry may hold.
+	ErrTooLarge error = &refusal{"the request is larger than a log entry may be", NotApplied}
+	// ErrUnknownShard: the shard's number is not below the number of shards.
+	ErrUnknownShard error = &refusal{"no such shard", NotApplied}
+	// ErrUnknownOutcome: the request may or may not have been applied. What led to it is wrapped with it.
+	ErrUnknownOutcome error = &refusal{"the outcome of the request is unknown", Unknown}
+)
+
+// OutcomeOf returns the outcome that err stands for: Applied for nil, and Unknown for an error that is not of this package.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Applied
+	}
+	var r *refusal
+	if errors.As(err, &r) {
+		return r.outcome
+	}
+	return Unknown
+}
+
+// canceled returns ErrCanceled with the reason why ctx ended.
+func canceled(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrCanceled, context.Cause(ctx))
+}
