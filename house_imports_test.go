@@ -1,0 +1,211 @@
+package belfry_test
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// The rules about imports. Imports run one way: cmd → rpc → node → fsm, and what stands beside that line stays beside it.
+const (
+	ruleFolder        = "imports/folder"         // a folder that the house does not have
+	ruleImport        = "imports/direction"      // an import within the module against the direction
+	ruleExternal      = "imports/external"       // a third-party package that this folder has no use for
+	ruleTestSupport   = "imports/test-support"   // test support that reaches the binary
+	ruleGeneratedCode = "imports/generated-code" // generated code outside rpc/belfry, or other code inside
+)
+
+var importRuleNames = []string{ruleFolder, ruleImport, ruleExternal, ruleTestSupport, ruleGeneratedCode}
+
+// An importRow says what one folder, and what is below it unless a longer row matches, may import besides the standard
+// library. "x" names one package, "x/..." also those below it; neither covers test support unless it is named itself.
+type importRow struct {
+	dir      string
+	may      []string // packages of this module, from its root
+	testMay  []string // packages of this module that only its tests may import, besides may
+	external []string // third-party packages, by prefix of whole path elements
+	reason   string
+}
+
+// importTable is section 3 of the design. A package that is in no row is refused, so a new one must be thought about.
+var importTable = []importRow{
+	{
+		dir:    ".",
+		reason: "the root holds no code",
+	},
+	{
+		dir:      "fsm",
+		testMay:  []string{"fsm/model"},
+		external: []string{"github.com/google/btree"},
+		reason:   "the machine is pure: what it does not import it cannot ask",
+	},
+	{
+		dir:    "fsm/model",
+		may:    []string{"fsm"},
+		reason: "the reference model is read next to the machine and shares only its vocabulary",
+	},
+	{
+		dir:     "node",
+		may:     []string{"fsm", "node/..."},
+		testMay: []string{"node/nodetest"},
+		external: []string{
+			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
+			"golang.org/x/sync", "golang.org/x/sys",
+		},
+		reason: "the node runs machines; it knows neither the wire nor the cluster",
+	},
+	{
+		dir:      "node/nodetest",
+		may:      []string{"fsm", "node/..."},
+		external: []string{"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt"},
+		reason:   "a cluster of nodes in memory for tests, under the rules of node",
+	},
+	{
+		dir:      "cluster",
+		may:      []string{"node/...", "cluster/..."},
+		testMay:  []string{"node/nodetest"},
+		external: []string{"github.com/hashicorp"},
+		reason:   "the cluster moves replicas and never touches jobs",
+	},
+	{
+		dir:     "rpc",
+		may:     []string{"node/...", "fsm", "rpc/..."},
+		testMay: []string{"node/nodetest"},
+		external: []string{
+			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
+			"github.com/prometheus", "golang.org/x/net",
+		},
+		reason: "rpc sees the cluster through interfaces it declares; the client imports rpc's generated code, not the reverse",
+	},
+	{
+		dir:      "rpc/belfry",
+		may:      []string{"rpc/belfry/..."},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "generated code is shared by the server and the SDK, so it drags in neither",
+	},
+	{
+		dir:      "client",
+		may:      []string{"rpc/belfry/..."},
+		testMay:  []string{"client/belfrytest"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
+		reason:   "a user of the SDK must not link the server",
+	},
+	{
+		dir:      "client/belfrytest",
+		may:      []string{"client", "rpc/...", "cluster/...", "node/...", "fsm"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf"},
+		reason:   "a server for the tests of users; imported by tests only",
+	},
+	{
+		dir:      "mirror",
+		may:      []string{"client", "rpc/belfry/...", "mirror/..."},
+		testMay:  []string{"client/belfrytest"},
+		external: []string{"github.com/redis/go-redis", "connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
+	},
+	{
+		dir:      "jepsen",
+		may:      []string{"rpc/belfry/...", "jepsen/..."},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/anishathalye/porcupine"},
+		reason:   "fault tests talk to real processes, so that they see what users see",
+	},
+	{
+		dir:      "jepsen/sim",
+		may:      []string{"fsm", "fsm/model", "jepsen/..."},
+		external: []string{"github.com/anishathalye/porcupine"},
+		reason:   "the simulator runs the machine itself",
+	},
+	{
+		dir:      "jepsen/checker",
+		may:      []string{"fsm", "fsm/model", "rpc/belfry/...", "jepsen/..."},
+		external: []string{"github.com/anishathalye/porcupine"},
+		reason:   "the checker judges histories by the reference model",
+	},
+	{
+		dir:     "cmd/belfry",
+		may:     []string{"client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "cmd/belfry/..."},
+		testMay: []string{"client/belfrytest"},
+		external: []string{
+			"connectrpc.com", "google.golang.org/protobuf", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
+			"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x", "gopkg.in/yaml.v3",
+		},
+		reason: "the command wires everything, except what only tests may import",
+	},
+}
+
+// testOnly are the third-party packages that every test may import and no other file.
+var testOnly = []string{"github.com/google/go-cmp", "pgregory.net/rapid"}
+
+// checkImports reports imports that the table does not allow, and code that is not where it belongs.
+func checkImports(t *tree) []finding {
+	var found []finding
+	for _, f := range t.files {
+		row, ok := rowOf(f.dir)
+		if !ok {
+			found = append(found, f.finding(f.syntax.Package, ruleFolder, "the house has no folder %s; DESIGN.md section 3 lists them, importTable holds the rules", f.dir))
+			continue
+		}
+		if f.generated != inTree(f.dir, "rpc/belfry") {
+			found = append(found, f.finding(f.syntax.Package, ruleGeneratedCode, "generated code lives in rpc/belfry, and nothing else does"))
+		}
+		for _, spec := range f.syntax.Imports {
+			if rule, why := row.refuses(f, importPath(spec)); rule != "" {
+				found = append(found, f.finding(spec.Pos(), rule, "%s imports %s: %s", f.dir, importPath(spec), why))
+			}
+		}
+	}
+	return found
+}
+
+// rowOf returns the longest row that covers a folder.
+func rowOf(dir string) (importRow, bool) {
+	best, ok := importRow{}, false
+	for _, row := range importTable {
+		if (row.dir == dir || row.dir != "." && inTree(dir, row.dir)) && (!ok || len(row.dir) > len(best.dir)) {
+			best, ok = row, true
+		}
+	}
+	return best, ok
+}
+
+// refuses returns the rule that an import breaks and why, or "" if the row allows it.
+func (row importRow) refuses(f *sourceFile, imported string) (rule, why string) {
+	support := isTestSupport(f.dir)
+	if within, ok := strings.CutPrefix(imported, modulePath+"/"); ok {
+		switch {
+		case within == f.dir && f.test: // the external test package of the same folder
+		case allows(row.may, within):
+		case allows(row.testMay, within) && f.test:
+		case allows(row.testMay, within) || isTestSupport(within) && !f.test:
+			return ruleTestSupport, "for tests only"
+		default:
+			return ruleImport, row.reason
+		}
+		return "", ""
+	}
+	switch {
+	case imported == "testing" || strings.HasPrefix(imported, "testing/") || hasPrefixIn(testOnly, imported):
+		if !f.test && !support {
+			return ruleTestSupport, "for tests only"
+		}
+	case !strings.Contains(strings.Split(imported, "/")[0], "."): // the standard library
+	case !hasPrefixIn(row.external, imported):
+		return ruleExternal, row.reason
+	}
+	return "", ""
+}
+
+// allows reports whether one of the patterns covers a package of this module.
+func allows(patterns []string, within string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		root, below := strings.CutSuffix(pattern, "/...")
+		return within == root || below && inTree(within, root) && !isTestSupport(within)
+	})
+}
+
+func hasPrefixIn(prefixes []string, imported string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return inTree(imported, prefix) })
+}
+
+// isTestSupport reports whether a folder holds test support, in the manner of httptest.
+func isTestSupport(dir string) bool { return strings.HasSuffix(path.Base(dir), "test") }

@@ -1,0 +1,199 @@
+package belfry_test
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+)
+
+// The rules about how much a reader must hold in mind, and about tests that hide or wait.
+const (
+	ruleFileSize     = "size/file"
+	ruleFunctionSize = "size/function"
+	ruleBoolParam    = "size/bool-parameter"
+	ruleFolderName   = "size/folder-name"
+	ruleInit         = "size/init"
+	ruleSleep        = "tests/sleep"
+	ruleSkip         = "tests/skip"
+)
+
+var sizeRuleNames = []string{ruleFileSize, ruleFunctionSize, ruleBoolParam, ruleFolderName, ruleInit, ruleSleep, ruleSkip}
+
+const (
+	fileLinesMax     = 500
+	functionLinesMax = 70 // between the braces, as funlen counts
+)
+
+// emptyNames say nothing about what a package is for.
+var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
+
+// boolParamsAllowed are exported functions with a bool parameter whose form someone else prescribes, with the reason.
+var boolParamsAllowed = map[string]string{}
+
+// checkSize reports files and functions that are too long, and what hides in tests. Generated code is nobody's to read.
+func checkSize(t *tree) []finding {
+	var found []finding
+	for _, f := range t.files {
+		if f.generated {
+			continue
+		}
+		if f.lines > fileLinesMax {
+			found = append(found, finding{f.path, 0, ruleFileSize, "the file is too long; one subject a file"})
+		}
+		if slices.Contains(emptyNames, path.Base(f.dir)) {
+			found = append(found, f.finding(f.syntax.Package, ruleFolderName, "the folder's name says nothing; name it after its subject"))
+		}
+		for _, decl := range f.syntax.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok {
+				found = append(found, checkFunction(f, fn)...)
+			}
+		}
+		if f.test {
+			found = append(found, checkTestManners(f)...)
+		}
+	}
+	return found
+}
+
+func checkFunction(f *sourceFile, fn *ast.FuncDecl) []finding {
+	var found []finding
+	if fn.Recv == nil && fn.Name.Name == "init" {
+		found = append(found, f.finding(fn.Pos(), ruleInit, "init runs in every importer; build values where they are used"))
+	}
+	if fn.Body != nil {
+		if lines := f.line(fn.Body.Rbrace) - f.line(fn.Body.Lbrace) - 1; lines > functionLinesMax {
+			found = append(found, f.finding(fn.Pos(), ruleFunctionSize, "%s has %d lines, at most %d", fn.Name.Name, lines, functionLinesMax))
+		}
+	}
+	if f.test || !exported(fn) || boolParamsAllowed[f.dir+"."+fn.Name.Name] != "" {
+		return found
+	}
+	for _, param := range fn.Type.Params.List {
+		if name, ok := param.Type.(*ast.Ident); ok && name.Name == "bool" {
+			found = append(found, f.finding(param.Pos(), ruleBoolParam, "%s: true and false say nothing to the reader of a call", fn.Name.Name))
+		}
+	}
+	return found
+}
+
+// exported reports whether a function can be called from another package: its name, and its receiver's, are exported.
+func exported(fn *ast.FuncDecl) bool {
+	if fn.Recv == nil || !fn.Name.IsExported() {
+		return fn.Name.IsExported()
+	}
+	receiver := fn.Recv.List[0].Type
+	for {
+		switch t := receiver.(type) {
+		case *ast.StarExpr:
+			receiver = t.X
+		case *ast.IndexExpr:
+			receiver = t.X
+		case *ast.IndexListExpr:
+			receiver = t.X
+		case *ast.Ident:
+			return t.IsExported()
+		default:
+			return true
+		}
+	}
+}
+
+// A mannersWalk looks at one test file for sleeping and skipping.
+type mannersWalk struct {
+	file  *sourceFile
+	names map[string]string
+	found []finding
+}
+
+func checkTestManners(f *sourceFile) []finding {
+	w := &mannersWalk{file: f, names: f.names()}
+	w.walk(f.syntax, nil)
+	return w.found
+}
+
+// walk visits a node; tests says of each parameter in scope whether it is a test's. A sleep inside the bubble of
+// synctest.Test takes no time and is how time passes there; elsewhere it is a guess that fails on a slow machine.
+func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Body != nil {
+				w.walk(n.Body, w.withParams(tests, n.Type))
+			}
+			return false
+		case *ast.FuncLit:
+			w.walk(n.Body, w.withParams(tests, n.Type))
+			return false
+		case *ast.CallExpr:
+			pkg, name, ok := qualified(w.names, n.Fun)
+			return !ok || pkg != "testing/synctest" || name != "Test"
+		case *ast.CommClause:
+			// <-time.After as a case of a select is a time limit; only the statements after it are looked at.
+			for _, stmt := range n.Body {
+				w.walk(stmt, tests)
+			}
+			return false
+		case *ast.ExprStmt:
+			if w.isBareAfter(n.X) {
+				w.report(n, ruleSleep, "waiting for time.After is a sleep")
+			}
+		case *ast.SelectorExpr:
+			w.selector(n, tests)
+		}
+		return true
+	})
+}
+
+func (w *mannersWalk) report(n ast.Node, rule, text string) {
+	w.found = append(w.found, w.file.finding(n.Pos(), rule, "%s", text))
+}
+
+func (w *mannersWalk) selector(n *ast.SelectorExpr, tests map[string]bool) {
+	pkg, name, ok := qualified(w.names, n)
+	switch {
+	case ok && pkg == "time" && name == "Sleep":
+		w.report(n, ruleSleep, "wait for a condition, or run inside synctest.Test")
+	case ok && pkg == "testing" && name == "Short":
+		w.report(n, ruleSkip, "a test that a flag turns off is a test that does not run")
+	case !ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, n.Sel.Name):
+		if x, isIdent := n.X.(*ast.Ident); isIdent && tests[x.Name] {
+			w.report(n, ruleSkip, "a skipped test passes; fail and say what is missing")
+		}
+	}
+}
+
+// isBareAfter reports whether an expression is <-time.After(d).
+func (w *mannersWalk) isBareAfter(x ast.Expr) bool {
+	receive, ok := x.(*ast.UnaryExpr)
+	if !ok || receive.Op != token.ARROW {
+		return false
+	}
+	call, ok := receive.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	pkg, name, ok := qualified(w.names, call.Fun)
+	return ok && pkg == "time" && name == "After"
+}
+
+// withParams returns the scope inside a function: its parameters hide those outside. rapid's T is no test's parameter:
+// its Skip throws away one generated case, not the test.
+func (w *mannersWalk) withParams(outer map[string]bool, fn *ast.FuncType) map[string]bool {
+	inner := maps.Clone(outer)
+	if inner == nil {
+		inner = make(map[string]bool)
+	}
+	for _, field := range fn.Params.List {
+		typ := field.Type
+		if star, ok := typ.(*ast.StarExpr); ok {
+			typ = star.X
+		}
+		pkg, name, ok := qualified(w.names, typ)
+		for _, param := range field.Names {
+			inner[param.Name] = ok && pkg == "testing" && slices.Contains([]string{"T", "B", "F", "TB"}, name)
+		}
+	}
+	return inner
+}
