@@ -23,14 +23,21 @@ var processNames = map[string]struct {
 		[]string{"Exit", "Args", "Getenv", "LookupEnv", "Environ", "Setenv", "Unsetenv", "Clearenv", "Chdir"},
 		"the command ends the process and reads its arguments and environment; everything else is handed a configuration",
 	},
-	"syscall":      {[]string{"Exit", "Getenv", "Setenv"}, "the command ends the process and reads its environment"},
-	"os/signal":    {nil, "signals belong to the command; everything else gets a context"},
-	"flag":         {nil, "flags belong to the command; everything else is handed a configuration"},
-	"expvar":       {nil, "it registers in the process; two nodes in one test would share it"},
-	"log":          {nil, "a *slog.Logger is handed in; the old log package is shared by the process and its Fatal ends it"},
-	"log/slog":     {[]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error"}, "the logger is handed in"},
-	"net/http":     {[]string{"DefaultServeMux", "Handle", "HandleFunc"}, "routes are registered in a mux that is handed in"},
-	prometheusPath: {[]string{"DefaultRegisterer", "DefaultGatherer", "Register", "MustRegister"}, "the registerer is handed in"},
+	"syscall":   {[]string{"Exit", "Getenv", "Setenv"}, "the command ends the process and reads its environment"},
+	"os/signal": {nil, "signals belong to the command; everything else gets a context"},
+	"flag":      {nil, "flags belong to the command; everything else is handed a configuration"},
+	"expvar":    {nil, "it registers in the process; two nodes in one test would share it"},
+	"log": {
+		[]string{
+			"Default", "Fatal", "Fatalf", "Fatalln", "Output", "Panic", "Panicf", "Panicln", "Print", "Printf", "Println",
+			"SetFlags", "SetOutput", "SetPrefix", "Writer",
+		},
+		"a *slog.Logger is handed in; this one is shared by the process, and its Fatal ends it",
+	},
+	"github.com/hashicorp/go-hclog": {[]string{"Default", "L", "SetDefault"}, "the logger is handed in"},
+	"log/slog":                      {[]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error"}, "the logger is handed in"},
+	"net/http":                      {[]string{"DefaultServeMux", "Handle", "HandleFunc"}, "routes are registered in a mux that is handed in"},
+	prometheusPath:                  {[]string{"DefaultRegisterer", "DefaultGatherer", "Register", "MustRegister"}, "the registerer is handed in"},
 }
 
 const prometheusPath = "github.com/prometheus/client_golang/prometheus"
@@ -65,7 +72,7 @@ var plantedProcess = []planted{
 			"cmd/belfry/main.go":     "package main\n\nimport \"os\"\n\nfunc main() { os.Exit(1) }\n",
 			"jepsen/cmd/main.go":     "package main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
 			"node/storage/a_test.go": "package storage\n\nimport \"os\"\n\nvar _ = os.Getenv(\"HOME\")\n",
-			"node/a.go":              "package node\n\nimport (\n\t\"log/slog\"\n\t\"os\"\n)\n\nvar _, _ = os.Open, slog.New\n",
+			"node/a.go":              "package node\n\nimport (\n\t\"log\"\n\t\"log/slog\"\n\t\"os\"\n)\n\nvar _, _, _ = os.Open, slog.New, log.New\n",
 			"rpc/a.go":               "package rpc\n\ntype t struct{ os struct{ Exit func(int) } }\n\nfunc (t t) f() { t.os.Exit(1) }\n",
 		},
 	},
