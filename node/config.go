@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,10 +25,15 @@ type Config struct {
 	// Store is the kind of log store of a new data directory: "wal" or "bolt"; defaults to "wal".
 	Store string
 
+	// Join is the id of the cluster that a new data directory will be part of; the node then founds nothing and waits to be
+	// added. Empty makes a new data directory a cluster of its own. Data that exists keeps its cluster.
+	Join string
 	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers.
 	Peers net.Listener
 	// Resolve returns the address at which the node with the given server id listens for its peers. Nil knows none.
 	Resolve func(serverID string) (addr string, err error)
+	// Dial connects to an address that Resolve returned; defaults to TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	// Clock is where stamps come from; defaults to the system's.
 	Clock Clock
@@ -97,6 +103,11 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.DiskLowBytes, defaultDiskLowBytes)
 	if cfg.Clock == nil {
 		cfg.Clock = SystemClock()
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		}
 	}
 	if cfg.Resolve == nil {
 		cfg.Resolve = func(serverID string) (string, error) {

@@ -10,17 +10,6 @@ import (
 
 var errPending = errors.New("being written")
 
-// Clock is the source of time. Its methods may be called from any goroutine.
-type Clock interface {
-	// Wall returns the wall clock as nanoseconds since the Unix epoch. It may step.
-	Wall() fsm.Time
-	// Monotonic returns the time since some fixed moment of this process. It never steps.
-	Monotonic() time.Duration
-}
-
-// SystemClock returns the clock of the operating system.
-func SystemClock() Clock { return nil }
-
 // Node is one process's shards. Open makes one, Close ends it.
 type Node struct{}
 

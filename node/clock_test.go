@@ -1,0 +1,180 @@
+package node
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// handClock is a clock that tests move by hand.
+type handClock struct {
+	mu   sync.Mutex
+	wall fsm.Time
+	mono time.Duration
+}
+
+func newHandClock() *handClock { return &handClock{wall: fsm.Time(1_800_000_000e9)} }
+
+func (c *handClock) Wall() fsm.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall
+}
+
+func (c *handClock) Monotonic() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mono
+}
+
+// run lets time pass on both clocks.
+func (c *handClock) run(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall += fsm.Time(d)
+	c.mono += d
+}
+
+// step moves the wall clock alone.
+func (c *handClock) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall += fsm.Time(d)
+}
+
+func TestShardClockFollowsTheWallClock(t *testing.T) {
+	hand := newHandClock()
+	clock := newShardClock(hand, DefaultClockBound)
+	for range 1000 {
+		hand.run(7 * time.Millisecond)
+		if got, want := clock.stamp(), hand.Wall(); got != want {
+			t.Fatalf("stamp is %d, want the wall clock %d", got, want)
+		}
+	}
+}
+
+func TestShardClockAfterAStepOfTheWallClock(t *testing.T) {
+	const second = time.Second
+	tests := []struct {
+		name string
+		step time.Duration
+		// after is how long time passes after the step, in seconds of one stamp each.
+		after int
+		// offset is where the stamp must then be, relative to the wall clock.
+		offset time.Duration
+	}{
+		{"back, at once", -10 * second, 0, 10 * second},
+		{"back, slewed by 500 ppm", -10 * second, 100, 10*second - 50*time.Millisecond},
+		{"back a little, until it agrees", -20 * time.Millisecond, 100, 0},
+		{"forward within half the bound, at once", 200 * time.Millisecond, 0, -200 * time.Millisecond},
+		{"forward within half the bound, slewed", 200 * time.Millisecond, 100, -150 * time.Millisecond},
+		{"forward within half the bound, until it agrees", 200 * time.Millisecond, 1000, 0},
+		{"forward by half the bound exactly", 250 * time.Millisecond, 0, -250 * time.Millisecond},
+		{"forward beyond half the bound, anchored anew", 251 * time.Millisecond, 0, 0},
+		{"forward by an hour, anchored anew", time.Hour, 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			hand := newHandClock()
+			clock := newShardClock(hand, DefaultClockBound)
+			before := clock.stamp()
+			hand.step(tt.step)
+			for range tt.after {
+				hand.run(second)
+				now := clock.stamp()
+				if now <= before {
+					t.Fatalf("stamp went from %d to %d while a second passed", before, now)
+				}
+				before = now
+			}
+			if got := clock.stamp().Sub(hand.Wall()); got != tt.offset {
+				t.Errorf("stamp is %v off the wall clock, want %v", got, tt.offset)
+			}
+		})
+	}
+}
+
+func TestShardClockSlewsAtAnyRateOfStamps(t *testing.T) {
+	hand := newHandClock()
+	clock := newShardClock(hand, DefaultClockBound)
+	hand.step(-10 * time.Second)
+	for range 1_000_000 { // 10 s in steps of 10 µs, each too short to be slewed on its own
+		hand.run(10 * time.Microsecond)
+		clock.stamp()
+	}
+	if got, want := clock.ahead(), 10*time.Second-5*time.Millisecond; got != want {
+		t.Errorf("after 10 s the clock is %v ahead, want %v", got, want)
+	}
+}
+
+func TestShardClockNeverStampsBelowItsFloor(t *testing.T) {
+	hand := newHandClock()
+	clock := newShardClock(hand, DefaultClockBound)
+	floor := hand.Wall().Add(time.Hour)
+	clock.raise(floor)
+	if got := clock.stamp(); got != floor {
+		t.Errorf("stamp is %d, want the floor %d", got, floor)
+	}
+	if !clock.isAhead() {
+		t.Error("a clock that is an hour ahead does not say so")
+	}
+	hand.run(2 * time.Second)
+	if got, want := clock.stamp(), floor.Add(2*time.Second-time.Millisecond); got != want {
+		t.Errorf("after 2 s the stamp is %d, want %d: time goes on from the floor, slewed", got, want)
+	}
+	clock.raise(hand.Wall()) // a floor below changes nothing
+	if got := clock.stamp(); got < floor {
+		t.Errorf("stamp went back to %d, below %d", got, floor)
+	}
+}
+
+func TestShardClockNowIsTheNextStamp(t *testing.T) {
+	hand := newHandClock()
+	clock := newShardClock(hand, DefaultClockBound)
+	hand.run(time.Minute)
+	hand.step(-time.Second)
+	if now, stamp := clock.now(), clock.stamp(); now != stamp {
+		t.Errorf("now is %d, and the stamp at the same moment %d", now, stamp)
+	}
+}
+
+func TestSystemClockRuns(t *testing.T) {
+	clock := SystemClock()
+	mono, wall := clock.Monotonic(), clock.Wall()
+	for clock.Monotonic() == mono { // ends as soon as the clock moves
+	}
+	if since := time.Since(time.Unix(0, int64(wall))); since < 0 || since > time.Minute {
+		t.Errorf("the wall clock is %v off", since)
+	}
+}
+
+func TestCheckClock(t *testing.T) {
+	newest := fsm.Time(1_800_000_000e9)
+	tests := []struct {
+		name    string
+		wall    fsm.Time
+		newest  fsm.Time
+		problem string
+	}{
+		{"no stamp yet", newest, 0, ""},
+		{"equal", newest, newest, ""},
+		{"behind by the bound", newest - fsm.Time(DefaultClockBound), newest, ""},
+		{"behind by more than the bound", newest - fsm.Time(DefaultClockBound) - 1, newest, "behind the last stamp"},
+		{"ahead by 30 days", newest.Add(clockGapMax), newest, ""},
+		{"ahead by more than 30 days", newest.Add(clockGapMax + 1), newest, "ahead of the last stamp"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := checkClock(tt.wall, tt.newest, DefaultClockBound)
+			if tt.problem == "" && err != nil {
+				t.Errorf("refused: %v", err)
+			}
+			if tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem) || !strings.Contains(err.Error(), "--accept-clock")) {
+				t.Errorf("error is %v, want one that says %q and names --accept-clock", err, tt.problem)
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestIdentityIsMadeOnceAndKept(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), Name: "n1"}.withDefaults()
+	first, err := loadIdentity(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Name != "n1" || len(first.Incarnation) != 16 || len(first.ClusterID) != 32 || first.Shards != DefaultShards || !first.Founder {
+		t.Errorf("new identity is %+v", first)
+	}
+	if want := "n1." + first.Incarnation; first.serverID() != want {
+		t.Errorf("server id is %q, want %q", first.serverID(), want)
+	}
+	cfg.Name, cfg.Shards = "", 9 // what is not given, or cannot change, comes from the directory
+	again, err := loadIdentity(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Errorf("the identity changed (-first +again):\n%s", diff)
+	}
+}
+
+func TestIdentityDiffersBetweenDirectories(t *testing.T) {
+	a, err := loadIdentity(Config{Dir: t.TempDir()}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := loadIdentity(Config{Dir: t.TempDir()}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Incarnation == b.Incarnation || a.ClusterID == b.ClusterID {
+		t.Errorf("two directories share an incarnation or a cluster id: %+v and %+v", a, b)
+	}
+}
+
+func TestIdentityOfAJoiningNode(t *testing.T) {
+	id, err := loadIdentity(Config{Dir: t.TempDir(), Join: "c0ffee"}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id.Founder || id.ClusterID != "c0ffee" {
+		t.Errorf("identity is %+v, want a member of the cluster that it joins", id)
+	}
+}
+
+func TestIdentityRecordsFoundedGroups(t *testing.T) {
+	cfg := Config{Dir: t.TempDir()}.withDefaults()
+	id, err := loadIdentity(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time changes nothing
+		if err := id.founded(cfg.Dir, "shard-0", "catalog"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := loadIdentity(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"shard-0", "catalog"}, again.Groups); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+}
+
+func TestIdentityIsRefused(t *testing.T) {
+	edit := func(f func([]byte) []byte) func(*testing.T, *Config) {
+		return func(t *testing.T, cfg *Config) {
+			path := filepath.Join(cfg.Dir, identityFile)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, f(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	resum := func(change func(*identity)) func(*testing.T, *Config) {
+		return edit(func(data []byte) []byte {
+			id, err := parseIdentity(data)
+			if err != nil {
+				return nil
+			}
+			change(id)
+			return id.format()
+		})
+	}
+	tests := []struct {
+		name    string
+		spoil   func(*testing.T, *Config)
+		problem string
+	}{
+		{"another name", func(_ *testing.T, cfg *Config) { cfg.Name = "n2" }, `belongs to node "n1", not "n2"`},
+		{"another cluster", func(_ *testing.T, cfg *Config) { cfg.Join = "other" }, "belongs to cluster"},
+		{"a later format", resum(func(id *identity) { id.Format = 2 }), "format 2, this program reads 1"},
+		{"a flipped bit", edit(func(b []byte) []byte { b[30] ^= 1; return b }), "checksum"},
+		{"a cut file", edit(func(b []byte) []byte { return b[:len(b)/2] }), "damaged"},
+		{"an empty file", edit(func([]byte) []byte { return nil }), "damaged"},
+		{"no incarnation", resum(func(id *identity) { id.Incarnation = "" }), "damaged"},
+		{"no shards", resum(func(id *identity) { id.Shards = 0 }), "damaged"},
+		{"not JSON", edit(func([]byte) []byte {
+			return []byte("{\ncrc32c " + "0a89a5b3" + "\n")
+		}), "damaged"},
+		{"shards without identity", func(t *testing.T, cfg *Config) {
+			if err := os.Remove(filepath.Join(cfg.Dir, identityFile)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(cfg.Dir, shardsDir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "holds shards but no node.json"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := Config{Dir: t.TempDir(), Name: "n1"}.withDefaults()
+			if _, err := loadIdentity(cfg); err != nil {
+				t.Fatal(err)
+			}
+			tt.spoil(t, &cfg)
+			_, err := loadIdentity(cfg)
+			if err == nil || !strings.Contains(err.Error(), tt.problem) {
+				t.Errorf("error is %v, want one that says %q", err, tt.problem)
+			}
+		})
+	}
+}
+
+func FuzzParseIdentity(f *testing.F) {
+	id := identity{Format: dataFormat, ClusterID: "c", Name: "n", Incarnation: "i", Shards: 1}
+	f.Add(id.format())
+	f.Add([]byte("{}\ncrc32c 00000000\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		id, err := parseIdentity(data)
+		if err != nil {
+			return
+		}
+		again, err := parseIdentity(id.format())
+		if err != nil || !bytes.Equal(again.format(), id.format()) {
+			t.Errorf("an identity that was read does not survive being written: %v", err)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// pipeListener is a listener whose connections are pipes in memory, so that it works in a synctest bubble.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+	}
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return serverAddr("pipe") }
+
+func (l *pipeListener) dial(ctx context.Context, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// startMux returns a mux for server n1.1 of cluster c, listening on the returned listener, that ends with the test.
+func startMux(t *testing.T) (*mux, *pipeListener) {
+	t.Helper()
+	l := newPipeListener()
+	cfg := Config{Peers: l, Logger: slog.New(slog.DiscardHandler), Resolve: func(string) (string, error) { return "", nil }, Dial: l.dial}
+	m := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n1", Incarnation: "1"})
+	t.Cleanup(m.close)
+	return m, l
+}
+
+// peerOf returns a mux for another server of the cluster, whose dials reach l.
+func peerOf(t *testing.T, l *pipeListener, cluster, name string) *mux {
+	t.Helper()
+	cfg := Config{Logger: slog.New(slog.DiscardHandler), Dial: l.dial, Resolve: func(string) (string, error) { return "", nil }}
+	m := newMux(cfg.withDefaults(), &identity{ClusterID: cluster, Name: name, Incarnation: "1"})
+	t.Cleanup(m.close)
+	return m
+}
+
+// echo answers every AppendEntries of a transport with its own term.
+func echo(t *testing.T, trans *raft.NetworkTransport) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case rpc := <-trans.Consumer():
+				req := rpc.Command.(*raft.AppendEntriesRequest)
+				rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, Success: true}, nil)
+			case <-done:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(done)
+		if err := trans.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTransportCarriesEachGroupToItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := startMux(t)
+		for _, group := range []string{"shard-0", "shard-1"} {
+			echo(t, m.transport(group))
+		}
+		peer := peerOf(t, l, "c", "n2")
+		for term, group := range []string{"shard-0", "shard-1"} {
+			trans := peer.transport(group)
+			var resp raft.AppendEntriesResponse
+			req := raft.AppendEntriesRequest{Term: uint64(term) + 7, PrevLogEntry: 1}
+			if err := trans.AppendEntries("n1.1", "n1.1", &req, &resp); err != nil || resp.Term != uint64(term)+7 {
+				t.Errorf("%s answered %+v, %v", group, resp, err)
+			}
+			if got := trans.LocalAddr(); got != "n2.1" {
+				t.Errorf("local address is %q, want the server id n2.1", got)
+			}
+			if err := trans.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTransportRefusesHandshakes(t *testing.T) {
+	good := greeting{version: protocolVersion, cluster: "c", group: "shard-0", sender: "n2.1", receiver: "n1.1"}
+	tests := []struct {
+		name   string
+		change func(*greeting)
+		want   verdict
+	}{
+		{"good", func(*greeting) {}, accepted},
+		{"foreign cluster", func(g *greeting) { g.cluster = "d" }, refusedCluster},
+		{"wrong receiver", func(g *greeting) { g.receiver = "n1.2" }, refusedReceiver},
+		{"own id as sender", func(g *greeting) { g.sender = "n1.1" }, refusedSender},
+		{"no sender", func(g *greeting) { g.sender = "" }, refusedSender},
+		{"wrong group", func(g *greeting) { g.group = "shard-9" }, refusedGroup},
+		{"other version", func(g *greeting) { g.version = 2 }, refusedVersion},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, l := startMux(t)
+				echo(t, m.transport("shard-0"))
+				hello := good
+				tt.change(&hello)
+				conn, err := l.dial(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				go func() { _ = writeGreeting(conn, hello) }() // a later version is hung up on before it has said all
+				reply, err := readGreeting(conn)
+				if err != nil || reply.verdict != tt.want {
+					t.Fatalf("verdict is %q, %v, want %q", reply.verdict, err, tt.want)
+				}
+				if tt.want == accepted {
+					return
+				}
+				if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+					t.Errorf("after a refusal reading gives %v, want the end of the connection", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTransportHangsUpOnStrangers(t *testing.T) {
+	tests := []struct {
+		name string
+		send []byte
+	}{
+		{"silence", nil},
+		{"garbage", []byte("GET / HTTP/1.1\r\nHost: belfry\r\n\r\n")},
+		{"half a greeting", []byte("BLFY\x01\x00\x05abc")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, l := startMux(t)
+				echo(t, m.transport("shard-0"))
+				conn, err := l.dial(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				go func() { _, _ = conn.Write(tt.send) }() // may be cut off
+				start := time.Now()
+				if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+					t.Errorf("reading gives %v, want the end of the connection", err)
+				}
+				if waited := time.Since(start); waited > handshakeTimeout {
+					t.Errorf("the stranger was kept for %v, want at most %v", waited, handshakeTimeout)
+				}
+			})
+		})
+	}
+}
+
+func TestTransportRefusesBeyondTheHandshakeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := startMux(t)
+		for range handshakesMax {
+			conn, err := l.dial(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		conn, err := l.dial(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(start) != 0 {
+			t.Errorf("one connection too many reads %v after %v, want an immediate end", err, time.Since(start))
+		}
+	})
+}
+
+func TestDiallerRefusesAnswers(t *testing.T) {
+	good := greeting{version: protocolVersion, cluster: "c", group: "shard-0", sender: "n1.1", receiver: "n2.1"}
+	tests := []struct {
+		name    string
+		change  func(*greeting)
+		problem string
+	}{
+		{"good", func(*greeting) {}, ""},
+		{"refused", func(g *greeting) { g.verdict = refusedGroup }, "no such group here"},
+		{"another cluster", func(g *greeting) { g.cluster = "d" }, "the answer is"},
+		{"another server", func(g *greeting) { g.sender = "n1.2" }, "the answer is"},
+		{"another group", func(g *greeting) { g.group = "shard-1" }, "the answer is"},
+		{"meant for another", func(g *greeting) { g.receiver = "n3.1" }, "the answer is"},
+		{"another version", func(g *greeting) { g.version = 9 }, "the answer is version 9"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newPipeListener()
+				go func() {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					defer conn.Close()
+					if _, err := readGreeting(conn); err != nil {
+						t.Error(err)
+					}
+					reply := good
+					tt.change(&reply)
+					_ = writeGreeting(conn, reply) // the dialler may hang up before all is said
+					_, _ = io.Copy(io.Discard, conn)
+				}()
+				conn, err := peerOf(t, l, "c", "n2").connect("shard-0", "n1.1", time.Second)
+				if err == nil {
+					conn.Close()
+				}
+				if tt.problem == "" && err != nil || tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)) {
+					t.Errorf("error is %v, want one that says %q", err, tt.problem)
+				}
+			})
+		})
+	}
+}
+
+func TestDiallerGivesUpOnASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		go func() { _, _ = l.Accept() }()
+		start := time.Now()
+		_, err := peerOf(t, l, "c", "n2").connect("shard-0", "n1.1", time.Second)
+		if err == nil || time.Since(start) > handshakeTimeout {
+			t.Errorf("after %v the error is %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestDiallerWithoutAddress(t *testing.T) {
+	m := newMux(Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), &identity{ClusterID: "c", Name: "n2", Incarnation: "1"})
+	defer m.close()
+	if _, err := m.connect("shard-0", "n9.1", time.Second); err == nil || !strings.Contains(err.Error(), `"n9.1"`) {
+		t.Errorf("error is %v, want one that names the server", err)
+	}
+}
+
+func TestGreetingRoundTrip(t *testing.T) {
+	want := greeting{version: protocolVersion, verdict: refusedGroup, cluster: "c", group: strings.Repeat("g", greetingText), sender: "s", receiver: ""}
+	var buf bytes.Buffer
+	if err := writeGreeting(&buf, want); err != nil {
+		t.Fatal(err)
+	}
+	buf.WriteString("rest")
+	got, err := readGreeting(&buf)
+	if err != nil || got != want {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if buf.String() != "rest" {
+		t.Errorf("reading a greeting left %q, want what followed it", buf.String())
+	}
+	want.group += "g"
+	if err := writeGreeting(&buf, want); err == nil {
+		t.Error("a name of 256 bytes was sent")
+	}
+}
+
+func FuzzReadGreeting(f *testing.F) {
+	var buf bytes.Buffer
+	if err := writeGreeting(&buf, greeting{version: protocolVersion, cluster: "c", group: "g", sender: "s", receiver: "r"}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(buf.Bytes())
+	f.Add([]byte("BLFY"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := readGreeting(bytes.NewReader(data))
+		if err != nil || g.version != protocolVersion {
+			return
+		}
+		var out bytes.Buffer
+		if err := writeGreeting(&out, g); err != nil || !bytes.HasPrefix(data, out.Bytes()) {
+			t.Errorf("%q reads as %v, which is written as %q (%v)", data, g, out.Bytes(), err)
+		}
+	})
+}
