@@ -1,0 +1,100 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// create makes a new group in dir. The manifest is written last: a crash before leaves a directory without one
+// and without data, which the next create starts over; a manifest therefore proves that every other file existed.
+func create(dir string, p paths, cfg Config) (manifest, error) {
+	if cfg.Birth == MustExist {
+		return manifest{}, &CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
+	}
+	if err := cfg.FS.MkdirAll(dir); err != nil {
+		return manifest{}, fmt.Errorf("storage: creating %s: %w", dir, err)
+	}
+	if err := checkUnborn(p, cfg.FS); err != nil {
+		return manifest{}, err
+	}
+	m, err := newManifest(cfg.Group, cfg.Engine)
+	if err != nil {
+		return manifest{}, fmt.Errorf("storage: %w", err)
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"high-water marks", func() error { return createMarks(cfg.FS, p.marks) }},
+		{"stable values", func() error { return writeRecord(cfg.FS, p.stable, stableMagic, nil) }},
+		{"snapshots", func() error { return cfg.FS.MkdirAll(p.snapshots) }},
+		{"log", func() error { return createLog(p, cfg, m) }},
+		{"directory", func() error { return syncDirs(cfg.FS, dir, filepath.Dir(dir)) }},
+		{"manifest", func() error { return writeManifest(cfg.FS, p.manifest, m) }},
+	} {
+		if err := step.do(); err != nil {
+			return manifest{}, fmt.Errorf("storage: creating %s in %s: %w", step.what, dir, err)
+		}
+	}
+	return m, nil
+}
+
+// checkUnborn refuses a directory that lost its manifest. No store was ever handed out without one, so data in
+// any file proves the loss; without data the files are leftovers of a creation that did not finish.
+func checkUnborn(p paths, fsys FS) error {
+	lost := func(file, what string, err error) error {
+		return &CorruptError{File: p.manifest, Detail: fmt.Sprintf("missing, but %s %s", file, what), Err: err}
+	}
+	if found, err := exists(fsys, p.marks); err != nil {
+		return lost(p.marks, "cannot be read", err)
+	} else if found {
+		m, err := openMarks(fsys, p.marks, 0, nil)
+		if err != nil {
+			return lost(p.marks, "is damaged", err)
+		}
+		if err := m.file.Close(); err != nil {
+			return fmt.Errorf("storage: closing %s: %w", p.marks, err)
+		}
+		if m.current != (mark{}) {
+			return lost(p.marks, "says that the group has data", nil)
+		}
+	} else if _, err := fsys.ReadDir(p.log); err == nil {
+		return lost(p.log, "exists without high-water marks", nil)
+	}
+	if payload, err := readRecord(fsys, p.stable, stableMagic); err == nil && len(payload) > 0 {
+		return lost(p.stable, "holds a term", nil)
+	} else if err != nil && !missing(err) {
+		return lost(p.stable, "is damaged", err)
+	}
+	names, err := fsys.ReadDir(p.snapshots)
+	if err != nil && !missing(err) {
+		return lost(p.snapshots, "cannot be read", err)
+	}
+	if len(names) > 0 {
+		return lost(p.snapshots, "is not empty", nil)
+	}
+	return nil
+}
+
+func createLog(p paths, cfg Config, m manifest) error {
+	if err := cfg.FS.RemoveAll(p.log); err != nil {
+		return err
+	}
+	if err := cfg.FS.MkdirAll(p.log); err != nil {
+		return err
+	}
+	ec := cfg.engine(p, &guard{}, m, mark{})
+	if m.Engine == EngineBolt {
+		return createBolt(ec)
+	}
+	return createWAL(ec)
+}
+
+func syncDirs(fsys FS, dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, fsys.SyncDir(dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,350 @@
+// Package diskfault is a disk in memory for tests. What was written and not synced is lost, kept or torn in a
+// crash, as the test decides; each step can be made to fail, to hang, or to be the last one before the crash.
+//
+// It models the file system that a careful program must expect: file contents become durable by a sync of the
+// file, names by a sync of their directory, and nothing else orders them.
+package diskfault
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+// SectorBytes is the unit in which a torn write is kept or lost.
+const SectorBytes = 512
+
+// ErrCrashed is returned by every step after a hook ended the machine's life, until Crash.
+var ErrCrashed = errors.New("diskfault: the machine is down")
+
+// Kind is a kind of step.
+type Kind string
+
+// The steps that a Hook sees.
+const (
+	OpOpen     Kind = "open"
+	OpCreate   Kind = "create"
+	OpRead     Kind = "read"
+	OpWrite    Kind = "write"
+	OpSync     Kind = "sync"
+	OpAllocate Kind = "allocate"
+	OpRename   Kind = "rename"
+	OpRemove   Kind = "remove"
+	OpSyncDir  Kind = "syncdir"
+)
+
+// Op is a step about to be taken.
+type Op struct {
+	Kind Kind
+	Path string
+}
+
+// Mutates says whether the step changes what is on the disk, or what of it is durable.
+func (o Op) Mutates() bool { return o.Kind != OpOpen && o.Kind != OpRead }
+
+// Hook is called before each step, from its goroutine and without locks held. An error becomes the step's error
+// and the step is not taken. A hook that blocks is a hung disk.
+type Hook func(Op) error
+
+// Fate decides, write by write, what a crash does to a sector that was not synced: true keeps it.
+type Fate func(name string, sector int64) bool
+
+// Names decides what a crash does to creations, renames and removals that were not synced.
+type Names int
+
+// The fates of names.
+const (
+	LoseNames Names = iota // the directory is as it was at its last sync
+	KeepNames              // all steps became durable by chance
+)
+
+// LoseAll is the Fate that keeps nothing unsynced.
+func LoseAll(string, int64) bool { return false }
+
+// KeepAll is the Fate of a killed process: the kernel still holds everything.
+func KeepAll(string, int64) bool { return true }
+
+type inode struct {
+	data   []byte
+	synced []byte
+	dirty  map[int64]bool // sectors that differ from synced, perhaps
+}
+
+// Disk implements storage.FS. Methods may be called from any goroutine.
+type Disk struct {
+	mu     sync.Mutex
+	hook   Hook
+	names  map[string]*inode // as programs see them
+	stable map[string]*inode // as of the directories' last sync
+	dirs   map[string]bool
+	epoch  int // files opened before a crash are dead
+}
+
+var _ storage.FS = (*Disk)(nil)
+
+// New returns an empty disk with a root directory.
+func New() *Disk {
+	return &Disk{names: map[string]*inode{}, stable: map[string]*inode{}, dirs: map[string]bool{"/": true}}
+}
+
+// SetHook replaces the hook; nil removes it.
+func (d *Disk) SetHook(h Hook) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = h
+}
+
+// Crash ends the machine's life and starts the next one: open files are dead, the hook is gone, and of what was
+// not durable the rest is what fate and names say.
+func (d *Disk) Crash(fate Fate, names Names) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.epoch++
+	d.hook = nil
+	if names == KeepNames {
+		d.stable = maps.Clone(d.names)
+	}
+	d.names = maps.Clone(d.stable)
+	for _, name := range slices.Sorted(maps.Keys(d.names)) {
+		d.names[name].settle(name, fate)
+	}
+}
+
+func (n *inode) settle(name string, fate Fate) {
+	end := int64(len(n.synced))
+	for _, sector := range slices.Sorted(maps.Keys(n.dirty)) {
+		from := sector * SectorBytes
+		if from >= int64(len(n.data)) || !fate(name, sector) {
+			continue
+		}
+		to := min(from+SectorBytes, int64(len(n.data)))
+		if to > end {
+			n.synced = append(n.synced, make([]byte, to-end)...)
+			end = to
+		}
+		copy(n.synced[from:to], n.data[from:to])
+	}
+	n.data = slices.Clone(n.synced)
+	n.dirty = map[int64]bool{}
+}
+
+// Flip inverts one bit of a file, in memory and on the disk.
+func (d *Disk) Flip(name string, offset int64, bit uint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.names[path.Clean(name)]
+	n.data[offset] ^= 1 << bit
+	if offset < int64(len(n.synced)) {
+		n.synced[offset] ^= 1 << bit
+	}
+}
+
+// Files returns the names of all files, sorted.
+func (d *Disk) Files() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.names))
+}
+
+// Contents returns a copy of a file, nil if there is none.
+func (d *Disk) Contents(name string) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n, ok := d.names[path.Clean(name)]; ok {
+		return slices.Clone(n.data)
+	}
+	return nil
+}
+
+// SetContents replaces or, with nil, deletes a file durably: damage, or an older copy put in its place.
+func (d *Disk) SetContents(name string, data []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name = path.Clean(name)
+	if data == nil {
+		delete(d.names, name)
+		delete(d.stable, name)
+		return
+	}
+	n := &inode{data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}}
+	d.names[name], d.stable[name] = n, n
+}
+
+// Clone returns a copy of the disk as it is, with everything durable and no hook.
+func (d *Disk) Clone() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := New()
+	c.dirs = maps.Clone(d.dirs)
+	for name, n := range d.names {
+		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}}
+		c.names[name], c.stable[name] = copied, copied
+	}
+	return c
+}
+
+// step runs the hook, then takes the lock for the caller to take the step and release.
+func (d *Disk) step(kind Kind, name string, epoch int) error {
+	d.mu.Lock()
+	hook, dead := d.hook, epoch != d.epoch
+	d.mu.Unlock()
+	if dead {
+		return ErrCrashed
+	}
+	if hook != nil {
+		if err := hook(Op{Kind: kind, Path: name}); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	if epoch != d.epoch {
+		d.mu.Unlock()
+		return ErrCrashed
+	}
+	return nil
+}
+
+func (d *Disk) life() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.epoch
+}
+
+// OpenFile implements storage.FS.
+func (d *Disk) OpenFile(name string, flag int) (storage.File, error) {
+	name = path.Clean(name)
+	kind := OpOpen
+	if flag&os.O_CREATE != 0 {
+		kind = OpCreate
+	}
+	epoch := d.life()
+	if err := d.step(kind, name, epoch); err != nil {
+		return nil, err
+	}
+	defer d.mu.Unlock()
+	n, ok := d.names[name]
+	switch {
+	case ok && flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrExist}
+	case !ok && flag&os.O_CREATE == 0, !d.dirs[path.Dir(name)]:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	case !ok:
+		n = &inode{dirty: map[int64]bool{}}
+		d.names[name] = n
+	}
+	return &file{disk: d, name: name, node: n, epoch: epoch}, nil
+}
+
+// Rename implements storage.FS.
+func (d *Disk) Rename(oldName, newName string) error {
+	oldName, newName = path.Clean(oldName), path.Clean(newName)
+	if err := d.step(OpRename, newName, d.life()); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	n, ok := d.names[oldName]
+	if !ok {
+		return &fs.PathError{Op: "rename", Path: oldName, Err: fs.ErrNotExist}
+	}
+	delete(d.names, oldName)
+	d.names[newName] = n
+	return nil
+}
+
+// Remove implements storage.FS.
+func (d *Disk) Remove(name string) error {
+	name = path.Clean(name)
+	if err := d.step(OpRemove, name, d.life()); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	if _, ok := d.names[name]; !ok {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	delete(d.names, name)
+	return nil
+}
+
+// RemoveAll implements storage.FS. The directory itself stays known.
+func (d *Disk) RemoveAll(name string) error {
+	name = path.Clean(name)
+	if err := d.step(OpRemove, name, d.life()); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	for file := range d.names {
+		if file == name || strings.HasPrefix(file, name+"/") {
+			delete(d.names, file)
+		}
+	}
+	return nil
+}
+
+// ReadDir implements storage.FS.
+func (d *Disk) ReadDir(name string) ([]string, error) {
+	name = path.Clean(name)
+	if err := d.step(OpRead, name, d.life()); err != nil {
+		return nil, err
+	}
+	defer d.mu.Unlock()
+	if !d.dirs[name] {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	var names []string
+	for file := range d.names {
+		if path.Dir(file) == name {
+			names = append(names, path.Base(file))
+		}
+	}
+	for dir := range d.dirs {
+		if path.Dir(dir) == name && dir != name {
+			names = append(names, path.Base(dir)+"/")
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// MkdirAll implements storage.FS. Directories are durable at once: no test here is about losing them.
+func (d *Disk) MkdirAll(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for dir := path.Clean(name); !d.dirs[dir]; dir = path.Dir(dir) {
+		d.dirs[dir] = true
+	}
+	return nil
+}
+
+// SyncDir implements storage.FS.
+func (d *Disk) SyncDir(name string) error {
+	name = path.Clean(name)
+	if err := d.step(OpSyncDir, name, d.life()); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	for file := range d.stable {
+		if path.Dir(file) == name && d.names[file] == nil {
+			delete(d.stable, file)
+		}
+	}
+	for file, n := range d.names {
+		if path.Dir(file) == name {
+			d.stable[file] = n
+		}
+	}
+	return nil
+}
+
+// Full is the error of a full disk, for hooks.
+func Full(o Op) error { return &fs.PathError{Op: string(o.Kind), Path: o.Path, Err: syscall.ENOSPC} }
+
+// Broken is the error of a failing disk, for hooks.
+func Broken(o Op) error { return &fs.PathError{Op: string(o.Kind), Path: o.Path, Err: syscall.EIO} }

@@ -1,0 +1,117 @@
+package diskfault
+
+import (
+	"io"
+	"io/fs"
+)
+
+type file struct {
+	disk   *Disk
+	name   string
+	node   *inode
+	epoch  int
+	closed bool // guarded by disk.mu
+}
+
+func (f *file) step(kind Kind) error {
+	if err := f.disk.step(kind, f.name, f.epoch); err != nil {
+		return err
+	}
+	if f.closed {
+		f.disk.mu.Unlock()
+		return fs.ErrClosed
+	}
+	return nil
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *file) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.step(OpRead); err != nil {
+		return 0, err
+	}
+	defer f.disk.mu.Unlock()
+	if off >= int64(len(f.node.data)) {
+		return 0, io.EOF
+	}
+	n := copy(b, f.node.data[off:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt implements io.WriterAt.
+func (f *file) WriteAt(b []byte, off int64) (int, error) {
+	if err := f.step(OpWrite); err != nil {
+		return 0, err
+	}
+	defer f.disk.mu.Unlock()
+	f.grow(off + int64(len(b)))
+	copy(f.node.data[off:], b)
+	f.node.touch(off, off+int64(len(b)))
+	return len(b), nil
+}
+
+func (f *file) grow(size int64) {
+	if have := int64(len(f.node.data)); have < size {
+		f.node.data = append(f.node.data, make([]byte, size-have)...)
+	}
+}
+
+func (n *inode) touch(from, to int64) {
+	for s := from / SectorBytes; s*SectorBytes < to; s++ {
+		n.dirty[s] = true
+	}
+}
+
+// Sync implements storage.File.
+func (f *file) Sync() error { return f.SyncData() }
+
+// SyncData implements storage.File.
+func (f *file) SyncData() error {
+	if err := f.step(OpSync); err != nil {
+		return err
+	}
+	defer f.disk.mu.Unlock()
+	n := f.node
+	if grown := len(n.data) - len(n.synced); grown > 0 {
+		n.synced = append(n.synced, make([]byte, grown)...)
+	}
+	for s := range n.dirty {
+		from := s * SectorBytes
+		to := min(from+SectorBytes, int64(len(n.data)))
+		copy(n.synced[from:to], n.data[from:to])
+	}
+	n.dirty = map[int64]bool{}
+	return nil
+}
+
+// Size implements storage.File.
+func (f *file) Size() (int64, error) {
+	if err := f.step(OpRead); err != nil {
+		return 0, err
+	}
+	defer f.disk.mu.Unlock()
+	return int64(len(f.node.data)), nil
+}
+
+// Allocate implements storage.File: the file has at least size bytes, zeros where none were written.
+func (f *file) Allocate(size int64) error {
+	if err := f.step(OpAllocate); err != nil {
+		return err
+	}
+	defer f.disk.mu.Unlock()
+	f.grow(size)
+	return nil
+}
+
+// Close implements io.Closer. It syncs nothing.
+func (f *file) Close() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.closed {
+		return fs.ErrClosed
+	}
+	f.closed = true
+	return nil
+}

@@ -1,0 +1,59 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrFailed is wrapped by every write after the first failed one. The outcome of the failed write is
+	// unknown and the store takes no further writes: the process must end, and the next Open decides.
+	ErrFailed = errors.New("storage: an earlier write failed, no further writes are taken")
+
+	// ErrClosed is returned by stores used after Close.
+	ErrClosed = errors.New("storage: closed")
+
+	// ErrNoGroup is returned by Open with MustExist when the directory holds no group.
+	ErrNoGroup = errors.New("storage: no group in this directory")
+
+	// ErrSnapshotOlder is returned by SnapshotStore.Create for an index below the newest durable snapshot:
+	// a delayed install request must not take a replica back in time.
+	ErrSnapshotOlder = errors.New("storage: a newer snapshot is already durable")
+
+	// ErrGap is wrapped by StoreLogs when entries do not follow the last one.
+	ErrGap = errors.New("storage: log entries are not consecutive")
+)
+
+const remedy = "the files were left as they are; do not delete them and start again under the same node identity. " +
+	"With other replicas: remove this node and let it join anew under a new identity. " +
+	"Without: restore the last backup, or move the file back if it was moved"
+
+// CorruptError says that a file does not hold what was once durable in it. The group must not start, or, if it
+// runs, the process must end: going on would serve or vote with less than the node has promised.
+type CorruptError struct {
+	File   string // path of the damaged file, or the one that is missing
+	Offset int64  // offset in bytes of the first damaged record in File; 0 when the file as a whole is meant
+	Index  uint64 // Raft index of the first damaged or missing entry; 0 when no entry is concerned
+	Detail string // what was found and what was expected
+	Err    error  // cause, may be nil
+}
+
+// Error names file, offset and entry, and says what the operator can do.
+func (e *CorruptError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "storage: %s is damaged at offset %d", e.File, e.Offset)
+	if e.Index > 0 {
+		fmt.Fprintf(&b, " (entry %d)", e.Index)
+	}
+	fmt.Fprintf(&b, ": %s", e.Detail)
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %s", e.Err)
+	}
+	fmt.Fprintf(&b, "; %s", remedy)
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *CorruptError) Unwrap() error { return e.Err }

@@ -1,0 +1,202 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// FS is the part of a file system that this package uses. Each method is one step that can fail or be the last
+// one before a crash; package diskfault has an implementation that does both on purpose.
+type FS interface {
+	// OpenFile opens name with the flags of package os.
+	OpenFile(name string, flag int) (File, error)
+	// Rename replaces newName by oldName. It is durable after SyncDir of the parent.
+	Rename(oldName, newName string) error
+	// Remove deletes a file. It is durable after SyncDir of the parent.
+	Remove(name string) error
+	// RemoveAll deletes name and everything below it.
+	RemoveAll(name string) error
+	// ReadDir lists the names in a directory, sorted; directories end in "/".
+	ReadDir(name string) ([]string, error)
+	// MkdirAll makes a directory and its parents.
+	MkdirAll(name string) error
+	// SyncDir makes creations, renames and removals in a directory durable.
+	SyncDir(name string) error
+}
+
+// File is an open file of an FS.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Sync makes data and metadata durable.
+	Sync() error
+	// SyncData makes data durable, and of the metadata only what reading it back needs.
+	SyncData() error
+	// Size returns the length in bytes.
+	Size() (int64, error)
+	// Allocate reserves disk space up to size bytes, so that later writes below it do not run out of space.
+	Allocate(size int64) error
+}
+
+const (
+	dirPerm   = 0o750
+	filePerm  = 0o640
+	tmpSuffix = ".tmp"
+)
+
+// OSFS is the real file system.
+type OSFS struct{}
+
+// OpenFile implements FS.
+func (OSFS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, filePerm)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{f}, nil
+}
+
+// Rename implements FS.
+func (OSFS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
+
+// Remove implements FS.
+func (OSFS) Remove(name string) error { return os.Remove(name) }
+
+// RemoveAll implements FS.
+func (OSFS) RemoveAll(name string) error { return os.RemoveAll(name) }
+
+// ReadDir implements FS.
+func (OSFS) ReadDir(name string) ([]string, error) {
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name()+"/")
+		} else {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// MkdirAll implements FS.
+func (OSFS) MkdirAll(name string) error { return os.MkdirAll(name, dirPerm) }
+
+// SyncDir implements FS.
+func (OSFS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+type osFile struct{ *os.File }
+
+func (f *osFile) SyncData() error { return dataSync(f.File) }
+
+func (f *osFile) Allocate(size int64) error { return allocate(f.File, size) }
+
+func (f *osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// replaceFile makes name hold data, atomically and durably: a crash leaves the old content or the new one.
+func replaceFile(fsys FS, name string, data []byte) error {
+	tmp := name + tmpSuffix
+	if err := removeIfPresent(fsys, tmp); err != nil {
+		return fmt.Errorf("removing leftover %s: %w", tmp, err)
+	}
+	if err := writeSynced(fsys, tmp, data); err != nil {
+		return err
+	}
+	if err := fsys.Rename(tmp, name); err != nil {
+		return fmt.Errorf("renaming %s: %w", tmp, err)
+	}
+	// Without this a power cut may bring the old name back after the caller was told of success.
+	if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
+		return fmt.Errorf("syncing directory of %s: %w", name, err)
+	}
+	return nil
+}
+
+func writeSynced(fsys FS, name string, data []byte) (err error) {
+	f, err := fsys.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	// The rename must never become durable before the bytes it names.
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("syncing %s: %w", name, err)
+	}
+	return nil
+}
+
+func readFile(fsys FS, name string) (data []byte, err error) {
+	f, err := fsys.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, fmt.Errorf("asking the size of %s: %w", name, err)
+	}
+	data = make([]byte, size)
+	if n, err := f.ReadAt(data, 0); n < len(data) {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return data, nil
+}
+
+func removeIfPresent(fsys FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeTemporaries deletes what a crash left half written in dir.
+func removeTemporaries(fsys FS, dir string) error {
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", dir, err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, tmpSuffix) {
+			continue
+		}
+		if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("removing leftover %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func exists(fsys FS, name string) (bool, error) {
+	f, err := fsys.OpenFile(name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
+}

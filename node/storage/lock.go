@@ -1,0 +1,79 @@
+//go:build unix
+
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const lockName = "LOCK"
+
+// LockedError says that another process holds a data directory.
+type LockedError struct {
+	Dir string
+	PID int // of the holder as it wrote it, 0 if that cannot be read
+}
+
+// Error names the directory and the process.
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("storage: data directory %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("storage: data directory %s is in use by process %d", e.Dir, e.PID)
+}
+
+// DirLock is a held data directory.
+type DirLock struct{ file *os.File }
+
+// Lock takes dir, which it creates, for this process until Close or the process's end; nothing is left to clean up
+// after a crash. A directory held elsewhere, by this process too, is a *LockedError. It takes one lock for a
+// whole data directory, not one a group.
+func Lock(dir string) (*DirLock, error) {
+	if err := os.MkdirAll(dir, dirPerm); err != nil {
+		return nil, fmt.Errorf("storage: creating %s: %w", dir, err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, filePerm)
+	if err != nil {
+		return nil, fmt.Errorf("storage: opening lock of %s: %w", dir, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = &LockedError{Dir: dir, PID: readPID(f)}
+		} else {
+			err = fmt.Errorf("storage: locking %s: %w", dir, err)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := writePID(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("storage: writing lock of %s: %w", dir, err), f.Close())
+	}
+	return &DirLock{file: f}, nil
+}
+
+// Close gives the directory back. The file stays: removing it would let two processes lock two files of one name.
+func (l *DirLock) Close() error { return l.file.Close() }
+
+func writePID(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+func readPID(f *os.File) int {
+	b := make([]byte, 32)
+	n, _ := f.ReadAt(b, 0) // what cannot be read is no pid
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

@@ -1,0 +1,164 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+// The high-water file holds two slots, 4 KiB apart, of which the valid one with the higher sequence counts:
+//
+//	0       4     12    20         28               36
+//	| magic | seq | log | snapshot | zeros to 508   | CRC32C |
+//
+// It says: at least up to these indexes the log and the snapshots were durable. A log that ends before its mark
+// was damaged, not torn. Raising the mark is a plain write after the append's own sync: if a power cut loses it,
+// the mark is only lower than it could be. Lowering it is synced first, so a mark is never too high.
+const (
+	marksMagic      = 0x4d594c42
+	markSlotBytes   = 512
+	markSlotStride  = 4096
+	marksFileBytes  = markSlotStride + markSlotBytes
+	markPayloadEnd  = 28
+	markSyncDefault = time.Second
+)
+
+type mark struct {
+	log      uint64 // last log index known durable, 0 for none
+	snapshot uint64 // newest durable snapshot's index, 0 for none
+}
+
+type marks struct {
+	name      string
+	file      File
+	syncEvery time.Duration
+	now       func() time.Time
+
+	mu       sync.Mutex
+	seq      uint64
+	current  mark
+	lastSync time.Time
+}
+
+func encodeSlot(seq uint64, m mark) []byte {
+	b := make([]byte, markSlotBytes)
+	binary.LittleEndian.PutUint32(b, marksMagic)
+	binary.LittleEndian.PutUint64(b[4:], seq)
+	binary.LittleEndian.PutUint64(b[12:], m.log)
+	binary.LittleEndian.PutUint64(b[20:], m.snapshot)
+	binary.LittleEndian.PutUint32(b[markSlotBytes-4:], sumBytes(0, b[:markSlotBytes-4]))
+	return b
+}
+
+func decodeSlot(b []byte) (uint64, mark, bool) {
+	sum := binary.LittleEndian.Uint32(b[markSlotBytes-4:])
+	if binary.LittleEndian.Uint32(b) != marksMagic || sumBytes(0, b[:markSlotBytes-4]) != sum {
+		return 0, mark{}, false
+	}
+	return binary.LittleEndian.Uint64(b[4:]), mark{
+		log:      binary.LittleEndian.Uint64(b[12:]),
+		snapshot: binary.LittleEndian.Uint64(b[20:]),
+	}, true
+}
+
+func createMarks(fsys FS, name string) error {
+	b := make([]byte, marksFileBytes)
+	copy(b, encodeSlot(1, mark{}))
+	copy(b[markSlotStride:], encodeSlot(2, mark{}))
+	return replaceFile(fsys, name, b)
+}
+
+func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Time) (*marks, error) {
+	b, err := readFile(fsys, name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &CorruptError{File: name, Detail: "missing", Err: err}
+		}
+		return nil, &CorruptError{File: name, Detail: "cannot be read", Err: err}
+	}
+	if len(b) != marksFileBytes {
+		return nil, &CorruptError{File: name, Detail: fmt.Sprintf("%d bytes, expected %d", len(b), marksFileBytes)}
+	}
+	m := &marks{name: name, syncEvery: syncEvery, now: now}
+	// One bad slot is what a power cut in the middle of a write leaves: the other is a true, older mark.
+	for _, slot := range [][]byte{b[:markSlotBytes], b[markSlotStride:]} {
+		if seq, cur, ok := decodeSlot(slot); ok && seq > m.seq {
+			m.seq, m.current = seq, cur
+		}
+	}
+	if m.seq == 0 {
+		return nil, &CorruptError{File: name, Detail: "neither of its two slots has a valid checksum"}
+	}
+	if m.file, err = fsys.OpenFile(name, os.O_RDWR); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", name, err)
+	}
+	return m, nil
+}
+
+func (m *marks) get() mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
+// raiseLog notes that the log is durable up to index. Call it only after the append's sync returned.
+func (m *marks) raiseLog(index uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current.log = index
+	if err := m.writeSlot(); err != nil {
+		return err
+	}
+	if now := m.now(); now.Sub(m.lastSync) >= m.syncEvery {
+		m.lastSync = now
+		return m.sync()
+	}
+	return nil
+}
+
+// lowerLog durably takes the log's mark back. Call it before the log is cut.
+func (m *marks) lowerLog(index uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current.log <= index {
+		return nil
+	}
+	m.current.log = index
+	// Both slots: the other one still holds a higher mark, which would count if this one were torn.
+	return errors.Join(m.writeSlot(), m.writeSlot(), m.sync())
+}
+
+// raiseSnapshot durably notes a snapshot. Call it after the snapshot is durable and before the log is compacted.
+func (m *marks) raiseSnapshot(index uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current.snapshot = max(m.current.snapshot, index)
+	return errors.Join(m.writeSlot(), m.sync())
+}
+
+func (m *marks) writeSlot() error {
+	m.seq++
+	// Always over the older slot: slot 0 holds odd sequences.
+	off := int64((m.seq+1)%2) * markSlotStride
+	if _, err := m.file.WriteAt(encodeSlot(m.seq, m.current), off); err != nil {
+		return fmt.Errorf("writing %s: %w", m.name, err)
+	}
+	return nil
+}
+
+func (m *marks) sync() error {
+	if err := m.file.SyncData(); err != nil {
+		return fmt.Errorf("syncing %s: %w", m.name, err)
+	}
+	return nil
+}
+
+func (m *marks) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.Join(m.sync(), m.file.Close())
+}

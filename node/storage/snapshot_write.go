@@ -1,0 +1,166 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// DigestSetter is implemented by the sinks of SnapshotStore. The machine may give the digest of the state it
+// wrote before it returns from Persist; it is kept in the file's trailer. Raft does not send it to other nodes:
+// a machine that wants its digest checked on install writes it into the data as well.
+type DigestSetter interface {
+	SetDigest(digest uint64)
+}
+
+// snapshotSink writes one snapshot to a temporary file and gives it its name on Close.
+type snapshotSink struct {
+	store *SnapshotStore
+	meta  snapshotMeta
+	name  string // final path
+	file  File
+	start time.Time
+
+	at      int64
+	trailer snapshotTrailer
+	buf     []byte // data of the block being filled
+	out     []byte // encoded block
+	err     error  // sticky; errSinkDone after Close or Cancel
+}
+
+var (
+	_ raft.SnapshotSink = (*snapshotSink)(nil)
+	_ DigestSetter      = (*snapshotSink)(nil)
+
+	errSinkDone = errors.New("storage: snapshot is already closed or cancelled")
+)
+
+func (s *snapshotSink) create() error {
+	header, sum, err := encodeSnapshotHeader(s.meta)
+	if err != nil {
+		return err
+	}
+	tmp := s.name + tmpSuffix
+	if s.file, err = s.store.fsys.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR); err != nil {
+		return fmt.Errorf("storage: creating %s: %w", tmp, err)
+	}
+	s.trailer.sum = sum
+	s.buf = make([]byte, 0, snapshotBlockBytes)
+	if err := s.append(header); err != nil {
+		return errors.Join(err, s.abandon())
+	}
+	return nil
+}
+
+// ID implements raft.SnapshotSink.
+func (s *snapshotSink) ID() string { return s.meta.ID }
+
+// SetDigest implements DigestSetter.
+func (s *snapshotSink) SetDigest(digest uint64) { s.trailer.digest, s.trailer.hasDigest = digest, true }
+
+// Write implements io.Writer.
+func (s *snapshotSink) Write(p []byte) (int, error) {
+	written := 0
+	for s.err == nil && written < len(p) {
+		n := min(len(p)-written, snapshotBlockBytes-len(s.buf))
+		s.buf = append(s.buf, p[written:written+n]...)
+		written += n
+		if len(s.buf) == snapshotBlockBytes {
+			s.err = s.flush()
+		}
+	}
+	return written, s.err
+}
+
+// flush writes the buffered bytes as a block; none make the last block.
+func (s *snapshotSink) flush() error {
+	s.out, s.trailer.sum = encodeBlock(s.out, s.buf, s.trailer.sum)
+	s.trailer.blocks++
+	s.trailer.bytes += uint64(len(s.buf))
+	s.buf = s.buf[:0]
+	return s.append(s.out)
+}
+
+func (s *snapshotSink) append(b []byte) error {
+	return s.store.guard.watch("write "+s.name, func() error {
+		if _, err := s.file.WriteAt(b, s.at); err != nil {
+			return fmt.Errorf("storage: writing %s: %w", s.name, err)
+		}
+		s.at += int64(len(b))
+		return nil
+	})
+}
+
+// Close implements raft.SnapshotSink. When it returns nil the snapshot is durable under its name; after an error
+// there is none, and the log still holds what it would have covered.
+func (s *snapshotSink) Close() error {
+	if errors.Is(s.err, errSinkDone) {
+		return s.err
+	}
+	if s.err == nil {
+		s.err = s.finish()
+	}
+	if s.err != nil {
+		err := errors.Join(s.err, s.abandon())
+		return err
+	}
+	s.err = errSinkDone
+	return s.store.written(s)
+}
+
+func (s *snapshotSink) finish() error {
+	if len(s.buf) > 0 {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if err := s.append(encodeTrailer(s.trailer)); err != nil {
+		return err
+	}
+	return s.store.guard.watch("sync "+s.name, s.publish)
+}
+
+// publish is sync, rename, sync of the directory, in this order: the name must never be durable before the bytes,
+// and Raft must not compact the log before the name is.
+func (s *snapshotSink) publish() error {
+	tmp, fsys := s.name+tmpSuffix, s.store.fsys
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("storage: syncing %s: %w", tmp, err)
+	}
+	if err := fsys.Rename(tmp, s.name); err != nil {
+		return fmt.Errorf("storage: renaming %s: %w", tmp, err)
+	}
+	if err := fsys.SyncDir(filepath.Dir(s.name)); err != nil {
+		return fmt.Errorf("storage: syncing directory of %s: %w", s.name, errors.Join(err, fsys.Remove(s.name)))
+	}
+	return s.file.Close()
+}
+
+// Cancel implements raft.SnapshotSink.
+func (s *snapshotSink) Cancel() error {
+	if errors.Is(s.err, errSinkDone) {
+		return nil
+	}
+	return s.abandon()
+}
+
+func (s *snapshotSink) abandon() error {
+	s.err = errSinkDone
+	s.store.abandoned()
+	// The file may be closed already; what is left is the temporary name.
+	return errors.Join(ignoreClosed(s.file.Close()), removeIfPresent(s.store.fsys, s.name+tmpSuffix))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}

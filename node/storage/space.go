@@ -1,0 +1,177 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	reserveName          = "RESERVE"
+	reserveDefault       = 64 << 20
+	lowWaterDefault      = 256 << 20
+	spaceIntervalDefault = time.Second
+)
+
+// SpaceConfig configures a Space. Zero fields take the defaults named.
+type SpaceConfig struct {
+	Dir           string                           // the data directory
+	ReserveBytes  uint64                           // held back in a file, default 64 MiB
+	LowWaterBytes uint64                           // with less free, Low is true, default 256 MiB
+	Interval      time.Duration                    // between probes of Run, default 1 s
+	FS            FS                               // default OSFS
+	Free          func(dir string) (uint64, error) // free bytes for this process, default statfs
+	Logger        *slog.Logger                     // default discards; told each change
+}
+
+// SpaceStats is what the last probe found.
+type SpaceStats struct {
+	FreeBytes     uint64
+	ReserveBytes  uint64 // 0 after the reserve was given up
+	LowWaterBytes uint64
+	Low           bool
+}
+
+// Space watches the free space below a data directory, so that writes are refused with a clear answer while there
+// is still room for what must not fail: votes, terms, truncations, a snapshot.
+//
+// Low becomes true below the low-water mark, and false again with an eighth more than it, so that it does not
+// flap. Below a quarter of the mark the reserve file is removed; it comes back when there is room for it.
+type Space struct {
+	cfg SpaceConfig
+	low atomic.Bool
+
+	mu      sync.Mutex
+	free    uint64
+	reserve bool
+}
+
+// OpenSpace probes once and makes the reserve if there is room. The caller must hold the directory's lock.
+func OpenSpace(cfg SpaceConfig) (*Space, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("storage: SpaceConfig.Dir is empty")
+	}
+	if cfg.ReserveBytes == 0 {
+		cfg.ReserveBytes = reserveDefault
+	}
+	if cfg.LowWaterBytes == 0 {
+		cfg.LowWaterBytes = lowWaterDefault
+	}
+	if cfg.Interval == 0 {
+		cfg.Interval = spaceIntervalDefault
+	}
+	if cfg.FS == nil {
+		cfg.FS = OSFS{}
+	}
+	if cfg.Free == nil {
+		cfg.Free = freeBytes
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Space{cfg: cfg}
+	var err error
+	if s.reserve, err = exists(cfg.FS, s.reservePath()); err != nil {
+		return nil, fmt.Errorf("storage: looking for the reserve: %w", err)
+	}
+	return s, s.Check()
+}
+
+func (s *Space) reservePath() string { return filepath.Join(s.cfg.Dir, reserveName) }
+
+// Low says whether new data must be refused. It costs one atomic load: ask before each proposal.
+func (s *Space) Low() bool { return s.low.Load() }
+
+// Run probes every interval until ctx ends, and returns nil then. A probe that fails is logged, and Low stays.
+func (s *Space) Run(ctx context.Context) error {
+	t := time.NewTicker(s.cfg.Interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			if err := s.Check(); err != nil {
+				s.cfg.Logger.Error("probing disk space", "error", err)
+			}
+		}
+	}
+}
+
+// Check probes once.
+func (s *Space) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free, err := s.cfg.Free(s.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("storage: asking the free space of %s: %w", s.cfg.Dir, err)
+	}
+	s.free = free
+	high := s.cfg.LowWaterBytes + s.cfg.LowWaterBytes/8
+	was := s.low.Load()
+	switch {
+	case free < s.cfg.LowWaterBytes:
+		s.low.Store(true)
+	case free >= high:
+		s.low.Store(false)
+	}
+	if now := s.low.Load(); now != was {
+		s.cfg.Logger.Warn("disk space", "low", now, "free_bytes", free, "low_water_bytes", s.cfg.LowWaterBytes)
+	}
+	switch {
+	case s.reserve && free < s.cfg.LowWaterBytes/4:
+		return s.release()
+	case !s.reserve && free >= high+s.cfg.ReserveBytes:
+		return s.hold()
+	}
+	return nil
+}
+
+// Release gives the reserve up at once, for a caller that was just told that the disk is full.
+func (s *Space) Release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.Store(true)
+	if !s.reserve {
+		return nil
+	}
+	return s.release()
+}
+
+// Stats returns what the last probe found.
+func (s *Space) Stats() SpaceStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes, Low: s.low.Load()}
+	if s.reserve {
+		stats.ReserveBytes = s.cfg.ReserveBytes
+	}
+	return stats
+}
+
+func (s *Space) release() error {
+	if err := removeIfPresent(s.cfg.FS, s.reservePath()); err != nil {
+		return fmt.Errorf("storage: giving up the reserve: %w", err)
+	}
+	s.reserve = false
+	s.cfg.Logger.Warn("disk space: reserve given up", "reserve_bytes", s.cfg.ReserveBytes, "free_bytes", s.free)
+	return nil
+}
+
+func (s *Space) hold() error {
+	f, err := s.cfg.FS.OpenFile(s.reservePath(), os.O_CREATE|os.O_RDWR)
+	if err != nil {
+		return fmt.Errorf("storage: making the reserve: %w", err)
+	}
+	if err := f.Allocate(int64(s.cfg.ReserveBytes)); err != nil {
+		return errors.Join(fmt.Errorf("storage: making the reserve: %w", err), f.Close(), s.cfg.FS.Remove(s.reservePath()))
+	}
+	s.reserve = true
+	return f.Close()
+}

@@ -1,0 +1,279 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// The frames of a raft-wal segment file, version 0 (its segment/format.go), all aligned to 8 bytes:
+//
+//	header  | magic u32 | 0 0 0 | version u8 | base u64 | id u64 | codec u64 |
+//	frame   | type u8 | 0 0 0 | length u32, or CRC32C for a commit | payload, padded with zeros |
+//
+// A batch is its entries, an index if the batch fills the segment, and a commit whose sum covers the batch (the
+// first also the header).
+const (
+	walMagic        = 0x58eb6b0d
+	walHeaderBytes  = 32
+	walFrameBytes   = 8
+	walFrameEntry   = 1
+	walFrameIndex   = 2
+	walFrameCommit  = 3
+	walEntryMax     = 64 << 20
+	walReadBytes    = 1 << 20
+	evidenceMinimum = walFrameBytes + entryHeaderBytes
+)
+
+// segmentScan is what reading a segment from its start up to its last intact batch found.
+type segmentScan struct {
+	name       string
+	size       int64
+	end        int64  // offset just after the last intact batch, 0 if there is none
+	next       uint64 // index after the last intact entry
+	indexStart int64  // offset of the index block's first element, 0 if not sealed
+	firstTerm  uint64 // term of the first entry
+	lastTerm   uint64 // term of the last entry that a tail truncation left
+	stop       string // why reading stopped at end; empty if only zeros follow
+}
+
+type segmentReader struct {
+	codec entryCodec
+	file  File
+	info  types.SegmentInfo
+	scan  segmentScan
+
+	at   int64  // next frame
+	term uint64 // of the last intact entry, truncated or not
+}
+
+// scanSegment reads and verifies a segment. The error is for failures to read; damage is in the result.
+func scanSegment(fsys FS, dir string, codec entryCodec, info types.SegmentInfo) (s segmentScan, err error) {
+	name := filepath.Join(dir, segment.FileName(info))
+	f, err := fsys.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return segmentScan{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return segmentScan{}, err
+	}
+	r := &segmentReader{codec: codec, file: f, info: info, at: walHeaderBytes}
+	r.scan = segmentScan{name: name, size: size, next: info.BaseIndex}
+	for r.scan.indexStart == 0 {
+		more, err := r.batch()
+		if err != nil {
+			return segmentScan{}, err
+		}
+		if !more {
+			break
+		}
+	}
+	if r.scan.indexStart == 0 && r.scan.stop == "" {
+		r.scan.stop, err = r.restNotZero()
+	}
+	return r.scan, err
+}
+
+// batch reads up to the next commit; false at the end of what is intact.
+func (r *segmentReader) batch() (bool, error) {
+	start := r.scan.end
+	next, term, sum := r.scan.next, r.term, uint32(0)
+	first, kept := r.scan.firstTerm, r.scan.lastTerm
+	if start == 0 {
+		header := make([]byte, walHeaderBytes)
+		if err := r.read(header, 0); err != nil {
+			return false, ignoreEOF(err)
+		}
+		sum = sumBytes(0, header)
+		if why := r.wrongHeader(header); why != "" && !allZero(header) {
+			r.scan.stop = why
+			return false, nil
+		}
+	}
+	indexStart := int64(0)
+	for {
+		typ, payload, frame, why, err := r.frame()
+		if err != nil {
+			return false, err
+		}
+		if why != "" || typ == 0 {
+			if r.scan.stop = why; why == "" && next > r.scan.next {
+				r.scan.stop = "a batch without its end"
+			}
+			return false, nil
+		}
+		if typ == walFrameCommit {
+			if got := binary.LittleEndian.Uint32(frame[4:8]); got != sum {
+				r.scan.stop = fmt.Sprintf("batch checksum %08x, computed %08x", got, sum)
+				return false, nil
+			}
+			r.term, r.scan.end, r.scan.next, r.scan.indexStart = term, r.at, next, indexStart
+			r.scan.firstTerm, r.scan.lastTerm = first, kept
+			return true, nil
+		}
+		sum = sumBytes(sum, frame)
+		if typ == walFrameIndex {
+			indexStart = r.at - int64(len(frame)) + walFrameBytes
+			continue
+		}
+		if why := r.codec.misplaced(payload, next, term); why != "" {
+			r.scan.stop = why
+			return false, nil
+		}
+		term = binary.LittleEndian.Uint64(payload[14:])
+		if next == r.info.BaseIndex {
+			first = term
+		}
+		if r.info.MaxIndex == 0 || next <= r.info.MaxIndex {
+			kept = term
+		}
+		next++
+	}
+}
+
+// frame reads one frame and steps over it. typ 0 is the end; why says what is wrong with it.
+func (r *segmentReader) frame() (typ byte, payload, frame []byte, why string, err error) {
+	head := make([]byte, walFrameBytes)
+	if err := r.read(head, r.at); err != nil {
+		return 0, nil, nil, "", ignoreEOF(err)
+	}
+	if allZero(head) {
+		return 0, nil, nil, "", nil
+	}
+	length := int64(binary.LittleEndian.Uint32(head[4:]))
+	switch {
+	case head[0] == walFrameCommit && allZero(head[1:4]):
+		length = 0
+	case head[0] != walFrameEntry && head[0] != walFrameIndex, !allZero(head[1:4]),
+		length > walEntryMax, r.at+walFrameBytes+length > r.scan.size:
+		return 0, nil, nil, fmt.Sprintf("frame header % x is none", head), nil
+	}
+	frame = make([]byte, walFrameBytes+(length+7)/8*8)
+	if err := r.read(frame, r.at); err != nil {
+		return 0, nil, nil, "frame is cut off", ignoreEOF(err)
+	}
+	r.at += int64(len(frame))
+	return head[0], frame[walFrameBytes : walFrameBytes+length], frame, "", nil
+}
+
+func (r *segmentReader) read(b []byte, at int64) error {
+	if n, err := r.file.ReadAt(b, at); n < len(b) {
+		if err == nil || errors.Is(err, io.EOF) {
+			return io.EOF
+		}
+		return fmt.Errorf("reading %s at %d: %w", r.scan.name, at, err)
+	}
+	return nil
+}
+
+func (r *segmentReader) wrongHeader(h []byte) string {
+	want := make([]byte, walHeaderBytes)
+	binary.LittleEndian.PutUint32(want, walMagic)
+	binary.LittleEndian.PutUint64(want[8:], r.info.BaseIndex)
+	binary.LittleEndian.PutUint64(want[16:], r.info.ID)
+	binary.LittleEndian.PutUint64(want[24:], entryCodecID)
+	if !bytes.Equal(h, want) {
+		return fmt.Sprintf("file header % x, expected % x", h, want)
+	}
+	return ""
+}
+
+// restNotZero looks for anything but zeros after the end: a torn write, or rot.
+func (r *segmentReader) restNotZero() (string, error) {
+	buf := make([]byte, walReadBytes)
+	for at := r.scan.end; at < r.scan.size; at += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), r.scan.size-at)]
+		if err := r.read(buf, at); err != nil {
+			return "", err
+		}
+		if !allZero(buf) {
+			return "bytes after the last batch", nil
+		}
+	}
+	return "", nil
+}
+
+// misplaced says why an entry's bytes are not entry next with a term of at least term; empty if they are.
+func (c entryCodec) misplaced(b []byte, next, term uint64) string {
+	if err := c.check(b); err != nil {
+		return err.Error()
+	}
+	index, got := binary.LittleEndian.Uint64(b[6:]), binary.LittleEndian.Uint64(b[14:])
+	if index != next || got < term {
+		return fmt.Sprintf("entry %d of term %d where entry %d of term %d or later belongs", index, got, next, term)
+	}
+	return ""
+}
+
+// laterBatch looks behind a scan's end for an entry that begins a batch after a commit. Batches are written one
+// at a time, each after the sync of the one before, so such an entry proves that what precedes it was durable.
+// The salted sum keeps a client from placing such bytes in a body.
+func laterBatch(fsys FS, codec entryCodec, s segmentScan) (found bool, err error) {
+	f, err := fsys.OpenFile(s.name, os.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	rest := make([]byte, s.size-s.end)
+	if n, err := f.ReadAt(rest, s.end); n < len(rest) {
+		return false, fmt.Errorf("reading %s: %w", s.name, err)
+	}
+	for at := walFrameBytes; at+evidenceMinimum <= len(rest); at += walFrameBytes {
+		if rest[at] != walFrameEntry || rest[at-walFrameBytes] != walFrameCommit || !allZero(rest[at+1:at+4]) {
+			continue
+		}
+		length := int(binary.LittleEndian.Uint32(rest[at+4:]))
+		if end := at + walFrameBytes + length; end <= len(rest) && codec.check(rest[at+walFrameBytes:end]) == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// clearTorn makes everything after the scan's end zero and durable. Left alone, the torn bytes would be read
+// again behind later, shorter batches; a torn index block would make the library refuse every append.
+func clearTorn(fsys FS, s segmentScan) (err error) {
+	f, err := fsys.OpenFile(s.name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zeros := make([]byte, walReadBytes)
+	for at := s.end; at < s.size; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), s.size-at)], at); err != nil {
+			return fmt.Errorf("clearing the torn end of %s: %w", s.name, err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("syncing %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
