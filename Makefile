@@ -20,8 +20,6 @@ TEST_TIMEOUT ?= 10m
 
 # $(call step,NAME,WHAT) prints the head of a step with the time, so that a log shows what each took.
 step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
-# $(call need,COMMAND,HOW TO INSTALL) fails with the command that installs what is missing.
-need = @command -v $(1) >/dev/null || { echo "missing: $(1); install it with: $(2)" >&2; exit 1; }
 
 .PHONY: help
 help: ## List the targets
@@ -35,14 +33,7 @@ test: requirements compile vet format lint generated race single fuzz-short vuln
 .PHONY: requirements
 requirements: ## Say what the tests lack and how to get it
 	$(call step,requirements,what the steps below use)
-	$(call need,go,see https://go.dev/doc/install (1.26 or later))
-	$(call need,gcc,apt-get install -y gcc libc6-dev)
-	$(call need,git,apt-get install -y git)
-	$(call need,curl,apt-get install -y curl ca-certificates)
-	$(call need,jq,apt-get install -y jq)
-	$(call need,tmux,apt-get install -y tmux)
-	$(call need,protoc,apt-get install -y protobuf-compiler)
-	@go version && protoc --version
+	@.ci/requirements
 
 .PHONY: tools
 tools: $(TOOLS) ## Build the pinned development tools into bin/
@@ -83,7 +74,7 @@ lint: bin/golangci-lint ## golangci-lint with the rules of .golangci.yml
 
 .PHONY: generate
 generate: ## Generate the code under rpc/ from its protobuf sources
-	$(call need,protoc,apt-get install -y protobuf-compiler)
+	@command -v protoc >/dev/null || { echo "missing: protoc; install it with: apt-get install -y protobuf-compiler" >&2; exit 1; }
 	rpc/proto/generate
 
 .PHONY: generated
