@@ -65,3 +65,56 @@ type Queue struct {
 	Tombstones uint64
 	DedupSince Time
 }
+
+// Tombstone is what a shard remembers of an ended job with a client-chosen id.
+type Tombstone struct {
+	Queue, ID string
+	Serial    uint64
+	Content   [16]byte
+	FirstDue  Time
+	State     State
+	Ended     Time
+}
+
+// Answer is what a shard remembers of a request: the results without bodies.
+type Answer struct {
+	Caller, ID string
+	Content    [16]byte
+	At         Time
+	Results    []Result
+}
+
+// AnswerBytes is what an answer counts against Config.AnswersBytesMax: its encoded size plus 64 bytes for its place.
+func AnswerBytes(a *Answer) int64 { return int64(len(appendAnswer(nil, a))) + answerOverheadBytes }
+
+// QueueRecord is everything a shard keeps of a queue besides its jobs and tombstones.
+type QueueRecord struct {
+	Name                  string
+	Partition, Partitions uint32
+	// Birth is the queue's place in the order in which the shard's queues were created, from 1.
+	Birth    uint64
+	Created  Time
+	Version  uint64
+	Settings Settings
+	Counts   Counts
+	Counters Counters
+	// RateAt is the time at which the token bucket is full again; see Machine.takeToken.
+	RateAt Time
+	// OverdueFrom and OverdueTo bound the window (from, to] that the overdue policy applies to; both 0 if there is none.
+	OverdueFrom, OverdueTo Time
+	// Forgotten is when the youngest tombstone ended that was forgotten for want of room.
+	Forgotten Time
+}
+
+// Scalars are the shard's own values.
+type Scalars struct {
+	Clock  Time
+	Serial uint64
+	// Births counts the queues ever created.
+	Births uint64
+	// LowWater is the time of the youngest remembered request that was forgotten for want of room.
+	LowWater Time
+}
+
+// Duration is time.Duration under the name that the stored records use.
+type Duration = time.Duration

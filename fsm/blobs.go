@@ -1,0 +1,186 @@
+package fsm
+
+import "slices"
+
+// blobRef is the place of a blob: its page in the upper half, its offset in the lower. 0 means none.
+type blobRef uint64
+
+func (r blobRef) page() uint32   { return uint32(r >> 32) }
+func (r blobRef) offset() uint32 { return uint32(r) }
+
+// blobBytesShared is the largest blob that shares a page with others; larger ones have a page of their own.
+const blobBytesShared = 32 << 10
+
+// blobs stores immutable byte strings in size-class pages, so that the collector sees pages and never jobs. A blob's own
+// bytes tell its length; the store knows only its class. While a share is open no freed blob's bytes are written to.
+type blobs struct {
+	meta    []blobPage // meta[0] is unused, so that page numbers start at 1
+	data    [][]byte
+	partial [classCount]uint32 // first page of each class with room; 0 if none
+	spare   []uint32           // page numbers to use again
+	limbo   []blobRef          // freed while a share is open
+	open    int
+	bytes   int64 // of all pages
+}
+
+// blobPage is one page's bookkeeping. Pages of a class with room form a list.
+type blobPage struct {
+	prev, next uint32
+	live       uint32
+	bump       uint32 // first byte never used
+	free       uint32 // 1 + offset of the first freed blob, which holds the next such link; 0 if none
+	class      uint8
+	listed     bool
+}
+
+// Classes are 8 bytes apart up to 256, then eighths of a power of two up to blobBytesShared: 32 + 7·8 of them.
+const (
+	classFineMax = 256
+	classCount   = classFineMax/8 + 7*8
+	classOwn     = classCount // the class of a page with one blob
+)
+
+// classOf returns the class of a blob of n bytes, 1 ≤ n ≤ blobBytesShared.
+func classOf(n int) int {
+	if n <= classFineMax {
+		return (n - 1) / 8
+	}
+	class, base := classFineMax/8, classFineMax
+	for n > base*2 {
+		class, base = class+8, base*2
+	}
+	return class + (n-base-1)/(base/8)
+}
+
+// classBytes is the size of the blobs of a class.
+func classBytes(class int) int {
+	if class < classFineMax/8 {
+		return (class + 1) * 8
+	}
+	class -= classFineMax / 8
+	base := classFineMax << (class / 8)
+	return base + (class%8+1)*base/8
+}
+
+func newBlobs() blobs { return blobs{meta: make([]blobPage, 1), data: make([][]byte, 1)} }
+
+// put stores a copy of b, which must not be empty.
+func (s *blobs) put(b []byte) blobRef {
+	if len(b) > blobBytesShared {
+		page := s.newPage(classOwn, len(b))
+		copy(s.data[page], b)
+		s.meta[page].live = 1
+		return blobRef(page) << 32
+	}
+	class := classOf(len(b))
+	page := s.partial[class]
+	if page == 0 {
+		page = s.newPage(class, pageBytesMax/classBytes(class)*classBytes(class))
+		s.list(page)
+	}
+	m := &s.meta[page]
+	var offset uint32
+	if m.free != 0 {
+		offset = m.free - 1
+		m.free = getLink(s.data[page][offset:])
+	} else {
+		offset = m.bump
+		m.bump += uint32(classBytes(class))
+	}
+	m.live++
+	if m.free == 0 && int(m.bump) == len(s.data[page]) {
+		s.unlist(page)
+	}
+	copy(s.data[page][offset:], b)
+	return blobRef(page)<<32 | blobRef(offset)
+}
+
+// at returns the blob's bytes and whatever follows them in their place.
+func (s *blobs) at(r blobRef) []byte { return s.data[r.page()][r.offset():] }
+
+// release frees a blob, at once or when the last share is closed.
+func (s *blobs) release(r blobRef) {
+	if s.open > 0 {
+		s.limbo = append(s.limbo, r)
+		return
+	}
+	page := r.page()
+	m := &s.meta[page]
+	if m.live--; m.live == 0 {
+		if m.listed {
+			s.unlist(page)
+		}
+		s.bytes -= int64(len(s.data[page]))
+		s.data[page] = nil
+		s.spare = append(s.spare, page)
+		return
+	}
+	putLink(s.data[page][r.offset():], m.free)
+	m.free = r.offset() + 1
+	if !m.listed {
+		s.list(page)
+	}
+}
+
+// share returns the pages; every blob that is stored now keeps its bytes until unshare.
+func (s *blobs) share() [][]byte {
+	s.open++
+	return slices.Clone(s.data)
+}
+
+func (s *blobs) unshare() {
+	if s.open--; s.open > 0 {
+		return
+	}
+	limbo := s.limbo
+	s.limbo = nil
+	for _, r := range limbo {
+		s.release(r)
+	}
+}
+
+func (s *blobs) newPage(class, size int) uint32 {
+	var page uint32
+	if n := len(s.spare); n > 0 {
+		page, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		page = uint32(len(s.meta))
+		s.meta = append(s.meta, blobPage{})
+		s.data = append(s.data, nil)
+	}
+	s.meta[page] = blobPage{class: uint8(class)}
+	s.data[page] = make([]byte, size)
+	s.bytes += int64(size)
+	return page
+}
+
+func (s *blobs) list(page uint32) {
+	m := &s.meta[page]
+	head := s.partial[m.class]
+	m.prev, m.next, m.listed = 0, head, true
+	if head != 0 {
+		s.meta[head].prev = page
+	}
+	s.partial[m.class] = page
+}
+
+func (s *blobs) unlist(page uint32) {
+	m := &s.meta[page]
+	if m.prev != 0 {
+		s.meta[m.prev].next = m.next
+	} else {
+		s.partial[m.class] = m.next
+	}
+	if m.next != 0 {
+		s.meta[m.next].prev = m.prev
+	}
+	m.prev, m.next, m.listed = 0, 0, false
+}
+
+func getLink(b []byte) uint32 {
+	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+}
+
+func putLink(b []byte, v uint32) {
+	b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
+}

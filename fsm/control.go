@@ -1,0 +1,226 @@
+package fsm
+
+import (
+	"strconv"
+	"strings"
+)
+
+// FormatID returns the id that a job without a client-chosen one goes by.
+func FormatID(partition uint32, serial uint64) string {
+	return strconv.FormatUint(uint64(partition), 10) + "-" + strconv.FormatUint(serial, 10)
+}
+
+// ParseID reads a generated id back. It accepts exactly what FormatID returns.
+func ParseID(id string) (partition uint32, serial uint64, ok bool) {
+	left, right, found := strings.Cut(id, "-")
+	if !found {
+		return 0, 0, false
+	}
+	p, err1 := strconv.ParseUint(left, 10, 32)
+	n, err2 := strconv.ParseUint(right, 10, 64)
+	if err1 != nil || err2 != nil || FormatID(uint32(p), n) != id {
+		return 0, 0, false
+	}
+	return uint32(p), n, true
+}
+
+// lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen one.
+func (m *Machine) lookup(q *queue, id string) (j job, stone uint32) {
+	if partition, serial, ok := ParseID(id); ok {
+		j := job{m.store.bySerial(serial), q}
+		if j.place != 0 && (m.slot(j).queue != q.place || m.record(q).Partition != partition || m.slot(j).flags&slotHasID != 0) {
+			j.place = 0
+		}
+		return j, 0
+	}
+	place, stone := m.store.byID(q, id)
+	return job{place, q}, stone
+}
+
+// named settles the queue and finds the job that a command names. If it is not held, the result to answer is returned.
+func (m *Machine) named(name, id string) (job, Result) {
+	missing := Result{Code: JobNotFound}
+	q := m.queues.byName[name]
+	if q == nil {
+		return job{}, missing
+	}
+	m.settle(q)
+	j, stone := m.lookup(q, id)
+	if stone != 0 && !m.forgotten(q, stone) {
+		missing.State = m.store.tombs.at(stone).state
+	}
+	return j, missing
+}
+
+func (m *Machine) cancel(c *Cancel) Result {
+	j, missing := m.named(c.Queue, c.ID)
+	if j.place == 0 {
+		return missing
+	}
+	state := m.slot(j).state
+	if state == Reserved && !c.Force {
+		return Result{Code: JobReserved, State: state}
+	}
+	m.touch(j.q).Counters.Cancelled++
+	m.lift(j)
+	m.drop(j, Cancelled)
+	return Result{State: state, changed: true}
+}
+
+func (m *Machine) reschedule(c *Reschedule) Result {
+	j, missing := m.named(c.Queue, c.ID)
+	if j.place == 0 {
+		return missing
+	}
+	switch state := m.slot(j).state; state {
+	case Reserved:
+		return Result{Code: JobReserved, State: state}
+	case Dead:
+		return Result{Code: JobNotFound, State: state}
+	}
+	due := m.scalars.Clock.Add(c.Delay)
+	if c.Given.Has(GivenDueAt) {
+		due = c.DueAt
+	}
+	m.touch(j.q).Counters.Rescheduled++
+	m.lift(j)
+	return Result{State: m.setDue(j, due), Due: due, changed: true}
+}
+
+func (m *Machine) redrive(c *Redrive) Result {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return Result{Code: QueueNotFound}
+	}
+	m.settle(q)
+	var n uint64
+	for _, id := range c.IDs {
+		if j, _ := m.lookup(q, id); j.place != 0 && m.slot(j).state == Dead {
+			m.revive(j)
+			n++
+		}
+	}
+	for limit := stepLimit(c.Max); len(c.IDs) == 0 && n < limit; n++ {
+		k, ok := q.dead.Min()
+		if !ok {
+			break
+		}
+		m.revive(job{m.store.bySerial(k.serial), q})
+	}
+	return Result{Count: n, changed: n > 0}
+}
+
+// revive makes a dead job ready, with all its attempts before it and without a ttl, which would end it at once.
+func (m *Machine) revive(j job) {
+	m.touch(j.q).Counters.Redriven++
+	m.lift(j)
+	g := m.grantPlace(j)
+	g.attempt = 0
+	g.redrives++
+	m.store.slots.edit(j.place).flags &^= slotHasTTL
+	m.set(j, Ready, m.scalars.Clock)
+}
+
+// stepLimit is the number of jobs that a command with the given maximum may touch.
+func stepLimit(most uint32) uint64 {
+	if most == 0 || most > StepMax {
+		return StepMax
+	}
+	return uint64(most)
+}
+
+func (m *Machine) purge(c *Purge) Result {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return Result{Code: QueueNotFound}
+	}
+	m.settle(q)
+	n := m.removeJobs(q, c.States, stepLimit(c.Max), Cancelled)
+	_, more := m.nextOf(q, c.States)
+	return Result{Count: n, More: more, changed: n > 0}
+}
+
+// removeJobs ends up to limit held jobs in the given states.
+func (m *Machine) removeJobs(q *queue, states StateSet, limit uint64, ended State) uint64 {
+	for n := uint64(0); n < limit; n++ {
+		j, ok := m.nextOf(q, states)
+		if !ok {
+			return n
+		}
+		m.touch(q).Counters.Purged++
+		m.lift(j)
+		m.drop(j, ended)
+	}
+	return limit
+}
+
+// nextOf returns the first job in the given states: DELAYED, READY, RESERVED, DEAD in turn, each in its order.
+func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
+	var k key
+	var ok bool
+	if states.Has(Delayed) {
+		k, ok = q.delayed.Min()
+	}
+	if !ok && states.Has(Ready) {
+		var r readyKey
+		r, ok = q.ready.Min()
+		k.serial = r.serial
+	}
+	if !ok && states.Has(Reserved) {
+		k, ok = q.leases.Min()
+	}
+	if !ok && states.Has(Dead) {
+		k, ok = q.dead.Min()
+	}
+	if !ok {
+		return job{}, false
+	}
+	return job{m.store.bySerial(k.serial), q}, true
+}
+
+func (m *Machine) configure(c *Configure) Result {
+	q, ok := m.home(c.Queue, c.Partition, c.Partitions)
+	if !ok {
+		return Result{Code: QueueChanged}
+	}
+	if c.Version <= m.record(q).Version {
+		return Result{}
+	}
+	r := m.touch(q)
+	r.Version, r.Settings = c.Version, c.Settings.Clone()
+	m.planForgetting(q)
+	return Result{changed: true}
+}
+
+func (m *Machine) open(c *Open) Result {
+	if q := m.queues.byName[c.Queue]; q != nil {
+		m.settle(q)
+		if r := m.record(q); r.Partition != c.Partition || r.Partitions != c.Partitions {
+			return Result{Code: QueueExists}
+		}
+		return Result{}
+	}
+	m.birth(c.Queue, c.Partition, c.Partitions).settled = m.index
+	return Result{Created: true, changed: true}
+}
+
+func (m *Machine) deleteQueue(c *DeleteQueue) Result {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return Result{Code: QueueNotFound}
+	}
+	m.settle(q)
+	n := m.removeJobs(q, Set(Delayed, Ready, Reserved, Dead), StepMax, StateNone)
+	for budget := StepMax - n; budget > 0; budget-- {
+		k, ok := q.ended.Min()
+		if !ok {
+			break
+		}
+		m.forgetTomb(q, m.tombOf(q, k.serial))
+	}
+	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 {
+		return Result{Count: n, More: true, changed: true}
+	}
+	m.bury(q)
+	return Result{Count: n, changed: true}
+}

@@ -1,0 +1,76 @@
+package fsm
+
+import "github.com/google/btree"
+
+// treeDegree gives the best insert time at ten million keys, for the least memory.
+const treeDegree = 32
+
+// key orders records by a time and, within it, by serial: the order in which they were put or granted.
+type key struct {
+	at     Time
+	serial uint64
+}
+
+func (k key) less(l key) bool {
+	if k.at != l.at {
+		return k.at < l.at
+	}
+	return k.serial < l.serial
+}
+
+// readyKey is the order in which ready jobs leave.
+type readyKey struct {
+	due      Time
+	serial   uint64
+	priority int8
+}
+
+func (k readyKey) less(l readyKey) bool {
+	if k.priority != l.priority {
+		return k.priority < l.priority
+	}
+	if k.due != l.due {
+		return k.due < l.due
+	}
+	return k.serial < l.serial
+}
+
+// turn is a queue's place in an agenda.
+type turn struct {
+	at    Time
+	birth uint64
+	queue uint32
+}
+
+func (t turn) less(u turn) bool {
+	if t.at != u.at {
+		return t.at < u.at
+	}
+	return t.birth < u.birth
+}
+
+type (
+	keyTree   = btree.BTreeG[key]
+	readyTree = btree.BTreeG[readyKey]
+)
+
+// agenda keeps queues in the order of the next time at which each has something to do.
+type agenda struct{ tree *btree.BTreeG[turn] }
+
+func newAgenda() agenda { return agenda{btree.NewG(treeDegree, turn.less)} }
+
+// move puts the queue's turn from one time to another; 0 stands for no turn.
+func (a *agenda) move(q *queue, from, to Time) {
+	if from == to {
+		return
+	}
+	if from != 0 {
+		a.tree.Delete(turn{from, q.birth, q.place})
+	}
+	if to != 0 {
+		a.tree.ReplaceOrInsert(turn{to, q.birth, q.place})
+	}
+}
+
+// first returns the earliest turn.
+func (a *agenda) first() (turn, bool) { return a.tree.Min() }

@@ -1,0 +1,186 @@
+package fsm
+
+// reserve hands out ready jobs of the queues, in the order of the queues.
+func (m *Machine) reserve(c *Reserve) Result {
+	var res Result
+	expirable := StepMax
+	for _, name := range c.Queues {
+		if len(res.Grants) >= int(c.Max) {
+			break
+		}
+		if q := m.queues.byName[name]; q != nil {
+			m.settle(q)
+			m.reserveFrom(q, c, &res, &expirable)
+		}
+	}
+	res.changed = len(res.Grants) > 0
+	return res
+}
+
+func (m *Machine) reserveFrom(q *queue, c *Reserve, res *Result, expirable *int) {
+	r := m.record(q)
+	if r.Settings.PausedAt(m.scalars.Clock) {
+		return
+	}
+	inFlight := share(r.Settings.MaxInFlight, r)
+	for len(res.Grants) < int(c.Max) && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
+		k, ok := q.ready.Min()
+		if !ok {
+			return
+		}
+		j := job{m.store.bySerial(k.serial), q}
+		if m.expiredTTL(j) {
+			if *expirable == 0 {
+				return
+			}
+			*expirable--
+			m.lift(j)
+			m.setExpired(j)
+			continue
+		}
+		res.Grants = append(res.Grants, m.grantJob(j, c.TTR))
+	}
+}
+
+// grantJob puts a ready job under a lease of the given length, or of the job's own if that is 0.
+func (m *Machine) grantJob(j job, ttr Duration) Grant {
+	if ttr == 0 {
+		ttr = m.ttrOf(j)
+	}
+	m.lift(j)
+	m.scalars.Serial++
+	g := m.grantPlace(j)
+	g.fence, g.until, g.ttr = m.scalars.Serial, m.scalars.Clock.Add(ttr), ttr
+	g.attempt++
+	s, r := m.slot(j), m.touch(j.q)
+	r.Counters.Granted++
+	grant := Grant{
+		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Fence: g.fence, Attempt: g.attempt, Due: s.due, Until: g.until,
+	}
+	m.set(j, Reserved, s.due)
+	return grant
+}
+
+// ttrOf is the length of a lease where the reserve names none: the job's, else the queue's, else the default.
+func (m *Machine) ttrOf(j job) Duration {
+	var v Job
+	m.born(j).read(&v)
+	if v.TTR > 0 {
+		return v.TTR
+	}
+	if ttr := m.record(j.q).Settings.TTR; ttr > 0 {
+		return ttr
+	}
+	return DefaultTTR
+}
+
+// leased returns the job under the lease that ref names, if that lease is live.
+func (m *Machine) leased(ref Ref) (job, bool) {
+	q := m.queues.byName[ref.Queue]
+	if q == nil {
+		return job{}, false
+	}
+	m.settle(q)
+	if m.record(q).Partition != ref.Partition {
+		return job{}, false
+	}
+	j := job{m.store.bySerial(ref.Serial), q}
+	if j.place == 0 {
+		return job{}, false
+	}
+	s, g := m.slot(j), m.grantOf(j)
+	return j, s.queue == q.place && s.state == Reserved && g.fence == ref.Fence && m.scalars.Clock < g.until
+}
+
+func (m *Machine) ack(c *Ack) Result {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		if m.finished.has(c.Serial, c.Fence, m.scalars.Clock) {
+			return Result{State: Acked}
+		}
+		return Result{Code: StaleLease}
+	}
+	m.finish(c.Serial, c.Fence, m.grantOf(j).until.Add(FinishedWindow))
+	m.touch(j.q).Counters.Acked++
+	m.lift(j)
+	m.drop(j, Acked)
+	return Result{State: Acked, changed: true}
+}
+
+func (m *Machine) nack(c *Nack) Result {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		return Result{Code: StaleLease}
+	}
+	m.touch(j.q).Counters.Nacked++
+	m.lift(j)
+	if c.Error != "" {
+		m.setNote(m.slot(j).grant, c.Error)
+	}
+	delay := c.Delay
+	if !c.DelayGiven {
+		delay = m.retryDelay(j)
+	}
+	switch {
+	case c.Dead || m.exhausted(j):
+		m.setDead(j)
+		return Result{State: Dead, changed: true}
+	case m.expiredTTL(j):
+		return Result{State: m.setExpired(j), changed: true}
+	}
+	due := m.scalars.Clock.Add(delay)
+	return Result{State: m.setDue(j, due), Due: due, changed: true}
+}
+
+// retryDelay is what the schedule says after the job's present attempt.
+func (m *Machine) retryDelay(j job) Duration {
+	var v Job
+	m.born(j).read(&v)
+	delays := v.RetryDelays
+	if !v.Given.Has(GivenRetryDelays) {
+		delays = m.record(j.q).Settings.RetryDelays
+	}
+	if len(delays) == 0 {
+		return 0
+	}
+	n := int(m.grantOf(j).attempt)
+	return delays[min(n, len(delays))-1]
+}
+
+func (m *Machine) release(c *Release) Result {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		return Result{Code: StaleLease}
+	}
+	m.touch(j.q).Counters.Released++
+	m.lift(j)
+	m.grantPlace(j).attempt--
+	if m.expiredTTL(j) {
+		return Result{State: m.setExpired(j), changed: true}
+	}
+	due := m.slot(j).due
+	if c.Delay > 0 {
+		due = m.scalars.Clock.Add(c.Delay)
+		m.set(j, Delayed, due)
+		return Result{State: Delayed, Due: due, changed: true}
+	}
+	m.set(j, Ready, due)
+	return Result{State: Ready, Due: due, changed: true}
+}
+
+func (m *Machine) extend(c *Extend) Result {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		return Result{Code: StaleLease}
+	}
+	m.touch(j.q).Counters.Extended++
+	m.lift(j)
+	g := m.grantPlace(j)
+	if c.TTR > 0 {
+		g.ttr = c.TTR
+	}
+	g.until = max(g.until, m.scalars.Clock.Add(g.ttr))
+	until := g.until
+	m.set(j, Reserved, m.slot(j).due)
+	return Result{Until: until, changed: true}
+}

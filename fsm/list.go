@@ -1,0 +1,164 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Cursor is the place of a job in a listing; the zero Cursor is before the first.
+type Cursor struct {
+	Due    Time
+	Serial uint64
+}
+
+// ListQuery asks for the jobs of a queue that are in a state at time Now, by (due, serial).
+type ListQuery struct {
+	Queue string
+	State State
+	// DueAfter and DueBefore bound the due time: after <= due < before; 0 means no bound.
+	DueAfter, DueBefore Time
+	// After is the cursor of the last job seen.
+	After Cursor
+	// Max is the most jobs to return; it must be above 0.
+	Max int
+	// Now is the time that states are evaluated at; not before Machine.Clock.
+	Now Time
+}
+
+// List returns up to Max jobs, the cursor of the last of them, and whether there are more. Reserved jobs, and ready ones of
+// many priorities, are not stored in due order: for those the cost grows with the number of jobs in that state.
+func (m *Machine) List(query ListQuery) (jobs []Job, next Cursor, more bool) {
+	q := m.queues.byName[query.Queue]
+	if q == nil {
+		return nil, Cursor{}, false
+	}
+	for _, k := range m.candidates(q, &query) {
+		v := m.view(job{m.store.bySerial(k.serial), q})
+		if !m.at(q, &v, query.Now) || v.State != query.State || v.Due != k.at {
+			continue
+		}
+		if len(jobs) == query.Max {
+			return jobs, next, true
+		}
+		jobs = append(jobs, v)
+		next = Cursor{v.Due, v.Serial}
+	}
+	return jobs, next, false
+}
+
+// candidates returns at least the first Max+1 jobs of the page, as keys in listing order, and perhaps some that turn out to
+// be in another state at query.Now.
+func (m *Machine) candidates(q *queue, query *ListQuery) []key {
+	from := key{query.DueAfter, 0}
+	if after := (key{query.After.Due, query.After.Serial + 1}); query.After != (Cursor{}) && from.less(after) {
+		from = after
+	}
+	p := page{query: query, from: from}
+	switch query.State {
+	case Delayed:
+		from := from
+		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == SpreadOverdue {
+			p.spread(m, q)
+		}
+		if start := (key{query.Now + 1, 0}); from.less(start) {
+			from = start
+		}
+		p.ordered(q.delayed, from)
+	case Dead:
+		p.ordered(q.dead, from)
+		p.lapsed(m, q)
+	case Ready:
+		p.ready(q)
+		p.ordered(q.delayed, from)
+		p.lapsed(m, q)
+	case Reserved:
+		q.leases.AscendGreaterOrEqual(key{query.Now + 1, 0}, func(k key) bool {
+			p.add(key{m.slot(job{m.store.bySerial(k.serial), q}).due, k.serial})
+			return true
+		})
+	}
+	slices.SortFunc(p.keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.serial, b.serial))
+	})
+	return slices.Compact(p.keys)
+}
+
+// page gathers the keys of one page of a listing.
+type page struct {
+	query *ListQuery
+	from  key
+	keys  []key
+}
+
+func (p *page) within(k key) bool {
+	return !k.less(p.from) && (p.query.DueBefore == 0 || k.at < p.query.DueBefore)
+}
+
+func (p *page) add(k key) {
+	if p.within(k) {
+		p.keys = append(p.keys, k)
+	}
+}
+
+// ordered adds keys of an order by due. Those that are in another state by now take no room on the page, so they are
+// counted only from the present on.
+func (p *page) ordered(order *keyTree, from key) {
+	n := 0
+	order.AscendGreaterOrEqual(from, func(k key) bool {
+		if !p.within(k) {
+			return false
+		}
+		p.keys = append(p.keys, k)
+		n++
+		return n <= p.query.Max+StepMax
+	})
+}
+
+// ready adds the first keys of each priority.
+func (p *page) ready(q *queue) {
+	for priority := -128; priority <= 127; {
+		n, next := 0, 128
+		q.ready.AscendGreaterOrEqual(readyKey{p.from.at, p.from.serial, int8(priority)}, func(k readyKey) bool {
+			if int(k.priority) != priority {
+				next = int(k.priority)
+				return false
+			}
+			if n > p.query.Max+StepMax || !p.within(key{k.due, k.serial}) {
+				next = priority + 1
+				return false
+			}
+			p.keys = append(p.keys, key{k.due, k.serial})
+			n++
+			return true
+		})
+		priority = next
+	}
+}
+
+// lapsed adds the jobs whose lease is over by now: ready again, or dead.
+func (p *page) lapsed(m *Machine, q *queue) {
+	q.leases.Ascend(func(k key) bool {
+		if k.at > p.query.Now {
+			return false
+		}
+		v := m.view(job{m.store.bySerial(k.serial), q})
+		if m.at(q, &v, p.query.Now) {
+			p.add(key{v.Due, k.serial})
+		}
+		return true
+	})
+}
+
+// spread adds the delayed jobs that the overdue policy gives a later due time.
+func (p *page) spread(m *Machine, q *queue) {
+	q.delayed.Ascend(func(k key) bool {
+		if k.at > p.query.Now {
+			return false
+		}
+		v := m.view(job{m.store.bySerial(k.serial), q})
+		if m.at(q, &v, p.query.Now) {
+			p.add(key{v.Due, k.serial})
+		}
+		return true
+	})
+}

@@ -1,0 +1,304 @@
+package fsm
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/btree"
+)
+
+// The bounds of one step.
+const (
+	// StepMax is the number of jobs of one kind that one settling, and of all kinds that one Expire, Purge or DeleteQueue, touches.
+	StepMax = 4096
+	// SweepMax is the number of remembered records of each kind that the end of one entry forgets.
+	SweepMax = 1024
+	// RequestWindow is how long a request is remembered.
+	RequestWindow = 5 * time.Minute
+	// FinishedWindow is how long a finished lease is remembered after its end.
+	FinishedWindow = time.Minute
+)
+
+// Config bounds what a machine remembers. All replicas of a shard must have the same values. Zero values mean the defaults.
+type Config struct {
+	// TombstonesMax bounds the ended ids; default 10,000,000.
+	TombstonesMax int
+	// FinishedMax bounds the finished leases; default 1,000,000.
+	FinishedMax int
+	// AnswersBytesMax bounds the remembered requests; default 64 MiB.
+	AnswersBytesMax int64
+	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between processes.
+	Seed uint64
+}
+
+func (c Config) withDefaults() Config {
+	if c.TombstonesMax == 0 {
+		c.TombstonesMax = 10_000_000
+	}
+	if c.FinishedMax == 0 {
+		c.FinishedMax = 1_000_000
+	}
+	if c.AnswersBytesMax == 0 {
+		c.AnswersBytesMax = 64 << 20
+	}
+	return c
+}
+
+// Machine is the state of one shard. See the package comment for who may call what when.
+type Machine struct {
+	cfg   Config
+	index uint64 // of the entry applied last
+	scalars
+	sum uint64 // of the hashes of all records but the queues touched by the entry under way and the scalars
+
+	store  store
+	queues queues
+
+	finished finished
+	answers  answers
+	touched  []*queue // by the entry under way
+	snapshot int      // open ones
+}
+
+type scalars = Scalars
+
+// New returns the empty machine that every shard starts from.
+func New(cfg Config) *Machine {
+	m := &Machine{cfg: cfg.withDefaults()}
+	m.store = newStore(m.cfg.Seed)
+	m.queues = newQueues()
+	m.finished = newFinished()
+	m.answers = newAnswers(&m.store.blobs)
+	return m
+}
+
+// Clock returns the shard's time, as of the last entry.
+func (m *Machine) Clock() Time { return m.scalars.Clock }
+
+// Index returns the index of the entry applied last, 0 if there was none.
+func (m *Machine) Index() uint64 { return m.index }
+
+// Digest returns the sum of the hashes of all logical records. It is equal on all replicas at equal index.
+func (m *Machine) Digest() uint64 { return m.sum + HashScalars(m.scalars) }
+
+// Apply carries out one committed entry and returns the results of its commands, in order. The machine keeps no reference to entry.
+// An error means that the entry cannot be read: it is damaged or of a later version. The state is then unchanged, and the
+// caller must stop, since skipping it would let replicas diverge.
+func (m *Machine) Apply(index uint64, entry []byte) ([]Result, error) {
+	e, err := openEntry(entry)
+	if err != nil {
+		return nil, fmt.Errorf("fsm: entry %d: %w", index, err)
+	}
+	m.index = index
+	before := m.scalars.Clock
+	m.scalars.Clock = max(before, e.stamp)
+
+	results := make([]Result, 0, e.commands)
+	for range e.requests {
+		results = m.request(&e, before, results)
+	}
+	m.sweep()
+	m.closeQueues()
+	return results, nil
+}
+
+// request carries out one request of an entry that openEntry has checked, or repeats what is remembered of it.
+func (m *Machine) request(e *entryReader, before Time, results []Result) []Result {
+	r := e.nextRequest()
+	first := len(results)
+	results = results[:first+r.commands]
+	own := results[first:]
+
+	var known uint32
+	var content [16]byte
+	if r.id != "" {
+		content = contentHash(r.encoded)
+		known = m.answers.find(requestKeyHash(m.cfg.Seed, r.caller, r.id), r.caller, r.id)
+		if m.recall(known, &r, content, own) {
+			e.skip(r.encoded)
+			return results
+		}
+	}
+	changed := false
+	for i := range own {
+		own[i] = m.apply(e.nextCommand(), before)
+		changed = changed || own[i].changed
+	}
+	if r.id != "" && changed {
+		if known != 0 {
+			m.forgetAnswer(known)
+		}
+		m.remember(&Answer{Caller: r.caller, ID: r.id, Content: content, At: m.scalars.Clock, Results: own})
+	}
+	return results
+}
+
+// apply is the one switch over the commands. before is the clock before this entry.
+func (m *Machine) apply(c Command, before Time) Result {
+	switch c := c.(type) {
+	case *Put:
+		return m.put(c)
+	case *Reserve:
+		return m.reserve(c)
+	case *Ack:
+		return m.ack(c)
+	case *Nack:
+		return m.nack(c)
+	case *Release:
+		return m.release(c)
+	case *Extend:
+		return m.extend(c)
+	case *Cancel:
+		return m.cancel(c)
+	case *Reschedule:
+		return m.reschedule(c)
+	case *Redrive:
+		return m.redrive(c)
+	case *Purge:
+		return m.purge(c)
+	case *Configure:
+		return m.configure(c)
+	case *Open:
+		return m.open(c)
+	case *DeleteQueue:
+		return m.deleteQueue(c)
+	case *Expire:
+		return m.expire()
+	case *Lead:
+		return m.lead(c, before)
+	}
+	panic(fmt.Sprintf("fsm: command %T has no rule", c))
+}
+
+// NextDeadline returns the earliest time at which a lease lapses, a job expires or a delayed job falls due.
+func (m *Machine) NextDeadline() (Time, bool) {
+	t, ok := m.queues.deadlines.first()
+	return t.at, ok
+}
+
+// queue is what the machine derives for one queue: the orders over its jobs, and its turns in the agendas. What must be
+// stored is in its QueueRecord.
+type queue struct {
+	name  string
+	place uint32 // of its record
+	birth uint64
+
+	delayed *keyTree   // by due
+	ready   *readyTree // by priority, due
+	leases  *keyTree   // by until
+	dead    *keyTree   // by due
+	ttls    *keyTree   // DELAYED and READY jobs by ttl
+	ended   *keyTree   // tombstones by time of end
+
+	deadline Time   // its turn in queues.deadlines, 0 if none
+	forget   Time   // its turn in queues.forgets
+	oldest   Time   // its turn in queues.oldest
+	settled  uint64 // index of the entry that settled it last
+	touched  uint64 // index of the entry that touched it last
+}
+
+// queues are all queues of the shard.
+type queues struct {
+	records   pages[QueueRecord]
+	byPlace   []*queue // nil where there is none
+	byName    map[string]*queue
+	names     *btree.BTreeG[string]
+	deadlines agenda // by next deadline
+	forgets   agenda // by the time at which the first tombstone is past its window
+	oldest    agenda // by the time at which the first tombstone ended
+	keys      *btree.FreeListG[key]
+	readyKeys *btree.FreeListG[readyKey]
+}
+
+func newQueues() queues {
+	return queues{
+		records: newPages[QueueRecord](7), byPlace: make([]*queue, 1), byName: map[string]*queue{},
+		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
+		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
+		keys: btree.NewFreeListG[key](256), readyKeys: btree.NewFreeListG[readyKey](256),
+	}
+}
+
+// add makes the runtime part of a queue whose record is stored at place.
+func (qs *queues) add(place uint32, name string, birth uint64) *queue {
+	q := &queue{name: name, place: place, birth: birth}
+	for _, t := range []**keyTree{&q.delayed, &q.leases, &q.dead, &q.ttls, &q.ended} {
+		*t = btree.NewWithFreeListG(treeDegree, key.less, qs.keys)
+	}
+	q.ready = btree.NewWithFreeListG(treeDegree, readyKey.less, qs.readyKeys)
+	for int(place) >= len(qs.byPlace) {
+		qs.byPlace = append(qs.byPlace, nil)
+	}
+	qs.byPlace[place] = q
+	qs.byName[name] = q
+	qs.names.ReplaceOrInsert(name)
+	return q
+}
+
+// record returns a queue's record for reading.
+func (m *Machine) record(q *queue) *QueueRecord { return m.queues.records.at(q.place) }
+
+// touch returns a queue's record for writing; the digest follows at the end of the entry.
+func (m *Machine) touch(q *queue) *QueueRecord {
+	if q.touched != m.index {
+		q.touched = m.index
+		m.sum -= HashQueue(m.record(q))
+		m.touched = append(m.touched, q)
+	}
+	return m.queues.records.edit(q.place)
+}
+
+// closeQueues brings digest and agendas up to date for the queues that the entry touched.
+func (m *Machine) closeQueues() {
+	for _, q := range m.touched {
+		m.plan(q)
+		if m.queues.byPlace[q.place] == q {
+			m.sum += HashQueue(m.record(q))
+		}
+	}
+	clear(m.touched)
+	m.touched = m.touched[:0]
+}
+
+// birth creates a queue.
+func (m *Machine) birth(name string, partition, partitions uint32) *queue {
+	m.scalars.Births++
+	place := m.queues.records.alloc()
+	*m.queues.records.edit(place) = QueueRecord{
+		Name: name, Partition: partition, Partitions: partitions, Birth: m.scalars.Births, Created: m.scalars.Clock,
+	}
+	q := m.queues.add(place, name, m.scalars.Births)
+	q.touched = m.index
+	m.touched = append(m.touched, q) // its hash is added when the entry ends
+	return q
+}
+
+// bury removes a queue that holds and remembers nothing.
+func (m *Machine) bury(q *queue) {
+	m.touch(q)
+	m.queues.byPlace[q.place] = nil
+	m.queues.records.release(q.place)
+	delete(m.queues.byName, q.name)
+	m.queues.names.Delete(q.name)
+}
+
+// plan brings the queue's turn among the deadlines up to date, at the end of every entry that touched it.
+func (m *Machine) plan(q *queue) {
+	next := firstAt(q.delayed)
+	for _, t := range []*keyTree{q.leases, q.ttls} {
+		if at := firstAt(t); at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	m.queues.deadlines.move(q, q.deadline, next)
+	q.deadline = next
+}
+
+// firstAt returns the time of the first key, 0 if there is none.
+func firstAt(t *keyTree) Time {
+	k, ok := t.Min()
+	if !ok {
+		return 0
+	}
+	return k.at
+}

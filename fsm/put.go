@@ -1,0 +1,189 @@
+package fsm
+
+// put creates a job, or answers as its first put was answered. The order of the checks is DESIGN.md's.
+func (m *Machine) put(c *Put) Result {
+	q, ok := m.home(c.Queue, c.Partition, c.Partitions)
+	if !ok {
+		return Result{Code: QueueChanged}
+	}
+	var content [16]byte
+	var stone uint32
+	if c.ID != "" {
+		content = ContentHash(c)
+		var held uint32
+		held, stone = m.store.byID(q, c.ID)
+		if held != 0 {
+			return m.putAgain(job{held, q}, content)
+		}
+		if stone != 0 && !c.Again && !m.forgotten(q, stone) {
+			return m.putEnded(q, stone, content)
+		}
+	}
+	if wait := m.rateWait(q); wait > 0 {
+		return Result{Code: RateLimited, Wait: wait}
+	}
+	j := m.newJob(q, c)
+	if m.full(q, jobBytes(&j)) {
+		return Result{Code: QueueFull}
+	}
+	m.takeToken(q)
+	if stone != 0 {
+		m.forgetTomb(q, stone)
+	}
+	state := m.addJob(q, &j, content)
+	return Result{Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue, changed: true}
+}
+
+// home returns the queue that a put or a configuration belongs to, creating an ordinary queue at its first mention, and settles it.
+// It reports false if the caller routed by another number of partitions than the queue has.
+func (m *Machine) home(name string, partition, partitions uint32) (*queue, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		if partition != 0 || partitions != 1 {
+			return nil, false
+		}
+		q = m.birth(name, 0, 1)
+		q.settled = m.index
+		return q, true
+	}
+	m.settle(q)
+	r := m.record(q)
+	return q, r.Partition == partition && r.Partitions == partitions
+}
+
+func (m *Machine) putAgain(j job, content [16]byte) Result {
+	b := m.born(j)
+	if b.content() != content {
+		return Result{Code: JobExists}
+	}
+	m.touch(j.q).Counters.Duplicate++
+	s := m.slot(j)
+	return Result{State: s.state, Partition: m.record(j.q).Partition, Serial: s.serial, Due: b.firstDue()}
+}
+
+func (m *Machine) putEnded(q *queue, stone uint32, content [16]byte) Result {
+	t := m.store.tombs.at(stone)
+	if openBorn(m.store.blobs.at(t.blob)).content() != content {
+		return Result{Code: JobExists}
+	}
+	m.touch(q).Counters.Duplicate++
+	return Result{State: t.state, Partition: m.record(q).Partition, Serial: t.serial, Due: t.firstDue}
+}
+
+// forgotten reports whether a tombstone is past its window, swept or not.
+func (m *Machine) forgotten(q *queue, stone uint32) bool {
+	window, forever := dedupWindow(&m.record(q).Settings)
+	return !forever && m.store.tombs.at(stone).ended.Add(window) <= m.scalars.Clock
+}
+
+// newJob makes the record of a job, with the serial that it takes if it is stored.
+func (m *Machine) newJob(q *queue, c *Put) Job {
+	now := m.scalars.Clock
+	j := Job{
+		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now, FirstDue: now,
+		Headers: c.Headers, Body: c.Body,
+	}
+	if c.Given.Has(GivenDelay) {
+		j.FirstDue = now.Add(c.Delay)
+	}
+	if c.Given.Has(GivenDueAt) {
+		j.FirstDue = c.DueAt
+	}
+	if c.Given.Has(GivenTTR) {
+		j.TTR = c.TTR
+	}
+	if c.Given.Has(GivenTTL) {
+		j.TTL = now.Add(c.TTL)
+	}
+	if c.Given.Has(GivenPriority) {
+		j.Priority = c.Priority
+	}
+	if c.Given.Has(GivenMaxAttempts) {
+		j.MaxAttempts = c.MaxAttempts
+	}
+	if c.Given.Has(GivenRetryDelays) {
+		j.RetryDelays = c.RetryDelays
+	}
+	j.Due = j.FirstDue
+	return j
+}
+
+// addJob stores a job and returns the state that it is born in.
+func (m *Machine) addJob(q *queue, v *Job, content [16]byte) State {
+	m.scalars.Serial = v.Serial
+	r := m.touch(q)
+	r.Counters.Put++
+	state := Delayed
+	if v.Due <= m.scalars.Clock {
+		state = Ready
+	}
+	m.set(m.place(q, v, content), state, v.Due)
+	return state
+}
+
+// place stores a job's fixed part and enters it into the tables; the caller sets its state.
+func (m *Machine) place(q *queue, v *Job, content [16]byte) job {
+	idHash := uint32(0)
+	if !v.Generated {
+		idHash = uint32(m.store.idHash(q, v.ID))
+	}
+	m.store.scratch = appendBorn(m.store.scratch[:0], v, content, idHash, bornHash(v, content))
+	j := job{m.store.slots.alloc(), q}
+	s := m.store.slots.edit(j.place)
+	s.serial, s.queue, s.priority, s.due = v.Serial, q.place, v.Priority, v.Due
+	s.blob = m.store.blobs.put(m.store.scratch)
+	if v.TTL != 0 {
+		s.flags |= slotHasTTL
+	}
+	m.store.serials.insert(serialHash(v.Serial), j.place, m.store.hashOfSerial)
+	if !v.Generated {
+		s.flags |= slotHasID
+		m.store.ids.insert(uint64(idHash), j.place<<1, m.store.hashOfID)
+	}
+	m.touch(q).Counts.Bytes += jobBytes(v)
+	return j
+}
+
+// share is a partition's part of a queue's limit; a limit that is set is never less than 1.
+func share(limit uint64, r *QueueRecord) uint64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(1, limit/uint64(max(1, r.Partitions)))
+}
+
+func (m *Machine) full(q *queue, bytes uint64) bool {
+	r := m.record(q)
+	jobs, size := share(r.Settings.MaxJobs, r), share(r.Settings.MaxBytes, r)
+	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
+}
+
+// The token bucket is kept as the time at which it is full again (the theoretical arrival time of the generic cell rate
+// algorithm, ITU-T I.371): a put passes if that time is at most one bucket's worth ahead of the clock.
+
+// ratePeriod returns the time between tokens and how far ahead RateAt may be; 0 if there is no limit.
+func ratePeriod(r *QueueRecord) (period, ahead Duration) {
+	rate := min(share(r.Settings.PutsPerSecond, r), 1e9)
+	if rate == 0 {
+		return 0, 0
+	}
+	period = Duration(1e9 / rate)
+	return period, Duration(rate-1) * period
+}
+
+// rateWait returns how long a put has to wait for a token, 0 if there is one.
+func (m *Machine) rateWait(q *queue) Duration {
+	r := m.record(q)
+	if r.Settings.PutsPerSecond == 0 {
+		return 0
+	}
+	_, ahead := ratePeriod(r)
+	return max(0, r.RateAt.Sub(m.scalars.Clock)-ahead)
+}
+
+func (m *Machine) takeToken(q *queue) {
+	if r := m.record(q); r.Settings.PutsPerSecond > 0 {
+		period, _ := ratePeriod(r)
+		m.touch(q).RateAt = max(r.RateAt, m.scalars.Clock).Add(period)
+	}
+}

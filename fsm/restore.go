@@ -1,0 +1,297 @@
+package fsm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// recordBytesMax bounds a record of a snapshot, so that a damaged length does not make Restore allocate without bound.
+const recordBytesMax = 256 << 20
+
+// Restore reads a snapshot stream into a new machine and checks its checksum, its counts and its digest. The machine that was
+// there before is not touched; the caller swaps it when Restore has succeeded. Errors wrap ErrDamaged, ErrVersion, or r's.
+func Restore(cfg Config, r io.Reader) (*Machine, error) {
+	m := New(cfg)
+	m.index = 1 // until the real one is read: touch tells entries apart by it
+	in := &recordReader{r: bufio.NewReaderSize(r, 256<<10)}
+	if err := in.magic(); err != nil {
+		return nil, fmt.Errorf("fsm: restoring: %w", err)
+	}
+	rs := restorer{m: m, births: map[uint64]*queue{}, counts: map[uint64]Counts{}}
+	for !rs.done {
+		kind, rest, err := in.next()
+		if err == nil {
+			err = rs.record(kind, rest)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fsm: restoring: record %d, before byte %d: %w", rs.records+1, in.n, err)
+		}
+		rs.records++
+	}
+	if err := errors.Join(in.end(), rs.check()); err != nil {
+		return nil, fmt.Errorf("fsm: restoring: %w", err)
+	}
+	return m, nil
+}
+
+// restorer puts records into a machine.
+type restorer struct {
+	m       *Machine
+	births  map[uint64]*queue
+	counts  map[uint64]Counts // as stored, by birth; compared with those that the jobs add up to
+	index   uint64
+	records uint64
+	digest  uint64
+	done    bool
+}
+
+func (rs *restorer) record(kind recordKind, rest []byte) error {
+	r := newReader(rest)
+	m := rs.m
+	switch kind {
+	case recordScalars:
+		rs.index = r.uvarint()
+		m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), Births: r.uvarint(), LowWater: r.time()}
+	case recordQueue:
+		rs.queue(&r)
+	case recordJob:
+		rs.job(&r)
+	case recordTombstone:
+		rs.tombstone(&r)
+	case recordFinished:
+		serial, fence := r.uvarint(), r.uvarint()
+		if expiry := r.time(); r.err == nil {
+			m.addFinished(finishedLease{fence: fence, serial: serial, expiry: expiry})
+		}
+	case recordAnswer:
+		a := r.answer()
+		if r.err == nil {
+			m.answers.add(m.cfg.Seed, &a, rest)
+			m.sum += hashAnswerBytes(a.At, rest)
+		}
+	case recordTrailer:
+		if n := r.uvarint(); n != rs.records {
+			r.damaged(fmt.Sprintf("trailer counts %d records, there were %d", n, rs.records))
+		}
+		rs.digest, rs.done = r.uint64(), true
+	default:
+		return fmt.Errorf("%w: record kind %d", ErrVersion, kind)
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.damaged("record too long")
+	}
+	return r.err
+}
+
+func (rs *restorer) queue(r *reader) {
+	rec := r.queueRecord()
+	if r.err != nil {
+		return
+	}
+	if rs.births[rec.Birth] != nil || rs.m.queues.byName[rec.Name] != nil {
+		r.damaged("queue comes twice")
+		return
+	}
+	rs.counts[rec.Birth] = rec.Counts
+	rec.Counts = Counts{}
+	place := rs.m.queues.records.alloc()
+	*rs.m.queues.records.edit(place) = rec
+	q := rs.m.queues.add(place, rec.Name, rec.Birth)
+	q.touched = rs.m.index
+	rs.m.touched = append(rs.m.touched, q)
+	rs.births[rec.Birth] = q
+}
+
+func (rs *restorer) job(r *reader) {
+	m := rs.m
+	q := rs.births[r.uvarint()]
+	v := Job{Serial: r.uvarint(), Generated: true}
+	due := r.time()
+	state, priority, flags := State(r.byte()), int8(r.byte()), slotFlags(r.byte())
+	v.Priority = priority
+	var g grant
+	var note string
+	if flags&jobGranted != 0 {
+		g = grant{fence: r.uvarint(), until: r.time(), ttr: r.duration(), died: r.time(), attempt: r.uint32(), redrives: r.uint32()}
+		note = r.text()
+	}
+	var content [16]byte
+	if flags&slotHasID != 0 {
+		content, v.ID, v.Generated = r.array16(), r.text(), false
+	}
+	v.Created = r.time()
+	r.born(&v, flags&jobHasHeaders != 0)
+	if r.err != nil {
+		return
+	}
+	if q == nil || !state.Held() || m.store.bySerial(v.Serial) != 0 {
+		r.damaged("job of an unknown queue, in an unknown state, or twice")
+		return
+	}
+	v.Queue = q.name
+	j := m.place(q, &v, content)
+	s := m.store.slots.edit(j.place)
+	s.flags = s.flags&^slotHasTTL | flags&slotHasTTL
+	if flags&jobGranted != 0 {
+		*m.grantPlace(j) = g
+		m.setNote(m.slot(j).grant, note)
+	}
+	m.set(j, state, due)
+}
+
+// born reads what follows created in a job's fixed part; the body is all that is left.
+func (r *reader) born(v *Job, hasHeaders bool) {
+	v.FirstDue = v.Created + Time(r.varint())
+	v.Given = Given(r.byte())
+	if v.Given.Has(GivenTTR) {
+		v.TTR = r.duration()
+	}
+	if v.Given.Has(GivenMaxAttempts) {
+		v.MaxAttempts = r.uint32()
+	}
+	if v.Given.Has(GivenRetryDelays) {
+		v.RetryDelays = r.durations()
+	}
+	if v.Given.Has(GivenTTL) {
+		v.TTL = r.time()
+	}
+	if hasHeaders {
+		v.Headers = r.headers()
+	}
+	v.Body = r.take(len(r.b))
+}
+
+func (rs *restorer) tombstone(r *reader) {
+	m := rs.m
+	q := rs.births[r.uvarint()]
+	t := tomb{serial: r.uvarint(), firstDue: r.time(), ended: r.time(), state: State(r.byte())}
+	id, content := r.text(), r.array16()
+	if r.err != nil {
+		return
+	}
+	if q == nil || t.state.Held() {
+		r.damaged("tombstone of an unknown queue or of a held job")
+		return
+	}
+	t.queue = q.place
+	t.blob = m.store.blobs.put(appendBornStone(nil, id, content, uint32(m.store.idHash(q, id))))
+	place := m.store.tombs.alloc()
+	*m.store.tombs.edit(place) = t
+	m.addTomb(q, place)
+	m.sum += m.tombHash(q, place)
+}
+
+// check compares what was read with what the snapshot says of itself.
+func (rs *restorer) check() error {
+	m := rs.m
+	for _, q := range m.touched {
+		if got, want := m.record(q).Counts, rs.counts[q.birth]; got != want {
+			return fmt.Errorf("%w: queue %q has counts %+v, its jobs add up to %+v", ErrDamaged, q.name, want, got)
+		}
+	}
+	m.closeQueues()
+	m.index = rs.index
+	if got := m.Digest(); got != rs.digest {
+		return fmt.Errorf("%w: digest is %016x, should be %016x", ErrDamaged, got, rs.digest)
+	}
+	for _, q := range m.queues.byPlace {
+		if q != nil {
+			q.touched, q.settled = 0, 0
+		}
+	}
+	return nil
+}
+
+// recordReader reads the frames of a snapshot stream and sums them up.
+type recordReader struct {
+	r   *bufio.Reader
+	sum uint32
+	n   int64
+	buf []byte
+}
+
+func (in *recordReader) ReadByte() (byte, error) {
+	c, err := in.r.ReadByte()
+	if err == nil {
+		in.sum = crc32.Update(in.sum, castagnoli, []byte{c})
+		in.n++
+	}
+	return c, err
+}
+
+func (in *recordReader) full(b []byte) error {
+	n, err := io.ReadFull(in.r, b)
+	in.sum = crc32.Update(in.sum, castagnoli, b[:n])
+	in.n += int64(n)
+	return cut(err)
+}
+
+// cut makes the end of the stream within a value an error of its own.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: cut short", ErrDamaged)
+	}
+	return err
+}
+
+func (in *recordReader) magic() error {
+	var b [len(snapshotMagic)]byte
+	if err := in.full(b[:]); err != nil {
+		return err
+	}
+	last := len(snapshotMagic) - 1
+	if string(b[:last]) != snapshotMagic[:last] {
+		return fmt.Errorf("%w: not a snapshot: it begins with %q", ErrDamaged, b[:])
+	}
+	if b[last] != snapshotMagic[last] {
+		return fmt.Errorf("%w: snapshot version %d, this program reads %d", ErrVersion, b[last], snapshotMagic[last])
+	}
+	return nil
+}
+
+// next returns the next record; its bytes are valid until the next call.
+func (in *recordReader) next() (recordKind, []byte, error) {
+	kind, err := in.ReadByte()
+	if err != nil {
+		return 0, nil, cut(err)
+	}
+	n, err := binary.ReadUvarint(in)
+	if err != nil {
+		return 0, nil, cut(err)
+	}
+	if n > recordBytesMax {
+		return 0, nil, fmt.Errorf("%w: record of %d bytes", ErrDamaged, n)
+	}
+	for have := 0; uint64(have) < n; { // grows with what is there, not with what the length claims
+		step := min(int(n)-have, max(1<<20, have))
+		if cap(in.buf) < have+step {
+			in.buf = append(make([]byte, 0, have+step), in.buf[:have]...)
+		}
+		in.buf = in.buf[:have+step]
+		if err := in.full(in.buf[have:]); err != nil {
+			return 0, nil, err
+		}
+		have += step
+	}
+	return recordKind(kind), in.buf[:n], nil
+}
+
+// end reads the checksum and makes sure that nothing follows.
+func (in *recordReader) end() error {
+	sum := in.sum
+	var b [4]byte
+	if err := in.full(b[:]); err != nil {
+		return err
+	}
+	if got := binary.LittleEndian.Uint32(b[:]); got != sum {
+		return fmt.Errorf("%w: checksum is %08x, should be %08x", ErrDamaged, sum, got)
+	}
+	if _, err := in.r.ReadByte(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: bytes after the end", ErrDamaged)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package fsm
+
+import "math/bits"
+
+// settle does for a queue what has fallen due, once an entry: see DESIGN.md, Settling.
+func (m *Machine) settle(q *queue) {
+	if q.settled == m.index {
+		return
+	}
+	q.settled = m.index
+	if m.overdue(q) {
+		m.step(q)
+	}
+}
+
+// overdue reports whether the queue has anything to settle. Its turn may be out of date within an entry, so the orders are asked.
+func (m *Machine) overdue(q *queue) bool {
+	for _, t := range []*keyTree{q.leases, q.ttls, q.delayed} {
+		if at := firstAt(t); at != 0 && at <= m.scalars.Clock {
+			return true
+		}
+	}
+	return false
+}
+
+// step lapses, expires and moves at most StepMax jobs each, and returns how many it touched.
+func (m *Machine) step(q *queue) uint64 {
+	n := m.each(q, q.leases, func(j job) { m.lapse(j) })
+	n += m.each(q, q.ttls, func(j job) {
+		m.lift(j)
+		m.setExpired(j)
+	})
+	return n + m.each(q, q.delayed, func(j job) { m.move(j) })
+}
+
+// each calls f for the jobs whose time in the order has come; f must take the job out of that place of the order.
+func (m *Machine) each(q *queue, order *keyTree, f func(job)) uint64 {
+	for n := uint64(0); n < StepMax; n++ {
+		k, ok := order.Min()
+		if !ok || k.at > m.scalars.Clock {
+			return n
+		}
+		f(job{m.store.bySerial(k.serial), q})
+	}
+	return StepMax
+}
+
+// lapse ends an overdue lease: a failed attempt.
+func (m *Machine) lapse(j job) {
+	m.touch(j.q).Counters.Lapsed++
+	until := m.grantOf(j).until
+	m.lift(j)
+	switch {
+	case m.exhausted(j):
+		m.setDead(j)
+	case m.expiredTTL(j):
+		m.setExpired(j)
+	default:
+		m.set(j, Ready, until)
+	}
+}
+
+// move makes a delayed job ready, unless it fell due in an outage and the queue's policy has other plans.
+func (m *Machine) move(j job) {
+	r := m.record(j.q)
+	due := m.slot(j).due
+	m.lift(j)
+	if r.OverdueFrom < due && due <= r.OverdueTo {
+		switch r.Settings.Overdue {
+		case SpreadOverdue:
+			if r.Settings.OverduePeriod > 0 {
+				m.set(j, Delayed, spreadDue(r.OverdueFrom, r.OverdueTo, due, r.Settings.OverduePeriod))
+				return
+			}
+		case DropOverdue:
+			m.touch(j.q).Counters.Expired++
+			m.drop(j, Expired)
+			return
+		case FireOverdue:
+		}
+	}
+	m.set(j, Ready, due)
+}
+
+// spreadDue maps a due time in (from, to] to (to, to+period], rounding up so that it always leaves the window.
+func spreadDue(from, to, due Time, period Duration) Time {
+	hi, lo := bits.Mul64(uint64(due-from), uint64(period))
+	span := uint64(to - from)
+	quotient, remainder := bits.Div64(hi, lo, span) // hi < span, since due-from <= span and period < 2^63
+	if remainder > 0 {
+		quotient++
+	}
+	return to.Add(Duration(min(quotient, uint64(TimeMax))))
+}
+
+// exhausted reports whether the job has no attempt left.
+func (m *Machine) exhausted(j job) bool {
+	var v Job
+	m.born(j).read(&v)
+	limit := attemptsMax(&v, &m.record(j.q).Settings)
+	return limit > 0 && m.grantOf(j).attempt >= limit
+}
+
+// expire is the pacer's command: it settles queues in the order of their deadlines until StepMax jobs were touched.
+func (m *Machine) expire() Result {
+	for _, q := range m.touched {
+		m.plan(q)
+	}
+	var n uint64
+	for n < StepMax {
+		first, ok := m.queues.deadlines.first()
+		if !ok || first.at > m.scalars.Clock {
+			break
+		}
+		q := m.queues.byPlace[first.queue]
+		n += m.step(q)
+		m.plan(q)
+	}
+	next, ok := m.NextDeadline()
+	return Result{Count: n, More: ok && next <= m.scalars.Clock}
+}
+
+// lead begins a term: it notes the outage in the queues that have a policy for it and grants every lease its grace.
+func (m *Machine) lead(c *Lead, before Time) Result {
+	clock := m.scalars.Clock
+	floor := clock.Add(c.Grace)
+	for _, q := range m.queues.byPlace {
+		if q == nil {
+			continue
+		}
+		s := &m.record(q).Settings
+		after := s.OverdueAfter
+		if after == 0 {
+			after = DefaultOverdueAfter
+		}
+		if s.Overdue != FireOverdue && clock.Sub(before) >= after {
+			r := m.touch(q)
+			r.OverdueFrom, r.OverdueTo = before, clock
+		}
+		for {
+			k, ok := q.leases.Min()
+			if !ok || k.at >= floor {
+				break
+			}
+			j := job{m.store.bySerial(k.serial), q}
+			m.lift(j)
+			m.grantPlace(j).until = floor
+			m.set(j, Reserved, m.slot(j).due)
+		}
+	}
+	return Result{changed: true}
+}

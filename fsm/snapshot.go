@@ -1,0 +1,288 @@
+package fsm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"github.com/google/btree"
+)
+
+// The snapshot stream:
+//
+//	8 bytes  snapshotMagic, whose last byte is the version
+//	records  byte recordKind, uvarint bytes of the rest, rest; the trailer last
+//	4 bytes  CRC32C of all before, little-endian
+//
+// A queue's record comes before those of its jobs and tombstones, which name it by its birth. What can be derived is not stored.
+const snapshotMagic = "BELFSM\x00\x01"
+
+type recordKind byte
+
+// The kinds of records are never reused.
+const (
+	recordScalars   recordKind = 1 // uvarint index, clock, serial, births, low water
+	recordQueue     recordKind = 2 // see appendQueueRecord
+	recordJob       recordKind = 3 // see Snapshot.appendJob
+	recordTombstone recordKind = 4 // uvarint birth, serial, first due, ended; byte state; text id; 16 bytes content
+	recordFinished  recordKind = 5 // uvarint serial, fence, expiry
+	recordAnswer    recordKind = 6 // see appendAnswer
+	recordTrailer   recordKind = 7 // uvarint number of records before; 8 bytes digest
+)
+
+// Snapshot is a machine's state as it was when the snapshot was taken. It shares memory with the machine until it is released.
+type Snapshot struct {
+	index   uint64
+	scalars Scalars
+	digest  uint64
+
+	queues   [][]QueueRecord
+	slots    [][]slot
+	grants   [][]grant
+	tombs    [][]tomb
+	blobs    [][]byte
+	finished *btree.BTreeG[finishedLease]
+	answers  [][]answer
+	order    []answerTurn
+	shifts   struct{ queues, grants, answers uint8 }
+}
+
+// Snapshot returns the present state, in time proportional to the number of pages. Release must be called when it is no longer read.
+func (m *Machine) Snapshot() *Snapshot {
+	s := &Snapshot{
+		index: m.index, scalars: m.scalars, digest: m.Digest(),
+		queues: m.queues.records.share(), slots: m.store.slots.share(), grants: m.store.grants.share(),
+		tombs: m.store.tombs.share(), blobs: m.store.blobs.share(), finished: m.finished.byFence.Clone(),
+		answers: m.answers.records.share(), order: m.answers.order[m.answers.head:],
+	}
+	s.shifts.queues, s.shifts.grants, s.shifts.answers = m.queues.records.shift, m.store.grants.shift, m.answers.records.shift
+	return s
+}
+
+// Release ends the sharing. The snapshot must not be read afterwards. It is as exclusive as Apply.
+func (m *Machine) Release(*Snapshot) {
+	m.queues.records.unshare()
+	m.store.slots.unshare()
+	m.store.grants.unshare()
+	m.store.tombs.unshare()
+	m.answers.records.unshare()
+	m.store.blobs.unshare()
+}
+
+// Digest is the machine's digest at the snapshot's index.
+func (s *Snapshot) Digest() uint64 { return s.digest }
+
+// Index is the index of the last entry that the snapshot holds.
+func (s *Snapshot) Index() uint64 { return s.index }
+
+// WriteTo writes the stream. It may run beside Apply and in another goroutine. It returns the first error of w.
+func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	sum := crc32.New(castagnoli)
+	out := &recordWriter{w: bufio.NewWriterSize(io.MultiWriter(w, sum), 256<<10), sum: sum}
+	out.raw([]byte(snapshotMagic))
+	for _, v := range [...]uint64{
+		s.index, uint64(s.scalars.Clock), s.scalars.Serial, s.scalars.Births, uint64(s.scalars.LowWater),
+	} {
+		out.scratch = binary.AppendUvarint(out.scratch, v)
+	}
+	out.record(recordScalars)
+	s.writeQueues(out)
+	s.writeJobs(out)
+	s.writeTombs(out)
+	s.finished.Ascend(func(l finishedLease) bool {
+		for _, v := range [...]uint64{l.serial, l.fence, uint64(l.expiry)} {
+			out.scratch = binary.AppendUvarint(out.scratch, v)
+		}
+		out.record(recordFinished)
+		return out.err == nil
+	})
+	s.writeAnswers(out)
+	out.scratch = binary.LittleEndian.AppendUint64(binary.AppendUvarint(out.scratch, out.records), s.digest)
+	out.record(recordTrailer)
+	return out.finish(w)
+}
+
+func (s *Snapshot) queue(place uint32) *QueueRecord {
+	return &s.queues[place>>s.shifts.queues][place&(1<<s.shifts.queues-1)]
+}
+
+func (s *Snapshot) blob(ref blobRef) []byte { return s.blobs[ref.page()][ref.offset():] }
+
+func (s *Snapshot) writeQueues(out *recordWriter) {
+	for _, page := range s.queues {
+		for i := range page {
+			if page[i].Birth != 0 {
+				out.scratch = appendQueueRecord(out.scratch, &page[i])
+				out.record(recordQueue)
+			}
+		}
+	}
+}
+
+func appendQueueRecord(dst []byte, q *QueueRecord) []byte {
+	dst = appendPlace(dst, q.Name, q.Partition, q.Partitions)
+	for _, v := range [...]uint64{
+		q.Birth, uint64(q.Created), q.Version, uint64(q.RateAt), uint64(q.OverdueFrom), uint64(q.OverdueTo), uint64(q.Forgotten),
+	} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	for _, v := range q.Counts.list() {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	for _, v := range q.Counters.list() {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return appendSettings(dst, &q.Settings)
+}
+
+func (r *reader) queueRecord() QueueRecord {
+	q := QueueRecord{
+		Name: r.text(), Partition: r.uint32(), Partitions: r.uint32(), Birth: r.uvarint(), Created: r.time(), Version: r.uvarint(),
+		RateAt: r.time(), OverdueFrom: r.time(), OverdueTo: r.time(), Forgotten: r.time(),
+	}
+	var counts [5]uint64
+	for i := range counts {
+		counts[i] = r.uvarint()
+	}
+	q.Counts.set(counts)
+	var counters [14]uint64
+	for i := range counters {
+		counters[i] = r.uvarint()
+	}
+	q.Counters.set(counters)
+	q.Settings = r.settings()
+	return q
+}
+
+func (s *Snapshot) writeJobs(out *recordWriter) {
+	for _, page := range s.slots {
+		for i := range page {
+			if page[i].serial != 0 {
+				out.scratch = s.appendJob(out.scratch, &page[i])
+				out.record(recordJob)
+			}
+		}
+	}
+}
+
+// appendJob appends: uvarint birth, serial, due; bytes state, priority, flags; if jobGranted: uvarint fence, until, ttr, died,
+// attempt, redrives, text last error; if slotHasID: 16 bytes content, text id; uvarint created; the blob's options, headers and body.
+func (s *Snapshot) appendJob(dst []byte, j *slot) []byte {
+	for _, v := range [...]uint64{s.queue(j.queue).Birth, j.serial, uint64(j.due)} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	b := openBorn(s.blob(j.blob))
+	flags := j.flags
+	if b.parts()&bornHasHeaders != 0 {
+		flags |= jobHasHeaders
+	}
+	if j.grant != 0 {
+		flags |= jobGranted
+	}
+	dst = append(dst, byte(j.state), byte(j.priority), byte(flags))
+	if j.grant != 0 {
+		g := &s.grants[j.grant>>s.shifts.grants][j.grant&(1<<s.shifts.grants-1)]
+		for _, v := range [...]uint64{
+			g.fence, uint64(g.until), uint64(g.ttr), uint64(g.died), uint64(g.attempt), uint64(g.redrives),
+		} {
+			dst = binary.AppendUvarint(dst, v)
+		}
+		note := ""
+		if g.note != 0 {
+			r := reader{b: s.blob(g.note)}
+			note = r.text()
+		}
+		dst = appendText(dst, note)
+	}
+	if j.flags&slotHasID != 0 {
+		content := b.content()
+		dst = appendText(append(dst, content[:]...), string(b.id()))
+	}
+	dst = binary.AppendUvarint(dst, uint64(b.created()))
+	return append(dst, b.options()...)
+}
+
+// Flags of a job's record beside its slot's own.
+const (
+	jobHasHeaders slotFlags = 1 << 6
+	jobGranted    slotFlags = 1 << 7
+)
+
+func (s *Snapshot) writeTombs(out *recordWriter) {
+	for _, page := range s.tombs {
+		for i := range page {
+			t := &page[i]
+			if t.serial == 0 {
+				continue
+			}
+			b := openBorn(s.blob(t.blob))
+			for _, v := range [...]uint64{s.queue(t.queue).Birth, t.serial, uint64(t.firstDue), uint64(t.ended)} {
+				out.scratch = binary.AppendUvarint(out.scratch, v)
+			}
+			content := b.content()
+			out.scratch = append(appendText(append(out.scratch, byte(t.state)), string(b.id())), content[:]...)
+			out.record(recordTombstone)
+		}
+	}
+}
+
+func (s *Snapshot) writeAnswers(out *recordWriter) {
+	for _, turn := range s.order {
+		page := s.answers[turn.place>>s.shifts.answers]
+		if page == nil {
+			continue
+		}
+		a := page[turn.place&(1<<s.shifts.answers-1)]
+		if a.seq != turn.seq {
+			continue
+		}
+		r := reader{b: s.blob(a.blob)}
+		out.scratch = append(out.scratch, r.bytes()...)
+		out.record(recordAnswer)
+	}
+}
+
+// recordWriter frames records and counts bytes. After the first error it does nothing.
+type recordWriter struct {
+	w       *bufio.Writer
+	sum     hash.Hash32
+	scratch []byte // the rest of the record at hand
+	records uint64
+	n       int64
+	err     error
+}
+
+func (o *recordWriter) raw(b []byte) {
+	if o.err == nil {
+		_, o.err = o.w.Write(b)
+		o.n += int64(len(b))
+	}
+}
+
+// record writes what has been gathered in scratch.
+func (o *recordWriter) record(kind recordKind) {
+	var head [1 + binary.MaxVarintLen64]byte
+	head[0] = byte(kind)
+	o.raw(head[:1+binary.PutUvarint(head[1:], uint64(len(o.scratch)))])
+	o.raw(o.scratch)
+	o.scratch = o.scratch[:0]
+	o.records++
+}
+
+func (o *recordWriter) finish(w io.Writer) (int64, error) {
+	if o.err == nil {
+		o.err = o.w.Flush()
+	}
+	if o.err == nil {
+		var n int
+		n, o.err = w.Write(binary.LittleEndian.AppendUint32(nil, o.sum.Sum32()))
+		o.n += int64(n)
+	}
+	if o.err != nil {
+		return o.n, fmt.Errorf("fsm: writing a snapshot: %w", o.err)
+	}
+	return o.n, nil
+}

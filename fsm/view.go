@@ -1,0 +1,237 @@
+package fsm
+
+// Job returns a held job by its id, chosen or generated, as it is at time now: what an unlimited settling at now would make
+// of it. It reports false if the job is not held then. now must not be before Clock.
+func (m *Machine) Job(name, id string, now Time) (Job, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return Job{}, false
+	}
+	j, _ := m.lookup(q, id)
+	if j.place == 0 {
+		return Job{}, false
+	}
+	v := m.view(j)
+	return v, m.at(q, &v, now)
+}
+
+// Held returns the job that is under the lease that ref names, whether or not the lease has lapsed by now.
+func (m *Machine) Held(ref Ref) (Job, bool) {
+	q := m.queues.byName[ref.Queue]
+	if q == nil {
+		return Job{}, false
+	}
+	j := job{m.store.bySerial(ref.Serial), q}
+	if j.place == 0 {
+		return Job{}, false
+	}
+	s := m.slot(j)
+	if s.queue != q.place || s.state != Reserved || m.grantOf(j).fence != ref.Fence || m.record(q).Partition != ref.Partition {
+		return Job{}, false
+	}
+	return m.view(j), true
+}
+
+// view returns a held job as it is stored.
+func (m *Machine) view(j job) Job {
+	s, r := m.slot(j), m.record(j.q)
+	v := Job{
+		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state,
+		Priority: s.priority, Due: s.due,
+	}
+	m.born(j).read(&v)
+	if v.Generated {
+		v.ID = FormatID(r.Partition, s.serial)
+	}
+	if s.flags&slotHasTTL == 0 {
+		v.TTL = 0
+	}
+	g := m.grantOf(j)
+	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = g.attempt, g.fence, g.until, g.ttr, g.redrives, g.died
+	v.LastError = m.note(g.note)
+	return v
+}
+
+// at turns a stored job into what it is at time now, and reports whether it is still held then.
+func (m *Machine) at(q *queue, v *Job, now Time) bool {
+	r := m.record(q)
+	if v.State == Reserved && v.Until <= now {
+		if limit := attemptsMax(v, &r.Settings); limit > 0 && v.Attempt >= limit {
+			v.State, v.Died = Dead, now
+			return true
+		}
+		v.State = Ready
+		if v.TTL == 0 || v.TTL > now {
+			v.Due = v.Until
+		}
+	}
+	if (v.State == Delayed || v.State == Ready) && v.TTL != 0 && v.TTL <= now {
+		if !r.Settings.ExpireToDead {
+			return false
+		}
+		v.State, v.TTL, v.Died = Dead, 0, now
+		return true
+	}
+	if v.State == Delayed && v.Due <= now {
+		if r.OverdueFrom < v.Due && v.Due <= r.OverdueTo {
+			switch {
+			case r.Settings.Overdue == DropOverdue:
+				return false
+			case r.Settings.Overdue == SpreadOverdue && r.Settings.OverduePeriod > 0:
+				v.Due = spreadDue(r.OverdueFrom, r.OverdueTo, v.Due, r.Settings.OverduePeriod)
+			}
+		}
+		if v.Due <= now {
+			v.State = Ready
+		}
+	}
+	return true
+}
+
+// attemptsMax is the number of failed attempts after which a job is dead, 0 if there is no limit.
+func attemptsMax(v *Job, s *Settings) uint32 {
+	switch {
+	case v.Given.Has(GivenMaxAttempts):
+		return v.MaxAttempts
+	case s.MaxAttemptsSet:
+		return s.MaxAttempts
+	default:
+		return DefaultMaxAttempts
+	}
+}
+
+// Queue returns what is known of a queue. Counts and counters are as of the last entry; times are as of now.
+func (m *Machine) Queue(name string, now Time) (Queue, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return Queue{}, false
+	}
+	r := m.record(q)
+	v := Queue{
+		Name: r.Name, Partition: r.Partition, Partitions: r.Partitions, Version: r.Version, Settings: r.Settings.Clone(),
+		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Tombstones: uint64(q.ended.Len()),
+		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
+	}
+	if window, forever := dedupWindow(&r.Settings); !forever {
+		v.DedupSince = max(v.DedupSince, now-Time(window))
+	}
+	q.delayed.AscendGreaterOrEqual(key{at: now + 1}, func(k key) bool {
+		v.NextDue = k.at
+		return false
+	})
+	return v, true
+}
+
+// oldestReady returns the due time of the job that has been ready longest, 0 if none is.
+func (m *Machine) oldestReady(q *queue, now Time) Time {
+	var oldest Time
+	for next := (readyKey{priority: -128}); ; {
+		found := false
+		q.ready.AscendGreaterOrEqual(next, func(k readyKey) bool {
+			if oldest == 0 || k.due < oldest {
+				oldest = k.due
+			}
+			next, found = readyKey{priority: k.priority, due: TimeMax, serial: 1<<64 - 1}, true
+			return false
+		})
+		if !found {
+			break
+		}
+	}
+	if at := firstAt(q.delayed); at != 0 && at <= now && (oldest == 0 || at < oldest) {
+		oldest = at
+	}
+	return oldest
+}
+
+// Queues returns up to most queues whose names come after the given one, by name, as of the last entry.
+func (m *Machine) Queues(after string, most int) []Queue {
+	var list []Queue
+	m.queues.names.AscendGreaterOrEqual(after, func(name string) bool {
+		if name == after && after != "" {
+			return true
+		}
+		if len(list) == most {
+			return false
+		}
+		v, _ := m.Queue(name, m.scalars.Clock)
+		list = append(list, v)
+		return true
+	})
+	return list
+}
+
+// Available returns how many jobs a Reserve of this queue at time now could get at most, and the next time after now at
+// which that may grow by itself; 0 if there is none.
+func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return 0, 0
+	}
+	r := m.record(q)
+	if r.Settings.PausedAt(now) {
+		return 0, r.Settings.PausedUntil
+	}
+	due, nextDue := countDue(q.delayed, now)
+	lapsed, nextUntil := countDue(q.leases, now)
+	n, next = r.Counts.Ready+due+lapsed, nextDue
+	if nextUntil != 0 && (next == 0 || nextUntil < next) {
+		next = nextUntil
+	}
+	if limit := share(r.Settings.MaxInFlight, r); limit > 0 {
+		held := r.Counts.Reserved - lapsed
+		if held >= limit {
+			return 0, next
+		}
+		n = min(n, limit-held)
+	}
+	return n, next
+}
+
+// countDue counts the keys up to now, at most StepMax, and returns the time of the first one after now.
+func countDue(order *keyTree, now Time) (n uint64, next Time) {
+	order.Ascend(func(k key) bool {
+		if k.at > now {
+			next = k.at
+			return false
+		}
+		n++
+		return n < StepMax
+	})
+	return n, next
+}
+
+// Recall returns the grants of a remembered Reserve that are live at time now, nil if there are none.
+func (m *Machine) Recall(caller, requestID string, now Time) []Grant {
+	place := m.answers.find(requestKeyHash(m.cfg.Seed, caller, requestID), caller, requestID)
+	if place == 0 || m.answers.records.at(place).at.Add(RequestWindow) < now {
+		return nil
+	}
+	r := reader{b: m.answers.encoded(place)}
+	var live []Grant
+	for _, res := range r.answer().Results {
+		live = append(live, m.liveGrants(res.Grants, now)...)
+	}
+	return live
+}
+
+// Stats are the sizes of a machine.
+type Stats struct {
+	Queues     int
+	Jobs       int
+	Tombstones int
+	Finished   int
+	Answers    int
+	// AnswersBytes counts against Config.AnswersBytesMax; BlobBytes are all pages that hold bodies and other blobs.
+	AnswersBytes int64
+	BlobBytes    int64
+}
+
+// Stats returns the sizes of the machine as of the last entry.
+func (m *Machine) Stats() Stats {
+	return Stats{
+		Queues: len(m.queues.byName), Jobs: m.store.slots.count(), Tombstones: m.store.tombs.count(),
+		Finished: m.finished.byFence.Len(), Answers: m.answers.records.count(), AnswersBytes: m.answers.bytes,
+		BlobBytes: m.store.blobs.bytes,
+	}
+}
