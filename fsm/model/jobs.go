@@ -1,0 +1,346 @@
+package model
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// put is rule Put.
+func (m *Model) put(c *fsm.Put) fsm.Result {
+	q := m.name(c.Queue)
+
+	// (a) The queue is there, in the partition that the caller means, or is created.
+	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
+		return fsm.Result{Code: fsm.QueueChanged}
+	}
+	if q == nil {
+		q = m.birth(c.Queue, c.Partition, c.Partitions)
+	}
+	if q.Partition != c.Partition || q.Partitions != c.Partitions {
+		return fsm.Result{Code: fsm.QueueChanged}
+	}
+
+	// (b) The id is held, remembered or free.
+	content := fsm.ContentHash(c)
+	if j := q.byID(c.ID); c.ID != "" && j != nil {
+		return q.putAgain(content == j.content, j.State, j.Serial, j.FirstDue)
+	}
+	if t := m.tombstone(q, c.ID); c.ID != "" && t != nil && !c.Again {
+		return q.putAgain(content == t.Content, t.State, t.Serial, t.FirstDue)
+	}
+
+	j := m.newJob(q, c)
+	// (c) The rate.
+	if wait := q.rateWait(m.Clock); wait > 0 {
+		return fsm.Result{Code: fsm.RateLimited, Wait: wait}
+	}
+	// (d) The limits.
+	if q.isFull(j) {
+		return fsm.Result{Code: fsm.QueueFull}
+	}
+	// (e) The birth.
+	q.takeToken(m.Clock)
+	m.forget(q.Name, c.ID)
+	j.Serial = m.nextSerial()
+	if j.Generated {
+		j.ID = fmt.Sprintf("%d-%d", q.Partition, j.Serial)
+	}
+	q.jobs = append(q.jobs, j)
+	q.Counters.Put++
+	return fsm.Result{Created: true, State: j.State, Partition: q.Partition, Serial: j.Serial, Due: j.Due}
+}
+
+// putAgain answers a put whose id is taken.
+func (q *queue) putAgain(equal bool, state fsm.State, serial uint64, firstDue fsm.Time) fsm.Result {
+	if !equal {
+		return fsm.Result{Code: fsm.JobExists}
+	}
+	q.Counters.Duplicate++
+	return fsm.Result{State: state, Partition: q.Partition, Serial: serial, Due: firstDue}
+}
+
+// newJob returns the job that a put asks for, without serial and generated id. Options that are omitted stay zero.
+func (m *Model) newJob(q *queue, c *fsm.Put) *job {
+	j := &job{Job: fsm.Job{
+		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Given: c.Given,
+		Due: m.dueTime(c.Given, c.Delay, c.DueAt), Created: m.Clock,
+		Headers: slices.Clone(c.Headers), Body: bytes.Clone(c.Body),
+	}}
+	if !j.Generated {
+		j.content = fsm.ContentHash(c)
+	}
+	if c.Given.Has(fsm.GivenTTR) {
+		j.TTR = c.TTR
+	}
+	if c.Given.Has(fsm.GivenPriority) {
+		j.Priority = c.Priority
+	}
+	if c.Given.Has(fsm.GivenMaxAttempts) {
+		j.MaxAttempts = c.MaxAttempts
+	}
+	if c.Given.Has(fsm.GivenRetryDelays) {
+		j.RetryDelays = slices.Clone(c.RetryDelays)
+	}
+	if c.Given.Has(fsm.GivenTTL) {
+		j.TTL = m.Clock.Add(c.TTL)
+	}
+	j.FirstDue, j.State = j.Due, m.stateAt(j.Due)
+	return j
+}
+
+// dueTime is the due time that a put or a reschedule asks for.
+func (m *Model) dueTime(given fsm.Given, delay time.Duration, at fsm.Time) fsm.Time {
+	switch {
+	case given.Has(fsm.GivenDueAt):
+		return at
+	case given.Has(fsm.GivenDelay):
+		return m.Clock.Add(delay)
+	}
+	return m.Clock
+}
+
+// stateAt is the state of a waiting job by its due time.
+func (m *Model) stateAt(due fsm.Time) fsm.State {
+	if due <= m.Clock {
+		return fsm.Ready
+	}
+	return fsm.Delayed
+}
+
+// share is a queue's limit as it holds in one partition; 0 means no limit.
+func (q *queue) share(limit uint64) uint64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(1, limit/uint64(max(1, q.Partitions)))
+}
+
+func (q *queue) isFull(j *job) bool {
+	jobs, size := q.share(q.Settings.MaxJobs), q.share(q.Settings.MaxBytes)
+	if jobs == 0 && size == 0 {
+		return false
+	}
+	held := q.count()
+	return jobs > 0 && held.Jobs()+1 > jobs || size > 0 && held.Bytes+j.bytes() > size
+}
+
+// tokens describes the bucket of a queue: a token every interval, and room for a burst that lasts tolerance.
+func (q *queue) tokens() (interval, tolerance time.Duration) {
+	rate := time.Duration(min(q.share(q.Settings.PutsPerSecond), uint64(time.Second)))
+	interval = time.Second / rate
+	return interval, (rate - 1) * interval
+}
+
+// rateWait is how long a put has to wait for a token, 0 if there is one.
+func (q *queue) rateWait(clock fsm.Time) time.Duration {
+	if q.Settings.PutsPerSecond == 0 {
+		return 0
+	}
+	_, tolerance := q.tokens()
+	return max(0, q.RateAt.Sub(clock)-tolerance)
+}
+
+func (q *queue) takeToken(clock fsm.Time) {
+	if q.Settings.PutsPerSecond > 0 {
+		interval, _ := q.tokens()
+		q.RateAt = max(q.RateAt, clock).Add(interval)
+	}
+}
+
+// reserve is rule Reserve. It expires at most StepMax jobs on its way, and then tries no further.
+func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
+	var result fsm.Result
+	expired := 0
+	for _, name := range c.Queues {
+		if len(result.Grants) >= int(c.Max) || expired >= fsm.StepMax {
+			break
+		}
+		q := m.name(name)
+		if q == nil || q.Settings.PausedAt(m.Clock) {
+			continue
+		}
+		room := q.room(int(c.Max) - len(result.Grants))
+		for _, j := range q.jobsBy(byRank, in(fsm.Ready)) {
+			if room == 0 || expired == fsm.StepMax {
+				break
+			}
+			if m.passed(j.TTL) {
+				m.expire(q, j)
+				expired++
+				continue
+			}
+			result.Grants = append(result.Grants, m.grant(q, j, c.TTR))
+			room--
+		}
+	}
+	return result
+}
+
+// room is how many of wanted jobs may be handed out without passing maxInFlight.
+func (q *queue) room(wanted int) int {
+	limit := q.share(q.Settings.MaxInFlight)
+	if limit == 0 {
+		return wanted
+	}
+	return int(min(uint64(wanted), limit-min(limit, q.count().Reserved)))
+}
+
+func (m *Model) grant(q *queue, j *job, ttr time.Duration) fsm.Grant {
+	q.Counters.Granted++
+	j.State, j.Fence = fsm.Reserved, m.nextSerial()
+	j.Attempt++
+	j.LeaseTTR = cmp.Or(ttr, j.TTR, q.Settings.TTR, fsm.DefaultTTR)
+	j.Until = m.Clock.Add(j.LeaseTTR)
+	return fsm.Grant{
+		Queue: q.Name, Partition: q.Partition, Serial: j.Serial, Fence: j.Fence, Attempt: j.Attempt, Due: j.Due, Until: j.Until,
+	}
+}
+
+// lease is rule Lease checks: it returns the job under the live lease that ref names, else nil.
+func (m *Model) lease(ref fsm.Ref) (*queue, *job) {
+	q := m.name(ref.Queue)
+	if q == nil || q.Partition != ref.Partition {
+		return nil, nil
+	}
+	j := q.bySerial(ref.Serial)
+	if j == nil || j.State != fsm.Reserved || j.Fence != ref.Fence || m.passed(j.Until) {
+		return nil, nil
+	}
+	return q, j
+}
+
+// ack is rule Ack.
+func (m *Model) ack(c *fsm.Ack) (result fsm.Result, changed bool) {
+	q, j := m.lease(c.Ref)
+	if j == nil {
+		for _, f := range m.finished {
+			if f.serial == c.Serial && f.fence == c.Fence && m.Clock <= f.expiry {
+				return fsm.Result{}, false
+			}
+		}
+		return fsm.Result{Code: fsm.StaleLease}, false
+	}
+	q.Counters.Acked++
+	m.end(q, j, fsm.Acked)
+	for len(m.finished) >= m.cfg.FinishedMax {
+		oldest := slices.MinFunc(m.finished, byExpiry)
+		m.finished = slices.DeleteFunc(m.finished, func(f finished) bool { return f == oldest })
+	}
+	m.finished = append(m.finished, finished{j.Serial, j.Fence, j.Until.Add(fsm.FinishedWindow)})
+	return fsm.Result{}, true
+}
+
+func byExpiry(a, b finished) int {
+	return cmp.Or(cmp.Compare(a.expiry, b.expiry), cmp.Compare(a.fence, b.fence))
+}
+
+// nack is rule Failing for a consumer that says so.
+func (m *Model) nack(c *fsm.Nack) fsm.Result {
+	q, j := m.lease(c.Ref)
+	if j == nil {
+		return fsm.Result{Code: fsm.StaleLease}
+	}
+	q.Counters.Nacked++
+	j.LastError = cmp.Or(c.Error, j.LastError)
+	if !m.fail(q, j, c.Dead) {
+		delay := q.retryDelay(j)
+		if c.DelayGiven {
+			delay = c.Delay
+		}
+		j.Due = m.Clock.Add(delay)
+		j.State = m.stateAt(j.Due)
+	}
+	return whereabouts(j)
+}
+
+// release is rule Release.
+func (m *Model) release(c *fsm.Release) fsm.Result {
+	q, j := m.lease(c.Ref)
+	if j == nil {
+		return fsm.Result{Code: fsm.StaleLease}
+	}
+	q.Counters.Released++
+	j.Attempt--
+	switch {
+	case m.passed(j.TTL):
+		m.expire(q, j)
+	case c.Delay > 0:
+		j.State, j.Due = fsm.Delayed, m.Clock.Add(c.Delay)
+	default:
+		j.State = fsm.Ready
+	}
+	return whereabouts(j)
+}
+
+// whereabouts tells what became of a job that was given back. Only a waiting job has a due time to tell.
+func whereabouts(j *job) fsm.Result {
+	if waiting(j) {
+		return fsm.Result{State: j.State, Due: j.Due}
+	}
+	return fsm.Result{State: j.State}
+}
+
+// extend is rule Extend.
+func (m *Model) extend(c *fsm.Extend) fsm.Result {
+	q, j := m.lease(c.Ref)
+	if j == nil {
+		return fsm.Result{Code: fsm.StaleLease}
+	}
+	q.Counters.Extended++
+	j.LeaseTTR = cmp.Or(c.TTR, j.LeaseTTR)
+	j.Until = max(j.Until, m.Clock.Add(j.LeaseTTR))
+	return fsm.Result{Until: j.Until}
+}
+
+// cancel is rule Cancel.
+func (m *Model) cancel(c *fsm.Cancel) fsm.Result {
+	q := m.name(c.Queue)
+	if q == nil {
+		return fsm.Result{Code: fsm.JobNotFound}
+	}
+	j := q.byID(c.ID)
+	if j == nil {
+		return m.notHeld(q, c.ID)
+	}
+	if j.State == fsm.Reserved && !c.Force {
+		return fsm.Result{Code: fsm.JobReserved}
+	}
+	had := j.State
+	q.Counters.Cancelled++
+	m.end(q, j, fsm.Cancelled)
+	return fsm.Result{State: had}
+}
+
+// notHeld answers for an id that no held job has, with the state remembered, if any.
+func (m *Model) notHeld(q *queue, id string) fsm.Result {
+	if t := m.tombstone(q, id); t != nil {
+		return fsm.Result{Code: fsm.JobNotFound, State: t.State}
+	}
+	return fsm.Result{Code: fsm.JobNotFound}
+}
+
+// reschedule is rule Reschedule.
+func (m *Model) reschedule(c *fsm.Reschedule) fsm.Result {
+	q := m.name(c.Queue)
+	if q == nil {
+		return fsm.Result{Code: fsm.JobNotFound}
+	}
+	j := q.byID(c.ID)
+	switch {
+	case j == nil:
+		return m.notHeld(q, c.ID)
+	case j.State == fsm.Reserved:
+		return fsm.Result{Code: fsm.JobReserved}
+	case j.State == fsm.Dead:
+		return fsm.Result{Code: fsm.JobNotFound, State: fsm.Dead}
+	}
+	q.Counters.Rescheduled++
+	j.Due = m.dueTime(c.Given, c.Delay, c.DueAt)
+	j.State = m.stateAt(j.Due)
+	return whereabouts(j)
+}

@@ -1,0 +1,244 @@
+// Package model states the rules of package fsm a second time, to be read: slices, loops and sorting, in the order of the
+// section "Rules" of fsm/DESIGN.md. It borrows the vocabulary of fsm (commands, results, records and their hashes) and nothing
+// of its machine, codec or data structures. Tests apply the same entries to both and compare results, digests and reads.
+//
+// A rule that changes in fsm changes here in the same commit; where the two disagree, DESIGN.md decides.
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// Model is the state of one shard. It must be used by one goroutine at a time.
+type Model struct {
+	cfg fsm.Config
+	fsm.Scalars
+	queues     []*queue        // in the order of their birth
+	tombstones []fsm.Tombstone // in the order in which they came
+	finished   []finished      // in the order in which they came
+	answers    []fsm.Answer    // oldest first
+
+	// Of the entry being applied:
+	stamp   fsm.Time
+	before  fsm.Time        // the clock as the entry before left it
+	settled map[string]bool // names of the queues that a command has named
+}
+
+// queue is a queue's own values and its held jobs in put order. Counts of the record stay zero: see queue.count.
+type queue struct {
+	fsm.QueueRecord
+	jobs []*job
+}
+
+// job is a held job and the content hash of its put.
+type job struct {
+	fsm.Job
+	content [16]byte
+}
+
+// finished is one finished lease, remembered up to and including expiry.
+type finished struct {
+	serial, fence uint64
+	expiry        fsm.Time
+}
+
+// New returns an empty shard. Zero fields of cfg mean the defaults that fsm.Config names.
+func New(cfg fsm.Config) *Model {
+	return &Model{cfg: fsm.Config{
+		TombstonesMax:   cmp.Or(cfg.TombstonesMax, 10_000_000),
+		FinishedMax:     cmp.Or(cfg.FinishedMax, 1_000_000),
+		AnswersBytesMax: cmp.Or(cfg.AnswersBytesMax, 64<<20),
+	}}
+}
+
+// Apply carries out one log entry (rule Entry) and returns the results of its commands in order. It keeps no reference to
+// requests.
+func (m *Model) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
+	m.stamp, m.before, m.settled = stamp, m.Clock, map[string]bool{}
+	m.Clock = max(m.Clock, stamp)
+	var results []fsm.Result
+	for i := range requests {
+		results = append(results, m.request(&requests[i])...)
+	}
+	m.sweep()
+	return results
+}
+
+// carryOut carries out one command. changed tells that it changed the state other than by settling and counting, so that its
+// request must be remembered.
+func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) {
+	switch c := command.(type) {
+	case *fsm.Put:
+		result = m.put(c)
+		return result, result.Created
+	case *fsm.Reserve:
+		result = m.reserve(c)
+		return result, len(result.Grants) > 0
+	case *fsm.Ack:
+		return m.ack(c)
+	case *fsm.Nack:
+		result = m.nack(c)
+	case *fsm.Release:
+		result = m.release(c)
+	case *fsm.Extend:
+		result = m.extend(c)
+	case *fsm.Cancel:
+		result = m.cancel(c)
+	case *fsm.Reschedule:
+		result = m.reschedule(c)
+	case *fsm.Redrive:
+		result = m.redrive(c)
+		return result, result.Count > 0
+	case *fsm.Purge:
+		result = m.purge(c)
+		return result, result.Count > 0
+	case *fsm.Configure:
+		return m.configure(c)
+	case *fsm.Open:
+		return m.open(c)
+	case *fsm.DeleteQueue:
+		result = m.deleteQueue(c)
+	case *fsm.Expire:
+		return m.expireOverdue(), false
+	case *fsm.Lead:
+		m.lead(c)
+	default:
+		panic(fmt.Sprintf("model: command %T has no rule", command))
+	}
+	return result, result.Code == fsm.OK
+}
+
+// name returns the queue that a command names, settled if this is the first command of the entry to name it (rule Settling);
+// nil if there is no such queue.
+func (m *Model) name(name string) *queue {
+	q := m.queue(name)
+	if q != nil && !m.settled[name] {
+		m.settle(q)
+	}
+	m.settled[name] = true
+	return q
+}
+
+func (m *Model) queue(name string) *queue {
+	for _, q := range m.queues {
+		if q.Name == name {
+			return q
+		}
+	}
+	return nil
+}
+
+// birth creates a queue.
+func (m *Model) birth(name string, partition, partitions uint32) *queue {
+	m.Births++
+	q := &queue{QueueRecord: fsm.QueueRecord{
+		Name: name, Partition: partition, Partitions: partitions, Birth: m.Births, Created: m.Clock,
+	}}
+	m.queues = append(m.queues, q)
+	return q
+}
+
+// nextSerial is rule Serial.
+func (m *Model) nextSerial() uint64 {
+	m.Serial++
+	return m.Serial
+}
+
+// passed reports whether the deadline t has come; zero stands for no deadline.
+func (m *Model) passed(t fsm.Time) bool { return t != 0 && t <= m.Clock }
+
+func (q *queue) byID(id string) *job {
+	for _, j := range q.jobs {
+		if j.ID == id {
+			return j
+		}
+	}
+	return nil
+}
+
+func (q *queue) bySerial(serial uint64) *job {
+	for _, j := range q.jobs {
+		if j.Serial == serial {
+			return j
+		}
+	}
+	return nil
+}
+
+// count counts the held jobs; nothing keeps the counts up to date, so nothing can get them wrong.
+func (q *queue) count() fsm.Counts {
+	var n fsm.Counts
+	for _, j := range q.jobs {
+		switch j.State {
+		case fsm.Delayed:
+			n.Delayed++
+		case fsm.Ready:
+			n.Ready++
+		case fsm.Reserved:
+			n.Reserved++
+		case fsm.Dead:
+			n.Dead++
+		}
+		n.Bytes += j.bytes()
+	}
+	return n
+}
+
+// bytes is what a job counts against maxBytes.
+func (j *job) bytes() uint64 {
+	n := len(j.Body)
+	if !j.Generated {
+		n += len(j.ID)
+	}
+	for _, h := range j.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return uint64(n)
+}
+
+// An order is a strict total order of jobs.
+type order func(a, b *job) int
+
+func byDue(a, b *job) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Serial, b.Serial))
+}
+
+func byTTL(a, b *job) int {
+	return cmp.Or(cmp.Compare(a.TTL, b.TTL), cmp.Compare(a.Serial, b.Serial))
+}
+
+func byUntil(a, b *job) int {
+	return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Serial, b.Serial))
+}
+
+// byRank is the order in which ready jobs leave.
+func byRank(a, b *job) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), byDue(a, b))
+}
+
+// jobsBy returns the jobs that match, in the given order.
+func (q *queue) jobsBy(o order, match func(*job) bool) []*job {
+	var jobs []*job
+	for _, j := range q.jobs {
+		if match(j) {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortFunc(jobs, o)
+	return jobs
+}
+
+// in matches the jobs in one state.
+func in(state fsm.State) func(*job) bool {
+	return func(j *job) bool { return j.State == state }
+}
+
+// waiting reports whether a job is DELAYED or READY: the states in which its ttl counts.
+func waiting(j *job) bool { return j.State == fsm.Delayed || j.State == fsm.Ready }
+
+// atMost returns the first n elements, or all if there are fewer.
+func atMost[T any](list []T, n int) []T { return list[:min(n, len(list))] }

@@ -1,0 +1,158 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// redrive is rule Redrive.
+func (m *Model) redrive(c *fsm.Redrive) fsm.Result {
+	q := m.name(c.Queue)
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}
+	}
+	var result fsm.Result
+	for _, id := range c.IDs {
+		if j := q.byID(id); j != nil && j.State == fsm.Dead {
+			m.revive(q, j)
+			result.Count++
+		}
+	}
+	if len(c.IDs) > 0 {
+		return result
+	}
+	for _, j := range atMost(q.jobsBy(byDue, in(fsm.Dead)), step(c.Max)) {
+		m.revive(q, j)
+		result.Count++
+	}
+	return result
+}
+
+func (m *Model) revive(q *queue, j *job) {
+	q.Counters.Redriven++
+	j.State, j.Due, j.Attempt, j.TTL = fsm.Ready, m.Clock, 0, 0
+	j.Redrives++
+}
+
+// step is how many jobs a bounded command may touch.
+func step(asked uint32) int {
+	if asked == 0 {
+		return fsm.StepMax
+	}
+	return int(min(asked, fsm.StepMax))
+}
+
+// purge is rule Purge.
+func (m *Model) purge(c *fsm.Purge) fsm.Result {
+	q := m.name(c.Queue)
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}
+	}
+	jobs := q.inTurn(c.States)
+	removed := atMost(jobs, step(c.Max))
+	for _, j := range removed {
+		q.Counters.Purged++
+		m.end(q, j, fsm.Cancelled)
+	}
+	return fsm.Result{Count: uint64(len(removed)), More: len(jobs) > len(removed)}
+}
+
+// inTurn returns the jobs in the given states, state by state, each in its order.
+func (q *queue) inTurn(states fsm.StateSet) []*job {
+	var jobs []*job
+	for _, turn := range []struct {
+		state fsm.State
+		order order
+	}{{fsm.Delayed, byDue}, {fsm.Ready, byRank}, {fsm.Reserved, byUntil}, {fsm.Dead, byDue}} {
+		if states.Has(turn.state) {
+			jobs = append(jobs, q.jobsBy(turn.order, in(turn.state))...)
+		}
+	}
+	return jobs
+}
+
+// deleteQueue is rule DeleteQueue.
+func (m *Model) deleteQueue(c *fsm.DeleteQueue) fsm.Result {
+	q := m.name(c.Queue)
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}
+	}
+	held := q.inTurn(fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead))
+	removed := atMost(held, fsm.StepMax)
+	for _, j := range removed {
+		q.Counters.Purged++
+		q.remove(j)
+	}
+	remembered := m.tombstonesOf(q)
+	forgotten := atMost(remembered, fsm.StepMax-len(removed))
+	for _, t := range forgotten {
+		m.forget(t.Queue, t.ID)
+	}
+	more := len(held) > len(removed) || len(remembered) > len(forgotten)
+	if !more {
+		m.queues = slices.DeleteFunc(m.queues, func(p *queue) bool { return p == q })
+	}
+	return fsm.Result{Count: uint64(len(removed)), More: more}
+}
+
+// tombstonesOf returns the tombstones of one queue, also those past their window, oldest first.
+func (m *Model) tombstonesOf(q *queue) []fsm.Tombstone {
+	var list []fsm.Tombstone
+	for _, t := range m.tombstones {
+		if t.Queue == q.Name {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, byEnded)
+	return list
+}
+
+// lead is rule Overdue policy, and what Lead does to leases.
+func (m *Model) lead(c *fsm.Lead) {
+	for _, q := range m.queues {
+		after := q.Settings.OverdueAfter
+		if after == 0 {
+			after = fsm.DefaultOverdueAfter
+		}
+		if m.stamp.Sub(m.before) >= after && q.Settings.Overdue != fsm.FireOverdue {
+			q.OverdueFrom, q.OverdueTo = m.before, m.stamp
+		}
+		for _, j := range q.jobs {
+			if j.State == fsm.Reserved {
+				j.Until = max(j.Until, m.Clock.Add(c.Grace))
+			}
+		}
+	}
+}
+
+// configure is rule Configure.
+func (m *Model) configure(c *fsm.Configure) (result fsm.Result, changed bool) {
+	q := m.name(c.Queue)
+	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
+		return fsm.Result{Code: fsm.QueueChanged}, false
+	}
+	if q == nil {
+		q, changed = m.birth(c.Queue, c.Partition, c.Partitions), true
+	}
+	if q.Partition != c.Partition || q.Partitions != c.Partitions {
+		return fsm.Result{Code: fsm.QueueChanged}, false
+	}
+	if c.Version > q.Version {
+		q.Version, q.Settings, changed = c.Version, c.Settings.Clone(), true
+	}
+	return fsm.Result{}, changed
+}
+
+// open is rule Open.
+func (m *Model) open(c *fsm.Open) (result fsm.Result, changed bool) {
+	q := m.name(c.Queue)
+	if q == nil {
+		m.birth(c.Queue, c.Partition, c.Partitions)
+		return fsm.Result{}, true
+	}
+	if q.Partition != c.Partition || q.Partitions != c.Partitions {
+		return fsm.Result{Code: fsm.QueueExists}, false
+	}
+	return fsm.Result{}, false
+}

@@ -1,0 +1,86 @@
+package fsm_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// uuidAt returns the UUIDv7 of a time.
+func uuidAt(t fsm.Time) string {
+	ms := uint64(t) / uint64(time.Millisecond)
+	return fmt.Sprintf("%08x-%04x-7abc-8def-0123456789ab", ms>>16, ms&0xffff)
+}
+
+func TestModelScenarioRequest(t *testing.T) {
+	t.Parallel()
+	replayed := func(r fsm.Result) fsm.Result { r.Replayed = true; return r }
+	expired, invalid := code(fsm.RequestExpired), code(fsm.Invalid)
+	minute := time.Minute
+	runScenarios(t, []scenario{
+		{name: "a repeated request gets its first answer for five minutes", steps: []step{
+			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), code(fsm.JobExists))},
+			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(replayed(born(1, fsm.Ready, 0)), replayed(born(2, fsm.Ready, 0)), replayed(code(fsm.JobExists)))},
+			{at: 5 * minute, id: "r", do: do(put("")), want: results(invalid)},
+			{at: 5*minute + 1, id: "r", do: do(put("")), want: results(born(3, fsm.Ready, 5*minute+1))},
+		}},
+		{name: "a request that changed nothing is not remembered", steps: []step{
+			{id: "r", do: do(cancel("a")), want: results(code(fsm.JobNotFound))},
+			{do: do(put("a")), want: results(born(1, fsm.Ready, 0))},
+			{id: "s", do: do(put("a"), &fsm.Redrive{Queue: "q"}, &fsm.Purge{Queue: "q"}, configure(0, fsm.Settings{}), reserve(0)),
+				want: results(met(1, fsm.Ready, 0), count(0), count(0), okay(), okay())},
+			{id: "s", do: do(put("b")), want: results(born(2, fsm.Ready, 0))},
+			{id: "r", do: do(cancel("a")), want: results(ended(fsm.Ready))},
+			{id: "r", do: do(cancel("a")), want: results(replayed(ended(fsm.Ready)))},
+		}},
+		{name: "a repeated request settles nothing", steps: []step{
+			{id: "r", do: do(put("a", delay(1))), want: results(born(1, fsm.Delayed, 1))},
+			{at: 1, id: "r", do: do(put("a", delay(1))), want: results(replayed(born(1, fsm.Delayed, 1))), look: deadlineIs(after(1))},
+		}},
+		{name: "a repeated reserve collects what is still held, and reserves anew if nothing is", steps: []step{
+			{do: do(put("a"), put("b")), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0))},
+			{id: "r", do: do(reserve(2)), want: results(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd)))},
+			{do: do(&fsm.Extend{Ref: ref(2, 4), TTR: time.Hour}), want: results(fsm.Result{Until: after(time.Hour)})},
+			{at: 1, id: "r", do: do(reserve(2)), want: results(replayed(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))))},
+			{at: leaseEnd, id: "r", do: do(reserve(2)), want: results(replayed(granted(lease(2, 4, 0, leaseEnd))))},
+			{at: leaseEnd, do: do(ack(2, 4)), want: results(okay())},
+			{at: leaseEnd, id: "r", do: do(reserve(2)), want: results(granted(attempt(2, lease(1, 5, leaseEnd, 2*leaseEnd))))},
+			{at: leaseEnd, id: "r", do: do(reserve(2)), want: results(replayed(granted(attempt(2, lease(1, 5, leaseEnd, 2*leaseEnd)))))},
+			{at: leaseEnd, id: "r", do: do(reserve(1)), want: results(invalid)},
+		}},
+		{name: "an id that tells its age is refused when it is too old", steps: []step{
+			{id: uuidAt(start - fsm.Time(5*minute)), do: do(put("")), want: results(born(1, fsm.Ready, 0))},
+			{id: uuidAt(start - fsm.Time(5*minute+time.Millisecond)), do: do(put(""), put("")), want: results(expired, expired)},
+			{id: uuidAt(fsm.TimeMax), do: do(put("")), want: results(born(2, fsm.Ready, 0))},
+			{id: "ffffffff-ffff-7000-bfff-ffffffffffff", do: do(put("")), want: results(born(3, fsm.Ready, 0))},
+			// Neither version 4 nor the wrong variant nor another form tells an age.
+			{id: "00000000-0000-4000-8000-000000000000", do: do(put("")), want: results(born(4, fsm.Ready, 0))},
+			{id: "00000000-0000-7000-0000-000000000000", do: do(put("")), want: results(born(5, fsm.Ready, 0))},
+			{id: "00000000-0000-7000-8000-00000000000", do: do(put("")), want: results(born(6, fsm.Ready, 0))},
+			{id: "00000000-0000-7000-8000-00000000000G", do: do(put("")), want: results(born(7, fsm.Ready, 0))},
+			{id: "ABCDEF00-0000-7000-8000-000000000000", do: do(put("")), want: results(born(8, fsm.Ready, 0))},
+			{id: "0000000A-0000-7000-8000-000000000000", do: do(put("")), want: results(expired)},
+		}},
+		{name: "want of room evicts the oldest and raises the low-water time", cfg: fsm.Config{AnswersBytesMax: 300}, steps: []step{
+			{id: uuidAt(start), do: do(put("")), want: results(born(1, fsm.Ready, 0))},
+			{id: uuidAt(start), do: do(put("")), want: results(replayed(born(1, fsm.Ready, 0)))},
+			{at: time.Second, id: "x", do: puts(60), want: births60(time.Second)},
+			// That answer was larger than all the room there is: it evicted the first one and itself.
+			{at: time.Second, id: uuidAt(start), do: do(put("")), want: results(expired)},
+			{at: time.Second, id: uuidAt(after(time.Second)), do: do(put("")), want: results(expired)},
+			{at: time.Second, id: "x", do: do(put("")), want: results(born(62, fsm.Ready, time.Second))},
+			{at: time.Second, id: uuidAt(after(time.Second + time.Millisecond)), do: do(put("")), want: results(born(63, fsm.Ready, time.Second))},
+		}},
+	})
+}
+
+// births60 are the results of puts 2 to 61, due at once.
+func births60(due time.Duration) []fsm.Result {
+	list := births(2, 60, due)
+	for i := range list {
+		list[i].State = fsm.Ready
+	}
+	return list
+}

@@ -1,0 +1,150 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+func TestModelScenarioSettling(t *testing.T) {
+	t.Parallel()
+	unsettled := cancel("unknown")
+	nothing := code(fsm.JobNotFound)
+	runScenarios(t, []scenario{
+		{name: "the clock never goes back", steps: []step{
+			{at: time.Minute, do: do(put("a")), want: results(born(1, fsm.Ready, time.Minute))},
+			{at: 0, do: do(put("b")), want: results(born(2, fsm.Ready, time.Minute))},
+		}},
+		{name: "any command that names the queue settles it", steps: []step{
+			{do: do(put("a", delay(time.Second))), want: results(born(1, fsm.Delayed, time.Second))},
+			{at: time.Second, do: do(unsettled), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}},
+		}},
+		{name: "only the first of an entry does", steps: []step{
+			{do: do(put("a", ttl(0)), unsettled), want: results(born(1, fsm.Ready, 0), nothing), look: func(t *testing.T, s shard) {
+				t.Helper()
+				if q, _ := s.Queue("q", s.Clock()); q.Counts.Ready != 1 || q.Counters.Expired != 0 {
+					t.Errorf("the job was expired in the entry that put it: %+v", q.Counters)
+				}
+			}},
+			{do: do(unsettled), want: results(nothing), look: func(t *testing.T, s shard) {
+				t.Helper()
+				if q, _ := s.Queue("q", s.Clock()); q.Counts.Ready != 0 || q.Counters.Expired != 1 {
+					t.Errorf("the job was not expired: %+v", q.Counters)
+				}
+			}},
+		}},
+		{name: "ttl counts from the put and ends waiting jobs", steps: []step{
+			{do: do(put("a", ttl(time.Second)), put("b", ttl(time.Second), delay(time.Hour)), put("c", ttl(time.Second), priority(-1)), reserve(1)), want: results(born(1, fsm.Ready, 0),
+				born(2, fsm.Delayed, time.Hour), born(3, fsm.Ready, 0), granted(lease(3, 4, 0, leaseEnd)))},
+			{at: time.Second, do: do(unsettled), want: results(nothing), held: map[string]fsm.State{"a": fsm.StateNone, "b": fsm.StateNone, "c": fsm.Reserved}},
+			{at: time.Second, do: do(put("a", ttl(time.Second))), want: results(met(1, fsm.Expired, 0))},
+		}},
+		{name: "ttl to the dead letters", steps: []step{
+			{do: do(configure(1, fsm.Settings{ExpireToDead: true}), put("a", ttl(time.Second))), want: results(okay(), born(1, fsm.Ready, 0))},
+			{at: time.Second, do: do(&fsm.Expire{}), want: results(count(1)), held: map[string]fsm.State{"a": fsm.Dead}},
+			{at: time.Second, do: do(&fsm.Redrive{Queue: "q"}), want: results(count(1)), held: map[string]fsm.State{"a": fsm.Ready}},
+		}},
+		{name: "the next deadline is the first of all", steps: []step{
+			{do: do(put("a", delay(3*time.Second)), put("b", ttl(2*time.Second), into("r", 0, 1)), put("c", ttr(time.Second)), reserve(1)), want: results(born(1, fsm.Delayed, 3*time.Second),
+				born(2, fsm.Ready, 0), born(3, fsm.Ready, 0), granted(lease(3, 4, 0, time.Second))), look: deadlineIs(after(time.Second))},
+			{do: do(ack(3, 4)), want: results(okay()), look: deadlineIs(after(2 * time.Second))},
+			{do: do(&fsm.DeleteQueue{Queue: "r"}), want: results(count(1)), look: deadlineIs(after(3 * time.Second))},
+			{do: do(cancel("a")), want: results(ended(fsm.Delayed)), look: deadlineIs(0)},
+		}},
+		{name: "expire has a limit and says if there is more", steps: []step{
+			{do: puts(fsm.StepMax+1, delay(1)), want: births(1, fsm.StepMax+1, 1)},
+			{do: do(put("", into("r", 0, 1), delay(1))), want: results(born(fsm.StepMax+2, fsm.Delayed, 1))},
+			{at: 1, do: do(&fsm.Expire{}), want: results(fsm.Result{Count: fsm.StepMax, More: true})},
+			{at: 1, do: do(&fsm.Expire{}), want: results(count(2))},
+		}},
+		{name: "a settling has a limit, and the backlog is passed over", steps: []step{
+			{do: puts(fsm.StepMax, delay(1)), want: births(1, fsm.StepMax, 1)},
+			{do: do(put("", delay(2), priority(-1))), want: results(born(fsm.StepMax+1, fsm.Delayed, 2))},
+			{at: 2, do: do(reserve(1), reserve(1)), want: results(granted(lease(1, fsm.StepMax+2, 1, 2+leaseEnd)), granted(lease(2, fsm.StepMax+3, 1, 2+leaseEnd)))},
+			{at: 2, do: do(reserve(1)), want: results(granted(lease(fsm.StepMax+1, fsm.StepMax+4, 2, 2+leaseEnd)))},
+		}},
+	})
+}
+
+func TestModelScenarioLead(t *testing.T) {
+	t.Parallel()
+	lead := &fsm.Lead{Grace: time.Second}
+	look := cancel("unknown")
+	nothing := code(fsm.JobNotFound)
+	overdue := func(p fsm.OverduePolicy, period time.Duration) *fsm.Configure {
+		return configure(1, fsm.Settings{Overdue: p, OverduePeriod: period, ExpireToDead: true})
+	}
+	three := do(put("a", delay(10*time.Second)), put("b", delay(40*time.Second)), put("c", delay(100*time.Second)))
+	threeBorn := results(born(1, fsm.Delayed, 10*time.Second), born(2, fsm.Delayed, 40*time.Second), born(3, fsm.Delayed, 100*time.Second))
+	runScenarios(t, []scenario{
+		{name: "leases last at least the grace", steps: []step{
+			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: time.Hour}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
+				granted(lease(1, 3, 0, leaseEnd)), granted(lease(2, 4, 0, time.Hour)))},
+			{at: leaseEnd + 7, do: do(lead), want: results(okay()), look: deadlineIs(after(leaseEnd + 7 + time.Second))},
+			{at: leaseEnd + 6 + time.Second, do: do(ack(1, 3)), want: results(okay()), look: deadlineIs(after(time.Hour))},
+		}},
+		{name: "grace counts from the clock if the stamp is behind", steps: []step{
+			{at: time.Minute, do: do(put("a"), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 1}), want: results(born(1, fsm.Ready, time.Minute), granted(lease(1, 2, time.Minute, time.Minute+1)))},
+			{at: 0, do: do(lead), want: results(okay()), look: deadlineIs(after(time.Minute + time.Second))},
+		}},
+		{name: "fire: all are ready at once", steps: []step{
+			{do: three, want: threeBorn},
+			{at: time.Minute, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.Ready, "c": fsm.Delayed}},
+		}},
+		{name: "spread: over the period, in proportion", steps: []step{
+			{do: append(do(overdue(fsm.SpreadOverdue, 6*time.Minute)), three...), want: append(results(okay()), threeBorn...)},
+			{at: time.Minute, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Delayed, "b": fsm.Delayed, "c": fsm.Delayed}, look: deadlineIs(after(100 * time.Second))},
+			{at: 2*time.Minute - 1, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Delayed, "c": fsm.Ready}, look: deadlineIs(after(2 * time.Minute))},
+			{at: 5 * time.Minute, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.Ready}},
+		}},
+		{name: "spread rounds up and so never comes back to the window", steps: []step{
+			{do: do(overdue(fsm.SpreadOverdue, 1), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
+			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(time.Hour + 1))},
+		}},
+		{name: "spread over no time is fire", steps: []step{
+			{do: do(overdue(fsm.SpreadOverdue, 0), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
+			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready}},
+		}},
+		{name: "drop: gone, even if the queue keeps expired jobs", steps: []step{
+			{do: append(do(overdue(fsm.DropOverdue, 0)), three...), want: append(results(okay()), threeBorn...)},
+			{at: time.Minute, do: do(lead, put("a", delay(10*time.Second))), want: results(okay(), met(1, fsm.Expired, 10*time.Second)), held: map[string]fsm.State{"b": fsm.StateNone, "c": fsm.Delayed}},
+			{at: 2 * time.Minute, do: do(look), want: results(nothing), held: map[string]fsm.State{"c": fsm.Ready}},
+		}},
+		{name: "a short pause is none", steps: []step{
+			{do: append(do(overdue(fsm.DropOverdue, 0)), three...), want: append(results(okay()), threeBorn...)},
+			{at: time.Minute - 1, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.Ready}},
+		}},
+		{name: "a queue says how long a pause must be", steps: []step{
+			{do: do(configure(1, fsm.Settings{Overdue: fsm.DropOverdue, OverdueAfter: 2}), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
+			{at: 2, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.StateNone}},
+		}},
+	})
+}
+
+func deadlineIs(want fsm.Time) func(*testing.T, shard) {
+	return func(t *testing.T, s shard) {
+		t.Helper()
+		if got, ok := s.NextDeadline(); got != want || ok != (want != 0) {
+			t.Errorf("next deadline is %d (%t), want %d", got-start, ok, want-start)
+		}
+	}
+}
+
+// puts are n puts without ids.
+func puts(n int, options ...func(*fsm.Put)) []fsm.Command {
+	list := make([]fsm.Command, n)
+	for i := range list {
+		list[i] = put("", options...)
+	}
+	return list
+}
+
+// births are the results of n puts of delayed jobs.
+func births(first uint64, n int, due time.Duration) []fsm.Result {
+	list := make([]fsm.Result, n)
+	for i := range list {
+		list[i] = born(first+uint64(i), fsm.Delayed, due)
+	}
+	return list
+}
