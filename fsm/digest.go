@@ -63,7 +63,9 @@ func HashFinished(serial, fence uint64, expiry Time) uint64 {
 // HashAnswer is a remembered request's part of the digest.
 func HashAnswer(a *Answer) uint64 { return hashAnswerBytes(a.At, appendAnswer(nil, a)) }
 
-func hashAnswerBytes(at Time, encoded []byte) uint64 { return hashOfAnswer.time(at).bytes(encoded).sum() }
+func hashAnswerBytes(at Time, encoded []byte) uint64 {
+	return hashOfAnswer.time(at).bytes(encoded).sum()
+}
 
 // HashQueue is a queue's part of the digest.
 func HashQueue(q *QueueRecord) uint64 {

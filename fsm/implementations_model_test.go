@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -16,5 +17,44 @@ type implementation struct {
 func implementations() []implementation {
 	return []implementation{
 		{"model", func(_ testing.TB, cfg fsm.Config) shard { return modelShard{model.New(cfg)} }},
+		{"machine", func(t testing.TB, cfg fsm.Config) shard {
+			return &machineShard{Machine: fsm.New(cfg), failed: func(err error) { t.Fatal(err) }}
+		}},
+	}
+}
+
+// machineShard is the machine behind its codec: every entry goes through bytes, as in a log.
+type machineShard struct {
+	*fsm.Machine
+	failed func(error)
+}
+
+// Apply encodes and applies an entry. It spoils the bytes afterwards, which the machine must not have kept.
+func (s *machineShard) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
+	entry := encode(stamp, requests)
+	list, err := s.Machine.Apply(s.Index()+1, entry)
+	if err != nil {
+		s.failed(err)
+	}
+	for i := range entry {
+		entry[i] = 0xdb
+	}
+	return list
+}
+
+func encode(stamp fsm.Time, requests []fsm.Request) []byte {
+	encoded := make([][]byte, len(requests))
+	for i := range requests {
+		encoded[i] = fsm.AppendRequest(nil, &requests[i])
+	}
+	return fsm.AppendEntry(nil, stamp, encoded)
+}
+
+// TestModelShardsAlike makes sure that what the scenarios ask of a shard is the machine's own, not added by its wrapper.
+func TestModelShardsAlike(t *testing.T) {
+	t.Parallel()
+	wrapper := reflect.TypeFor[*machineShard]()
+	if n := reflect.TypeFor[*fsm.Machine]().NumMethod(); wrapper.NumMethod() != n {
+		t.Errorf("the wrapper has %d methods, the machine %d", wrapper.NumMethod(), n)
 	}
 }

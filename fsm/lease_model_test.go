@@ -66,7 +66,7 @@ func TestModelScenarioLease(t *testing.T) {
 			{do: do(put("a"), put("b", into("r", 0, 1)), reserve(1)), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), granted(lease(1, 3, 0, leaseEnd)))},
 			{do: do(other, partition, ack(1, 2), ack(2, 3), ack(1, 4)), want: results(stale, stale, stale, stale, stale)},
 			{do: do(nack(1, 2), &fsm.Release{Ref: ref(1, 2)}, &fsm.Extend{Ref: ref(1, 2)}), want: results(stale, stale, stale)},
-			{do: do(ack(1, 3)), want: results(okay())},
+			{do: do(ack(1, 3)), want: results(acked())},
 		}},
 		{name: "a lease is stale from its end on, and the lapse counts as an attempt", steps: []step{
 			{do: do(put("a"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},
@@ -81,15 +81,15 @@ func TestModelScenarioLease(t *testing.T) {
 			{at: leaseEnd, do: do(&fsm.Extend{Ref: ref(1, 2), TTR: time.Hour}), want: results(fsm.Result{Until: after(leaseEnd + time.Hour)})},
 		}},
 		{name: "an ack is repeated for a minute after the lease's end, even without the queue", steps: []step{
-			{do: do(put("a"), reserve(1), ack(1, 2), ack(1, 2)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)), okay(), okay())},
+			{do: do(put("a"), reserve(1), ack(1, 2), ack(1, 2)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)), acked(), acked())},
 			{do: do(nack(1, 2), ack(1, 3), &fsm.DeleteQueue{Queue: "q"}), want: results(stale, stale, count(0))},
-			{at: leaseEnd + time.Minute, do: do(ack(1, 2)), want: results(okay())},
+			{at: leaseEnd + time.Minute, do: do(ack(1, 2)), want: results(acked())},
 			{at: leaseEnd + time.Minute + 1, do: do(ack(1, 2)), want: results(stale)},
 		}},
 		{name: "a shard remembers at most so many finished leases", cfg: fsm.Config{FinishedMax: 1}, steps: []step{
 			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 1}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
 				granted(lease(1, 3, 0, leaseEnd)), granted(lease(2, 4, 0, 1)))},
-			{do: do(ack(1, 3), ack(1, 3), ack(2, 4), ack(2, 4), ack(1, 3)), want: results(okay(), okay(), okay(), okay(), stale)},
+			{do: do(ack(1, 3), ack(1, 3), ack(2, 4), ack(2, 4), ack(1, 3)), want: results(acked(), acked(), acked(), acked(), stale)},
 		}},
 		{name: "a release takes the attempt back and keeps the due time", steps: []step{
 			{do: do(put("a"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},

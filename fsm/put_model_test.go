@@ -29,7 +29,7 @@ func TestModelScenarioPut(t *testing.T) {
 		{name: "a queue that is routed by another count is refused", steps: []step{
 			{do: do(put("a", into("q", 1, 3))), want: results(code(fsm.QueueChanged))},
 			{do: do(put("a", into("q", 0, 2))), want: results(code(fsm.QueueChanged))},
-			{do: do(&fsm.Open{Queue: "q", Partition: 1, Partitions: 3}), want: results(okay())},
+			{do: do(&fsm.Open{Queue: "q", Partition: 1, Partitions: 3}), want: results(opened())},
 			{do: do(put("a"), put("a", into("q", 0, 3))), want: results(code(fsm.QueueChanged), code(fsm.QueueChanged))},
 			{do: do(put("a", into("q", 1, 3))), want: results(fsm.Result{Created: true, State: fsm.Ready, Partition: 1, Serial: 1, Due: start})},
 		}},
@@ -51,7 +51,7 @@ func TestModelScenarioPut(t *testing.T) {
 				want: results(code(fsm.JobExists), code(fsm.JobExists), code(fsm.JobExists))},
 		}},
 		{name: "an ended id is remembered for the window", steps: []step{
-			{do: do(put("a"), reserve(1), ack(1, 2)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, 30*time.Second)), okay())},
+			{do: do(put("a"), reserve(1), ack(1, 2)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, 30*time.Second)), acked())},
 			{at: 10*time.Minute - 1, do: do(put("a"), put("a", body("x"))), want: results(met(1, fsm.Acked, 0), code(fsm.JobExists))},
 			{at: 10 * time.Minute, do: do(put("a", body("x"))), want: results(born(3, fsm.Ready, 10*time.Minute))},
 		}},
@@ -109,16 +109,16 @@ func TestModelScenarioLimits(t *testing.T) {
 		}},
 		{name: "limits are shared by the partitions, rounded down but to no less than one", steps: []step{
 			{do: do(&fsm.Open{Queue: "q", Partition: 1, Partitions: 3},
-				&fsm.Configure{Queue: "q", Partition: 1, Partitions: 3, Version: 1, Settings: fsm.Settings{MaxJobs: 8}}), want: results(okay(), okay())},
+				&fsm.Configure{Queue: "q", Partition: 1, Partitions: 3, Version: 1, Settings: fsm.Settings{MaxJobs: 8}}), want: results(opened(), okay())},
 			{do: do(put("a", into("q", 1, 3)), put("b", into("q", 1, 3)), put("c", into("q", 1, 3))), want: results(
 				fsm.Result{Created: true, State: fsm.Ready, Partition: 1, Serial: 1, Due: start},
 				fsm.Result{Created: true, State: fsm.Ready, Partition: 1, Serial: 2, Due: start}, code(fsm.QueueFull))},
 			{do: do(&fsm.Open{Queue: "r", Partitions: 9}, &fsm.Configure{Queue: "r", Partitions: 9, Version: 1, Settings: fsm.Settings{MaxJobs: 8}},
-				put("a", into("r", 0, 9)), put("b", into("r", 0, 9))), want: results(okay(), okay(), born(3, fsm.Ready, 0), code(fsm.QueueFull))},
+				put("a", into("r", 0, 9)), put("b", into("r", 0, 9))), want: results(opened(), okay(), born(3, fsm.Ready, 0), code(fsm.QueueFull))},
 		}},
 		{name: "no partitions at all do not stop the shard", steps: []step{
 			{do: do(&fsm.Open{Queue: "q"}, &fsm.Configure{Queue: "q", Version: 1, Settings: fsm.Settings{MaxJobs: 1}}, put("a", into("q", 0, 0)),
-				put("b", into("q", 0, 0))), want: results(okay(), okay(), born(1, fsm.Ready, 0), code(fsm.QueueFull))},
+				put("b", into("q", 0, 0))), want: results(opened(), okay(), born(1, fsm.Ready, 0), code(fsm.QueueFull))},
 		}},
 		{name: "the rate is a bucket of one second", steps: []step{
 			{do: do(configure(1, fsm.Settings{PutsPerSecond: 3}), put(""), put(""), put(""), put("")), want: results(okay(),
@@ -141,7 +141,7 @@ func TestModelScenarioLimits(t *testing.T) {
 		{name: "in flight counts the reserved jobs", steps: []step{
 			{do: do(configure(1, fsm.Settings{MaxInFlight: 1}), put(""), put(""), reserve(9), reserve(9)), want: results(okay(), born(1, fsm.Ready, 0),
 				born(2, fsm.Ready, 0), granted(lease(1, 3, 0, 30*second)), okay())},
-			{do: do(ack(1, 3), reserve(9)), want: results(okay(), granted(lease(2, 4, 0, 30*second)))},
+			{do: do(ack(1, 3), reserve(9)), want: results(acked(), granted(lease(2, 4, 0, 30*second)))},
 		}},
 		{name: "long names and texts are nothing special", steps: []step{
 			{do: do(put(strings.Repeat("i", 300), body(strings.Repeat("b", 70_000)))), want: results(born(1, fsm.Ready, 0))},

@@ -17,7 +17,7 @@ func TestModelScenarioJob(t *testing.T) {
 	runScenarios(t, []scenario{
 		{name: "cancel ends what nobody holds, and with force what somebody does", steps: []step{
 			{do: do(cancel("a"), put("a"), put("b", delay(time.Hour)), reserve(1)), want: results(notFound, born(1, fsm.Ready, 0), born(2, fsm.Delayed, time.Hour), granted(lease(1, 3, 0, leaseEnd)))},
-			{do: do(cancel("a"), cancel("b"), cancel("b")), want: results(code(fsm.JobReserved), ended(fsm.Delayed), gone(fsm.Cancelled))},
+			{do: do(cancel("a"), cancel("b"), cancel("b")), want: results(reserved(), ended(fsm.Delayed), gone(fsm.Cancelled))},
 			{do: do(&fsm.Cancel{Queue: "q", ID: "a", Force: true}, ack(1, 3)), want: results(ended(fsm.Reserved), code(fsm.StaleLease))},
 			{at: 10 * time.Minute, do: do(cancel("a")), want: results(notFound)},
 		}},
@@ -27,7 +27,7 @@ func TestModelScenarioJob(t *testing.T) {
 		{name: "reschedule moves what waits", steps: []step{
 			{do: do(move("a", 1), put("a"), move("a", time.Second)), want: results(notFound, born(1, fsm.Ready, 0), waiting(fsm.Delayed, time.Second))},
 			{do: do(&fsm.Reschedule{Queue: "q", ID: "a", Given: fsm.GivenDueAt, DueAt: start - 5}), want: results(waiting(fsm.Ready, -5))},
-			{do: do(reserve(1), move("a", 1), &fsm.Nack{Ref: ref(1, 2), Dead: true}, move("a", 1)), want: results(granted(lease(1, 2, -5, leaseEnd)), code(fsm.JobReserved), ended(fsm.Dead), gone(fsm.Dead))},
+			{do: do(reserve(1), move("a", 1), &fsm.Nack{Ref: ref(1, 2), Dead: true}, move("a", 1)), want: results(granted(lease(1, 2, -5, leaseEnd)), reserved(), ended(fsm.Dead), gone(fsm.Dead))},
 			{do: do(cancel("a"), move("a", 1)), want: results(ended(fsm.Dead), gone(fsm.Cancelled))},
 		}},
 	})
@@ -81,7 +81,7 @@ func TestModelScenarioQueue(t *testing.T) {
 		}},
 		{name: "open again is fine, open otherwise is not", steps: []step{
 			{do: do(&fsm.Open{Queue: "q", Partition: 1, Partitions: 2}, &fsm.Open{Queue: "q", Partition: 1, Partitions: 2}, &fsm.Open{Queue: "q", Partitions: 2}),
-				want: results(okay(), okay(), code(fsm.QueueExists))},
+				want: results(opened(), okay(), code(fsm.QueueExists))},
 		}},
 	})
 }

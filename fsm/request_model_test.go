@@ -45,7 +45,7 @@ func TestModelScenarioRequest(t *testing.T) {
 			{do: do(&fsm.Extend{Ref: ref(2, 4), TTR: time.Hour}), want: results(fsm.Result{Until: after(time.Hour)})},
 			{at: 1, id: "r", do: do(reserve(2)), want: results(replayed(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))))},
 			{at: leaseEnd, id: "r", do: do(reserve(2)), want: results(replayed(granted(lease(2, 4, 0, leaseEnd))))},
-			{at: leaseEnd, do: do(ack(2, 4)), want: results(okay())},
+			{at: leaseEnd, do: do(ack(2, 4)), want: results(acked())},
 			{at: leaseEnd, id: "r", do: do(reserve(2)), want: results(granted(attempt(2, lease(1, 5, leaseEnd, 2*leaseEnd))))},
 			{at: leaseEnd, id: "r", do: do(reserve(2)), want: results(replayed(granted(attempt(2, lease(1, 5, leaseEnd, 2*leaseEnd)))))},
 			{at: leaseEnd, id: "r", do: do(reserve(1)), want: results(invalid)},

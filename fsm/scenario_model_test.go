@@ -95,6 +95,12 @@ func results(list ...fsm.Result) []fsm.Result { return list }
 // okay is the plain result of a command that has nothing to tell.
 func okay() fsm.Result { return fsm.Result{} }
 
+func acked() fsm.Result { return fsm.Result{State: fsm.Acked} }
+
+func opened() fsm.Result { return fsm.Result{Created: true} }
+
+func reserved() fsm.Result { return fsm.Result{Code: fsm.JobReserved, State: fsm.Reserved} }
+
 func code(c fsm.Code) fsm.Result { return fsm.Result{Code: c} }
 
 // put puts a job that is due at once.
@@ -179,7 +185,7 @@ func attempt(n uint32, g fsm.Grant) fsm.Grant {
 	return g
 }
 
-// given back is the result of a nack, a release or a reschedule that leaves the job waiting.
+// waiting is the result of a nack, a release or a reschedule that leaves the job waiting.
 func waiting(state fsm.State, due time.Duration) fsm.Result {
 	return fsm.Result{State: state, Due: after(due)}
 }

@@ -48,7 +48,7 @@ func TestModelScenarioSettling(t *testing.T) {
 		{name: "the next deadline is the first of all", steps: []step{
 			{do: do(put("a", delay(3*time.Second)), put("b", ttl(2*time.Second), into("r", 0, 1)), put("c", ttr(time.Second)), reserve(1)), want: results(born(1, fsm.Delayed, 3*time.Second),
 				born(2, fsm.Ready, 0), born(3, fsm.Ready, 0), granted(lease(3, 4, 0, time.Second))), look: deadlineIs(after(time.Second))},
-			{do: do(ack(3, 4)), want: results(okay()), look: deadlineIs(after(2 * time.Second))},
+			{do: do(ack(3, 4)), want: results(acked()), look: deadlineIs(after(2 * time.Second))},
 			{do: do(&fsm.DeleteQueue{Queue: "r"}), want: results(count(1)), look: deadlineIs(after(3 * time.Second))},
 			{do: do(cancel("a")), want: results(ended(fsm.Delayed)), look: deadlineIs(0)},
 		}},
@@ -82,7 +82,7 @@ func TestModelScenarioLead(t *testing.T) {
 			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: time.Hour}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
 				granted(lease(1, 3, 0, leaseEnd)), granted(lease(2, 4, 0, time.Hour)))},
 			{at: leaseEnd + 7, do: do(lead), want: results(okay()), look: deadlineIs(after(leaseEnd + 7 + time.Second))},
-			{at: leaseEnd + 6 + time.Second, do: do(ack(1, 3)), want: results(okay()), look: deadlineIs(after(time.Hour))},
+			{at: leaseEnd + 6 + time.Second, do: do(ack(1, 3)), want: results(acked()), look: deadlineIs(after(time.Hour))},
 		}},
 		{name: "grace counts from the clock if the stamp is behind", steps: []step{
 			{at: time.Minute, do: do(put("a"), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 1}), want: results(born(1, fsm.Ready, time.Minute), granted(lease(1, 2, time.Minute, time.Minute+1)))},

@@ -105,7 +105,9 @@ func (s *store) byID(q *queue, id string) (job, stone uint32) {
 }
 
 // idHash is 32 bits wide, since that is what a blob keeps and a table needs.
-func (s *store) idHash(q *queue, id string) uint64 { return uint64(uint32(idHash(s.seed, q.place, id))) }
+func (s *store) idHash(q *queue, id string) uint64 {
+	return uint64(uint32(idHash(s.seed, q.place, id)))
+}
 
 // born is the blob of a job: what was fixed when it was put. Of a tombstone's blob only the parts with id and content are
 // there.
@@ -163,10 +165,10 @@ func (b born) job() []byte {
 	return b.b[21+w+int(n):]
 }
 
-func (b born) hash() uint64     { return binary.LittleEndian.Uint64(b.job()) }
-func (b born) created() Time    { return Time(binary.LittleEndian.Uint64(b.job()[8:])) }
-func (b born) options() []byte  { return b.job()[16:] }
-func (b born) firstDue() Time   { d, _ := binary.Varint(b.options()); return b.created() + Time(d) }
+func (b born) hash() uint64    { return binary.LittleEndian.Uint64(b.job()) }
+func (b born) created() Time   { return Time(binary.LittleEndian.Uint64(b.job()[8:])) }
+func (b born) options() []byte { return b.job()[16:] }
+func (b born) firstDue() Time  { d, _ := binary.Varint(b.options()); return b.created() + Time(d) }
 
 // read fills in the fixed part of a job. Headers, retry delays and body alias the blob.
 func (b born) read(j *Job) {

@@ -152,12 +152,12 @@ func (q *queue) takeToken(clock fsm.Time) {
 	}
 }
 
-// reserve is rule Reserve. It expires at most StepMax jobs on its way, and then tries no further.
+// reserve is rule Reserve. It expires at most StepMax jobs on its way; a queue whose first job would be one more is left.
 func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 	var result fsm.Result
 	expired := 0
 	for _, name := range c.Queues {
-		if len(result.Grants) >= int(c.Max) || expired >= fsm.StepMax {
+		if len(result.Grants) >= int(c.Max) {
 			break
 		}
 		q := m.name(name)
@@ -166,7 +166,7 @@ func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 		}
 		room := q.room(int(c.Max) - len(result.Grants))
 		for _, j := range q.jobsBy(byRank, in(fsm.Ready)) {
-			if room == 0 || expired == fsm.StepMax {
+			if room == 0 || m.passed(j.TTL) && expired == fsm.StepMax {
 				break
 			}
 			if m.passed(j.TTL) {
@@ -220,7 +220,7 @@ func (m *Model) ack(c *fsm.Ack) (result fsm.Result, changed bool) {
 	if j == nil {
 		for _, f := range m.finished {
 			if f.serial == c.Serial && f.fence == c.Fence && m.Clock <= f.expiry {
-				return fsm.Result{}, false
+				return fsm.Result{State: fsm.Acked}, false
 			}
 		}
 		return fsm.Result{Code: fsm.StaleLease}, false
@@ -232,7 +232,7 @@ func (m *Model) ack(c *fsm.Ack) (result fsm.Result, changed bool) {
 		m.finished = slices.DeleteFunc(m.finished, func(f finished) bool { return f == oldest })
 	}
 	m.finished = append(m.finished, finished{j.Serial, j.Fence, j.Until.Add(fsm.FinishedWindow)})
-	return fsm.Result{}, true
+	return fsm.Result{State: fsm.Acked}, true
 }
 
 func byExpiry(a, b finished) int {
@@ -308,7 +308,7 @@ func (m *Model) cancel(c *fsm.Cancel) fsm.Result {
 		return m.notHeld(q, c.ID)
 	}
 	if j.State == fsm.Reserved && !c.Force {
-		return fsm.Result{Code: fsm.JobReserved}
+		return fsm.Result{Code: fsm.JobReserved, State: fsm.Reserved}
 	}
 	had := j.State
 	q.Counters.Cancelled++
@@ -335,7 +335,7 @@ func (m *Model) reschedule(c *fsm.Reschedule) fsm.Result {
 	case j == nil:
 		return m.notHeld(q, c.ID)
 	case j.State == fsm.Reserved:
-		return fsm.Result{Code: fsm.JobReserved}
+		return fsm.Result{Code: fsm.JobReserved, State: fsm.Reserved}
 	case j.State == fsm.Dead:
 		return fsm.Result{Code: fsm.JobNotFound, State: fsm.Dead}
 	}

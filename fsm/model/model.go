@@ -182,6 +182,7 @@ func (q *queue) count() fsm.Counts {
 			n.Reserved++
 		case fsm.Dead:
 			n.Dead++
+		default: // an ended job is not held
 		}
 		n.Bytes += j.bytes()
 	}

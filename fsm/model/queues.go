@@ -149,7 +149,7 @@ func (m *Model) open(c *fsm.Open) (result fsm.Result, changed bool) {
 	q := m.name(c.Queue)
 	if q == nil {
 		m.birth(c.Queue, c.Partition, c.Partitions)
-		return fsm.Result{}, true
+		return fsm.Result{Created: true}, true
 	}
 	if q.Partition != c.Partition || q.Partitions != c.Partitions {
 		return fsm.Result{Code: fsm.QueueExists}, false

@@ -1,0 +1,115 @@
+package fsm_test
+
+import (
+	"encoding/binary"
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+var pendingJobs = flag.Int("fsm.pending", 1_000_000, "jobs that BenchmarkPending holds")
+
+// driver applies entries with growing indexes and times.
+type driver struct {
+	m     *fsm.Machine
+	index uint64
+	now   fsm.Time
+}
+
+func newDriver() *driver { return &driver{m: fsm.New(fsm.Config{}), now: 1_800_000_000_000_000_000} }
+
+func (d *driver) apply(tb testing.TB, entry []byte) []fsm.Result {
+	d.index++
+	results, err := d.m.Apply(d.index, entry)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return results
+}
+
+// putEntry encodes n puts of 100 bytes with random delays up to an hour.
+func (d *driver) putEntry(rng *rand.Rand, n int) []byte {
+	commands := make([]fsm.Command, n)
+	for i := range commands {
+		body := make([]byte, 100)
+		binary.LittleEndian.PutUint64(body, rng.Uint64())
+		commands[i] = &fsm.Put{
+			Queue: "orders", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Duration(rng.Int64N(int64(time.Hour))), Body: body,
+		}
+	}
+	return fsm.AppendEntry(nil, d.now, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})
+}
+
+// BenchmarkPut is one put of 100 bytes with a generated id and a random due time, 100 an entry.
+func BenchmarkPut(b *testing.B) {
+	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
+	entries := make([][]byte, 100)
+	for i := range entries {
+		entries[i] = d.putEntry(rng, 100)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += 100 {
+		d.now += 1000
+		d.apply(b, entries[n/100%len(entries)])
+	}
+}
+
+// BenchmarkLife is the life of a job: put at once, reserved, acked, 100 of each an entry.
+func BenchmarkLife(b *testing.B) {
+	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
+	puts := d.putEntry(rng, 100)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += 100 {
+		d.apply(b, puts)
+		d.now += fsm.Time(2 * time.Hour)
+		reserve := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})
+		grants := d.apply(b, fsm.AppendEntry(nil, d.now, [][]byte{reserve}))[0].Grants
+		acks := make([]fsm.Command, len(grants))
+		for i, g := range grants {
+			acks[i] = &fsm.Ack{Ref: fsm.Ref{Queue: g.Queue, Serial: g.Serial, Fence: g.Fence}}
+		}
+		d.apply(b, fsm.AppendEntry(nil, d.now, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: acks})}))
+	}
+}
+
+// BenchmarkPending fills the machine once and reports what a pending job costs; -fsm.pending=10000000 for the figure of record.
+func BenchmarkPending(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(25))
+	for range b.N {
+		d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
+		before := heapBytes()
+		for filled := 0; filled < *pendingJobs; filled += 1000 {
+			d.now += 1_000_000
+			d.apply(b, d.putEntry(rng, 1000))
+		}
+		runtime.GC()
+		cpu := gcSeconds()
+		start := time.Now()
+		runtime.GC()
+		b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "gc-wall-ms")
+		b.ReportMetric((gcSeconds()-cpu)*1000, "gc-cpu-ms")
+		b.ReportMetric(float64(heapBytes()-before)/float64(*pendingJobs), "B/job")
+		runtime.KeepAlive(d)
+	}
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+func gcSeconds() float64 {
+	sample := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(sample)
+	return sample[0].Value.Float64()
+}

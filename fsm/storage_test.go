@@ -1,0 +1,227 @@
+package fsm
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+func TestPageSizes(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		bytes uintptr
+		want  uintptr // of one record; 0 where it does not matter
+	}{
+		{"slot", unsafe.Sizeof(slot{}) << slotShift, 40 << slotShift},
+		{"grant", unsafe.Sizeof(grant{}) << grantShift, 48 << grantShift},
+		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, 40 << tombShift},
+		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, 0},
+		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues().records.shift, 0},
+		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, 32 * bucketsPerPage},
+	} {
+		if tc.bytes > pageBytesMax {
+			t.Errorf("a page of %s has %d bytes, more than %d", tc.name, tc.bytes, pageBytesMax)
+		}
+		if tc.want != 0 && tc.bytes != tc.want {
+			t.Errorf("a page of %s has %d bytes, the memory budget counts on %d", tc.name, tc.bytes, tc.want)
+		}
+	}
+}
+
+func TestPagesShareKeepsWhatItSaw(t *testing.T) {
+	p := newPages[uint64](4)
+	rng := rand.New(rand.NewPCG(1, 1))
+	places := map[uint32]uint64{}
+	var frozen []map[uint32]uint64
+	var shares [][][]uint64
+	for step := range 5000 {
+		switch k := rng.IntN(10); {
+		case k < 5 || len(places) == 0:
+			place := p.alloc()
+			if _, taken := places[place]; taken || place == 0 {
+				t.Fatalf("step %d: place %d handed out twice", step, place)
+			}
+			if *p.at(place) != 0 {
+				t.Fatalf("step %d: place %d is not zeroed", step, place)
+			}
+			places[place] = rng.Uint64() | 1
+			*p.edit(place) = places[place]
+		case k < 7:
+			place := anyPlace(places)
+			places[place] = rng.Uint64() | 1
+			*p.edit(place) = places[place]
+		case k < 9:
+			place := anyPlace(places)
+			delete(places, place)
+			p.release(place)
+		case len(shares) < 2:
+			copied := map[uint32]uint64{}
+			for place, v := range places {
+				copied[place] = v
+			}
+			frozen, shares = append(frozen, copied), append(shares, p.share())
+		default:
+			for i := range shares {
+				checkShare(t, shares[i], frozen[i], p.shift)
+				p.unshare()
+			}
+			frozen, shares = nil, nil
+		}
+		if p.count() != len(places) {
+			t.Fatalf("step %d: count is %d, should be %d", step, p.count(), len(places))
+		}
+	}
+	for place, v := range places {
+		if *p.at(place) != v {
+			t.Errorf("place %d holds %d, should hold %d", place, *p.at(place), v)
+		}
+	}
+}
+
+// anyPlace returns the smallest place, so that the test repeats.
+func anyPlace(places map[uint32]uint64) uint32 {
+	least := uint32(1<<32 - 1)
+	for place := range places {
+		least = min(least, place)
+	}
+	return least
+}
+
+func checkShare(t *testing.T, share [][]uint64, want map[uint32]uint64, shift uint8) {
+	t.Helper()
+	found := 0
+	for page, records := range share {
+		for i, v := range records {
+			if v == 0 {
+				continue
+			}
+			found++
+			if place := uint32(page)<<shift | uint32(i); want[place] != v {
+				t.Fatalf("a share shows %d at place %d, it was %d", v, place, want[place])
+			}
+		}
+	}
+	if found != len(want) {
+		t.Fatalf("a share shows %d records, there were %d", found, len(want))
+	}
+}
+
+func TestPagesDropEmptyOnes(t *testing.T) {
+	p := newPages[uint64](4)
+	var places []uint32
+	for range 64 {
+		places = append(places, p.alloc())
+	}
+	for _, place := range places {
+		p.release(place)
+	}
+	for i, page := range p.dir {
+		if page != nil {
+			t.Errorf("page %d is empty and was kept", i)
+		}
+	}
+	if place := p.alloc(); place == 0 || *p.at(place) != 0 {
+		t.Errorf("place %d of a page made anew", place)
+	}
+}
+
+func TestBlobClasses(t *testing.T) {
+	last := 0
+	for n := 1; n <= blobBytesShared; n++ {
+		class := classOf(n)
+		if size := classBytes(class); size < n || class >= classCount {
+			t.Fatalf("a blob of %d bytes goes to class %d of %d bytes", n, class, size)
+		} else if n > 64 && float64(size) > float64(n)*1.125+8 {
+			t.Fatalf("a blob of %d bytes takes %d", n, size)
+		}
+		if class < last || class > last+1 {
+			t.Fatalf("class jumps from %d to %d at %d bytes", last, class, n)
+		}
+		last = class
+	}
+	if last != classCount-1 {
+		t.Errorf("the last class is %d, there are %d", last, classCount)
+	}
+}
+
+func TestBlobsKeepBytes(t *testing.T) {
+	s := newBlobs()
+	rng := rand.New(rand.NewPCG(2, 2))
+	type stored struct {
+		ref   blobRef
+		bytes []byte
+	}
+	var live, seen []stored
+	var pages [][]byte
+	sizes := []int{1, 8, 9, 100, 128, 250, 300, 4000, 33000, 70000}
+	for step := range 20000 {
+		switch k := rng.IntN(100); {
+		case k < 55 || len(live) == 0:
+			size := sizes[rng.IntN(7)]
+			if rng.IntN(200) == 0 {
+				size = sizes[rng.IntN(len(sizes))]
+			}
+			b := bytes.Repeat([]byte{byte(step), byte(step >> 8)}, size)[:size]
+			live = append(live, stored{s.put(b), b})
+		case k < 98:
+			i := rng.IntN(len(live))
+			s.release(live[i].ref)
+			live[i] = live[len(live)-1]
+			live = live[:len(live)-1]
+		case pages == nil:
+			pages, seen = s.share(), append([]stored(nil), live...)
+		default:
+			for _, b := range seen {
+				if got := pages[b.ref.page()][b.ref.offset():][:len(b.bytes)]; !bytes.Equal(got, b.bytes) {
+					t.Fatalf("step %d: a share lost a blob of %d bytes", step, len(b.bytes))
+				}
+			}
+			s.unshare()
+			pages = nil
+		}
+	}
+	for _, b := range live {
+		if got := s.at(b.ref)[:len(b.bytes)]; !bytes.Equal(got, b.bytes) {
+			t.Fatalf("a blob of %d bytes was overwritten", len(b.bytes))
+		}
+		s.release(b.ref)
+	}
+	if pages != nil {
+		s.unshare()
+	}
+	if s.bytes != 0 {
+		t.Errorf("%d bytes of pages are left when nothing is stored", s.bytes)
+	}
+}
+
+func TestTableAgainstMap(t *testing.T) {
+	for _, hashBits := range []int{64, 6, 0} { // 6 and 0: many and all in one bucket
+		table := newTable()
+		rng := rand.New(rand.NewPCG(3, uint64(hashBits)))
+		hashOf := func(place uint32) uint64 {
+			if hashBits == 0 {
+				return 7
+			}
+			return hasher(0).word(uint64(place)).sum() >> (64 - hashBits)
+		}
+		present := map[uint32]bool{}
+		limit := 20000
+		if hashBits < 64 {
+			limit = 2000
+		}
+		for range limit * 3 {
+			place := uint32(rng.IntN(limit)) + 1
+			found := table.find(hashOf(place), func(p uint32) bool { return p == place })
+			if (found == place) != present[place] {
+				t.Fatalf("%d bits: find(%d) = %d, present: %v", hashBits, place, found, present[place])
+			}
+			if present[place] {
+				table.remove(hashOf(place), place)
+			} else {
+				table.insert(hashOf(place), place, hashOf)
+			}
+			present[place] = !present[place]
+		}
+	}
+}
