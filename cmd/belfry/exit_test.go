@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestExitCodesOfTheWire checks the code and the words for each kind of answer that is no success.
+func TestExitCodesOfTheWire(t *testing.T) {
+	for _, test := range []struct {
+		reason string
+		code   connect.Code
+		want   int
+	}{
+		{"INVALID", connect.CodeInvalidArgument, 2},
+		{"TOO_LARGE", connect.CodeInvalidArgument, 2},
+		{"JOB_NOT_FOUND", connect.CodeNotFound, 3},
+		{"QUEUE_NOT_FOUND", connect.CodeNotFound, 3},
+		{"SHUTTING_DOWN", connect.CodeUnavailable, 4},
+		{"CLOCK_AHEAD", connect.CodeUnavailable, 4},
+		{"STALE_LEASE", connect.CodeFailedPrecondition, 6},
+		{"JOB_RESERVED", connect.CodeFailedPrecondition, 6},
+		{"JOB_EXISTS", connect.CodeAlreadyExists, 6},
+		{"QUEUE_EXISTS", connect.CodeAlreadyExists, 6},
+		{"QUEUE_CHANGED", connect.CodeAborted, 6},
+		{"QUEUE_FULL", connect.CodeResourceExhausted, 7},
+		{"DISK_FULL", connect.CodeResourceExhausted, 7},
+		{"UNAUTHENTICATED", connect.CodeUnauthenticated, 8},
+		{"FORBIDDEN", connect.CodePermissionDenied, 8},
+		{"UNIMPLEMENTED", connect.CodeUnimplemented, 1},
+		{"INTERNAL", connect.CodeInternal, 5}, // a server that broke does not know what it did
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			h := newHarness(t, refuse(test.code, test.reason, "the server's words"))
+			got := h.run("nack", "lease")
+			if got.code != test.want {
+				t.Errorf("exit code %d, want %d", got.code, test.want)
+			}
+			if got.out != "" || !strings.Contains(got.err, "belfry: "+test.reason+": the server's words") {
+				t.Errorf("printed %q and said %q, want nothing and the reason with the server's words", got.out, got.err)
+			}
+		})
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args string
+		says string
+	}{
+		{"unknown command", "putt orders", `unknown command "putt" of "belfry"; did you mean "put"?`},
+		{"unknown subcommand", "queue sohw orders", `unknown command "sohw" of "belfry queue"; did you mean "show"?`},
+		{"a command that is like no other", "xyzzyxyzzy", `unknown command "xyzzyxyzzy" of "belfry"` + "\n"},
+		{"unknown flag", "put orders --dealy 3s", `unknown flag --dealy; did you mean "--delay"?`},
+		{"unknown short flag", "put orders -z", "unknown flag -z"},
+		{"missing argument", "cancel orders", "missing argument: ID"},
+		{"missing arguments", "get", "missing argument: QUEUE, ID"},
+		{"too many arguments", "get orders a b", `one argument too many: "b"`},
+		{"put without a queue", "put", "missing argument: QUEUE"},
+		{"bad duration", "put orders --delay soon", `want a duration such as "300s"`},
+		{"bad time", "put orders --at tomorrow", "want a time such as"},
+		{"two due times", "put orders --delay 1s --at 2030-01-31T09:00:00Z", "exclude each other"},
+		{"bad header", "put orders -H novalue", "want name=value"},
+		{"bad choice", "list orders --state redy", `"redy" is not one of delayed, ready, reserved, dead; did you mean "ready"?`},
+		{"bad output", "list orders -o yaml", `"yaml" is not one of table, json`},
+		{"bad server", "list orders --server ftp://x", "want http://HOST:PORT"},
+		{"reschedule to nothing", "reschedule orders a", "missing --delay or --at"},
+		{"redrive of nothing", "redrive orders", "name the jobs or give --max"},
+		{"redrive of both", "redrive orders a --max 1", "name the jobs or give --max"},
+		{"set of nothing", "queue set orders", "no setting given"},
+		{"pause twice", "queue pause orders --for 1m --until 2030-01-31T09:00:00Z", "exclude each other"},
+		{"options with a file", "put orders --file x --ttr 1s", "--ttr does not go with --file"},
+		{"purge of a strange state", "queue purge orders --state gone --yes", `"gone" is not one of`},
+		{"purge where nobody can answer", "queue purge orders", "say --yes if it is meant"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, always(&belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{}}))
+			got := h.run(strings.Fields(test.args)...)
+			if got.code != codeUsage || !strings.Contains(got.err, test.says) || !strings.Contains(got.err, "--help' for usage.") {
+				t.Errorf("exit code %d, want 2; said %q, want %q and where the help is", got.code, got.err, test.says)
+			}
+			for _, request := range h.requests {
+				if _, ok := request.(*belfryv1.GetQueueRequest); !ok {
+					t.Errorf("the server was sent %v", request)
+				}
+			}
+		})
+	}
+}
+
+func TestNothingToReserve(t *testing.T) {
+	h := newHarness(t, always(&belfryv1.ReserveResponse{}))
+	if got := h.run("reserve", "orders"); got.code != codeNothing || got.out != "nothing to reserve\n" || got.err != "" {
+		t.Errorf("got %+v, want exit code 10 and one line", got)
+	}
+	if got := h.run("reserve", "orders", "-o", "json"); got.code != codeNothing || got.out != `{"jobs":[],"witnesses":[]}`+"\n" {
+		t.Errorf("got %+v, want exit code 10 and empty lists", got)
+	}
+}
+
+func TestAckBatchTellsWhatFailed(t *testing.T) {
+	h := newHarness(t, always(&belfryv1.AckBatchResponse{Results: []*belfryv1.AckBatchResult{
+		{Result: &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{}}},
+		{Result: &belfryv1.AckBatchResult_Error{Error: &belfryv1.EntryError{
+			Code: "failed_precondition", Reason: belfryv1.Reason_REASON_STALE_LEASE, Message: "it lapsed", Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+		}}},
+	}}))
+	got := h.run("ack", "A", "B")
+	if got.code != codeConflict || !strings.Contains(got.out, "B      STALE_LEASE: it lapsed") || !strings.Contains(got.err, "1 of 2 leases were not acked") {
+		t.Errorf("got %+v, want exit code 6 and which lease it was", got)
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	h := newHarness(t, nil)
+	got := h.run("put", "orders", "--server", address)
+	if got.code != codeUnavailable || !strings.Contains(got.err, "no server answers at "+address) || !strings.Contains(got.err, "belfry serve") {
+		t.Errorf("got %+v, want exit code 4 and what to do", got)
+	}
+}
+
+func TestTimeoutIsAnUnknownOutcome(t *testing.T) {
+	release := make(chan struct{})
+	h := newHarness(t, func(proto.Message) (proto.Message, error) {
+		<-release
+		return nil, wireError(connect.CodeInternal, "INTERNAL", "too late")
+	})
+	t.Cleanup(func() { close(release) })
+	got := h.run("put", "orders", "--timeout", "50ms")
+	if got.code != codeUnknown || !strings.Contains(got.err, "no answer within 50ms") || !strings.Contains(got.err, "--request-id "+fixedRequestID) {
+		t.Errorf("got %+v, want exit code 5 and the request id", got)
+	}
+}
+
+func TestConnectionThatBreaksIsAnUnknownOutcome(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Read(make([]byte, 1)) //nolint:errcheck // whatever came, the connection breaks
+			conn.Close()
+		}
+	}()
+	h := newHarness(t, nil)
+	if got := h.run("put", "orders", "--server", listener.Addr().String()); got.code != codeUnknown || !strings.Contains(got.err, fixedRequestID) {
+		t.Errorf("got %+v, want exit code 5 and the request id", got)
+	}
+}
+
+func TestInterruptedCommand(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	release := make(chan struct{})
+	h := newHarness(t, func(proto.Message) (proto.Message, error) {
+		cancel(interruption{syscall.SIGINT})
+		<-release
+		return &belfryv1.ReserveResponse{}, nil
+	})
+	t.Cleanup(func() { close(release) })
+	if got := h.runContext(ctx, "reserve", "orders", "--wait", "20s"); got.code != 130 || got.out != "" || got.err != "" {
+		t.Errorf("got %+v, want exit code 130 and silence", got)
+	}
+}
+
+// TestCallIsRepeated shows that an unknown outcome is asked for again, with the same request id.
+func TestCallIsRepeated(t *testing.T) {
+	for _, reason := range []string{"UNKNOWN_OUTCOME", "NO_LEADER", "NOT_LEADER"} {
+		t.Run(reason, func(t *testing.T) {
+			calls := 0
+			h := newHarness(t, func(proto.Message) (proto.Message, error) {
+				if calls++; calls == 1 {
+					return nil, wireError(connect.CodeUnavailable, reason, "not now")
+				}
+				return &belfryv1.PutResponse{Id: "0-1", Created: true, DueAt: at(time.Second)}, nil
+			})
+			if got := h.run("put", "orders"); got.code != codeOK {
+				t.Fatalf("got %+v, want success", got)
+			}
+			puts := sent[*belfryv1.PutRequest](h)
+			if len(puts) != 2 || puts[0].RequestId != puts[1].RequestId || puts[0].RequestId == "" {
+				t.Errorf("sent %v, want two puts with one request id", puts)
+			}
+		})
+	}
+}

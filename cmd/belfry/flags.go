@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// durationFlag is a flag that takes a duration in any form the server takes.
+type durationFlag struct {
+	value *time.Duration
+	// text is what the help shows as the default.
+	text string
+}
+
+func (f *durationFlag) String() string { return f.text }
+
+// Type names the value in the help.
+func (f *durationFlag) Type() string { return "duration" }
+
+// Set reads a value.
+func (f *durationFlag) Set(text string) error {
+	d, err := parseDuration(text)
+	if err != nil {
+		return err
+	}
+	*f.value, f.text = d, text
+	return nil
+}
+
+// optionalDuration is a duration flag that knows whether it was given.
+type optionalDuration struct{ proto *durationpb.Duration }
+
+func (f *optionalDuration) String() string {
+	if f.proto == nil {
+		return ""
+	}
+	return f.proto.AsDuration().String()
+}
+
+// Type names the value in the help.
+func (f *optionalDuration) Type() string { return "duration" }
+
+// Set reads a value.
+func (f *optionalDuration) Set(text string) error {
+	d, err := parseDuration(text)
+	if err != nil {
+		return err
+	}
+	f.proto = durationpb.New(d)
+	return nil
+}
+
+// durationList is a flag that takes durations with commas between them.
+type durationList struct{ protos []*durationpb.Duration }
+
+func (f *durationList) String() string {
+	var texts []string
+	for _, d := range f.protos {
+		texts = append(texts, d.AsDuration().String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// Type names the value in the help.
+func (f *durationList) Type() string { return "durations" }
+
+// Set reads a value.
+func (f *durationList) Set(text string) error {
+	f.protos = nil
+	for part := range strings.SplitSeq(text, ",") {
+		d, err := parseDuration(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("%q: %w", part, err)
+		}
+		f.protos = append(f.protos, durationpb.New(d))
+	}
+	return nil
+}
+
+// moment is a flag that takes a time as RFC 3339 writes it.
+type moment struct{ proto *timestamppb.Timestamp }
+
+func (f *moment) String() string {
+	if f.proto == nil {
+		return ""
+	}
+	return f.proto.AsTime().Format(time.RFC3339Nano)
+}
+
+// Type names the value in the help.
+func (f *moment) Type() string { return "time" }
+
+// Set reads a value.
+func (f *moment) Set(text string) error {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return errors.New(`want a time such as "2030-01-31T09:00:00Z"`)
+	}
+	f.proto = timestamppb.New(t)
+	return nil
+}
+
+// choice is a flag that takes one of a few words.
+type choice struct {
+	value *string
+	words []string
+}
+
+// newChoice returns a choice; the first word is its default.
+func newChoice(value *string, words ...string) *choice {
+	*value = words[0]
+	return &choice{value: value, words: words}
+}
+
+func (f *choice) String() string {
+	if f.value == nil {
+		return ""
+	}
+	return *f.value
+}
+
+// Type names the value in the help.
+func (f *choice) Type() string { return "word" }
+
+// Set reads a value.
+func (f *choice) Set(text string) error {
+	if !slices.Contains(f.words, text) {
+		return fmt.Errorf("%q is not one of %s%s", text, strings.Join(f.words, ", "), didYouMean(text, f.words))
+	}
+	*f.value = text
+	return nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// putFlags are the options of a job as the command line has them.
+type putFlags struct {
+	request     belfryv1.PutRequest
+	delay, ttr  optionalDuration
+	ttl         optionalDuration
+	at          moment
+	retryDelays durationList
+	priority    int32
+	maxAttempts uint32
+	headers     []string
+	requestID   string
+	file        string
+	from        uint64
+	batch       int
+}
+
+func (a *app) putCommand() *cobra.Command {
+	f := &putFlags{}
+	c := &cobra.Command{
+		Use:   "put QUEUE [BODY | -] | put [QUEUE] --file FILE",
+		Short: "Put a job, or a file of jobs",
+		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`; without one it is empty.\n\n" +
+			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put request,\n" +
+			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put in batches,\n" +
+			"in order. If it is interrupted it prints the command that goes on where it stopped and puts no job twice.",
+		Example: "  belfry put orders 'close order 42' --delay 30m --id order-42\n" +
+			"  date | belfry put log -\n" +
+			"  belfry put --file jobs.ndjson",
+		Args:              arguments(0, 2),
+		ValidArgsFunction: a.completeQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.request.Id, "id", "", "the job's id, unique in its queue; made by the server if empty")
+	flags.VarP(&f.delay, "delay", "d", "when it is due, from now")
+	flags.Var(&f.at, "at", "when it is due, as a time (RFC 3339)")
+	flags.Var(&f.ttr, "ttr", "time to run: the length of its leases")
+	flags.Int32Var(&f.priority, "priority", 0, "-128 to 127, lower leaves first")
+	flags.Uint32Var(&f.maxAttempts, "max-attempts", 0, "how many failed attempts make it dead, 0 for no limit")
+	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 0s,10s,2m; the last repeats")
+	flags.Var(&f.ttl, "ttl", "how long it may wait for a consumer")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header `name=value`; may be repeated")
+	flags.BoolVar(&f.request.Again, "again", false, "also if an earlier job of this id ended within the dedup window")
+	flags.StringVar(&f.requestID, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
+	flags.StringVarP(&f.file, "file", "f", "", "put one job for each line of JSON in this file")
+	flags.Uint64Var(&f.from, "from", 1, "with --file: the first line to put")
+	flags.IntVar(&f.batch, "batch", 500, "with --file: how many jobs a call takes, 1 to 1000")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if f.file != "" {
+			return a.putFileCommand(c, f, args)
+		}
+		return a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+			return a.put(ctx, conn, c, f, args)
+		})(c, args)
+	}
+	return c
+}
+
+// put adds the one job that the flags describe.
+func (a *app) put(ctx context.Context, conn *connection, c *cobra.Command, f *putFlags, args []string) error {
+	if len(args) == 0 {
+		return usagef("missing argument: QUEUE")
+	}
+	request, err := f.build(c, args[0])
+	if err != nil {
+		return err
+	}
+	if len(args) == 2 {
+		if request.Body, err = a.body(args[1]); err != nil {
+			return err
+		}
+	}
+	if request.RequestId == "" {
+		request.RequestId = a.requestID().String()
+	}
+	response, err := conn.queues.Put(ctx, request)
+	if err != nil {
+		return withRequest(request.RequestId, err)
+	}
+	return a.show(response, func(w io.Writer) { renderPut(w, request.Queue, response, a.now()) })
+}
+
+// build returns the request that the flags describe, without its body. What was not given is not set.
+func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, error) {
+	request := &f.request
+	request.Queue, request.RequestId = queue, f.requestID
+	request.Ttr, request.Ttl, request.RetryDelays = f.ttr.proto, f.ttl.proto, f.retryDelays.protos
+	if f.delay.proto != nil && f.at.proto != nil {
+		return nil, errWhenTwice()
+	}
+	if f.delay.proto != nil {
+		request.When = &belfryv1.PutRequest_Delay{Delay: f.delay.proto}
+	}
+	if f.at.proto != nil {
+		request.When = &belfryv1.PutRequest_DueAt{DueAt: f.at.proto}
+	}
+	if c.Flags().Changed("priority") {
+		request.Priority = &f.priority
+	}
+	if c.Flags().Changed("max-attempts") {
+		request.MaxAttempts = &f.maxAttempts
+	}
+	for _, header := range f.headers {
+		name, value, found := strings.Cut(header, "=")
+		if !found || name == "" {
+			return nil, usagef("--header: want name=value, have %q", header)
+		}
+		if request.Headers == nil {
+			request.Headers = make(map[string]string)
+		}
+		request.Headers[name] = value
+	}
+	return request, nil
+}
+
+// body returns what an argument stands for: itself, or standard input. The bytes stay as they are.
+func (a *app) body(argument string) (*belfryv1.PutRequest_Data, error) {
+	if argument != "-" {
+		return &belfryv1.PutRequest_Data{Data: []byte(argument)}, nil
+	}
+	const bodyBytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
+	data, err := io.ReadAll(io.LimitReader(a.in, bodyBytesMax))
+	if err != nil {
+		return nil, fmt.Errorf("reading the body from standard input: %w", err)
+	}
+	return &belfryv1.PutRequest_Data{Data: data}, nil
+}

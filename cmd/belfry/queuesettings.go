@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// settingsFlags are the settings of a queue as flags.
+type settingsFlags struct {
+	ttr, dedupWindow            optionalDuration
+	overduePeriod, overdueAfter optionalDuration
+	retryDelays                 durationList
+	overdue, expireTo           string
+	dedupForever                bool
+	maxAttempts, maxInFlight    uint32
+	maxJobs, putsPerSecond      uint32
+	maxBytes                    uint64
+}
+
+// add adds the flags in the order in which a reader wants them.
+func (f *settingsFlags) add(flags *pflag.FlagSet) {
+	flags.Var(&f.ttr, "ttr", "time to run: the length of a lease")
+	flags.Uint32Var(&f.maxAttempts, "max-attempts", 16, "how many failed attempts make a job dead, 0 for no limit")
+	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 0s,10s,2m; the last repeats")
+	flags.Var(&f.dedupWindow, "dedup-window", "how long the id of an ended job is remembered")
+	flags.BoolVar(&f.dedupForever, "dedup-forever", false, "remember ids without end")
+	flags.Uint32Var(&f.maxInFlight, "max-in-flight", 0, "how many jobs may be reserved at one time, 0 for no limit")
+	flags.Uint32Var(&f.maxJobs, "max-jobs", 0, "how many jobs the queue may hold, 0 for no limit")
+	flags.Uint64Var(&f.maxBytes, "max-bytes", 0, "how many bytes the queue may hold, 0 for no limit")
+	flags.Uint32Var(&f.putsPerSecond, "puts-per-second", 0, "how many puts a second are let in, 0 for no limit")
+	flags.Var(newChoice(&f.overdue, "fire", "spread", "drop"), "overdue", "what happens to jobs found long overdue: fire, spread or drop")
+	flags.Var(&f.overduePeriod, "overdue-period", "over how long spread spreads them")
+	flags.Var(&f.overdueAfter, "overdue-after", "how late a job must be for that")
+	flags.Var(newChoice(&f.expireTo, "gone", "dead"), "expire-to", "what becomes of a job whose TTL ends: gone or dead")
+}
+
+// settingFlags are the flags of settingsFlags.
+func settingFlags() []string {
+	return []string{"ttr", "max-attempts", "retry-delays", "dedup-window", "dedup-forever", "max-in-flight", "max-jobs", "max-bytes",
+		"puts-per-second", "overdue", "overdue-period", "overdue-after", "expire-to"}
+}
+
+// given reports whether any setting is.
+func (f *settingsFlags) given(flags *pflag.FlagSet) bool {
+	for _, name := range settingFlags() {
+		if flags.Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// build returns the settings that were given, and no others.
+func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
+	settings := &belfryv1.QueueSettings{
+		Ttr: f.ttr.proto, RetryDelays: f.retryDelays.protos, DedupWindow: f.dedupWindow.proto,
+		DedupForever: ifGiven(flags, "dedup-forever", f.dedupForever),
+		MaxAttempts:  ifGiven(flags, "max-attempts", f.maxAttempts),
+		MaxInFlight:  ifGiven(flags, "max-in-flight", f.maxInFlight),
+		MaxJobs:      ifGiven(flags, "max-jobs", f.maxJobs),
+		MaxBytes:     ifGiven(flags, "max-bytes", f.maxBytes), PutsPerSecond: ifGiven(flags, "puts-per-second", f.putsPerSecond),
+	}
+	if flags.Changed("retry-delays") && len(settings.RetryDelays) == 0 {
+		settings.RetryDelays = []*durationpb.Duration{{}}
+	}
+	if flags.Changed("overdue") || flags.Changed("overdue-period") || flags.Changed("overdue-after") {
+		mode := belfryv1.OverdueMode_value["OVERDUE_MODE_"+strings.ToUpper(f.overdue)]
+		settings.Overdue = &belfryv1.OverduePolicy{
+			Mode: belfryv1.OverdueMode(mode), Period: f.overduePeriod.proto, OverdueAfter: f.overdueAfter.proto,
+		}
+	}
+	if flags.Changed("expire-to") {
+		settings.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(f.expireTo)])
+	}
+	return settings
+}
+
+// ifGiven returns a pointer to the value of a flag that was given, else nil.
+func ifGiven[T any](flags *pflag.FlagSet, name string, value T) *T {
+	if !flags.Changed(name) {
+		return nil
+	}
+	return &value
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// show writes an answer: as the server's JSON on one line, or as table does.
+func (a *app) show(message proto.Message, table func(io.Writer)) error {
+	if a.output != "json" {
+		return a.flush(table)
+	}
+	text, err := encodeJSON(message)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", text)
+	return err
+}
+
+// showValue is show for what is no message of the server's.
+func (a *app) showValue(value any, table func(io.Writer)) error {
+	if a.output != "json" {
+		return a.flush(table)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", text)
+	return err
+}
+
+// flush writes what table renders in one piece, so that a closed pipe is noticed once.
+func (a *app) flush(table func(io.Writer)) error {
+	var text strings.Builder
+	table(&text)
+	_, err := io.WriteString(a.out, text.String())
+	return err
+}
+
+// rows writes a table with a heading and columns as wide as needed.
+func rows(w io.Writer, heading []string, lines [][]string) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, strings.Join(heading, "\t"))
+	for _, line := range lines {
+		fmt.Fprintln(table, strings.Join(line, "\t"))
+	}
+	table.Flush() //nolint:errcheck // w is memory
+}
+
+// fields writes names and values, one a line; what has no value is left out.
+func fields(w io.Writer, pairs ...string) {
+	widest := 0
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			widest = max(widest, len(pairs[i]))
+		}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			fmt.Fprintf(w, "%-*s  %s\n", widest, pairs[i], pairs[i+1])
+		}
+	}
+}
+
+// word returns an enum value in lower case and without its prefix: JOB_STATE_DEAD is "dead".
+func word(value interface{ String() string }) string {
+	text := value.String()
+	for _, prefix := range []string{"JOB_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_", "REASON_"} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return strings.ToLower(text)
+}
+
+// count writes a number of things: "1 job", "2,000 jobs".
+func count[T uint32 | uint64 | int](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return grouped(uint64(n)) + " " + thing + "s"
+}
+
+// moments writes a time to the millisecond, in the reader's time zone, and how far it is from now.
+func moments(at *timestamppb.Timestamp, now time.Time) string {
+	if at == nil {
+		return ""
+	}
+	t := at.AsTime()
+	return t.In(now.Location()).Format("2006-01-02 15:04:05.000 -07:00") + " (" + relative(t.Sub(now)) + ")"
+}
+
+// relative writes how far off a time is.
+func relative(d time.Duration) string {
+	switch {
+	case d < 0:
+		return short(-d) + " ago"
+	default:
+		return "in " + short(d)
+	}
+}
+
+// short writes a duration with the precision that a person cares about at its length.
+func short(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= 100*day:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Minute:
+		text := d.Round(time.Second).String()
+		if strings.HasSuffix(text, "m0s") {
+			text = strings.TrimSuffix(text, "0s")
+		}
+		if strings.HasSuffix(text, "h0m") {
+			text = strings.TrimSuffix(text, "0m")
+		}
+		return text
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	default:
+		return d.Round(time.Microsecond).String()
+	}
+}
+
+// length writes a duration as it was set.
+func length(d *durationpb.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return short(d.AsDuration())
+}
+
+// lengths writes several durations.
+func lengths(list []*durationpb.Duration) string {
+	var texts []string
+	for _, d := range list {
+		texts = append(texts, length(d))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// momentAfter returns the time d after now.
+func momentAfter(now time.Time, d time.Duration) *timestamppb.Timestamp {
+	return timestamppb.New(now.Add(d))
+}
+
+// preview returns the beginning of a body on one line, or what kind of bytes it is.
+func preview(body []byte, columns int) string {
+	if len(body) == 0 {
+		return ""
+	}
+	if !utf8.Valid(body) {
+		return fmt.Sprintf("(%s, not text)", size(uint64(len(body))))
+	}
+	var text strings.Builder
+	used := 0
+	for _, r := range string(body) {
+		if !unicode.IsPrint(r) {
+			r = '·'
+		}
+		if used++; used > columns {
+			return text.String() + "…"
+		}
+		text.WriteRune(r)
+	}
+	return text.String()
+}
+
+// size writes a number of bytes with a unit.
+func size(n uint64) string {
+	if n < 1<<10 {
+		return count(n, "byte")
+	}
+	units := []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	value := float64(n) / (1 << 10)
+	unit := 0
+	for value >= 1<<10 && unit < len(units)-1 {
+		value /= 1 << 10
+		unit++
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

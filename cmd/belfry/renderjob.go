@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const previewColumns = 60
+
+// renderPut says what became of a put.
+func renderPut(w io.Writer, queue string, response *belfryv1.PutResponse, now time.Time) {
+	verb := "put"
+	if !response.Created {
+		verb = "was put before:"
+	}
+	fmt.Fprintf(w, "%s %s in %s: %s, due %s\n", verb, response.Id, queue, word(response.State), moments(response.DueAt, now))
+}
+
+// renderReturned says what became of a job that was given back or got another due time.
+func renderReturned(w io.Writer, state belfryv1.JobState, due *timestamppb.Timestamp, now time.Time) {
+	if due == nil {
+		fmt.Fprintln(w, word(state))
+		return
+	}
+	fmt.Fprintf(w, "%s, due %s\n", word(state), moments(due, now))
+}
+
+// renderTally says what became of the lines of a file.
+func renderTally(w io.Writer, t tally) {
+	fmt.Fprintf(w, "%s put in %s", count(t.Put, "job"), short(time.Duration(t.Seconds*float64(time.Second))))
+	if t.Seconds > 0 {
+		fmt.Fprintf(w, ", %s/s", grouped(uint64(float64(t.Put+t.Repeated)/t.Seconds)))
+	}
+	if t.Repeated > 0 {
+		fmt.Fprintf(w, "; %s had been put before", grouped(t.Repeated))
+	}
+	if t.Failed > 0 {
+		fmt.Fprintf(w, "; %s failed", grouped(t.Failed))
+	}
+	fmt.Fprintln(w)
+}
+
+// renderReserved shows jobs with what their holder needs.
+func renderReserved(w io.Writer, jobs []*belfryv1.Job, now time.Time) {
+	if len(jobs) == 0 {
+		fmt.Fprintln(w, "nothing to reserve")
+	}
+	for i, job := range jobs {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fields(w,
+			"job", job.Id+" of "+job.Queue,
+			"attempt", fmt.Sprintf("%d, fence %d", job.Attempt, job.Fence),
+			"due", moments(job.DueAt, now),
+			"held until", moments(job.LeaseUntil, now),
+			"last error", job.LastError,
+			"headers", headers(job.Headers),
+			"body", preview(bodyOf(job), previewColumns),
+			"lease", job.Lease,
+		)
+	}
+}
+
+// renderJob shows all of a job.
+func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
+	attempts := fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)
+	if job.MaxAttempts == 0 {
+		attempts = fmt.Sprintf("%d, no limit", job.Attempt)
+	}
+	first := ""
+	if job.FirstDueAt != nil && !job.FirstDueAt.AsTime().Equal(job.DueAt.AsTime()) {
+		first = moments(job.FirstDueAt, now)
+	}
+	fence := ""
+	if job.Fence > 0 {
+		fence = fmt.Sprint(job.Fence)
+	}
+	fields(w,
+		"job", job.Id+" of "+job.Queue,
+		"state", word(job.State),
+		"due", moments(job.DueAt, now),
+		"first due", first,
+		"held until", moments(job.LeaseUntil, now),
+		"fence", fence,
+		"attempts", attempts,
+		"retry after", lengths(job.RetryDelays),
+		"ttr", length(job.Ttr),
+		"priority", fmt.Sprint(job.Priority),
+		"expires", moments(job.ExpiresAt, now),
+		"last error", job.LastError,
+		"put", moments(job.CreatedAt, now),
+		"headers", headers(job.Headers),
+		"size", size(uint64(job.BodyBytes)),
+		"body", preview(bodyOf(job), previewColumns),
+	)
+}
+
+// renderJobs shows a page of jobs.
+func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
+	if len(response.Jobs) == 0 {
+		fmt.Fprintln(w, "no jobs")
+		return
+	}
+	var lines [][]string
+	for _, job := range response.Jobs {
+		lines = append(lines, []string{
+			job.Id, moments(job.DueAt, now), fmt.Sprint(job.Attempt), fmt.Sprint(job.Priority), size(uint64(job.BodyBytes)),
+			preview([]byte(job.LastError), previewColumns/2),
+		})
+	}
+	rows(w, []string{"ID", "DUE", "ATTEMPTS", "PRIORITY", "SIZE", "LAST ERROR"}, lines)
+	if response.NextPageToken != "" {
+		fmt.Fprintln(w, "there are more: raise --max")
+	}
+}
+
+// renderAcks says for each lease what became of it.
+func renderAcks(w io.Writer, leases []string, results []*belfryv1.AckBatchResult) {
+	var lines [][]string
+	for i, result := range results {
+		outcome := "acked"
+		if failure := result.GetError(); failure != nil {
+			outcome = strings.TrimPrefix(failure.Reason.String(), "REASON_") + ": " + failure.Message
+		}
+		lines = append(lines, []string{leases[i], outcome})
+	}
+	rows(w, []string{"LEASE", "RESULT"}, lines)
+}
+
+// headers writes headers in the order of their names.
+func headers(all map[string]string) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		texts = append(texts, name+"="+preview([]byte(all[name]), previewColumns))
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// renderQueues shows the queues, one a line.
+func renderQueues(w io.Writer, queues []*belfryv1.Queue) {
+	if len(queues) == 0 {
+		fmt.Fprintln(w, "no queues")
+		return
+	}
+	var lines [][]string
+	for _, q := range queues {
+		oldest := "-"
+		if q.OldestReadyAge != nil {
+			oldest = length(q.OldestReadyAge)
+		}
+		paused := ""
+		if q.Settings.GetPaused() {
+			paused = "paused"
+		}
+		lines = append(lines, []string{
+			q.Name, jobs(q.Counts.GetDelayed()), jobs(q.Counts.GetReady()), jobs(q.Counts.GetReserved()), jobs(q.Counts.GetDead()),
+			oldest, size(q.Bytes), paused,
+		})
+	}
+	rows(w, []string{"QUEUE", "DELAYED", "READY", "RESERVED", "DEAD", "OLDEST READY", "SIZE", ""}, lines)
+}
+
+func jobs(n uint32) string { return grouped(uint64(n)) }
+
+// renderQueue shows all of a queue.
+func renderQueue(w io.Writer, q *belfryv1.Queue, now time.Time) {
+	c, t, r := q.Counts, q.Totals, q.Rates
+	oldest := ""
+	if q.OldestReadyAge != nil {
+		oldest = "due for " + length(q.OldestReadyAge)
+	}
+	lateness := ""
+	if l := q.Lateness; l.GetJobs() > 0 {
+		lateness = fmt.Sprintf("p50 %s, p99 %s, max %s of %s", length(l.P50), length(l.P99), length(l.Max), count(l.Jobs, "job"))
+	}
+	fields(w,
+		"queue", q.Name,
+		"partitions", fmt.Sprint(q.Partitions),
+		"jobs", fmt.Sprintf("%s delayed, %s ready, %s reserved, %s dead", jobs(c.GetDelayed()), jobs(c.GetReady()), jobs(c.GetReserved()), jobs(c.GetDead())),
+		"size", size(q.Bytes),
+		"oldest ready", oldest,
+		"next due", moments(q.NextDueAt, now),
+		"lateness", lateness,
+		"waiting", count(q.Waiting, "consumer"),
+		"per second", fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked", r.GetPutsPerSecond(), r.GetReservesPerSecond(), r.GetAcksPerSecond()),
+		"put", grouped(t.GetPuts()),
+		"reserved", fmt.Sprintf("%s, given back %s", grouped(t.GetReserves()), grouped(t.GetReleases())),
+		"ended", fmt.Sprintf("%s acked, %s cancelled, %s expired", grouped(t.GetAcks()), grouped(t.GetCancels()), grouped(t.GetExpiries())),
+		"failed", fmt.Sprintf("%s nacked, %s lapsed, %s died, %s redriven", grouped(t.GetNacks()), grouped(t.GetLapses()), grouped(t.GetDeaths()), grouped(t.GetRedrives())),
+		"ids remembered", length(q.DedupWindowHeld),
+		"as of", moments(q.AsOf, now),
+	)
+	fmt.Fprintln(w, "\nsettings")
+	renderSettings(w, q.Settings, now)
+}
+
+// renderCreated says what was made.
+func renderCreated(w io.Writer, response *belfryv1.CreateQueueResponse) {
+	fmt.Fprintf(w, "created %s with %s\n", response.Queue, count(response.Partitions, "partition"))
+}
+
+// renderUpdated says what was changed, and where that is still on its way.
+func renderUpdated(w io.Writer, queue string, response *belfryv1.UpdateQueueResponse) {
+	fmt.Fprintf(w, "%s has settings version %d\n", queue, response.SettingsVersion)
+	if len(response.PendingShards) > 0 {
+		fmt.Fprintf(w, "not yet applied in shards %v; it will be\n", response.PendingShards)
+	}
+}
+
+// renderSettings shows the settings in force.
+func renderSettings(w io.Writer, s *belfryv1.QueueSettings, now time.Time) {
+	attempts := limit(uint64(s.GetMaxAttempts()))
+	retry := lengths(s.GetRetryDelays())
+	if retry == "" {
+		retry = "at once"
+	}
+	dedup := length(s.GetDedupWindow())
+	if s.GetDedupForever() {
+		dedup = "without end"
+	}
+	overdue := word(s.GetOverdue().GetMode())
+	if period := s.GetOverdue().GetPeriod(); period.AsDuration() > 0 {
+		overdue += " over " + length(period)
+	}
+	if after := s.GetOverdue().GetOverdueAfter(); after != nil {
+		overdue += ", if overdue by more than " + length(after)
+	}
+	paused := "no"
+	if s.GetPaused() {
+		paused = "yes"
+		if s.PausedUntil != nil {
+			paused = "until " + moments(s.PausedUntil, now)
+		}
+	}
+	bytesMax := "no limit"
+	if s.GetMaxBytes() > 0 {
+		bytesMax = size(s.GetMaxBytes())
+	}
+	fields(w,
+		"  ttr", length(s.GetTtr()),
+		"  max-attempts", attempts,
+		"  retry-delays", retry,
+		"  dedup-window", dedup,
+		"  max-in-flight", limit(uint64(s.GetMaxInFlight())),
+		"  max-jobs", limit(uint64(s.GetMaxJobs())),
+		"  max-bytes", bytesMax,
+		"  puts-per-second", limit(uint64(s.GetPutsPerSecond())),
+		"  overdue", overdue,
+		"  expire-to", word(s.GetExpireTo()),
+		"  paused", paused,
+	)
+}
+
+// limit writes a limit, of which 0 means that there is none.
+func limit(n uint64) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return grouped(n)
+}

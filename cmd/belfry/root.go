@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// app is what the commands share: the process, and the flags that all of them have.
+type app struct {
+	*system
+	server  string
+	output  string
+	timeout time.Duration
+	config  string
+}
+
+const defaultServer = "http://127.0.0.1:7400"
+
+// run carries out one command line and returns the exit code of the process. ctx ends when the command shall stop.
+func run(ctx context.Context, sys *system, args []string) int {
+	root := newRoot(sys)
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return codeOK
+	}
+	code := exitCode(ctx, err)
+	if text := explain(err); text != "" && code < codeSignal {
+		fmt.Fprintln(sys.err, "belfry:", text)
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintf(sys.err, "Run '%s --help' for usage.\n", command.CommandPath())
+	}
+	return code
+}
+
+// newRoot returns the command tree.
+func newRoot(sys *system) *cobra.Command {
+	a := &app{system: sys}
+	root := &cobra.Command{
+		Use:   "belfry",
+		Short: "Belfry: a durable delay queue",
+		Long: "Belfry keeps jobs until they are due and hands each to one consumer at a time.\n\n" +
+			"Every flag marked with a BELFRY_ name can also be set in the environment or in the file that --config names;\n" +
+			"a flag wins over the environment, the environment over the file.\n\n" + exitCodesText,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              subcommandOnly,
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return resolve(c, sys.lookupEnv) },
+	}
+	root.SetIn(sys.in)
+	root.SetOut(sys.out)
+	root.SetErr(sys.err)
+	root.SetFlagErrorFunc(flagError)
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	flags.StringVar(&a.server, "server", defaultServer, "the server to talk to")
+	flags.VarP(newChoice(&a.output, "table", "json"), "output", "o", "table or json")
+	flags.Var(&durationFlag{value: &a.timeout, text: "30s"}, "timeout", "how long to wait for an answer")
+	flags.StringVar(&a.config, "config", "", "a `FILE` with settings: one name = value a line, # begins a comment")
+	a.timeout = 30 * time.Second
+	configurable(flags, "server", "output", "timeout", "config")
+
+	group := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	group("jobs", "Jobs:", a.putCommand(), a.reserveCommand(), a.ackCommand(), a.nackCommand(), a.releaseCommand(),
+		a.extendCommand(), a.cancelCommand(), a.rescheduleCommand(), a.getCommand(), a.listCommand(), a.redriveCommand())
+	group("queues", "Queues:", a.queueCommand())
+	group("server", "Server:", a.serveCommand(), a.demoCommand(), a.benchCommand(), a.healthCommand(), a.versionCommand())
+	root.SetCompletionCommandGroupID("server")
+	root.SetHelpCommandGroupID("server")
+	root.InitDefaultCompletionCmd()
+	markEnvironment(root)
+	return root
+}
+
+// subcommandOnly refuses what is not the name of a subcommand, and says which was probably meant.
+func subcommandOnly(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usagef("unknown command %q of %q%s", args[0], c.CommandPath(), didYouMean(args[0], names))
+}
+
+// flagError says which flag was probably meant.
+func flagError(c *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return usagef("%s", err)
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	name := unknown.GetSpecifiedName()
+	if len(name) == 1 {
+		return usagef("unknown flag -%s", name)
+	}
+	return usagef("unknown flag --%s%s", name, didYouMean(name, names, "--"))
+}
+
+// arguments accepts between the given numbers of arguments; names say what is missing. most 0 means any number.
+func arguments(least, most int, names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least {
+			return usagef("missing argument: %s", strings.Join(names[len(args):least], ", "))
+		}
+		if most > 0 && len(args) > most {
+			return usagef("one argument too many: %q", args[most])
+		}
+		return nil
+	}
+}
+
+// didYouMean returns "; did you mean …?" if one of the candidates is near the word, else nothing.
+func didYouMean(word string, candidates []string, prefix ...string) string {
+	near := nearest(word, candidates)
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", strings.Join(prefix, "")+near)
+}

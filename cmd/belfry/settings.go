@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// settingMark annotates the flags that the environment and the file may set too.
+const settingMark = "belfry_setting"
+
+// configurable marks flags. Only what describes a server or the way to it is marked: a forgotten variable in the
+// environment must not decide what a put or a purge does.
+func configurable(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := flags.Lookup(name)
+		if flag.Annotations == nil {
+			flag.Annotations = make(map[string][]string)
+		}
+		flag.Annotations[settingMark] = []string{envName(name)}
+	}
+}
+
+func isConfigurable(flag *pflag.Flag) bool { return len(flag.Annotations[settingMark]) > 0 }
+
+// envName returns the environment variable of a flag: node-id is BELFRY_NODE_ID.
+func envName(flag string) string {
+	return "BELFRY_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// markEnvironment writes the variable of each configurable flag into its help.
+func markEnvironment(root *cobra.Command) {
+	eachCommand(root, func(c *cobra.Command) {
+		mark := func(f *pflag.Flag) {
+			if isConfigurable(f) {
+				f.Usage += " [" + envName(f.Name) + "]"
+			}
+		}
+		c.LocalNonPersistentFlags().VisitAll(mark)
+		c.PersistentFlags().VisitAll(mark)
+	})
+}
+
+func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		eachCommand(sub, f)
+	}
+}
+
+// resolve gives each configurable flag of a command its value: what the command line says, else the environment, else the
+// file that --config names, else the default.
+func resolve(c *cobra.Command, lookupEnv func(string) (string, bool)) error {
+	if err := fromEnvironment(c, "config", lookupEnv); err != nil {
+		return err
+	}
+	file := settingsFile{}
+	if path := c.Flag("config").Value.String(); path != "" {
+		text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+		if err != nil {
+			return usagef("reading the settings: %s", err)
+		}
+		if file, err = parseSettings(path, text, knownSettings(c.Root())); err != nil {
+			return err
+		}
+	}
+	var failed error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if failed != nil || !isConfigurable(f) {
+			return
+		}
+		if failed = fromEnvironment(c, f.Name, lookupEnv); failed == nil && !f.Changed {
+			failed = file.apply(c.Flags(), f.Name)
+		}
+	})
+	return failed
+}
+
+// fromEnvironment sets a flag from its variable unless the command line set it. An empty variable counts as not set.
+func fromEnvironment(c *cobra.Command, name string, lookupEnv func(string) (string, bool)) error {
+	if c.Flag(name).Changed {
+		return nil
+	}
+	value, ok := lookupEnv(envName(name))
+	if !ok || value == "" {
+		return nil
+	}
+	if err := c.Flags().Set(name, value); err != nil {
+		return usagef("%s: %s", envName(name), bareFlagError(err))
+	}
+	return nil
+}
+
+// setting is one line of a settings file.
+type setting struct {
+	value string
+	line  int
+}
+
+type settingsFile struct {
+	path     string
+	settings map[string]setting
+}
+
+func (f settingsFile) apply(flags *pflag.FlagSet, name string) error {
+	s, ok := f.settings[name]
+	if !ok {
+		return nil
+	}
+	if err := flags.Set(name, s.value); err != nil {
+		return usagef("%s:%d: %s: %s", f.path, s.line, name, bareFlagError(err))
+	}
+	return nil
+}
+
+// bareFlagError returns what is wrong with a value, without the flag's name, which the caller puts in its own way.
+func bareFlagError(err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, "flag: "); i >= 0 {
+		return text[i+len("flag: "):]
+	}
+	return text
+}
+
+// knownSettings returns the names that a file may have: one file may serve all commands.
+func knownSettings(root *cobra.Command) []string {
+	var names []string
+	eachCommand(root, func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if isConfigurable(f) && f.Name != "config" {
+				names = append(names, f.Name)
+			}
+		})
+		c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if isConfigurable(f) && f.Name != "config" {
+				names = append(names, f.Name)
+			}
+		})
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// parseSettings reads lines of the form name = value. Blank lines and lines that begin with # do not count; a value may
+// stand in double quotes. A name that is not known is an error: a setting that is silently ignored is worse than none.
+func parseSettings(path string, text []byte, known []string) (settingsFile, error) {
+	file := settingsFile{path: path, settings: make(map[string]setting)}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		at := fmt.Sprintf("%s:%d", path, number)
+		name, value, found := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !found {
+			return file, usagef("%s: want name = value, have %q", at, line)
+		}
+		if !slices.Contains(known, name) {
+			return file, usagef("%s: unknown setting %q%s", at, name, didYouMean(name, known))
+		}
+		if earlier, twice := file.settings[name]; twice {
+			return file, usagef("%s: %s is already set in line %d", at, name, earlier.line)
+		}
+		file.settings[name] = setting{value: unquoted(value), line: number}
+	}
+	if err := lines.Err(); err != nil {
+		return file, usagef("%s: %s", path, err)
+	}
+	return file, nil
+}
+
+func unquoted(value string) string {
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		return value[1 : len(value)-1]
+	}
+	return value
+}

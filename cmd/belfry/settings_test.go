@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// write makes a file of a test.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPrecedence takes one setting away after the other: the flag wins, then the environment, then the file.
+func TestPrecedence(t *testing.T) {
+	file := write(t, "belfry.conf", "# comment\n\n output = \"json\"\nlisten=127.0.0.1:1\n")
+	const table, json = "acked\n", `{"witness":null}` + "\n"
+	for _, test := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{"the flag wins", map[string]string{"BELFRY_OUTPUT": "json", "BELFRY_CONFIG": file}, []string{"-o", "table"}, table},
+		{"then the environment", map[string]string{"BELFRY_OUTPUT": "table", "BELFRY_CONFIG": file}, nil, table},
+		{"then the file", map[string]string{"BELFRY_CONFIG": file}, nil, json},
+		{"the file by flag", nil, []string{"--config", file}, json},
+		{"an empty variable is none", map[string]string{"BELFRY_OUTPUT": "", "BELFRY_CONFIG": file}, nil, json},
+		{"then the default", nil, nil, table},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, always(&belfryv1.AckResponse{}))
+			for name, value := range test.env {
+				h.env[name] = value
+			}
+			if got := h.run(append([]string{"ack", "lease"}, test.args...)...); got.code != 0 || got.out != test.want {
+				t.Errorf("got %+v, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		text string
+		says string
+	}{
+		{"unknown name", "server = http://x\noutptu = json\n", `belfry.conf:2: unknown setting "outptu"; did you mean "output"?`},
+		{"a name of no setting", "yes = true\n", `belfry.conf:1: unknown setting "yes"`},
+		{"no value", "output\n", `belfry.conf:1: want name = value, have "output"`},
+		{"twice", "output = json\noutput = table\n", "belfry.conf:2: output is already set in line 1"},
+		{"bad value", "\noutput = yaml\n", `belfry.conf:2: output: "yaml" is not one of table, json`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, always(&belfryv1.AckResponse{}))
+			got := h.run("ack", "lease", "--config", write(t, "belfry.conf", test.text))
+			if got.code != codeUsage || !strings.Contains(got.err, test.says) {
+				t.Errorf("got %+v, want exit code 2 and %q", got, test.says)
+			}
+		})
+	}
+	t.Run("bad variable", func(t *testing.T) {
+		h := newHarness(t, always(&belfryv1.AckResponse{}))
+		h.env["BELFRY_TIMEOUT"] = "soon"
+		if got := h.run("ack", "lease"); got.code != codeUsage || !strings.Contains(got.err, "BELFRY_TIMEOUT: want a duration") {
+			t.Errorf("got %+v, want exit code 2 and the variable's name", got)
+		}
+	})
+	t.Run("no such file", func(t *testing.T) {
+		h := newHarness(t, always(&belfryv1.AckResponse{}))
+		if got := h.run("ack", "lease", "--config", "nowhere.conf"); got.code != codeUsage || !strings.Contains(got.err, "nowhere.conf") {
+			t.Errorf("got %+v, want exit code 2 and the file's name", got)
+		}
+	})
+}
+
+// TestConfigurableFlags lists what the environment can set, so that nothing gets in by accident.
+func TestConfigurableFlags(t *testing.T) {
+	want := []string{"accept-clock", "data", "insecure", "listen", "log-format", "log-level", "node-id", "output", "print-addresses", "server", "shards", "timeout"}
+	if diff := cmp.Diff(want, knownSettings(newRoot(&system{}))); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestHelpNamesTheVariables walks all commands: whoever reads the help of a flag learns of its variable there.
+func TestHelpNamesTheVariables(t *testing.T) {
+	eachCommand(newRoot(&system{}), func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if isConfigurable(f) && strings.Count(f.Usage, "["+envName(f.Name)+"]") != 1 {
+				t.Errorf("%s --%s: the help %q does not name %s once", c.CommandPath(), f.Name, f.Usage, envName(f.Name))
+			}
+			if f.Usage == "" {
+				t.Errorf("%s --%s has no help", c.CommandPath(), f.Name)
+			}
+		})
+		if c.Short == "" {
+			t.Errorf("%s has no help", c.CommandPath())
+		}
+	})
+}
