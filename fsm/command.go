@@ -96,7 +96,7 @@ type Ref struct {
 	Fence     uint64
 }
 
-// Ack ends a reserved job. An ack that is repeated is OK. Code: StaleLease.
+// Ack ends a reserved job. An ack that is repeated is OK. Result: State, always Acked. Code: StaleLease.
 type Ack struct{ Ref }
 
 // Nack gives a job back as failed. Results: State, Due. Code: StaleLease.
@@ -124,14 +124,15 @@ type Extend struct {
 	TTR time.Duration
 }
 
-// Cancel ends a job. Result: State, the one that it had. Codes: JobNotFound, JobReserved.
+// Cancel ends a job. Result: State, the one that it had or, if the command is refused, has. Codes: JobNotFound, JobReserved.
 type Cancel struct {
 	Queue, ID string
 	// Force cancels a reserved job too; its lease becomes stale.
 	Force bool
 }
 
-// Reschedule gives a delayed or ready job a new due time. Results: State, Due. Codes: JobNotFound, JobReserved.
+// Reschedule gives a delayed or ready job a new due time. Results: Due, and State, also if the command is refused.
+// Codes: JobNotFound, JobReserved.
 type Reschedule struct {
 	Queue, ID string
 	// Given is GivenDelay or GivenDueAt.
@@ -164,7 +165,7 @@ type Configure struct {
 	Settings              Settings
 }
 
-// Open creates a queue's partition ahead of its first put. Code: QueueExists.
+// Open creates a queue's partition ahead of its first put. Result: Created. Code: QueueExists.
 type Open struct {
 	Queue                 string
 	Partition, Partitions uint32
