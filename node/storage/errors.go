@@ -41,17 +41,23 @@ type CorruptError struct {
 }
 
 // Error names file, offset and entry, and says what the operator can do.
-func (e *CorruptError) Error() string {
+func (e *CorruptError) Error() string { return "storage: " + e.finding() + "; " + remedy }
+
+// finding is Error without the advice, which is given once for a chain of findings.
+func (e *CorruptError) finding() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "storage: %s is damaged at offset %d", e.File, e.Offset)
+	fmt.Fprintf(&b, "%s is damaged at offset %d", e.File, e.Offset)
 	if e.Index > 0 {
 		fmt.Fprintf(&b, " (entry %d)", e.Index)
 	}
 	fmt.Fprintf(&b, ": %s", e.Detail)
-	if e.Err != nil {
+	var inner *CorruptError
+	switch {
+	case errors.As(e.Err, &inner):
+		fmt.Fprintf(&b, ": %s", inner.finding())
+	case e.Err != nil:
 		fmt.Fprintf(&b, ": %s", e.Err)
 	}
-	fmt.Fprintf(&b, "; %s", remedy)
 	return b.String()
 }
 

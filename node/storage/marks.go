@@ -128,7 +128,7 @@ func (m *marks) lowerLog(index uint64) error {
 		return nil
 	}
 	m.current.log = index
-	// Both slots: the other one still holds a higher mark, which would count if this one were torn.
+	// Both slots: the other one still holds a higher mark, which would count if this one rotted.
 	return errors.Join(m.writeSlot(), m.writeSlot(), m.sync())
 }
 

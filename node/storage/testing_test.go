@@ -125,7 +125,8 @@ func configuration() raft.Configuration {
 
 // takeSnapshot writes data at (index, term).
 func takeSnapshot(s raft.SnapshotStore, index, term uint64, data []byte) error {
-	sink, err := s.Create(1, index, term, configuration(), 1, nil)
+	_, trans := raft.NewInmemTransport("a") // the library's own store encodes addresses with it
+	sink, err := s.Create(1, index, term, configuration(), 1, trans)
 	if err != nil {
 		return err
 	}
