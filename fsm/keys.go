@@ -2,8 +2,8 @@ package fsm
 
 import "github.com/google/btree"
 
-// treeDegree gives the best insert time at ten million keys, for the least memory.
-const treeDegree = 32
+// treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest nodes to visit.
+const treeDegree = 64
 
 // key orders records by a time and, within it, by serial: the order in which they were put or granted.
 type key struct {
