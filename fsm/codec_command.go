@@ -227,11 +227,20 @@ func appendSettings(dst []byte, s *Settings) []byte {
 func (r *reader) settings() Settings {
 	return Settings{
 		TTR: r.duration(), MaxAttempts: r.uint32(), DedupWindow: r.duration(), MaxInFlight: r.uvarint(), MaxJobs: r.uvarint(),
-		MaxBytes: r.uvarint(), PutsPerSecond: r.uvarint(), Overdue: OverduePolicy(r.byte()), OverduePeriod: r.duration(),
+		MaxBytes: r.uvarint(), PutsPerSecond: r.uvarint(), Overdue: r.overduePolicy(), OverduePeriod: r.duration(),
 		OverdueAfter: r.duration(), PausedUntil: r.time(),
 		MaxAttemptsSet: r.flag(), DedupWindowSet: r.flag(), DedupForever: r.flag(), ExpireToDead: r.flag(), Paused: r.flag(),
 		RetryDelays: r.durations(),
 	}
+}
+
+func (r *reader) overduePolicy() OverduePolicy {
+	v := r.uvarint()
+	if v > uint64(DropOverdue) {
+		r.damaged("unknown overdue policy")
+		return FireOverdue
+	}
+	return OverduePolicy(v)
 }
 
 // The answer:
