@@ -1,0 +1,120 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// All methods but pause are called with mu held.
+
+// refused notes an error that concerns every entry, nil for an answer that makes no sense. It returns how many entries wait for renew.
+func (b *batch[Q, R]) refused(ctx context.Context, err error) int {
+	typed := asError(err)
+	if typed == nil {
+		typed = &Error{
+			Code: connect.CodeInternal, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
+			Message: "the answer has another number of results than the batch has entries",
+		}
+	}
+	typed.RequestID = b.id
+	expired := 0
+	for _, e := range b.entries {
+		if e != nil {
+			expired += b.note(ctx, e, typed)
+		}
+	}
+	return expired
+}
+
+// answered hands out one reply for each entry. It returns how many entries wait for renew.
+func (b *batch[Q, R]) answered(ctx context.Context, replies []reply[R]) int {
+	expired := 0
+	for i, e := range b.entries {
+		switch {
+		case e == nil:
+		case replies[i].err != nil:
+			expired += b.note(ctx, e, replies[i].err)
+		default:
+			b.answer(e, replies[i])
+		}
+	}
+	return expired
+}
+
+// note records a failed attempt at an entry, and answers it unless another attempt makes sense. It returns 1 if the entry
+// waits for renew, else 0.
+func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *Error) int {
+	if ctx.Err() != nil && err.Reason == "" {
+		ended := e.history.ended(ctx, sentBy(err))
+		ended.RequestID = b.id
+		b.answer(e, reply[R]{err: ended})
+		return 0
+	}
+	if err.Reason == reasonRequestExpired && e.history.attempts == 0 && !b.renewed {
+		return 1
+	}
+	if !e.history.failed(err) {
+		b.answer(e, reply[R]{err: e.history.settled()})
+		return 0
+	}
+	if b.history.last == nil {
+		b.history.failed(err)
+	}
+	return 0
+}
+
+// answer gives an entry its reply.
+func (b *batch[Q, R]) answer(e *entry[Q, R], r reply[R]) {
+	b.close(e)
+	e.reply = r
+	if e.done != nil {
+		e.done <- struct{}{}
+	}
+}
+
+// close takes an entry out: its caller has its answer, or has left.
+func (b *batch[Q, R]) close(e *entry[Q, R]) {
+	b.entries[e.place] = nil
+	b.open--
+}
+
+// renew is for a first attempt that was refused because its request id is too old: the id was fresh, so this machine's
+// clock is wrong, and by now it has been corrected. Nothing was applied under the id, so what is open becomes a batch of its own with
+// a new one. If some entries must be repeated under the old id, the others cannot leave it and are answered.
+func (b *batch[Q, R]) renew(id string) {
+	b.renewed = true
+	if b.history.last != nil {
+		for _, e := range b.entries {
+			if e != nil && e.history.attempts == 0 {
+				b.answer(e, reply[R]{err: &Error{
+					Reason: reasonRequestExpired, Code: connect.CodeFailedPrecondition, RequestID: b.id,
+					Message: "the clock of this machine is behind", Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				}})
+			}
+		}
+		return
+	}
+	var reqs []Q
+	var entries []*entry[Q, R]
+	for i, e := range b.entries {
+		if e != nil {
+			e.place = len(entries)
+			reqs, entries = append(reqs, b.reqs[i]), append(entries, e)
+		}
+	}
+	b.reqs, b.entries, b.id = reqs, entries, id
+}
+
+// pause is how long to wait before the next attempt.
+func (b *batch[Q, R]) pause() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.history.last == nil {
+		return 0 // the request id was renewed
+	}
+	return b.history.pause()
+}

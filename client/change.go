@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Cancel removes a job that is delayed, ready or dead, and gives the state it had.
+//
+// Errors: [ErrJobNotFound], [ErrJobReserved].
+func (c *Client) Cancel(ctx context.Context, queue, id string) (State, error) {
+	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id})
+}
+
+// ForceCancel removes a job even if it is reserved; its holder's lease is stale from then on. It gives the state the job
+// had.
+//
+// Errors: [ErrJobNotFound].
+func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, error) {
+	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id, Force: true})
+}
+
+func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (State, error) {
+	req.RequestId = c.clock.newID()
+	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
+		return ep.queue.Cancel(ctx, req)
+	})
+	if err != nil {
+		return "", err
+	}
+	return stateOf(res.GetState()), nil
+}
+
+// Reschedule gives a delayed or ready job another due time, said by [In] or [At], and returns it.
+//
+// Errors: [ErrJobNotFound], [ErrJobReserved].
+func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOption) (time.Time, error) {
+	var put belfryv1.PutRequest
+	when(&put)
+	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, RequestId: c.clock.newID()}
+	switch when := put.GetWhen().(type) {
+	case *belfryv1.PutRequest_Delay:
+		req.When = &belfryv1.RescheduleRequest_Delay{Delay: when.Delay}
+	case *belfryv1.PutRequest_DueAt:
+		req.When = &belfryv1.RescheduleRequest_DueAt{DueAt: when.DueAt}
+	default:
+		return time.Time{}, invalidError("Reschedule takes In or At")
+	}
+	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
+		return ep.queue.Reschedule(ctx, req)
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return timeOf(res.GetDueAt()), nil
+}
+
+// Redrive makes the dead jobs of these ids ready again, at most 1,000, and says how many there were. Their attempts start
+// anew; their history stays.
+//
+// Errors: [ErrJobNotFound] if the only id given is not that of a dead job.
+func (c *Client) Redrive(ctx context.Context, queue string, ids ...string) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	return c.redrive(ctx, &belfryv1.RedriveRequest{Queue: queue, Ids: ids})
+}
+
+// RedriveOldest makes those dead jobs ready again that have been dead for longest, at most limit (1 to 100,000), and
+// says how many there were.
+func (c *Client) RedriveOldest(ctx context.Context, queue string, limit int) (int, error) {
+	if limit < 1 || limit > 100_000 {
+		return 0, invalidError("the limit of a redrive is %d, must be 1 to 100000", limit)
+	}
+	return c.redrive(ctx, &belfryv1.RedriveRequest{Queue: queue, Max: uint32(limit)})
+}
+
+func (c *Client) redrive(ctx context.Context, req *belfryv1.RedriveRequest) (int, error) {
+	req.RequestId = c.clock.newID()
+	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.RedriveResponse, error) {
+		return ep.queue.Redrive(ctx, req)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(res.GetMoved()), nil
+}

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// A Client talks to a Belfry cluster. Make one with [New] and share it; it may be used from any number of goroutines.
+type Client struct {
+	endpoints *endpoints
+	clock     *requestClock
+	idle      interface{ CloseIdleConnections() } // nil if the transport is the caller's
+	limits    Coalescing
+	puts      *coalescer[*belfryv1.PutRequest, PutResult]
+	acks      *coalescer[string, struct{}]
+	polls     pollers
+	lifetime  func() context.Context // of what outlives single calls: batches and polls; ends at Close
+
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // of the lifetime; nil once closed
+	work   sync.WaitGroup          // batches and polls on their way; grows under mu only
+}
+
+// New makes a client for the servers at addrs, a comma-separated list of base URLs such as
+// "http://n1:7400,http://n2:7400". Any server takes any call; calls stick to one and go on to the next when it fails them.
+// An address without a scheme is http, and "" stands for http://127.0.0.1:7400. Nothing is connected yet.
+func New(addrs string, opts ...Option) (*Client, error) {
+	var cfg config
+	for _, opt := range opts {
+		opt.apply(&cfg)
+	}
+	urls, err := parseAddresses(addrs)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := cfg.coalescing.checked()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := &Client{
+		clock:    &requestClock{},
+		limits:   limits,
+		lifetime: func() context.Context { return ctx },
+		cancel:   cancel,
+		polls:    pollers{byKey: make(map[pollKey]*poller)},
+	}
+	if cfg.http == nil {
+		transport := newTransport()
+		// A redirect would leave the address that the caller chose, and could turn a POST into a GET.
+		cfg.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
+		c.idle = transport
+	}
+	c.endpoints = newEndpoints(urls, &observer{http: cfg.http, clock: c.clock})
+	c.puts = newCoalescer(c, c.clock.newID, sendPuts)
+	c.acks = newCoalescer(c, func() string { return "" }, sendAcks)
+	return c, nil
+}
+
+// Close ends the coalesced calls that are on their way, waits for them, and closes the connections. These calls fail with
+// [net.ErrClosed] beneath, and so do all later ones. Other calls, and workers, end by their own contexts: end them first.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.cancel != nil {
+		c.cancel(net.ErrClosed)
+		c.cancel = nil
+	}
+	c.mu.Unlock()
+	c.work.Wait()
+	if c.idle != nil {
+		c.idle.CloseIdleConnections()
+	}
+	return nil
+}
+
+// start runs f in a goroutine that Close waits for. It reports false, and does nothing, if the client is closed.
+func (c *Client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel == nil {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
+// closed gives the error of a call to a closed client, nil while it is open.
+func (c *Client) closed() error {
+	if c.lifetime().Err() == nil {
+		return nil
+	}
+	return closedError()
+}
+
+func closedError() *Error {
+	return &Error{
+		Code: connect.CodeCanceled, Message: "the client is closed",
+		Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, cause: net.ErrClosed,
+	}
+}

@@ -1,0 +1,273 @@
+package client
+
+import (
+	"context"
+	"runtime"
+	"sync"
+)
+
+// A coalescer turns concurrent calls into batches. At most inFlightMax batches are on their way; what arrives meanwhile
+// gathers, and leaves as one batch when a slot frees. A batch that must be tried again gives its slot back first, so that one
+// shard without a leader does not hold up calls to the others; the number of such batches is bounded by that of callers.
+//
+// Lock order: batch.mu, then coalescer.mu.
+type coalescer[Q, R any] struct {
+	client *Client
+	newID  func() string
+	send   sendFunc[Q, R]
+	pool   sync.Pool // of *entry[Q, R] that nothing refers to
+
+	mu       sync.Mutex
+	pending  []*entry[Q, R]
+	inFlight int
+}
+
+// A sendFunc sends one batch once and gives the reply to each entry, in order, or one error for all.
+type sendFunc[Q, R any] func(ctx context.Context, ep *endpoint, requestID string, reqs []Q) ([]reply[R], error)
+
+// A reply is what became of one entry of a batch.
+type reply[R any] struct {
+	res R
+	err *Error
+}
+
+// An entry is one caller's call.
+type entry[Q, R any] struct {
+	req   Q
+	bytes int
+	done  chan struct{} // takes one value when reply is set; nil in a batch that somebody made as such
+	reply reply[R]
+
+	left    bool         // the caller is gone; guarded by coalescer.mu until the entry is in a batch
+	batch   *batch[Q, R] // nil while the entry is pending; guarded by coalescer.mu
+	place   int          // in the batch
+	history retrier      // guarded by batch.mu
+}
+
+// A batch is a set of calls that share a request id. It is sent again exactly as it was, as the servers demand of a repeat.
+type batch[Q, R any] struct {
+	cancel  context.CancelFunc // ends the batch's context; called when the last caller has left
+	reqs    []Q
+	renewed bool // has its second request id
+
+	mu      sync.Mutex
+	id      string
+	entries []*entry[Q, R] // nil where the caller has its answer or has left
+	open    int            // entries that are not nil
+	out     bool           // an attempt is on its way
+	history retrier
+}
+
+func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R]) *coalescer[Q, R] {
+	q := &coalescer[Q, R]{client: c, newID: newID, send: send}
+	q.pool.New = func() any { return &entry[Q, R]{done: make(chan struct{}, 1)} }
+	return q
+}
+
+// do makes one call as part of a batch and waits for its answer. bytes estimates what req adds to a message, from above.
+func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
+	var none R
+	if ctx.Err() != nil {
+		return none, (&retrier{}).ended(ctx, nothingOut)
+	}
+	e := q.pool.Get().(*entry[Q, R]) //nolint:errcheck // nothing else is put into the pool
+	e.req, e.bytes = req, bytes
+	if !q.add(e) {
+		return none, closedError()
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		if err := q.leave(ctx, e); err != nil {
+			return none, err
+		}
+		<-e.done
+	}
+	reply := e.reply
+	*e = entry[Q, R]{done: e.done}
+	q.pool.Put(e)
+	if reply.err != nil {
+		return none, reply.err
+	}
+	return reply.res, nil
+}
+
+// add makes an entry pending, and sees to it that somebody sends it. It reports whether the client was open.
+func (q *coalescer[Q, R]) add(e *entry[Q, R]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFlight < q.client.limits.InFlight {
+		if !q.client.start(q.run) {
+			return false
+		}
+		q.inFlight++
+	}
+	q.pending = append(q.pending, e)
+	return true
+}
+
+// leave takes a caller out whose context ended, and gives its error; nil if its answer came first.
+func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
+	q.mu.Lock()
+	b := e.batch
+	if b == nil {
+		e.left = true
+		q.mu.Unlock()
+		return e.history.ended(ctx, nothingOut)
+	}
+	q.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.entries[e.place] != e {
+		return nil
+	}
+	b.close(e)
+	if b.open == 0 {
+		b.cancel()
+	}
+	sent := nothingOut
+	if b.out {
+		sent = requestOut
+	}
+	err := e.history.ended(ctx, sent)
+	err.RequestID = b.id
+	return err
+}
+
+// run holds one slot: it sends batches until nothing is pending.
+func (q *coalescer[Q, R]) run() {
+	for {
+		q.gather()
+		ctx, b := q.take(q.client.lifetime())
+		if b == nil {
+			return
+		}
+		if q.exchange(ctx, b) {
+			b.cancel()
+			continue
+		}
+		// If the client is closing, the batch's context has ended, and one more attempt says so to the callers.
+		if !q.client.start(func() { q.persist(ctx, b) }) {
+			q.persist(ctx, b)
+		}
+	}
+}
+
+// gather lets calls join the next batch: those of callers that are ready to run, and those that come within MaxDelay.
+func (q *coalescer[Q, R]) gather() {
+	// The answers of a batch wake its callers, which often call again at once. Letting them run first makes the next batch
+	// theirs instead of a nearly empty one.
+	runtime.Gosched()
+	limits := q.client.limits
+	if limits.MaxDelay == 0 {
+		return
+	}
+	q.mu.Lock()
+	waits := len(q.pending) > 0 && len(q.pending) < limits.MaxJobs
+	q.mu.Unlock()
+	if waits {
+		_ = sleep(q.client.lifetime(), limits.MaxDelay) // the end of the client shows in the exchange
+	}
+}
+
+// take makes a batch of what is pending, with a context that ends with parent or when the last caller has left; or gives
+// the slot back if nothing is pending.
+func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[Q, R]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := &batch[Q, R]{}
+	bytes, taken := 0, 0
+	for _, e := range q.pending {
+		if len(b.reqs) == q.client.limits.MaxJobs || len(b.reqs) > 0 && bytes+e.bytes > batchBytesMax {
+			break
+		}
+		taken++
+		if e.left {
+			continue
+		}
+		e.batch, e.place = b, len(b.reqs)
+		b.reqs = append(b.reqs, e.req)
+		b.entries = append(b.entries, e)
+		bytes += e.bytes
+	}
+	rest := copy(q.pending, q.pending[taken:])
+	clear(q.pending[rest:])
+	q.pending = q.pending[:rest]
+	if len(b.reqs) == 0 {
+		q.inFlight--
+		return nil, nil
+	}
+	b.id, b.open = q.newID(), len(b.entries)
+	ctx, cancel := context.WithCancel(parent)
+	b.cancel = cancel
+	return ctx, b
+}
+
+// persist sends a batch again until every caller has its answer or has left.
+func (q *coalescer[Q, R]) persist(ctx context.Context, b *batch[Q, R]) {
+	defer b.cancel()
+	for {
+		_ = sleep(ctx, b.pause()) // the end of the context shows in the exchange
+		if q.exchange(ctx, b) {
+			return
+		}
+	}
+}
+
+// exchange sends a batch once and hands out the answers. It reports whether all callers are served.
+func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
+	b.mu.Lock()
+	b.out = true
+	id := b.id
+	b.mu.Unlock()
+	ep, n := q.client.endpoints.pick()
+	replies, err := attempt(ctx, callKind{}, ep, func(ctx context.Context, ep *endpoint) (*[]reply[R], error) {
+		replies, err := q.send(ctx, ep, id, b.reqs)
+		return &replies, err
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out = false
+	b.history.last = nil
+	var expired int
+	if err == nil && len(*replies) == len(b.reqs) {
+		expired = b.answered(ctx, *replies)
+	} else {
+		expired = b.refused(ctx, err)
+	}
+	if e := b.history.last; e != nil && leaves(e) {
+		q.client.endpoints.moveOn(n)
+	}
+	if expired > 0 {
+		b.renew(q.newID())
+	}
+	return b.open == 0
+}
+
+// whole sends requests that fit into one message as a batch of their own, and waits for all replies.
+func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q) []reply[R] {
+	replies := make([]reply[R], len(reqs))
+	if err := q.client.closed(); err != nil {
+		for i := range replies {
+			replies[i].err = closedError()
+		}
+		return replies
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	entries := make([]entry[Q, R], len(reqs))
+	b := &batch[Q, R]{
+		cancel: cancel, reqs: reqs, id: q.newID(), entries: make([]*entry[Q, R], len(reqs)), open: len(reqs),
+	}
+	for i := range entries {
+		entries[i].place = i
+		b.entries[i] = &entries[i]
+	}
+	if !q.exchange(ctx, b) {
+		q.persist(ctx, b)
+	}
+	cancel()
+	for i := range entries {
+		replies[i] = entries[i].reply
+	}
+	return replies
+}

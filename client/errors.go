@@ -1,0 +1,210 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// A Reason is the stable cause of an [Error], one of the closed list of the API: "JOB_EXISTS", "DISK_FULL", …
+// It is an error itself, for errors.Is: the frequent ones have names, the others are written as Reason("DISK_FULL").
+type Reason string
+
+// The reasons that programs branch on.
+const (
+	// ErrStaleLease says that a lease lapsed, was finished in another way, or belongs to an earlier grant of the job. It is
+	// also the cause of a handler's context that ended because the lease was lost.
+	ErrStaleLease Reason = "STALE_LEASE"
+	// ErrJobExists says that a job with this id exists, or ended within the dedup window, with other content.
+	ErrJobExists Reason = "JOB_EXISTS"
+	// ErrJobNotFound says that there is no such job: it never was, or it ended.
+	ErrJobNotFound Reason = "JOB_NOT_FOUND"
+	// ErrJobReserved says that the job is held under a lease, and the call does not touch held jobs.
+	ErrJobReserved Reason = "JOB_RESERVED"
+	// ErrQueueFull says that the queue holds as many jobs or bytes as its settings allow.
+	ErrQueueFull Reason = "QUEUE_FULL"
+	// ErrRateLimited says that the queue takes no more puts this second; [Error.RetryAfter] says when it will.
+	ErrRateLimited Reason = "RATE_LIMITED"
+	// ErrUnknownOutcome says that the call may have been applied, or may still be. It matches every error whose outcome
+	// is unknown, whatever its reason.
+	ErrUnknownOutcome Reason = "UNKNOWN_OUTCOME"
+)
+
+// Reasons that only this package looks at.
+const (
+	reasonInvalid        Reason = "INVALID"
+	reasonTooLarge       Reason = "TOO_LARGE"
+	reasonQueueExists    Reason = "QUEUE_EXISTS"
+	reasonQueueNotFound  Reason = "QUEUE_NOT_FOUND"
+	reasonQueueChanged   Reason = "QUEUE_CHANGED"
+	reasonOverloaded     Reason = "OVERLOADED"
+	reasonRequestExpired Reason = "REQUEST_EXPIRED"
+	reasonNotLeader      Reason = "NOT_LEADER"
+	reasonNoLeader       Reason = "NO_LEADER"
+	reasonShuttingDown   Reason = "SHUTTING_DOWN"
+	reasonClockAhead     Reason = "CLOCK_AHEAD"
+)
+
+// Error is the reason as it stands in the API.
+func (r Reason) Error() string { return string(r) }
+
+// An Error is how a call ended that did not succeed. errors.Is finds its reason, and also what lies beneath it: the end
+// of a context, or a broken connection.
+type Error struct {
+	// Reason is the stable cause. Empty if no server gave one, as when none could be reached.
+	Reason Reason
+	// Code is the Connect code.
+	Code connect.Code
+	// Message is a sentence for people; it may change between versions.
+	Message string
+	// Outcome says whether the change was made. Calls that only read are always NOT_APPLIED.
+	Outcome belfryv1.Outcome
+	// Shard is the number of the shard concerned. Nil if the call reached none.
+	Shard *uint32
+	// Leader is the address of the shard's leader if it is another node and known.
+	Leader string
+	// RetryAfter says how long to wait before another try makes sense. 0 where the server did not say.
+	RetryAfter time.Duration
+	// RequestID is the id the call was sent with. A repeat of the same call with it is safe.
+	RequestID string
+
+	cause error // nil, or what lies beneath
+}
+
+// Error says what went wrong, and that the outcome is unknown if it is.
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Reason != "" {
+		b.WriteString(string(e.Reason))
+	} else {
+		b.WriteString(e.Code.String())
+	}
+	if e.Message != "" {
+		b.WriteString(": ")
+		b.WriteString(e.Message)
+	}
+	if e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN && e.Reason != ErrUnknownOutcome {
+		b.WriteString(" (outcome unknown)")
+	}
+	if e.cause != nil {
+		fmt.Fprintf(&b, ": %v", e.cause)
+	}
+	return b.String()
+}
+
+// Is matches the reason of the error, and [ErrUnknownOutcome] if the outcome is unknown.
+func (e *Error) Is(target error) bool {
+	reason, ok := target.(Reason) //nolint:errorlint // errors.Is has unwrapped the target's side already
+	if !ok {
+		return false
+	}
+	return reason == e.Reason || reason == ErrUnknownOutcome && e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN
+}
+
+// Unwrap gives what lies beneath: the end of the context, a broken connection, earlier errors of the same call.
+func (e *Error) Unwrap() error { return e.cause }
+
+// asError gives the typed form of the error of one attempt at a call. Nil stays nil.
+func asError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var typed *Error
+	if errors.As(err, &typed) {
+		return typed
+	}
+	var wire *connect.Error
+	if !errors.As(err, &wire) || !connect.IsWireError(err) {
+		return transportError(err)
+	}
+	e := &Error{Code: wire.Code(), Message: wire.Message()}
+	for _, detail := range wire.Details() {
+		value, err := detail.Value()
+		if err != nil {
+			continue // a detail of a later version; reason and outcome are in the ones known
+		}
+		switch value := value.(type) {
+		case *errdetails.ErrorInfo:
+			e.addInfo(value)
+		case *errdetails.RetryInfo:
+			e.RetryAfter = value.GetRetryDelay().AsDuration()
+		}
+	}
+	if e.Outcome == belfryv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = outcomeByCode(e.Code)
+	}
+	return e
+}
+
+// transportError is for what no server said: a connection that broke, or an answer that is not Belfry's. Only a
+// connection that was never made proves that nothing was applied.
+func transportError(err error) *Error {
+	e := &Error{Code: connect.CodeOf(err), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, cause: err}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+	}
+	return e
+}
+
+func (e *Error) addInfo(info *errdetails.ErrorInfo) {
+	if info.GetDomain() != "belfry" {
+		return
+	}
+	e.Reason = Reason(info.GetReason())
+	meta := info.GetMetadata()
+	e.Outcome = belfryv1.Outcome(belfryv1.Outcome_value["OUTCOME_"+strings.TrimPrefix(strings.ToUpper(meta["outcome"]), "OUTCOME_")])
+	e.Leader = meta["leader"]
+	if shard, err := strconv.ParseUint(meta["shard"], 10, 32); err == nil {
+		e.Shard = new(uint32(shard))
+	}
+}
+
+// outcomeByCode is for errors whose server does not say: a proxy, or the Connect library itself. A refusal names a cause
+// that is found before anything is done; the other codes can come after it was done.
+func outcomeByCode(code connect.Code) belfryv1.Outcome {
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
+		connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeUnimplemented, connect.CodeUnauthenticated,
+		connect.CodeResourceExhausted:
+		return belfryv1.Outcome_OUTCOME_NOT_APPLIED
+	default:
+		return belfryv1.Outcome_OUTCOME_UNKNOWN
+	}
+}
+
+// entryError gives the typed form of the error of one entry of a batch.
+func entryError(entry *belfryv1.EntryError, requestID string) *Error {
+	e := &Error{
+		Reason:     Reason(strings.TrimPrefix(entry.GetReason().String(), "REASON_")),
+		Message:    entry.GetMessage(),
+		Outcome:    entry.GetOutcome(),
+		Shard:      entry.Shard,
+		Leader:     entry.GetLeader(),
+		RetryAfter: entry.GetRetryAfter().AsDuration(),
+		RequestID:  requestID,
+	}
+	if e.Code.UnmarshalText([]byte(entry.GetCode())) != nil {
+		e.Code = connect.CodeUnknown
+	}
+	if e.Outcome == belfryv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = outcomeByCode(e.Code)
+	}
+	return e
+}
+
+// invalidError is for what is refused before it is sent.
+func invalidError(format string, args ...any) *Error {
+	return &Error{
+		Reason: reasonInvalid, Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...),
+		Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+	}
+}

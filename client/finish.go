@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Ack ends a job as done. It may share a round trip with other acks; see [Coalescing]. Acking twice with the same lease is
+// no error, until a minute after the lease's end.
+//
+// Errors: [ErrStaleLease].
+func (c *Client) Ack(ctx context.Context, lease string) error {
+	if !utf8.ValidString(lease) {
+		return invalidError("the lease is not valid UTF-8")
+	}
+	if !c.limits.Off {
+		_, err := c.acks.do(ctx, lease, ackBytes+len(lease))
+		return err
+	}
+	_, err := call(ctx, c, callKind{}, func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
+		return ep.queue.Ack(ctx, &belfryv1.AckRequest{Lease: lease})
+	})
+	return err
+}
+
+// ackBytes is what an ack takes in a message besides the lease.
+const ackBytes = 8
+
+// AckBatch ends jobs as done, in round trips of 1,000. The errors are in order and as many as leases, nil where the ack
+// succeeded; the second result is nil if all did, else it names the first failure and how many there were.
+func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error) {
+	errs := make([]error, len(leases))
+	for from := 0; from < len(leases); from += batchJobsMax {
+		chunk := leases[from:min(from+batchJobsMax, len(leases))]
+		for i, r := range c.acks.whole(ctx, chunk) {
+			if r.err != nil {
+				errs[from+i] = r.err
+			}
+		}
+	}
+	return errs, firstFailure(len(errs), "acks", func(i int) error { return errs[i] })
+}
+
+// sendAcks sends a batch of acks once. It has no request id: an ack may be repeated without, and the memory that the
+// servers have for answers is better kept for calls that need it.
+func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
+	res, err := ep.queue.AckBatch(ctx, &belfryv1.AckBatchRequest{Leases: leases})
+	if err != nil {
+		return nil, fmt.Errorf("acking %d jobs: %w", len(leases), err)
+	}
+	replies := make([]reply[struct{}], len(res.GetResults()))
+	for i, r := range res.GetResults() {
+		if r.GetAck() == nil {
+			replies[i].err = entryError(r.GetError(), "")
+		}
+	}
+	return replies, nil
+}
+
+// Nack says that an attempt failed: the job is tried again after its retry delay, or is dead if this was the last attempt.
+// cause is kept as the job's last error, at most 1 KiB of it; made by [RetryAfter] it sets the delay, made by [Dead] it
+// makes the job dead at once. Nil is a failure without words. The results are the state the job is in now, and when it is
+// due again.
+//
+// Errors: [ErrStaleLease].
+func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
+	req := &belfryv1.NackRequest{Lease: lease, RequestId: c.clock.newID()}
+	verdict := verdictOf(cause)
+	if cause != nil {
+		req.Error = shortened(cause.Error())
+	}
+	switch verdict.kind {
+	case verdictRetryAfter:
+		req.Delay = durationpb.New(verdict.delay)
+	case verdictDead:
+		req.Dead = true
+	case verdictSnooze:
+		return c.Release(ctx, lease, verdict.delay)
+	case verdictDone, verdictRetry:
+	}
+	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
+		return ep.queue.Nack(ctx, req)
+	})
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
+}
+
+// Release gives a job back, due after delay (0 to 100 years), without counting an attempt. The results are the state the
+// job is in now, and when it is due again.
+//
+// Errors: [ErrStaleLease].
+func (c *Client) Release(ctx context.Context, lease string, delay time.Duration) (State, time.Time, error) {
+	req := &belfryv1.ReleaseRequest{Lease: lease, RequestId: c.clock.newID()}
+	if delay != 0 {
+		req.Delay = durationpb.New(delay)
+	}
+	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
+		return ep.queue.Release(ctx, req)
+	})
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
+}
+
+// Extend moves the end of a lease to ttr from now: 1 ms to 24 h, or 0 for the length it was granted with. It never moves
+// it to an earlier time. The result is the end of the lease on the server's clock.
+//
+// Errors: [ErrStaleLease].
+func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (time.Time, error) {
+	req := &belfryv1.ExtendRequest{Lease: lease, RequestId: c.clock.newID()}
+	if ttr != 0 {
+		req.Ttr = durationpb.New(ttr)
+	}
+	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
+		return ep.queue.Extend(ctx, req)
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return timeOf(res.GetLeaseUntil()), nil
+}
+
+// timeOf reads a time off the wire: zero if it is not set.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// errorBytesMax is how much of an error's text the server keeps.
+const errorBytesMax = 1 << 10
+
+// shortened cuts a text to what the server keeps, and makes it valid UTF-8.
+func shortened(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), errorBytesMax)], "")
+}

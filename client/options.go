@@ -1,0 +1,75 @@
+package client
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// An Option configures a [Client]. Only this package makes them.
+type Option interface {
+	apply(c *config)
+}
+
+// config is what the options set.
+type config struct {
+	http       connect.HTTPClient // nil: our own transport
+	coalescing Coalescing
+}
+
+type optionFunc func(c *config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithHTTPClient sends requests through h, which brings its own TLS settings, proxies and limits, instead of the
+// package's transport. For http:// addresses it should speak HTTP/2 without TLS: over HTTP/1.1 each waiting Reserve takes
+// a connection.
+func WithHTTPClient(h connect.HTTPClient) Option {
+	return optionFunc(func(c *config) { c.http = h })
+}
+
+// Coalescing says how concurrent single calls share round trips: Put becomes PutBatch, Ack becomes AckBatch, and several
+// Reserve calls for one job become one for many. A batch leaves as soon as fewer than InFlight others are on their way,
+// with everything that gathered meanwhile; so a lone caller never waits, and many callers make large batches by
+// themselves. A Coalescing is an [Option]:
+//
+//	c, err := client.New(addr, client.Coalescing{Off: true})
+type Coalescing struct {
+	// Off sends each call on its own.
+	Off bool
+	// InFlight is how many batches of one kind may be on their way at a time: 1 to 64, default 2.
+	InFlight int
+	// MaxDelay holds a batch of puts or acks that is not full back for this long, so that more calls can join it: 0 to 1 s,
+	// default 0. It makes sense where round trips are dear and callers few.
+	MaxDelay time.Duration
+	// MaxJobs is the largest batch: 1 to 1,000, default 1,000. Batches also stay below 4 MiB.
+	MaxJobs int
+}
+
+func (o Coalescing) apply(c *config) { c.coalescing = o }
+
+// checked fills in defaults and refuses what is out of range.
+func (o Coalescing) checked() (Coalescing, error) {
+	if o.InFlight == 0 {
+		o.InFlight = 2
+	}
+	if o.MaxJobs == 0 {
+		o.MaxJobs = batchJobsMax
+	}
+	switch {
+	case o.InFlight < 1 || o.InFlight > 64:
+		return o, invalidError("Coalescing.InFlight is %d, must be 1 to 64", o.InFlight)
+	case o.MaxJobs < 1 || o.MaxJobs > batchJobsMax:
+		return o, invalidError("Coalescing.MaxJobs is %d, must be 1 to %d", o.MaxJobs, batchJobsMax)
+	case o.MaxDelay < 0 || o.MaxDelay > time.Second:
+		return o, invalidError("Coalescing.MaxDelay is %v, must be 0 to 1s", o.MaxDelay)
+	}
+	return o, nil
+}
+
+// The limits of a batch. The bytes leave room below the server's 4 MiB for what the estimate of a message's size leaves
+// out.
+const (
+	batchJobsMax  = 1000
+	batchBytesMax = 4<<20 - 64<<10
+)

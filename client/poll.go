@@ -1,0 +1,305 @@
+package client
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A poller serves concurrent calls that each reserve one job from the same queues. Its polls ask for as many jobs as
+// there are callers that no other poll asks for, and what arrives goes to the callers in the order in which they came.
+// A poll that waits at the server is not bound to the callers it was made for: if one leaves, the next newcomer takes its
+// place.
+//
+// Lock order: pollers.mu, then poller.mu, then Client.mu.
+type poller struct {
+	client  *Client
+	key     pollKey
+	options ReserveOptions // of a poll, apart from Max and Wait
+
+	mu      sync.Mutex
+	callers []*caller // those without an answer, oldest first and so in order of their deadlines
+	serial  uint64    // of the newest caller
+	asked   int       // how many jobs the polls on their way ask for
+	slots   int       // goroutines that poll
+	running map[*poll]struct{}
+	trouble *Error // what the last attempt failed with; nil if it succeeded
+	alarm   *time.Timer
+}
+
+// A poll is one Reserve call on its way.
+type poll struct {
+	asked  int
+	upTo   uint64 // the newest caller it speaks for
+	wait   time.Duration
+	cancel context.CancelFunc
+}
+
+// A pollKey says which calls can share polls.
+type pollKey struct {
+	queues    string // joined by a byte that no name has
+	wait, ttr time.Duration
+}
+
+// A caller waits for one job.
+type caller struct {
+	serial   uint64
+	deadline time.Time
+	answer   chan polled // takes one value
+}
+
+// polled is the answer to a caller: a job, an error, or neither if the wait ended.
+type polled struct {
+	job *Job
+	err *Error
+}
+
+// pollers holds a client's pollers that have callers or polls.
+type pollers struct {
+	pool sync.Pool // of *caller that nothing refers to
+
+	mu    sync.Mutex
+	byKey map[pollKey]*poller
+}
+
+const (
+	// A caller whose wait ended is answered by a poll that ends at the same time. From alarmFrom on it is answered in any
+	// case; a shorter wait may be over before the first answer from a server can be there.
+	alarmFrom = time.Second
+	// idleAfter is how long a poll that has no caller left waits for the next one.
+	idleAfter = 50 * time.Millisecond
+	// A poll that ends this little before a caller's deadline answers it: another one would only come back empty.
+	deadlineSlack = 2 * time.Millisecond
+	// releaseTimeout bounds the attempts to give back a job that nobody waits for any more.
+	releaseTimeout = 10 * time.Second
+)
+
+// reserveOne reserves one job by way of a poller. Job and error are nil if there was none until the wait ended.
+func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error) {
+	if ctx.Err() != nil {
+		return nil, (&retrier{}).ended(ctx, nothingOut)
+	}
+	w, ok := c.polls.pool.Get().(*caller)
+	if !ok {
+		w = &caller{answer: make(chan polled, 1)}
+	}
+	p, err := c.join(w, o)
+	if err != nil {
+		return nil, err
+	}
+	var got polled
+	select {
+	case got = <-w.answer:
+	case <-ctx.Done():
+		if left, err := p.leave(ctx, w); left {
+			return nil, err
+		}
+		got = <-w.answer
+	}
+	c.polls.pool.Put(w)
+	if got.err != nil {
+		return nil, got.err
+	}
+	return got.job, nil
+}
+
+// join adds a caller to the poller of its options.
+func (c *Client) join(w *caller, o ReserveOptions) (*poller, error) {
+	key := pollKey{queues: strings.Join(o.Queues, "\n"), wait: o.Wait, ttr: o.TTR}
+	c.polls.mu.Lock()
+	defer c.polls.mu.Unlock()
+	p := c.polls.byKey[key]
+	if p == nil {
+		o.Queues = slices.Clone(o.Queues)
+		p = &poller{client: c, key: key, options: o, running: make(map[*poll]struct{})}
+		c.polls.byKey[key] = p
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slots < c.limits.InFlight && len(p.callers) >= p.asked {
+		if !c.start(p.run) {
+			return nil, closedError()
+		}
+		p.slots++
+	}
+	p.serial++
+	w.serial, w.deadline = p.serial, time.Now().Add(o.Wait)
+	p.callers = append(p.callers, w)
+	if len(p.callers) == 1 && o.Wait >= alarmFrom {
+		p.setAlarm(o.Wait)
+	}
+	return p, nil
+}
+
+// leave takes a caller out whose context ended. It reports false if its answer came first.
+func (p *poller) leave(ctx context.Context, w *caller) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.callers, w)
+	if i < 0 {
+		return false, nil
+	}
+	p.callers = slices.Delete(p.callers, i, i+1)
+	p.idleSoon()
+	var history retrier
+	if p.trouble != nil {
+		history.failed(p.trouble)
+	}
+	// Whatever a poll brings that this caller was to have is given to another, or back.
+	history.unknown = false
+	return true, history.ended(ctx, nothingOut)
+}
+
+// idleSoon cancels the polls if no caller comes within idleAfter. Called with mu held.
+func (p *poller) idleSoon() {
+	if len(p.callers) > 0 || len(p.running) == 0 {
+		return
+	}
+	time.AfterFunc(idleAfter, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.callers) > 0 {
+			return
+		}
+		for poll := range p.running {
+			poll.cancel()
+		}
+	})
+}
+
+// run holds one slot: it polls until all callers are asked for.
+func (p *poller) run() {
+	for {
+		runtime.Gosched() // callers that are about to come share the poll
+		ctx, poll := p.next(p.client.lifetime())
+		if poll == nil {
+			p.retire()
+			return
+		}
+		o := p.options
+		o.Max, o.Wait = poll.asked, poll.wait
+		jobs, err := p.client.reserveMany(ctx, o, p.noteTrouble)
+		poll.cancel()
+		p.deliver(poll, jobs, err)
+	}
+}
+
+// next makes a poll for the callers that none asks for yet, nil if there are none; then the slot is free.
+func (p *poller) next(parent context.Context) (context.Context, *poll) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
+	if n <= 0 {
+		p.slots--
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancel(parent)
+	poll := &poll{
+		asked: n, upTo: p.serial, cancel: cancel,
+		wait: max(0, min(p.options.Wait, time.Until(p.callers[p.asked].deadline))),
+	}
+	p.asked += n
+	p.running[poll] = struct{}{}
+	return ctx, poll
+}
+
+// retire forgets a poller that has neither callers nor polls.
+func (p *poller) retire() {
+	all := &p.client.polls
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slots > 0 || len(p.callers) > 0 || all.byKey[p.key] != p {
+		return
+	}
+	delete(all.byKey, p.key)
+	if p.alarm != nil {
+		p.alarm.Stop()
+	}
+}
+
+// deliver hands out what a poll brought.
+func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, poll)
+	p.asked -= poll.asked
+	if err == nil {
+		p.trouble = nil
+	}
+	served := min(len(jobs), len(p.callers))
+	for i, job := range jobs[:served] {
+		p.callers[i].answer <- polled{job: job}
+	}
+	p.drop(served)
+	for _, job := range jobs[served:] {
+		p.client.start(func() { p.client.giveBack(job) })
+	}
+	done := 0
+	now := time.Now().Add(deadlineSlack)
+	for _, w := range p.callers {
+		if w.serial > poll.upTo || err == nil && w.deadline.After(now) {
+			break // so are all who came later
+		}
+		w.answer <- polled{err: err}
+		done++
+	}
+	p.drop(done)
+}
+
+// drop takes out the n oldest callers. Called with mu held.
+func (p *poller) drop(n int) {
+	p.callers = slices.Delete(p.callers, 0, n)
+	p.idleSoon()
+}
+
+// noteTrouble keeps what an attempt failed with, for callers that leave meanwhile.
+func (p *poller) noteTrouble(err *Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trouble = err
+}
+
+// setAlarm has callers answered after d whose wait is over by then. Called with mu held.
+func (p *poller) setAlarm(d time.Duration) {
+	if p.alarm != nil {
+		p.alarm.Reset(d)
+		return
+	}
+	p.alarm = time.AfterFunc(d, p.ring)
+}
+
+// ring answers the callers whose wait is over, and sets the next alarm. While no server answers they wait on, as they
+// would have without a poller.
+func (p *poller) ring() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.callers) == 0 {
+		return
+	}
+	if p.trouble != nil {
+		p.setAlarm(alarmFrom)
+		return
+	}
+	now := time.Now()
+	done := 0
+	for done < len(p.callers) && !p.callers[done].deadline.After(now) {
+		p.callers[done].answer <- polled{}
+		done++
+	}
+	p.drop(done)
+	if len(p.callers) > 0 {
+		p.setAlarm(p.callers[0].deadline.Sub(now))
+	}
+}
+
+// giveBack releases a job that nobody waits for any more. If that fails, its lease lapses in the end.
+func (c *Client) giveBack(job *Job) {
+	ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
+	defer cancel()
+	_ = job.Release(ctx, 0)
+}

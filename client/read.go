@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Get reads one job with its body.
+//
+// Errors: [ErrJobNotFound].
+func (c *Client) Get(ctx context.Context, queue, id string) (*Job, error) {
+	req := &belfryv1.GetRequest{Queue: queue, Id: id}
+	res, err := call(ctx, c, callKind{reads: true}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
+		return ep.queue.Get(ctx, req)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return jobOf(c, res.GetJob(), time.Time{}), nil
+}
+
+// ListOptions select jobs for [Client.List].
+type ListOptions struct {
+	// State is DELAYED, READY, RESERVED or DEAD. Default DELAYED.
+	State State
+	// DueAfter and DueBefore, if not zero, select jobs due at or after the one and before the other.
+	DueAfter, DueBefore time.Time
+	// PageSize is how many jobs one round trip brings: 1 to 1,000, default 100.
+	PageSize int
+}
+
+// List reads jobs of one queue and state in due order, without bodies. The sequence ends after the first error. Jobs that
+// change while it runs may be seen twice or not at all.
+func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq2[*Job, error] {
+	return func(yield func(*Job, error) bool) {
+		state, ok := o.State.wire()
+		if !ok || o.PageSize < 0 || o.PageSize > batchJobsMax {
+			yield(nil, invalidError("ListOptions: there is no state %q, or the page size %d is not 0 to %d", o.State, o.PageSize, batchJobsMax))
+			return
+		}
+		req := &belfryv1.ListRequest{
+			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore), PageSize: int32(o.PageSize),
+		}
+		for {
+			res, err := call(ctx, c, callKind{reads: true}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
+				return ep.queue.List(ctx, req)
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, job := range res.GetJobs() {
+				if !yield(jobOf(c, job, time.Time{}), nil) {
+					return
+				}
+			}
+			if req.PageToken = res.GetNextPageToken(); req.GetPageToken() == "" {
+				return
+			}
+		}
+	}
+}
+
+// timestampOf gives the wire form of a time: not set if it is zero.
+func timestampOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,68 @@
+package client
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A requestClock makes request ids. They are UUIDs of version 7 (RFC 9562 §5.7), whose time tells a server that an id is
+// older than what it remembers. A client whose clock is wrong by minutes would have its fresh ids refused, so the clock
+// follows the Date header of the servers' answers where the two differ by more than that header's precision explains.
+type requestClock struct {
+	skew atomic.Int64 // nanoseconds that the servers are ahead of this machine, 0 if nearly none
+
+	mu   sync.Mutex
+	read time.Time // when a Date was last looked at
+}
+
+const (
+	skewMin   = 10 * time.Second // a smaller difference is left alone: the window of the servers is minutes
+	skewEvery = time.Second      // how often a Date is looked at
+)
+
+// newID makes an id for a request that is first sent now.
+func (c *requestClock) newID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[6:]) // never fails: it ends the program instead
+	ms := uint64(time.Now().Add(time.Duration(c.skew.Load())).UnixMilli())
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	var text [36]byte
+	hex.Encode(text[0:8], id[0:4])
+	hex.Encode(text[9:13], id[4:6])
+	hex.Encode(text[14:18], id[6:8])
+	hex.Encode(text[19:23], id[8:10])
+	hex.Encode(text[24:36], id[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
+}
+
+// observe learns from the headers of an answer that arrived now.
+func (c *requestClock) observe(header http.Header) {
+	now := time.Now()
+	c.mu.Lock()
+	due := now.Sub(c.read) >= skewEvery
+	if due {
+		c.read = now
+	}
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return
+	}
+	skew := date.Sub(now)
+	if skew.Abs() < skewMin {
+		skew = 0
+	}
+	c.skew.Store(int64(skew))
+}

@@ -1,0 +1,241 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const (
+	backoffMin = 50 * time.Millisecond
+	backoffMax = 2 * time.Second
+	// attemptTimeout bounds one attempt, beyond the time that a Reserve waits: a server that does not answer for so long is
+	// asked again, or another one is.
+	attemptTimeout = 30 * time.Second
+)
+
+// A retrier keeps the history of one call over its attempts.
+type retrier struct {
+	attempts int
+	unknown  bool // an earlier attempt may have been applied, or may still be
+	reads    bool // the call changes nothing, so its outcome is never unknown
+	first    *Error
+	last     *Error
+}
+
+// failed notes an attempt that ended with e, and reports whether another makes sense.
+func (r *retrier) failed(e *Error) (again bool) {
+	r.attempts++
+	if r.first == nil {
+		r.first = e
+	}
+	r.last = e
+	if e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN {
+		r.unknown = true
+	}
+	return retryable(e)
+}
+
+// retryable reports whether the same call may succeed later without anything else having to change.
+func retryable(e *Error) bool {
+	switch e.Reason {
+	case ErrUnknownOutcome, reasonNotLeader, reasonNoLeader, reasonShuttingDown, reasonClockAhead, reasonOverloaded,
+		reasonQueueChanged:
+		return true
+	case "":
+	default:
+		return false
+	}
+	if misconfigured(e) {
+		return false
+	}
+	switch e.Code {
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
+		return true
+	default:
+		return false
+	}
+}
+
+// decides reports whether an error of this reason settles also what became of earlier attempts with the same request id.
+// It does if it comes from the shard, which would have given the earlier answer again, or from a check that every attempt
+// meets alike. The others come from a moment, such as a full queue, and say nothing about an attempt before.
+func decides(reason Reason) bool {
+	switch reason {
+	case reasonInvalid, reasonTooLarge, ErrJobExists, ErrJobNotFound, ErrJobReserved, ErrStaleLease, reasonQueueExists,
+		reasonQueueNotFound:
+		return true
+	default:
+		return false
+	}
+}
+
+// settled gives the error that the caller sees when no further attempt follows the last one.
+func (r *retrier) settled() *Error {
+	e := *r.last
+	switch {
+	case r.reads:
+		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+	case r.unknown && !decides(e.Reason):
+		e.Outcome = belfryv1.Outcome_OUTCOME_UNKNOWN
+	}
+	return &e
+}
+
+// ended gives the error that the caller sees when ctx ended before an answer: the end of the context, the first error,
+// which often names the cause, and the last, which says how things stand. sent says whether a request is still out.
+func (r *retrier) ended(ctx context.Context, sent sentState) *Error {
+	e := &Error{Code: connect.CodeCanceled, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.Code = connect.CodeDeadlineExceeded
+	}
+	if !r.reads && (r.unknown || sent == requestOut) {
+		e.Outcome = belfryv1.Outcome_OUTCOME_UNKNOWN
+		e.Reason = ErrUnknownOutcome
+	}
+	causes := []error{context.Cause(ctx)}
+	if !errors.Is(causes[0], ctx.Err()) {
+		causes = append(causes, ctx.Err())
+	}
+	e.Message = "no answer"
+	if r.first != nil {
+		e.Message = fmt.Sprintf("no answer after %d attempts", r.attempts)
+		e.Shard, e.Leader, e.RetryAfter = r.last.Shard, r.last.Leader, r.last.RetryAfter
+		causes = append(causes, r.first)
+		if r.last != r.first {
+			causes = append(causes, r.last)
+		}
+	}
+	e.cause = errors.Join(causes...)
+	return e
+}
+
+// A sentState says whether a request is on its way at the moment a caller stops waiting.
+type sentState int
+
+const (
+	nothingOut sentState = iota
+	requestOut
+)
+
+// sentBy reads from the error of an attempt whether its request may have left.
+func sentBy(e *Error) sentState {
+	if e.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+		return nothingOut
+	}
+	return requestOut
+}
+
+// pause is how long to wait before the next attempt: full jitter between nothing and a bound that doubles, and never less
+// than the server asked for.
+func (r *retrier) pause() time.Duration {
+	bound := backoffMax
+	if shift := r.attempts - 1; shift < 6 {
+		bound = min(backoffMin<<shift, backoffMax)
+	}
+	return r.last.RetryAfter + rand.N(bound)
+}
+
+// sleep waits for d, or until ctx ends; the error is that of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A callKind says what the retry loop must know about a method.
+type callKind struct {
+	reads bool          // changes nothing
+	id    *string       // the request's id field; nil for a call that needs none to be repeated
+	wait  time.Duration // how long the server may take to answer in good order
+	// failed, if not nil, hears of each attempt that will be followed by another.
+	failed func(*Error)
+}
+
+// call sends one request until it is answered, or refused for good, or ctx ends. The request is the same each time, its id
+// included. The error is an *Error.
+func call[Res any](
+	ctx context.Context, c *Client, kind callKind, do func(context.Context, *endpoint) (*Res, error),
+) (*Res, error) {
+	if err := c.closed(); err != nil {
+		return nil, err
+	}
+	res, _, err := callCounted(ctx, c, kind, do)
+	if err == nil {
+		return res, nil
+	}
+	if kind.id != nil {
+		err.RequestID = *kind.id
+	}
+	return nil, err
+}
+
+// callCounted is call that also says how many attempts failed before the answer.
+func callCounted[Res any](
+	ctx context.Context, c *Client, kind callKind, do func(context.Context, *endpoint) (*Res, error),
+) (*Res, int, *Error) {
+	r := retrier{reads: kind.reads}
+	renewed := false
+	for {
+		if ctx.Err() != nil {
+			return nil, r.attempts, r.ended(ctx, nothingOut)
+		}
+		ep, n := c.endpoints.pick()
+		res, err := attempt(ctx, kind, ep, do)
+		if err == nil {
+			return res, r.attempts, nil
+		}
+		e := asError(err)
+		if ctx.Err() != nil && e.Reason == "" {
+			return nil, r.attempts, r.ended(ctx, sentBy(e))
+		}
+		if e.Reason == reasonRequestExpired && kind.id != nil && r.attempts == 0 && !renewed {
+			// The id was never sent before, so nothing was applied under it: our clock is wrong, and has been set by now.
+			renewed = true
+			*kind.id = c.clock.newID()
+			continue
+		}
+		if !r.failed(e) {
+			return nil, r.attempts, r.settled()
+		}
+		if leaves(e) {
+			c.endpoints.moveOn(n)
+		}
+		if kind.failed != nil {
+			kind.failed(e)
+		}
+		if sleep(ctx, r.pause()) != nil {
+			return nil, r.attempts, r.ended(ctx, nothingOut)
+		}
+	}
+}
+
+func attempt[Res any](
+	ctx context.Context, kind callKind, ep *endpoint, do func(context.Context, *endpoint) (*Res, error),
+) (*Res, error) {
+	ctx, cancel := context.WithTimeout(ctx, kind.wait+attemptTimeout)
+	defer cancel()
+	return do(ctx, ep)
+}
+
+// leaves reports whether an error is a reason to go on to another server: this one cannot be reached, or cannot take the
+// call, whereas another may.
+func leaves(e *Error) bool {
+	switch e.Reason {
+	case "", reasonNotLeader, reasonNoLeader, reasonShuttingDown:
+		return true
+	default:
+		return false
+	}
+}

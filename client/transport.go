@@ -1,0 +1,135 @@
+package client
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// defaultAddress is where `belfry serve` listens unless told otherwise.
+const defaultAddress = "http://127.0.0.1:7400"
+
+const (
+	dialTimeout = 5 * time.Second
+	// A peer that is silent for pingAfter is asked for a sign of life, and given up after pingTimeout more: a host that
+	// vanished breaks its connections by nothing else for many minutes.
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// An endpoint is one server address.
+type endpoint struct {
+	queue belfryv1connect.QueueServiceClient
+	admin belfryv1connect.AdminServiceClient
+}
+
+// endpoints are the servers of a cluster, any of which takes any call. Calls stick to one until it fails them.
+type endpoints struct {
+	all     []*endpoint
+	current atomic.Uint32
+}
+
+// pick gives the endpoint in use and its number for moveOn.
+func (e *endpoints) pick() (*endpoint, uint32) {
+	n := e.current.Load()
+	return e.all[int(n)%len(e.all)], n
+}
+
+// moveOn goes on to the endpoint after n, unless another call did so already.
+func (e *endpoints) moveOn(n uint32) { e.current.CompareAndSwap(n, n+1) }
+
+// parseAddresses reads a comma-separated list of base URLs.
+func parseAddresses(addrs string) ([]string, error) {
+	if strings.TrimSpace(addrs) == "" {
+		return []string{defaultAddress}, nil
+	}
+	var urls []string
+	for addr := range strings.SplitSeq(addrs, ",") {
+		addr = strings.TrimSpace(addr)
+		if !strings.Contains(addr, "://") {
+			addr = "http://" + addr
+		}
+		u, err := url.Parse(addr)
+		if err != nil {
+			return nil, fmt.Errorf("reading the address %q: %w", addr, err)
+		}
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, invalidError("the address %q is not of the form http://host:port or https://host:port", addr)
+		}
+		urls = append(urls, strings.TrimRight(addr, "/"))
+	}
+	return urls, nil
+}
+
+// newEndpoints makes a connect client for each address. Compression is off: bodies are opaque, and small messages over
+// a local network are slower for it.
+func newEndpoints(urls []string, h connect.HTTPClient) *endpoints {
+	e := &endpoints{}
+	for _, u := range urls {
+		opts := []connect.ClientOption{connect.WithAcceptCompression("gzip", nil, nil)}
+		e.all = append(e.all, &endpoint{
+			queue: belfryv1connect.NewQueueServiceClient(h, u, opts...),
+			admin: belfryv1connect.NewAdminServiceClient(h, u, opts...),
+		})
+	}
+	return e
+}
+
+// newTransport makes the package's own transport: HTTP/2 on both schemes, without TLS for http://.
+//
+// All calls to a server share a connection; another is opened only while the first is being made, and when it has no
+// stream left.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		MaxConnsPerHost:     2,
+		IdleConnTimeout:     2 * time.Minute,
+		DisableCompression:  true,
+		Protocols:           new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: pingAfter,
+			PingTimeout:     pingTimeout,
+		},
+	}
+	t.Protocols.SetHTTP2(true)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
+}
+
+// observer hands each answer's headers to the request clock.
+type observer struct {
+	http  connect.HTTPClient
+	clock *requestClock
+}
+
+// Do implements connect.HTTPClient.
+func (o *observer) Do(req *http.Request) (*http.Response, error) {
+	res, err := o.http.Do(req)
+	if err == nil {
+		o.clock.observe(res.Header)
+	}
+	return res, err
+}
+
+// misconfigured reports whether an error will not go away by itself: the certificate is wrong, or there is no TLS where
+// it is expected.
+func misconfigured(err error) bool {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+	)
+	return errors.As(err, &certificate) || errors.As(err, &record)
+}
