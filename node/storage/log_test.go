@@ -130,7 +130,10 @@ func TestLogDeleteRange(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				appendEntries(t, s, 1, 300, 1)
+				setTerm(t, s, 1)
+				for i := uint64(1); i <= 300; i += 100 {
+					must(t, s.Log.StoreLogs(entries(i, i+99, 1)))
+				}
 				mustSnapshot(t, s, 300, 1, []byte("so that a prefix may go"))
 				if err := s.Log.DeleteRange(tc.first, tc.last); err != nil {
 					t.Fatal(err)

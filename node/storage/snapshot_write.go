@@ -46,6 +46,7 @@ func (s *snapshotSink) create() error {
 	}
 	tmp := s.name + tmpSuffix
 	if s.file, err = s.store.fsys.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR); err != nil {
+		s.store.abandoned()
 		return fmt.Errorf("storage: creating %s: %w", tmp, err)
 	}
 	s.trailer.sum = sum

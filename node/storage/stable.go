@@ -64,6 +64,7 @@ func (s *StableStore) Set(key, value []byte) error {
 	changed := map[string][]byte{string(key): bytes.Clone(value)}
 	if string(key) == keyLastVoteCand && s.voteTerm != nil {
 		changed[keyLastVoteTerm] = s.voteTerm
+		s.voteTerm = nil
 	}
 	return s.write(changed)
 }
@@ -104,7 +105,6 @@ func (s *StableStore) write(changed map[string][]byte) error {
 	}
 	// Raft writes the term it has just read at every start; that costs no sync.
 	if same {
-		s.voteTerm = nil
 		return nil
 	}
 	err := s.guard.do("write "+s.name, func() error {
@@ -114,7 +114,6 @@ func (s *StableStore) write(changed map[string][]byte) error {
 		return err
 	}
 	s.durable = next
-	s.voteTerm = nil
 	return nil
 }
 

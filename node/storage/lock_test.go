@@ -1,0 +1,79 @@
+package storage_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+const lockHolderDir = "BELFRY_TEST_LOCK_HOLDER_DIR"
+
+// TestMain lets the test binary be the process that holds a lock: it says so, and waits for its input to end.
+func TestMain(m *testing.M) {
+	dir := os.Getenv(lockHolderDir)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	if _, err := storage.Lock(dir); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("held")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // ends with the parent
+}
+
+func TestLockNamesTheHolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "belfry-data")
+	holder := exec.CommandContext(t.Context(), os.Args[0])
+	holder.Env = append(os.Environ(), lockHolderDir+"="+dir)
+	_, err := holder.StdinPipe() // open for as long as this process wants the holder to live
+	must(t, err)
+	stdout, err := holder.StdoutPipe()
+	must(t, err)
+	must(t, holder.Start())
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "held\n" {
+		t.Fatalf("holder said %q, %v", line, err)
+	}
+	_, err = storage.Lock(dir)
+	var locked *storage.LockedError
+	if !errors.As(err, &locked) || locked.PID != holder.Process.Pid || locked.Dir != dir {
+		t.Errorf("second process: %v, want pid %d", err, holder.Process.Pid)
+	} else if !strings.Contains(err.Error(), fmt.Sprint(holder.Process.Pid)) {
+		t.Errorf("message %q does not name the pid", err)
+	}
+	// A killed holder leaves its file and pid, and no lock.
+	must(t, holder.Process.Kill())
+	_ = holder.Wait() // killed
+	l, err := storage.Lock(dir)
+	must(t, err)
+	if _, err := storage.Lock(dir); !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Errorf("twice in one process: %v", err)
+	}
+	must(t, l.Close())
+	l, err = storage.Lock(dir)
+	must(t, err)
+	must(t, l.Close())
+}
+
+func TestLockErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	if _, err := storage.Lock(file); err == nil {
+		t.Error("a file was locked as a directory")
+	}
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "LOCK"), 0o700))
+	if _, err := storage.Lock(dir); err == nil {
+		t.Error("a directory was taken for the lock file")
+	}
+	if got := (&storage.LockedError{Dir: "d"}).Error(); !strings.Contains(got, "another process") {
+		t.Errorf("without pid: %q", got)
+	}
+}

@@ -1,0 +1,251 @@
+package storage_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
+)
+
+// bigData spans several blocks.
+func bigData(n int) []byte {
+	r := rand.New(rand.NewPCG(uint64(n), 9))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func snapshotFiles(d *diskfault.Disk) []string {
+	var names []string
+	for _, name := range d.Files() {
+		if strings.Contains(name, ".snap") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestSnapshotSizes(t *testing.T) {
+	const block = 256 << 10
+	for _, n := range []int{0, 1, block - 1, block, block + 1, 3 * block, 3*block + 77} {
+		d := newDisk()
+		s := openOn(t, d)
+		setTerm(t, s, 2)
+		mustSnapshot(t, s, 10, 2, bigData(n))
+		closeStores(t, s)
+		s = openOn(t, d)
+		index, data, err := readSnapshot(s.Snapshots)
+		if err != nil || index != 10 || !bytes.Equal(data, bigData(n)) {
+			t.Errorf("%d bytes came back as %d at index %d: %v", n, len(data), index, err)
+		}
+		closeStores(t, s)
+	}
+}
+
+func TestSnapshotKeepsMetaAndDigest(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	setTerm(t, s, 3)
+	conf := raft.Configuration{Servers: []raft.Server{
+		{Suffrage: raft.Voter, ID: "a.1", Address: "a.1"}, {Suffrage: raft.Nonvoter, ID: "b.2", Address: "b.2"},
+	}}
+	sink, err := s.Snapshots.Create(1, 77, 3, conf, 12, nil)
+	must(t, err)
+	_, err = sink.Write([]byte("state"))
+	must(t, err)
+	sink.(storage.DigestSetter).SetDigest(0xfeed)
+	must(t, sink.Close())
+	want := raft.SnapshotMeta{Version: 1, ID: sink.ID(), Index: 77, Term: 3, Configuration: conf, ConfigurationIndex: 12, Size: 5}
+	for range 2 { // in the running store and after opening it again
+		newest, ok := s.Snapshots.Newest()
+		list, err := s.Snapshots.List()
+		if diff := cmp.Diff([]*raft.SnapshotMeta{&want}, list); diff != "" || err != nil || !ok {
+			t.Errorf("%v, %v (-want +got):\n%s", err, ok, diff)
+		}
+		if diff := cmp.Diff(want, newest); diff != "" {
+			t.Errorf("newest (-want +got):\n%s", diff)
+		}
+		if digest, ok, err := s.Snapshots.Digest(sink.ID()); digest != 0xfeed || !ok || err != nil {
+			t.Errorf("digest %x, %v, %v", digest, ok, err)
+		}
+		closeStores(t, s)
+		s = openOn(t, d)
+	}
+	mustSnapshot(t, s, 78, 3, nil)
+	list, _ := s.Snapshots.List()
+	if _, ok, err := s.Snapshots.Digest(list[0].ID); ok || err != nil {
+		t.Errorf("a digest nobody gave: %v, %v", ok, err)
+	}
+	closeStores(t, s)
+}
+
+func TestSnapshotRetention(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	for _, index := range []uint64{10, 20, 20, 30} {
+		mustSnapshot(t, s, index, 2, snapshotData(index))
+		if index, _, err := readSnapshot(s.Snapshots); err != nil || index < 10 {
+			t.Fatal(index, err)
+		}
+	}
+	if files := snapshotFiles(d); len(files) != 2 || !strings.Contains(files[0], "14-") || !strings.Contains(files[1], "1e-") {
+		t.Errorf("kept %v, want 20 and 30", files)
+	}
+	// Raft is shown the newest only: it would fall back to the other, silently.
+	if list, err := s.Snapshots.List(); len(list) != 1 || err != nil {
+		t.Errorf("listed %d, %v", len(list), err)
+	}
+	if got := s.Stats().Snapshot; got.Written != 4 || got.NewestIndex != 30 || got.NewestBytes != 700 {
+		t.Errorf("stats %+v", got)
+	}
+}
+
+func TestSnapshotMayNotGoBack(t *testing.T) {
+	s := openOn(t, newDisk())
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 30, 2, nil)
+	if err := takeSnapshot(s.Snapshots, 29, 2, nil); !errors.Is(err, storage.ErrSnapshotOlder) {
+		t.Errorf("older index: %v", err)
+	}
+	if _, err := s.Snapshots.Create(0, 31, 2, configuration(), 1, nil); err == nil {
+		t.Error("version 0 was accepted")
+	}
+}
+
+func TestSnapshotCancel(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 10, 2, snapshotData(10))
+	sink, err := s.Snapshots.Create(1, 20, 2, configuration(), 1, nil)
+	must(t, err)
+	_, err = sink.Write(bigData(600 << 10))
+	must(t, err)
+	must(t, sink.Cancel())
+	must(t, sink.Cancel())
+	if _, err := sink.Write([]byte("more")); err == nil {
+		t.Error("a cancelled sink took a write")
+	}
+	if err := sink.Close(); err == nil {
+		t.Error("a cancelled sink was closed")
+	}
+	if files := snapshotFiles(d); len(files) != 1 {
+		t.Errorf("left %v", files)
+	}
+	if index, _, err := readSnapshot(s.Snapshots); index != 10 || err != nil {
+		t.Error(index, err)
+	}
+}
+
+// A failure at any step of a snapshot leaves the one before, no temporary, and a store that goes on.
+func TestSnapshotFailureAtEachStep(t *testing.T) {
+	for _, fail := range []func(diskfault.Op) error{diskfault.Full, diskfault.Broken} {
+		for n := 0; ; n++ {
+			d := newDisk()
+			s := openOn(t, d)
+			setTerm(t, s, 2)
+			mustSnapshot(t, s, 10, 2, snapshotData(10))
+			left := n
+			d.SetHook(func(o diskfault.Op) error {
+				if !o.Mutates() || !strings.Contains(o.Path, "snapshots") {
+					return nil
+				}
+				if left--; left == -1 {
+					return fail(o)
+				}
+				return nil
+			})
+			err := takeSnapshot(s.Snapshots, 20, 2, bigData(600<<10))
+			d.SetHook(nil)
+			want := uint64(10)
+			if err == nil {
+				want = 20
+			}
+			if index, _, err := readSnapshot(s.Snapshots); index != want || err != nil {
+				t.Fatalf("step %d: newest %d, %v, want %d", n, index, err, want)
+			}
+			if err != nil {
+				if s.Err() != nil || s.Stats().Snapshot.Failed != 1 || len(snapshotFiles(d)) != 1 {
+					t.Fatalf("step %d: %v, %+v, %v", n, s.Err(), s.Stats().Snapshot, snapshotFiles(d))
+				}
+				mustSnapshot(t, s, 21, 2, nil)
+			}
+			closeStores(t, s)
+			if err == nil {
+				if n < 6 {
+					t.Fatalf("only %d steps", n)
+				}
+				break
+			}
+		}
+	}
+}
+
+// Blocks of the same file in another order, twice, or from another snapshot break the chain of sums.
+func TestSnapshotBlocksMoved(t *testing.T) {
+	const block = 256<<10 + 8
+	d := newDisk()
+	s := openOn(t, d)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 10, 2, bigData(4*256<<10))
+	closeStores(t, s)
+	name := snapshotFiles(d)[0]
+	whole := d.Contents(name)
+	start := bytes.Index(whole, bigData(4 * 256 << 10)[:64]) - 8
+	swap := func(b []byte, i, j int) {
+		x, y := b[start+i*block:start+(i+1)*block], b[start+j*block:start+(j+1)*block]
+		tmp := bytes.Clone(x)
+		copy(x, y)
+		copy(y, tmp)
+	}
+	for what, change := range map[string]func([]byte){
+		"swapped":          func(b []byte) { swap(b, 1, 2) },
+		"doubled":          func(b []byte) { copy(b[start+2*block:], b[start+block:start+2*block]) },
+		"last block early": func(b []byte) { copy(b[start+2*block:], b[start+4*block:start+4*block+8]) },
+	} {
+		b := bytes.Clone(whole)
+		change(b)
+		d.SetContents(name, b)
+		_, err := storage.Open(groupDir, testConfig(d, storage.EngineWAL))
+		if corrupt := wantCorrupt(t, err, ".snap"); corrupt.Offset < int64(start) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Rot found while a snapshot is read ends the stream with the error, never with io.EOF.
+func TestSnapshotStreamEndsWithTheError(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 10, 2, bigData(600<<10))
+	list, err := s.Snapshots.List()
+	must(t, err)
+	_, r, err := s.Snapshots.Open(list[0].ID)
+	must(t, err)
+	d.Flip(snapshotFiles(d)[0], 400<<10, 0)
+	got, err := io.ReadAll(r)
+	wantCorrupt(t, err, ".snap")
+	if len(got) != 256<<10 || !bytes.Equal(got, bigData(600 << 10)[:256<<10]) {
+		t.Errorf("%d bytes were handed out before the damage", len(got))
+	}
+	if _, again := r.Read(make([]byte, 1)); !errors.Is(again, err) {
+		t.Errorf("next read: %v", again)
+	}
+	must(t, r.Close())
+}
