@@ -28,7 +28,7 @@ type CreateQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue, `name` or `namespace/name`; see PutRequest.queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// How many partitions: 1 to 256, default 1. It never changes. Order holds within a partition only.
+	// How many partitions: 1 to the number of shards, default 1. It never changes. Order holds within a partition only.
 	Partitions uint32 `protobuf:"varint,2,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	// What is not set has its default.
 	Settings *QueueSettings `protobuf:"bytes,3,opt,name=settings,proto3" json:"settings,omitempty"`
@@ -417,20 +417,16 @@ type Queue struct {
 	OldestReadyAge *durationpb.Duration `protobuf:"bytes,7,opt,name=oldest_ready_age,json=oldestReadyAge,proto3" json:"oldest_ready_age,omitempty"`
 	// When the next delayed job is due. Not set if there is none.
 	NextDueAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
-	// How late jobs were handed out, as the answering node saw it lately. Not set if it handed none out.
+	// How late jobs were handed out, as the answering node saw it in the last minute. Not set if it handed none out.
 	Lateness *Lateness `protobuf:"bytes,9,opt,name=lateness,proto3" json:"lateness,omitempty"`
-	// What happened per second lately, as the answering node saw it.
+	// What happened per second, as the answering node saw it in the last minute. Not set if nothing did.
 	Rates *QueueRates `protobuf:"bytes,10,opt,name=rates,proto3" json:"rates,omitempty"`
 	// What happened since the queue was made.
 	Totals *QueueTotals `protobuf:"bytes,11,opt,name=totals,proto3" json:"totals,omitempty"`
-	// How many polls and streams wait for a job on the answering node.
-	Waiting uint32 `protobuf:"varint,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// For how long ended ids are really remembered: shorter than the setting if there were too many of them.
-	DedupWindowHeld *durationpb.Duration `protobuf:"bytes,13,opt,name=dedup_window_held,json=dedupWindowHeld,proto3" json:"dedup_window_held,omitempty"`
-	// How many delayed jobs become due in each bucket, in order of time.
-	DueHistogram []*DueBucket `protobuf:"bytes,14,rep,name=due_histogram,json=dueHistogram,proto3" json:"due_histogram,omitempty"`
-	// The shard time of these figures; they are exact as of it.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	DedupWindowHeld *durationpb.Duration `protobuf:"bytes,12,opt,name=dedup_window_held,json=dedupWindowHeld,proto3" json:"dedup_window_held,omitempty"`
+	// The shard time of these figures; they are exact as of it. With several partitions the earliest of theirs.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -542,23 +538,9 @@ func (x *Queue) GetTotals() *QueueTotals {
 	return nil
 }
 
-func (x *Queue) GetWaiting() uint32 {
-	if x != nil {
-		return x.Waiting
-	}
-	return 0
-}
-
 func (x *Queue) GetDedupWindowHeld() *durationpb.Duration {
 	if x != nil {
 		return x.DedupWindowHeld
-	}
-	return nil
-}
-
-func (x *Queue) GetDueHistogram() []*DueBucket {
-	if x != nil {
-		return x.DueHistogram
 	}
 	return nil
 }
@@ -643,7 +625,8 @@ func (x *JobCounts) GetDead() uint32 {
 	return 0
 }
 
-// Lateness says how long after their due time jobs were handed out to consumers that were waiting.
+// Lateness says how long after their due time jobs were handed out for the first time, over the last minute. It counts
+// both what the server took and what jobs waited for a consumer. The figures are rounded up, by less than a factor of 2.
 type Lateness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Half of the jobs were at most this late.
@@ -716,7 +699,7 @@ func (x *Lateness) GetJobs() uint32 {
 	return 0
 }
 
-// QueueRates has events per second.
+// QueueRates has events per second over the last minute, as far as they went through the answering node.
 type QueueRates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Jobs put.
@@ -907,61 +890,6 @@ func (x *QueueTotals) GetRedrives() uint64 {
 	return 0
 }
 
-// DueBucket counts the delayed jobs that become due before its end and not before the end of the bucket before it.
-type DueBucket struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The end of the bucket. Not set: the last bucket, which has no end.
-	Before *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
-	// The number of jobs.
-	Jobs          uint32 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DueBucket) Reset() {
-	*x = DueBucket{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DueBucket) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DueBucket) ProtoMessage() {}
-
-func (x *DueBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DueBucket.ProtoReflect.Descriptor instead.
-func (*DueBucket) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *DueBucket) GetBefore() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
-func (x *DueBucket) GetJobs() uint32 {
-	if x != nil {
-		return x.Jobs
-	}
-	return 0
-}
-
 // UpdateQueueRequest changes a queue's settings.
 type UpdateQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -977,7 +905,7 @@ type UpdateQueueRequest struct {
 
 func (x *UpdateQueueRequest) Reset() {
 	*x = UpdateQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[12]
+	mi := &file_belfry_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +917,7 @@ func (x *UpdateQueueRequest) String() string {
 func (*UpdateQueueRequest) ProtoMessage() {}
 
 func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[12]
+	mi := &file_belfry_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +930,7 @@ func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpdateQueueRequest) GetQueue() string {
@@ -1043,7 +971,7 @@ type UpdateQueueResponse struct {
 
 func (x *UpdateQueueResponse) Reset() {
 	*x = UpdateQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[13]
+	mi := &file_belfry_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +983,7 @@ func (x *UpdateQueueResponse) String() string {
 func (*UpdateQueueResponse) ProtoMessage() {}
 
 func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[13]
+	mi := &file_belfry_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +996,7 @@ func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueResponse.ProtoReflect.Descriptor instead.
 func (*UpdateQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateQueueResponse) GetSettings() *QueueSettings {
@@ -1116,7 +1044,7 @@ type PurgeQueueRequest struct {
 
 func (x *PurgeQueueRequest) Reset() {
 	*x = PurgeQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	mi := &file_belfry_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1056,7 @@ func (x *PurgeQueueRequest) String() string {
 func (*PurgeQueueRequest) ProtoMessage() {}
 
 func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	mi := &file_belfry_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1069,7 @@ func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueRequest.ProtoReflect.Descriptor instead.
 func (*PurgeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PurgeQueueRequest) GetQueue() string {
@@ -1185,7 +1113,7 @@ type PurgeQueueResponse struct {
 
 func (x *PurgeQueueResponse) Reset() {
 	*x = PurgeQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	mi := &file_belfry_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1125,7 @@ func (x *PurgeQueueResponse) String() string {
 func (*PurgeQueueResponse) ProtoMessage() {}
 
 func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	mi := &file_belfry_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1138,7 @@ func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueResponse.ProtoReflect.Descriptor instead.
 func (*PurgeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PurgeQueueResponse) GetPurged() uint32 {
@@ -1240,7 +1168,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[16]
+	mi := &file_belfry_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1180,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[16]
+	mi := &file_belfry_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1193,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -1295,7 +1223,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1235,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1248,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteQueueResponse) GetPurged() uint32 {
@@ -1346,7 +1274,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1286,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1299,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 // GetClusterResponse is the cluster as the answering node sees it.
@@ -1391,7 +1319,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1331,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1344,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetClusterResponse) GetClusterId() string {
@@ -1464,7 +1392,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1404,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1417,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Node) GetName() string {
@@ -1545,7 +1473,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1485,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1498,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -1662,7 +1590,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\"l\n" +
 	"\x10GetQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.belfry.v1.QueueR\x05queue\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xbc\x05\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xe7\x04\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -1677,11 +1605,9 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\blateness\x18\t \x01(\v2\x13.belfry.v1.LatenessR\blateness\x12+\n" +
 	"\x05rates\x18\n" +
 	" \x01(\v2\x15.belfry.v1.QueueRatesR\x05rates\x12.\n" +
-	"\x06totals\x18\v \x01(\v2\x16.belfry.v1.QueueTotalsR\x06totals\x12\x18\n" +
-	"\awaiting\x18\f \x01(\rR\awaiting\x12E\n" +
-	"\x11dedup_window_held\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0fdedupWindowHeld\x129\n" +
-	"\rdue_histogram\x18\x0e \x03(\v2\x14.belfry.v1.DueBucketR\fdueHistogram\x12/\n" +
-	"\x05as_of\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"k\n" +
+	"\x06totals\x18\v \x01(\v2\x16.belfry.v1.QueueTotalsR\x06totals\x12E\n" +
+	"\x11dedup_window_held\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0fdedupWindowHeld\x12/\n" +
+	"\x05as_of\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"k\n" +
 	"\tJobCounts\x12\x18\n" +
 	"\adelayed\x18\x01 \x01(\rR\adelayed\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\rR\x05ready\x12\x1a\n" +
@@ -1708,10 +1634,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\acancels\x18\b \x01(\x04R\acancels\x12\x1a\n" +
 	"\bexpiries\x18\t \x01(\x04R\bexpiries\x12\x1a\n" +
 	"\bredrives\x18\n" +
-	" \x01(\x04R\bredrives\"S\n" +
-	"\tDueBucket\x122\n" +
-	"\x06before\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06before\x12\x12\n" +
-	"\x04jobs\x18\x02 \x01(\rR\x04jobs\"\x7f\n" +
+	" \x01(\x04R\bredrives\"\x7f\n" +
 	"\x12UpdateQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.belfry.v1.QueueSettingsR\bsettings\x12\x1d\n" +
@@ -1784,7 +1707,7 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 	return file_belfry_v1_admin_proto_rawDescData
 }
 
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(*CreateQueueRequest)(nil),    // 0: belfry.v1.CreateQueueRequest
 	(*CreateQueueResponse)(nil),   // 1: belfry.v1.CreateQueueResponse
@@ -1797,72 +1720,69 @@ var file_belfry_v1_admin_proto_goTypes = []any{
 	(*Lateness)(nil),              // 8: belfry.v1.Lateness
 	(*QueueRates)(nil),            // 9: belfry.v1.QueueRates
 	(*QueueTotals)(nil),           // 10: belfry.v1.QueueTotals
-	(*DueBucket)(nil),             // 11: belfry.v1.DueBucket
-	(*UpdateQueueRequest)(nil),    // 12: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),   // 13: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),     // 14: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),    // 15: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),    // 16: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),   // 17: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),     // 18: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),    // 19: belfry.v1.GetClusterResponse
-	(*Node)(nil),                  // 20: belfry.v1.Node
-	(*Shard)(nil),                 // 21: belfry.v1.Shard
-	(*QueueSettings)(nil),         // 22: belfry.v1.QueueSettings
-	(*Witness)(nil),               // 23: belfry.v1.Witness
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(JobState)(0),                 // 26: belfry.v1.JobState
+	(*UpdateQueueRequest)(nil),    // 11: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),   // 12: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),     // 13: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),    // 14: belfry.v1.PurgeQueueResponse
+	(*DeleteQueueRequest)(nil),    // 15: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),   // 16: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),     // 17: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),    // 18: belfry.v1.GetClusterResponse
+	(*Node)(nil),                  // 19: belfry.v1.Node
+	(*Shard)(nil),                 // 20: belfry.v1.Shard
+	(*QueueSettings)(nil),         // 21: belfry.v1.QueueSettings
+	(*Witness)(nil),               // 22: belfry.v1.Witness
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(JobState)(0),                 // 25: belfry.v1.JobState
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	22, // 0: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	22, // 1: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	23, // 2: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	21, // 0: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	21, // 1: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	22, // 2: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	6,  // 3: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
 	6,  // 4: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	23, // 5: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	22, // 6: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	22, // 5: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	21, // 6: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
 	7,  // 7: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	24, // 8: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	25, // 9: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	23, // 8: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	24, // 9: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
 	8,  // 10: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
 	9,  // 11: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
 	10, // 12: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	24, // 13: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	11, // 14: belfry.v1.Queue.due_histogram:type_name -> belfry.v1.DueBucket
-	25, // 15: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	24, // 16: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	24, // 17: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	24, // 18: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	25, // 19: belfry.v1.DueBucket.before:type_name -> google.protobuf.Timestamp
-	22, // 20: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	22, // 21: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	23, // 22: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	26, // 23: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	23, // 24: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	23, // 25: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	20, // 26: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	21, // 27: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	25, // 28: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	0,  // 29: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	2,  // 30: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	4,  // 31: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	12, // 32: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	14, // 33: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	16, // 34: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	18, // 35: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	1,  // 36: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	3,  // 37: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	5,  // 38: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	13, // 39: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	15, // 40: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	17, // 41: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	19, // 42: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	36, // [36:43] is the sub-list for method output_type
-	29, // [29:36] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	23, // 13: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	24, // 14: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	23, // 15: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	23, // 16: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	23, // 17: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	21, // 18: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	21, // 19: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	22, // 20: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	25, // 21: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	22, // 22: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	22, // 23: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	19, // 24: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	20, // 25: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	24, // 26: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	0,  // 27: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	2,  // 28: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	4,  // 29: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	11, // 30: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	13, // 31: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	15, // 32: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	17, // 33: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	1,  // 34: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	3,  // 35: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	5,  // 36: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	12, // 37: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	14, // 38: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	16, // 39: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	18, // 40: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	34, // [34:41] is the sub-list for method output_type
+	27, // [27:34] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -1877,7 +1797,7 @@ func file_belfry_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

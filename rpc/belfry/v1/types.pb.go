@@ -953,7 +953,7 @@ type QueueSettings struct {
 	// What happens to jobs found long overdue. Default FIRE.
 	Overdue *OverduePolicy `protobuf:"bytes,10,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	// What becomes of a job whose TTL ended. Default GONE.
-	ExpireTo ExpireTo `protobuf:"varint,11,opt,name=expire_to,json=expireTo,proto3,enum=belfry.v1.ExpireTo" json:"expire_to,omitempty"`
+	ExpireTo *ExpireTo `protobuf:"varint,11,opt,name=expire_to,json=expireTo,proto3,enum=belfry.v1.ExpireTo,oneof" json:"expire_to,omitempty"`
 	// A paused queue takes puts and hands nothing out; a Reserve on it waits. Setting it to false also ends pausedUntil.
 	// Default false.
 	Paused *bool `protobuf:"varint,12,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
@@ -1064,8 +1064,8 @@ func (x *QueueSettings) GetOverdue() *OverduePolicy {
 }
 
 func (x *QueueSettings) GetExpireTo() ExpireTo {
-	if x != nil {
-		return x.ExpireTo
+	if x != nil && x.ExpireTo != nil {
+		return *x.ExpireTo
 	}
 	return ExpireTo_EXPIRE_TO_UNSPECIFIED
 }
@@ -1142,7 +1142,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\rOverduePolicy\x12*\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x16.belfry.v1.OverdueModeR\x04mode\x121\n" +
 	"\x06period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06period\x12>\n" +
-	"\roverdue_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\foverdueAfter\"\xd3\x05\n" +
+	"\roverdue_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\foverdueAfter\"\xe6\x05\n" +
 	"\rQueueSettings\x12+\n" +
 	"\x03ttr\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttr\x12&\n" +
 	"\fmax_attempts\x18\x02 \x01(\rH\x00R\vmaxAttempts\x88\x01\x01\x12<\n" +
@@ -1154,9 +1154,9 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\tmax_bytes\x18\b \x01(\x04H\x04R\bmaxBytes\x88\x01\x01\x12+\n" +
 	"\x0fputs_per_second\x18\t \x01(\rH\x05R\rputsPerSecond\x88\x01\x01\x122\n" +
 	"\aoverdue\x18\n" +
-	" \x01(\v2\x18.belfry.v1.OverduePolicyR\aoverdue\x120\n" +
-	"\texpire_to\x18\v \x01(\x0e2\x13.belfry.v1.ExpireToR\bexpireTo\x12\x1b\n" +
-	"\x06paused\x18\f \x01(\bH\x06R\x06paused\x88\x01\x01\x12=\n" +
+	" \x01(\v2\x18.belfry.v1.OverduePolicyR\aoverdue\x125\n" +
+	"\texpire_to\x18\v \x01(\x0e2\x13.belfry.v1.ExpireToH\x06R\bexpireTo\x88\x01\x01\x12\x1b\n" +
+	"\x06paused\x18\f \x01(\bH\aR\x06paused\x88\x01\x01\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntilB\x0f\n" +
 	"\r_max_attemptsB\x10\n" +
 	"\x0e_dedup_foreverB\x10\n" +
@@ -1164,7 +1164,9 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\t_max_jobsB\f\n" +
 	"\n" +
 	"_max_bytesB\x12\n" +
-	"\x10_puts_per_secondB\t\n" +
+	"\x10_puts_per_secondB\f\n" +
+	"\n" +
+	"_expire_toB\t\n" +
 	"\a_paused*\xc2\x01\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +

@@ -1,0 +1,414 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// adminService answers belfry.v1.AdminService.
+type adminService struct {
+	*queueService
+	// name, address and version describe this node.
+	name, address, version string
+}
+
+// CreateQueue implements AdminService.
+func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
+	c := s.checker()
+	queue := c.queue("queue", req.GetQueue())
+	partitions := c.count("partitions", req.GetPartitions(), 1, uint32(s.node.ShardCount()))
+	change := c.settings("settings", req.GetSettings(), partitions)
+	c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	if config, ok := s.catalog.Queue(queue); ok {
+		return nil, existing(config.Name)
+	}
+	home := []uint32{s.shard(queue, 0)}
+	var born bool
+	if _, err := s.readAll(ctx, home, func(_ int, m *fsm.Machine, now fsm.Time) { _, born = m.Queue(queue, now) }); err != nil {
+		return nil, err
+	}
+	if born {
+		return nil, existing(queue)
+	}
+	config, err := s.catalog.CreateQueue(ctx, queue, partitions, change(fsm.Settings{}))
+	if err != nil {
+		return nil, faultOfError(err)
+	}
+	witnesses, _, err := s.configure(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.CreateQueueResponse{
+		Queue: queue, Partitions: config.Partitions, Settings: wireSettings(&config.Settings),
+		SettingsVersion: config.Version, Witnesses: witnesses,
+	}, nil
+}
+
+// existing returns the fault of a queue that is there already.
+func existing(queue string) *Fault {
+	f := fault(belfryv1.Reason_REASON_QUEUE_EXISTS)
+	f.Field, f.Message = "queue", "queue: "+queue+" exists already"
+	return f
+}
+
+// configure brings a queue's record to its shards: opens its partitions and sets the settings. Both are safe to repeat.
+// pending are the shards that could not be reached; it is an error only if none could.
+func (s *queueService) configure(ctx context.Context, config QueueConfig) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+	partitions := max(1, config.Partitions)
+	for p := range partitions {
+		shard := s.shard(config.Name, p)
+		answers := s.doAll(ctx, shard, "", []fsm.Command{
+			&fsm.Open{Queue: config.Name, Partition: p, Partitions: partitions},
+			&fsm.Configure{
+				Queue: config.Name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone(),
+			},
+		})
+		if f := answers[1].fault; f != nil {
+			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != contractRow(belfryv1.Reason_REASON_NO_LEADER).code {
+				return nil, nil, f
+			}
+			pending, err = append(pending, shard), errors.Join(err, f)
+			continue
+		}
+		witnesses = append(witnesses, answers[1].witness)
+	}
+	if len(witnesses) == 0 {
+		return nil, nil, faultOfError(err)
+	}
+	return witnesses, pending, nil
+}
+
+// repair brings a queue's record to its shards again after one of them did not know the queue as the catalog does. It
+// reports whether that may have helped.
+func (s *queueService) repair(ctx context.Context, queue string) bool {
+	config, ok := s.catalog.Queue(queue)
+	if !ok {
+		return false
+	}
+	_, pending, err := s.configure(ctx, config)
+	return err == nil && len(pending) == 0
+}
+
+// UpdateQueue implements AdminService.
+func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
+	c := s.checker()
+	queue := c.queue("queue", req.GetQueue())
+	if req.GetSettings() == nil {
+		c.fail(invalid("settings", "at least one setting is required"))
+	}
+	change := c.settings("settings", req.GetSettings(), s.partitions(queue))
+	c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := s.mustExist(ctx, queue); err != nil {
+		return nil, err
+	}
+	config, err := s.catalog.UpdateQueue(ctx, queue, change)
+	if err != nil {
+		return nil, faultOfError(err)
+	}
+	witnesses, pending, err := s.configure(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.UpdateQueueResponse{
+		Settings: wireSettings(&config.Settings), SettingsVersion: config.Version, PendingShards: pending, Witnesses: witnesses,
+	}, nil
+}
+
+// mustExist returns QUEUE_NOT_FOUND if neither the catalog nor the home shard knows a queue.
+func (s *adminService) mustExist(ctx context.Context, queue string) error {
+	if _, ok := s.catalog.Queue(queue); ok {
+		return nil
+	}
+	var born bool
+	_, err := s.readAll(ctx, []uint32{s.shard(queue, 0)}, func(_ int, m *fsm.Machine, now fsm.Time) {
+		_, born = m.Queue(queue, now)
+	})
+	if err != nil {
+		return err
+	}
+	if !born {
+		return fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
+	}
+	return nil
+}
+
+// GetQueue implements AdminService.
+func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
+	c := s.checker()
+	queue := c.queue("queue", req.GetQueue())
+	if c.err != nil {
+		return nil, c.err
+	}
+	shards := s.shards(queue)
+	parts := make([]fsm.Queue, len(shards))
+	known := make([]bool, len(shards))
+	witnesses, err := s.readAll(ctx, shards, func(i int, m *fsm.Machine, now fsm.Time) {
+		parts[i], known[i] = m.Queue(queue, now)
+		parts[i].Settings = parts[i].Settings.Clone()
+	})
+	if err != nil {
+		return nil, err
+	}
+	held := parts[:0]
+	for i := range parts {
+		if known[i] {
+			held = append(held, parts[i])
+		}
+	}
+	if len(held) == 0 {
+		return nil, fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
+	}
+	return &belfryv1.GetQueueResponse{Queue: s.wireQueue(held, witnesses), Witnesses: witnesses}, nil
+}
+
+// wireQueue adds the parts of a queue up. Without witnesses, as in a list, what is counted from the present is left out.
+func (s *adminService) wireQueue(parts []fsm.Queue, witnesses []*belfryv1.Witness) *belfryv1.Queue {
+	first := &parts[0]
+	out := &belfryv1.Queue{
+		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings), SettingsVersion: first.Version,
+		Counts: &belfryv1.JobCounts{}, Totals: &belfryv1.QueueTotals{},
+	}
+	var counts fsm.Counts
+	var oldest, next, dedupSince fsm.Time
+	for i := range parts {
+		q := &parts[i]
+		counts.Delayed += q.Counts.Delayed
+		counts.Ready += q.Counts.Ready
+		counts.Reserved += q.Counts.Reserved
+		counts.Dead += q.Counts.Dead
+		counts.Bytes += q.Counts.Bytes
+		addTotals(out.GetTotals(), &q.Counters)
+		oldest, next = earlier(oldest, q.OldestReady), earlier(next, q.NextDue)
+		dedupSince = max(dedupSince, q.DedupSince)
+	}
+	out.Counts.Delayed, out.Counts.Ready = count32(counts.Delayed), count32(counts.Ready)
+	out.Counts.Reserved, out.Counts.Dead = count32(counts.Reserved), count32(counts.Dead)
+	out.Bytes, out.NextDueAt = counts.Bytes, ceilTime(next)
+	out.Lateness, out.Rates = s.meters.lateness(first.Name), s.meters.rates(first.Name)
+	asOf := asOf(witnesses)
+	if asOf == 0 {
+		return out
+	}
+	out.AsOf = exactTime(asOf)
+	if !first.Settings.PausedAt(asOf) {
+		out.Settings.Paused, out.Settings.PausedUntil = proto.Bool(false), nil
+	}
+	if oldest != 0 {
+		out.OldestReadyAge = durationpb.New(max(0, asOf.Sub(oldest)))
+	}
+	out.DedupWindowHeld = durationpb.New(dedupHeld(&first.Settings, dedupSince, asOf))
+	return out
+}
+
+// dedupHeld returns for how long ended ids are really remembered: the setting, unless older ones had to go.
+func dedupHeld(s *fsm.Settings, since, asOf fsm.Time) time.Duration {
+	window := fsm.DefaultDedupWindow
+	if s.DedupWindowSet {
+		window = s.DedupWindow
+	}
+	age := max(0, asOf.Sub(since))
+	if s.DedupForever {
+		return age
+	}
+	return min(window, age)
+}
+
+// asOf returns the earliest time of the witnesses, 0 if there are none.
+func asOf(witnesses []*belfryv1.Witness) fsm.Time {
+	var t fsm.Time
+	for _, w := range witnesses {
+		if w.GetTime() != nil {
+			t = earlier(t, fsm.Time(w.GetTime().AsTime().UnixNano()))
+		}
+	}
+	return t
+}
+
+// earlier returns the earlier of two times, of which 0 is none.
+func earlier(a, b fsm.Time) fsm.Time {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// addTotals adds a part's counters.
+func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
+	t.Puts += c.Put
+	t.Reserves += c.Granted
+	t.Acks += c.Acked
+	t.Nacks += c.Nacked
+	t.Lapses += c.Lapsed
+	t.Releases += c.Released
+	t.Deaths += c.Died
+	t.Cancels += c.Cancelled + c.Purged
+	t.Expiries += c.Expired
+	t.Redrives += c.Redriven
+}
+
+// GetCluster implements AdminService. Of the other nodes only what the groups' memberships say is known here.
+func (s *adminService) GetCluster(context.Context, *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
+	status := s.node.Status()
+	out := &belfryv1.GetClusterResponse{ClusterId: status.ClusterID, AnsweredBy: status.Name}
+	servers := []string{status.ServerID}
+	for i := range status.Shards {
+		g := &status.Shards[i]
+		servers = append(servers, g.Voters...)
+		out.Shards = append(out.Shards, s.wireShard(g))
+	}
+	slices.Sort(servers)
+	for _, server := range slices.Compact(servers) {
+		name, incarnation := splitServer(server)
+		member := &belfryv1.Node{Name: name, Incarnation: incarnation}
+		if server == status.ServerID {
+			member.Address, member.Version = s.address, s.version
+		}
+		out.Nodes = append(out.Nodes, member)
+	}
+	return out, nil
+}
+
+// wireShard converts the status of a shard's group.
+func (s *adminService) wireShard(g *node.GroupStatus) *belfryv1.Shard {
+	out := &belfryv1.Shard{
+		Shard: g.Shard, Term: g.Term, AppliedIndex: g.DigestIndex, Digest: fmt.Sprintf("%016x", g.Digest), Time: exactTime(g.Clock),
+	}
+	out.Leader, _ = splitServer(g.Leader)
+	for _, voter := range g.Voters {
+		name, _ := splitServer(voter)
+		out.Voters = append(out.Voters, name)
+	}
+	// What cannot be read counts as nothing here: the rest of the answer is still worth having.
+	_, err := s.node.View(g.Shard, func(m *fsm.Machine, _ fsm.Time) {
+		stats := m.Stats()
+		out.Jobs = count32(uint64(stats.Jobs))
+	})
+	if err != nil {
+		out.Jobs = 0
+	}
+	return out
+}
+
+// splitServer takes a Raft server id, name.incarnation, apart. A name has no dot.
+func splitServer(id string) (name, incarnation string) {
+	name, incarnation, _ = strings.Cut(id, ".")
+	return name, incarnation
+}
+
+// PurgeQueue implements AdminService.
+func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
+	c := s.checker()
+	queue := c.queue("queue", req.GetQueue())
+	states := fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead)
+	if len(req.GetStates()) > 0 {
+		states = 0
+	}
+	for i, wanted := range req.GetStates() {
+		held, ok := machineState(wanted)
+		if !ok {
+			c.fail(invalid(indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
+		}
+		states |= fsm.Set(held)
+	}
+	requestID := c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	out := &belfryv1.PurgeQueueResponse{}
+	left := uint64(req.GetMax())
+	if left == 0 {
+		left = 1 << 62
+	}
+	purged, witnesses, err := s.inSteps(ctx, queue, requestID, left, func(most uint32) fsm.Command {
+		return &fsm.Purge{Queue: queue, States: states, Max: most}
+	})
+	out.Purged, out.Witnesses = count32(purged), witnesses
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DeleteQueue implements AdminService. The record goes first: a queue that is half deleted is then deleted again by a
+// repeat, and a put that comes in between makes a new queue with default settings.
+func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
+	c := s.checker()
+	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	shards := s.shards(queue)
+	_, recorded := s.catalog.Queue(queue)
+	purged, witnesses, err := s.inShards(ctx, shards, requestID, 1<<62, func(uint32) fsm.Command {
+		return &fsm.DeleteQueue{Queue: queue}
+	})
+	var f *Fault
+	if errors.As(err, &f) && f.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND && recorded {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
+		return nil, faultOfError(err)
+	}
+	return &belfryv1.DeleteQueueResponse{Purged: count32(purged), Witnesses: witnesses}, nil
+}
+
+// inSteps is inShards for the shards of a queue.
+func (s *adminService) inSteps(ctx context.Context, queue, requestID string, left uint64, command func(most uint32) fsm.Command) (uint64, []*belfryv1.Witness, error) {
+	return s.inShards(ctx, s.shards(queue), requestID, left, command)
+}
+
+// inShards repeats a bounded command in shard after shard until there is nothing left to do or left jobs were touched.
+// Each step has a request id of its own, derived from the caller's, so that a repeat of the call does each step once.
+// Shards that do not know the queue are passed over unless none does.
+func (s *adminService) inShards(ctx context.Context, shards []uint32, requestID string, left uint64, command func(most uint32) fsm.Command) (uint64, []*belfryv1.Witness, error) {
+	var sum uint64
+	var witnesses []*belfryv1.Witness
+	var missing *Fault
+	for _, shard := range shards {
+		for n := 0; left > 0; n++ {
+			id := requestID
+			if id != "" && n > 0 {
+				id += "#" + itoa(n)
+			}
+			a := s.do(ctx, shard, id, command(uint32(min(left, fsm.StepMax))))
+			if a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+				missing = a.fault
+				break
+			}
+			if a.fault != nil {
+				return sum, witnesses, a.fault
+			}
+			sum, left = sum+a.result.Count, left-min(left, a.result.Count)
+			if n == 0 && a.witness != nil {
+				witnesses = append(witnesses, a.witness)
+			}
+			if !a.result.More {
+				break
+			}
+		}
+	}
+	if missing != nil && len(witnesses) == 0 {
+		return 0, nil, missing
+	}
+	return sum, witnesses, nil
+}

@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// Node is what the handlers need of a [node.Node].
+type Node interface {
+	// ShardCount returns the number of shards; they are numbered from 0.
+	ShardCount() int
+	// Do proposes a request to a shard and waits for its results.
+	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
+	// Reserve proposes a request of one fsm.Reserve, and waits if that grants nothing.
+	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait time.Duration) (node.Reply, error)
+	// Read runs f on a machine that has everything that was answered before.
+	Read(ctx context.Context, shard uint32, f func(m *fsm.Machine, now fsm.Time)) (node.Witness, error)
+	// View runs f on what this node has applied, which includes its own replies.
+	View(shard uint32, f func(m *fsm.Machine, now fsm.Time)) (node.Witness, error)
+	// Status returns what the node knows about itself and its groups.
+	Status() node.Status
+	// Stats returns the node's measurements.
+	Stats() node.Stats
+}
+
+// QueueConfig is what the catalog holds about a queue.
+type QueueConfig struct {
+	Name       string
+	Partitions uint32
+	// Version counts the changes of the settings, from 1.
+	Version  uint64
+	Settings fsm.Settings
+}
+
+// Catalog is what the handlers need of the cluster's catalog: the durable record of queues that were configured. What
+// follows from a record in the shards is done here, not there. A queue that was never configured is unknown to the
+// catalog: it has one partition, in its home shard, and default settings.
+type Catalog interface {
+	// CreateQueue records a queue. It fails with a *Fault of reason QUEUE_EXISTS if it is recorded already.
+	CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error)
+	// UpdateQueue replaces the settings by what change makes of them and raises the version. It records a queue that was
+	// unknown, with one partition. change may be called more than once.
+	UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error)
+	// DeleteQueue forgets a queue; one that is unknown is no error.
+	DeleteQueue(ctx context.Context, name string) error
+	// Queue returns the record of a queue, from memory.
+	Queue(name string) (QueueConfig, bool)
+}

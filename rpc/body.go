@@ -1,0 +1,97 @@
+package rpc
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// bodyBytesInFlightMax bounds the bytes of request bodies that all calls together hold in memory.
+const bodyBytesInFlightMax = 256 << 20
+
+// guardedBody is a request body with a bound on its size, on the time it takes to arrive, and on the bytes that all such
+// bodies hold together. Its errors are Connect errors, which Connect passes on as they are.
+type guardedBody struct {
+	io.ReadCloser
+	limits   *Limits
+	inFlight *atomic.Int64
+	held     int64
+
+	// mu makes sure that a deadline is not set after the last byte: on HTTP/1 it would end the wait of a long poll, whose
+	// connection is read in the background to notice that the client left.
+	mu    sync.Mutex
+	done  bool
+	timer *time.Timer
+}
+
+// guardBody replaces the body of a request. release must be called when the call has ended.
+func (h *handler) guardBody(w http.ResponseWriter, r *http.Request) (release func()) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	b := &guardedBody{
+		ReadCloser: http.MaxBytesReader(w, r.Body, int64(h.limits.MessageBytesMax)+envelopeBytes),
+		limits:     &h.limits, inFlight: &h.bodyBytesInFlight,
+	}
+	controller := http.NewResponseController(w)
+	b.timer = time.AfterFunc(h.limits.BodyWait, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.done {
+			// A deadline in the past fails the read that waits. What cannot be set here is bounded by the server's timeouts.
+			_ = controller.SetReadDeadline(time.Unix(1, 0))
+		}
+	})
+	r.Body = b
+	return b.release
+}
+
+// envelopeBytes is what gRPC puts before a message.
+const envelopeBytes = 5
+
+// Read reads and accounts for what was read.
+func (b *guardedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.held += int64(n)
+	if b.inFlight.Add(int64(n)) > bodyBytesInFlightMax {
+		b.finish()
+		return n, fault(belfryv1.Reason_REASON_OVERLOADED).wire()
+	}
+	if err == nil {
+		return n, nil
+	}
+	b.finish()
+	var tooMuch *http.MaxBytesError
+	switch {
+	case errors.Is(err, io.EOF):
+		return n, err
+	case errors.As(err, &tooMuch):
+		f := tooLarge("request", int(b.held), b.limits.MessageBytesMax)
+		f.Message = "request: more than " + itoa(b.limits.MessageBytesMax) + " bytes, which is the limit"
+		return n, f.wire()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, invalid("request", "the body did not arrive within %s, which is the limit", shortDuration(b.limits.BodyWait)).wire()
+	default:
+		return n, invalid("request", "the body ended too early").wire()
+	}
+}
+
+// finish notes that nothing more will be read.
+func (b *guardedBody) finish() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done = true
+	b.timer.Stop()
+}
+
+// release gives back what the body held.
+func (b *guardedBody) release() {
+	b.finish()
+	b.inFlight.Add(-b.held)
+}

@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// The names under which Connect looks for a JSON codec: a content type is looked up with its charset.
+const (
+	codecJSON     = "json"
+	codecJSONUTF8 = "json; charset=utf-8"
+)
+
+// jsonCodec is JSON that is forgiving in form and strict in meaning. What protojson takes is taken as it is, except that
+// an unknown field is an error. What it refuses is looked at a second time with the schema in hand, see relax; what is
+// refused then is refused with the path of the field. Output has its zero values, no whitespace, and ends in a newline.
+type jsonCodec struct{ name string }
+
+// Name returns the name under which the codec is registered.
+func (c jsonCodec) Name() string { return c.name }
+
+// Marshal returns the message as JSON.
+func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend appends the message as JSON to dst.
+func (c jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("marshalling JSON: %T is no protobuf message", message)
+	}
+	dst, err := appendJSON(dst, m.ProtoReflect())
+	if err != nil {
+		return nil, fmt.Errorf("marshalling %T as JSON: %w", message, err)
+	}
+	return append(dst, '\n'), nil
+}
+
+// MarshalStable is Marshal: the output depends on the message only.
+func (c jsonCodec) MarshalStable(message any) ([]byte, error) { return c.Marshal(message) }
+
+// IsBinary returns false: JSON is text.
+func (c jsonCodec) IsBinary() bool { return false }
+
+// Unmarshal reads JSON into the message. Nothing but whitespace stands for {}.
+func (c jsonCodec) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("unmarshalling JSON: %T is no protobuf message", message)
+	}
+	return decodeJSON(data, m)
+}

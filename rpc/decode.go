@@ -1,0 +1,360 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// The well-known types that have a form of their own in JSON.
+const (
+	durationType  protoreflect.FullName = "google.protobuf.Duration"
+	timestampType protoreflect.FullName = "google.protobuf.Timestamp"
+)
+
+// quotedBytesMax bounds what an error message repeats of the input.
+const quotedBytesMax = 64
+
+// decodeJSON reads JSON into a message. The strict parse comes first, so that good input costs nothing more and keeps
+// exactly the meaning that protojson gives it.
+func decodeJSON(data []byte, m proto.Message) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil
+	}
+	strictErr := protojson.Unmarshal(data, m)
+	if strictErr == nil {
+		return nil
+	}
+	if !utf8.Valid(data) {
+		return invalid("request", "not valid UTF-8")
+	}
+	relaxed, err := relax(m.ProtoReflect().Descriptor(), data, "")
+	if err != nil {
+		return err
+	}
+	proto.Reset(m)
+	if err := protojson.Unmarshal(relaxed, m); err != nil {
+		return invalid("request", "%s", protoErrorText(err))
+	}
+	return nil
+}
+
+// protoErrorText returns what a protobuf error says, without the package's prefix, whose whitespace is random by design,
+// and without a long quotation of the input.
+func protoErrorText(err error) string {
+	text := err.Error()
+	if rest, ok := strings.CutPrefix(text, "proto:"); ok {
+		text = strings.TrimLeft(rest, " \u00a0")
+	}
+	return clip(text, 200)
+}
+
+// cut shortens a text to at most most bytes without cutting a character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// clip is cut with a sign that something is missing.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return cut(text, most) + "…"
+}
+
+// relax rewrites a JSON object so that the strict parser takes the forms that people write: durations in any of the
+// forms of parseDuration, and enum values without prefix. It looks only where the schema has a duration or an enum; all
+// other values, bodies and headers among them, are copied byte for byte. It reports what it does not understand with
+// the path of the field.
+func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if token, err := dec.Token(); err != nil || token != json.Delim('{') {
+		if err != nil {
+			return nil, syntaxFault(path, err)
+		}
+		return nil, invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc), quote(data))
+	}
+	out := []byte{'{'}
+	for dec.More() {
+		name, value, err := nextMember(dec)
+		if err != nil {
+			return nil, syntaxFault(path, err)
+		}
+		field := fieldByName(desc, name)
+		if field == nil {
+			return nil, unknownField(desc, path, name)
+		}
+		if value, err = relaxField(field, value, join(path, field.JSONName())); err != nil {
+			return nil, err
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(strconv.AppendQuote(out, field.JSONName()), ':')
+		out = append(out, value...)
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, syntaxFault(path, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, invalid(orRequest(path), "more than one JSON value")
+	}
+	return append(out, '}'), nil
+}
+
+// nextMember reads a name and its value.
+func nextMember(dec *json.Decoder) (string, json.RawMessage, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return "", nil, err
+	}
+	name, ok := token.(string)
+	if !ok {
+		return "", nil, errors.New("a member without a name")
+	}
+	var value json.RawMessage
+	if err := dec.Decode(&value); err != nil {
+		return "", nil, err
+	}
+	return name, value, nil
+}
+
+// relaxField rewrites the value of a field.
+func relaxField(field protoreflect.FieldDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
+	switch {
+	case string(value) == "null":
+		return value, nil
+	case field.IsMap():
+		return value, checkStringMap(value, path)
+	case field.IsList():
+		return relaxList(field, value, path)
+	default:
+		return relaxValue(field, value, path)
+	}
+}
+
+// relaxList rewrites the elements of a repeated field.
+func relaxList(field protoreflect.FieldDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
+	var elements []json.RawMessage
+	if value[0] != '[' || json.Unmarshal(value, &elements) != nil {
+		return nil, invalid(path, "want a JSON array, not %s", quote(value))
+	}
+	out := []byte{'['}
+	for i, element := range elements {
+		if string(element) == "null" {
+			return nil, invalid(indexed(path, i), "null is not allowed here")
+		}
+		relaxed, err := relaxValue(field, element, indexed(path, i))
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, relaxed...)
+	}
+	return append(out, ']'), nil
+}
+
+// checkStringMap checks that a value is an object of strings. Only its form is looked at.
+func checkStringMap(value json.RawMessage, path string) error {
+	var members map[string]json.RawMessage
+	if value[0] != '{' || json.Unmarshal(value, &members) != nil {
+		return invalid(path, "want a JSON object of strings, not %s", quote(value))
+	}
+	for name, member := range members {
+		if member[0] != '"' {
+			return invalid(path+"["+strconv.Quote(clip(name, quotedBytesMax))+"]", "want a string, not %s", quote(member))
+		}
+	}
+	return nil
+}
+
+// relaxValue rewrites one value that is neither a map nor a list.
+func relaxValue(field protoreflect.FieldDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		switch field.Message().FullName() {
+		case durationType:
+			return relaxDuration(value, path)
+		case timestampType:
+			return value, checkTime(value, path)
+		default:
+			return relax(field.Message(), value, path)
+		}
+	case protoreflect.EnumKind:
+		return relaxEnum(field.Enum(), value, path)
+	case protoreflect.StringKind, protoreflect.BytesKind:
+		if value[0] != '"' {
+			return nil, invalid(path, "want a string, not %s", quote(value))
+		}
+	case protoreflect.BoolKind:
+		if string(value) != "true" && string(value) != "false" {
+			return nil, invalid(path, "want true or false, not %s", quote(value))
+		}
+	case protoreflect.Int32Kind:
+		return value, checkInteger(value, path, math.MinInt32, math.MaxInt32)
+	case protoreflect.Uint32Kind:
+		return value, checkInteger(value, path, 0, math.MaxUint32)
+	case protoreflect.Uint64Kind:
+		return value, checkInteger(value, path, 0, math.MaxUint64)
+	default: // The contract has no other kinds in requests; the strict parser judges them.
+	}
+	return value, nil
+}
+
+// relaxDuration rewrites a duration as protojson wants it.
+func relaxDuration(value json.RawMessage, path string) (json.RawMessage, error) {
+	text := string(value)
+	if value[0] == '"' {
+		if err := json.Unmarshal(value, &text); err != nil {
+			return nil, syntaxFault(path, err)
+		}
+	} else if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
+		return nil, invalid(path, "%v; not %s", errDuration, quote(value))
+	}
+	d, err := parseDuration(text)
+	if err != nil {
+		return nil, invalid(path, "%v; not %s", err, quote(value))
+	}
+	return appendDuration(nil, int64(d/time.Second), int32(d%time.Second)), nil
+}
+
+// checkTime checks that a value is a time.
+func checkTime(value json.RawMessage, path string) error {
+	var text string
+	if value[0] != '"' || json.Unmarshal(value, &text) != nil {
+		return invalid(path, `want a time such as "2026-11-21T09:30:00Z", not %s`, quote(value))
+	}
+	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+		return invalid(path, `want a time such as "2026-11-21T09:30:00Z", not %s`, quote(value))
+	}
+	return nil
+}
+
+// relaxEnum adds the prefix to an enum value. Numbers are left to the strict parser.
+func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
+	if value[0] != '"' {
+		if _, err := strconv.ParseInt(string(value), 10, 32); err == nil {
+			return value, nil
+		}
+		return nil, invalid(path, "want one of %s, not %s", enumNames(enum), quote(value))
+	}
+	var name string
+	if err := json.Unmarshal(value, &name); err != nil {
+		return nil, syntaxFault(path, err)
+	}
+	full := name
+	if enum.Values().ByName(protoreflect.Name(name)) == nil {
+		full = enumPrefix(enum) + name
+	}
+	if enum.Values().ByName(protoreflect.Name(full)) == nil {
+		return nil, invalid(path, "want one of %s, not %s", enumNames(enum), quote(value))
+	}
+	return strconv.AppendQuote(nil, full), nil
+}
+
+// enumPrefix returns what the names of an enum's values start with: what comes before UNSPECIFIED in the first. It is ""
+// for enums that do not follow that rule.
+func enumPrefix(enum protoreflect.EnumDescriptor) string {
+	prefix, ok := strings.CutSuffix(string(enum.Values().Get(0).Name()), "UNSPECIFIED")
+	if !ok {
+		return ""
+	}
+	return prefix
+}
+
+// enumNames lists the values a caller may choose.
+func enumNames(enum protoreflect.EnumDescriptor) string {
+	var names []string
+	for i := 1; i < enum.Values().Len(); i++ {
+		names = append(names, strings.TrimPrefix(string(enum.Values().Get(i).Name()), enumPrefix(enum)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkInteger checks that a value is a whole number in a range, as a number or as a string of one.
+func checkInteger(value json.RawMessage, path string, least, most float64) error {
+	n, err := strconv.ParseFloat(strings.Trim(string(value), `"`), 64)
+	if err != nil || n != math.Trunc(n) || n < least || n > most {
+		return invalid(path, "want a whole number from %.0f to %.0f, not %s", least, most, quote(value))
+	}
+	return nil
+}
+
+// fieldByName finds a field by either of its names, as protojson does.
+func fieldByName(desc protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if field := desc.Fields().ByJSONName(name); field != nil {
+		return field
+	}
+	return desc.Fields().ByTextName(name)
+}
+
+// unknownField names the field that is not there and the one that was probably meant.
+func unknownField(desc protoreflect.MessageDescriptor, path, name string) *Fault {
+	names := make([]string, desc.Fields().Len())
+	for i := range names {
+		names[i] = desc.Fields().Get(i).JSONName()
+	}
+	field := join(path, clip(name, quotedBytesMax))
+	if near := nearest(name, names); near != "" {
+		return invalid(field, "unknown field; did you mean %q?", near)
+	}
+	return invalid(field, "unknown field; the fields here are %s", strings.Join(names, ", "))
+}
+
+// syntaxFault reports input that is not JSON.
+func syntaxFault(path string, err error) *Fault {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return invalid(orRequest(path), "not valid JSON: it ends too early")
+	case errors.As(err, &syntax):
+		return invalid(orRequest(path), "not valid JSON: %v at byte %d", syntax, syntax.Offset)
+	default:
+		return invalid(orRequest(path), "not valid JSON: %v", err)
+	}
+}
+
+// firstField returns a name to show in an example.
+func firstField(desc protoreflect.MessageDescriptor) string {
+	if desc.Fields().Len() == 0 {
+		return ""
+	}
+	return desc.Fields().Get(0).JSONName()
+}
+
+// join returns the path of a member.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// orRequest names the whole request where there is no path.
+func orRequest(path string) string {
+	if path == "" {
+		return "request"
+	}
+	return path
+}
+
+// quote repeats a little of the input.
+func quote(value []byte) string { return clip(string(bytes.TrimSpace(value)), quotedBytesMax) }

@@ -1,0 +1,133 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// requestIDHeader carries a requestId where the body has no place for it: on raw routes, and for curl.
+const requestIDHeader = "Belfry-Request-Id"
+
+// edge is the interceptor of all services: it turns faults into wire errors, catches panics, measures, and takes the
+// request id from the header.
+type edge struct {
+	logger  *slog.Logger
+	traffic *traffic
+}
+
+// WrapUnary implements connect.Interceptor.
+func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
+		started := time.Now()
+		procedure := req.Spec().Procedure
+		defer func() {
+			if p := recover(); p != nil {
+				res, err = nil, e.panicked(procedure, p)
+			}
+			e.traffic.observe(procedure, err, time.Since(started))
+		}()
+		if m, ok := req.Any().(proto.Message); ok {
+			if f := takeRequestID(m.ProtoReflect(), req.Header().Get(requestIDHeader)); f != nil {
+				return nil, f.wire()
+			}
+		}
+		res, err = next(ctx, req)
+		return res, e.wire(procedure, err)
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (e *edge) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
+		started := time.Now()
+		procedure := conn.Spec().Procedure
+		defer func() {
+			if p := recover(); p != nil {
+				err = e.panicked(procedure, p)
+			}
+			e.traffic.observe(procedure, err, time.Since(started))
+		}()
+		return e.wire(procedure, next(ctx, conn))
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor; there are no clients here.
+func (e *edge) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// wire turns the error of a handler into one of the contract. What the caller is not told is logged.
+func (e *edge) wire(procedure string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if wire := new(connect.Error); errors.As(err, &wire) {
+		return err
+	}
+	f := faultOfError(err)
+	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
+		e.logger.Error("a call failed inside the server", slog.String("procedure", procedure), slog.Any("error", err))
+	}
+	return f.wire()
+}
+
+// panicked logs a panic and returns the error for the caller.
+func (e *edge) panicked(procedure string, p any) error {
+	e.logger.Error("a call panicked", slog.String("procedure", procedure), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	return fault(belfryv1.Reason_REASON_INTERNAL).wire()
+}
+
+// takeRequestID puts the header's request id into a message that has a place for one. Two different ids are a mistake.
+func takeRequestID(m protoreflect.Message, header string) *Fault {
+	if header == "" {
+		return nil
+	}
+	field := m.Descriptor().Fields().ByName("request_id")
+	if field == nil {
+		return nil
+	}
+	if own := m.Get(field).String(); own != "" && own != header {
+		return invalid("requestId", "it differs from the header %s", requestIDHeader)
+	}
+	if !validText(header) {
+		return invalid("requestId", "the header %s is not valid UTF-8", requestIDHeader)
+	}
+	m.Set(field, protoreflect.ValueOfString(header))
+	return nil
+}
+
+// traffic measures calls.
+type traffic struct{ duration *prometheus.HistogramVec }
+
+// newTraffic registers the measures.
+func newTraffic(registry prometheus.Registerer) (*traffic, error) {
+	t := &traffic{duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "belfry_rpc_duration_seconds",
+		Help:    "Time from the receipt of a request to its answer, by procedure and Connect code; long polls include their wait.",
+		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"procedure", "code"})}
+	if err := registry.Register(t.duration); err != nil {
+		return nil, fmt.Errorf("registering the metrics of calls: %w", err)
+	}
+	return t, nil
+}
+
+// observe notes one call.
+func (t *traffic) observe(procedure string, err error, took time.Duration) {
+	code := "ok"
+	if err != nil {
+		code = connect.CodeOf(err).String()
+	}
+	t.duration.WithLabelValues(procedure, code).Observe(took.Seconds())
+}

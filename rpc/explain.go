@@ -1,0 +1,38 @@
+package rpc
+
+import (
+	"strings"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// explain turns an error that Connect made before a handler saw the request into one of the contract. Those are about
+// requests that cannot be read; nothing was done for any of them.
+func explain(code connect.Code, message string) *Fault {
+	message = clip(message, 300)
+	switch code {
+	case connect.CodeResourceExhausted:
+		return &Fault{Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request", Message: "request: " + message}
+	case connect.CodeUnimplemented:
+		return &Fault{Reason: belfryv1.Reason_REASON_UNIMPLEMENTED, Message: message}
+	case connect.CodeInternal:
+		if !strings.HasPrefix(message, "protocol error") {
+			return fault(belfryv1.Reason_REASON_INTERNAL)
+		}
+		return explainUnreadable(message)
+	default:
+		return explainUnreadable(message)
+	}
+}
+
+// explainUnreadable names the field that a request could not be read because of. The JSON codec puts it first.
+func explainUnreadable(message string) *Fault {
+	text, ours := strings.CutPrefix(message, "unmarshal message: ")
+	text = strings.TrimPrefix(text, "INVALID: ")
+	if field, _, ok := strings.Cut(text, ": "); ours && ok && !strings.ContainsAny(field, " \u00a0") {
+		return &Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: text}
+	}
+	return invalid("request", "%s", text)
+}

@@ -1,0 +1,271 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// errorDomain is the domain of every google.rpc.ErrorInfo that Belfry sends.
+const errorDomain = "belfry"
+
+// Fault is an error of the public contract: a reason of the closed list and what a caller can do with it. The reason
+// decides the Connect code and the outcome.
+type Fault struct {
+	Reason belfryv1.Reason
+	// Message is for people. For INVALID and TOO_LARGE it starts with the field and names the limit.
+	Message string
+	// Field is the path of the field concerned, as JSON names it; empty if there is none.
+	Field string
+	// Shard is the shard concerned; nil if the call reached none.
+	Shard *uint32
+	// Leader is the address of the shard's leader if it is another node and known.
+	Leader string
+	// RetryAfter is how long to wait before a retry makes sense; 0 means that waiting does not help.
+	RetryAfter time.Duration
+	// State is how a job that was not found ended, if that is remembered.
+	State fsm.State
+}
+
+// Error returns reason and message.
+func (f *Fault) Error() string { return reasonName(f.Reason) + ": " + f.Message }
+
+// Code returns the Connect code of the fault's reason.
+func (f *Fault) Code() connect.Code { return contractRow(f.Reason).code }
+
+// Outcome tells whether the call was applied.
+func (f *Fault) Outcome() belfryv1.Outcome { return contractRow(f.Reason).outcome }
+
+// row is one line of the error contract.
+type row struct {
+	reason  belfryv1.Reason
+	code    connect.Code
+	outcome belfryv1.Outcome
+	// machine is the machine's code for this reason, OK if it has none; cause is node's error for it, nil if it has none.
+	machine fsm.Code
+	cause   error
+	// retry is how long to wait where nothing better is known.
+	retry   time.Duration
+	message string
+}
+
+// contract is the one table between the machine's codes, node's errors and the wire.
+func contract() [26]row {
+	const (
+		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
+	)
+	return [...]row{
+		{belfryv1.Reason_REASON_INVALID, connect.CodeInvalidArgument, none, fsm.Invalid, nil, 0, "requestId: it was used before with other content"},
+		{belfryv1.Reason_REASON_TOO_LARGE, connect.CodeInvalidArgument, none, fsm.OK, node.ErrTooLarge, 0, "request: larger than a log entry may be"},
+		{belfryv1.Reason_REASON_JOB_EXISTS, connect.CodeAlreadyExists, none, fsm.JobExists, nil, 0, "a job with this id exists, or ended within the dedup window, with other content"},
+		{belfryv1.Reason_REASON_JOB_NOT_FOUND, connect.CodeNotFound, none, fsm.JobNotFound, nil, 0, "there is no such job"},
+		{belfryv1.Reason_REASON_JOB_RESERVED, connect.CodeFailedPrecondition, none, fsm.JobReserved, nil, 0, "the job is reserved"},
+		{belfryv1.Reason_REASON_STALE_LEASE, connect.CodeFailedPrecondition, none, fsm.StaleLease, nil, 0, "the lease lapsed, was given back, or never was"},
+		{belfryv1.Reason_REASON_QUEUE_EXISTS, connect.CodeAlreadyExists, none, fsm.QueueExists, nil, 0, "the queue exists already"},
+		{belfryv1.Reason_REASON_QUEUE_NOT_FOUND, connect.CodeNotFound, none, fsm.QueueNotFound, nil, 0, "there is no such queue"},
+		{belfryv1.Reason_REASON_QUEUE_CHANGED, connect.CodeAborted, none, fsm.QueueChanged, nil, 50 * time.Millisecond, "the queue has another number of partitions than this node knew; try again"},
+		{belfryv1.Reason_REASON_QUEUE_FULL, connect.CodeResourceExhausted, none, fsm.QueueFull, nil, time.Second, "the queue holds as many jobs or bytes as its settings allow"},
+		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.OK, nil, time.Second, "a quota of the namespace is used up"},
+		{belfryv1.Reason_REASON_RATE_LIMITED, connect.CodeResourceExhausted, none, fsm.RateLimited, nil, 100 * time.Millisecond, "the queue takes no more puts this second"},
+		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrOverloaded, 100 * time.Millisecond, "the server has more requests waiting than it takes"},
+		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrCanceled, 0, "the call ended before it was logged"},
+		{belfryv1.Reason_REASON_DISK_FULL, connect.CodeResourceExhausted, none, fsm.OK, node.ErrDiskFull, 5 * time.Second, "the server's disk is nearly full"},
+		{belfryv1.Reason_REASON_REQUEST_EXPIRED, connect.CodeFailedPrecondition, unknown, fsm.RequestExpired, nil, 0, "requestId: it is older than what is remembered; nothing was done now, the earlier outcome is unknown"},
+		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotLeader, 50 * time.Millisecond, "another node leads the shard"},
+		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNoLeader, 200 * time.Millisecond, "the shard has no leader that serves"},
+		{belfryv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable, none, fsm.OK, node.ErrShuttingDown, time.Second, "the server is stopping"},
+		{belfryv1.Reason_REASON_CLOCK_AHEAD, connect.CodeUnavailable, none, fsm.OK, node.ErrClockAhead, time.Second, "the shard's time is ahead of the wall clock"},
+		{belfryv1.Reason_REASON_UNKNOWN_OUTCOME, connect.CodeUnavailable, unknown, fsm.OK, node.ErrUnknownOutcome, 100 * time.Millisecond, "the call may have been applied; repeat it with the same requestId to find out"},
+		{belfryv1.Reason_REASON_UNAUTHENTICATED, connect.CodeUnauthenticated, none, fsm.OK, nil, 0, "the call carries no valid credentials"},
+		{belfryv1.Reason_REASON_FORBIDDEN, connect.CodePermissionDenied, none, fsm.OK, nil, 0, "the call is not allowed"},
+		{belfryv1.Reason_REASON_UNIMPLEMENTED, connect.CodeUnimplemented, none, fsm.OK, nil, 0, "there is no such method"},
+		{belfryv1.Reason_REASON_INTERNAL, connect.CodeInternal, unknown, fsm.OK, node.ErrUnknownShard, 0, "the server broke"},
+		{belfryv1.Reason_REASON_UNSPECIFIED, connect.CodeInternal, unknown, fsm.OK, nil, 0, "the server broke"},
+	}
+}
+
+// contractRow returns the first row of a reason.
+func contractRow(reason belfryv1.Reason) row {
+	table := contract()
+	for _, r := range table {
+		if r.reason == reason {
+			return r
+		}
+	}
+	return table[len(table)-1]
+}
+
+// reasonName returns the reason as ErrorInfo and JSON write it: without the prefix.
+func reasonName(reason belfryv1.Reason) string {
+	return strings.TrimPrefix(reason.String(), "REASON_")
+}
+
+// invalid returns a fault about a field. The format says what is wrong and names the limit.
+func invalid(field, format string, args ...any) *Fault {
+	return &Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// tooLarge returns a fault about the size of a field.
+func tooLarge(field string, is, limit int) *Fault {
+	return &Fault{
+		Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: field,
+		Message: fmt.Sprintf("%s: %d bytes; the limit is %d", field, is, limit),
+	}
+}
+
+// fault returns a reason with the words and the wait of its row.
+func fault(reason belfryv1.Reason) *Fault {
+	r := contractRow(reason)
+	return &Fault{Reason: reason, Message: r.message, RetryAfter: r.retry}
+}
+
+// faultOfResult returns the fault of a result whose code is not OK.
+func faultOfResult(shard uint32, result *fsm.Result) *Fault {
+	f := fault(belfryv1.Reason_REASON_INTERNAL)
+	for _, r := range contract() {
+		if r.machine == result.Code && r.machine != fsm.OK {
+			f = fault(r.reason)
+			break
+		}
+	}
+	f.Shard = &shard
+	if result.Wait > 0 {
+		f.RetryAfter = result.Wait
+	}
+	if result.Code == fsm.JobNotFound && result.State != fsm.StateNone {
+		f.State = result.State
+		f.Message = "the job has ended: it is " + stateName(result.State)
+	}
+	return f
+}
+
+// faultOfError returns the fault that err stands for. Errors that are neither faults, nor node's, nor a context's are
+// INTERNAL: what they say is for the log, not for the caller.
+func faultOfError(err error) *Fault {
+	var f *Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	for _, r := range contract() {
+		if r.cause != nil && errors.Is(err, r.cause) {
+			return &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
+		}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return faultOfError(node.ErrCanceled)
+	}
+	return fault(belfryv1.Reason_REASON_INTERNAL)
+}
+
+// faultOfShard is faultOfError for an error of one shard.
+func faultOfShard(shard uint32, err error) *Fault {
+	f := *faultOfError(err)
+	if f.Shard == nil {
+		f.Shard = &shard
+	}
+	return &f
+}
+
+// wire returns the fault as a Connect error with its ErrorInfo and, where waiting helps, RetryInfo.
+func (f *Fault) wire() *connect.Error {
+	err := connect.NewError(f.Code(), errors.New(f.Message))
+	metadata := map[string]string{"outcome": outcomeName(f.Outcome())}
+	if f.Shard != nil {
+		metadata["shard"] = strconv.FormatUint(uint64(*f.Shard), 10)
+	}
+	if f.Leader != "" {
+		metadata["leader"] = f.Leader
+	}
+	if f.Field != "" {
+		metadata["field"] = f.Field
+	}
+	if f.State != fsm.StateNone {
+		metadata["state"] = stateName(f.State)
+	}
+	info := &errdetails.ErrorInfo{Reason: reasonName(f.Reason), Domain: errorDomain, Metadata: metadata}
+	if detail, detailErr := connect.NewErrorDetail(info); detailErr == nil {
+		err.AddDetail(detail)
+	}
+	if f.RetryAfter > 0 {
+		if detail, detailErr := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryAfter)}); detailErr == nil {
+			err.AddDetail(detail)
+		}
+	}
+	return err
+}
+
+// entry returns the fault as the error of one entry of a batch.
+func (f *Fault) entry() *belfryv1.EntryError {
+	e := &belfryv1.EntryError{
+		Code: f.Code().String(), Reason: f.Reason, Message: f.Message, Outcome: f.Outcome(), Shard: f.Shard, Leader: f.Leader,
+	}
+	if f.RetryAfter > 0 {
+		e.RetryAfter = durationpb.New(f.RetryAfter)
+	}
+	return e
+}
+
+// FaultOf returns the fault that a Connect error of a Belfry server carries, false if it carries none.
+func FaultOf(err error) (*Fault, bool) {
+	var wire *connect.Error
+	if !errors.As(err, &wire) {
+		return nil, false
+	}
+	var f *Fault
+	var retry time.Duration
+	for _, detail := range wire.Details() {
+		message, err := detail.Value()
+		if err != nil {
+			continue
+		}
+		switch m := message.(type) {
+		case *errdetails.ErrorInfo:
+			if m.GetDomain() == errorDomain {
+				f = faultOfInfo(m)
+			}
+		case *errdetails.RetryInfo:
+			retry = m.GetRetryDelay().AsDuration()
+		}
+	}
+	if f == nil {
+		return nil, false
+	}
+	f.Message, f.RetryAfter = wire.Message(), retry
+	return f, true
+}
+
+// faultOfInfo reads what ErrorInfo says. A reason that this version does not know stays UNSPECIFIED.
+func faultOfInfo(info *errdetails.ErrorInfo) *Fault {
+	metadata := info.GetMetadata()
+	f := &Fault{
+		Reason: belfryv1.Reason(belfryv1.Reason_value["REASON_"+info.GetReason()]),
+		Field:  metadata["field"],
+		Leader: metadata["leader"],
+		State:  fsm.State(belfryv1.JobState_value["JOB_STATE_"+metadata["state"]]),
+	}
+	if shard, err := strconv.ParseUint(metadata["shard"], 10, 32); err == nil {
+		n := uint32(shard)
+		f.Shard = &n
+	}
+	return f
+}
+
+// outcomeName returns the outcome without the prefix.
+func outcomeName(o belfryv1.Outcome) string { return strings.TrimPrefix(o.String(), "OUTCOME_") }
+
+// stateName returns the wire name of a machine's state without the prefix.
+func stateName(s fsm.State) string {
+	return strings.TrimPrefix(wireState(s).String(), "JOB_STATE_")
+}

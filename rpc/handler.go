@@ -1,0 +1,295 @@
+package rpc
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// Config is what a handler is made of. Node, Catalog, Logger and Registry are required.
+type Config struct {
+	Node    Node
+	Catalog Catalog
+	// Logger takes what went wrong in the server. Requests are not logged.
+	Logger *slog.Logger
+	// Registry takes the metrics and is served at /metrics.
+	Registry *prometheus.Registry
+	// Limits bounds requests; the zero value means DefaultLimits.
+	Limits Limits
+	// Name is the node's name, shown in the Belfry-Served-By header; Address is where clients reach it, Version what it runs.
+	Name, Address, Version string
+	// Now is the wall clock; defaults to time.Now.
+	Now func() time.Time
+}
+
+// validate reports every problem and fills the defaults in.
+func (c *Config) validate() error {
+	var errs []error
+	if c.Node == nil {
+		errs = append(errs, errors.New("a Node is required"))
+	}
+	if c.Catalog == nil {
+		errs = append(errs, errors.New("a Catalog is required"))
+	}
+	if c.Logger == nil {
+		errs = append(errs, errors.New("a Logger is required"))
+	}
+	if c.Registry == nil {
+		errs = append(errs, errors.New("a Registry is required"))
+	}
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return errors.Join(append(errs, c.Limits.Validate())...)
+}
+
+// handler is the whole public edge of a node: every protocol and path on one port.
+type handler struct {
+	limits  Limits
+	name    string
+	logger  *slog.Logger
+	drain   *drain
+	queues  *queueService
+	errors  *connect.ErrorWriter
+	origins *http.CrossOriginProtection
+
+	// routes has the exact paths; calls those that are Connect procedures, under both of their names.
+	routes map[string]http.Handler
+	calls  map[string]call
+	// others are handlers by prefix: health and reflection.
+	others map[string]http.Handler
+	// paths are the short paths, methodList the same as a text.
+	paths      []string
+	methodList string
+
+	bodyBytesInFlight atomic.Int64
+}
+
+// call is a Connect procedure.
+type call struct {
+	method  method
+	handler http.Handler
+}
+
+// newHandler wires services, codecs, limits and routes together.
+func newHandler(cfg Config) (*handler, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("configuring the public API: %w", err)
+	}
+	watch, err := newTraffic(cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Registry.Register(newNodeCollector(cfg.Node)); err != nil {
+		return nil, fmt.Errorf("registering the node's metrics: %w", err)
+	}
+	h := &handler{
+		limits: cfg.Limits, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
+		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(),
+		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{},
+	}
+	h.queues = &queueService{
+		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
+		drain: h.drain, meters: newMeters(cfg.Now),
+	}
+	admin := &adminService{queueService: h.queues, name: cfg.Name, address: cfg.Address, version: cfg.Version}
+	options := connectOptions(cfg, watch)
+	h.mountServices(admin, options)
+	h.mountOperations(cfg, options)
+	return h, nil
+}
+
+// connectOptions are the options of every service.
+func connectOptions(cfg Config, watch *traffic) []connect.HandlerOption {
+	return []connect.HandlerOption{
+		connect.WithCodec(jsonCodec{codecJSON}),
+		connect.WithCodec(jsonCodec{codecJSONUTF8}),
+		connect.WithReadMaxBytes(cfg.Limits.MessageBytesMax),
+		connect.WithCompression("gzip", newGunzip(cfg.Limits.MessageBytesMax), newGzip),
+		connect.WithCompressMinBytes(compressBytesMin),
+		connect.WithInterceptors(&edge{logger: cfg.Logger, traffic: watch}),
+	}
+}
+
+// compressBytesMin is the size from which answers are compressed for clients that take it; below it costs more than it saves.
+const compressBytesMin = 1 << 10
+
+// mountServices routes the methods of the contract under their own and their short paths.
+func (h *handler) mountServices(admin *adminService, options []connect.HandlerOption) {
+	_, queues := belfryv1connect.NewQueueServiceHandler(h.queues, options...)
+	_, admins := belfryv1connect.NewAdminServiceHandler(admin, options...)
+	for _, m := range methodsOfContract() {
+		service := queues
+		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") {
+			service = admins
+		}
+		h.calls[m.procedure] = call{method: m, handler: service}
+		h.calls[m.short] = call{method: m, handler: service}
+		h.paths = append(h.paths, m.short)
+	}
+	h.methodList = strings.Join(h.paths, ", ")
+}
+
+// mountOperations routes what operators and their tools use.
+func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
+	services := []string{belfryv1connect.QueueServiceName, belfryv1connect.AdminServiceName}
+	health := &health{node: cfg.Node, drain: h.drain, services: append([]string{""}, services...)}
+	path, healthHandler := grpchealth.NewHandler(health, options...)
+	h.others[path] = healthHandler
+	reflector := grpcreflect.NewStaticReflector(append(slices.Clone(services), grpchealth.HealthV1ServiceName)...)
+	path, reflectHandler := grpcreflect.NewHandlerV1(reflector, options...)
+	h.others[path] = reflectHandler
+	path, reflectHandler = grpcreflect.NewHandlerV1Alpha(reflector, options...)
+	h.others[path] = reflectHandler
+	h.routes["/livez"] = http.HandlerFunc(health.live)
+	h.routes["/readyz"] = http.HandlerFunc(health.ready)
+	h.routes["/metrics"] = promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{Registry: nil})
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Belfry-Served-By", h.name)
+	w.Header().Set("X-Request-Id", correlation(r.Header.Get("X-Request-Id")))
+	out := &reply{ResponseWriter: w, request: r, handler: h}
+	defer func() {
+		if p := recover(); p != nil {
+			h.recovered(out, r, p)
+		}
+	}()
+	h.route(out, r)
+	out.finish()
+}
+
+// route finds the handler of a path.
+func (h *handler) route(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	if !h.sameOrigin(r) {
+		f := fault(belfryv1.Reason_REASON_FORBIDDEN)
+		f.Message = "a browser sent this from a page of another origin"
+		h.writeFault(w, r, f)
+		return
+	}
+	if c, ok := h.calls[path]; ok {
+		h.serveCall(w, r, c)
+		return
+	}
+	if queue, ok := strings.CutPrefix(path, rawPrefix); ok {
+		defer h.guardBody(w, r)()
+		h.serveRaw(w, r, queue)
+		return
+	}
+	if route, ok := h.routes[path]; ok {
+		route.ServeHTTP(w, r)
+		return
+	}
+	if slash := strings.LastIndexByte(path, '/'); slash > 0 {
+		if other, ok := h.others[path[:slash+1]]; ok {
+			other.ServeHTTP(w, jsonByDefault(r))
+			return
+		}
+	}
+	h.noSuchPath(w, r)
+}
+
+// sameOrigin refuses what a browser sends on behalf of a page from elsewhere. Plain forms and texts are read as JSON
+// here, and a raw GET takes a job, so the usual preflight of browsers does not protect a server on loopback.
+func (h *handler) sameOrigin(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		asPost := *r
+		asPost.Method = http.MethodPost
+		r = &asPost
+	}
+	return h.origins.Check(r) == nil
+}
+
+// serveCall serves a Connect procedure. A path for people becomes the procedure's.
+func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, c call) {
+	if !c.method.streams {
+		defer h.guardBody(w, r)()
+	}
+	r = jsonByDefault(r)
+	if r.URL.Path != c.method.procedure {
+		changed, target := *r, *r.URL
+		target.Path, target.RawPath = c.method.procedure, ""
+		changed.URL = &target
+		r = &changed
+	}
+	if r.Method == http.MethodGet && c.method.reads && r.URL.RawQuery == "" {
+		changed, target := *r, *r.URL
+		target.RawQuery = "encoding=json&message=%7B%7D"
+		changed.URL = &target
+		r = &changed
+	}
+	c.handler.ServeHTTP(w, r)
+}
+
+// jsonByDefault reads a POST without a content type, or with the one that curl -d sends, as JSON.
+func jsonByDefault(r *http.Request) *http.Request {
+	if r.Method != http.MethodPost {
+		return r
+	}
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	switch strings.ToLower(strings.TrimSpace(kind)) {
+	case "", "application/x-www-form-urlencoded", "text/plain", "text/json":
+		changed := *r
+		changed.Header = r.Header.Clone()
+		changed.Header.Set("Content-Type", "application/json")
+		return &changed
+	default:
+		return r
+	}
+}
+
+// writeFault answers with an error of the contract, in the protocol of the request.
+func (h *handler) writeFault(w http.ResponseWriter, r *http.Request, f *Fault) {
+	writeFault(h.errors, w, r, f.wire())
+}
+
+// writeFault writes an error. That the client is gone is the only way it fails.
+func writeFault(errors *connect.ErrorWriter, w http.ResponseWriter, r *http.Request, err error) {
+	_ = errors.Write(w, r, err)
+}
+
+// recovered answers for a handler that panicked, if nothing was answered yet.
+func (h *handler) recovered(out *reply, r *http.Request, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	h.logger.Error("a handler panicked", slog.String("path", quote([]byte(r.URL.Path))), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	if out.wrote {
+		panic(http.ErrAbortHandler)
+	}
+	out.captured, out.status = nil, 0
+	h.writeFault(out, r, fault(belfryv1.Reason_REASON_INTERNAL))
+	out.finish()
+}
+
+// correlation returns the client's id for its logs and ours if it is short and visible, else a new one.
+func correlation(id string) string {
+	if id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return id
+	}
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,110 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// health answers the questions of load balancers and supervisors.
+type health struct {
+	node     Node
+	drain    *drain
+	services []string
+}
+
+// healthCheck is one line of /readyz. problem is empty if all is well.
+type healthCheck struct{ name, problem string }
+
+// checks returns all checks in order.
+func (h *health) checks() []healthCheck {
+	status := h.node.Status()
+	out := []healthCheck{{name: "serving"}, {name: "disk"}}
+	if h.drain.isBegun() || status.Draining {
+		out[0].problem = "the server is stopping"
+	}
+	if status.DiskFull {
+		out[1].problem = fmt.Sprintf("nearly full: %d bytes free", status.DiskFreeBytes)
+	}
+	for i := range status.Shards {
+		g := &status.Shards[i]
+		out = append(out, healthCheck{name: fmt.Sprintf("shard-%d", g.Shard), problem: shardProblem(g)})
+	}
+	return out
+}
+
+// shardProblem says why a shard cannot be used through this node, "" if it can.
+func shardProblem(g *node.GroupStatus) string {
+	switch {
+	case g.ClockAhead:
+		return "CLOCK_AHEAD: shard time is ahead of the wall clock"
+	case g.Role == node.Stopped:
+		return "stopped: " + g.LastError
+	case g.Leader == "":
+		return "no leader is known"
+	case g.Role == node.Leader && !g.Serving:
+		return "its new leader does not serve yet"
+	default:
+		return ""
+	}
+}
+
+// live answers /livez: the process runs and answers. It depends on nothing else, least of all on peers.
+func (h *health) live(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "ok\n")
+}
+
+// ready answers /readyz. With ?verbose it lists the checks; ?exclude=NAME leaves one out and may be repeated.
+func (h *health) ready(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	var lines strings.Builder
+	status := http.StatusOK
+	for _, c := range h.checks() {
+		switch {
+		case slices.Contains(query["exclude"], c.name):
+			fmt.Fprintf(&lines, "[ ]%s excluded\n", c.name)
+		case c.problem != "":
+			status = http.StatusServiceUnavailable
+			fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.name, c.problem)
+		default:
+			fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
+		}
+	}
+	verdict := "ready\n"
+	if status != http.StatusOK {
+		verdict = "not ready\n"
+	}
+	if query.Has("verbose") || status != http.StatusOK {
+		verdict = lines.String() + verdict
+	}
+	writeText(w, status, verdict)
+}
+
+// writeText answers with plain text.
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	// That the client is gone is the only way this fails.
+	_, _ = w.Write([]byte(text))
+}
+
+// Check implements grpchealth.Checker.
+func (h *health) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if !slices.Contains(h.services, req.Service) {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", clip(req.Service, quotedBytesMax)))
+	}
+	for _, c := range h.checks() {
+		if c.problem != "" {
+			return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+		}
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}

@@ -1,0 +1,118 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits bounds what a request may ask for. All of them are checked before anything is logged.
+type Limits struct {
+	// BodyBytesMax bounds a job's body. Default 1 MiB.
+	BodyBytesMax int
+	// HeaderBytesMax bounds the names and values of a job's headers together. Default 16 KiB.
+	HeaderBytesMax int
+	// IDBytesMax bounds a job's id. Default 256 bytes.
+	IDBytesMax int
+	// QueueBytesMax bounds a queue's name. Default 256 bytes, which is also the most that a lease token carries.
+	QueueBytesMax int
+	// RequestIDBytesMax bounds a requestId. Default 64 bytes.
+	RequestIDBytesMax int
+	// ErrorBytesMax is how much is kept of a nack's error text. Default 1 KiB.
+	ErrorBytesMax int
+	// BatchJobsMax bounds the entries of a batch, the jobs of a Reserve, the ids of a Redrive. Default 1,000.
+	BatchJobsMax int
+	// BatchBytesMax bounds the bodies, ids and headers of a PutBatch together. Default 4 MiB.
+	BatchBytesMax int
+	// QueuesMax bounds the queues of one Reserve. Default 64.
+	QueuesMax int
+	// MessageBytesMax bounds a whole request on the wire and after decompression. Default 8 MiB: a batch in base64 fits.
+	MessageBytesMax int
+	// DelayMax bounds a delay, a retry delay, a TTL and how far ahead a due time may be. Default 100 years.
+	DelayMax time.Duration
+	// WaitMax bounds how long a Reserve waits. Default 60 s.
+	WaitMax time.Duration
+	// TTRMin and TTRMax bound the length of a lease. Default 1 ms, the precision of the wire, and 24 h: a holder that
+	// needs longer extends, and a crashed one is found within a day.
+	TTRMin, TTRMax time.Duration
+	// AttemptsMax bounds maxAttempts. Default 1,000,000.
+	AttemptsMax uint32
+	// RetryDelaysMax bounds the entries of retryDelays. Default 64.
+	RetryDelaysMax int
+	// PageMax bounds the jobs or queues of a page; more is taken as this. Default 1,000.
+	PageMax int
+	// CreditsMax bounds the open credits of a Work stream. Default 10,000.
+	CreditsMax uint32
+	// BodyWait is how long the bytes of a unary request may take to arrive. Default 30 s.
+	BodyWait time.Duration
+	// ResponseWait is how long a client on HTTP/1 may take to read an answer. Default 60 s.
+	ResponseWait time.Duration
+}
+
+// year is the length of a year in limits: 365.25 days.
+const year = 365*24*time.Hour + 6*time.Hour
+
+// DefaultLimits returns the limits that the documentation promises.
+func DefaultLimits() Limits {
+	return Limits{
+		BodyBytesMax:      1 << 20,
+		HeaderBytesMax:    16 << 10,
+		IDBytesMax:        256,
+		QueueBytesMax:     256,
+		RequestIDBytesMax: 64,
+		ErrorBytesMax:     1 << 10,
+		BatchJobsMax:      1000,
+		BatchBytesMax:     4 << 20,
+		QueuesMax:         64,
+		MessageBytesMax:   8 << 20,
+		DelayMax:          100 * year,
+		WaitMax:           time.Minute,
+		TTRMin:            time.Millisecond,
+		TTRMax:            24 * time.Hour,
+		AttemptsMax:       1_000_000,
+		RetryDelaysMax:    64,
+		PageMax:           1000,
+		CreditsMax:        10_000,
+		BodyWait:          30 * time.Second,
+		ResponseWait:      time.Minute,
+	}
+}
+
+// Validate reports every limit that cannot work.
+func (l Limits) Validate() error {
+	var errs []error
+	positive := func(name string, value int64) {
+		if value <= 0 {
+			errs = append(errs, fmt.Errorf("limit %s is %d; it must be above 0", name, value))
+		}
+	}
+	positive("BodyBytesMax", int64(l.BodyBytesMax))
+	positive("HeaderBytesMax", int64(l.HeaderBytesMax))
+	positive("IDBytesMax", int64(l.IDBytesMax))
+	positive("QueueBytesMax", int64(l.QueueBytesMax))
+	positive("RequestIDBytesMax", int64(l.RequestIDBytesMax))
+	positive("ErrorBytesMax", int64(l.ErrorBytesMax))
+	positive("BatchJobsMax", int64(l.BatchJobsMax))
+	positive("BatchBytesMax", int64(l.BatchBytesMax))
+	positive("QueuesMax", int64(l.QueuesMax))
+	positive("MessageBytesMax", int64(l.MessageBytesMax))
+	positive("DelayMax", int64(l.DelayMax))
+	positive("WaitMax", int64(l.WaitMax))
+	positive("TTRMin", int64(l.TTRMin))
+	positive("AttemptsMax", int64(l.AttemptsMax))
+	positive("RetryDelaysMax", int64(l.RetryDelaysMax))
+	positive("PageMax", int64(l.PageMax))
+	positive("CreditsMax", int64(l.CreditsMax))
+	positive("BodyWait", int64(l.BodyWait))
+	positive("ResponseWait", int64(l.ResponseWait))
+	if l.TTRMax < l.TTRMin {
+		errs = append(errs, fmt.Errorf("limit TTRMax is %v; it must not be below TTRMin, %v", l.TTRMax, l.TTRMin))
+	}
+	if l.QueueBytesMax > 256 {
+		errs = append(errs, fmt.Errorf("limit QueueBytesMax is %d; lease tokens carry at most 256", l.QueueBytesMax))
+	}
+	if l.MessageBytesMax < l.BodyBytesMax {
+		errs = append(errs, fmt.Errorf("limit MessageBytesMax is %d; a body of %d must fit", l.MessageBytesMax, l.BodyBytesMax))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,247 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// List implements QueueService. The pages of the queue's shards are merged in due order; the token keeps how far each
+// shard was read.
+func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
+	c := s.checker()
+	query := fsm.ListQuery{Queue: c.queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.page("pageSize", req.GetPageSize())}
+	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
+		held, ok := machineState(req.GetState())
+		if !ok {
+			c.fail(invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(req.GetState())))
+		}
+		query.State = held
+	}
+	query.DueAfter = c.listTime("dueAfter", req.GetDueAfter())
+	query.DueBefore = c.listTime("dueBefore", req.GetDueBefore())
+	shards := s.shards(query.Queue)
+	cursors := c.cursors("pageToken", req.GetPageToken(), &query, len(shards))
+	if c.err != nil {
+		return nil, c.err
+	}
+	pages := make([]listPage, len(shards))
+	witnesses, err := s.readAll(ctx, shards, func(i int, m *fsm.Machine, now fsm.Time) {
+		pages[i] = readPage(m, query, cursors[i], now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &belfryv1.ListResponse{Witnesses: witnesses}
+	jobs, more := mergePages(pages, cursors, query.Max)
+	out.Jobs = jobs
+	if more {
+		out.NextPageToken = formatCursors(&query, cursors)
+	}
+	return out, nil
+}
+
+// trimState returns a state's name without prefix.
+func trimState(s belfryv1.JobState) string {
+	return string(appendEnum(nil, s.Descriptor(), s.Number()))
+}
+
+// listTime converts a bound of a list. Not set is 0, which is no bound; a time beyond what the machine can hold is its
+// end.
+func (c *checker) listTime(field string, t *timestamppb.Timestamp) fsm.Time {
+	switch {
+	case t == nil:
+		return 0
+	case t.CheckValid() != nil:
+		c.fail(invalid(field, "not a valid time"))
+		return 0
+	case t.GetSeconds() > math.MaxInt64/1_000_000_000-1:
+		return fsm.TimeMax
+	default:
+		return pastTime(t)
+	}
+}
+
+// listed is a job of a page with its place in the order.
+type listed struct {
+	cursor fsm.Cursor
+	job    *belfryv1.Job
+}
+
+// listPage is what one shard contributes to a page.
+type listPage struct {
+	jobs []listed
+	more bool
+}
+
+// readPage reads one shard's next jobs.
+func readPage(m *fsm.Machine, query fsm.ListQuery, after fsm.Cursor, now fsm.Time) listPage {
+	query.After, query.Now = after, now
+	jobs, _, more := m.List(query)
+	q, _ := m.Queue(query.Queue, now)
+	page := listPage{jobs: make([]listed, len(jobs)), more: more}
+	for i := range jobs {
+		page.jobs[i] = listed{
+			cursor: fsm.Cursor{Due: jobs[i].Due, Serial: jobs[i].Serial},
+			job:    wireJob(&jobs[i], &q.Settings, false),
+		}
+	}
+	return page
+}
+
+// mergePages takes the first most jobs of all pages in due order and moves the cursors behind them.
+func mergePages(pages []listPage, cursors []fsm.Cursor, most int) (jobs []*belfryv1.Job, more bool) {
+	jobs = []*belfryv1.Job{}
+	for len(jobs) < most {
+		next := -1
+		for i := range pages {
+			if len(pages[i].jobs) == 0 {
+				continue
+			}
+			if next < 0 || pages[i].jobs[0].cursor.Due < pages[next].jobs[0].cursor.Due {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		jobs = append(jobs, pages[next].jobs[0].job)
+		cursors[next] = pages[next].jobs[0].cursor
+		pages[next].jobs = pages[next].jobs[1:]
+	}
+	return jobs, slices.ContainsFunc(pages, func(p listPage) bool { return p.more || len(p.jobs) > 0 })
+}
+
+// cursorVersion is the first byte of a page token.
+const cursorVersion = 1
+
+// cursors reads a page token: how far each shard was read. Without a token nothing was read yet.
+func (c *checker) cursors(field, token string, query *fsm.ListQuery, shards int) []fsm.Cursor {
+	cursors := make([]fsm.Cursor, shards)
+	if token == "" {
+		return cursors
+	}
+	flawed := func() []fsm.Cursor {
+		c.fail(invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
+		return cursors
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) != 1+crc32.Size+16*shards || b[0] != cursorVersion {
+		return flawed()
+	}
+	if binary.LittleEndian.Uint32(b[1:]) != listSum(query, b[1+crc32.Size:]) {
+		return flawed()
+	}
+	rest := b[1+crc32.Size:]
+	for i := range cursors {
+		cursors[i] = fsm.Cursor{Due: fsm.Time(binary.LittleEndian.Uint64(rest)), Serial: binary.LittleEndian.Uint64(rest[8:])}
+		rest = rest[16:]
+	}
+	return cursors
+}
+
+// formatCursors writes a page token: version, checksum, and due time and serial for each shard.
+func formatCursors(query *fsm.ListQuery, cursors []fsm.Cursor) string {
+	var places []byte
+	for _, cursor := range cursors {
+		places = binary.LittleEndian.AppendUint64(places, uint64(cursor.Due))
+		places = binary.LittleEndian.AppendUint64(places, cursor.Serial)
+	}
+	b := binary.LittleEndian.AppendUint32([]byte{cursorVersion}, listSum(query, places))
+	return base64.RawURLEncoding.EncodeToString(append(b, places...))
+}
+
+// listSum is a checksum over a list's query and places, so that a token of another list is noticed.
+func listSum(query *fsm.ListQuery, places []byte) uint32 {
+	b := append([]byte(query.Queue), 0, byte(query.State))
+	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueAfter))
+	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueBefore))
+	return crc32.Checksum(append(b, places...), crc32.MakeTable(crc32.Castagnoli))
+}
+
+// ListQueues implements AdminService.
+func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
+	c := s.checker()
+	most := c.page("pageSize", req.GetPageSize())
+	if len(req.GetPrefix()) > s.limits.QueueBytesMax {
+		c.fail(tooLarge("prefix", len(req.GetPrefix()), s.limits.QueueBytesMax))
+	}
+	after := c.queueToken("pageToken", req.GetPageToken())
+	if c.err != nil {
+		return nil, c.err
+	}
+	all := make([]uint32, s.node.ShardCount())
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	found := make([][]fsm.Queue, len(all))
+	_, err := s.readAll(ctx, all, func(i int, m *fsm.Machine, _ fsm.Time) {
+		found[i] = queuesWithPrefix(m, req.GetPrefix(), after, most+1)
+	})
+	if err != nil {
+		return nil, err
+	}
+	parts := slices.Concat(found...)
+	slices.SortStableFunc(parts, func(a, b fsm.Queue) int { return cmp.Compare(a.Name, b.Name) })
+	out := &belfryv1.ListQueuesResponse{}
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && parts[n].Name == parts[0].Name {
+			n++
+		}
+		if len(out.Queues) == most {
+			out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(out.Queues[most-1].GetName()))
+			break
+		}
+		out.Queues = append(out.Queues, s.wireQueue(parts[:n], nil))
+		parts = parts[n:]
+	}
+	return out, nil
+}
+
+// queueToken reads a page token of ListQueues: the last name of the page before.
+func (c *checker) queueToken(field, token string) string {
+	name, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || token != "" && queueNameFlaw(string(name), c.limits.QueueBytesMax) != nil {
+		c.fail(invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
+	}
+	return string(name)
+}
+
+// queuesWithPrefix returns the first queues of a shard whose names start with prefix and come after a name.
+func queuesWithPrefix(m *fsm.Machine, prefix, after string, most int) []fsm.Queue {
+	var out []fsm.Queue
+	for _, q := range m.Queues(max(after, before(prefix)), most+1) {
+		switch {
+		case q.Name < prefix:
+		case len(q.Name) < len(prefix) || q.Name[:len(prefix)] != prefix || len(out) == most:
+			return out
+		default:
+			q.Settings = q.Settings.Clone()
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// before returns a name such that no queue's name lies between it and prefix: no name has a byte above 'z'.
+func before(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	b := []byte(prefix)
+	if b[len(b)-1] == 0 {
+		return string(b[:len(b)-1])
+	}
+	b[len(b)-1]--
+	return string(append(b, 0xff))
+}

@@ -1,0 +1,216 @@
+package rpc
+
+import (
+	"context"
+	"sync"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// The methods of QueueService that name a job by its id, or many jobs of a queue.
+
+// Cancel implements QueueService.
+func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
+	c := s.checker()
+	cancel := &fsm.Cancel{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId()), Force: req.GetForce()}
+	a, err := s.onJob(ctx, c, cancel.Queue, cancel.ID, c.requestID(req.GetRequestId()), cancel)
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.CancelResponse{State: wireState(a.result.State), Witness: a.witness}, nil
+}
+
+// Reschedule implements QueueService.
+func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
+	c := s.checker()
+	reschedule := &fsm.Reschedule{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId())}
+	if req.GetWhen() == nil {
+		c.fail(invalid("delay", "delay or dueAt is required"))
+	}
+	reschedule.Delay, reschedule.DueAt, reschedule.Given = c.when(req.GetDelay(), req.GetDueAt(), 0)
+	a, err := s.onJob(ctx, c, reschedule.Queue, reschedule.ID, c.requestID(req.GetRequestId()), reschedule)
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.RescheduleResponse{
+		DueAt: ceilTime(a.result.Due), State: wireState(a.result.State), Witness: a.witness,
+	}, nil
+}
+
+// onJob proposes a command to the shard of a job.
+func (s *queueService) onJob(ctx context.Context, c *checker, queue, id, requestID string, command fsm.Command) (answer, error) {
+	if c.err != nil {
+		return answer{}, c.err
+	}
+	partition, ok := s.partitionOfJob(queue, id)
+	if !ok {
+		return answer{}, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+	}
+	a := s.do(ctx, s.shard(queue, partition), requestID, command)
+	if a.fault != nil {
+		return answer{}, a.fault
+	}
+	return a, nil
+}
+
+// Get implements QueueService.
+func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
+	c := s.checker()
+	queue, id := c.queue("queue", req.GetQueue()), c.jobID("id", req.GetId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	partition, ok := s.partitionOfJob(queue, id)
+	if !ok {
+		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+	}
+	shard := s.shard(queue, partition)
+	var job *belfryv1.Job
+	witness, err := s.node.Read(ctx, shard, func(m *fsm.Machine, now fsm.Time) {
+		held, ok := m.Job(queue, id, now)
+		if !ok {
+			return
+		}
+		q, _ := m.Queue(queue, now)
+		job = wireJob(&held, &q.Settings, true)
+	})
+	if err != nil {
+		return nil, faultOfShard(shard, err)
+	}
+	if job == nil {
+		f := fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		f.Shard = &shard
+		return nil, f
+	}
+	return &belfryv1.GetResponse{Job: job, Witness: wireWitness(witness, 0)}, nil
+}
+
+// Redrive implements QueueService.
+func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest) (*belfryv1.RedriveResponse, error) {
+	c := s.checker()
+	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
+	most := c.count("max", req.GetMax(), 0, redriveMax)
+	switch {
+	case len(req.GetIds()) > 0 && req.GetMax() > 0:
+		c.fail(invalid("max", "give either ids or max"))
+	case len(req.GetIds()) == 0 && req.GetMax() == 0:
+		c.fail(invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax, redriveMax))
+	case len(req.GetIds()) > 0:
+		c.entries("ids", len(req.GetIds()), s.limits.BatchJobsMax)
+		for i, id := range req.GetIds() {
+			c.jobID(indexed("ids", i), id)
+		}
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if len(req.GetIds()) > 0 {
+		return s.redriveIDs(ctx, queue, requestID, req.GetIds())
+	}
+	return s.redriveMany(ctx, queue, requestID, most)
+}
+
+// redriveMax bounds the jobs of one Redrive without ids.
+const redriveMax = 100_000
+
+// redriveIDs redrives the jobs named.
+func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, ids []string) (*belfryv1.RedriveResponse, error) {
+	byPartition := make([][]string, s.partitions(queue))
+	for _, id := range ids {
+		if partition, ok := s.partitionOfJob(queue, id); ok {
+			byPartition[partition] = append(byPartition[partition], id)
+		}
+	}
+	var commands []placed
+	for partition, share := range byPartition {
+		if len(share) > 0 {
+			commands = append(commands, placed{
+				shard: s.shard(queue, uint32(partition)), position: len(commands),
+				command: &fsm.Redrive{Queue: queue, IDs: share},
+			})
+		}
+	}
+	if len(commands) == 0 {
+		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+	}
+	answers := make([]answer, len(commands))
+	s.doPlaced(ctx, requestID, commands, answers)
+	out := &belfryv1.RedriveResponse{}
+	if err := sumRedriven(out, answers); err != nil {
+		return nil, err
+	}
+	if len(ids) == 1 && out.GetMoved() == 0 {
+		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+	}
+	return out, nil
+}
+
+// redriveMany redrives up to most jobs, partition by partition: the number is exact.
+func (s *queueService) redriveMany(ctx context.Context, queue, requestID string, most uint32) (*belfryv1.RedriveResponse, error) {
+	out := &belfryv1.RedriveResponse{}
+	var missing *Fault
+	shards := s.shards(queue)
+	for _, shard := range shards {
+		left := most - out.GetMoved()
+		if left == 0 {
+			break
+		}
+		a := s.do(ctx, shard, requestID, &fsm.Redrive{Queue: queue, Max: left})
+		if a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND && len(shards) > 1 {
+			missing = a.fault
+			continue
+		}
+		if err := sumRedriven(out, []answer{a}); err != nil {
+			return nil, err
+		}
+	}
+	if missing != nil && len(out.GetWitnesses()) == 0 {
+		return nil, missing
+	}
+	return out, nil
+}
+
+// sumRedriven adds answers up. The first fault wins.
+func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
+	for i := range answers {
+		if answers[i].fault != nil {
+			return answers[i].fault
+		}
+		out.Moved += count32(answers[i].result.Count)
+		if answers[i].witness != nil {
+			out.Witnesses = append(out.Witnesses, answers[i].witness)
+		}
+	}
+	return nil
+}
+
+// part is what one shard contributed to a read of several.
+type part struct {
+	witness *belfryv1.Witness
+	err     error
+}
+
+// readAll runs a read on several shards side by side; read gets the position of the shard. The first error wins.
+func (r router) readAll(ctx context.Context, shards []uint32, read func(i int, m *fsm.Machine, now fsm.Time)) ([]*belfryv1.Witness, error) {
+	parts := make([]part, len(shards))
+	var group sync.WaitGroup
+	for i, shard := range shards {
+		group.Go(func() {
+			w, err := r.node.Read(ctx, shard, func(m *fsm.Machine, now fsm.Time) { read(i, m, now) })
+			parts[i].witness = wireWitness(w, 0)
+			if err != nil {
+				parts[i].err = faultOfShard(shard, err)
+			}
+		})
+	}
+	group.Wait()
+	witnesses := make([]*belfryv1.Witness, 0, len(parts))
+	for _, p := range parts {
+		if p.err != nil {
+			return nil, p.err
+		}
+		witnesses = append(witnesses, p.witness)
+	}
+	return witnesses, nil
+}

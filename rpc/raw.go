@@ -1,0 +1,317 @@
+package rpc
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// rawPrefix starts the paths on which a job's body is the body of the HTTP message, byte for byte.
+const rawPrefix = "/q/"
+
+// validText reports whether s may be a string field.
+func validText(s string) bool { return utf8.ValidString(s) }
+
+// serveRaw serves POST /q/{queue} and GET /q/{queue}. HEAD is refused: it would take a job.
+func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string) {
+	var err error
+	switch r.Method {
+	case http.MethodPost:
+		err = h.rawPut(w, r, queue)
+	case http.MethodGet:
+		err = h.rawReserve(w, r, queue)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	if err != nil {
+		writeFault(h.errors, w, plainRequest(r), wireOf(err))
+	}
+}
+
+// plainRequest returns a request for which errors are plain JSON, whatever content type its job's body has.
+func plainRequest(r *http.Request) *http.Request {
+	plain := *r
+	plain.Header = http.Header{}
+	return &plain
+}
+
+// wireOf returns an error as it goes out. One that was made while the body was read is that already.
+func wireOf(err error) error {
+	var wire *connect.Error
+	if errors.As(err, &wire) {
+		return wire
+	}
+	return faultOfError(err).wire()
+}
+
+// rawPut puts the request's body as a job and answers as Put does.
+func (h *handler) rawPut(w http.ResponseWriter, r *http.Request, queue string) error {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return invalid("Content-Encoding", "%s is not taken here: a job keeps the bytes as they come", quote([]byte(encoding)))
+	}
+	req := &belfryv1.PutRequest{Queue: queue}
+	requestID, err := readQuery(r, putParameters(req))
+	if err != nil {
+		return err
+	}
+	req.RequestId = requestID
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	req.Body = &belfryv1.PutRequest_Data{Data: body}
+	res, err := h.queues.Put(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	text, err := jsonCodec{codecJSON}.Marshal(res)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	setWitness(w.Header(), res.GetWitness())
+	return send(w, text)
+}
+
+// rawReserve reserves one job and answers with its body, or 204.
+func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue string) error {
+	req := &belfryv1.ReserveRequest{Queues: []string{queue}}
+	requestID, err := readQuery(r, reserveParameters(req))
+	if err != nil {
+		return err
+	}
+	req.RequestId = requestID
+	res, err := h.queues.Reserve(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if len(res.GetJobs()) == 0 {
+		if len(res.GetWitnesses()) > 0 {
+			setWitness(w.Header(), res.GetWitnesses()[0])
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	job := res.GetJobs()[0]
+	header := w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Belfry-Queue", job.GetQueue())
+	header.Set("Belfry-Id", headerText(job.GetId()))
+	header.Set("Belfry-Lease", job.GetLease())
+	header.Set("Belfry-Fence", strconv.FormatUint(job.GetFence(), 10))
+	header.Set("Belfry-Attempt", strconv.FormatUint(uint64(job.GetAttempt()), 10))
+	header.Set("Belfry-Due-At", job.GetDueAt().AsTime().Format(time.RFC3339Nano))
+	header.Set("Belfry-Lease-Until", job.GetLeaseUntil().AsTime().Format(time.RFC3339Nano))
+	setWitness(header, job.GetWitness())
+	header.Set("Content-Length", itoa(len(job.GetData())))
+	if err := send(w, job.GetData()); err != nil {
+		h.queues.releaseAll(r.Context(), res.GetJobs())
+	}
+	return nil
+}
+
+// send writes a whole answer and sees that it is on its way.
+func send(w http.ResponseWriter, body []byte) error {
+	if _, err := w.Write(body); err != nil {
+		return err
+	}
+	return nil
+}
+
+// setWitness sets the header that says where in a shard's history the answer belongs.
+func setWitness(header http.Header, w *belfryv1.Witness) {
+	if w == nil {
+		return
+	}
+	if text, err := appendJSON(nil, w.ProtoReflect()); err == nil {
+		header.Set("Belfry-Witness", string(text))
+	}
+}
+
+// headerText writes a text such that it can be a header's value: what is not visible ASCII, and %, is percent-encoded.
+func headerText(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || c == '%' {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// parameter reads the value of one query parameter.
+type parameter struct {
+	name string
+	read func(text string) error
+}
+
+// readQuery reads a request's query strictly: every parameter is known and given once. It returns the request id, from
+// the query or the header.
+func readQuery(r *http.Request, parameters []parameter) (requestID string, err error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return "", invalid("query", "cannot be read: %s", clip(err.Error(), 100))
+	}
+	requestID = r.Header.Get(requestIDHeader)
+	parameters = append(parameters, parameter{"requestId", func(text string) error {
+		if requestID != "" && requestID != text {
+			return invalid("requestId", "it differs from the header %s", requestIDHeader)
+		}
+		requestID = text
+		return nil
+	}})
+	seen := 0
+	for _, p := range parameters {
+		values, ok := query[p.name]
+		if !ok {
+			continue
+		}
+		seen++
+		switch {
+		case len(values) > 1:
+			return "", invalid(p.name, "given %d times; the limit is 1", len(values))
+		case !validText(values[0]):
+			return "", invalid(p.name, "not valid UTF-8")
+		}
+		if err := p.read(values[0]); err != nil {
+			return "", err
+		}
+	}
+	if seen < len(query) {
+		return "", unknownParameter(query, parameters)
+	}
+	if !validText(requestID) {
+		return "", invalid("requestId", "not valid UTF-8")
+	}
+	return requestID, nil
+}
+
+// unknownParameter names the first parameter that is not known, in alphabetical order.
+func unknownParameter(query url.Values, parameters []parameter) *Fault {
+	names := make([]string, len(parameters))
+	for i, p := range parameters {
+		names[i] = p.name
+	}
+	first := ""
+	for name := range query {
+		known := false
+		for _, n := range names {
+			known = known || n == name
+		}
+		if !known && (first == "" || name < first) {
+			first = name
+		}
+	}
+	field := clip(strings.ToValidUTF8(first, "\ufffd"), quotedBytesMax)
+	if near := nearest(first, names); near != "" {
+		return invalid(field, "unknown parameter; did you mean %q?", near)
+	}
+	return invalid(field, "unknown parameter; the parameters here are %s", strings.Join(names, ", "))
+}
+
+// putParameters are the parameters of POST /q/{queue}: the fields of a put that are not its body.
+func putParameters(req *belfryv1.PutRequest) []parameter {
+	return []parameter{
+		{"id", func(text string) error { req.Id = text; return nil }},
+		{"delay", func(text string) error {
+			d, err := queryDuration("delay", text)
+			if _, twice := req.GetWhen().(*belfryv1.PutRequest_DueAt); twice {
+				return errTwoTimes()
+			}
+			req.When = &belfryv1.PutRequest_Delay{Delay: d}
+			return err
+		}},
+		{"dueAt", func(text string) error {
+			at, err := time.Parse(time.RFC3339Nano, text)
+			if err != nil {
+				return invalid("dueAt", `want a time such as "2026-11-21T09:30:00Z", not %s`, clip(text, quotedBytesMax))
+			}
+			if req.GetWhen() != nil {
+				return errTwoTimes()
+			}
+			req.When = &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(at)}
+			return nil
+		}},
+		{"ttr", func(text string) (err error) { req.Ttr, err = queryDuration("ttr", text); return err }},
+		{"ttl", func(text string) (err error) { req.Ttl, err = queryDuration("ttl", text); return err }},
+		{"priority", func(text string) error {
+			n, err := queryNumber("priority", text, -128, 127)
+			p := int32(n)
+			req.Priority = &p
+			return err
+		}},
+		{"maxAttempts", func(text string) error {
+			n, err := queryNumber("maxAttempts", text, 0, 1<<32-1)
+			attempts := uint32(n)
+			req.MaxAttempts = &attempts
+			return err
+		}},
+		{"retryDelays", func(text string) error {
+			for i, part := range strings.Split(text, ",") {
+				d, err := queryDuration(indexed("retryDelays", i), strings.TrimSpace(part))
+				if err != nil {
+					return err
+				}
+				req.RetryDelays = append(req.RetryDelays, d)
+			}
+			return nil
+		}},
+		{"again", func(text string) error {
+			if text != "true" && text != "false" {
+				return invalid("again", "want true or false, not %s", clip(text, quotedBytesMax))
+			}
+			req.Again = text == "true"
+			return nil
+		}},
+	}
+}
+
+// errTwoTimes says that a due time was given twice, in different ways.
+func errTwoTimes() *Fault { return invalid("dueAt", "give either delay or dueAt") }
+
+// reserveParameters are the parameters of GET /q/{queue}.
+func reserveParameters(req *belfryv1.ReserveRequest) []parameter {
+	return []parameter{
+		{"wait", func(text string) (err error) { req.Wait, err = queryDuration("wait", text); return err }},
+		{"ttr", func(text string) (err error) { req.Ttr, err = queryDuration("ttr", text); return err }},
+	}
+}
+
+// queryDuration reads a duration of a query.
+func queryDuration(name, text string) (*durationpb.Duration, error) {
+	d, err := parseDuration(text)
+	if err != nil {
+		return nil, invalid(name, "%v; not %s", err, clip(text, quotedBytesMax))
+	}
+	return durationpb.New(d), nil
+}
+
+// queryNumber reads a whole number of a query.
+func queryNumber(name, text string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, invalid(name, "want a whole number from %d to %d, not %s", least, most, clip(text, quotedBytesMax))
+	}
+	return n, nil
+}

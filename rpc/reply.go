@@ -1,0 +1,204 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// reply is a response on its way out. It keeps what Connect's handlers do not: errors that Connect makes itself get a
+// reason like all others, error bodies end in a newline, empty refusals get a body, and a slow reader has a deadline.
+type reply struct {
+	http.ResponseWriter
+	request *http.Request
+	handler *handler
+
+	// wrote is set once the status is on its way.
+	wrote bool
+	// status and captured hold an error answer back until it is complete.
+	status   int
+	captured *bytes.Buffer
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (o *reply) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// WriteHeader passes a status on, or holds an error back.
+func (o *reply) WriteHeader(status int) {
+	switch {
+	case o.wrote || o.captured != nil:
+	case status >= 400:
+		o.status, o.captured = status, &bytes.Buffer{}
+	default:
+		o.commit(status)
+	}
+}
+
+// commit sends the status. On HTTP/1 nothing else bounds how long a client may take to read; on HTTP/2 the server's
+// settings do.
+func (o *reply) commit(status int) {
+	o.wrote = true
+	o.explainGRPC("")
+	if o.request.ProtoMajor == 1 {
+		deadline := time.Now().Add(o.handler.limits.ResponseWait)
+		// A connection that takes no deadline, as in a test, is bounded by its owner.
+		_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(deadline)
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Write passes bytes on, or holds those of an error back.
+func (o *reply) Write(p []byte) (int, error) {
+	if o.captured != nil {
+		return o.captured.Write(p)
+	}
+	if !o.wrote {
+		o.commit(http.StatusOK)
+	}
+	n, err := o.ResponseWriter.Write(p)
+	if err != nil {
+		return n, fmt.Errorf("answering %s: %w", o.request.RemoteAddr, err)
+	}
+	return n, nil
+}
+
+// Flush sends what there is. An error that is held back is not.
+func (o *reply) Flush() {
+	if o.captured != nil {
+		return
+	}
+	if !o.wrote {
+		o.commit(http.StatusOK)
+	}
+	// What cannot be flushed goes out at the end.
+	_ = http.NewResponseController(o.ResponseWriter).Flush()
+}
+
+// finish sends what was held back.
+func (o *reply) finish() {
+	o.explainGRPC(http.TrailerPrefix)
+	if o.captured == nil {
+		return
+	}
+	body := o.captured.Bytes()
+	if !describesItself(o.Header().Get("Content-Type"), body) {
+		f := o.explain(body)
+		if !slices.Contains(refusals(), o.status) {
+			o.status = statusOf(f)
+		}
+		body = connectJSON(f)
+		o.Header().Set("Content-Type", "application/json")
+	}
+	o.Header().Del("Content-Length")
+	if len(body) == 0 || body[len(body)-1] != '\n' {
+		body = append(body, '\n')
+	}
+	o.captured = nil
+	o.commit(o.status)
+	// That the client is gone is the only way this fails.
+	_, _ = o.ResponseWriter.Write(body)
+}
+
+// describesItself reports whether an answer needs no more words: an error with details, or something that is no
+// Connect error at all, such as the list of failed checks of /readyz.
+func describesItself(contentType string, body []byte) bool {
+	if len(body) == 0 {
+		return false
+	}
+	if !strings.HasPrefix(contentType, "application/json") {
+		return true
+	}
+	var wire struct {
+		Details []json.RawMessage `json:"details"`
+	}
+	return json.Unmarshal(body, &wire) == nil && len(wire.Details) > 0
+}
+
+// refusals are the statuses with which Connect refuses a request without a word. They say more than the code's own.
+func refusals() []int {
+	return []int{http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusHTTPVersionNotSupported}
+}
+
+// explain returns the fault for an answer that Connect made itself.
+func (o *reply) explain(body []byte) *Fault {
+	switch o.status {
+	case http.StatusMethodNotAllowed:
+		f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+		f.Message = o.request.Method + " is not allowed here; use " + o.Header().Get("Allow")
+		return f
+	case http.StatusUnsupportedMediaType:
+		return invalid("Content-Type", "%s is not taken here; send JSON as application/json", quote([]byte(o.request.Header.Get("Content-Type"))))
+	case http.StatusHTTPVersionNotSupported:
+		f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+		f.Message = "this method is a bidirectional stream and needs HTTP/2"
+		return f
+	}
+	var wire struct {
+		Code    connect.Code `json:"code"`
+		Message string       `json:"message"`
+	}
+	if json.Unmarshal(body, &wire) != nil {
+		return explain(connect.CodeInvalidArgument, http.StatusText(o.status))
+	}
+	return explain(wire.Code, wire.Message)
+}
+
+// explainGRPC adds the reason to a gRPC error that Connect made itself. gRPC has it in trailers, gRPC-Web in headers as
+// long as there was no message.
+func (o *reply) explainGRPC(prefix string) {
+	header := o.ResponseWriter.Header()
+	status := header.Get(prefix + "Grpc-Status")
+	if status == "" || status == "0" || header.Get(prefix+"Grpc-Status-Details-Bin") != "" {
+		return
+	}
+	code, err := strconv.ParseUint(status, 10, 32)
+	if err != nil {
+		return
+	}
+	memory := &memoryResponse{header: http.Header{}}
+	writeFault(o.handler.errors, memory, o.request, explain(connect.Code(code), header.Get(prefix+"Grpc-Message")).wire())
+	for _, key := range []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin"} {
+		if value := memory.header.Get(key); value != "" {
+			header.Set(prefix+key, value)
+		}
+	}
+}
+
+// statusOf returns the HTTP status of a fault.
+func statusOf(f *Fault) int {
+	memory := &memoryResponse{header: http.Header{}}
+	writeFault(connect.NewErrorWriter(), memory, &http.Request{Method: http.MethodPost, Header: http.Header{}}, f.wire())
+	return memory.status
+}
+
+// connectJSON returns a fault as the body of a Connect error.
+func connectJSON(f *Fault) []byte {
+	memory := &memoryResponse{header: http.Header{}}
+	writeFault(connect.NewErrorWriter(), memory, &http.Request{Method: http.MethodPost, Header: http.Header{}}, f.wire())
+	return memory.body.Bytes()
+}
+
+// memoryResponse is a response that stays here.
+type memoryResponse struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (m *memoryResponse) Header() http.Header { return m.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (m *memoryResponse) WriteHeader(status int) { m.status = status }
+
+// Write implements http.ResponseWriter.
+func (m *memoryResponse) Write(p []byte) (int, error) { return m.body.Write(p) }

@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1 and HTTP/2 without TLS.
+type Server struct {
+	handler *handler
+	http    *http.Server
+}
+
+// NewServer returns a server that does not listen yet. It reports every problem of the configuration.
+func NewServer(cfg Config) (*Server, error) {
+	h, err := newHandler(cfg)
+	if err != nil {
+		return nil, err
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &Server{handler: h}
+	s.http = &http.Server{
+		Handler:   h,
+		Protocols: protocols,
+		// A long poll must not be cut, so there is no ReadTimeout and no WriteTimeout: bodies and answers have deadlines
+		// of their own.
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		HTTP2: &http.HTTP2Config{
+			// Clients that reach the bound open another connection for each further poll, and the default is 250.
+			MaxConcurrentStreams: 8192,
+			// A client that vanished without a word is found out and its polls end.
+			SendPingTimeout:  30 * time.Second,
+			PingTimeout:      15 * time.Second,
+			WriteByteTimeout: 30 * time.Second,
+		},
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Handler returns what answers requests, for servers of one's own.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve answers on a listener until Shutdown or Close. It returns http.ErrServerClosed then.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); err != nil {
+		return fmt.Errorf("serving the public API: %w", err)
+	}
+	return nil
+}
+
+// Drain begins to stop: /readyz fails, polls that wait answer at once with what they have, new ones are refused, and
+// Work streams are told. Other calls are still answered. It may be called more than once.
+func (s *Server) Drain() { s.handler.drain.begin() }
+
+// Shutdown drains, stops to listen, and waits until every call is answered or ctx ends; then it closes the connections.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	if err := s.http.Shutdown(ctx); err != nil {
+		closeErr := s.http.Close()
+		if closeErr != nil {
+			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)
+		}
+		return fmt.Errorf("stopping the public API: %w", err)
+	}
+	return nil
+}

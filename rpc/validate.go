@@ -1,0 +1,295 @@
+package rpc
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// checker checks the fields of one request against the limits and converts them on the way. The first violation is kept
+// in err; the values returned after it mean nothing.
+type checker struct {
+	limits Limits
+	// now is the serving node's time. It only bounds how far ahead a due time may be.
+	now time.Time
+	err *Fault
+}
+
+// fail keeps the first violation.
+func (c *checker) fail(f *Fault) {
+	if c.err == nil {
+		c.err = f
+	}
+}
+
+// queue checks a queue's name.
+func (c *checker) queue(field, name string) string {
+	if why := queueNameFlaw(name, c.limits.QueueBytesMax); why != nil {
+		c.fail(why.of(field))
+	}
+	return name
+}
+
+// flaw is what is wrong with a value, before it is known which field it is in.
+type flaw struct {
+	text      string
+	is, limit int
+}
+
+// of returns the flaw as a fault about a field.
+func (f *flaw) of(field string) *Fault {
+	if f.limit > 0 {
+		return tooLarge(field, f.is, f.limit)
+	}
+	return invalid(field, "%s", f.text)
+}
+
+// queueNameFlaw returns what is wrong with a queue's name, nil if it is fine.
+func queueNameFlaw(name string, bytesMax int) *flaw {
+	switch {
+	case name == "":
+		return &flaw{text: "a queue's name is required"}
+	case len(name) > bytesMax:
+		return &flaw{is: len(name), limit: bytesMax}
+	}
+	segments := strings.Split(name, "/")
+	if len(segments) > 2 {
+		return &flaw{text: "want `name` or `namespace/name`; there is more than one slash"}
+	}
+	for _, s := range segments {
+		if s == "" || s == "." || s == ".." {
+			return &flaw{text: `want "name" or "namespace/name"; a part is empty, "." or ".."`}
+		}
+		for i := range len(s) {
+			if !queueNameByte(s[i]) {
+				return &flaw{text: "only letters, digits and the characters . _ : - are allowed in a queue's name"}
+			}
+		}
+	}
+	return nil
+}
+
+// queueNameByte reports whether a byte may be in a segment of a queue's name.
+func queueNameByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '.' || b == '_' || b == ':' || b == '-'
+}
+
+// jobID checks an id that names a job which may exist.
+func (c *checker) jobID(field, id string) string {
+	switch {
+	case id == "":
+		c.fail(invalid(field, "a job's id is required"))
+	case len(id) > c.limits.IDBytesMax:
+		c.fail(tooLarge(field, len(id), c.limits.IDBytesMax))
+	case !utf8.ValidString(id):
+		c.fail(invalid(field, "not valid UTF-8"))
+	}
+	return id
+}
+
+// newID checks an id that a producer chose; empty means that the server makes one.
+func (c *checker) newID(field, id string) string {
+	if id == "" {
+		return ""
+	}
+	if isGeneratedForm(id) {
+		c.fail(invalid(field, "ids of the form <digits>-<digits> are made by the server only"))
+	}
+	return c.jobID(field, id)
+}
+
+// isGeneratedForm reports whether an id looks like one of the server's: <digits>-<digits>.
+func isGeneratedForm(id string) bool {
+	partition, serial, ok := strings.Cut(id, "-")
+	return ok && allDigits(partition) && allDigits(serial)
+}
+
+// allDigits reports whether s is one or more decimal digits.
+func allDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// requestID checks a requestId; empty means none.
+func (c *checker) requestID(id string) string {
+	if len(id) > c.limits.RequestIDBytesMax {
+		c.fail(tooLarge("requestId", len(id), c.limits.RequestIDBytesMax))
+	}
+	return id
+}
+
+// span checks an optional duration: nil is 0 and not given.
+func (c *checker) span(field string, d *durationpb.Duration, least, most time.Duration) (time.Duration, bool) {
+	if d == nil {
+		return 0, false
+	}
+	if d.CheckValid() != nil {
+		c.fail(invalid(field, "not a valid duration; the range is %s to %s", shortDuration(least), shortDuration(most)))
+		return 0, true
+	}
+	v := d.AsDuration()
+	if v < least || v > most {
+		c.fail(invalid(field, "%s is out of range: %s to %s", shortDuration(v), shortDuration(least), shortDuration(most)))
+	}
+	return v, true
+}
+
+// delay checks an optional delay.
+func (c *checker) delay(field string, d *durationpb.Duration) (time.Duration, bool) {
+	return c.span(field, d, 0, c.limits.DelayMax)
+}
+
+// ttr checks an optional length of a lease; 0 means not given.
+func (c *checker) ttr(field string, d *durationpb.Duration) time.Duration {
+	v, _ := c.span(field, d, c.limits.TTRMin, c.limits.TTRMax)
+	return v
+}
+
+// dueAt checks a due time. A time before 1970 becomes the first nanosecond of it: 0 means "none" to the machine, and
+// both are long past.
+func (c *checker) dueAt(field string, t *timestamppb.Timestamp) fsm.Time {
+	if t.CheckValid() != nil {
+		c.fail(invalid(field, "not a valid time; the limit is %s from now", shortDuration(c.limits.DelayMax)))
+		return 0
+	}
+	if at := t.AsTime(); at.After(c.now.Add(c.limits.DelayMax)) {
+		c.fail(invalid(field, "%s is out of range: at most %s from now", at.Format(time.RFC3339), shortDuration(c.limits.DelayMax)))
+		return 0
+	}
+	return pastTime(t)
+}
+
+// pastTime converts a valid time that is not far in the future; see dueAt for what is before 1970.
+func pastTime(t *timestamppb.Timestamp) fsm.Time {
+	if t.GetSeconds() < 0 {
+		return 1
+	}
+	return max(1, fsm.Time(t.GetSeconds())*fsm.Time(time.Second)+fsm.Time(t.GetNanos()))
+}
+
+// retryDelays checks a retry schedule.
+func (c *checker) retryDelays(field string, delays []*durationpb.Duration) []time.Duration {
+	if len(delays) > c.limits.RetryDelaysMax {
+		c.fail(invalid(field, "%d entries; the limit is %d", len(delays), c.limits.RetryDelaysMax))
+		return nil
+	}
+	out := make([]time.Duration, len(delays))
+	for i, d := range delays {
+		out[i], _ = c.delay(indexed(field, i), d)
+	}
+	return out
+}
+
+// attempts checks a maximum of attempts.
+func (c *checker) attempts(field string, n uint32) uint32 {
+	if n > c.limits.AttemptsMax {
+		c.fail(invalid(field, "%d is out of range: 0 to %d", n, c.limits.AttemptsMax))
+	}
+	return n
+}
+
+// priority checks a priority.
+func (c *checker) priority(field string, p int32) int8 {
+	if p < -128 || p > 127 {
+		c.fail(invalid(field, "%d is out of range: -128 to 127", p))
+	}
+	return int8(p)
+}
+
+// headers checks and sorts a job's headers.
+func (c *checker) headers(field string, headers map[string]string) []fsm.Header {
+	if len(headers) == 0 {
+		return nil
+	}
+	sum := 0
+	out := make([]fsm.Header, 0, len(headers))
+	for name, value := range headers {
+		if name == "" {
+			c.fail(invalid(field, "a header without a name"))
+		}
+		sum += len(name) + len(value)
+		out = append(out, fsm.Header{Name: name, Value: value})
+	}
+	if sum > c.limits.HeaderBytesMax {
+		c.fail(tooLarge(field, sum, c.limits.HeaderBytesMax))
+	}
+	slices.SortFunc(out, func(a, b fsm.Header) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// body checks a job's body.
+func (c *checker) body(field string, body []byte) []byte {
+	if len(body) > c.limits.BodyBytesMax {
+		c.fail(tooLarge(field, len(body), c.limits.BodyBytesMax))
+	}
+	return body
+}
+
+// lease checks a lease token.
+func (c *checker) lease(field, token string) fsm.Ref {
+	if token == "" {
+		c.fail(invalid(field, "a lease is required"))
+		return fsm.Ref{}
+	}
+	ref, err := parseLease(token)
+	if err != nil {
+		c.fail(invalid(field, "%v", err))
+	}
+	return ref
+}
+
+// count checks a number of jobs; 0 becomes the default.
+func (c *checker) count(field string, n, byDefault, most uint32) uint32 {
+	if n == 0 {
+		return byDefault
+	}
+	if n > most {
+		c.fail(invalid(field, "%d is out of range: 1 to %d", n, most))
+	}
+	return n
+}
+
+// page checks a page size.
+func (c *checker) page(field string, n int32) int {
+	switch {
+	case n < 0:
+		c.fail(invalid(field, "%d is out of range: 1 to %d", n, c.limits.PageMax))
+		return 1
+	case n == 0:
+		return min(100, c.limits.PageMax)
+	default:
+		return min(int(n), c.limits.PageMax)
+	}
+}
+
+// entries checks the length of a list that must not be empty.
+func (c *checker) entries(field string, n, most int) {
+	switch {
+	case n == 0:
+		c.fail(invalid(field, "at least one is required; the limit is %d", most))
+	case n > most:
+		c.fail(&Fault{
+			Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: field,
+			Message: field + ": " + itoa(n) + " entries; the limit is " + itoa(most),
+		})
+	}
+}
+
+// queues checks the list of queues of a Reserve. A queue that is named twice is refused: it can only be a mistake.
+func (c *checker) queues(field string, names []string) []string {
+	c.entries(field, len(names), c.limits.QueuesMax)
+	if c.err != nil {
+		return nil
+	}
+	for i, name := range names {
+		c.queue(indexed(field, i), name)
+		if slices.Contains(names[:i], name) {
+			c.fail(invalid(indexed(field, i), "the queue is named twice"))
+		}
+	}
+	return names
+}

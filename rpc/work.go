@@ -1,0 +1,397 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that wait to be sent. When
+// it is reached the stream is not read, and the client's flow control does the rest.
+const workBacklogMax = 64
+
+// workStream is what a Work call needs of its stream.
+type workStream interface {
+	Receive() (*belfryv1.WorkRequest, error)
+	Send(*belfryv1.WorkResponse) error
+}
+
+// Work implements QueueService.
+func (s *queueService) Work(ctx context.Context, stream *connect.BidiStream[belfryv1.WorkRequest, belfryv1.WorkResponse]) error {
+	return s.work(ctx, stream)
+}
+
+// work runs a stream with three goroutines besides the reader, which is the caller's: one hands out jobs, one carries
+// out actions, one sends. All have ended when it returns.
+func (s *queueService) work(ctx context.Context, stream workStream) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &worker{
+		service: s, stream: stream, cancel: cancel, changed: make(chan struct{}, 1),
+		actions: make(chan *belfryv1.WorkRequest, workBacklogMax),
+		out:     make(chan *belfryv1.WorkResponse, workBacklogMax),
+	}
+	var producers, sender sync.WaitGroup
+	producers.Go(func() { w.handOut(ctx) })
+	producers.Go(func() { w.carryOut(ctx) })
+	sender.Go(func() { w.send(ctx) })
+	err := w.receive(ctx)
+	w.finish()
+	close(w.actions)
+	producers.Wait()
+	close(w.out)
+	sender.Wait()
+	if err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return faultOfError(cause)
+	}
+	return nil
+}
+
+// worker is the server's side of one Work stream.
+type worker struct {
+	service *queueService
+	stream  workStream
+	cancel  context.CancelCauseFunc
+	// actions carries messages from the reader to carryOut, out answers to the sender.
+	actions chan *belfryv1.WorkRequest
+	out     chan *belfryv1.WorkResponse
+	// changed wakes handOut after credits, queues or the end of the stream changed.
+	changed chan struct{}
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	queues  []string
+	ttr     time.Duration
+	credits uint32
+	done    bool
+	// stop ends the poll that is under way, nil if there is none.
+	stop context.CancelFunc
+}
+
+// receive reads the stream until the client ends it.
+func (w *worker) receive(ctx context.Context) error {
+	for first := true; ; first = false {
+		req, err := w.stream.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			w.cancel(err)
+			return streamFault(err)
+		}
+		if first && len(req.GetCredits().GetQueues()) == 0 {
+			f := invalid("credits.queues", "the first message of a stream names the queues")
+			w.cancel(f)
+			return f
+		}
+		if f := w.credit(req.GetCredits()); f != nil {
+			w.cancel(f)
+			return f
+		}
+		if len(req.GetAcks())+len(req.GetNacks())+len(req.GetReleases())+len(req.GetExtends()) == 0 {
+			continue
+		}
+		select {
+		case w.actions <- req:
+		case <-ctx.Done():
+			return faultOfError(context.Cause(ctx))
+		}
+	}
+}
+
+// streamFault returns the fault of a stream that could not be read.
+func streamFault(err error) error {
+	var wire *connect.Error
+	if errors.As(err, &wire) {
+		return explain(wire.Code(), wire.Message())
+	}
+	return faultOfError(err)
+}
+
+// credit takes new credits. It ends a poll for other queues.
+func (w *worker) credit(c *belfryv1.Credits) *Fault {
+	if c == nil {
+		return nil
+	}
+	check := w.service.checker()
+	ttr := check.ttr("credits.ttr", c.GetTtr())
+	if len(c.GetQueues()) > 0 {
+		check.queues("credits.queues", c.GetQueues())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if most := w.service.limits.CreditsMax; c.GetCredits() > most-min(most, w.credits) {
+		check.fail(invalid("credits.credits", "%d open and %d more; the limit is %d", w.credits, c.GetCredits(), most))
+	}
+	if check.err != nil {
+		return check.err
+	}
+	w.credits += c.GetCredits()
+	if c.GetTtr() != nil {
+		w.ttr = ttr
+	}
+	if len(c.GetQueues()) > 0 {
+		w.queues = c.GetQueues()
+	}
+	if w.stop != nil && (len(c.GetQueues()) > 0 || c.GetTtr() != nil) {
+		w.stop()
+	}
+	w.wake()
+	return nil
+}
+
+// finish notes that the client sends nothing more; no more jobs go out then.
+func (w *worker) finish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = true
+	if w.stop != nil {
+		w.stop()
+	}
+	w.wake()
+}
+
+// wake makes handOut look again.
+func (w *worker) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// handOut polls while there are credits, until the client is done or the server drains.
+func (w *worker) handOut(ctx context.Context) {
+	for {
+		select {
+		case <-w.service.drain.begun:
+			w.push(ctx, &belfryv1.WorkResponse{Draining: true})
+			return
+		default:
+		}
+		p, polling, stop, done := w.nextPoll(ctx)
+		if done {
+			return
+		}
+		if p == nil {
+			select {
+			case <-w.changed:
+			case <-w.service.drain.begun:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		err := p.run(polling, w.service.limits.WaitMax)
+		interrupted := polling.Err() != nil
+		stop()
+		if !w.deliver(ctx, p) {
+			return
+		}
+		if err != nil && !interrupted && !w.pause(ctx, err) {
+			return
+		}
+	}
+}
+
+// pause waits before the next poll after a failed one. It ends the stream, and returns false, where waiting does not help.
+func (w *worker) pause(ctx context.Context, err error) bool {
+	f := faultOfError(err)
+	if f.RetryAfter == 0 {
+		w.cancel(f)
+		return false
+	}
+	timer := time.NewTimer(f.RetryAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.service.drain.begun:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// nextPoll prepares a poll for the open credits; it returns nil if there are none, and done at the end of the stream.
+// The poll's context ends when the client names other queues or is done, and when the server drains.
+func (w *worker) nextPoll(ctx context.Context) (p *poll, polling context.Context, stop context.CancelFunc, done bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done || ctx.Err() != nil {
+		return nil, nil, nil, true
+	}
+	if w.credits == 0 || len(w.queues) == 0 {
+		return nil, nil, nil, false
+	}
+	p = &poll{
+		service: w.service, queues: w.queues, ttr: w.ttr,
+		jobsMax: min(w.credits, uint32(w.service.limits.BatchJobsMax)),
+	}
+	polling, cancel := w.service.drain.until(ctx)
+	w.stop = cancel
+	return p, polling, cancel, false
+}
+
+// deliver sends the jobs of a poll. Jobs that cannot be sent any more are given back.
+func (w *worker) deliver(ctx context.Context, p *poll) bool {
+	w.mu.Lock()
+	w.stop = nil
+	w.credits -= min(w.credits, uint32(len(p.jobs)))
+	w.mu.Unlock()
+	if len(p.jobs) == 0 {
+		return true
+	}
+	if !w.push(ctx, &belfryv1.WorkResponse{Jobs: p.jobs}) {
+		w.service.releaseAll(ctx, p.jobs)
+		return false
+	}
+	return true
+}
+
+// push queues a message for the sender.
+func (w *worker) push(ctx context.Context, m *belfryv1.WorkResponse) bool {
+	select {
+	case w.out <- m:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// send writes messages until there are no more. When the client is gone it gives back what it was to get.
+func (w *worker) send(ctx context.Context) {
+	failed := false
+	for m := range w.out {
+		if !failed {
+			if err := w.stream.Send(m); err != nil {
+				failed = true
+				w.cancel(err)
+			}
+		}
+		if failed {
+			w.service.releaseAll(ctx, m.GetJobs())
+		}
+	}
+}
+
+// carryOut proposes actions. Those that came while a round was under way make the next round; rounds follow one another,
+// so that the actions on one lease keep their order.
+func (w *worker) carryOut(ctx context.Context) {
+	for req := range w.actions {
+		round := w.actionsOf(nil, req)
+		for more := true; more && len(round) < w.service.limits.BatchJobsMax; {
+			select {
+			case next, ok := <-w.actions:
+				if more = ok; ok {
+					round = w.actionsOf(round, next)
+				}
+			default:
+				more = false
+			}
+		}
+		w.push(ctx, &belfryv1.WorkResponse{Results: w.runRound(ctx, round)})
+	}
+}
+
+// action is one action of a stream.
+type action struct {
+	lease, requestID string
+	ref              fsm.Ref
+	command          fsm.Command
+	fault            *Fault
+}
+
+// actionsOf checks the actions of a message.
+func (w *worker) actionsOf(round []action, req *belfryv1.WorkRequest) []action {
+	add := func(lease, requestID string, build func(*checker) (fsm.Ref, fsm.Command)) {
+		c := w.service.checker()
+		ref, command := build(c)
+		c.requestID(requestID)
+		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.err})
+	}
+	for _, a := range req.GetAcks() {
+		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
+			ref := c.lease("lease", a.GetLease())
+			return ref, &fsm.Ack{Ref: ref}
+		})
+	}
+	for _, a := range req.GetNacks() {
+		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
+			nack := c.nack(a)
+			return nack.Ref, nack
+		})
+	}
+	for _, a := range req.GetReleases() {
+		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
+			release := c.release(a)
+			return release.Ref, release
+		})
+	}
+	for _, a := range req.GetExtends() {
+		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
+			extend := c.extend(a)
+			return extend.Ref, extend
+		})
+	}
+	return round
+}
+
+// runRound proposes a round in order: neighbouring actions without request id shard by shard, each with one by itself.
+// That the client is gone does not stop what it asked for.
+func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkResult {
+	ctx = context.WithoutCancel(ctx)
+	s := w.service
+	answers := make([]answer, len(round))
+	var together []placed
+	for i := range round {
+		a := &round[i]
+		switch shard := s.shard(a.ref.Queue, a.ref.Partition); {
+		case a.fault != nil:
+			answers[i].fault = a.fault
+		case a.requestID != "":
+			s.doPlaced(ctx, "", together, answers)
+			together = together[:0]
+			answers[i] = s.do(ctx, shard, a.requestID, a.command)
+		default:
+			together = append(together, placed{shard: shard, position: i, command: a.command})
+		}
+	}
+	s.doPlaced(ctx, "", together, answers)
+	results := make([]*belfryv1.WorkResult, len(round))
+	for i := range round {
+		results[i] = wireResult(&round[i], &answers[i])
+		if answers[i].fault == nil && round[i].command.Kind() == fsm.KindAck {
+			s.meters.ack(round[i].ref.Queue)
+		}
+	}
+	return results
+}
+
+// wireResult converts the answer to an action.
+func wireResult(a *action, got *answer) *belfryv1.WorkResult {
+	out := &belfryv1.WorkResult{Lease: a.lease}
+	if got.fault != nil {
+		out.Result = &belfryv1.WorkResult_Error{Error: got.fault.entry()}
+		return out
+	}
+	switch a.command.(type) {
+	case *fsm.Nack:
+		out.Result = &belfryv1.WorkResult_Nack{Nack: wireNack(got)}
+	case *fsm.Release:
+		out.Result = &belfryv1.WorkResult_Release{Release: wireRelease(got)}
+	case *fsm.Extend:
+		out.Result = &belfryv1.WorkResult_Extend{Extend: wireExtend(got)}
+	default:
+		out.Result = &belfryv1.WorkResult_Ack{Ack: &belfryv1.AckResponse{Witness: got.witness}}
+	}
+	return out
+}
