@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // Witness says where in a shard's history a request took effect, or what a read saw.
@@ -122,8 +123,9 @@ type ShardStats struct {
 	LeaderChanges uint64
 	AppliedIndex  uint64
 	Snapshot      SnapshotStats
-	// Machine are the machine's own figures.
+	// Machine are the machine's own figures, Storage those of its files.
 	Machine fsm.Stats
+	Storage storage.Stats
 }
 
 // SnapshotStats describe the snapshots of one group since the start of the node.

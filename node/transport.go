@@ -41,7 +41,7 @@ type mux struct {
 	slots   chan struct{} // one for each handshake under way
 
 	mu      sync.Mutex
-	streams map[string]*stream // by group
+	streams map[string]*stream      // by group
 	conns   map[*trackedConn]string // to the group that each is for
 	closed  bool
 }

@@ -1,0 +1,238 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// look is a queue that the dispatcher looks at, and what it finds.
+type look struct {
+	queue *waitQueue
+	// asking is what was on the way before the machine was read: a reservation that is applied between the two is then
+	// counted twice, never not at all, and its answer has the queue looked at again.
+	asking    uint64
+	available uint64
+	next      fsm.Time
+}
+
+// ask is a waiter who may reserve, on behalf of a queue, up to max jobs.
+type ask struct {
+	waiter *waiter
+	queue  *waitQueue
+	max    uint64
+}
+
+// run hands out jobs until ctx ends.
+func (ws *waiters) run(ctx context.Context) {
+	timer := time.NewTimer(never)
+	defer timer.Stop()
+	for {
+		for _, a := range ws.choose(ws.inspect()) {
+			ws.propose(a)
+		}
+		timer.Reset(ws.untilDue())
+		select {
+		case <-ws.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// untilDue returns how long nothing will happen by time alone.
+func (ws *waiters) untilDue() time.Duration {
+	now := ws.shard.clock.now()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.dirty) > 0 {
+		return 0
+	}
+	if len(ws.due) == 0 {
+		return never
+	}
+	return max(0, ws.due[0].next.Sub(now))
+}
+
+// inspect reads from the machine what there is in the queues that something happened to.
+func (ws *waiters) inspect() []look {
+	now := ws.shard.clock.now()
+	ws.mu.Lock()
+	for len(ws.due) > 0 && ws.due[0].next <= now {
+		q := ws.due[0]
+		ws.schedule(q, 0)
+		ws.mark(q)
+	}
+	looks := make([]look, 0, len(ws.dirty))
+	for _, q := range ws.dirty {
+		q.dirty = false
+		if q.head == nil {
+			ws.tidy(q)
+			continue
+		}
+		looks = append(looks, look{queue: q, asking: q.asking})
+	}
+	clear(ws.dirty)
+	ws.dirty = ws.dirty[:0]
+	ws.mu.Unlock()
+	if len(looks) == 0 {
+		return nil
+	}
+	ws.shard.view(func(m *fsm.Machine, now fsm.Time) {
+		for i := range looks {
+			looks[i].available, looks[i].next = m.Available(looks[i].queue.name, now)
+		}
+	})
+	return looks
+}
+
+// choose returns the waiters, first come first, for whom there are jobs.
+func (ws *waiters) choose(looks []look) []ask {
+	if len(looks) == 0 {
+		return nil
+	}
+	now := ws.shard.clock.now()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	var asks []ask
+	for _, lk := range looks {
+		q := lk.queue
+		if ws.queues[q.name] != q {
+			continue // nobody waits any more
+		}
+		if q.fruitless >= 2 && lk.available > 0 {
+			// All came back empty although there was something: rest, then try again.
+			ws.schedule(q, now.Add(min(fruitlessPause<<q.pauses, fruitlessPauseMax)))
+			q.pauses = min(q.pauses+1, 10)
+			q.fruitless = 0
+			continue
+		}
+		ws.schedule(q, lk.next)
+		free := lk.available - min(lk.available, lk.asking)
+		for n := q.head; n != nil && free > 0; n = n.next {
+			if n.waiter.state != parked {
+				continue
+			}
+			want := min(uint64(max(n.waiter.reserve.Max, 1)), free)
+			n.waiter.state = asking
+			q.asking += want
+			free -= want
+			asks = append(asks, ask{waiter: n.waiter, queue: q, max: want})
+		}
+	}
+	return asks
+}
+
+// propose sends the reservation of a chosen waiter.
+func (ws *waiters) propose(a ask) {
+	pr := &proposal{
+		request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request),
+		complete: func(reply Reply, err error) { ws.outcome(a, reply, err) },
+	}
+	if err := ws.shard.proposer.enqueue(pr); err != nil {
+		ws.shard.stats.failed(err, 1)
+		ws.outcome(a, Reply{}, err)
+	}
+}
+
+// outcome takes the end of a waiter's reservation.
+func (ws *waiters) outcome(a ask, reply Reply, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w, q := a.waiter, a.queue
+	q.asking -= a.max
+	ws.mark(q)
+	empty := err == nil && reply.Results[0].Code == fsm.OK && len(reply.Results[0].Grants) == 0
+	if empty {
+		q.fruitless++
+	} else if err == nil {
+		q.fruitless, q.pauses = 0, 0
+	}
+	switch {
+	case w.state == abandoned:
+		if err == nil && !empty {
+			ws.shard.giveBack(reply)
+		}
+	case empty && w.nodes != nil && ws.closed == nil:
+		w.state, w.last = parked, reply
+		for i := range w.nodes { // while it asked for one queue, others passed it over
+			ws.mark(w.nodes[i].queue)
+		}
+	default:
+		ws.finish(w, answer{reply: reply, err: err})
+	}
+}
+
+// giveBack releases grants that nobody took, without counting an attempt.
+func (s *shard) giveBack(reply Reply) {
+	req := &fsm.Request{}
+	for _, g := range reply.Results[0].Grants {
+		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
+		req.Commands = append(req.Commands, &fsm.Release{Ref: ref})
+	}
+	if len(req.Commands) == 0 {
+		return
+	}
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ProposeTimeout)
+		defer cancel()
+		if _, err := s.do(ctx, req); err != nil {
+			s.note("releasing jobs whose caller had left; their leases will lapse", err)
+		}
+	})
+}
+
+// reserve lets a request reserve, waiting its turn for up to wait.
+func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duration) (Reply, error) {
+	if _, err := s.leader(); err != nil {
+		return Reply{}, err
+	}
+	remembered, free := s.prospects(req)
+	switch {
+	case remembered: // the answer to an earlier attempt is to be had at once
+		return s.do(ctx, req)
+	case wait > 0:
+		reply, err := s.waiters.wait(ctx, req, wait)
+		if err != nil {
+			err = s.refusal(err)
+		}
+		return reply, err
+	case free:
+		return s.do(ctx, req)
+	default:
+		return Reply{Results: make([]fsm.Result, 1)}, nil
+	}
+}
+
+// prospects reports whether grants to the same request are remembered, and whether a job is to be had that nobody is
+// asking for already.
+func (s *shard) prospects(req *fsm.Request) (remembered, free bool) {
+	reserve := req.Commands[0].(*fsm.Reserve)
+	asking := s.waiters.asking(reserve.Queues)
+	s.view(func(m *fsm.Machine, now fsm.Time) {
+		remembered = req.ID != "" && len(m.Recall(req.Caller, req.ID, now)) > 0
+		for i, name := range reserve.Queues {
+			if remembered || free {
+				return
+			}
+			available, _ := m.Available(name, now)
+			free = available > asking[i]
+		}
+	})
+	return remembered, free
+}
+
+// asking returns how many jobs of each queue waiters are about to get.
+func (ws *waiters) asking(queues []string) []uint64 {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	asking := make([]uint64, len(queues))
+	for i, name := range queues {
+		if q := ws.queues[name]; q != nil {
+			asking[i] = q.asking
+		}
+	}
+	return asking
+}

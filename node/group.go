@@ -1,0 +1,367 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	heartbeatTimeout = time.Second
+	electionTimeout  = time.Second
+	leaseTimeout     = 500 * time.Millisecond
+	// electNow is added to the heartbeat timeout at the start; taking it away again makes a follower look at once
+	// whether to stand for election. A sole voter so skips the wait for a leader that cannot exist, and keeps its
+	// ordinary timeouts, which Raft could not lengthen when a second voter comes.
+	electNow = time.Millisecond
+
+	maxAppendEntries   = 64
+	submitTimeout      = 5 * time.Second
+	trailingEntriesMin = 64
+	never              = 365 * 24 * time.Hour
+)
+
+// group is one Raft group on this node: a replica, its stores and its transport.
+type group struct {
+	name    string
+	dir     string
+	node    *Node
+	replica *replica
+	logger  *slog.Logger
+	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is applied; ctx ends with
+	// the leadership, and the next call waits until this one has returned.
+	onLead func(ctx context.Context, l *leadership)
+
+	mu     sync.Mutex // guards raft and stores, which a restart replaces
+	raft   *raft.Raft
+	stores *storage.Stores
+
+	// submitMu orders proposals and changes of leadership; see submit.
+	submitMu sync.Mutex
+	current  *leadership // nil unless this node leads
+	latest   *leadership // the one that began last
+	serving  atomic.Pointer[leadership]
+
+	running       sync.WaitGroup
+	done          chan struct{}
+	leaderChanges atomic.Uint64
+	lastError     atomic.Pointer[string]
+	snapshots     snapshotCounters
+}
+
+// leadership is one unbroken time as leader. Its address stands for its term: Raft reports each loss and each gain, in
+// order, so no two terms share a leadership.
+type leadership struct {
+	end  context.CancelFunc
+	over chan struct{} // closed when its duties have ended
+}
+
+// newGroup returns a group that start has to start.
+func newGroup(n *Node, name, dir string, machine Machine) *group {
+	g := &group{
+		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}),
+		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds()},
+	}
+	g.replica.grown = n.grown
+	return g
+}
+
+// start opens the stores, founds the group if it is new, and starts Raft.
+func (g *group) start() error {
+	notify := make(chan bool)
+	if err := g.open(notify); err != nil {
+		return fmt.Errorf("starting %s: %w", g.name, err)
+	}
+	g.running.Go(func() { g.watch(notify) })
+	return nil
+}
+
+// open opens the stores and starts Raft on them.
+func (g *group) open(notify chan<- bool) error {
+	birth := storage.CreateIfMissing
+	if g.node.holds(g.name) {
+		birth = storage.MustExist
+	}
+	stores, err := storage.Open(g.dir, storage.Config{
+		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
+		Birth: birth, Engine: storage.Engine(g.node.id.Store), Logger: g.logger,
+		Watchdog: g.node.watchdog, OnFatal: g.node.fatal,
+	})
+	if err != nil {
+		return err
+	}
+	r, err := g.startRaft(stores, notify)
+	if err != nil {
+		return errors.Join(err, stores.Close())
+	}
+	g.mu.Lock()
+	g.raft, g.stores = r, stores
+	g.mu.Unlock()
+	g.planSnapshot()
+	if g.soleVoter() {
+		rc := r.ReloadableConfig()
+		rc.HeartbeatTimeout -= electNow
+		if err := r.ReloadConfig(rc); err != nil {
+			return fmt.Errorf("setting the heartbeat timeout: %w", err)
+		}
+	}
+	return nil
+}
+
+// startRaft founds the group if need be and starts Raft on the stores.
+func (g *group) startRaft(stores *storage.Stores, notify chan<- bool) (*raft.Raft, error) {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(g.node.id.serverID())
+	conf.HeartbeatTimeout = heartbeatTimeout + electNow
+	conf.ElectionTimeout = electionTimeout + electNow
+	conf.LeaderLeaseTimeout = leaseTimeout
+	conf.MaxAppendEntries = maxAppendEntries
+	conf.ShutdownOnRemove = false // other groups share the process
+	conf.SnapshotInterval = never // the node decides, by bytes
+	conf.SnapshotThreshold = math.MaxUint64
+	conf.NotifyCh = notify
+	conf.Logger = newRaftLogger(g.logger)
+	if g.node.id.Founder && !g.node.holds(g.name) {
+		if err := found(stores, g.node.id.serverID()); err != nil {
+			return nil, fmt.Errorf("founding: %w", err)
+		}
+	}
+	trans := g.node.mux.transport(g.name)
+	r, err := raft.NewRaft(conf, g.replica, stores.Log, stores.Stable, snapshotStore{stores.Snapshots, g.replica}, trans)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting raft: %w", err), trans.Close())
+	}
+	return r, nil
+}
+
+// found makes self the only voter of a group without entries. Unlike the library's own function it completes what an
+// earlier attempt began: that writes a term first, and then takes the group for founded.
+func found(stores *storage.Stores, self string) error {
+	last, err := stores.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("reading the last index: %w", err)
+	}
+	if _, ok := stores.Snapshots.Newest(); ok || last > 0 {
+		return nil
+	}
+	if err := stores.Stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
+		return fmt.Errorf("writing the first term: %w", err)
+	}
+	server := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(self), Address: raft.ServerAddress(self)}
+	entry := &raft.Log{
+		Index: 1, Term: 1, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{server}}),
+	}
+	if err := stores.Log.StoreLog(entry); err != nil {
+		return fmt.Errorf("writing the first configuration: %w", err)
+	}
+	return nil
+}
+
+// watch follows the leadership and restarts the group when its storage asks for it. It takes from notify whatever
+// happens: an unread channel would block Raft's main loop.
+func (g *group) watch(notify chan bool) {
+	for {
+		g.mu.Lock()
+		restart := g.stores.RestartNeeded()
+		g.mu.Unlock()
+		select {
+		case leads := <-notify:
+			g.lose() // a gain that follows a gain means that a loss lies between them
+			if leads {
+				g.gain()
+			}
+		case <-restart:
+			if err := g.restart(notify); err != nil {
+				g.node.fatal(fmt.Errorf("restarting %s after a snapshot was installed over a longer log: %w", g.name, err))
+				<-g.done
+				return
+			}
+		case <-g.done:
+			g.lose()
+			return
+		}
+	}
+}
+
+// restart stops Raft and starts it again on the same files.
+func (g *group) restart(notify chan<- bool) error {
+	g.logger.Warn("restarting the group: an installed snapshot replaced a longer log")
+	g.lose()
+	if err := g.close(); err != nil { // Raft reports nothing any more once it was told to stop
+		return err
+	}
+	return g.open(notify)
+}
+
+// gain begins a leadership. Its duties wait for those of the one before.
+func (g *group) gain() {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &leadership{end: cancel, over: make(chan struct{})}
+	g.submitMu.Lock()
+	before := g.latest
+	g.current, g.latest = l, l
+	g.submitMu.Unlock()
+	g.leaderChanges.Add(1)
+	g.running.Go(func() {
+		defer close(l.over)
+		if before != nil {
+			<-before.over
+		}
+		if err := g.instance().Barrier(submitTimeout).Error(); err != nil {
+			g.note("waiting for the entries of earlier terms", err)
+			return
+		}
+		g.onLead(ctx, l)
+	})
+}
+
+// lose ends the leadership, if there is one. It does not wait for its duties to end: they may be waiting for Raft, which
+// waits for watch.
+func (g *group) lose() {
+	g.submitMu.Lock()
+	l := g.current
+	g.current = nil
+	g.serving.Store(nil)
+	g.submitMu.Unlock()
+	if l != nil {
+		l.end()
+		g.leaderChanges.Add(1)
+	}
+}
+
+// submit hands an entry to Raft in the given leadership. It returns ErrNoLeader if that is over.
+//
+// Raft blocks in its report of a loss, and again in its report of the next gain, until watch has taken it; watch takes a gain
+// only after lose has had submitMu. So an entry that passes the check here is either taken in the term of l or refused:
+// it never gets into a later term, where it would come before that term's Lead.
+func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
+	g.submitMu.Lock()
+	defer g.submitMu.Unlock()
+	if g.current != l {
+		return nil, ErrNoLeader
+	}
+	return g.instance().Apply(entry, submitTimeout), nil
+}
+
+// serve lets callers in. It reports false if the leadership is over.
+func (g *group) serve(l *leadership) bool {
+	g.submitMu.Lock()
+	defer g.submitMu.Unlock()
+	if g.current != l {
+		return false
+	}
+	g.serving.Store(l)
+	return true
+}
+
+// instance returns the Raft instance at this moment.
+func (g *group) instance() *raft.Raft {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.raft
+}
+
+// leader returns the serving leadership, or the error for callers if there is none.
+func (g *group) leader() (*leadership, error) {
+	if l := g.serving.Load(); l != nil {
+		return l, nil
+	}
+	if _, id := g.instance().LeaderWithID(); id != "" && string(id) != g.node.id.serverID() {
+		return nil, fmt.Errorf("%s: %w: server %q does", g.name, ErrNotLeader, id)
+	}
+	return nil, fmt.Errorf("%s: %w", g.name, ErrNoLeader)
+}
+
+// soleVoter reports whether this node is the only voter.
+func (g *group) soleVoter() bool {
+	voters := g.voters()
+	return len(voters) == 1 && voters[0] == g.node.id.serverID()
+}
+
+// voters returns the server ids of the voters by the latest configuration in the log.
+func (g *group) voters() []string {
+	future := g.instance().GetConfiguration()
+	if future.Error() != nil { // never: the library answers from memory
+		return nil
+	}
+	var ids []string
+	for _, server := range future.Configuration().Servers {
+		if server.Suffrage == raft.Voter {
+			ids = append(ids, string(server.ID))
+		}
+	}
+	return ids
+}
+
+// confirm returns nil if l was still the leadership at some moment after the call.
+//
+// A sole voter need not ask: another leader would need this node's vote, or a second voter, whom only this node could
+// have added, in l or after it.
+func (g *group) confirm(ctx context.Context, l *leadership) error {
+	if !g.soleVoter() {
+		verified := make(chan error, 1)
+		go func() { verified <- g.instance().VerifyLeader().Error() }()
+		select {
+		case err := <-verified:
+			if err != nil {
+				return fmt.Errorf("%s: %w: %w", g.name, ErrNoLeader, err)
+			}
+		case <-ctx.Done():
+			return canceled(ctx)
+		}
+	}
+	if g.serving.Load() != l {
+		return fmt.Errorf("%s: %w", g.name, ErrNoLeader)
+	}
+	return nil
+}
+
+// note logs a failure that is not a caller's, and keeps it for the status.
+func (g *group) note(doing string, err error) {
+	text := doing + ": " + err.Error()
+	g.lastError.Store(&text)
+	g.logger.Warn(doing, "error", err)
+}
+
+// stop ends the group.
+func (g *group) stop() error {
+	err := g.close()
+	close(g.done)
+	g.running.Wait()
+	return err
+}
+
+// close stops Raft and closes the stores, if they were opened.
+func (g *group) close() error {
+	g.mu.Lock()
+	r, stores := g.raft, g.stores
+	g.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	if err := r.Shutdown().Error(); err != nil {
+		return fmt.Errorf("stopping raft of %s: %w", g.name, err)
+	}
+	if err := stores.Close(); err != nil {
+		return fmt.Errorf("closing the files of %s: %w", g.name, err)
+	}
+	return nil
+}
+
+// shardDir returns the directory of a shard below the data directory.
+func shardDir(dir string, shard uint32) string {
+	return filepath.Join(dir, shardsDir, fmt.Sprintf("%04d", shard))
+}
+
+// shardName returns the name of a shard's group.
+func shardName(shard uint32) string { return fmt.Sprintf("shard-%d", shard) }

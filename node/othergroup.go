@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// GroupConfig describes a Raft group beside the shards.
+type GroupConfig struct {
+	// Name is 1 to 64 characters of [A-Za-z0-9_-] and the name of a directory.
+	Name string
+	// Machine is the group's machine in its first state.
+	Machine Machine
+	// Lead runs, if it is not nil, whenever this node begins to serve as the group's leader; ctx ends with that. It must
+	// return soon after, and the next call waits until it has. It may propose.
+	Lead func(ctx context.Context, g *Group)
+}
+
+// Group is a Raft group beside the shards, such as the catalog. Its methods may be called from any goroutine. It ends with its node.
+type Group struct {
+	group *group
+	lead  func(ctx context.Context, g *Group)
+	led   chan struct{}
+	once  sync.Once
+}
+
+// GroupReply is what an entry of a Group was answered.
+type GroupReply struct {
+	Term, Index uint64
+	// Value is what Machine.Apply returned.
+	Value any
+}
+
+// StartGroup starts a group, founding it if this node founded the cluster and the group is new. If this node is the only voter it waits until
+// the group serves, or ctx ends.
+func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) {
+	if !validName(cfg.Name) {
+		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
+	}
+	g := &Group{group: newGroup(n, cfg.Name, filepath.Join(n.cfg.Dir, groupsDir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
+	g.group.onLead = g.onLead
+	if err := g.group.start(); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.groups = append(n.groups, g)
+	n.mu.Unlock()
+	if err := n.founded(cfg.Name); err != nil {
+		return nil, err
+	}
+	if !g.group.soleVoter() {
+		return g, nil
+	}
+	select {
+	case <-g.led:
+		return g, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for %s to begin: %w", cfg.Name, context.Cause(ctx))
+	}
+}
+
+// onLead serves until ctx ends.
+func (g *Group) onLead(ctx context.Context, l *leadership) {
+	if !g.group.serve(l) {
+		return
+	}
+	g.once.Do(func() { close(g.led) })
+	if g.lead != nil {
+		g.lead(ctx, g)
+	}
+	<-ctx.Done()
+}
+
+// Propose logs an entry and waits until it is applied here. See OutcomeOf for what an error means. The entry must not be
+// changed meanwhile, nor, after an unknown outcome, ever.
+func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
+	l, err := g.group.leader()
+	if err != nil {
+		return GroupReply{}, err
+	}
+	future, err := g.group.submit(l, entry)
+	if err != nil {
+		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- future.Error() }() // ends with the group at the latest
+	deadline := time.NewTimer(g.group.node.cfg.ProposeTimeout)
+	defer deadline.Stop()
+	select {
+	case err = <-ended:
+	case <-deadline.C:
+		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name, ErrUnknownOutcome, g.group.node.cfg.ProposeTimeout)
+	case <-ctx.Done():
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, ErrUnknownOutcome, context.Cause(ctx))
+	}
+	if err != nil {
+		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, proposalError(err))
+	}
+	out := future.Response().(*appliedEntry)
+	if out.err != nil {
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, ErrUnknownOutcome, out.err)
+	}
+	return GroupReply{Term: out.term, Index: out.index, Value: out.value}, nil
+}
+
+// View runs f on the machine as it is on this node, under a shared lock.
+func (g *Group) View(f func(m Machine)) {
+	g.group.replica.view(func(m Machine, _, _ uint64) { f(m) })
+}
+
+// Serving reports whether this node leads the group and serves.
+func (g *Group) Serving() bool { return g.group.serving.Load() != nil }

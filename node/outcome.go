@@ -1,0 +1,33 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// proposalError translates the error of a Raft proposal. It is the one place that decides which of them mean that the
+// entry was never logged; see outcome_test.go for a row of each. Whatever is not known for certain has an unknown outcome.
+func proposalError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader):
+		// Answered by a follower's or candidate's main loop, or by a leader that is removing itself: never dispatched.
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		// Raft's main loop did not take the entry, so it is busy or blocked: never dispatched.
+		return fmt.Errorf("%w: %w", ErrOverloaded, err)
+	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		// The leader is handing over and takes nothing: never dispatched.
+		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+	case errors.Is(err, raft.ErrAbortedByRestore):
+		// An operator's restore replaced the state; the entry's effects are not in it.
+		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+	default:
+		// ErrLeadershipLost: a successor may have the entry. ErrRaftShutdown: also answered for committed entries.
+		// A storage error: the entry may be durable all the same. Anything else: not known to this table.
+		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+}

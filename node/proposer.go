@@ -1,0 +1,335 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// requestBytesMax bounds one encoded request. The edge refuses far less; this keeps an entry within what log stores take.
+	requestBytesMax = 16 << 20
+	// bufferBytesKept is the size up to which buffers are used again.
+	bufferBytesKept = 1 << 20
+)
+
+// proposal is one request on its way into the log.
+type proposal struct {
+	request *fsm.Request
+	encoded []byte
+	queued  time.Time
+	// complete is called once, unless the proposal was withdrawn.
+	complete func(Reply, error)
+
+	prev, next *proposal // in the proposer's queue
+	waiting    bool      // in the queue; guarded by proposer.mu
+}
+
+// proposer turns concurrent requests of one shard into log entries: what has gathered by the time that an entry may be in
+// flight goes into it, in the order of arrival. There is no linger. Callers encode their own requests, so that putting an
+// entry together is only copying.
+type proposer struct {
+	cfg Config
+	// submit hands an entry to Raft, stamp gives its time; both are called from one goroutine at a time.
+	submit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
+	stamp  func() fsm.Time
+	// applied is told of each entry of this proposer that was applied, before its callers are.
+	applied func(batch []*proposal, results []fsm.Result, clock fsm.Time)
+	fatal   func(error)
+	stats   *shardCounters
+
+	wake  chan struct{}
+	slots chan struct{} // one for each entry in flight
+
+	mu         sync.Mutex
+	head, tail *proposal
+	requests   int
+	bytes      int64
+	closed     error // why nothing is taken; nil while a leadership serves
+
+	buffers chan []byte
+}
+
+// newProposer returns a proposer that takes nothing until run.
+func newProposer(cfg Config, stats *shardCounters) *proposer {
+	return &proposer{
+		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: make(chan struct{}, 1),
+		slots: make(chan struct{}, cfg.EntriesInFlight), buffers: make(chan []byte, cfg.EntriesInFlight+1),
+	}
+}
+
+// open lets requests in.
+func (p *proposer) open() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = nil
+}
+
+// close refuses new requests with err and answers those that wait with it.
+func (p *proposer) close(err error) {
+	p.mu.Lock()
+	p.closed = err
+	p.mu.Unlock()
+	p.refuse(err)
+}
+
+// refuse answers everything that waits with err.
+func (p *proposer) refuse(err error) {
+	p.mu.Lock()
+	batch := p.takeLocked(p.bytes)
+	p.mu.Unlock()
+	for _, pr := range batch {
+		pr.complete(Reply{}, err)
+	}
+}
+
+// enqueue adds a proposal. If it returns an error, complete will not be called.
+func (p *proposer) enqueue(pr *proposal) error {
+	size := int64(len(pr.encoded))
+	if size > requestBytesMax {
+		return fmt.Errorf("%w: %d bytes, %d are the most", ErrTooLarge, size, requestBytesMax)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
+		return p.closed
+	}
+	// A request that is larger than the whole queue may come in when the queue is empty.
+	if p.requests >= p.cfg.QueueRequestsMax || p.requests > 0 && p.bytes+size > p.cfg.QueueBytesMax {
+		return ErrOverloaded
+	}
+	pr.queued, pr.waiting = time.Now(), true
+	pr.prev = p.tail
+	if p.tail == nil {
+		p.head = pr
+	} else {
+		p.tail.next = pr
+	}
+	p.tail = pr
+	p.requests++
+	p.bytes += size
+	if p.requests == 1 {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// withdraw takes a proposal back. It reports false if that is too late.
+func (p *proposer) withdraw(pr *proposal) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !pr.waiting {
+		return false
+	}
+	p.unlinkLocked(pr)
+	return true
+}
+
+func (p *proposer) unlinkLocked(pr *proposal) {
+	if pr.prev == nil {
+		p.head = pr.next
+	} else {
+		pr.prev.next = pr.next
+	}
+	if pr.next == nil {
+		p.tail = pr.prev
+	} else {
+		pr.next.prev = pr.prev
+	}
+	pr.prev, pr.next, pr.waiting = nil, nil, false
+	p.requests--
+	p.bytes -= int64(len(pr.encoded))
+}
+
+// takeLocked takes proposals from the front, up to about max bytes but at least one if there is any.
+func (p *proposer) takeLocked(max int64) []*proposal {
+	batch := make([]*proposal, 0, p.requests)
+	var size int64
+	for p.head != nil {
+		size += int64(len(p.head.encoded))
+		if len(batch) > 0 && size > max {
+			break
+		}
+		batch = append(batch, p.head)
+		p.unlinkLocked(p.head)
+	}
+	return batch
+}
+
+func (p *proposer) take() []*proposal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.takeLocked(int64(p.cfg.EntryBytesMax))
+}
+
+// waiting returns what is in the queue.
+func (p *proposer) waiting() (requests int, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests, p.bytes
+}
+
+// run proposes for one leadership until ctx ends, and returns when the last of its entries is answered. The proposer must be closed by then.
+func (p *proposer) run(ctx context.Context, l *leadership) {
+	var flights sync.WaitGroup
+	defer flights.Wait()
+	for {
+		if requests, _ := p.waiting(); requests == 0 {
+			select {
+			case <-p.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if !p.slot(ctx) {
+			return
+		}
+		batch := p.take()
+		if len(batch) == 0 {
+			<-p.slots
+			continue
+		}
+		f := p.propose(l, batch)
+		if f == nil {
+			<-p.slots
+			continue
+		}
+		flights.Go(func() {
+			p.await(f)
+			<-p.slots
+		})
+	}
+}
+
+// slot waits until an entry may be in flight. If none may for too long, what waits is refused. It reports false when ctx ends.
+func (p *proposer) slot(ctx context.Context) bool {
+	select {
+	case p.slots <- struct{}{}: // nearly always, without a timer
+		return true
+	default:
+	}
+	patience := time.NewTimer(p.cfg.ProposeTimeout)
+	defer patience.Stop()
+	for {
+		select {
+		case p.slots <- struct{}{}:
+			return true
+		case <-patience.C:
+			p.refuse(fmt.Errorf("%w: no entry was applied for %v", ErrOverloaded, p.cfg.ProposeTimeout))
+			patience.Reset(p.cfg.ProposeTimeout)
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// flight is one entry that was handed to Raft.
+type flight struct {
+	batch    []*proposal
+	entry    []byte
+	future   raft.ApplyFuture
+	start    time.Time
+	deadline *time.Timer
+	answered atomic.Bool // who sets it answers the batch
+}
+
+// propose puts an entry together and hands it to Raft. It answers the batch itself, and returns nil, if Raft is not to have it.
+func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
+	f := &flight{batch: batch, start: time.Now()}
+	f.entry = p.encode(batch)
+	future, err := p.submit(l, f.entry)
+	if err != nil {
+		p.fail(f, err)
+		return nil
+	}
+	f.future = future
+	// Raft's own timeout ends when it takes the entry; the future may stay open for ever, if a disk hangs for example.
+	f.deadline = time.AfterFunc(p.cfg.ProposeTimeout, func() {
+		p.fail(f, fmt.Errorf("%w: no outcome within %v", ErrUnknownOutcome, p.cfg.ProposeTimeout))
+	})
+	return f
+}
+
+// encode returns the entry of a batch, in a buffer used before if there is one.
+func (p *proposer) encode(batch []*proposal) []byte {
+	requests := make([][]byte, len(batch))
+	for i, pr := range batch {
+		requests[i] = pr.encoded
+	}
+	var buffer []byte
+	select {
+	case buffer = <-p.buffers:
+	default:
+	}
+	return fsm.AppendEntry(buffer[:0], p.stamp(), requests)
+}
+
+// await waits for the end of a flight and answers its batch.
+func (p *proposer) await(f *flight) {
+	err := f.future.Error()
+	f.deadline.Stop()
+	if err != nil {
+		p.fail(f, proposalError(err))
+		return
+	}
+	out := f.future.Response().(*appliedEntry)
+	if out.err != nil {
+		p.fail(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, out.err))
+		return
+	}
+	if cap(f.entry) <= bufferBytesKept {
+		// Stored and applied, and neither log store nor machine keeps it.
+		select {
+		case p.buffers <- f.entry:
+		default:
+		}
+	}
+	if !f.answered.CompareAndSwap(false, true) {
+		return
+	}
+	p.answer(f, out)
+}
+
+// answer gives each proposal of an applied entry its own part of the results.
+func (p *proposer) answer(f *flight, out *appliedEntry) {
+	value := out.value.(*shardResult)
+	commands := 0
+	for _, pr := range f.batch {
+		commands += len(pr.request.Commands)
+	}
+	if commands != len(value.results) {
+		p.fatal(fmt.Errorf("entry %d has %d commands, but the machine gave %d results", out.index, commands, len(value.results)))
+		return
+	}
+	p.applied(f.batch, value.results, value.clock)
+	p.stats.entryApplied(f, commands, time.Now())
+	at := 0
+	for _, pr := range f.batch {
+		end := at + len(pr.request.Commands)
+		pr.complete(Reply{
+			Witness: Witness{Shard: p.stats.shard, Term: out.term, Index: out.index, Entry: uint32(at), Time: value.clock},
+			Results: value.results[at:end:end],
+		}, nil)
+		at = end
+	}
+}
+
+// fail answers a batch with an error, unless it is answered already.
+func (p *proposer) fail(f *flight, err error) {
+	if !f.answered.CompareAndSwap(false, true) {
+		return
+	}
+	p.stats.failed(err, len(f.batch))
+	for _, pr := range f.batch {
+		pr.complete(Reply{}, err)
+	}
+}

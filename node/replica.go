@@ -1,0 +1,219 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
+)
+
+// Machine is a deterministic state machine that a Raft group replicates. The group calls it from one goroutine at a time,
+// except for readers, which it lets in between calls that change.
+type Machine interface {
+	// Apply carries out the committed entry at index; it must not keep entry. An error means that this program cannot carry it out, and ends
+	// the process: skipping it would let replicas diverge.
+	Apply(index uint64, entry []byte) (value any, err error)
+	// Snapshot captures the state. It must be quick.
+	Snapshot() MachineSnapshot
+	// Restore returns a new machine with the state read from r and the configuration of this one, which it leaves alone.
+	Restore(r io.Reader) (Machine, error)
+	// Digest returns a hash of the state that is equal on all replicas that applied the same entries.
+	Digest() uint64
+}
+
+// MachineSnapshot is the state of a machine at one index. WriteTo runs beside Apply; Release never does, and is called once.
+type MachineSnapshot interface {
+	io.WriterTo
+	// Digest returns the digest of the machine at the time of the snapshot.
+	Digest() uint64
+	Release()
+}
+
+// replica adapts a Machine to raft.FSM and guards it with a read-write lock.
+type replica struct {
+	fatal func(error)
+	// after runs under the lock after each entry that was applied.
+	after func(Machine)
+
+	mu          sync.RWMutex
+	machine     Machine
+	index, term uint64 // of the entry applied last
+	broken      error  // what stopped the replica; it applies nothing any more
+
+	logged      volume       // applied since the last snapshot
+	captured    volume       // the part of logged that is in the snapshot under way
+	snapshotAt  atomic.Int64 // the bytes above which grown is called after each entry
+	grown       func()
+	replacement atomic.Pointer[snapshotDigest]
+
+	applySeconds *histogram
+	persistError atomic.Pointer[error]
+}
+
+// appliedEntry is what Raft hands back to the proposer of an entry.
+type appliedEntry struct {
+	term, index uint64
+	value       any
+	err         error
+}
+
+// volume is an amount of log.
+type volume struct{ bytes, entries int64 }
+
+// snapshotDigest is the digest that a snapshot which is being restored was stored with.
+type snapshotDigest struct {
+	id     string
+	digest uint64
+	known  bool
+}
+
+var (
+	_ raft.FSM                = (*replica)(nil)
+	_ raft.ConfigurationStore = (*replica)(nil)
+)
+
+// entryOverheadBytes is about what a log store adds to the data of an entry.
+const entryOverheadBytes = 64
+
+// Apply applies one entry. The result is an *appliedEntry.
+func (r *replica) Apply(log *raft.Log) any {
+	start := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := &appliedEntry{term: log.Term, index: log.Index}
+	if r.broken != nil {
+		out.err = r.broken
+		return out
+	}
+	value, err := r.machine.Apply(log.Index, log.Data)
+	if err != nil {
+		r.broken = fmt.Errorf("applying entry %d: %w", log.Index, err)
+		out.err = r.broken
+		go r.fatal(r.broken) // it may wait for this goroutine
+		return out
+	}
+	out.value, r.index, r.term = value, log.Index, log.Term
+	r.logged.bytes += int64(len(log.Data)) + entryOverheadBytes
+	r.logged.entries++
+	if r.logged.bytes > r.snapshotAt.Load() {
+		r.grown()
+	}
+	if r.after != nil {
+		r.after(r.machine)
+	}
+	r.applySeconds.observe(time.Since(start))
+	return out
+}
+
+// StoreConfiguration is told each change of the members. It exists so that Raft counts such an entry as applied: else the
+// library refuses to take a snapshot until a command follows.
+func (r *replica) StoreConfiguration(uint64, raft.Configuration) {}
+
+// view runs f on the machine under the shared lock.
+func (r *replica) view(f func(m Machine, term, index uint64)) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	f(r.machine, r.term, r.index)
+}
+
+// loggedVolume returns what was applied since the last snapshot.
+func (r *replica) loggedVolume() volume {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.logged
+}
+
+// snapshotStored takes what the last snapshot covers off the log since. It must follow each successful snapshot.
+func (r *replica) snapshotStored() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logged.bytes -= r.captured.bytes
+	r.logged.entries -= r.captured.entries
+	r.captured = volume{}
+}
+
+// Snapshot captures the machine.
+func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.broken != nil {
+		return nil, r.broken
+	}
+	r.captured = r.logged
+	r.persistError.Store(nil)
+	return &replicaSnapshot{replica: r, snapshot: r.machine.Snapshot()}, nil
+}
+
+// Restore replaces the machine by the one read from source, only once that is complete and its digest is right.
+func (r *replica) Restore(source io.ReadCloser) error {
+	r.mu.RLock()
+	prototype := r.machine
+	r.mu.RUnlock()
+	machine, err := prototype.Restore(source)
+	if err != nil {
+		return fmt.Errorf("restoring a snapshot: %w", err)
+	}
+	// The reader verifies the trailer when it reaches the end, which a decoder that knows where to stop need not have done.
+	if _, err := io.Copy(io.Discard, source); err != nil {
+		return fmt.Errorf("reading the end of a snapshot: %w", err)
+	}
+	if want := r.replacement.Load(); want != nil && want.known && want.digest != machine.Digest() {
+		return fmt.Errorf("restoring snapshot %s: its digest is %016x, the restored state has %016x", want.id, want.digest, machine.Digest())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.machine = machine
+	r.index, r.term = 0, 0 // known again with the next entry
+	r.logged, r.captured = volume{}, volume{}
+	if r.after != nil {
+		r.after(machine)
+	}
+	return nil
+}
+
+// replicaSnapshot is one snapshot under way.
+type replicaSnapshot struct {
+	replica  *replica
+	snapshot MachineSnapshot
+}
+
+// Persist streams the state to sink, beside Apply. It leaves closing to Raft, which does so in any case, and for which a
+// sink closed twice has failed. Raft flattens the error, so it is kept.
+func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
+	if d, ok := sink.(storage.DigestSetter); ok {
+		d.SetDigest(s.snapshot.Digest())
+	}
+	if _, err := s.snapshot.WriteTo(sink); err != nil {
+		err = fmt.Errorf("writing a snapshot: %w", err)
+		s.replica.persistError.Store(&err)
+		return err
+	}
+	return nil
+}
+
+// Release gives back what the snapshot holds in memory.
+func (s *replicaSnapshot) Release() {
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	s.snapshot.Release()
+}
+
+// snapshotStore remembers the digest of the snapshot that Raft opened last, so that a restore can be checked against it.
+type snapshotStore struct {
+	*storage.SnapshotStore
+	replica *replica
+}
+
+// Open opens a snapshot and notes its digest.
+func (s snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	digest, known, err := s.Digest(id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the digest of snapshot %s: %w", id, err)
+	}
+	s.replica.replacement.Store(&snapshotDigest{id: id, digest: digest, known: known})
+	return s.SnapshotStore.Open(id)
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"io"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// shardMachine adapts fsm.Machine to Machine.
+type shardMachine struct {
+	cfg fsm.Config
+	m   *fsm.Machine
+}
+
+// shardResult is what applying an entry to a shard gives.
+type shardResult struct {
+	results []fsm.Result
+	clock   fsm.Time
+}
+
+func newShardMachine(cfg fsm.Config) shardMachine { return shardMachine{cfg: cfg, m: fsm.New(cfg)} }
+
+// Apply implements Machine. The value is a *shardResult.
+func (s shardMachine) Apply(index uint64, entry []byte) (any, error) {
+	results, err := s.m.Apply(index, entry)
+	if err != nil {
+		return nil, err
+	}
+	return &shardResult{results: results, clock: s.m.Clock()}, nil
+}
+
+// Snapshot implements Machine.
+func (s shardMachine) Snapshot() MachineSnapshot {
+	return shardSnapshot{Snapshot: s.m.Snapshot(), m: s.m}
+}
+
+// Restore implements Machine.
+func (s shardMachine) Restore(r io.Reader) (Machine, error) {
+	m, err := fsm.Restore(s.cfg, r)
+	if err != nil {
+		return nil, err
+	}
+	return shardMachine{cfg: s.cfg, m: m}, nil
+}
+
+// Digest implements Machine.
+func (s shardMachine) Digest() uint64 { return s.m.Digest() }
+
+// shardSnapshot is a snapshot together with the machine that it must be given back to.
+type shardSnapshot struct {
+	*fsm.Snapshot
+	m *fsm.Machine
+}
+
+// Release implements MachineSnapshot.
+func (s shardSnapshot) Release() { s.m.Release(s.Snapshot) }

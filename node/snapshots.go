@@ -1,0 +1,148 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
+)
+
+// snapshotRetry is how long a group rests whose snapshot failed.
+const snapshotRetry = 30 * time.Second
+
+// snapshotCounters describe the snapshots of one group.
+type snapshotCounters struct {
+	mu    sync.Mutex
+	stats SnapshotStats
+	rest  time.Time // no further attempt before
+}
+
+// snapshotDue reports whether the group has logged enough since its last snapshot.
+func (g *group) snapshotDue(now time.Time) bool {
+	g.snapshots.mu.Lock()
+	rest := g.snapshots.rest
+	g.snapshots.mu.Unlock()
+	return now.After(rest) && g.replica.loggedVolume().bytes > g.replica.snapshotAt.Load()
+}
+
+// planSnapshot sets after how much log the next snapshot is due: more for a big state, so that writing it
+// costs at most about twice what is logged.
+func (g *group) planSnapshot() {
+	g.mu.Lock()
+	newest, _ := g.stores.Snapshots.Newest()
+	g.mu.Unlock()
+	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size/2))
+}
+
+// takeSnapshot takes a snapshot now and cuts the log behind it. One goroutine at a time may call it.
+func (g *group) takeSnapshot() error {
+	start := time.Now()
+	err := g.setTrailing()
+	if err == nil {
+		err = g.instance().Snapshot().Error()
+	}
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	if cause := g.replica.persistError.Load(); err != nil && cause != nil {
+		err = *cause // Raft flattens it
+	}
+	g.snapshots.mu.Lock()
+	defer g.snapshots.mu.Unlock()
+	if err != nil {
+		g.snapshots.stats.Failed++
+		g.snapshots.rest = time.Now().Add(snapshotRetry)
+		return fmt.Errorf("taking a snapshot of %s: %w", g.name, err)
+	}
+	g.replica.snapshotStored()
+	g.planSnapshot()
+	st := &g.snapshots.stats
+	st.At, st.Duration = time.Now(), time.Since(start)
+	st.Taken++
+	g.logger.Info("snapshot taken", "seconds", st.Duration.Seconds())
+	return nil
+}
+
+// setTrailing has Raft keep about TrailingBytes of log behind the next snapshot for followers that lag, by the size that entries
+// had since the last one. A group with one voter has nobody to keep it for.
+func (g *group) setTrailing() error {
+	r := g.instance()
+	rc := r.ReloadableConfig()
+	rc.TrailingLogs = 0
+	if !g.soleVoter() {
+		logged := g.replica.loggedVolume()
+		mean := max(1, logged.bytes/max(1, logged.entries))
+		rc.TrailingLogs = uint64(max(trailingEntriesMin, g.node.cfg.TrailingBytes/mean))
+	}
+	if err := r.ReloadConfig(rc); err != nil {
+		return fmt.Errorf("setting how much log is kept: %w", err)
+	}
+	return nil
+}
+
+// snapshotStats returns what is known of the group's snapshots.
+func (g *group) snapshotStats() SnapshotStats {
+	g.mu.Lock()
+	newest, _ := g.stores.Snapshots.Newest()
+	g.mu.Unlock()
+	g.snapshots.mu.Lock()
+	defer g.snapshots.mu.Unlock()
+	st := g.snapshots.stats
+	st.Index, st.Bytes, st.LoggedBytes = newest.Index, newest.Size, g.replica.loggedVolume().bytes
+	return st
+}
+
+// storageStats returns the figures of the group's files.
+func (g *group) storageStats() storage.Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stores.Stats()
+}
+
+// runSnapshots takes the snapshots of all groups that are due, one after the other, so that they do not share the disk.
+func (n *Node) runSnapshots(ctx context.Context) {
+	retry := time.NewTicker(snapshotRetry)
+	defer retry.Stop()
+	for {
+		for _, g := range n.allGroups() {
+			if ctx.Err() == nil && g.snapshotDue(time.Now()) {
+				n.snapshotMu.Lock()
+				if err := g.takeSnapshot(); err != nil && ctx.Err() == nil {
+					g.note("snapshot", err)
+				}
+				n.snapshotMu.Unlock()
+			}
+		}
+		select {
+		case <-n.snapshotWake:
+		case <-retry.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Snapshot takes a snapshot of one shard now and waits until it is stored. If ctx ends first, it is stored all the same.
+func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
+	s, done, err := n.begin(shard)
+	if err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	n.running.Go(func() {
+		defer done()
+		n.snapshotMu.Lock()
+		defer n.snapshotMu.Unlock()
+		result <- s.takeSnapshot()
+	})
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
