@@ -20,7 +20,7 @@ func TestCommands(t *testing.T) {
 	settings := &belfryv1.QueueSettings{
 		Ttr: in(30 * time.Second), MaxAttempts: &attempts, DedupWindow: in(10 * time.Minute),
 		Overdue:  &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: in(time.Minute)},
-		ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE,
+		ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(),
 	}
 	const settingsText = "  ttr              30s\n  max-attempts     3\n  retry-delays     at once\n  dedup-window     10m\n" +
 		"  max-in-flight    no limit\n  max-jobs         no limit\n  max-bytes        no limit\n  puts-per-second  no limit\n" +
@@ -192,7 +192,7 @@ func TestCommands(t *testing.T) {
 			args:   []string{"queue", "set", "orders", "--max-in-flight", "7", "--overdue", "spread", "--overdue-period", "1h", "--expire-to", "dead"},
 			answer: &belfryv1.UpdateQueueResponse{Settings: settings, SettingsVersion: 4, PendingShards: []uint32{2}},
 			sent: &belfryv1.UpdateQueueRequest{Queue: "orders", RequestId: fixedRequestID, Settings: &belfryv1.QueueSettings{
-				MaxInFlight: &inFlight, ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD,
+				MaxInFlight: &inFlight, ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum(),
 				Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: in(time.Hour)},
 			}},
 			out: "orders has settings version 4\nnot yet applied in shards [2]; it will be\n" + settingsText,

@@ -74,7 +74,7 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 		}
 	}
 	if flags.Changed("expire-to") {
-		settings.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(f.expireTo)])
+		settings.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(f.expireTo)]).Enum()
 	}
 	return settings
 }

@@ -53,7 +53,6 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, now time.Time) {
 		"oldest ready", oldest,
 		"next due", moments(q.NextDueAt, now),
 		"lateness", lateness,
-		"waiting", count(q.Waiting, "consumer"),
 		"per second", fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked", r.GetPutsPerSecond(), r.GetReservesPerSecond(), r.GetAcksPerSecond()),
 		"put", grouped(t.GetPuts()),
 		"reserved", fmt.Sprintf("%s, given back %s", grouped(t.GetReserves()), grouped(t.GetReleases())),

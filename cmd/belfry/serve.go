@@ -1,13 +1,160 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+	"github.com/belfrydb/belfry/node"
+)
+
+const (
+	defaultData   = "belfry-data"
+	defaultListen = "127.0.0.1:7400"
+)
+
+// serveFlags are the flags of `serve`.
+type serveFlags struct {
+	config         server.Config
+	logFormat      string
+	logLevel       string
+	printAddresses bool
+}
 
 func (a *app) serveCommand() *cobra.Command {
-	return &cobra.Command{Use: "serve", RunE: func(*cobra.Command, []string) error { return nil }}
+	f := &serveFlags{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a server",
+		Long: "Serve runs one node on a data directory, which it makes if there is none. It needs no other service.\n\n" +
+			"The first SIGINT or SIGTERM drains it: waiting polls are answered, calls that are under way are finished. A second\n" +
+			"signal ends it at once; nothing that was acknowledged is lost then either.",
+		Example: "  belfry serve\n  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --insecure",
+		Args:    arguments(0, 0),
+		RunE:    func(c *cobra.Command, _ []string) error { return a.serve(c.Context(), f) },
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.config.Dir, "data", defaultData, "the data directory")
+	flags.StringVar(&f.config.Listen, "listen", defaultListen, "where clients reach it, HOST:PORT; port 0 picks a free one")
+	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name; the one that the data directory has if empty")
+	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes")
+	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback although there is neither TLS nor a token")
+	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
+	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
+	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
+	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
+	configurable(flags, "data", "listen", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "print-addresses")
+	return c
 }
-func (a *app) demoCommand() *cobra.Command {
-	return &cobra.Command{Use: "demo", RunE: func(*cobra.Command, []string) error { return nil }}
+
+// serve runs a server until ctx ends.
+func (a *app) serve(ctx context.Context, f *serveFlags) error {
+	if f.config.Shards < 1 {
+		return usagef("--shards must be at least 1")
+	}
+	cfg := f.config
+	cfg.Logger = logger(a.err, f.logFormat, f.logLevel)
+	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
+	cfg.Fatal = func(err error) {
+		// The log may be where the disk hangs; standard error is all that is left.
+		fmt.Fprintf(a.err, "belfry: storage failed, and this node stops rather than risk data: %s\n", err)
+		a.exit(codeStorage)
+	}
+	a.tuneCollector(ctx)
+	s, err := server.Start(ctx, cfg)
+	if err != nil {
+		if bad, ok := errors.AsType[*server.AddressError](err); ok {
+			return usagef("%s", bad)
+		}
+		return err
+	}
+	if err := a.announce(s, f); err != nil {
+		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+	}
+	select {
+	case err := <-s.Failed():
+		return fmt.Errorf("the server stopped by itself: %w", err)
+	case <-ctx.Done():
+	}
+	cfg.Logger.Info("stopping", slog.String("why", context.Cause(ctx).Error()))
+	began := a.now()
+	// The context has ended, and the end is the work that is left; a second signal ends the process.
+	if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
+		return &codedError{codeError, fmt.Sprintf("stopping: %s", err)}
+	}
+	cfg.Logger.Info("stopped", slog.Duration("after", a.now().Sub(began)))
+	return nil
 }
-func (a *app) benchCommand() *cobra.Command {
-	return &cobra.Command{Use: "bench", RunE: func(*cobra.Command, []string) error { return nil }}
+
+// tuneCollector lets the collector of the process follow the heap, unless the operator tuned it.
+func (a *app) tuneCollector(ctx context.Context) {
+	if value, _ := a.lookupEnv("GOGC"); value == "" {
+		go server.TuneCollector(ctx)
+	}
+}
+
+// announce says where the server is: a person is shown what to try, a program gets a line to read.
+func (a *app) announce(s *server.Server, f *serveFlags) error {
+	if f.printAddresses {
+		line, err := json.Marshal(struct {
+			Listen string `json:"listen"`
+		}{s.Address()})
+		if err != nil {
+			return fmt.Errorf("writing the addresses: %w", err)
+		}
+		if _, err := fmt.Fprintf(a.out, "%s\n", line); err != nil {
+			return fmt.Errorf("printing the addresses: %w", err)
+		}
+		return nil
+	}
+	if a.outTerminal {
+		renderWelcome(a.out, s.Address(), s.Status(), f.config.Dir)
+	}
+	return nil
+}
+
+// renderWelcome shows what to try first.
+func renderWelcome(w io.Writer, address string, status node.Status, dir string) {
+	fmt.Fprintf(w, `
+  Belfry is ready at http://%[1]s  (node %[2]s, %[3]s, data in %[4]s)
+
+  Put a job that rings in 5 seconds, wait for it, and say that it is done:
+
+    curl %[1]s/v1/put -d '{"queue":"hello","text":"world","delay":"5s"}'
+    curl %[1]s/v1/reserve -d '{"queues":["hello"],"wait":"20s"}'
+    curl %[1]s/v1/ack -d '{"lease":"the lease of the job"}'
+
+  Ctrl-C stops it; what was put stays in %[4]s.
+
+`, address, status.Name, count(len(status.Shards), "shard"), dir)
+}
+
+// logger returns the server's logger.
+func logger(w io.Writer, format, level string) *slog.Logger {
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		least = slog.LevelInfo // the flag takes only levels that there are
+	}
+	options := &slog.HandlerOptions{Level: least, ReplaceAttr: shortDurations}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// shortDurations writes durations as people do; as JSON they would be nanoseconds.
+func shortDurations(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		return slog.String(attr.Key, attr.Value.Duration().Round(time.Microsecond).String())
+	}
+	return attr
 }

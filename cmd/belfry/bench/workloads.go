@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// put measures single puts.
+func (r *run) put(ctx context.Context) ([]Result, error) {
+	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
+		if _, err := r.queues.Put(ctx, r.request(worker, nil)); err != nil {
+			return 0, fmt.Errorf("putting a job: %w", err)
+		}
+		return 1, nil
+	})
+	return []Result{r.result("put", m, r.Connections)}, m.failure(ctx)
+}
+
+// batch measures puts in batches.
+func (r *run) batch(ctx context.Context) ([]Result, error) {
+	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), r.Batch, func(ctx context.Context, worker, jobs int) (int, error) {
+		return r.putBatch(ctx, worker, jobs, nil)
+	})
+	return []Result{r.result("put", m, r.Connections)}, m.failure(ctx)
+}
+
+// putBatch puts so many jobs in one call.
+func (r *run) putBatch(ctx context.Context, worker, jobs int, delay func() *durationpb.Duration) (int, error) {
+	request := &belfryv1.PutBatchRequest{Jobs: make([]*belfryv1.PutRequest, jobs)}
+	for i := range request.Jobs {
+		request.Jobs[i] = r.request(worker, delay)
+	}
+	response, err := r.queues.PutBatch(ctx, request)
+	if err != nil {
+		return 0, fmt.Errorf("putting %d jobs: %w", jobs, err)
+	}
+	for i, result := range response.Results {
+		if failure := result.GetError(); failure != nil {
+			return i, fmt.Errorf("putting job %d of %d: %s: %s", i, jobs, failure.Reason, failure.Message)
+		}
+	}
+	return len(response.Results), nil
+}
+
+// request returns a put to one of the queues; without delay the job is due at once.
+func (r *run) request(worker int, delay func() *durationpb.Duration) *belfryv1.PutRequest {
+	request := &belfryv1.PutRequest{
+		Queue: r.names[worker%len(r.names)],
+		Body:  &belfryv1.PutRequest_Data{Data: stamped(r.BodyBytes, time.Now())},
+	}
+	if delay != nil {
+		request.When = &belfryv1.PutRequest_Delay{Delay: delay()}
+	}
+	return request
+}
+
+// pending fills the server with jobs that are due in 10 to 20 hours, and looks at what they cost.
+func (r *run) pending(ctx context.Context) ([]Result, error) {
+	var before Memory
+	var err error
+	if r.Memory != nil {
+		if before, err = r.Memory(ctx); err != nil {
+			return nil, err
+		}
+	}
+	delay := func() *durationpb.Duration {
+		return durationpb.New(10*time.Hour + rand.N(10*time.Hour)) //nolint:gosec // no secret
+	}
+	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), r.Batch, func(ctx context.Context, worker, jobs int) (int, error) {
+		return r.putBatch(ctx, worker, jobs, delay)
+	})
+	result := r.result("fill", m, r.Connections)
+	if err := m.failure(ctx); err != nil {
+		return []Result{result}, err
+	}
+	if r.Collect != nil {
+		cost := r.Collect()
+		result.Collection = &cost
+	}
+	if r.Memory != nil {
+		after, err := r.Memory(ctx)
+		if err != nil {
+			return []Result{result}, err
+		}
+		result.Memory = &MemoryCost{Before: before, After: after, BytesPerJob: perJob(before, after, m.jobs)}
+	}
+	return []Result{result}, nil
+}
+
+// perJob returns how much the resident memory grew for each job.
+func perJob(before, after Memory, jobs uint64) float64 {
+	if jobs == 0 {
+		return 0
+	}
+	return (float64(after.ResidentBytes) - float64(before.ResidentBytes)) / float64(jobs)
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/bench"
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+)
+
+// benchFlags are the flags of `bench`.
+type benchFlags struct {
+	config   bench.Config
+	duration time.Duration
+	delay    time.Duration
+	self     bool
+	data     string
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	f := &benchFlags{}
+	var words []string
+	var about strings.Builder
+	for _, w := range bench.Workloads() {
+		words = append(words, w[0])
+		fmt.Fprintf(&about, "  %-9s %s\n", w[0], w[1])
+	}
+	c := &cobra.Command{
+		Use:   "bench " + strings.Join(words, "|"),
+		Short: "Measure a server",
+		Long: "Bench measures the server that --server names, or with --self one inside this process. The jobs go to queues of their\n" +
+			"own under bench/ and stay there if the workload does not consume them.\n\nWorkloads:\n" + about.String(),
+		Example:   "  belfry bench put\n  belfry bench pending --self --jobs 10000000\n  belfry bench lateness --rate 1000 --duration 30s",
+		Args:      arguments(1, 1, "WORKLOAD"),
+		ValidArgs: words,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.Uint64Var(&f.config.Jobs, "jobs", 0, "end after so many jobs instead of --duration")
+	f.duration, f.delay = 10*time.Second, 2*time.Second
+	flags.Var(&durationFlag{&f.duration, "10s"}, "duration", "how long a phase takes")
+	flags.IntVar(&f.config.Connections, "connections", 64, "put, batch, pending: callers, each with a connection")
+	flags.IntVar(&f.config.Callers, "callers", 512, "sdk, e2e, lateness: callers that share one client")
+	flags.IntVar(&f.config.Batch, "batch", 100, "batch, pending: jobs a call, up to 1000")
+	flags.Float64Var(&f.config.RatePerSecond, "rate", 1000, "lateness: jobs a second, put on schedule whatever the server does")
+	flags.Var(&durationFlag{&f.delay, "2s"}, "delay", "lateness: the delay of the jobs")
+	flags.IntVar(&f.config.BodyBytes, "body", 100, "bytes of a body")
+	flags.IntVar(&f.config.Queues, "queues", 1, "spread the jobs over so many queues")
+	flags.BoolVar(&f.self, "self", false, "measure a server in this process")
+	flags.StringVar(&f.data, "data", "", "with --self: a new data directory, kept afterwards; a temporary one if empty")
+	json := flags.Bool("json", false, "the same as --output json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		f.config.Workload, f.config.Duration, f.config.Delay = args[0], f.duration, f.delay
+		if *json {
+			a.output = "json"
+		}
+		if !f.self && f.data != "" {
+			return usagef("--data goes with --self")
+		}
+		return a.bench(c.Context(), f)
+	}
+	return c
+}
+
+// bench measures, and shows what was measured also if the end was an error.
+func (a *app) bench(ctx context.Context, f *benchFlags) error {
+	cfg := f.config
+	if !f.self {
+		url, err := serverURL(a.server)
+		if err != nil {
+			return err
+		}
+		cfg.URL = url
+		if cfg.Workload == "pending" {
+			cfg.Memory = bench.ServerMemory(url)
+		}
+		return a.measure(ctx, cfg)
+	}
+	tuneCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	a.tuneCollector(tuneCtx)
+	return a.withOwnServer(ctx, f.data, func(s *server.Server) error {
+		cfg.URL, cfg.Memory, cfg.Collect = s.URL(), bench.OwnMemory, bench.CollectOwn
+		return a.measure(ctx, cfg)
+	})
+}
+
+func (a *app) measure(ctx context.Context, cfg bench.Config) error {
+	if err := cfg.Validate(); err != nil {
+		return usagef("%s%s", err, didYouMean(cfg.Workload, workloadNames()))
+	}
+	results, err := bench.Run(ctx, cfg)
+	if len(results) > 0 {
+		showErr := a.showValue(results, func(w io.Writer) { bench.Write(w, results) }) //nolint:errcheck // w is memory
+		if err == nil {
+			err = showErr
+		}
+	}
+	return err
+}
+
+func workloadNames() []string {
+	var names []string
+	for _, w := range bench.Workloads() {
+		names = append(names, w[0])
+	}
+	return names
+}

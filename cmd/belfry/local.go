@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+)
+
+// withOwnServer runs work with a server inside this process, on a data directory of its own. Without a directory it makes
+// one and removes it afterwards.
+func (a *app) withOwnServer(ctx context.Context, dir string, work func(*server.Server) error) (err error) {
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "belfry-"); err != nil {
+			return fmt.Errorf("making a directory: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	s, err := server.Start(ctx, server.Config{
+		Dir: dir, Listen: "127.0.0.1:0", Version: thisBuild(debug.ReadBuildInfo()).Version,
+		Logger: logger(io.Discard, "text", "error"),
+		Fatal: func(err error) {
+			fmt.Fprintf(a.err, "belfry: storage failed: %s\n", err)
+			a.exit(codeStorage)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
+	return work(s)
+}
