@@ -179,12 +179,13 @@ func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
 }
 
 func (m *Machine) configure(c *Configure) Result {
+	births := m.scalars.Births
 	q, ok := m.home(c.Queue, c.Partition, c.Partitions)
 	if !ok {
 		return Result{Code: QueueChanged}
 	}
 	if c.Version <= m.record(q).Version {
-		return Result{}
+		return Result{changed: m.scalars.Births != births}
 	}
 	r := m.touch(q)
 	r.Version, r.Settings = c.Version, c.Settings.Clone()

@@ -58,7 +58,7 @@ func (m *Machine) candidates(q *queue, query *ListQuery) []key {
 	case Delayed:
 		from := from
 		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == SpreadOverdue {
-			p.spread(m, q)
+			p.upTo(m, q, q.delayed)
 		}
 		if start := (key{query.Now + 1, 0}); from.less(start) {
 			from = start
@@ -66,11 +66,15 @@ func (m *Machine) candidates(q *queue, query *ListQuery) []key {
 		p.ordered(q.delayed, from)
 	case Dead:
 		p.ordered(q.dead, from)
-		p.lapsed(m, q)
+		p.upTo(m, q, q.leases)
+		p.upTo(m, q, q.ttls)
 	case Ready:
 		p.ready(q)
 		p.ordered(q.delayed, from)
-		p.lapsed(m, q)
+		p.upTo(m, q, q.leases)
+		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == SpreadOverdue {
+			p.upTo(m, q, q.delayed)
+		}
 	case Reserved:
 		q.leases.AscendGreaterOrEqual(key{query.Now + 1, 0}, func(k key) bool {
 			p.add(key{m.slot(job{m.store.bySerial(k.serial), q}).due, k.serial})
@@ -135,23 +139,9 @@ func (p *page) ready(q *queue) {
 	}
 }
 
-// lapsed adds the jobs whose lease is over by now: ready again, or dead.
-func (p *page) lapsed(m *Machine, q *queue) {
-	q.leases.Ascend(func(k key) bool {
-		if k.at > p.query.Now {
-			return false
-		}
-		v := m.view(job{m.store.bySerial(k.serial), q})
-		if m.at(q, &v, p.query.Now) {
-			p.add(key{v.Due, k.serial})
-		}
-		return true
-	})
-}
-
-// spread adds the delayed jobs that the overdue policy gives a later due time.
-func (p *page) spread(m *Machine, q *queue) {
-	q.delayed.Ascend(func(k key) bool {
+// upTo adds the jobs of an order whose time has come by now, as what they are then: lapsed, expired or spread.
+func (p *page) upTo(m *Machine, q *queue, order *keyTree) {
+	order.Ascend(func(k key) bool {
 		if k.at > p.query.Now {
 			return false
 		}

@@ -76,11 +76,11 @@ func (s *store) hashOfStone(place uint32) uint64 { return serialHash(s.tombs.at(
 
 // hashOfID reads the hash that a job's or tombstone's blob keeps; the table needs its lower half only.
 func (s *store) hashOfID(tagged uint32) uint64 {
-	ref := s.slots.at(tagged >> 1).blob
+	place := tagged >> 1
 	if tagged&1 != 0 {
-		ref = s.tombs.at(tagged >> 1).blob
+		return uint64(openBorn(s.blobs.at(s.tombs.at(place).blob)).idHash())
 	}
-	return uint64(openBorn(s.blobs.at(ref)).idHash())
+	return uint64(openBorn(s.blobs.at(s.slots.at(place).blob)).idHash())
 }
 
 // bySerial returns the place of a held job, 0 if there is none.

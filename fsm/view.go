@@ -162,7 +162,8 @@ func (m *Machine) Queues(after string, most int) []Queue {
 }
 
 // Available returns how many jobs a Reserve of this queue at time now could get at most, and the next time after now at
-// which that may grow by itself; 0 if there is none.
+// which that may grow by itself; 0 if there is none. With StepMax jobs due or leases lapsed and not yet settled, later
+// times may be left out: the settling that follows brings them up.
 func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 	q := m.queues.byName[name]
 	if q == nil {
@@ -201,7 +202,7 @@ func countDue(order *keyTree, now Time) (n uint64, next Time) {
 	return n, next
 }
 
-// Recall returns the grants of a remembered Reserve that are live at time now, nil if there are none.
+// Recall returns the grants of a remembered request that are live at time now, nil if there are none.
 func (m *Machine) Recall(caller, requestID string, now Time) []Grant {
 	place := m.answers.find(requestKeyHash(m.cfg.Seed, caller, requestID), caller, requestID)
 	if place == 0 || m.answers.records.at(place).at.Add(RequestWindow) < now {
