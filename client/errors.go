@@ -51,6 +51,10 @@ const (
 	reasonNoLeader       Reason = "NO_LEADER"
 	reasonShuttingDown   Reason = "SHUTTING_DOWN"
 	reasonClockAhead     Reason = "CLOCK_AHEAD"
+
+	reasonUnauthenticated Reason = "UNAUTHENTICATED"
+	reasonForbidden       Reason = "FORBIDDEN"
+	reasonUnimplemented   Reason = "UNIMPLEMENTED"
 )
 
 // Error is the reason as it stands in the API.

@@ -1,0 +1,208 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A keeper extends the leases of the jobs that a shift holds, and says when one is lost. All its times are on this
+// machine's monotonic clock and on the safe side: a lease is taken to end earlier than it does.
+type keeper struct {
+	client  *Client
+	worker  Worker
+	extends chan struct{} // holds a value for each extension on its way
+	wake    chan struct{} // takes one value when a lease needs care earlier than thought
+
+	mu   sync.Mutex
+	held map[*held]struct{}
+	next time.Time // when run looks at the leases again
+}
+
+// extendsMax bounds the extensions on their way at a time.
+const extendsMax = 32
+
+// A held job is one under a live lease. Its times and states are guarded by keeper.mu once it is taken.
+type held struct {
+	job       *Job
+	length    time.Duration // of the lease
+	renewAt   time.Time     // when the next extension is due
+	endsAt    time.Time     // when the lease may be over
+	lastAt    time.Time     // no extension after this
+	extending bool
+	lost      error                   // not nil once the lease is lost
+	byServer  bool                    // it was the server that said so
+	cancel    context.CancelCauseFunc // ends the handler's context; nil until it begins
+}
+
+func newKeeper(c *Client, w Worker) *keeper {
+	return &keeper{
+		client: c, worker: w, extends: make(chan struct{}, extendsMax), wake: make(chan struct{}, 1),
+		held: make(map[*held]struct{}),
+	}
+}
+
+// run cares for the leases until ctx ends; then it waits for extensions on their way.
+func (k *keeper) run(ctx context.Context) {
+	var extending sync.WaitGroup
+	defer extending.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-k.wake:
+		}
+		due, next := k.look(time.Now())
+		for _, h := range due {
+			extending.Go(func() {
+				if err := k.extend(ctx, h); err != nil && ctx.Err() == nil {
+					k.worker.OnError(h.job, err)
+				}
+			})
+		}
+		timer.Reset(next)
+	}
+}
+
+// idleLook is how soon the leases are looked at again if none needs care.
+const idleLook = time.Minute
+
+// look ends the handlers whose leases are over, and gives the leases that are due to be extended and the time to the next
+// look.
+func (k *keeper) look(now time.Time) (due []*held, next time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.next = now.Add(idleLook)
+	for h := range k.held {
+		if h.lost != nil {
+			continue
+		}
+		if !now.Before(h.endsAt) {
+			k.lose(h, fmt.Errorf("the lease of job %s in queue %s ran out: %w", h.job.ID, h.job.Queue, ErrStaleLease))
+			continue
+		}
+		at := h.endsAt
+		if !h.extending && h.renewAt.Before(h.lastAt) {
+			if !now.Before(h.renewAt) {
+				h.extending = true
+				due = append(due, h)
+			} else {
+				at = h.renewAt
+			}
+		}
+		if at.Before(k.next) {
+			k.next = at
+		}
+	}
+	return due, k.next.Sub(now)
+}
+
+// lose marks a lease as lost and ends the handler's context. Called with mu held.
+func (k *keeper) lose(h *held, cause error) {
+	h.lost = cause
+	if h.cancel != nil {
+		h.cancel(cause)
+	}
+}
+
+// take puts a job just reserved into the keeper's care.
+func (k *keeper) take(job *Job) *held {
+	h := &held{job: job, length: job.lease, lastAt: job.received.Add(k.worker.MaxLease)}
+	if h.length <= 0 {
+		h.length = job.TTR // a server that does not say when it granted the lease
+	}
+	h.leasedAt(job.received)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[h] = struct{}{}
+	k.lookAt(h.renewAt)
+	return h
+}
+
+// lookAt has run look at the leases at t or before. Called with mu held.
+func (k *keeper) lookAt(t time.Time) {
+	if !t.Before(k.next) {
+		return
+	}
+	k.next = t
+	select {
+	case k.wake <- struct{}{}:
+	default: // run is about to look anyway
+	}
+}
+
+// leasedAt notes that a lease runs from t or later.
+func (h *held) leasedAt(t time.Time) {
+	h.renewAt = t.Add(h.length / 3)
+	h.endsAt = t.Add(h.length - min(h.length/10, 2*time.Second))
+}
+
+// begin hands a job to its handler: cancel ends its context. It reports false if the lease is lost already.
+func (k *keeper) begin(h *held, cancel context.CancelCauseFunc) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.cancel = cancel
+	return h.lost == nil
+}
+
+// extend extends a lease by its length, however often that must be tried while the lease lasts.
+func (k *keeper) extend(ctx context.Context, h *held) error {
+	ctx, cancel := context.WithTimeout(ctx, h.length)
+	defer cancel()
+	select {
+	case k.extends <- struct{}{}:
+		defer func() { <-k.extends }()
+	case <-ctx.Done(): // shows in the call
+	}
+	sent := time.Now()
+	_, err := k.client.Extend(ctx, h.job.Lease, k.worker.TTR)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.extending = false
+	defer func() { k.lookAt(h.renewAt) }()
+	switch {
+	case err == nil:
+		h.leasedAt(sent)
+		return nil
+	case errors.Is(err, ErrStaleLease), errors.Is(err, ErrJobNotFound):
+		h.byServer = true
+		k.lose(h, fmt.Errorf("the lease of job %s in queue %s is lost: %w", h.job.ID, h.job.Queue, err))
+		return h.lost
+	default:
+		h.renewAt = time.Now().Add(h.length / 10)
+		return fmt.Errorf("extending the lease of job %s in queue %s: %w", h.job.ID, h.job.Queue, err)
+	}
+}
+
+// refused gives the server's word that a lease is lost, nil if it has not said so.
+func (k *keeper) refused(h *held) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h.byServer {
+		return h.lost
+	}
+	return nil
+}
+
+// forget ends the care for a job.
+func (k *keeper) forget(h *held) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.held, h)
+}
+
+// all gives the jobs in the keeper's care, in no order.
+func (k *keeper) all() []*held {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*held, 0, len(k.held))
+	for h := range k.held {
+		all = append(all, h)
+	}
+	return all
+}
