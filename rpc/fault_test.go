@@ -1,0 +1,153 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestContractIsComplete checks that every reason, every code of the machine and every error of node has its row.
+func TestContractIsComplete(t *testing.T) {
+	codes := map[belfryv1.Reason]connect.Code{}
+	for _, r := range contract() {
+		if before, ok := codes[r.reason]; ok && before != r.code {
+			t.Errorf("%v has the codes %v and %v", r.reason, before, r.code)
+		}
+		if codes[r.reason] = r.code; r.message == "" {
+			t.Errorf("%v has no message", r.reason)
+		}
+	}
+	for n := range belfryv1.Reason_name {
+		if _, ok := codes[belfryv1.Reason(n)]; !ok {
+			t.Errorf("%v is not in the table", belfryv1.Reason(n))
+		}
+	}
+	for code := fsm.OK + 1; code <= fsm.RequestExpired; code++ {
+		if f := faultOfResult(1, &fsm.Result{Code: code}); f.Reason == belfryv1.Reason_REASON_INTERNAL {
+			t.Errorf("machine code %d has no reason", code)
+		}
+	}
+	for _, err := range []error{
+		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrClockAhead,
+		node.ErrCanceled, node.ErrTooLarge, node.ErrUnknownOutcome,
+	} {
+		f := faultOfError(fmt.Errorf("proposing: %w", err))
+		if f.Reason == belfryv1.Reason_REASON_INTERNAL {
+			t.Errorf("%v has no reason", err)
+		}
+		unknown := f.Outcome() == belfryv1.Outcome_OUTCOME_UNKNOWN
+		if unknown != (node.OutcomeOf(err) == node.Unknown) {
+			t.Errorf("%v: node says %v, the wire %v", err, node.OutcomeOf(err), f.Outcome())
+		}
+	}
+}
+
+func TestFaultOfMachineCode(t *testing.T) {
+	for code, want := range map[fsm.Code]belfryv1.Reason{
+		fsm.Invalid: belfryv1.Reason_REASON_INVALID, fsm.JobExists: belfryv1.Reason_REASON_JOB_EXISTS,
+		fsm.JobNotFound: belfryv1.Reason_REASON_JOB_NOT_FOUND, fsm.JobReserved: belfryv1.Reason_REASON_JOB_RESERVED,
+		fsm.StaleLease: belfryv1.Reason_REASON_STALE_LEASE, fsm.QueueExists: belfryv1.Reason_REASON_QUEUE_EXISTS,
+		fsm.QueueNotFound: belfryv1.Reason_REASON_QUEUE_NOT_FOUND, fsm.QueueChanged: belfryv1.Reason_REASON_QUEUE_CHANGED,
+		fsm.QueueFull: belfryv1.Reason_REASON_QUEUE_FULL, fsm.RateLimited: belfryv1.Reason_REASON_RATE_LIMITED,
+		fsm.RequestExpired: belfryv1.Reason_REASON_REQUEST_EXPIRED,
+	} {
+		if got := faultOfResult(1, &fsm.Result{Code: code}).Reason; got != want {
+			t.Errorf("code %d: %v; want %v", code, got, want)
+		}
+	}
+}
+
+func TestFaultOfForeignErrors(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want belfryv1.Reason
+	}{
+		{context.Canceled, belfryv1.Reason_REASON_OVERLOADED},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), belfryv1.Reason_REASON_OVERLOADED},
+		{errors.New("disk on fire"), belfryv1.Reason_REASON_INTERNAL},
+		{fmt.Errorf("x: %w", invalid("queue", "bad")), belfryv1.Reason_REASON_INVALID},
+	} {
+		if got := faultOfError(c.err); got.Reason != c.want {
+			t.Errorf("%v: %v; want %v", c.err, got.Reason, c.want)
+		}
+	}
+	if f := faultOfError(errors.New("disk on fire")); f.Message != "the server broke" {
+		t.Errorf("the caller is told %q", f.Message)
+	}
+}
+
+// TestFaultsCrossTheWire sends every reason through a Connect error and back.
+func TestFaultsCrossTheWire(t *testing.T) {
+	shard := uint32(4)
+	for _, r := range contract() {
+		if r.reason == belfryv1.Reason_REASON_UNSPECIFIED {
+			continue
+		}
+		want := &Fault{
+			Reason: r.reason, Message: "words", Field: "queue", Shard: &shard, Leader: "http://n2:7400",
+			RetryAfter: 1500 * time.Millisecond, State: fsm.Acked,
+		}
+		got, ok := FaultOf(fmt.Errorf("calling: %w", want.wire()))
+		if !ok {
+			t.Fatalf("%v: no fault", r.reason)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v:\n%s", r.reason, diff)
+		}
+		if got.Code() != r.code || got.Outcome() != r.outcome {
+			t.Errorf("%v: %v, %v", r.reason, got.Code(), got.Outcome())
+		}
+	}
+	if _, ok := FaultOf(connect.NewError(connect.CodeAborted, errors.New("x"))); ok {
+		t.Error("an error without details is taken for a fault")
+	}
+	if _, ok := FaultOf(errors.New("x")); ok {
+		t.Error("an error of another kind is taken for a fault")
+	}
+}
+
+func TestFaultOfResultCarriesWhatHelps(t *testing.T) {
+	f := faultOfResult(3, &fsm.Result{Code: fsm.RateLimited, Wait: 70 * time.Millisecond})
+	if f.RetryAfter != 70*time.Millisecond || *f.Shard != 3 {
+		t.Errorf("%+v", f)
+	}
+	f = faultOfResult(3, &fsm.Result{Code: fsm.JobNotFound, State: fsm.Acked})
+	if f.State != fsm.Acked || f.Message != "the job has ended: it is ACKED" {
+		t.Errorf("%+v", f)
+	}
+	e := f.entry()
+	if e.GetCode() != "not_found" || e.GetReason() != belfryv1.Reason_REASON_JOB_NOT_FOUND || e.GetShard() != 3 ||
+		e.GetOutcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || e.GetRetryAfter() != nil {
+		t.Errorf("%v", e)
+	}
+}
+
+func TestLimitsValidate(t *testing.T) {
+	if err := DefaultLimits().Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (Limits{}).Validate(); err == nil {
+		t.Error("limits of zero pass")
+	}
+	for name, change := range map[string]func(*Limits){
+		"TTRMax":          func(l *Limits) { l.TTRMax = l.TTRMin - 1 },
+		"QueueBytesMax":   func(l *Limits) { l.QueueBytesMax = 257 },
+		"MessageBytesMax": func(l *Limits) { l.MessageBytesMax = l.BodyBytesMax - 1 },
+		"WaitMax":         func(l *Limits) { l.WaitMax = -1 },
+	} {
+		l := DefaultLimits()
+		change(&l)
+		if err := l.Validate(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// memoryNode is a node without Raft and disk: real machines behind the interface that the handlers use.
+type memoryNode struct {
+	shards []*memoryShard
+	now    func() time.Time
+	// fail, if set, is asked before anything is applied, and may end a call with an error.
+	fail func(shard uint32) error
+
+	mu     sync.Mutex
+	status node.Status
+	parked int
+}
+
+// memoryShard is one machine. changed is closed and replaced after each entry.
+type memoryShard struct {
+	mu      sync.RWMutex
+	machine *fsm.Machine
+	index   uint64
+	changed chan struct{}
+}
+
+// newMemoryNode returns a node of n shards.
+func newMemoryNode(n int) *memoryNode {
+	m := &memoryNode{now: time.Now}
+	for range n {
+		m.shards = append(m.shards, &memoryShard{machine: fsm.New(fsm.Config{}), changed: make(chan struct{})})
+	}
+	m.status = node.Status{ClusterID: "c1", Name: "n1", ServerID: "n1.00000000000000ff", DiskFreeBytes: 1 << 40}
+	for i := range n {
+		m.status.Shards = append(m.status.Shards, node.GroupStatus{
+			Group: fmt.Sprintf("shard-%d", i), Shard: uint32(i), Role: node.Leader, Serving: true, Leader: m.status.ServerID,
+			Voters: []string{m.status.ServerID}, Term: 2,
+		})
+	}
+	return m
+}
+
+func (m *memoryNode) ShardCount() int { return len(m.shards) }
+
+func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	if m.fail != nil {
+		if err := m.fail(shard); err != nil {
+			return node.Reply{}, err
+		}
+	}
+	s := m.shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index++
+	entry := fsm.AppendEntry(nil, fsm.Time(m.now().UnixNano()), [][]byte{fsm.AppendRequest(nil, req)})
+	results, err := s.machine.Apply(s.index, entry)
+	if err != nil {
+		return node.Reply{}, err
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	w := node.Witness{Shard: shard, Term: 2, Index: s.index, Time: s.machine.Clock()}
+	return node.Reply{Witness: w, Results: results}, nil
+}
+
+func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait time.Duration) (node.Reply, error) {
+	until := m.now().Add(wait)
+	m.park(1)
+	defer m.park(-1)
+	for {
+		s := m.shards[shard]
+		s.mu.RLock()
+		changed := s.changed
+		s.mu.RUnlock()
+		reply, err := m.Do(ctx, shard, req)
+		if err != nil || granted(reply) || !m.now().Before(until) {
+			return reply, err
+		}
+		s.mu.RLock()
+		next := until
+		for _, queue := range req.Commands[0].(*fsm.Reserve).Queues {
+			if _, at := s.machine.Available(queue, s.machine.Clock()); at != 0 && time.Unix(0, int64(at)).Before(next) {
+				next = time.Unix(0, int64(at))
+			}
+		}
+		if s.changed != changed && s.index > reply.Witness.Index {
+			s.mu.RUnlock()
+			continue
+		}
+		changed = s.changed
+		s.mu.RUnlock()
+		timer := time.NewTimer(next.Sub(m.now()) + time.Microsecond)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return node.Reply{}, fmt.Errorf("%w: %w", node.ErrCanceled, context.Cause(ctx))
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (m *memoryNode) park(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.parked += n
+}
+
+func (m *memoryNode) parkedPolls() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.parked
+}
+
+func (m *memoryNode) Read(_ context.Context, shard uint32, f func(*fsm.Machine, fsm.Time)) (node.Witness, error) {
+	if m.fail != nil {
+		if err := m.fail(shard); err != nil {
+			return node.Witness{}, err
+		}
+	}
+	return m.View(shard, f)
+}
+
+func (m *memoryNode) View(shard uint32, f func(*fsm.Machine, fsm.Time)) (node.Witness, error) {
+	s := m.shards[shard]
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now := max(s.machine.Clock(), fsm.Time(m.now().UnixNano()))
+	f(s.machine, now)
+	return node.Witness{Shard: shard, Term: 2, Index: s.index, Time: now}, nil
+}
+
+func (m *memoryNode) Status() node.Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status
+}
+
+func (m *memoryNode) Stats() node.Stats {
+	var out node.Stats
+	for i := range m.shards {
+		h := node.Histogram{Bounds: []float64{1}, Counts: []uint64{1, 0}, Sum: 1, Count: 1}
+		out.Shards = append(out.Shards, node.ShardStats{
+			Shard: uint32(i), EntryCommands: h, EntryBytes: h, ProposeSeconds: h, CommitSeconds: h, ApplySeconds: h, LatenessSeconds: h,
+		})
+	}
+	return out
+}
+
+// memoryCatalog is a catalog in memory.
+type memoryCatalog struct {
+	mu     sync.Mutex
+	queues map[string]QueueConfig
+}
+
+func newMemoryCatalog() *memoryCatalog { return &memoryCatalog{queues: map[string]QueueConfig{}} }
+
+func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.queues[name]; ok {
+		return QueueConfig{}, fault(belfryv1.Reason_REASON_QUEUE_EXISTS)
+	}
+	c.queues[name] = QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
+	return c.queues[name], nil
+}
+
+func (c *memoryCatalog) UpdateQueue(_ context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	config, ok := c.queues[name]
+	if !ok {
+		config = QueueConfig{Name: name, Partitions: 1}
+	}
+	config.Version, config.Settings = config.Version+1, change(config.Settings)
+	c.queues[name] = config
+	return config, nil
+}
+
+func (c *memoryCatalog) DeleteQueue(_ context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.queues, name)
+	return nil
+}
+
+func (c *memoryCatalog) Queue(name string) (QueueConfig, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	config, ok := c.queues[name]
+	return config, ok
+}
+
+// served is a server on loopback over a memoryNode.
+type served struct {
+	t       *testing.T
+	server  *Server
+	node    *memoryNode
+	catalog *memoryCatalog
+	url     string
+	addr    string
+	log     *safeBuffer
+}
+
+// serve starts a server; change may adjust its configuration.
+func serve(t *testing.T, change ...func(*Config)) *served {
+	t.Helper()
+	s := &served{t: t, node: newMemoryNode(3), catalog: newMemoryCatalog(), log: &safeBuffer{}}
+	cfg := Config{
+		Node: s.node, Catalog: s.catalog, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+		Registry: prometheus.NewRegistry(), Name: "n1", Address: "127.0.0.1:7400", Version: "v0.0.0-test",
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	var err error
+	if s.server, err = NewServer(cfg); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.server.Serve(l) }()
+	t.Cleanup(func() {
+		if err := s.server.http.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	s.addr = l.Addr().String()
+	s.url = "http://" + s.addr
+	return s
+}
+
+// answered is an HTTP answer that was read to its end.
+type answered struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes one request with the default client: HTTP/1.1, and no content type but what is given.
+func (s *served) send(method, path, body string, headers ...string) answered {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	return s.do(http.DefaultClient, req)
+}
+
+// do sends a request with a client.
+func (s *served) do(client *http.Client, req *http.Request) answered {
+	s.t.Helper()
+	res, err := client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answered{status: res.StatusCode, header: res.Header, body: string(body)}
+}
+
+// post posts to a path as `curl -d` does.
+func (s *served) post(path, body string) answered {
+	s.t.Helper()
+	return s.send(http.MethodPost, path, body, "Content-Type", "application/x-www-form-urlencoded")
+}
+
+// h2c returns a client that speaks HTTP/2 without TLS, and nothing else.
+func h2c(t *testing.T) *http.Client {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// safeBuffer is a buffer for several goroutines.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
