@@ -147,7 +147,7 @@ func TestFlippedBits(t *testing.T) {
 					continue
 				}
 				found++
-				if corrupt := wantCorrupt(t, refused, path.Base(name)); corrupt.Detail == "" {
+				if corrupt := corruptIn(t, refused, path.Base(name)); corrupt.Detail == "" {
 					t.Fatalf("byte %d: no detail in %v", off, refused)
 				}
 			}
@@ -282,7 +282,7 @@ func TestFlippedBitsBolt(t *testing.T) {
 		if err == nil {
 			closeStores(t, s)
 		}
-		if corrupt := wantCorrupt(t, err, "raft.db"); corrupt.Index != i {
+		if corrupt := corruptIn(t, err, "raft.db"); corrupt.Index != i {
 			t.Fatalf("entry %d was damaged, reported: %v", i, err)
 		}
 	}
@@ -342,11 +342,11 @@ func TestDamageWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Log.GetLog(13, &raft.Log{})
-	if corrupt := wantCorrupt(t, err, ".wal"); corrupt.Index != 13 {
+	if corrupt := corruptIn(t, err, ".wal"); corrupt.Index != 13 {
 		t.Error(err)
 	}
 	_, _, err = readSnapshot(s.Snapshots)
-	if corrupt := wantCorrupt(t, err, ".snap"); corrupt.Offset == 0 {
+	if corrupt := corruptIn(t, err, ".snap"); corrupt.Offset == 0 {
 		t.Error(err)
 	}
 	if len(fatal) != 1 || !errors.Is(s.Err(), storage.ErrFailed) {

@@ -60,8 +60,12 @@ func (c entryCodec) Encode(l *raft.Log, w io.Writer) error {
 	if buf, ok := w.(*bytes.Buffer); ok {
 		// One allocation of the right size; without it a large body is copied while the buffer doubles.
 		buf.Grow(entryHeaderBytes + len(l.Data) + len(l.Extensions))
+		buf.Write(h[:])
+		buf.Write(l.Data)
+		buf.Write(l.Extensions)
+		return nil
 	}
-	for _, part := range [][]byte{h[:], l.Data, l.Extensions} {
+	for _, part := range [][]byte{bytes.Clone(h[:]), l.Data, l.Extensions} {
 		if _, err := w.Write(part); err != nil {
 			return fmt.Errorf("encoding entry %d: %w", l.Index, err)
 		}

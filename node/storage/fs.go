@@ -102,10 +102,13 @@ func (OSFS) SyncDir(name string) error {
 
 type osFile struct{ *os.File }
 
+// SyncData implements File.
 func (f *osFile) SyncData() error { return dataSync(f.File) }
 
+// Allocate implements File.
 func (f *osFile) Allocate(size int64) error { return allocate(f.File, size) }
 
+// Size implements File.
 func (f *osFile) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

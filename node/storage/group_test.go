@@ -128,7 +128,7 @@ func install(t *testing.T, from *raft.InmemTransport, to raft.ServerID, index, t
 	data := []byte("state of the snapshot")
 	var resp raft.InstallSnapshotResponse
 	must(t, from.InstallSnapshot(to, raft.ServerAddress(to), &raft.InstallSnapshotRequest{
-		RPCHeader: header(string(from.LocalAddr())), SnapshotVersion: 1, Term: term, Leader: []byte(from.LocalAddr()),
+		RPCHeader: header(string(from.LocalAddr())), SnapshotVersion: 1, Term: term,
 		LastLogIndex: index, LastLogTerm: term,
 		Configuration: raft.EncodeConfiguration(configurationOf(ids...)), ConfigurationIndex: 1, Size: int64(len(data)),
 	}, &resp, bytes.NewReader(data)))
@@ -142,7 +142,7 @@ func appendRPC(t *testing.T, from *raft.InmemTransport, to raft.ServerID, index,
 	t.Helper()
 	var resp raft.AppendEntriesResponse
 	must(t, from.AppendEntries(to, raft.ServerAddress(to), &raft.AppendEntriesRequest{
-		RPCHeader: header(string(from.LocalAddr())), Term: term, Leader: []byte(from.LocalAddr()),
+		RPCHeader: header(string(from.LocalAddr())), Term: term,
 		PrevLogEntry: index - 1, PrevLogTerm: term, Entries: []*raft.Log{entry(index, term)}, LeaderCommitIndex: index,
 	}, &resp))
 	return resp.Success

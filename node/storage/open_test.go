@@ -141,7 +141,7 @@ func TestOpenRefusesAGapBehindTheSnapshot(t *testing.T) {
 	must(t, s.Log.DeleteRange(1, 40)) // Raft never goes beyond the snapshot
 	closeStores(t, s)
 	_, err := storage.Open(groupDir, testConfig(d, storage.EngineWAL))
-	if corrupt := wantCorrupt(t, err, "log"); corrupt.Index != 21 {
+	if corrupt := corruptIn(t, err, "log"); corrupt.Index != 21 {
 		t.Error(err)
 	}
 }

@@ -221,7 +221,7 @@ func TestSnapshotBlocksMoved(t *testing.T) {
 		change(b)
 		d.SetContents(name, b)
 		_, err := storage.Open(groupDir, testConfig(d, storage.EngineWAL))
-		if corrupt := wantCorrupt(t, err, ".snap"); corrupt.Offset < int64(start) {
+		if corrupt := corruptIn(t, err, ".snap"); corrupt.Offset < int64(start) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

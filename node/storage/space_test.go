@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,21 +18,27 @@ const mib = 1 << 20
 // volume is a disk whose free space the test sets.
 type volume struct {
 	*diskfault.Disk
-	free uint64
+	free atomic.Uint64
 	err  error
+}
+
+func newVolume(free uint64) *volume {
+	v := &volume{Disk: newDisk()}
+	v.free.Store(free)
+	return v
 }
 
 func (v *volume) config() storage.SpaceConfig {
 	return storage.SpaceConfig{
 		Dir: "/data", ReserveBytes: 2 * mib, LowWaterBytes: 80 * mib, FS: v.Disk,
-		Free: func(string) (uint64, error) { return v.free, v.err },
+		Free: func(string) (uint64, error) { return v.free.Load(), v.err },
 	}
 }
 
 func (v *volume) reserved() bool { return len(v.Contents("/data/RESERVE")) == 2*mib }
 
 func TestSpace(t *testing.T) {
-	v := &volume{Disk: newDisk(), free: 1000 * mib}
+	v := newVolume(1000 * mib)
 	s, err := storage.OpenSpace(v.config())
 	must(t, err)
 	for _, step := range []struct {
@@ -49,7 +56,7 @@ func TestSpace(t *testing.T) {
 		{90 * mib, false, false}, // no room for it yet
 		{92 * mib, false, true},
 	} {
-		v.free = step.free
+		v.free.Store(step.free)
 		must(t, s.Check())
 		if s.Low() != step.low || v.reserved() != step.reserved {
 			t.Errorf("%d free: low %v, reserve held %v, want %v, %v", step.free, s.Low(), v.reserved(), step.low, step.reserved)
@@ -61,7 +68,7 @@ func TestSpace(t *testing.T) {
 }
 
 func TestSpaceRelease(t *testing.T) {
-	v := &volume{Disk: newDisk(), free: 1000 * mib}
+	v := newVolume(1000 * mib)
 	s, err := storage.OpenSpace(v.config())
 	must(t, err)
 	must(t, s.Release())
@@ -71,7 +78,7 @@ func TestSpaceRelease(t *testing.T) {
 	}
 	// The reserve of an earlier process is found again.
 	must(t, s.Check())
-	v.free = 30 * mib
+	v.free.Store(30 * mib)
 	s, err = storage.OpenSpace(v.config())
 	must(t, err)
 	if s.Stats().ReserveBytes == 0 || !s.Low() {
@@ -87,7 +94,7 @@ func TestSpaceFailures(t *testing.T) {
 	if _, err := storage.OpenSpace(storage.SpaceConfig{}); err == nil {
 		t.Error("no directory was accepted")
 	}
-	v = &volume{Disk: newDisk(), free: 1000 * mib}
+	v = newVolume(1000 * mib)
 	v.SetHook(func(o diskfault.Op) error {
 		if o.Kind == diskfault.OpAllocate {
 			return diskfault.Full(o)
@@ -101,14 +108,14 @@ func TestSpaceFailures(t *testing.T) {
 
 func TestSpaceRunProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &volume{Disk: newDisk(), free: 1000 * mib}
+		v := newVolume(1000 * mib)
 		s, err := storage.OpenSpace(v.config())
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
 		synctest.Wait()
-		v.free = 1 // Run is asleep
+		v.free.Store(1)
 		<-time.After(1500 * time.Millisecond)
 		if !s.Low() {
 			t.Error("Run did not notice")

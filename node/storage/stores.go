@@ -42,19 +42,19 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
 	if c.Group == "" {
-		problems = append(problems, errors.New("Group is empty"))
+		problems = append(problems, errors.New("no Group"))
 	}
 	if c.Engine == "" {
 		c.Engine = EngineWAL
 	}
 	if c.Engine != EngineWAL && c.Engine != EngineBolt {
-		problems = append(problems, fmt.Errorf("Engine %q is none of %q and %q", c.Engine, EngineWAL, EngineBolt))
+		problems = append(problems, fmt.Errorf("the Engine %q is none of %q and %q", c.Engine, EngineWAL, EngineBolt))
 	}
 	if c.FS == nil {
 		c.FS = OSFS{}
 	}
-	if _, real := c.FS.(OSFS); c.Engine == EngineBolt && !real {
-		problems = append(problems, errors.New("Engine bolt needs the real file system"))
+	if _, ok := c.FS.(OSFS); c.Engine == EngineBolt && !ok {
+		problems = append(problems, errors.New("the Engine bolt needs the real file system"))
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -66,7 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.SegmentBytes = defaultSegmentBytes
 	}
 	if c.SegmentBytes < 4<<10 || c.SegmentBytes > 1<<30 {
-		problems = append(problems, fmt.Errorf("SegmentBytes %d is not between 4 KiB and 1 GiB", c.SegmentBytes))
+		problems = append(problems, fmt.Errorf("the SegmentBytes %d are not between 4 KiB and 1 GiB", c.SegmentBytes))
 	}
 	if c.MarkSyncEvery == 0 {
 		c.MarkSyncEvery = markSyncDefault

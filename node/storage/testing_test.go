@@ -161,7 +161,13 @@ func readSnapshot(s raft.SnapshotStore) (uint64, []byte, error) {
 }
 
 // wantCorrupt fails the test unless err is a *CorruptError about a file whose path contains file.
-func wantCorrupt(t *testing.T, err error, file string) *storage.CorruptError {
+func wantCorrupt(t *testing.T, err error, file string) {
+	t.Helper()
+	_ = corruptIn(t, err, file)
+}
+
+// corruptIn is wantCorrupt for those who look at the error.
+func corruptIn(t *testing.T, err error, file string) *storage.CorruptError {
 	t.Helper()
 	var corrupt *storage.CorruptError
 	if !errors.As(err, &corrupt) {

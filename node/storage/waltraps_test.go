@@ -116,7 +116,7 @@ func TestTrapRotInLastSegment(t *testing.T) {
 			flipFrame(t, b, body(8))
 			d.SetContents(name, b)
 			_, err := storage.Open(groupDir, testConfig(d, storage.EngineWAL))
-			if corrupt := wantCorrupt(t, err, ".wal"); corrupt.Index != 8 || corrupt.Offset == 0 {
+			if corrupt := corruptIn(t, err, ".wal"); corrupt.Index != 8 || corrupt.Offset == 0 {
 				t.Errorf("want entry 8 and an offset: %v", err)
 			}
 			if !bytes.Equal(d.Contents(name), b) {
