@@ -24,7 +24,7 @@ func (a *app) demoCommand() *cobra.Command {
 		return a.withOwnServer(c.Context(), "", func(s *server.Server) error {
 			return demo.Run(c.Context(), demo.Config{
 				URL: s.URL(), Out: a.out, Picture: a.outTerminal, Color: a.color(), Size: a.size, Seed: seed,
-				Title: fmt.Sprintf("one node, %s; every change is on disk before it is answered", count(len(s.Status().Shards), "shard")),
+				Title: fmt.Sprintf("one node, %s; a put is on disk before it is answered", count(len(s.Status().Shards), "shard")),
 			})
 		})
 	}

@@ -27,6 +27,20 @@ const (
 	wasRedriven
 )
 
+// weight says how much an event tells: the more, the higher.
+func (k kind) weight() int {
+	switch k {
+	case hasDied, wasDone, wasCancelled:
+		return 4
+	case wasRedriven, hasLapsed, hasFailed:
+		return 3
+	case rang, wasRescheduled, wasPutAgain, wasPut:
+		return 2
+	default: // wasExtended, wasRefused
+		return 1
+	}
+}
+
 // event is something that happened.
 type event struct {
 	at  time.Duration // since the start of the demo
@@ -117,11 +131,14 @@ func (b *board) ring(at, late time.Duration) {
 	b.count(late)
 }
 
+// wirePrecision is how far the due time that a job shows may be above the one it has: the wire rounds it up.
+const wirePrecision = time.Millisecond
+
 func (b *board) count(late time.Duration) {
-	if late < 0 {
+	if late <= -wirePrecision {
 		b.early++
 	}
-	b.late = append(b.late, late)
+	b.late = append(b.late, max(0, late))
 }
 
 // gather says how many jobs the choir has.
@@ -139,13 +156,14 @@ type view struct {
 	log    []event
 	rings  []time.Duration
 	late   []time.Duration
+	early  int
 	choir  int
 }
 
 func (b *board) view(now time.Time) view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v := view{now: b.since(now), length: b.length, choir: b.choir}
+	v := view{now: b.since(now), length: b.length, early: b.early, choir: b.choir}
 	for _, l := range b.lanes {
 		v.lanes = append(v.lanes, lane{l.job, l.about, slices.Clone(l.events)})
 	}

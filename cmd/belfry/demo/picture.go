@@ -113,7 +113,8 @@ func cell(v view, l lane, at, axis int) (string, ink) {
 		if e.at >= to {
 			break
 		}
-		if e.at >= from && e.is != wasPutAgain || !happened || e.at < from {
+		// Of several events in one column the one that tells most is shown; behind it goes on what came last.
+		if !happened || last.at < from || e.is.weight() >= last.is.weight() {
 			last, happened = e, true
 		}
 	}
@@ -194,7 +195,7 @@ func state(l lane, now time.Duration) (string, ink) {
 	case hasLapsed:
 		return e.by + " is gone", redInk
 	case wasDone:
-		return "done" + lateOf(l), greenInk
+		return "done, " + lateOf(l), greenInk
 	case wasCancelled:
 		return "cancelled: " + e.text, violetInk
 	case hasDied:
@@ -206,18 +207,20 @@ func state(l lane, now time.Duration) (string, ink) {
 	}
 }
 
-// lateOf says how late a job that is done rang, each time.
+// lateOf says how late a job that is done rang, at worst if it rang several times.
 func lateOf(l lane) string {
-	var texts []string
+	var worst time.Duration
+	rings := 0
 	for _, e := range l.events {
 		if e.is == rang && e.text == "" {
-			texts = append(texts, strings.TrimSuffix(millis(e.late), " ms"))
+			rings++
+			worst = max(worst, e.late)
 		}
 	}
-	if len(texts) == 0 {
-		return ""
+	if rings > 1 {
+		return "at most " + millis(worst) + " late"
 	}
-	return ", " + strings.Join(texts, "/") + " ms late"
+	return millis(worst) + " late"
 }
 
 // millis writes how late a job was.

@@ -70,8 +70,12 @@ func (p *painter) finish() {
 
 // summary says how it went.
 func summary(v view) string {
-	return fmt.Sprintf("%d rings, none early; half within %s of the due time, 99 of 100 within %s, the latest %s",
-		len(v.late), millis(quantile(v.late, 0.5)), millis(quantile(v.late, 0.99)), millis(quantile(v.late, 1)))
+	early := "none early"
+	if v.early > 0 {
+		early = fmt.Sprintf("%d EARLY", v.early)
+	}
+	return fmt.Sprintf("%d rings, %s; half within %s of the due time, 99 %% within %s", len(v.late), early,
+		millis(quantile(v.late, 0.5)), millis(quantile(v.late, 0.99)))
 }
 
 // sentence writes an event for people.

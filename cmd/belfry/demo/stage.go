@@ -197,6 +197,8 @@ func (s *stage) cancel(ctx context.Context, id, why string) error {
 func (s *stage) redrive(ctx context.Context, id string) error {
 	s.redriven.Store(true)
 	at := s.now()
+	// Noted before it is done: the job rings before the answer is here.
+	s.board.note(event{at: at, job: id, is: wasRedriven, due: at, text: "the other side works again"})
 	response, err := s.queues.Redrive(ctx, &belfryv1.RedriveRequest{Queue: storyQueue, Ids: []string{id}})
 	if err != nil {
 		return fmt.Errorf("redriving %s: %w", id, err)
@@ -204,7 +206,6 @@ func (s *stage) redrive(ctx context.Context, id string) error {
 	if response.Moved != 1 {
 		return fmt.Errorf("redriving %s moved %d jobs", id, response.Moved)
 	}
-	s.board.note(event{at: at, job: id, is: wasRedriven, due: at, text: "the other side works again"})
 	return nil
 }
 

@@ -40,18 +40,18 @@ type act struct {
 func parts() []part {
 	const second = time.Second
 	return []part{
-		{id: "kettle", about: "a plain delay", delay: 3 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
+		{id: "kettle", about: "soon", delay: 3 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
 		{
-			id: "payment", about: "fails twice, backs off", delay: 2 * second, retry: []time.Duration{2 * second, 4 * second},
+			id: "payment", about: "will fail twice", delay: 2 * second, retry: []time.Duration{2 * second, 4 * second},
 			play: func(h *holder) error {
 				if h.job.Attempt <= 2 {
-					return h.work(600*time.Millisecond, func() error { return h.nack("card declined") })
+					return h.work(600*time.Millisecond, func() error { return h.nack("declined") })
 				}
 				return h.work(600*time.Millisecond, h.ack)
 			},
 		},
 		{
-			id: "webhook", about: "dies, is redriven", delay: second, attempts: 3, retry: []time.Duration{second},
+			id: "webhook", about: "will die", delay: second, attempts: 3, retry: []time.Duration{second},
 			play: func(h *holder) error {
 				if h.stage.webhookIsBack() {
 					return h.work(500*time.Millisecond, h.ack)
@@ -59,9 +59,9 @@ func parts() []part {
 				return h.work(500*time.Millisecond, func() error { return h.nack("HTTP 503") })
 			},
 		},
-		{id: "order-42", about: "cancelled in time", delay: 14 * second, play: func(h *holder) error { return h.ack() }},
-		{id: "parcel", about: "rescheduled", delay: 19 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
-		{id: "report", about: "long, lease extended", delay: 4 * second, ttr: 2 * second, play: func(h *holder) error {
+		{id: "order-42", about: "will be paid", delay: 14 * second, play: func(h *holder) error { return h.ack() }},
+		{id: "parcel", about: "comes sooner", delay: 19 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
+		{id: "report", about: "takes long", delay: 4 * second, ttr: 2 * second, play: func(h *holder) error {
 			for range 3 {
 				if err := h.work(1200*time.Millisecond, h.extend); err != nil {
 					return err
@@ -69,15 +69,15 @@ func parts() []part {
 			}
 			return h.work(1200*time.Millisecond, h.ack)
 		}},
-		{id: "backup", about: "its consumer crashes", delay: 6 * second, ttr: 3 * second, play: func(h *holder) error {
+		{id: "backup", about: "holder crashes", delay: 6 * second, ttr: 3 * second, play: func(h *holder) error {
 			if h.job.Attempt == 1 {
 				return h.vanish()
 			}
 			return h.work(time.Second, h.ack)
 		}},
-		{id: "invoice-7", about: "put twice, rings once", delay: 12 * second, play: func(h *holder) error { return h.work(500*time.Millisecond, h.ack) }},
-		{id: "birthday", about: "a longer delay", delay: 17 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
-		{id: "goodnight", about: "the last one", delay: 20 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
+		{id: "invoice-7", about: "put twice", delay: 12 * second, play: func(h *holder) error { return h.work(500*time.Millisecond, h.ack) }},
+		{id: "birthday", about: "later", delay: 17 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
+		{id: "goodnight", about: "the last", delay: 20 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
 	}
 }
 
