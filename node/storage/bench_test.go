@@ -124,3 +124,41 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOpen verifies and opens a group with a log of 64 MiB in entries of 16 KiB.
+func BenchmarkOpen(b *testing.B) {
+	for _, engine := range []storage.Engine{storage.EngineWAL, storage.EngineBolt} {
+		b.Run(string(engine), func(b *testing.B) {
+			dir := filepath.Join(b.TempDir(), "group")
+			cfg := storage.Config{Group: groupName, Engine: engine}
+			open := func() *storage.Stores {
+				s, err := storage.Open(dir, cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				return s
+			}
+			s := open()
+			const held, size = 4096, 16 << 10
+			for i := uint64(1); i <= held; i += 64 {
+				var logs []*raft.Log
+				for j := i; j < i+64; j++ {
+					logs = append(logs, &raft.Log{Index: j, Data: make([]byte, size)})
+				}
+				if err := s.Log.StoreLogs(logs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(held * size)
+			for b.Loop() {
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+				s = open()
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

@@ -30,8 +30,8 @@ type LogStore struct {
 	latency        latency
 }
 
-// span is the range of indexes held; empty when last is 0.
-type span struct{ first, last uint64 }
+// span is the range of indexes held; empty when last is 0. cuts counts the deletions so far.
+type span struct{ first, last, cuts uint64 }
 
 func (s span) has(index uint64) bool { return s.last > 0 && s.first <= index && index <= s.last }
 
@@ -54,16 +54,18 @@ func (s *LogStore) BytesAppended() uint64 { return s.bytes.Load() }
 
 // GetLog implements raft.LogStore. It returns raft.ErrLogNotFound itself, not wrapped, outside the log's range.
 func (s *LogStore) GetLog(index uint64, l *raft.Log) error {
-	if !s.held.Load().has(index) {
+	held := s.held.Load()
+	if !held.has(index) {
 		return raft.ErrLogNotFound
 	}
 	err := s.engine.getLog(index, l)
 	if err == nil && l.Index == index {
 		return nil
 	}
-	// A compaction narrows the range before it deletes, so an entry missing within the range is a hole.
-	if !s.held.Load().has(index) {
-		return raft.ErrLogNotFound
+	// A deletion beside this read explains a missing entry, also one that was stored anew since; without one it
+	// is a hole. The range is narrowed before entries vanish, so the count tells.
+	if s.held.Load().cuts != held.cuts {
+		return s.GetLog(index, l)
 	}
 	if closed := s.guard.failed(); errors.Is(closed, ErrClosed) {
 		return closed
@@ -89,7 +91,7 @@ func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 	defer s.mu.Unlock()
 	next := *s.held.Load()
 	if next.last == 0 {
-		next = span{first: logs[0].Index, last: logs[0].Index - 1}
+		next.first, next.last = logs[0].Index, logs[0].Index-1
 	}
 	size := 0
 	for _, l := range logs {
@@ -125,9 +127,10 @@ func (s *LogStore) DeleteRange(first, last uint64) error {
 		return nil
 	}
 	next := held
+	next.cuts++
 	switch {
 	case first <= held.first && last >= held.last:
-		next = span{}
+		next.first, next.last = 0, 0
 	case first <= held.first:
 		next.first = last + 1
 	case last >= held.last:

@@ -198,3 +198,41 @@ func TestLogStats(t *testing.T) {
 		t.Errorf("%d in buckets, (-want +got):\n%s", counted, diff)
 	}
 }
+
+// Reads beside compactions and rewrites see entries or their absence, never damage.
+func TestLogReadsBesideDeletions(t *testing.T) {
+	d := newDisk()
+	cfg := testConfig(d, storage.EngineWAL)
+	cfg.OnFatal = func(err error) { t.Error(err) }
+	s, err := storage.Open(groupDir, cfg)
+	must(t, err)
+	must(t, s.Log.StoreLogs(entries(1, 50, 1)))
+	stop, done := make(chan struct{}), make(chan error)
+	for range 2 {
+		go func() {
+			var l raft.Log
+			for i := uint64(0); ; i++ {
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+				}
+				last, _ := s.Log.LastIndex()
+				if err := s.Log.GetLog(last-i%20, &l); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	for i := uint64(51); i < 1500; i += 10 {
+		must(t, s.Log.StoreLogs(entries(i, i+9, 1)))
+		must(t, s.Log.DeleteRange(i+5, i+9))
+		must(t, s.Log.StoreLogs(entries(i+5, i+9, 1)))
+		must(t, s.Log.DeleteRange(1, i-30))
+	}
+	close(stop)
+	must(t, errors.Join(<-done, <-done))
+	closeStores(t, s)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,11 +25,12 @@ const (
 //
 // Methods may be called from any goroutine; a sink belongs to one.
 type SnapshotStore struct {
-	fsys  FS
-	dir   string
-	marks *marks
-	guard *guard
-	now   func() time.Time
+	fsys   FS
+	dir    string
+	marks  *marks
+	guard  *guard
+	now    func() time.Time
+	logger *slog.Logger
 
 	mu     sync.Mutex
 	serial uint64
@@ -187,6 +189,10 @@ func (s *SnapshotStore) Newest() (raft.SnapshotMeta, bool) {
 func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	r, err := openSnapshot(s.fsys, s.path(id), s.guard.fail)
 	if err != nil {
+		// An older one may just have been removed, because a newer one was written.
+		if newest, _ := s.Newest(); newest.ID == id || !missing(err) {
+			s.guard.fail(err)
+		}
 		return nil, nil, err
 	}
 	return r.raftMeta(), r, nil
@@ -217,7 +223,11 @@ func (s *SnapshotStore) written(sink *snapshotSink) error {
 	s.stats.Written++
 	s.stats.LastWrite = s.now().Sub(sink.start)
 	s.mu.Unlock()
-	return s.reap()
+	if err := s.reap(); err != nil {
+		// The new one is durable all the same; the next snapshot tries again.
+		s.logger.Warn("removing old snapshots", "dir", s.dir, "error", err)
+	}
+	return nil
 }
 
 func (s *SnapshotStore) abandoned() {

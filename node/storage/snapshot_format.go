@@ -30,6 +30,9 @@ const (
 	// snapshotBlockBytes is small enough to verify before use without a large buffer, and large enough that
 	// its 8 bytes of head do not count.
 	snapshotBlockBytes = 256 << 10
+
+	// snapshotSyncBytes are written between syncs.
+	snapshotSyncBytes = 16 << 20
 )
 
 // snapshotMeta is raft.SnapshotMeta without what the trailer or the file's name tells.

@@ -249,3 +249,69 @@ func TestSnapshotStreamEndsWithTheError(t *testing.T) {
 	}
 	must(t, r.Close())
 }
+
+// An old snapshot that cannot be removed does not make the new one fail.
+func TestSnapshotThatCannotBeRemoved(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	for _, index := range []uint64{10, 20} {
+		mustSnapshot(t, s, index, 2, nil)
+	}
+	d.SetHook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpRemove {
+			return diskfault.Broken(o)
+		}
+		return nil
+	})
+	mustSnapshot(t, s, 30, 2, nil)
+	d.SetHook(nil)
+	mustSnapshot(t, s, 40, 2, nil)
+	if files := snapshotFiles(d); len(files) != 2 || s.Err() != nil {
+		t.Errorf("kept %v, state %v", files, s.Err())
+	}
+}
+
+// A snapshot removed between List and Open, because a newer one came, is no damage; the newest missing is.
+func TestSnapshotGoneBeforeOpen(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 10, 2, nil)
+	list, err := s.Snapshots.List()
+	must(t, err)
+	for _, index := range []uint64{20, 30} {
+		mustSnapshot(t, s, index, 2, nil)
+	}
+	if _, _, err := s.Snapshots.Open(list[0].ID); err == nil || s.Err() != nil {
+		t.Errorf("open: %v, state %v", err, s.Err())
+	}
+	newest, _ := s.Snapshots.Newest()
+	d.SetContents(groupDir+"/snapshots/"+newest.ID+".snap", nil)
+	_, _, err = s.Snapshots.Open(newest.ID)
+	wantCorrupt(t, err, newest.ID)
+	if !errors.Is(s.Err(), storage.ErrFailed) {
+		t.Errorf("state %v", s.Err())
+	}
+}
+
+// A large snapshot is synced on the way, so that no single sync is long.
+func TestSnapshotSyncsOnTheWay(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	syncs := 0
+	d.SetHook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpSync && strings.Contains(o.Path, ".snap") {
+			syncs++
+		}
+		return nil
+	})
+	mustSnapshot(t, s, 10, 2, make([]byte, 50<<20))
+	if syncs != 4 {
+		t.Errorf("%d syncs for 50 MiB, want one in 16 MiB and the last", syncs)
+	}
+}

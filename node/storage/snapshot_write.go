@@ -26,6 +26,7 @@ type snapshotSink struct {
 	start time.Time
 
 	at      int64
+	synced  int64 // offset up to which the data was synced on the way
 	trailer snapshotTrailer
 	buf     []byte // data of the block being filled
 	out     []byte // encoded block
@@ -92,6 +93,15 @@ func (s *snapshotSink) append(b []byte) error {
 			return fmt.Errorf("storage: writing %s: %w", s.name, err)
 		}
 		s.at += int64(len(b))
+		if s.at-s.synced < snapshotSyncBytes {
+			return nil
+		}
+		// In small portions: one sync of gigabytes at the end would hold up the log's syncs, and look like a hung
+		// disk to the watchdog.
+		s.synced = s.at
+		if err := s.file.SyncData(); err != nil {
+			return fmt.Errorf("storage: syncing %s: %w", s.name, err)
+		}
 		return nil
 	})
 }

@@ -32,7 +32,7 @@ type Config struct {
 	Watchdog *Watchdog        // watches every durable write; nil for none
 
 	// OnFatal is called once, from the goroutine that found it, with the first failed write or damaged read.
-	// The process must end: Raft goes on, or panics, on its own terms otherwise.
+	// It must not call the stores. The process must end: Raft goes on, or panics, on its own terms otherwise.
 	OnFatal func(error)
 
 	SegmentBytes  int           // wal engine: bytes allocated ahead, default 16 MiB
@@ -165,7 +165,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if s.Stable, err = openStable(cfg.FS, p.stable, g); err != nil {
 		return nil, err
 	}
-	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now}
+	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger}
 	if err := openSnapshots(s.Snapshots); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,10 @@ type segmentReader struct {
 
 	at   int64  // next frame
 	term uint64 // of the last intact entry, truncated or not
+
+	window   []byte
+	windowAt int64
+	buf      []byte // the frame read last
 }
 
 // scanSegment reads and verifies a segment. The error is for failures to read; damage is in the result.
@@ -141,9 +145,11 @@ func (r *segmentReader) batch() (bool, error) {
 	}
 }
 
-// frame reads one frame and steps over it. typ 0 is the end; why says what is wrong with it.
+// frame reads one frame and steps over it; the slices are good until the next call. typ 0 is the end; why says what
+// is wrong with it.
 func (r *segmentReader) frame() (typ byte, payload, frame []byte, why string, err error) {
-	head := make([]byte, walFrameBytes)
+	var first [walFrameBytes]byte
+	head := first[:]
 	if err := r.read(head, r.at); err != nil {
 		return 0, nil, nil, "", ignoreEOF(err)
 	}
@@ -158,7 +164,11 @@ func (r *segmentReader) frame() (typ byte, payload, frame []byte, why string, er
 		length > walEntryMax, r.at+walFrameBytes+length > r.scan.size:
 		return 0, nil, nil, fmt.Sprintf("frame header % x is none", head), nil
 	}
-	frame = make([]byte, walFrameBytes+(length+7)/8*8)
+	size := walFrameBytes + (length+7)/8*8
+	if int64(cap(r.buf)) < size {
+		r.buf = make([]byte, size)
+	}
+	frame = r.buf[:size]
 	if err := r.read(frame, r.at); err != nil {
 		return 0, nil, nil, "frame is cut off", ignoreEOF(err)
 	}
@@ -166,12 +176,23 @@ func (r *segmentReader) frame() (typ byte, payload, frame []byte, why string, er
 	return head[0], frame[walFrameBytes : walFrameBytes+length], frame, "", nil
 }
 
+// read fills b from a window on the file that moves on; io.EOF if the file ends before.
 func (r *segmentReader) read(b []byte, at int64) error {
-	if n, err := r.file.ReadAt(b, at); n < len(b) {
-		if err == nil || errors.Is(err, io.EOF) {
-			return io.EOF
+	if at < r.windowAt || at+int64(len(b)) > r.windowAt+int64(len(r.window)) {
+		size := min(max(int64(len(b)), walReadBytes), max(r.scan.size-at, 0))
+		if int64(cap(r.window)) < size {
+			r.window = make([]byte, size)
 		}
-		return fmt.Errorf("reading %s at %d: %w", r.scan.name, at, err)
+		r.window, r.windowAt = r.window[:size], at
+		if n, err := r.file.ReadAt(r.window, at); int64(n) < size {
+			r.window = r.window[:n]
+			if err != nil && !errors.Is(err, io.EOF) {
+				return fmt.Errorf("reading %s at %d: %w", r.scan.name, at, err)
+			}
+		}
+	}
+	if n := copy(b, r.window[min(at-r.windowAt, int64(len(r.window))):]); n < len(b) {
+		return io.EOF
 	}
 	return nil
 }
@@ -260,13 +281,9 @@ func clearTorn(fsys FS, s segmentScan) (err error) {
 	return nil
 }
 
+// allZero compares b with itself moved by one, which runs at the speed of memory.
 func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
+	return len(b) == 0 || b[0] == 0 && bytes.Equal(b[:len(b)-1], b[1:])
 }
 
 func ignoreEOF(err error) error {
