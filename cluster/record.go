@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// QueueState is where a queue is in its birth.
+type QueueState string
+
+// The states.
+const (
+	// Creating: the record is there, but not every shard concerned knows of the queue yet.
+	Creating QueueState = "creating"
+	// Active: all partitions were opened.
+	Active QueueState = "active"
+)
+
+// QueueConfig is the record of a queue. A queue without one has one partition, in its home shard, and default settings.
+type QueueConfig struct {
+	Name       string
+	Partitions uint32
+	State      QueueState
+	// Version grows with every change of the settings, also over the queue's deletion and new birth: it is the index of the
+	// change in the catalog's log.
+	Version  uint64
+	Settings fsm.Settings
+}
+
+// Node is the record of a node.
+type Node struct {
+	Name     string `json:"name"`
+	ServerID string `json:"serverId"`
+	// PeerAddr is where its peers reach it; empty if it does not listen for any.
+	PeerAddr string `json:"peerAddr,omitempty"`
+}
+
+// The stored form of the records. The names are part of the format; fields may be added, none may change its meaning.
+// A test fills every field by reflection, so that a setting which is not stored is noticed.
+type queueRecord struct {
+	Name       string         `json:"name"`
+	Partitions uint32         `json:"partitions"`
+	State      QueueState     `json:"state"`
+	Version    uint64         `json:"version"`
+	Settings   settingsRecord `json:"settings"`
+}
+
+type settingsRecord struct {
+	TTR            time.Duration     `json:"ttrNanos,omitempty"`
+	MaxAttempts    uint32            `json:"maxAttempts,omitempty"`
+	MaxAttemptsSet bool              `json:"maxAttemptsSet,omitempty"`
+	RetryDelays    []time.Duration   `json:"retryDelaysNanos,omitempty"`
+	DedupWindow    time.Duration     `json:"dedupWindowNanos,omitempty"`
+	DedupWindowSet bool              `json:"dedupWindowSet,omitempty"`
+	DedupForever   bool              `json:"dedupForever,omitempty"`
+	MaxInFlight    uint64            `json:"maxInFlight,omitempty"`
+	MaxJobs        uint64            `json:"maxJobs,omitempty"`
+	MaxBytes       uint64            `json:"maxBytes,omitempty"`
+	PutsPerSecond  uint64            `json:"putsPerSecond,omitempty"`
+	Overdue        fsm.OverduePolicy `json:"overdue,omitempty"`
+	OverduePeriod  time.Duration     `json:"overduePeriodNanos,omitempty"`
+	OverdueAfter   time.Duration     `json:"overdueAfterNanos,omitempty"`
+	ExpireToDead   bool              `json:"expireToDead,omitempty"`
+	Paused         bool              `json:"paused,omitempty"`
+	PausedUntil    fsm.Time          `json:"pausedUntilNanos,omitempty"`
+}
+
+// config returns the record as callers see it. It shares no memory with r.
+func (r *queueRecord) config() QueueConfig {
+	return QueueConfig{
+		Name: r.Name, Partitions: r.Partitions, State: r.State, Version: r.Version,
+		Settings: fsm.Settings(r.Settings).Clone(),
+	}
+}
