@@ -319,3 +319,6 @@ func (s *safeBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+func nodeUnknown() error  { return fmt.Errorf("shard 1: %w", node.ErrUnknownOutcome) }
+func nodeNoLeader() error { return fmt.Errorf("shard 1: %w", node.ErrNoLeader) }
