@@ -95,8 +95,8 @@ func (e *timeoutError) Is(target error) bool { return target == context.Deadline
 
 // describe says in words what the way to the server made of a call.
 func (a *app) describe(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
+	if _, stopped := errors.AsType[interruption](context.Cause(ctx)); err == nil || stopped {
+		return err
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {

@@ -145,7 +145,7 @@ func outcomeUnknown(err error) bool {
 	switch wire.Code() {
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded:
 		return true
-	case connect.CodeUnknown: // how connections that break show
+	case connect.CodeUnknown, connect.CodeCanceled: // how connections that break show; a reset one is "canceled"
 		return !connect.IsWireError(wire)
 	default:
 		return false

@@ -2,34 +2,55 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 
+	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TEMPORARY until the cluster package lands
-type memoryCatalog struct{ m map[string]rpc.QueueConfig }
+// catalog shows the cluster's catalog as the public edge wants it: the two packages do not know each other.
+type catalog struct{ inner *cluster.Catalog }
 
-func openCatalog(ctx context.Context, n *node.Node) (rpc.Catalog, error) {
-	return &memoryCatalog{map[string]rpc.QueueConfig{}}, nil
-}
-func (c *memoryCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
-	c.m[name] = rpc.QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
-	return c.m[name], nil
-}
-func (c *memoryCatalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (rpc.QueueConfig, error) {
-	q, ok := c.m[name]
-	if !ok {
-		q = rpc.QueueConfig{Name: name, Partitions: 1}
+// openCatalog starts the node's catalog.
+func openCatalog(ctx context.Context, n *node.Node, logger *slog.Logger) (rpc.Catalog, error) {
+	inner, err := cluster.Open(ctx, n, logger)
+	if err != nil {
+		return nil, fmt.Errorf("opening the catalog: %w", err)
 	}
-	q.Version++
-	q.Settings = change(q.Settings)
-	c.m[name] = q
-	return q, nil
+	return &catalog{inner}, nil
 }
-func (c *memoryCatalog) DeleteQueue(ctx context.Context, name string) error {
-	delete(c.m, name)
-	return nil
+
+// CreateQueue implements rpc.Catalog.
+func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
+	config, err := c.inner.CreateQueue(ctx, name, partitions, settings)
+	if errors.Is(err, cluster.ErrQueueExists) {
+		return rpc.QueueConfig{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+	}
+	return edgeConfig(config), err
 }
-func (c *memoryCatalog) Queue(name string) (rpc.QueueConfig, bool) { q, ok := c.m[name]; return q, ok }
+
+// UpdateQueue implements rpc.Catalog.
+func (c *catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (rpc.QueueConfig, error) {
+	config, err := c.inner.UpdateQueue(ctx, name, change)
+	return edgeConfig(config), err
+}
+
+// DeleteQueue implements rpc.Catalog.
+func (c *catalog) DeleteQueue(ctx context.Context, name string) error {
+	return c.inner.DeleteQueue(ctx, name)
+}
+
+// Queue implements rpc.Catalog.
+func (c *catalog) Queue(name string) (rpc.QueueConfig, bool) {
+	config, ok := c.inner.Queue(name)
+	return edgeConfig(config), ok
+}
+
+func edgeConfig(c cluster.QueueConfig) rpc.QueueConfig {
+	return rpc.QueueConfig{Name: c.Name, Partitions: c.Partitions, Version: c.Version, Settings: c.Settings}
+}

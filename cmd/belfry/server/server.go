@@ -88,7 +88,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // newEdge makes what clients talk to.
 func newEdge(ctx context.Context, cfg Config, n *node.Node, address string) (*rpc.Server, error) {
-	catalog, err := openCatalog(ctx, n)
+	catalog, err := openCatalog(ctx, n, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +147,15 @@ func (s *Server) URL() string { return "http://" + s.Address() }
 
 // Status returns what the node knows about itself.
 func (s *Server) Status() node.Status { return s.node.Status() }
+
+// Waiting returns how many calls wait for a job.
+func (s *Server) Waiting() int {
+	waiting := 0
+	for _, shard := range s.node.Stats().Shards {
+		waiting += shard.Waiters
+	}
+	return waiting
+}
 
 // Failed returns a channel that gives the error if the server stops to serve by itself.
 func (s *Server) Failed() <-chan error { return s.served }

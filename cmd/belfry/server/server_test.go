@@ -1,0 +1,208 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// config returns a configuration that works.
+func config(t *testing.T, dir string) server.Config {
+	t.Helper()
+	return server.Config{
+		Dir: dir, Listen: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Fatal: func(err error) { t.Errorf("storage failed: %v", err) },
+	}
+}
+
+// start starts a server and stops it when the test ends.
+func start(t *testing.T, cfg server.Config) *server.Server {
+	t.Helper()
+	s, err := server.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("starting: %v", err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s
+}
+
+func stop(t *testing.T, s *server.Server) {
+	t.Helper()
+	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+func queues(s *server.Server) belfryv1connect.QueueServiceClient {
+	return belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.URL())
+}
+
+func TestListenAddresses(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		listen   string
+		insecure bool
+		refused  string
+	}{
+		{"loopback", "127.0.0.1:0", false, ""},
+		{"loopback by name", "localhost:0", false, ""},
+		{"everything", ":0", false, "--insecure"},
+		{"everything in IPv4", "0.0.0.0:0", false, "--insecure"},
+		{"everything in IPv6", "[::]:0", false, "--insecure"},
+		{"a name", "belfry.example:0", false, "--insecure"},
+		{"everything, and it is meant", "0.0.0.0:0", true, ""},
+		{"no port", "127.0.0.1", false, "missing port"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := config(t, t.TempDir())
+			cfg.Listen, cfg.Insecure = test.listen, test.insecure
+			s, err := server.Start(t.Context(), cfg)
+			if err == nil {
+				stop(t, s)
+			}
+			bad, isAddress := errors.AsType[*server.AddressError](err)
+			switch {
+			case test.refused == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.refused != "" && (!isAddress || !strings.Contains(bad.Error(), test.refused)):
+				t.Errorf("got %v, want an AddressError with %q", err, test.refused)
+			}
+		})
+	}
+}
+
+func TestStartIsQuick(t *testing.T) {
+	began := time.Now()
+	s := start(t, config(t, t.TempDir()))
+	response, err := http.Get(s.URL() + "/readyz") //nolint:noctx // the test has a time limit of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if took := time.Since(began); response.StatusCode != http.StatusOK || took > time.Second {
+		t.Errorf("status %s after %v, want 200 within a second", response.Status, took)
+	}
+}
+
+// TestJobsSurviveAStop puts jobs and configures a queue, starts again on the same directory, and finds both.
+func TestJobsSurviveAStop(t *testing.T) {
+	dir := t.TempDir()
+	first := start(t, config(t, dir))
+	if _, err := queues(first).Put(t.Context(), &belfryv1.PutRequest{
+		Queue: "orders", Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}, Body: &belfryv1.PutRequest_Text{Text: "close"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	admin := belfryv1connect.NewAdminServiceClient(http.DefaultClient, first.URL())
+	if _, err := admin.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{
+		Queue: "many", Partitions: 3, Settings: &belfryv1.QueueSettings{Ttr: durationpb.New(7 * time.Second)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := admin.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "many"})
+	if connect.CodeOf(err) != connect.CodeAlreadyExists {
+		t.Errorf("creating a queue twice: %v, want already_exists", err)
+	}
+	stop(t, first)
+
+	again := start(t, config(t, dir))
+	got, err := queues(again).Get(t.Context(), &belfryv1.GetRequest{Queue: "orders", Id: "order-42"})
+	if err != nil || string(got.GetJob().GetData())+got.GetJob().GetText() != "close" || got.Job.State != belfryv1.JobState_JOB_STATE_DELAYED {
+		t.Errorf("after the restart: %v, %v; want the delayed job", got, err)
+	}
+	admin = belfryv1connect.NewAdminServiceClient(http.DefaultClient, again.URL())
+	queue, err := admin.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "many"})
+	if err != nil || queue.Queue.Partitions != 3 || queue.Queue.Settings.Ttr.AsDuration() != 7*time.Second {
+		t.Errorf("after the restart: %v, %v; want 3 partitions and a TTR of 7 s", queue, err)
+	}
+	updated, err := admin.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "many", Settings: &belfryv1.QueueSettings{Paused: new(true)}})
+	if err != nil || !updated.Settings.GetPaused() {
+		t.Errorf("pausing: %v, %v; want a paused queue", updated, err)
+	}
+	if _, err := admin.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "many"}); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+	if _, err := admin.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "many"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("after deleting: %v, want not_found", err)
+	}
+}
+
+// TestStopAnswersWaitingPolls stops a server at which a consumer waits for a minute.
+func TestStopAnswersWaitingPolls(t *testing.T) {
+	s := start(t, config(t, t.TempDir()))
+	type answer struct {
+		response *belfryv1.ReserveResponse
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		response, err := queues(s).Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(time.Minute)})
+		answers <- answer{response, err}
+	}()
+	waitForWaiters(t, s, 1)
+	began := time.Now()
+	stop(t, s)
+	got := <-answers
+	if got.err != nil || len(got.response.Jobs) != 0 {
+		t.Errorf("the poll ended with %v, %v; want an empty answer", got.response, got.err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+}
+
+// waitForWaiters returns when so many calls wait for a job.
+func waitForWaiters(t *testing.T, s *server.Server, want int) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for s.Waiting() < want {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("nobody came to wait")
+		case <-ticker.C:
+		}
+	}
+}
+
+func TestDirectoryIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	start(t, config(t, dir))
+	s, err := server.Start(t.Context(), config(t, dir))
+	if err == nil {
+		stop(t, s)
+		t.Fatal("a second server started on the same directory")
+	}
+	if !strings.Contains(err.Error(), dir) {
+		t.Errorf("the error %q does not name the directory", err)
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	cfg := config(t, t.TempDir())
+	cfg.Listen = listener.Addr().String()
+	if s, err := server.Start(t.Context(), cfg); err == nil {
+		stop(t, s)
+		t.Error("two servers listen at one address")
+	} else if !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("got %v, want that the address is in use", err)
+	}
+}
