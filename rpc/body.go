@@ -30,16 +30,18 @@ type guardedBody struct {
 	timer *time.Timer
 }
 
-// guardBody replaces the body of a request. release must be called when the call has ended.
-func (h *handler) guardBody(w http.ResponseWriter, r *http.Request) (release func()) {
+// guardBody returns the request with its body guarded. release must be called when the call has ended. The request that
+// net/http holds keeps its own body: the server looks at that to see whether bytes of it are left, and would take them
+// for the next request otherwise.
+func (h *handler) guardBody(o *reply, r *http.Request) (guarded *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
-		return func() {}
+		return r, func() {}
 	}
 	b := &guardedBody{
-		ReadCloser: http.MaxBytesReader(w, r.Body, int64(h.limits.MessageBytesMax)+envelopeBytes),
+		ReadCloser: http.MaxBytesReader(o.ResponseWriter, r.Body, int64(h.limits.MessageBytesMax)+envelopeBytes),
 		limits:     &h.limits, inFlight: &h.bodyBytesInFlight,
 	}
-	controller := http.NewResponseController(w)
+	controller := http.NewResponseController(o)
 	b.timer = time.AfterFunc(h.limits.BodyWait, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -48,8 +50,9 @@ func (h *handler) guardBody(w http.ResponseWriter, r *http.Request) (release fun
 			_ = controller.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
-	r.Body = b
-	return b.release
+	changed := *r
+	changed.Body = b
+	return &changed, b.release
 }
 
 // envelopeBytes is what gRPC puts before a message.

@@ -181,7 +181,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // route finds the handler of a path.
-func (h *handler) route(w http.ResponseWriter, r *http.Request) {
+func (h *handler) route(w *reply, r *http.Request) {
 	path := r.URL.Path
 	if !h.sameOrigin(r) {
 		f := fault(belfryv1.Reason_REASON_FORBIDDEN)
@@ -194,8 +194,9 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if queue, ok := strings.CutPrefix(path, rawPrefix); ok {
-		defer h.guardBody(w, r)()
-		h.serveRaw(w, r, queue)
+		guarded, release := h.guardBody(w, r)
+		defer release()
+		h.serveRaw(w, guarded, queue)
 		return
 	}
 	if route, ok := h.routes[path]; ok {
@@ -223,9 +224,11 @@ func (h *handler) sameOrigin(r *http.Request) bool {
 }
 
 // serveCall serves a Connect procedure. A path for people becomes the procedure's.
-func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, c call) {
+func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	if !c.method.streams {
-		defer h.guardBody(w, r)()
+		guarded, release := h.guardBody(w, r)
+		defer release()
+		r = guarded
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

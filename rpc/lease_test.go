@@ -80,3 +80,6 @@ func FuzzParseLease(f *testing.F) {
 		}
 	})
 }
+
+// leaseOfNothing names a reservation that never was.
+func leaseOfNothing() fsm.Ref { return fsm.Ref{Queue: "nothing", Serial: 1, Fence: 1} }

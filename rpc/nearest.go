@@ -1,7 +1,9 @@
 package rpc
 
+import "strings"
+
 // nearest returns the candidate that a mistyped word most likely meant: the one with the fewest edits, if those are few
-// for the length of the word. It returns "" if nothing is near. Case does not count.
+// for the length of the word, else the first that it abbreviates. It returns "" if nothing is near. Case does not count.
 func nearest(word string, candidates []string) string {
 	if len(word) > 64 {
 		return ""
@@ -10,6 +12,11 @@ func nearest(word string, candidates []string) string {
 	for _, c := range candidates {
 		if edits := editDistance(lower(word), lower(c)); edits < bestEdits {
 			best, bestEdits = c, edits
+		}
+	}
+	for _, c := range candidates {
+		if best == "" && len(word) >= 3 && strings.HasPrefix(lower(c), lower(word)) {
+			best = c
 		}
 	}
 	return best
