@@ -110,7 +110,7 @@ func TestImportRulesReportPlanted(t *testing.T) {
 // written here a second time and the other way round: who may be imported by whom.
 func TestImportDirections(t *testing.T) {
 	importers := map[string][]string{
-		"fsm":               {"fsm/model", "node", "node/nodetest", "rpc", "client/belfrytest", "jepsen/sim", "jepsen/checker", "cmd/belfry"},
+		"fsm":               {"fsm/model", "node", "node/nodetest", "cluster", "rpc", "client/belfrytest", "jepsen/sim", "jepsen/checker", "cmd/belfry"},
 		"fsm/model":         {"jepsen/sim", "jepsen/checker"},
 		"node":              {"node", "node/nodetest", "cluster", "rpc", "client/belfrytest", "cmd/belfry"},
 		"node/nodetest":     nil,

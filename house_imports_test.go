@@ -62,10 +62,10 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cluster",
-		may:      []string{"node/...", "cluster/..."},
+		may:      []string{"node/...", "fsm", "cluster/..."},
 		testMay:  []string{"node/nodetest"},
 		external: []string{"github.com/hashicorp"},
-		reason:   "the cluster moves replicas and never touches jobs",
+		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
 	},
 	{
 		dir:     "rpc",

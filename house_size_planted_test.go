@@ -90,8 +90,31 @@ func TestA(t *testing.T) {
 }
 `,
 			"node/a.go": "package node\n\nimport \"time\"\n\nfunc backOff() { time.Sleep(1) }\n",
+			"node/b_test.go": `package node
+
+import "time"
+
+func TestB(t *testing.T) {
+	inBubble(t, func() { time.Sleep(1) })
+	outside(t, func() { time.Sleep(1) })
+}
+`,
+			"node/bubble_test.go": `package node
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+func inBubble(t *testing.T, f func()) { synctest.Test(t, func(*testing.T) { f() }) }
+
+func outside(t *testing.T, f func()) { f() }
+`,
 		},
-		want: []string{"node/a_test.go:10: tests/sleep", "node/a_test.go:11: tests/sleep", "node/a_test.go:15: tests/sleep"},
+		want: []string{
+			"node/a_test.go:10: tests/sleep", "node/a_test.go:11: tests/sleep", "node/a_test.go:15: tests/sleep",
+			"node/b_test.go:7: tests/sleep",
+		},
 	},
 	{
 		name: "skipped tests",
@@ -100,7 +123,7 @@ func TestA(t *testing.T) {
 
 import (
 	"testing"
-
+	"testing/synctest"
 	"pgregory.net/rapid"
 )
 
@@ -120,12 +143,14 @@ func property(t *testing.T, d decoder) {
 	d.Skip(2)
 	rapid.Check(t, func(t *rapid.T) { t.Skip() })
 	t.Run("", func(t *testing.T) { t.Skip() })
+	synctest.Test(t, func(t *testing.T) { t.Skip() })
 }
 `,
 		},
 		want: []string{
 			"node/a_test.go:10: tests/skip", "node/a_test.go:11: tests/skip", "node/a_test.go:16: tests/skip",
 			"node/a_test.go:17: tests/skip", "node/a_test.go:18: tests/skip", "node/a_test.go:24: tests/skip",
+			"node/a_test.go:25: tests/skip",
 		},
 	},
 }

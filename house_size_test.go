@@ -35,6 +35,7 @@ var boolParamsAllowed = map[string]string{}
 // checkSize reports files and functions that are too long, and what hides in tests. Generated code is nobody's to read.
 func checkSize(t *tree) []finding {
 	var found []finding
+	bubbles := bubblesByDir(t)
 	for _, f := range t.files {
 		if f.generated {
 			continue
@@ -51,7 +52,7 @@ func checkSize(t *tree) []finding {
 			}
 		}
 		if f.test {
-			found = append(found, checkTestManners(f)...)
+			found = append(found, checkTestManners(f, bubbles[f.dir])...)
 		}
 	}
 	return found
@@ -100,21 +101,43 @@ func exported(fn *ast.FuncDecl) bool {
 	}
 }
 
-// A mannersWalk looks at one test file for sleeping and skipping.
-type mannersWalk struct {
-	file  *sourceFile
-	names map[string]string
-	found []finding
+// bubblesByDir lists, by folder, the functions of tests that run what they are given inside a bubble of synctest.
+func bubblesByDir(t *tree) map[string][]string {
+	bubbles := make(map[string][]string)
+	for _, f := range t.files {
+		names := f.names()
+		for _, decl := range f.syntax.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || !f.test || fn.Recv != nil || fn.Body == nil {
+				continue
+			}
+			ast.Inspect(fn.Body, func(n ast.Node) bool {
+				if pkg, name, ok := qualified(names, n); ok && pkg == "testing/synctest" && name == "Test" {
+					bubbles[f.dir] = append(bubbles[f.dir], fn.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+	return bubbles
 }
 
-func checkTestManners(f *sourceFile) []finding {
-	w := &mannersWalk{file: f, names: f.names()}
+// A mannersWalk looks at one test file for sleeping and skipping.
+type mannersWalk struct {
+	file    *sourceFile
+	names   map[string]string
+	bubbles []string // functions of the package that open a bubble
+	bubble  bool     // the walk is inside one
+	found   []finding
+}
+
+func checkTestManners(f *sourceFile, bubbles []string) []finding {
+	w := &mannersWalk{file: f, names: f.names(), bubbles: bubbles}
 	w.walk(f.syntax, nil)
 	return w.found
 }
 
-// walk visits a node; tests says of each parameter in scope whether it is a test's. A sleep inside the bubble of
-// synctest.Test takes no time and is how time passes there; elsewhere it is a guess that fails on a slow machine.
+// walk visits a node; tests says of each parameter in scope whether it is a test's.
 func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
 	ast.Inspect(root, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -127,8 +150,10 @@ func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
 			w.walk(n.Body, w.withParams(tests, n.Type))
 			return false
 		case *ast.CallExpr:
-			pkg, name, ok := qualified(w.names, n.Fun)
-			return !ok || pkg != "testing/synctest" || name != "Test"
+			if w.isBubble(n) {
+				w.inside(n, tests)
+				return false
+			}
 		case *ast.CommClause:
 			// <-time.After as a case of a select is a time limit; only the statements after it are looked at.
 			for _, stmt := range n.Body {
@@ -136,7 +161,7 @@ func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
 			}
 			return false
 		case *ast.ExprStmt:
-			if w.isBareAfter(n.X) {
+			if !w.bubble && w.isBareAfter(n.X) {
 				w.report(n, ruleSleep, "waiting for time.After is a sleep")
 			}
 		case *ast.SelectorExpr:
@@ -146,6 +171,26 @@ func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
 	})
 }
 
+// isBubble reports whether a call runs its function literals inside a bubble of synctest, itself or by a function of
+// the package. A sleep there takes no time and is how time passes; elsewhere it is a guess that fails on a slow machine.
+func (w *mannersWalk) isBubble(call *ast.CallExpr) bool {
+	if fn, ok := call.Fun.(*ast.Ident); ok {
+		return slices.Contains(w.bubbles, fn.Name)
+	}
+	pkg, name, ok := qualified(w.names, call.Fun)
+	return ok && pkg == "testing/synctest" && name == "Test"
+}
+
+// inside walks the arguments of a call that opens a bubble.
+func (w *mannersWalk) inside(call *ast.CallExpr, tests map[string]bool) {
+	outer := w.bubble
+	w.bubble = true
+	for _, arg := range call.Args {
+		w.walk(arg, tests)
+	}
+	w.bubble = outer
+}
+
 func (w *mannersWalk) report(n ast.Node, rule, text string) {
 	w.found = append(w.found, w.file.finding(n.Pos(), rule, "%s", text))
 }
@@ -153,7 +198,7 @@ func (w *mannersWalk) report(n ast.Node, rule, text string) {
 func (w *mannersWalk) selector(n *ast.SelectorExpr, tests map[string]bool) {
 	pkg, name, ok := qualified(w.names, n)
 	switch {
-	case ok && pkg == "time" && name == "Sleep":
+	case ok && pkg == "time" && name == "Sleep" && !w.bubble:
 		w.report(n, ruleSleep, "wait for a condition, or run inside synctest.Test")
 	case ok && pkg == "testing" && name == "Short":
 		w.report(n, ruleSkip, "a test that a flag turns off is a test that does not run")
