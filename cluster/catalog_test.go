@@ -41,7 +41,7 @@ func openNode(t *testing.T, dir string) (*node.Node, func()) {
 			return
 		}
 		closed = true
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 		defer cancel()
 		if err := n.Close(ctx); err != nil {
 			t.Errorf("closing the node: %v", err)
@@ -49,13 +49,6 @@ func openNode(t *testing.T, dir string) (*node.Node, func()) {
 	}
 	t.Cleanup(end)
 	return n, end
-}
-
-// inBubble runs f with virtual time.
-func inBubble(t *testing.T, f func(t *testing.T, dir string)) {
-	t.Helper()
-	dir := t.TempDir() // outside: its removal must come after the node's end
-	synctest.Test(t, func(t *testing.T) { f(t, dir) })
 }
 
 // versions returns the settings version that the shards of a queue hold, by partition.
@@ -82,7 +75,8 @@ func maxJobs(n uint64) func(fsm.Settings) fsm.Settings {
 }
 
 func TestCreateQueueOpensEveryPartition(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		n, c, _ := open(t, dir)
 		q, err := c.CreateQueue(t.Context(), "orders", 3, fsm.Settings{MaxJobs: 30})
 		if err != nil {
@@ -104,7 +98,8 @@ func TestCreateQueueOpensEveryPartition(t *testing.T) {
 }
 
 func TestCreateQueueRefusesOneThatAPutMade(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		n, c, _ := open(t, dir)
 		put := &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "orders", Partitions: 1}}}
 		if _, err := n.Do(t.Context(), n.Route("orders"), put); err != nil {
@@ -129,12 +124,13 @@ func TestCreateQueueRefusesOneThatAPutMade(t *testing.T) {
 }
 
 func TestUpdateQueueIsOneChangeAfterTheOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := open(t, dir)
 		failures := make(chan error)
 		for range 8 {
 			go func() {
-				_, err := c.UpdateQueue(context.Background(), "orders", func(s fsm.Settings) fsm.Settings {
+				_, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) fsm.Settings {
 					s.MaxJobs++
 					return s
 				})
@@ -154,7 +150,8 @@ func TestUpdateQueueIsOneChangeAfterTheOther(t *testing.T) {
 }
 
 func TestUpdateQueueRaisesTheVersionForGood(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := open(t, dir)
 		first, err := c.UpdateQueue(t.Context(), "orders", maxJobs(1))
 		if err != nil {
@@ -180,7 +177,8 @@ func TestUpdateQueueRaisesTheVersionForGood(t *testing.T) {
 }
 
 func TestShardsThatLagAreHealed(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		n, c, _ := open(t, dir)
 		q, err := c.UpdateQueue(t.Context(), "orders", maxJobs(5)) // and nobody tells the shard
 		if err != nil {
@@ -199,7 +197,8 @@ func TestShardsThatLagAreHealed(t *testing.T) {
 }
 
 func TestARestartHealsWhatACrashLeft(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		_, c, end := open(t, dir)
 		if _, err := c.UpdateQueue(t.Context(), "configured", maxJobs(5)); err != nil {
 			t.Fatal(err)
@@ -227,7 +226,8 @@ func TestARestartHealsWhatACrashLeft(t *testing.T) {
 }
 
 func TestCatalogSurvivesARestart(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		n, c, end := open(t, dir)
 		for _, name := range []string{"b", "a", "c"} {
 			if _, err := c.UpdateQueue(t.Context(), name, maxJobs(7)); err != nil {
@@ -251,7 +251,8 @@ func TestCatalogSurvivesARestart(t *testing.T) {
 }
 
 func TestCatalogOfAnotherClusterIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := open(t, dir)
 		c.found.ClusterID = "another"
 		if err := c.introduce(t.Context()); err == nil {
@@ -274,7 +275,8 @@ func (s *cutShards) Do(ctx context.Context, shard uint32, req *fsm.Request) (nod
 }
 
 func TestCreateQueueThatCannotReachAShardIsCompletedLater(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
+	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
+	synctest.Test(t, func(t *testing.T) {
 		n, _ := openNode(t, dir)
 		shards := &cutShards{Shards: n}
 		c, err := start(t.Context(), n, shards, slog.New(slog.DiscardHandler))

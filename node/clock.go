@@ -22,7 +22,10 @@ func SystemClock() Clock { return systemClock{start: time.Now()} }
 // systemClock reads the two clocks that package time holds together in one value.
 type systemClock struct{ start time.Time }
 
-func (systemClock) Wall() fsm.Time             { return fsm.Time(time.Now().UnixNano()) }
+// Wall implements Clock.
+func (systemClock) Wall() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
+
+// Monotonic implements Clock.
 func (c systemClock) Monotonic() time.Duration { return time.Since(c.start) }
 
 const (

@@ -30,7 +30,7 @@ func (ws *waiters) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		for _, a := range ws.choose(ws.inspect()) {
-			ws.propose(a)
+			ws.propose(ctx, a)
 		}
 		timer.Reset(ws.untilDue())
 		select {
@@ -126,19 +126,19 @@ func (ws *waiters) choose(looks []look) []ask {
 }
 
 // propose sends the reservation of a chosen waiter.
-func (ws *waiters) propose(a ask) {
+func (ws *waiters) propose(ctx context.Context, a ask) {
 	pr := &proposal{
 		request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request),
-		complete: func(reply Reply, err error) { ws.outcome(a, reply, err) },
+		complete: func(reply Reply, err error) { ws.outcome(ctx, a, reply, err) },
 	}
 	if err := ws.shard.proposer.enqueue(pr); err != nil {
 		ws.shard.stats.failed(err, 1)
-		ws.outcome(a, Reply{}, err)
+		ws.outcome(ctx, a, Reply{}, err)
 	}
 }
 
-// outcome takes the end of a waiter's reservation.
-func (ws *waiters) outcome(a ask, reply Reply, err error) {
+// outcome takes the end of a waiter's reservation. ctx ends with the leadership.
+func (ws *waiters) outcome(ctx context.Context, a ask, reply Reply, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, q := a.waiter, a.queue
@@ -153,7 +153,7 @@ func (ws *waiters) outcome(a ask, reply Reply, err error) {
 	switch {
 	case w.state == abandoned:
 		if err == nil && !empty {
-			ws.shard.giveBack(reply)
+			ws.shard.giveBack(ctx, reply)
 		}
 	case empty && w.nodes != nil && ws.closed == nil:
 		w.state, w.last = parked, reply
@@ -166,7 +166,7 @@ func (ws *waiters) outcome(a ask, reply Reply, err error) {
 }
 
 // giveBack releases grants that nobody took, without counting an attempt.
-func (s *shard) giveBack(reply Reply) {
+func (s *shard) giveBack(ctx context.Context, reply Reply) {
 	req := &fsm.Request{}
 	for _, g := range reply.Results[0].Grants {
 		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
@@ -176,7 +176,7 @@ func (s *shard) giveBack(reply Reply) {
 		return
 	}
 	s.running.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ProposeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 		defer cancel()
 		if _, err := s.do(ctx, req); err != nil {
 			s.note("releasing jobs whose caller had left; their leases will lapse", err)

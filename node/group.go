@@ -75,13 +75,14 @@ func newGroup(n *Node, name, dir string, machine Machine) *group {
 	return g
 }
 
-// start opens the stores, founds the group if it is new, and starts Raft.
-func (g *group) start() error {
+// start opens the stores, founds the group if it is new, and starts Raft. ctx is the parent of every leadership's context; stop
+// ends the group, not ctx.
+func (g *group) start(ctx context.Context) error {
 	notify := make(chan bool)
 	if err := g.open(notify); err != nil {
 		return fmt.Errorf("starting %s: %w", g.name, err)
 	}
-	g.running.Go(func() { g.watch(notify) })
+	g.running.Go(func() { g.watch(context.WithoutCancel(ctx), notify) })
 	return nil
 }
 
@@ -169,7 +170,7 @@ func found(stores *storage.Stores, self string) error {
 
 // watch follows the leadership and restarts the group when its storage asks for it. It takes from notify whatever
 // happens: an unread channel would block Raft's main loop.
-func (g *group) watch(notify chan bool) {
+func (g *group) watch(ctx context.Context, notify chan bool) {
 	for {
 		g.mu.Lock()
 		restart := g.stores.RestartNeeded()
@@ -178,7 +179,7 @@ func (g *group) watch(notify chan bool) {
 		case leads := <-notify:
 			g.lose() // a gain that follows a gain means that a loss lies between them
 			if leads {
-				g.gain()
+				g.gain(ctx)
 			}
 		case <-restart:
 			if err := g.restart(notify); err != nil {
@@ -204,8 +205,8 @@ func (g *group) restart(notify chan<- bool) error {
 }
 
 // gain begins a leadership. Its duties wait for those of the one before.
-func (g *group) gain() {
-	ctx, cancel := context.WithCancel(context.Background())
+func (g *group) gain(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	l := &leadership{end: cancel, over: make(chan struct{})}
 	g.submitMu.Lock()
 	before := g.latest
@@ -330,7 +331,7 @@ func (g *group) confirm(ctx context.Context, l *leadership) error {
 func (g *group) note(doing string, err error) {
 	text := doing + ": " + err.Error()
 	g.lastError.Store(&text)
-	g.logger.Warn(doing, "error", err)
+	g.logger.Warn("the group is in trouble", "doing", doing, "error", err)
 }
 
 // stop ends the group.

@@ -75,7 +75,7 @@ func (l raftLogger) ImpliedArgs() []any { return l.args }
 // With returns a logger that adds args to each message.
 func (l raftLogger) With(args ...any) hclog.Logger {
 	all := append(append([]any(nil), l.args...), args...)
-	return raftLogger{to: l.to.With(args...), name: l.name, args: all} //nolint:sloglint // the keys are the library's
+	return raftLogger{to: l.to.With(args...), name: l.name, args: all}
 }
 
 // Name returns the name that Named gave.

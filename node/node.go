@@ -74,10 +74,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		n.fatal(fmt.Errorf("the disk hangs: %q has not returned for %v", op, limit))
 	})
 	n.mux = newMux(cfg, n.id)
-	if err := n.startShards(); err != nil {
+	if err := n.startShards(ctx); err != nil {
 		return nil, err
 	}
-	background, cancel := context.WithCancel(context.Background())
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	n.running.Go(func() { _ = n.space.Run(background) }) // it only ends with its context
 	n.running.Go(func() { n.runSnapshots(background) })
@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 }
 
 // startShards starts all shards at once, since each waits for the disk many times.
-func (n *Node) startShards() error {
+func (n *Node) startShards(ctx context.Context) error {
 	for i := range n.id.Shards {
 		n.shards = append(n.shards, newShard(n, uint32(i)))
 	}
@@ -97,7 +97,7 @@ func (n *Node) startShards() error {
 	var starting sync.WaitGroup
 	for i, s := range n.shards {
 		names[i] = s.name
-		starting.Go(func() { failures[i] = s.start() })
+		starting.Go(func() { failures[i] = s.start(ctx) })
 	}
 	starting.Wait()
 	if err := errors.Join(failures...); err != nil {

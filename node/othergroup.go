@@ -42,7 +42,7 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	}
 	g := &Group{group: newGroup(n, cfg.Name, filepath.Join(n.cfg.Dir, groupsDir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
 	g.group.onLead = g.onLead
-	if err := g.group.start(); err != nil {
+	if err := g.group.start(ctx); err != nil {
 		return nil, err
 	}
 	n.mu.Lock()

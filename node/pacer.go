@@ -79,10 +79,10 @@ func (p *pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
 		}
 	}
 	after := p.arm()
-	switch {
-	case after == 0:
+	switch after {
+	case 0:
 		return 0, false
-	case after == deadline: // whatever it is, asking again at once will not move it
+	case deadline: // whatever it is, asking again at once will not move it
 		return expireRetry, true
 	default:
 		return max(0, after.Add(expireSlack).Sub(p.now())), true

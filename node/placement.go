@@ -57,7 +57,7 @@ func placementHash(name string, salt uint64) uint64 {
 	h := fnv.New64a()
 	var word [8]byte
 	word[0] = placementVersion
-	h.Write(word[:1]) //nolint:errcheck // a hash never fails
+	h.Write(word[:1]) // a hash never fails
 	h.Write([]byte(name))
 	binary.LittleEndian.PutUint64(word[:], salt)
 	h.Write(word[:])

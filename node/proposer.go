@@ -149,13 +149,13 @@ func (p *proposer) unlinkLocked(pr *proposal) {
 	p.bytes -= int64(len(pr.encoded))
 }
 
-// takeLocked takes proposals from the front, up to about max bytes but at least one if there is any.
-func (p *proposer) takeLocked(max int64) []*proposal {
+// takeLocked takes proposals from the front, up to about sizeMax bytes but at least one if there is any.
+func (p *proposer) takeLocked(sizeMax int64) []*proposal {
 	batch := make([]*proposal, 0, p.requests)
 	var size int64
 	for p.head != nil {
 		size += int64(len(p.head.encoded))
-		if len(batch) > 0 && size > max {
+		if len(batch) > 0 && size > sizeMax {
 			break
 		}
 		batch = append(batch, p.head)

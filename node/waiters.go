@@ -22,7 +22,7 @@ const (
 // it lets as many waiters reserve as there are jobs, so that a job due costs one log entry whatever the number of waiters.
 type waiters struct {
 	shard *shard
-	max   int
+	most  int
 	wake  chan struct{}
 
 	mu     sync.Mutex
@@ -76,8 +76,8 @@ type waiter struct {
 }
 
 // newWaiters returns waiters that refuse everybody until open.
-func newWaiters(s *shard, max int) *waiters {
-	return &waiters{shard: s, max: max, wake: make(chan struct{}, 1), closed: ErrNoLeader, queues: map[string]*waitQueue{}}
+func newWaiters(s *shard, most int) *waiters {
+	return &waiters{shard: s, most: most, wake: make(chan struct{}, 1), closed: ErrNoLeader, queues: map[string]*waitQueue{}}
 }
 
 // open lets callers wait.
@@ -153,7 +153,7 @@ func (ws *waiters) enter(w *waiter) error {
 	if ws.closed != nil {
 		return ws.closed
 	}
-	if ws.count >= ws.max {
+	if ws.count >= ws.most {
 		return fmt.Errorf("%w: %d calls are waiting", ErrOverloaded, ws.count)
 	}
 	w.nodes = make([]waitNode, len(w.reserve.Queues))
@@ -204,7 +204,7 @@ func (ws *waiters) leave(ctx context.Context, w *waiter) (Reply, error) {
 		w.state = abandoned
 	case answered: // at the same moment
 		if a := <-w.done; a.err == nil {
-			ws.shard.giveBack(a.reply)
+			ws.shard.giveBack(context.WithoutCancel(ctx), a.reply)
 		}
 	case abandoned:
 	}
