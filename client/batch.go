@@ -82,6 +82,17 @@ func (b *batch[Q, R]) close(e *entry[Q, R]) {
 	b.open--
 }
 
+// end answers all entries because ctx ended while nothing was on its way.
+func (b *batch[Q, R]) end(ctx context.Context) {
+	for _, e := range b.entries {
+		if e != nil {
+			err := e.history.ended(ctx, nothingOut)
+			err.RequestID = b.id
+			b.answer(e, reply[R]{err: err})
+		}
+	}
+}
+
 // renew is for a first attempt that was refused because its request id is too old: the id was fresh, so this machine's
 // clock is wrong, and by now it has been corrected. Nothing was applied under the id, so what is open becomes a batch of its own with
 // a new one. If some entries must be repeated under the old id, the others cannot leave it and are answered.

@@ -92,10 +92,10 @@ func TestLifeOfAJob(t *testing.T) {
 func TestPutsShareRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
-		fake.before = func(context.Context, string, proto.Message) error {
+		fake.failBefore(func(context.Context, string, proto.Message) error {
 			time.Sleep(10 * time.Millisecond)
 			return nil
-		}
+		})
 		c := start(t, newPipeNet(), nil, fake)
 		var wg sync.WaitGroup
 		ids := make([]string, 2500)
@@ -164,12 +164,12 @@ func TestAddresses(t *testing.T) {
 func TestClosedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
-		fake.before = func(ctx context.Context, method string, _ proto.Message) error {
+		fake.failBefore(func(ctx context.Context, method string, _ proto.Message) error {
 			if method == "PutBatch" {
 				<-ctx.Done()
 			}
 			return nil
-		}
+		})
 		c := start(t, newPipeNet(), nil, fake)
 		results := make(chan error)
 		go func() {

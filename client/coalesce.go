@@ -146,7 +146,7 @@ func (q *coalescer[Q, R]) run() {
 			b.cancel()
 			continue
 		}
-		// If the client is closing, the batch's context has ended, and one more attempt says so to the callers.
+		// If the client is closing, the batch's context has ended, and the callers hear of it here.
 		if !q.client.start(func() { q.persist(ctx, b) }) {
 			q.persist(ctx, b)
 		}
@@ -214,9 +214,14 @@ func (q *coalescer[Q, R]) persist(ctx context.Context, b *batch[Q, R]) {
 	}
 }
 
-// exchange sends a batch once and hands out the answers. It reports whether all callers are served.
+// exchange sends a batch once and hands out the answers, unless ctx has ended. It reports whether all callers are served.
 func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	b.mu.Lock()
+	if ctx.Err() != nil {
+		b.end(ctx)
+		b.mu.Unlock()
+		return true
+	}
 	b.out = true
 	id := b.id
 	b.mu.Unlock()

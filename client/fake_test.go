@@ -26,20 +26,19 @@ type Fake struct {
 	belfryv1connect.UnimplementedQueueServiceHandler
 	belfryv1connect.UnimplementedAdminServiceHandler
 
+	mu sync.Mutex
 	// before and after, if not nil, are called around each call; an error from before refuses it unapplied, one from after
 	// hides that it was applied. They run without the lock.
 	before, after func(ctx context.Context, method string, req proto.Message) error
 	// entryFault, if not nil, may refuse an entry of a batch unapplied.
 	entryFault func(queue string, attempt int) *belfryv1.EntryError
-
-	mu      sync.Mutex
-	serial  uint64
-	jobs    []*fakeJob // in the order of their puts
-	answers map[string]fakeAnswer
-	calls   []fakeCall
-	parked  int           // Reserve calls that wait
-	changed chan struct{} // closed and replaced when something changes
-	entries map[string]int
+	serial     uint64
+	jobs       []*fakeJob // in the order of their puts
+	answers    map[string]fakeAnswer
+	calls      []fakeCall
+	parked     int           // Reserve calls that wait
+	changed    chan struct{} // closed and replaced when something changes
+	entries    map[string]int
 }
 
 // A fakeCall is one call as it arrived.
@@ -68,6 +67,20 @@ type fakeJob struct {
 // NewFake makes an empty fake.
 func NewFake() *Fake {
 	return &Fake{answers: make(map[string]fakeAnswer), changed: make(chan struct{}), entries: make(map[string]int)}
+}
+
+// failBefore plants a fault that refuses calls unapplied; nil takes it away.
+func (f *Fake) failBefore(fault func(ctx context.Context, method string, req proto.Message) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = fault
+}
+
+// failAfter plants a fault that hides the answers of calls that were applied; nil takes it away.
+func (f *Fake) failAfter(fault func(ctx context.Context, method string, req proto.Message) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.after = fault
 }
 
 // Handler serves the fake.
@@ -101,9 +114,10 @@ func handle[Req, Res proto.Message](
 	f.mu.Lock()
 	earlier, repeat := f.answers[id]
 	f.calls = append(f.calls, fakeCall{method, id, size, repeat})
+	before, after := f.before, f.after
 	f.mu.Unlock()
-	if f.before != nil {
-		if err := f.before(ctx, method, req); err != nil {
+	if before != nil {
+		if err := before(ctx, method, req); err != nil {
 			return none, err
 		}
 	}
@@ -127,8 +141,8 @@ func handle[Req, Res proto.Message](
 			return none, err
 		}
 	}
-	if f.after != nil {
-		if err := f.after(ctx, method, req); err != nil {
+	if after != nil {
+		if err := after(ctx, method, req); err != nil {
 			return none, err
 		}
 	}

@@ -191,9 +191,9 @@ func TestLostLeaseEndsTheHandler(t *testing.T) {
 		"no server answers": {
 			Worker{},
 			func(b *bench) {
-				b.fake.before = func(context.Context, string, proto.Message) error {
+				b.fake.failBefore(func(context.Context, string, proto.Message) error {
 					return refusal(connect.CodeUnavailable, "NO_LEADER", "not_applied", 0)
-				}
+				})
 			},
 			26 * time.Second, 29 * time.Second,
 		},
@@ -212,7 +212,7 @@ func TestLostLeaseEndsTheHandler(t *testing.T) {
 					}
 					lost <- context.Cause(ctx)
 					b.stop()
-					b.fake.before = nil
+					b.fake.failBefore(nil)
 					return ctx.Err()
 				})
 				if cause := <-lost; !errors.Is(cause, ErrStaleLease) {
@@ -344,9 +344,9 @@ func TestMiddlewareOrder(t *testing.T) {
 
 func TestWorkerStopsWhenRefusedForGood(t *testing.T) {
 	inBench(t, func(b *bench) {
-		b.fake.before = func(context.Context, string, proto.Message) error {
+		b.fake.failBefore(func(context.Context, string, proto.Message) error {
 			return refusal(connect.CodePermissionDenied, "FORBIDDEN", "not_applied", 0)
-		}
+		})
 		b.run(Worker{}, func(context.Context, *Job) error { return nil })
 		if err := <-b.done; !errors.Is(err, Reason("FORBIDDEN")) {
 			t.Errorf("the worker ended with %v", err)
