@@ -122,7 +122,7 @@ func requireSet(t *testing.T, path string, v reflect.Value, eitherDue bool) {
 		f, name := v.Field(i), v.Type().Field(i).Name
 		if f.Kind() == reflect.Struct {
 			requireSet(t, path+"."+name, f, false)
-		} else if f.IsZero() && !(eitherDue && (name == "DueAt" || name == "Delay")) {
+		} else if excluded := eitherDue && (name == "DueAt" || name == "Delay"); f.IsZero() && !excluded {
 			t.Errorf("%s.%s is not set in everyCommand", path, name)
 		}
 	}

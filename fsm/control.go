@@ -72,10 +72,9 @@ func (m *Machine) reschedule(c *Reschedule) Result {
 	if j.place == 0 {
 		return missing
 	}
-	switch state := m.slot(j).state; state {
-	case Reserved:
+	if state := m.slot(j).state; state == Reserved {
 		return Result{Code: JobReserved, State: state}
-	case Dead:
+	} else if state == Dead {
 		return Result{Code: JobNotFound, State: state}
 	}
 	due := m.scalars.Clock.Add(c.Delay)

@@ -36,13 +36,6 @@ func (h hasher) word(v uint64) hasher {
 
 func (h hasher) time(t Time) hasher { return h.word(uint64(t)) }
 
-func (h hasher) flag(b bool) hasher {
-	if b {
-		return h.word(1)
-	}
-	return h.word(0)
-}
-
 func (h hasher) bytes(b []byte) hasher {
 	h = h.word(uint64(len(b)))
 	for ; len(b) >= 8; b = b[8:] {

@@ -73,6 +73,8 @@ func (m *Machine) lift(j job) {
 	case Dead:
 		j.q.dead.Delete(key{s.due, s.serial})
 		r.Counts.Dead--
+	default:
+		panic("fsm: a job that is not held is lifted")
 	}
 	if s.state == Delayed || s.state == Ready {
 		if s.flags&slotHasTTL != 0 {
@@ -98,6 +100,8 @@ func (m *Machine) set(j job, state State, due Time) {
 	case Dead:
 		j.q.dead.ReplaceOrInsert(key{due, s.serial})
 		r.Counts.Dead++
+	default:
+		panic("fsm: a job is set to a state in which none is held")
 	}
 	if state == Delayed || state == Ready {
 		if s.flags&slotHasTTL != 0 {

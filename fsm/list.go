@@ -80,6 +80,7 @@ func (m *Machine) candidates(q *queue, query *ListQuery) []key {
 			p.add(key{m.slot(job{m.store.bySerial(k.serial), q}).due, k.serial})
 			return true
 		})
+	default: // no job is held in any other state
 	}
 	slices.SortFunc(p.keys, func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.serial, b.serial))

@@ -57,7 +57,6 @@ type Machine struct {
 	finished finished
 	answers  answers
 	touched  []*queue // by the entry under way
-	snapshot int      // open ones
 }
 
 type scalars = Scalars

@@ -214,6 +214,7 @@ type recordReader struct {
 	buf []byte
 }
 
+// ReadByte makes the reader an io.ByteReader, for varints.
 func (in *recordReader) ReadByte() (byte, error) {
 	c, err := in.r.ReadByte()
 	if err == nil {

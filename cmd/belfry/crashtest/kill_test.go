@@ -51,7 +51,9 @@ type delivery struct {
 	attempt   int
 }
 
-func (l *ledger) fail(format string, args ...any) { l.errs = append(l.errs, fmt.Errorf(format, args...)) }
+func (l *ledger) fail(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Errorf(format, args...))
+}
 
 // delivered checks one delivery against what is known of the job.
 func (l *ledger) delivered(n uint64, job *client.Job, at time.Time) {

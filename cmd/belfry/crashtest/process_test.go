@@ -17,7 +17,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "belfry")
-	build := exec.Command("go", "build", "-o", path, "github.com/belfrydb/belfry/cmd/belfry") //nolint:noctx // ends by itself
+	build := exec.Command("go", "build", "-o", path, "github.com/belfrydb/belfry/cmd/belfry")
 	build.Stderr = os.Stderr
 	return path, build.Run()
 })
