@@ -13,13 +13,16 @@ func (m *Model) Job(queueName, id string, now fsm.Time) (fsm.Job, bool) {
 	if q == nil || q.byID(id) == nil {
 		return fsm.Job{}, false
 	}
-	// A shard with nothing but a copy of the one job shows what settling would make of it.
-	j := *q.byID(id)
-	alone := queue{QueueRecord: q.QueueRecord, jobs: []*job{&j}}
+	return m.at(q, q.byID(id), now)
+}
+
+// at settles a shard with nothing but a copy of the one job, to see what becomes of it; false means that it is not held then.
+func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	then := New(m.cfg)
 	then.Clock = max(m.Clock, now)
-	then.settle(&alone)
-	return j.Job, j.State.Held()
+	copied := *j
+	then.settle(&queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}})
+	return copied.Job, copied.State.Held()
 }
 
 // Held returns the job that is reserved with the fence of ref.
@@ -70,26 +73,92 @@ func (m *Model) Queues(now fsm.Time) []fsm.Queue {
 	return list
 }
 
-// Jobs returns the held jobs of a queue in the given state as stored, in order (due, serial).
-func (m *Model) Jobs(queue string, state fsm.State) []fsm.Job {
+// Jobs returns the held jobs of a queue as they are stored, in put order.
+func (m *Model) Jobs(queue string) []fsm.Job {
 	var list []fsm.Job
 	if q := m.queue(queue); q != nil {
-		for _, j := range q.jobsBy(byDue, in(state)) {
+		for _, j := range q.jobs {
 			list = append(list, j.Job)
 		}
 	}
 	return list
 }
 
-// Recall returns the grants of a remembered Reserve whose leases are still held at now.
+// List returns a page of the jobs that are in a state at a time, by (due, serial), and whether there are more.
+func (m *Model) List(query fsm.ListQuery) (jobs []fsm.Job, more bool) {
+	q := m.queue(query.Queue)
+	if q == nil {
+		return nil, false
+	}
+	var matching []*job
+	for _, stored := range q.jobs {
+		j, held := m.at(q, stored, query.Now)
+		after := j.Due > query.After.Due || j.Due == query.After.Due && j.Serial > query.After.Serial
+		before := query.DueBefore == 0 || j.Due < query.DueBefore
+		if held && j.State == query.State && j.Due >= query.DueAfter && before && after {
+			matching = append(matching, &job{Job: j})
+		}
+	}
+	slices.SortFunc(matching, byDue)
+	for _, j := range atMost(matching, query.Max) {
+		jobs = append(jobs, j.Job)
+	}
+	return jobs, len(matching) > query.Max
+}
+
+// Available returns how many jobs a Reserve at now could get at most, and the next time at which that may grow by itself. A
+// backlog of StepMax jobs hides what falls due after it.
+func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
+	q := m.queue(name)
+	if q == nil {
+		return 0, 0
+	}
+	if q.Settings.PausedAt(now) {
+		return 0, q.Settings.PausedUntil
+	}
+	due := q.jobsBy(byDue, func(j *job) bool { return j.State == fsm.Delayed && j.Due <= now })
+	if later := q.jobsBy(byDue, func(j *job) bool { return j.State == fsm.Delayed && j.Due > now }); len(due) < fsm.StepMax && len(later) > 0 {
+		next = later[0].Due
+	}
+	lapsed := q.jobsBy(byUntil, func(j *job) bool { return j.State == fsm.Reserved && j.Until <= now })
+	later := q.jobsBy(byUntil, func(j *job) bool { return j.State == fsm.Reserved && j.Until > now })
+	if len(lapsed) < fsm.StepMax && len(later) > 0 && (next == 0 || later[0].Until < next) {
+		next = later[0].Until
+	}
+	lapsing := uint64(min(len(lapsed), fsm.StepMax))
+	held := q.count()
+	n = held.Ready + uint64(min(len(due), fsm.StepMax)) + lapsing
+	if limit := q.share(q.Settings.MaxInFlight); limit > 0 {
+		n = min(n, limit-min(limit, held.Reserved-lapsing))
+	}
+	return n, next
+}
+
+// Stats returns the sizes of what is held and remembered; it knows no bytes of pages.
+func (m *Model) Stats() fsm.Stats {
+	jobs := 0
+	for _, q := range m.queues {
+		jobs += len(q.jobs)
+	}
+	return fsm.Stats{
+		Queues: len(m.queues), Jobs: jobs, Tombstones: len(m.tombstones), Finished: len(m.finished), Answers: len(m.answers),
+		AnswersBytes: m.answersBytes(),
+	}
+}
+
+// Recall returns the grants that a remembered request answered with and whose leases are still held at now.
 func (m *Model) Recall(caller, requestID string, now fsm.Time) []fsm.Grant {
 	then := *m
 	then.Clock = max(m.Clock, now)
 	a := then.answer(caller, requestID)
-	if a == nil || len(a.Results) != 1 {
+	if a == nil {
 		return nil
 	}
-	return then.live(a.Results[0].Grants)
+	var live []fsm.Grant
+	for _, r := range a.Results {
+		live = append(live, then.live(r.Grants)...)
+	}
+	return live
 }
 
 // NextDeadline returns the earliest time at which settling some queue would touch a job.

@@ -182,9 +182,12 @@ func (m *Model) end(q *queue, j *job, state fsm.State) {
 	})
 }
 
-// forgetOldest evicts the tombstone with the smallest (ended, serial); its queue notes when the youngest such one had ended.
+// forgetOldest evicts the tombstone with the smallest (ended, place of birth of its queue, serial); its queue notes when the
+// youngest such one had ended.
 func (m *Model) forgetOldest() {
-	oldest := slices.MinFunc(m.tombstones, byEnded)
+	oldest := slices.MinFunc(m.tombstones, func(a, b fsm.Tombstone) int {
+		return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(m.queue(a.Queue).Birth, m.queue(b.Queue).Birth), cmp.Compare(a.Serial, b.Serial))
+	})
 	m.forget(oldest.Queue, oldest.ID)
 	q := m.queue(oldest.Queue)
 	q.Forgotten = max(q.Forgotten, oldest.Ended)
