@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bufio"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// await repeats a question until the answer is yes.
+func await(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(20 * time.Second)
+	for !yes() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitText returns when the server has written a text to its log.
+func awaitText(t *testing.T, p *process, text string) {
+	t.Helper()
+	await(t, text, func() bool { return strings.Contains(p.stderr.String(), text) })
+}
+
+// awaitMetric returns when the values of a metric add up to at least want.
+func awaitMetric(t *testing.T, address, name string, want float64) {
+	t.Helper()
+	await(t, name, func() bool { return metric(t, address, name) >= want })
+}
+
+// metric adds up the values of a metric.
+func metric(t *testing.T, address, name string) float64 {
+	t.Helper()
+	response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // the test has a time limit of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	sum := 0.0
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		if series != name && !strings.HasPrefix(series, name+"{") {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		sum += number
+	}
+	return sum
+}
+
+// header returns a header of the server's answers.
+func header(t *testing.T, address, name string) string {
+	t.Helper()
+	response, err := http.Get("http://" + address + "/livez") //nolint:noctx // the test has a time limit of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.Header.Get(name)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestKilledServerKeepsItsJobs is the promise in short: what was answered is there after kill -9, leases too.
+func TestKilledServerKeepsItsJobs(t *testing.T) {
+	t.Parallel()
+	program, dir := belfry(t), t.TempDir()
+	first := serve(t, program, dir)
+	for i := range 20 {
+		if got := first.run(program, "put", "orders", fmt.Sprintf("job %d", i), "--delay", "1h", "--id", fmt.Sprintf("order-%d", i)); got.code != 0 {
+			t.Fatalf("put: %+v", got)
+		}
+	}
+	if got := first.run(program, "put", "held", "held", "--ttr", "1h"); got.code != 0 {
+		t.Fatalf("put: %+v", got)
+	}
+	held := reserveOne(t, first, program, "held")
+	first.signal(syscall.SIGKILL)
+	if code := first.end(); code != -1 {
+		t.Fatalf("the killed server ended with %d", code)
+	}
+
+	second := serve(t, program, dir)
+	got := second.run(program, "list", "orders")
+	if jobs := strings.Count(got.out, "order-"); got.code != 0 || jobs != 20 {
+		t.Errorf("after kill -9 there are %d jobs, want 20:\n%s%s", jobs, got.out, got.err)
+	}
+	if got := second.run(program, "get", "orders", "order-7", "--body"); got.out != "job 7" {
+		t.Errorf("the body after kill -9: %+v", got)
+	}
+	if got := second.run(program, "reserve", "held"); got.code != codeNothing {
+		t.Errorf("a held job was handed out again: %+v", got)
+	}
+	if got := second.run(program, "ack", held.Lease); got.code != 0 {
+		t.Errorf("acking with the lease from before: %+v", got)
+	}
+}
+
+// reserved is what the tests read of a reserved job.
+type reserved struct {
+	ID, Lease, Fence string
+	Attempt          int
+}
+
+// reserveOne reserves a job that must be there.
+func reserveOne(t *testing.T, p *process, program, queue string) reserved {
+	t.Helper()
+	got := p.run(program, "reserve", queue, "--wait", "10s", "-o", "json")
+	var answer struct{ Jobs []reserved }
+	if err := json.Unmarshal([]byte(got.out), &answer); err != nil || len(answer.Jobs) != 1 {
+		t.Fatalf("reserving from %s: %+v, %v", queue, got, err)
+	}
+	return answer.Jobs[0]
+}
+
+// TestStaleLease walks through a lapsed lease on the command line.
+func TestStaleLease(t *testing.T) {
+	t.Parallel()
+	program := belfry(t)
+	p := serve(t, program, t.TempDir())
+	if got := p.run(program, "put", "orders", "x", "--ttr", "100ms"); got.code != 0 {
+		t.Fatalf("put: %+v", got)
+	}
+	old := reserveOne(t, p, program, "orders")
+	young := reserveOne(t, p, program, "orders") // waits until the lease has lapsed
+	if young.ID != old.ID || young.Attempt != 2 || young.Fence <= old.Fence {
+		t.Errorf("after the lapse: %+v, before: %+v; want the same job with a higher fence", young, old)
+	}
+	got := p.run(program, "ack", old.Lease)
+	if got.code != codeConflict || !strings.Contains(got.err, "STALE_LEASE") {
+		t.Errorf("acking with the old lease: %+v, want exit code 6 and STALE_LEASE", got)
+	}
+}
+
+func TestServerStopsOnSignal(t *testing.T) {
+	t.Parallel()
+	program := belfry(t)
+	p := serve(t, program, t.TempDir(), "--log-format", "json")
+	waiting := make(chan outcome, 1)
+	go func() { waiting <- p.run(program, "reserve", "orders", "--wait", "60s") }()
+	awaitMetric(t, p.address, "belfry_shard_waiters", 1)
+	p.signal(syscall.SIGTERM)
+	if code := p.end(); code != 0 {
+		t.Errorf("the server ended with %d and said:\n%s", code, p.stderr)
+	}
+	if got := <-waiting; got.code != codeNothing {
+		t.Errorf("the waiting reserve ended with %+v, want exit code 10", got)
+	}
+	for line := range strings.Lines(p.stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is no JSON: %s", line)
+		}
+	}
+	if !strings.Contains(p.stderr.String(), `"msg":"stopped"`) {
+		t.Errorf("the log does not say that it stopped:\n%s", p.stderr)
+	}
+}
+
+// TestSecondSignalEndsAtOnce keeps a call half sent, so that draining takes long, and loses patience.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	program := belfry(t)
+	p := serve(t, program, t.TempDir())
+	conn, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	// The server must have seen the call, or there is nothing to drain.
+	if got := p.run(program, "health"); got.code != 0 {
+		t.Fatal(got)
+	}
+	p.signal(syscall.SIGTERM)
+	awaitText(t, p, "msg=stopping")
+	began := time.Now()
+	p.signal(syscall.SIGINT)
+	if code := p.end(); code != 130 {
+		t.Errorf("the server ended with %d, want 130; it said:\n%s", code, p.stderr)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestDirectoryInUse(t *testing.T) {
+	t.Parallel()
+	program, dir := belfry(t), t.TempDir()
+	p := serve(t, program, dir)
+	got := runProgram(t, program, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0")
+	if got.code != codeError || !strings.Contains(got.err, dir) || !strings.Contains(got.err, fmt.Sprint(p.command.Process.Pid)) {
+		t.Errorf("got %+v, want exit code 1, the directory and the pid %d", got, p.command.Process.Pid)
+	}
+}
+
+func TestServeRefusesANetwork(t *testing.T) {
+	t.Parallel()
+	got := runProgram(t, belfry(t), nil, "serve", "--data", t.TempDir(), "--listen", "0.0.0.0:0")
+	if got.code != codeUsage || !strings.Contains(got.err, "--insecure") {
+		t.Errorf("got %+v, want exit code 2 and what --insecure is for", got)
+	}
+}
+
+// TestServeIsConfigured starts the server from a file and the environment.
+func TestServeIsConfigured(t *testing.T) {
+	t.Parallel()
+	program, dir := belfry(t), t.TempDir()
+	file := write(t, "belfry.conf", fmt.Sprintf("data = %q\nlisten = 127.0.0.1:1\nprint-addresses = true\nnode-id = file\nshards = 2\n", dir))
+	command := exec.Command(program, "serve", "--config", file) //nolint:noctx // the cleanup kills it
+	command.Env = environment("BELFRY_LISTEN=127.0.0.1:0", "BELFRY_NODE_ID=env")
+	p := startServer(t, command)
+	got := p.run(program, "health")
+	if strings.Count(got.out, "shard-") != 2 {
+		t.Errorf("the server has not the file's two shards:\n%s", got.out)
+	}
+	if name := header(t, p.address, "Belfry-Served-By"); name != "env" {
+		t.Errorf("the node is named %q, want the environment's name", name)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	program := belfry(t)
+	p := serve(t, program, t.TempDir())
+	for _, queue := range []string{"orders", "orders-eu", "mail"} {
+		if got := p.run(program, "put", queue); got.code != 0 {
+			t.Fatal(got)
+		}
+	}
+	if got := p.run(program, "__complete", "get", "or"); !strings.HasPrefix(got.out, "orders\norders-eu\n:") {
+		t.Errorf("completing a queue's name: %+v", got)
+	}
+	if got := p.run(program, "__complete", "bench", "la"); !strings.HasPrefix(got.out, "lateness") {
+		t.Errorf("completing a workload: %+v", got)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := p.run(program, "completion", shell); got.code != 0 || !strings.Contains(got.out, "belfry") {
+			t.Errorf("the script for %s: exit code %d, %d bytes", shell, got.code, len(got.out))
+		}
+	}
+}

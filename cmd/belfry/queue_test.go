@@ -1,0 +1,190 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// fullQueue is a queue of which everything is known.
+func fullQueue() *belfryv1.Queue {
+	attempts, paused := uint32(0), true
+	return &belfryv1.Queue{
+		Name: "shop/orders", Partitions: 3, SettingsVersion: 4, Bytes: 5 << 20,
+		Counts:         &belfryv1.JobCounts{Delayed: 1234567, Ready: 5, Reserved: 4, Dead: 3},
+		OldestReadyAge: in(90 * time.Second), NextDueAt: at(1500 * time.Millisecond),
+		Lateness: &belfryv1.Lateness{P50: in(800 * time.Microsecond), P99: in(2 * time.Millisecond), Max: in(3 * time.Second), Jobs: 1000},
+		Rates:    &belfryv1.QueueRates{PutsPerSecond: 1.5, ReservesPerSecond: 2, AcksPerSecond: 0.25},
+		Totals: &belfryv1.QueueTotals{
+			Puts: 2000000, Reserves: 10, Acks: 6, Nacks: 2, Lapses: 1, Releases: 3, Deaths: 4, Cancels: 5, Expiries: 7, Redrives: 1,
+		},
+		DedupWindowHeld: in(10 * time.Minute), AsOf: at(0),
+		Settings: &belfryv1.QueueSettings{
+			Ttr: in(30 * time.Second), MaxAttempts: &attempts, RetryDelays: []*durationpb.Duration{in(0), in(2 * time.Minute)},
+			DedupForever: &paused, MaxBytes: proto.Uint64(1 << 30), MaxJobs: proto.Uint32(1000), Paused: &paused, PausedUntil: at(time.Hour),
+			Overdue: &belfryv1.OverduePolicy{
+				Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: in(time.Hour), OverdueAfter: in(time.Minute),
+			},
+			ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum(),
+		},
+	}
+}
+
+const fullQueueText = `queue           shop/orders
+partitions      3
+jobs            1,234,567 delayed, 5 ready, 4 reserved, 3 dead
+size            5.0 MiB
+oldest ready    due for 1m30s
+next due        2030-01-31 09:00:01.500 +00:00 (in 1.5s)
+lateness        p50 800µs, p99 2ms, max 3s of 1,000 jobs
+per second      1.5 put, 2.0 reserved, 0.2 acked
+put             2,000,000
+reserved        10, given back 3
+ended           6 acked, 5 cancelled, 7 expired
+failed          2 nacked, 1 lapsed, 4 died, 1 redriven
+ids remembered  10m
+as of           2030-01-31 09:00:00.000 +00:00 (in 0s)
+
+settings
+  ttr              30s
+  max-attempts     no limit
+  retry-delays     0s, 2m
+  dedup-window     without end
+  max-in-flight    no limit
+  max-jobs         1,000
+  max-bytes        1.0 GiB
+  puts-per-second  no limit
+  overdue          spread over 1h, if overdue by more than 1m
+  expire-to        dead
+  paused           until 2030-01-31 10:00:00.000 +00:00 (in 1h)
+`
+
+func TestQueueShow(t *testing.T) {
+	h := newHarness(t, always(&belfryv1.GetQueueResponse{Queue: fullQueue()}))
+	got := h.run("queue", "show", "shop/orders")
+	if diff := cmp.Diff(fullQueueText, got.out); diff != "" || got.code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
+	}
+}
+
+// TestQueueList reads two pages.
+func TestQueueList(t *testing.T) {
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		request := r.(*belfryv1.ListQueuesRequest)
+		if request.PageToken == "" {
+			return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{fullQueue()}, NextPageToken: "more"}, nil
+		}
+		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "z", Counts: &belfryv1.JobCounts{}, Settings: &belfryv1.QueueSettings{}}}}, nil
+	})
+	want := "QUEUE        DELAYED    READY  RESERVED  DEAD  OLDEST READY  SIZE     \n" +
+		"shop/orders  1,234,567  5      4         3     1m30s         5.0 MiB  paused\n" +
+		"z            0          0      0         0     -             0 bytes  \n"
+	got := h.run("queue", "ls", "shop/")
+	if diff := cmp.Diff(want, got.out); diff != "" || got.code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
+	}
+	if pages := sent[*belfryv1.ListQueuesRequest](h); len(pages) != 2 || pages[0].Prefix != "shop/" || pages[1].PageToken != "more" {
+		t.Errorf("asked for %v, want two pages of the prefix", pages)
+	}
+}
+
+func TestEmptyLists(t *testing.T) {
+	h := newHarness(t, always(&belfryv1.ListQueuesResponse{}))
+	if got := h.run("queue", "list"); got.out != "no queues\n" {
+		t.Errorf("got %+v", got)
+	}
+	h = newHarness(t, always(&belfryv1.ListResponse{}))
+	if got := h.run("list", "orders"); got.out != "no jobs\n" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestListReadsPages asks for as many jobs as are wanted, and says when there are more.
+func TestListReadsPages(t *testing.T) {
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		response := &belfryv1.ListResponse{NextPageToken: "more"}
+		for range r.(*belfryv1.ListRequest).PageSize {
+			response.Jobs = append(response.Jobs, &belfryv1.Job{Id: "0-1", DueAt: at(0)})
+		}
+		return response, nil
+	})
+	got := h.run("list", "orders", "--max", "1500")
+	if lines := strings.Count(got.out, "0-1 "); lines != 1500 || !strings.HasSuffix(got.out, "there are more: raise --max\n") {
+		t.Errorf("%d lines, the last %q; want 1500 and a hint", lines, got.out[max(0, len(got.out)-40):])
+	}
+	if pages := sent[*belfryv1.ListRequest](h); len(pages) != 2 || pages[0].PageSize != 1000 || pages[1].PageSize != 500 {
+		t.Errorf("asked for %v, want 1000 and 500", pages)
+	}
+}
+
+// answerRemoval answers what purge and delete ask.
+func answerRemoval(request proto.Message) (proto.Message, error) {
+	switch request.(type) {
+	case *belfryv1.GetQueueRequest:
+		return &belfryv1.GetQueueResponse{Queue: fullQueue()}, nil
+	case *belfryv1.PurgeQueueRequest:
+		return &belfryv1.PurgeQueueResponse{Purged: 1234575}, nil
+	case *belfryv1.DeleteQueueRequest:
+		return &belfryv1.DeleteQueueResponse{Purged: 1234579}, nil
+	default:
+		return nil, connect.NewError(connect.CodeInternal, nil)
+	}
+}
+
+// TestRemovalAsks shows the count first, and does nothing without a yes.
+func TestRemovalAsks(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		args     string
+		typed    string
+		terminal bool
+		code     int
+		out, err string
+	}{
+		{
+			"purge, yes on the command line", "queue purge shop/orders --yes", "", false, 0, "1,234,575 jobs purged\n",
+			"Purging shop/orders removes 1,234,575 jobs (delayed, ready, dead).\n",
+		},
+		{
+			"purge of some", "queue purge shop/orders -y -s dead,reserved -n 2", "", false, 0, "1,234,575 jobs purged\n",
+			"Purging shop/orders removes 2 jobs (dead, reserved).\n",
+		},
+		{
+			"delete, yes typed", "queue delete shop/orders", "yes\n", true, 0, "deleted shop/orders with 1,234,579 jobs\n",
+			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: ",
+		},
+		{
+			"delete, no typed", "queue delete shop/orders", "no\n", true, codeError, "",
+			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: belfry: nothing was removed\n",
+		},
+		{
+			"delete, end of input", "queue delete shop/orders", "", true, codeError, "",
+			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: belfry: nothing was removed\n",
+		},
+		{
+			"delete, nobody there", "queue delete shop/orders", "yes\n", false, codeUsage, "",
+			"Deleting shop/orders removes 1,234,579 jobs.\nbelfry: nothing was removed: this is not a terminal, so say --yes if it is meant\n" +
+				"Run 'belfry queue delete --help' for usage.\n",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, answerRemoval)
+			h.system.in, h.system.inTerminal = strings.NewReader(test.typed), test.terminal
+			got := h.run(strings.Fields(test.args)...)
+			if diff := cmp.Diff(outcome{test.code, test.out, test.err}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			removals := len(sent[*belfryv1.PurgeQueueRequest](h)) + len(sent[*belfryv1.DeleteQueueRequest](h))
+			if want := test.code == 0; (removals == 1) != want {
+				t.Errorf("%d removals were sent; want one: %v", removals, want)
+			}
+		})
+	}
+}
