@@ -66,8 +66,8 @@ type pollers struct {
 }
 
 const (
-	// A caller whose wait ended is answered by a poll that ends at the same time. From alarmFrom on it is answered in any
-	// case; a shorter wait may be over before the first answer from a server can be there.
+	// A caller that waits for this long or longer is answered by an alarm when its wait ends. A shorter wait may be over
+	// before the first answer from a server can be there, so it ends with a poll that ends at the same time.
 	alarmFrom = time.Second
 	// idleAfter is how long a poll that has no caller left waits for the next one.
 	idleAfter = 50 * time.Millisecond
@@ -197,9 +197,9 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancel(parent)
-	poll := &poll{
-		asked: n, upTo: p.serial, cancel: cancel,
-		wait: max(0, min(p.options.Wait, time.Until(p.callers[p.asked].deadline))),
+	poll := &poll{asked: n, upTo: p.serial, cancel: cancel, wait: p.options.Wait}
+	if poll.wait < alarmFrom {
+		poll.wait = max(0, min(poll.wait, time.Until(p.callers[0].deadline)))
 	}
 	p.asked += n
 	p.running[poll] = struct{}{}

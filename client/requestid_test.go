@@ -1,0 +1,63 @@
+package client
+
+import (
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// idTime reads the time out of a request id, and checks its form.
+func idTime(t *testing.T, id string) time.Time {
+	t.Helper()
+	raw, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
+	if err != nil || len(id) != 36 || len(raw) != 16 || id[14] != '7' || !strings.Contains("89ab", id[19:20]) {
+		t.Fatalf("request id %q is no UUID of version 7", id)
+	}
+	var ms int64
+	for _, b := range raw[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms)
+}
+
+func TestRequestIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock requestClock
+		seen := make(map[string]bool)
+		for range 1000 {
+			id := clock.newID()
+			if at := idTime(t, id); !at.Equal(time.Now().Truncate(time.Millisecond)) {
+				t.Fatalf("id of %v at %v", at, time.Now())
+			}
+			if seen[id] {
+				t.Fatalf("id %s came twice", id)
+			}
+			seen[id] = true
+		}
+	})
+}
+
+func TestClockFollowsTheServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock requestClock
+		for _, try := range []struct {
+			date string
+			want time.Duration
+		}{
+			{time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), time.Hour},
+			{"yesterday", time.Hour}, // not a date: as before
+			{time.Now().Add(-7 * time.Minute).UTC().Format(http.TimeFormat), -7 * time.Minute},
+			{time.Now().Add(4 * time.Second).UTC().Format(http.TimeFormat), 0}, // little enough to leave alone
+		} {
+			time.Sleep(2 * time.Second)
+			clock.observe(http.Header{"Date": {try.date}})
+			got := time.Duration(clock.skew.Load())
+			if diff := (got - try.want).Abs(); diff > 10*time.Second {
+				t.Errorf("after %s the skew is %v, want about %v", try.date, got, try.want)
+			}
+		}
+	})
+}
