@@ -307,7 +307,9 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 		commands += len(pr.request.Commands)
 	}
 	if commands != len(value.results) {
-		p.fatal(fmt.Errorf("entry %d has %d commands, but the machine gave %d results", out.index, commands, len(value.results)))
+		err := fmt.Errorf("entry %d has %d commands, but the machine gave %d results", out.index, commands, len(value.results))
+		p.fatal(err)
+		p.complete(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, err))
 		return
 	}
 	p.applied(f.batch, value.results, value.clock)
@@ -325,9 +327,13 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 
 // fail answers a batch with an error, unless it is answered already.
 func (p *proposer) fail(f *flight, err error) {
-	if !f.answered.CompareAndSwap(false, true) {
-		return
+	if f.answered.CompareAndSwap(false, true) {
+		p.complete(f, err)
 	}
+}
+
+// complete answers a batch with an error.
+func (p *proposer) complete(f *flight, err error) {
 	p.stats.failed(err, len(f.batch))
 	for _, pr := range f.batch {
 		pr.complete(Reply{}, err)

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+func TestPacerSettlesWhatNobodyAskedFor(t *testing.T) {
+	tests := []struct {
+		name string
+		// jobs are put at once, with this delay, and reserved once if leased.
+		jobs    int
+		delay   time.Duration
+		leased  bool
+		overdue time.Duration // after which the pacer has something to do
+		entries uint64        // that it takes
+	}{
+		{"nothing", 0, 0, false, time.Second, 0},
+		{"a job that is ready already", 1, 0, false, time.Second, 0},
+		{"a job that falls due", 1, time.Second, false, time.Second, 1},
+		{"jobs that fall due together", 100, time.Second, false, time.Second, 1},
+		{"more than one step", 2*fsm.StepMax + 1, time.Second, false, time.Second, 3},
+		{"a lease that lapses", 1, 0, true, time.Minute, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				n := openNode(t, testConfig(t, dir))
+				var puts []fsm.Command
+				for range tt.jobs {
+					puts = append(puts, put("orders", "x", tt.delay))
+				}
+				do(t, n, 0, puts...)
+				if tt.leased {
+					reserve(t, n, 0, "orders", 0)
+				}
+				before := lastIndex(n)
+				time.Sleep(tt.overdue + expireSlack - time.Millisecond)
+				expectEntries(t, n, before, 0)
+				time.Sleep(2 * time.Millisecond)
+				expectEntries(t, n, before, tt.entries)
+				time.Sleep(time.Hour)
+				expectEntries(t, n, before, tt.entries)
+				var counts fsm.Counts
+				if _, err := n.View(0, func(m *fsm.Machine, now fsm.Time) {
+					q, _ := m.Queue("orders", now)
+					counts = q.Counts
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if counts.Ready != uint64(tt.jobs) {
+					t.Errorf("%d jobs are ready, want %d", counts.Ready, tt.jobs)
+				}
+			})
+		})
+	}
+}
+
+func TestPacerLeavesToCallersWhatTheySettle(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		for i := range 20 {
+			do(t, n, 0, put("orders", "x", time.Duration(i+1)*time.Second))
+		}
+		before := lastIndex(n)
+		for range 20 {
+			if g := reserve(t, n, 0, "orders", time.Minute); len(g) != 1 {
+				t.Fatalf("granted %+v", g)
+			}
+		}
+		expectEntries(t, n, before, 20)
+	})
+}
+
+func TestPacerFollowsAnEarlierDeadline(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		do(t, n, 0, put("orders", "late", time.Hour))
+		synctest.Wait()
+		do(t, n, 0, put("orders", "early", time.Second))
+		before := lastIndex(n)
+		time.Sleep(time.Second + expireSlack)
+		expectEntries(t, n, before, 1)
+	})
+}
+
+func TestPacerRestsWhenExpireDoesNotHelp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		p := &pacer{
+			now: func() fsm.Time { return 10e9 }, deadline: func() fsm.Time { return 5e9 }, wake: make(chan struct{}, 1),
+			expire: func(ctx context.Context) (bool, error) { calls++; return false, ctx.Err() },
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+		defer cancel()
+		p.run(ctx)
+		if calls != 11 {
+			t.Errorf("in 10 s Expire was proposed %d times, want 11", calls)
+		}
+	})
+}

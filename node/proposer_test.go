@@ -1,0 +1,403 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+)
+
+// fakeFuture is the future of an entry that a test decides about.
+type fakeFuture struct {
+	raft.ApplyFuture
+	entry []byte
+	done  chan struct{}
+	out   *appliedEntry
+	err   error
+}
+
+func (f *fakeFuture) Error() error {
+	<-f.done
+	return f.err
+}
+
+func (f *fakeFuture) Response() any { return f.out }
+
+// apply ends the future with one result per command, whose serials count over the whole entry.
+func (f *fakeFuture) apply(t *testing.T, index uint64) {
+	t.Helper()
+	stamp, requests, err := fsm.DecodeEntry(f.entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := &shardResult{clock: stamp}
+	for _, r := range requests {
+		for range r.Commands {
+			value.results = append(value.results, fsm.Result{Serial: uint64(len(value.results))})
+		}
+	}
+	f.out = &appliedEntry{term: 3, index: index, value: value}
+	close(f.done)
+}
+
+// fail ends the future with an error.
+func (f *fakeFuture) fail(err error) {
+	f.err = err
+	close(f.done)
+}
+
+// bench is a proposer whose entries come to the test.
+type bench struct {
+	*proposer
+	entries chan *fakeFuture
+	stamps  fsm.Time
+	refuse  error
+}
+
+// startProposer runs a proposer until the end of the test. What is in flight then must have been ended by the test.
+func startProposer(t *testing.T, cfg Config) *bench {
+	t.Helper()
+	b := &bench{proposer: newProposer(cfg.withDefaults(), newShardCounters(5)), entries: make(chan *fakeFuture, 100)}
+	b.submit = func(_ *leadership, entry []byte) (raft.ApplyFuture, error) {
+		if b.refuse != nil {
+			return nil, b.refuse
+		}
+		f := &fakeFuture{entry: append([]byte(nil), entry...), done: make(chan struct{})}
+		b.entries <- f
+		return f, nil
+	}
+	b.stamp = func() fsm.Time { b.stamps++; return b.stamps }
+	b.applied = func([]*proposal, []fsm.Result, fsm.Time) {}
+	b.fatal = func(err error) { t.Errorf("the proposer gave up: %v", err) }
+	b.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.run(ctx, nil)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		b.close(ErrNoLeader)
+		<-ended
+	})
+	return b
+}
+
+// send queues a request of a number of commands and returns where its answer will be.
+func (b *bench) send(t *testing.T, commands int) (*proposal, chan answer) {
+	t.Helper()
+	req := &fsm.Request{}
+	for range commands {
+		req.Commands = append(req.Commands, &fsm.Expire{})
+	}
+	answers := make(chan answer, 1)
+	pr := &proposal{
+		request: req, encoded: fsm.AppendRequest(nil, req),
+		complete: func(reply Reply, err error) { answers <- answer{reply, err} },
+	}
+	if err := b.enqueue(pr); err != nil {
+		answers <- answer{err: err}
+	}
+	return pr, answers
+}
+
+// next returns the next entry that was handed to Raft.
+func (b *bench) next(t *testing.T) *fakeFuture {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case f := <-b.entries:
+		return f
+	default:
+		t.Fatal("no entry was proposed")
+		return nil
+	}
+}
+
+// none fails the test if an entry was handed to Raft.
+func (b *bench) none(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	if len(b.entries) > 0 {
+		t.Fatal("an entry was proposed")
+	}
+}
+
+func TestProposerCoalescesWhatGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		_, first := b.send(t, 1)
+		inFlight := b.next(t)
+		var waiting []chan answer
+		for commands := range 4 {
+			_, a := b.send(t, commands)
+			waiting = append(waiting, a)
+		}
+		b.none(t)
+		inFlight.apply(t, 10)
+		if a := <-first; a.err != nil || a.reply.Witness != (Witness{Shard: 5, Term: 3, Index: 10, Entry: 0, Time: 1}) {
+			t.Errorf("the first was answered %+v, %v", a.reply, a.err)
+		}
+		b.next(t).apply(t, 11)
+		entry := uint32(0)
+		for commands, answers := range waiting {
+			a := <-answers
+			want := Witness{Shard: 5, Term: 3, Index: 11, Entry: entry, Time: 2}
+			if a.err != nil || a.reply.Witness != want || len(a.reply.Results) != commands {
+				t.Errorf("request %d was answered %+v, %v", commands, a.reply, a.err)
+			}
+			for i, r := range a.reply.Results {
+				if r.Serial != uint64(entry)+uint64(i) {
+					t.Errorf("request %d got result %d as its number %d", commands, r.Serial, i)
+				}
+			}
+			entry += uint32(commands)
+		}
+		c := b.stats
+		if c.entries.Load() != 2 || c.commands.Load() != 7 || c.applied.Load() != 5 {
+			t.Errorf("counted %d entries, %d commands, %d requests", c.entries.Load(), c.commands.Load(), c.applied.Load())
+		}
+	})
+}
+
+func TestProposerKeepsEntriesInFlight(t *testing.T) {
+	for _, inFlight := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(inFlight), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startProposer(t, Config{EntriesInFlight: inFlight})
+				var flights []*fakeFuture
+				for range inFlight {
+					b.send(t, 1)
+					flights = append(flights, b.next(t))
+				}
+				b.send(t, 1)
+				b.none(t)
+				for i, f := range flights {
+					f.apply(t, uint64(i))
+				}
+				b.next(t).apply(t, 9)
+			})
+		})
+	}
+}
+
+func TestProposerCapsEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1, EntryBytesMax: 100})
+		b.send(t, 1)
+		first := b.next(t)
+		for range 3 {
+			b.send(t, 20)
+		}
+		b.send(t, 500) // more than an entry may be, but alone it is let through
+		first.apply(t, 1)
+		var sizes []int
+		for i := range uint64(3) {
+			f := b.next(t)
+			_, requests, err := fsm.DecodeEntry(f.entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes = append(sizes, len(requests))
+			f.apply(t, i+2)
+		}
+		b.none(t)
+		if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" {
+			t.Errorf("requests in the entries (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestProposerIsBounded(t *testing.T) {
+	tests := []struct {
+		name     string
+		cfg      Config
+		commands int // of each request
+		fit      int // requests
+	}{
+		{"in requests", Config{QueueRequestsMax: 3}, 1, 3},
+		{"in bytes", Config{QueueBytesMax: 100}, 20, 2},
+		{"but takes one of any size", Config{QueueBytesMax: 10}, 20, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tt.cfg.EntriesInFlight = 1
+				b := startProposer(t, tt.cfg)
+				b.send(t, 1)
+				first := b.next(t)
+				fit := 0
+				for range 10 {
+					_, answers := b.send(t, tt.commands)
+					select {
+					case a := <-answers:
+						if !errors.Is(a.err, ErrOverloaded) {
+							t.Errorf("refused with %v", a.err)
+						}
+					default:
+						fit++
+					}
+				}
+				if fit != tt.fit {
+					t.Errorf("%d requests fit, want %d", fit, tt.fit)
+				}
+				first.apply(t, 1)
+				b.next(t).apply(t, 2)
+				if requests, bytes := b.waiting(); requests != 0 || bytes != 0 {
+					t.Errorf("%d requests of %d bytes seem to wait", requests, bytes)
+				}
+				b.send(t, tt.commands)
+				b.next(t).apply(t, 3)
+			})
+		})
+	}
+}
+
+func TestProposerRefusesWhatNoEntryCanHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{})
+		err := b.enqueue(&proposal{encoded: make([]byte, requestBytesMax+1)})
+		if !errors.Is(err, ErrTooLarge) {
+			t.Errorf("error is %v, want ErrTooLarge", err)
+		}
+	})
+}
+
+func TestProposerGivesUpWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1, ProposeTimeout: 10 * time.Second})
+		_, logged := b.send(t, 1)
+		stuck := b.next(t)
+		time.Sleep(5 * time.Second)
+		_, queued := b.send(t, 1)
+		start := time.Now()
+		if a := <-logged; OutcomeOf(a.err) != Unknown || time.Since(start) != 5*time.Second {
+			t.Errorf("after %v what was logged ended with %v", time.Since(start), a.err)
+		}
+		if a := <-queued; !errors.Is(a.err, ErrOverloaded) || time.Since(start) != 10*time.Second {
+			t.Errorf("after %v what was queued ended with %v", time.Since(start), a.err)
+		}
+		stuck.apply(t, 1) // too late; and the slot is free again
+		b.send(t, 1)
+		b.next(t).apply(t, 2)
+		synctest.Wait()
+		if c := b.stats; c.unknown.Load() != 1 || c.applied.Load() != 1 {
+			t.Errorf("counted %d unknown and %d applied", c.unknown.Load(), c.applied.Load())
+		}
+	})
+}
+
+func TestProposerAnswersFailures(t *testing.T) {
+	tests := []struct {
+		name    string
+		end     func(*testing.T, *fakeFuture)
+		outcome Outcome
+	}{
+		{"refused", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrNotLeader) }, NotApplied},
+		{"lost", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrLeadershipLost) }, Unknown},
+		{"not applied by the machine", func(_ *testing.T, f *fakeFuture) {
+			f.out = &appliedEntry{err: errors.New("damaged")}
+			close(f.done)
+		}, Unknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startProposer(t, Config{})
+				_, answers := b.send(t, 2)
+				tt.end(t, b.next(t))
+				if a := <-answers; a.err == nil || OutcomeOf(a.err) != tt.outcome {
+					t.Errorf("ended with %v, outcome %v, want %v", a.err, OutcomeOf(a.err), tt.outcome)
+				}
+			})
+		})
+	}
+}
+
+func TestProposerWithoutLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{})
+		b.refuse = ErrNoLeader
+		_, answers := b.send(t, 1)
+		if a := <-answers; !errors.Is(a.err, ErrNoLeader) {
+			t.Errorf("ended with %v", a.err)
+		}
+	})
+}
+
+func TestProposerIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		_, logged := b.send(t, 1)
+		f := b.next(t)
+		_, queued := b.send(t, 1)
+		b.close(ErrShuttingDown)
+		if a := <-queued; !errors.Is(a.err, ErrShuttingDown) {
+			t.Errorf("what was queued ended with %v", a.err)
+		}
+		if _, late := b.send(t, 1); !errors.Is((<-late).err, ErrShuttingDown) {
+			t.Error("a closed proposer took a request")
+		}
+		f.apply(t, 1)
+		if a := <-logged; a.err != nil {
+			t.Errorf("what was in flight ended with %v", a.err)
+		}
+	})
+}
+
+func TestProposalIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		taken, _ := b.send(t, 1)
+		f := b.next(t)
+		var queue []*proposal
+		for range 4 {
+			pr, _ := b.send(t, 1)
+			queue = append(queue, pr)
+		}
+		for i, want := range []bool{true, false, false, true} { // the last, then the first
+			pr := queue[3]
+			if i == 1 {
+				pr = taken
+			}
+			if i == 3 {
+				pr = queue[0]
+			}
+			if got := b.withdraw(pr); got != want {
+				t.Errorf("step %d: withdrawn %v, want %v", i, got, want)
+			}
+		}
+		f.apply(t, 1)
+		next := b.next(t)
+		if _, requests, err := fsm.DecodeEntry(next.entry); err != nil || len(requests) != 2 {
+			t.Errorf("the next entry has %d requests, %v, want 2", len(requests), err)
+		}
+		next.apply(t, 2)
+		b.none(t)
+	})
+}
+
+func TestProposerNoticesWrongResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{})
+		gaveUp := make(chan error, 1)
+		b.fatal = func(err error) { gaveUp <- err }
+		_, answers := b.send(t, 2)
+		f := b.next(t)
+		f.out = &appliedEntry{value: &shardResult{results: make([]fsm.Result, 1)}}
+		close(f.done)
+		if err := <-gaveUp; err == nil {
+			t.Error("one result for two commands was accepted")
+		}
+		if a := <-answers; OutcomeOf(a.err) != Unknown {
+			t.Errorf("ended with %v, want an unknown outcome", a.err)
+		}
+	})
+}
