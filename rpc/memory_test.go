@@ -81,31 +81,24 @@ func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node
 
 func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait time.Duration) (node.Reply, error) {
 	until := m.now().Add(wait)
+	reply, err := m.Do(ctx, shard, req)
+	if err != nil || granted(reply) || wait <= 0 {
+		return reply, err
+	}
 	m.park(1)
 	defer m.park(-1)
-	for {
-		s := m.shards[shard]
-		s.mu.RLock()
-		changed := s.changed
-		s.mu.RUnlock()
-		reply, err := m.Do(ctx, shard, req)
-		if err != nil || granted(reply) || !m.now().Before(until) {
-			return reply, err
-		}
-		s.mu.RLock()
-		next := until
-		for _, queue := range req.Commands[0].(*fsm.Reserve).Queues {
-			if _, at := s.machine.Available(queue, s.machine.Clock()); at != 0 && time.Unix(0, int64(at)).Before(next) {
-				next = time.Unix(0, int64(at))
+	for m.now().Before(until) {
+		ready, next, changed := m.available(shard, req.Commands[0].(*fsm.Reserve).Queues)
+		if ready {
+			if reply, err = m.Do(ctx, shard, req); err != nil || granted(reply) {
+				return reply, err
 			}
-		}
-		if s.changed != changed && s.index > reply.Witness.Index {
-			s.mu.RUnlock()
 			continue
 		}
-		changed = s.changed
-		s.mu.RUnlock()
-		timer := time.NewTimer(next.Sub(m.now()) + time.Microsecond)
+		if next.IsZero() || next.After(until) {
+			next = until
+		}
+		timer := time.NewTimer(next.Sub(m.now()))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -115,6 +108,24 @@ func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request
 		}
 		timer.Stop()
 	}
+	return reply, nil
+}
+
+// available tells whether a Reserve could get something, when that may change by time, and what is closed when it may
+// change otherwise.
+func (m *memoryNode) available(shard uint32, queues []string) (ready bool, next time.Time, changed <-chan struct{}) {
+	s := m.shards[shard]
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now := max(s.machine.Clock(), fsm.Time(m.now().UnixNano()))
+	for _, queue := range queues {
+		n, at := s.machine.Available(queue, now)
+		ready = ready || n > 0
+		if due := time.Unix(0, int64(at)); at != 0 && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return ready, next, s.changed
 }
 
 func (m *memoryNode) park(n int) {

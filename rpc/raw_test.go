@@ -1,0 +1,173 @@
+package rpc
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestRawKeepsBytes puts all sorts of bytes and takes them out again.
+func TestRawKeepsBytes(t *testing.T) {
+	s := serve(t)
+	for name, body := range map[string]string{
+		"nothing": "", "text": "hello", "a form": "a=b&c=%20", "JSON": "{\"a\": 9007199254740993}\n", "binary": "\x00\xff\xfe\r\n\x80",
+		"large": strings.Repeat("x", 1<<20),
+	} {
+		put := s.post("/q/ns/raw?id="+url.QueryEscape("id of "+name), body)
+		if put.status != 200 || !strings.Contains(put.body, `"created":true`) || !json.Valid([]byte(put.header.Get("Belfry-Witness"))) {
+			t.Fatalf("%s: %d %s", name, put.status, put.body)
+		}
+		got := s.send(http.MethodGet, "/q/ns/raw?wait=1s&ttr=60s", "")
+		if got.status != 200 || got.body != body {
+			t.Errorf("%s: %d, %d bytes became %d", name, got.status, len(body), len(got.body))
+		}
+		want := map[string]string{
+			"Belfry-Id": "id%20of%20" + name, "Belfry-Attempt": "1", "Belfry-Queue": "ns/raw", "Content-Type": "application/octet-stream",
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		}
+		if name == "a form" {
+			want["Belfry-Id"] = "id%20of%20a%20form"
+		}
+		for k, v := range want {
+			if got.header.Get(k) != v {
+				t.Errorf("%s: %s is %q; want %q", name, k, got.header.Get(k), v)
+			}
+		}
+		lease := got.header.Get("Belfry-Lease")
+		if _, err := parseLease(lease); err != nil || got.header.Get("Belfry-Fence") == "" || got.header.Get("Belfry-Lease-Until") == "" {
+			t.Errorf("%s: %v", name, got.header)
+		}
+		if ack := s.post("/v1/ack", `{"lease":"`+lease+`"}`); ack.status != 200 {
+			t.Errorf("%s: ack: %s", name, ack.body)
+		}
+	}
+	if got := s.send(http.MethodGet, "/q/ns/raw", ""); got.status != http.StatusNoContent || got.body != "" {
+		t.Errorf("an empty queue: %d %q", got.status, got.body)
+	}
+}
+
+func TestRawRefusals(t *testing.T) {
+	s := serve(t)
+	for _, c := range []struct {
+		method, path, body string
+		headers            []string
+		status             int
+		want               string
+	}{
+		{"POST", "/q/a?dealy=5m", "x", nil, 400, `dealy: unknown parameter; did you mean \"delay\"?`},
+		{"POST", "/q/a?zzzzzzzzzzzzzz=1", "x", nil, 400, "unknown parameter; the parameters here are id, delay"},
+		{"POST", "/q/a?delay=5m&delay=6m", "x", nil, 400, "delay: given 2 times; the limit is 1"},
+		{"POST", "/q/a?delay=5m&dueAt=2026-11-21T09:30:00Z", "x", nil, 400, "dueAt: give either delay or dueAt"},
+		{"POST", "/q/a?delay=soon", "x", nil, 400, "delay: want a duration"},
+		{"POST", "/q/a?delay=-5", "x", nil, 400, "delay: -5s is out of range"},
+		{"POST", "/q/a?delay=%zz", "x", nil, 400, "query: cannot be read"},
+		{"POST", "/q/a?id=%ff", "x", nil, 400, "id: not valid UTF-8"},
+		{"POST", "/q/a?id=0-1", "x", nil, 400, "id: ids of the form"},
+		{"POST", "/q/a?dueAt=now", "x", nil, 400, "dueAt: want a time"},
+		{"POST", "/q/a?priority=200", "x", nil, 400, "priority: want a whole number from -128 to 127"},
+		{"POST", "/q/a?maxAttempts=-1", "x", nil, 400, "maxAttempts: want a whole number"},
+		{"POST", "/q/a?retryDelays=1s,x", "x", nil, 400, "retryDelays[1]: want a duration"},
+		{"POST", "/q/a?again=1", "x", nil, 400, "again: want true or false"},
+		{"POST", "/q/a?requestId=a", "x", []string{"Belfry-Request-Id", "b"}, 400, "requestId: it differs from the header"},
+		{"POST", "/q/a;b", "x", nil, 400, "queue: only letters"},
+		{"POST", "/q/", "x", nil, 400, "queue: a queue's name is required"},
+		{"POST", "/q/a/b/c", "x", nil, 400, "queue: want `name` or `namespace/name`"},
+		{"POST", "/q/a%2F..", "x", nil, 400, "queue: want"},
+		{"POST", "/q/a", strings.Repeat("x", 1<<20+1), nil, 400, "data: 1048577 bytes; the limit is 1048576"},
+		{"POST", "/q/a", strings.Repeat("x", 9<<20), nil, 400, "request: more than 8388608 bytes, which is the limit"},
+		{"POST", "/q/a", "x", []string{"Content-Encoding", "gzip"}, 400, "Content-Encoding: gzip is not taken here"},
+		{"GET", "/q/a?wait=2m", "", nil, 400, "wait: 2m is out of range: 0s to 1m"},
+		{"GET", "/q/a?delay=1s", "", nil, 400, "delay: unknown parameter"},
+		{"GET", "/q/a?ttr=0", "", nil, 400, "ttr: 0s is out of range"},
+		{"DELETE", "/q/a", "", nil, 405, "DELETE is not allowed here; use GET, POST"},
+	} {
+		got := s.send(c.method, c.path, c.body, c.headers...)
+		if got.status != c.status || !strings.Contains(got.body, c.want) || !strings.Contains(got.body, "google.rpc.ErrorInfo") {
+			t.Errorf("%s %s: %d %s\nwant %d and %s", c.method, c.path, got.status, got.body, c.status, c.want)
+		}
+	}
+	s.post("/q/a", "still here")
+	if got := s.send(http.MethodHead, "/q/a", ""); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD: %d", got.status)
+	}
+	if got := s.send(http.MethodGet, "/q/a", ""); got.body != "still here" {
+		t.Errorf("HEAD took the job: %q", got.body)
+	}
+}
+
+func TestRawParameters(t *testing.T) {
+	req := &belfryv1.PutRequest{}
+	r := &http.Request{URL: &url.URL{RawQuery: "id=a+b&delay=30m&ttr=5&ttl=1d&priority=-3&maxAttempts=0&retryDelays=0s,+2m,10m&again=true&requestId=r"}}
+	requestID, err := readQuery(r, putParameters(req))
+	if err != nil || requestID != "r" {
+		t.Fatalf("%q, %v", requestID, err)
+	}
+	priority, attempts := int32(-3), uint32(0)
+	want := &belfryv1.PutRequest{
+		Id: "a b", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1800e9)}, Ttr: durationpb.New(5e9), Ttl: durationpb.New(86400e9),
+		Priority: &priority, MaxAttempts: &attempts, Again: true,
+		RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(120e9), durationpb.New(600e9)},
+	}
+	if diff := cmp.Diff(want, req, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRawRequestIDMakesRepeatsSafe(t *testing.T) {
+	s := serve(t)
+	first := s.send(http.MethodPost, "/q/a", "x", "Belfry-Request-Id", "r-1")
+	again := s.send(http.MethodPost, "/q/a?requestId=r-1", "x")
+	if field(t, first.body, "id") != field(t, again.body, "id") || again.status != 200 {
+		t.Errorf("%s%s", first.body, again.body)
+	}
+}
+
+func TestHeaderText(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain-1": "plain-1", "a b": "a%20b", "100%": "100%25", "é": "%C3%A9", "x\r\nEvil: 1": "x%0D%0AEvil:%201", "": "",
+	} {
+		got := headerText(text)
+		if back, err := url.PathUnescape(got); got != want || err != nil || back != text {
+			t.Errorf("headerText(%q) = %q, which reads back as %q, %v", text, got, back, err)
+		}
+	}
+}
+
+func FuzzReadQuery(f *testing.F) {
+	f.Add("delay=30m&id=order-42&retryDelays=0s,2m")
+	f.Add("dueAt=2026-11-21T09:30:00Z&again=true&priority=-128")
+	f.Add("delay=%zz&&&=;")
+	f.Add("id=%ff")
+	f.Fuzz(func(t *testing.T, query string) {
+		req := &belfryv1.PutRequest{}
+		r := &http.Request{URL: &url.URL{RawQuery: query}, Header: http.Header{}}
+		requestID, err := readQuery(r, putParameters(req))
+		if err != nil {
+			if f := faultOfError(err); f.Reason != belfryv1.Reason_REASON_INVALID || f.Field == "" {
+				t.Fatalf("%q: %v", query, err)
+			}
+			return
+		}
+		// What was read can be said in JSON too, and means the same.
+		req.RequestId = requestID
+		text, err := (jsonCodec{codecJSON}).Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &belfryv1.PutRequest{}
+		if err := decodeJSON(text, again); err != nil {
+			t.Fatalf("%q became %s: %v", query, text, err)
+		}
+		if diff := cmp.Diff(req, again, protocmp.Transform()); diff != "" {
+			t.Fatalf("%q:\n%s", query, diff)
+		}
+	})
+}
