@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// CreateQueue implements the service; the fake keeps no queues, it only shows what arrived.
+func (f *Fake) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
+	return handle(ctx, f, "CreateQueue", req.GetRequestId(), 1, req, func() (*belfryv1.CreateQueueResponse, error) {
+		return &belfryv1.CreateQueueResponse{Queue: req.GetQueue(), Partitions: req.GetPartitions(), Settings: req.GetSettings()}, nil
+	})
+}
+
+// ListQueues implements the service: three pages of two.
+func (f *Fake) ListQueues(ctx context.Context, req *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
+	return handle(ctx, f, "ListQueues", "", 2, req, func() (*belfryv1.ListQueuesResponse, error) {
+		page := len(req.GetPageToken())
+		res := &belfryv1.ListQueuesResponse{}
+		for i := range 2 {
+			res.Queues = append(res.Queues, &belfryv1.Queue{Name: fmt.Sprint(req.GetPrefix(), 2*page+i)})
+		}
+		if page < 2 {
+			res.NextPageToken = req.GetPageToken() + "x"
+		}
+		return res, nil
+	})
+}
+
+// GetQueue implements the service.
+func (f *Fake) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
+	return handle(ctx, f, "GetQueue", "", 1, req, func() (*belfryv1.GetQueueResponse, error) {
+		return &belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{Name: req.GetQueue()}}, nil
+	})
+}
+
+// UpdateQueue implements the service.
+func (f *Fake) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
+	return handle(ctx, f, "UpdateQueue", req.GetRequestId(), 1, req, func() (*belfryv1.UpdateQueueResponse, error) {
+		return &belfryv1.UpdateQueueResponse{Settings: req.GetSettings(), SettingsVersion: 7}, nil
+	})
+}
+
+// PurgeQueue implements the service.
+func (f *Fake) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
+	return handle(ctx, f, "PurgeQueue", req.GetRequestId(), 1, req, func() (*belfryv1.PurgeQueueResponse, error) {
+		return &belfryv1.PurgeQueueResponse{Purged: 17}, nil
+	})
+}
+
+// DeleteQueue implements the service.
+func (f *Fake) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
+	return handle(ctx, f, "DeleteQueue", req.GetRequestId(), 1, req, func() (*belfryv1.DeleteQueueResponse, error) {
+		return &belfryv1.DeleteQueueResponse{Purged: 18}, nil
+	})
+}
+
+// GetCluster implements the service.
+func (f *Fake) GetCluster(ctx context.Context, req *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
+	return handle(ctx, f, "GetCluster", "", 1, req, func() (*belfryv1.GetClusterResponse, error) {
+		return &belfryv1.GetClusterResponse{ClusterId: "c", AnsweredBy: "n1"}, nil
+	})
+}
+
+// seen gives the requests a fake sees, without their request ids.
+func seen(f *Fake) *[]proto.Message {
+	var all []proto.Message
+	f.failBefore(func(_ context.Context, _ string, req proto.Message) error {
+		req = proto.Clone(req)
+		if id := req.ProtoReflect().Descriptor().Fields().ByName("request_id"); id != nil {
+			req.ProtoReflect().Clear(id)
+		}
+		all = append(all, req)
+		return nil
+	})
+	return &all
+}
+
+func TestAdmin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		requests := seen(fake)
+		admin := start(t, newPipeNet(), nil, fake).Admin()
+		ctx := t.Context()
+		settings := &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
+		if created, err := admin.CreateQueue(ctx, "q", 4, settings); err != nil || created.GetPartitions() != 4 {
+			t.Errorf("create: %v, %v", created, err)
+		}
+		var names []string
+		for queue, err := range admin.Queues(ctx, "n") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if names = append(names, queue.GetName()); len(names) == 5 {
+				break
+			}
+		}
+		if diff := cmp.Diff([]string{"n0", "n1", "n2", "n3", "n4"}, names); diff != "" {
+			t.Errorf("queues (-want +got):\n%s", diff)
+		}
+		if queue, err := admin.Queue(ctx, "q"); err != nil || queue.GetName() != "q" {
+			t.Errorf("queue: %v, %v", queue, err)
+		}
+		if updated, err := admin.UpdateQueue(ctx, "q", settings); err != nil || updated.GetSettingsVersion() != 7 {
+			t.Errorf("update: %v, %v", updated, err)
+		}
+		if n, err := admin.PurgeQueue(ctx, "q", "DEAD", "RESERVED"); err != nil || n != 17 {
+			t.Errorf("purge: %d, %v", n, err)
+		}
+		if _, err := admin.PurgeQueue(ctx, "q", "DAED"); err == nil {
+			t.Error("purge of a state that does not exist")
+		}
+		if n, err := admin.DeleteQueue(ctx, "q"); err != nil || n != 18 {
+			t.Errorf("delete: %d, %v", n, err)
+		}
+		if cluster, err := admin.Cluster(ctx); err != nil || cluster.GetAnsweredBy() != "n1" {
+			t.Errorf("cluster: %v, %v", cluster, err)
+		}
+		want := []proto.Message{
+			&belfryv1.CreateQueueRequest{Queue: "q", Partitions: 4, Settings: settings},
+			&belfryv1.ListQueuesRequest{Prefix: "n"},
+			&belfryv1.ListQueuesRequest{Prefix: "n", PageToken: "x"},
+			&belfryv1.ListQueuesRequest{Prefix: "n", PageToken: "xx"},
+			&belfryv1.GetQueueRequest{Queue: "q"},
+			&belfryv1.UpdateQueueRequest{Queue: "q", Settings: settings},
+			&belfryv1.PurgeQueueRequest{Queue: "q", States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DEAD, belfryv1.JobState_JOB_STATE_RESERVED}},
+			&belfryv1.DeleteQueueRequest{Queue: "q"},
+			&belfryv1.GetClusterRequest{},
+		}
+		if diff := cmp.Diff(want, *requests, protocmp.Transform()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPutOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		requests := seen(fake)
+		c := start(t, newPipeNet(), []Option{Coalescing{Off: true}}, fake)
+		at := time.Now().Add(time.Hour)
+		for _, opts := range [][]PutOption{
+			{},
+			{
+				ID("order-42"), In(90 * time.Second), TTR(time.Minute), Priority(-128), MaxAttempts(0), RetryDelays(0, time.Second),
+				TTL(time.Hour), Header("a", "1"), Header("b", "2"), Again(),
+			},
+			{At(at)},
+		} {
+			if _, err := c.Put(t.Context(), "ns/orders", []byte("x"), opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		body := &belfryv1.PutRequest_Data{Data: []byte("x")}
+		want := []proto.Message{
+			&belfryv1.PutRequest{Queue: "ns/orders", Body: body},
+			&belfryv1.PutRequest{
+				Queue: "ns/orders", Body: body, Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90 * time.Second)},
+				Ttr: durationpb.New(time.Minute), Priority: proto.Int32(-128), MaxAttempts: proto.Uint32(0),
+				RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)}, Ttl: durationpb.New(time.Hour),
+				Headers: map[string]string{"a": "1", "b": "2"}, Again: true,
+			},
+			&belfryv1.PutRequest{Queue: "ns/orders", Body: body, When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(at)}},
+		}
+		if diff := cmp.Diff(want, *requests, protocmp.Transform()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
