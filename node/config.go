@@ -136,6 +136,7 @@ func (cfg Config) validate() error {
 	check(cfg.Dir != "", "Dir is empty")
 	check(cfg.Name == "" || validName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
 	check(cfg.Shards >= 1 && cfg.Shards <= shardsMax, "Shards is %d, not 1 to %d", cfg.Shards, shardsMax)
+	check(cfg.Store == "wal" || cfg.Store == "bolt", "Store %q is neither wal nor bolt", cfg.Store)
 	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
 	check(cfg.QueueRequestsMax > 0, "QueueRequestsMax is %d, not positive", cfg.QueueRequestsMax)
 	check(cfg.QueueBytesMax > 0, "QueueBytesMax is %d, not positive", cfg.QueueBytesMax)

@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	remove := func(parts ...string) func(*testing.T, *Config) {
+		return func(t *testing.T, cfg *Config) {
+			if err := os.RemoveAll(filepath.Join(append([]string{cfg.Dir}, parts...)...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tests := []struct {
+		name    string
+		spoil   func(*testing.T, *Config)
+		problem string
+	}{
+		{"a node of another name", func(_ *testing.T, cfg *Config) { cfg.Name = "other" }, `belongs to node "node", not "other"`},
+		{"a lost shard", remove(shardsDir, "0001"), "no group in this directory"},
+		{"lost shards", remove(shardsDir), "no group in this directory"},
+		{"a lost identity", remove(identityFile), "restore that file"},
+		{"a foreign shard", func(t *testing.T, cfg *Config) {
+			one, two := filepath.Join(cfg.Dir, shardsDir, "0000"), filepath.Join(cfg.Dir, shardsDir, "0001")
+			if err := errors.Join(os.RemoveAll(one), os.Rename(two, one)); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to group"},
+		{"a clock behind", func(_ *testing.T, cfg *Config) { cfg.Clock = shiftedClock(-time.Minute) }, "--accept-clock"},
+		{"a clock far ahead", func(_ *testing.T, cfg *Config) { cfg.Clock = shiftedClock(31 * 24 * time.Hour) }, "--accept-clock"},
+		{"a bad configuration", func(_ *testing.T, cfg *Config) { cfg.Logger, cfg.Dir = nil, "" }, "Dir is empty\nLogger is nil"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := testConfig(t, t.TempDir())
+			n := openNode(t, cfg)
+			do(t, n, 0, put("orders", "x", 0))
+			closeNode(t, n)
+			tt.spoil(t, &cfg)
+			n, err := Open(t.Context(), cfg)
+			if err == nil {
+				closeNode(t, n)
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.problem) {
+				t.Errorf("error is %v, want one that says %q", err, tt.problem)
+			}
+		})
+	}
+}
+
+// shiftedClock is the system's clock with the wall off by d.
+func shiftedClock(d time.Duration) Clock { return &offClock{Clock: SystemClock(), off: d} }
+
+type offClock struct {
+	Clock
+	off time.Duration
+}
+
+func (c *offClock) Wall() fsm.Time { return c.Clock.Wall() + fsm.Time(c.off) }
+
+func TestOpenRefusesASecondProcess(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	openNode(t, cfg)
+	_, err := Open(t.Context(), cfg)
+	var locked *storage.LockedError
+	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Errorf("error is %v, want one that names process %d", err, os.Getpid())
+	}
+}
+
+func TestOpenGivesUpWithItsContext(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n, err := Open(ctx, cfg)
+	if err == nil {
+		closeNode(t, n) // so quick that nothing had to be waited for
+		return
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want the context's", err)
+	}
+	openNode(t, cfg) // the directory is free again, and founded
+}
+
+func TestOpenWithAnAcceptedClockGoesOnFromTheStamp(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	n := openNode(t, cfg)
+	last := do(t, n, 0, put("orders", "x", 0)).Witness.Time
+	closeNode(t, n)
+	cfg.Clock, cfg.AcceptClock = shiftedClock(-time.Hour), true
+	n = openNode(t, cfg)
+	if next := do(t, n, 0, put("orders", "x", 0)).Witness.Time; next < last || next.Sub(last) > time.Minute {
+		t.Errorf("the stamp after %d is %d, want a little more", last, next)
+	}
+	if st := n.Status().Shards[0]; !st.ClockAhead {
+		t.Errorf("the status does not say that the clock is ahead: %+v", st)
+	}
+}
+
+func TestOpenCompletesAnInterruptedFounding(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	id, err := loadIdentity(cfg.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The process ended when one shard had a term and no configuration, and the other no files.
+	stores, err := storage.Open(shardDir(cfg.Dir, 0), storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/shard-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stores.Stable.SetUint64([]byte("CurrentTerm"), 1), stores.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n := openNode(t, cfg)
+	for shard := range uint32(2) {
+		do(t, n, shard, put("orders", "x", 0))
+	}
+}
+
+func TestNodeStartsWithinASecond(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	cfg.Shards = DefaultShards
+	for _, what := range []string{"first", "second"} {
+		start := time.Now()
+		n := openNode(t, cfg)
+		// The default wait of Raft alone is 1 to 2 s. Ten times what it takes alone leaves room for a busy machine.
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("the %s start took %v", what, took)
+		}
+		closeNode(t, n)
+	}
+}
+
+func TestStatusAndStats(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	w := do(t, n, 1, put("orders", "x", 0), put("orders", "y", 0)).Witness
+	st := n.Status()
+	if st.ClusterID == "" || st.Name != "node" || !strings.HasPrefix(st.ServerID, "node.") || st.PeerAddr != "" || st.Draining || st.DiskFreeBytes == 0 {
+		t.Errorf("status is %+v", st)
+	}
+	got := st.Shards[1]
+	want := GroupStatus{
+		Group: "shard-1", Shard: 1, Role: Leader, Serving: true, Leader: st.ServerID, Voters: []string{st.ServerID},
+		Term: w.Term, CommitIndex: w.Index, AppliedIndex: w.Index, LastIndex: w.Index,
+		Digest: got.Digest, DigestIndex: w.Index, Clock: w.Time,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || got.Digest == 0 {
+		t.Errorf("status of shard 1 (-want +got):\n%s", diff)
+	}
+	s := n.Stats().Shards[1]
+	if s.Applied != 1 || s.Entries != 1 || s.Commands != 2 || s.AppliedIndex != w.Index || s.EntryCommands.Sum != 2 ||
+		s.ProposeSeconds.Count != 1 || s.CommitSeconds.Count != 1 || s.ApplySeconds.Count != 2 || s.LeaderChanges != 1 {
+		t.Errorf("stats are %+v", s)
+	}
+	if n.Route("orders") != ShardOf("orders", 0, 2) {
+		t.Errorf("orders is routed to shard %d", n.Route("orders"))
+	}
+}
+
+func TestRolesHaveNames(t *testing.T) {
+	want := []string{"follower", "candidate", "leader", "stopped"}
+	for role, name := range want {
+		if got := Role(role).String(); got != name {
+			t.Errorf("role %d reads %q, want %q", role, got, name)
+		}
+	}
+}
+
+func TestDiskFullRefusesPutsOnly(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	n := openNode(t, cfg)
+	do(t, n, 0, put("orders", "x", 0))
+	closeNode(t, n)
+	cfg.DiskLowBytes = 1 << 60
+	n = openNode(t, cfg)
+	_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "y", 0)}})
+	if !errors.Is(err, ErrDiskFull) {
+		t.Errorf("a put ended with %v, want ErrDiskFull", err)
+	}
+	g := reserve(t, n, 0, "orders", 0)
+	if len(g) != 1 {
+		t.Fatalf("granted %+v", g)
+	}
+	if reply := do(t, n, 0, &fsm.Ack{Ref: refOf(g[0])}); reply.Results[0].Code != fsm.OK {
+		t.Errorf("the ack was answered %v", reply.Results[0].Code)
+	}
+	if st := n.Status(); !st.DiskFull || n.Stats().Shards[0].DiskFull != 1 {
+		t.Errorf("status says %+v, %d puts were counted", st, n.Stats().Shards[0].DiskFull)
+	}
+}
+
+func TestUnknownShard(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	nothing := func(*fsm.Machine, fsm.Time) { t.Error("a shard that does not exist was read") }
+	_, doErr := n.Do(t.Context(), 2, &fsm.Request{})
+	_, reserveErr := n.Reserve(t.Context(), 2, &fsm.Request{}, 0)
+	_, readErr := n.Read(t.Context(), 2, nothing)
+	_, viewErr := n.View(2, nothing)
+	for _, err := range []error{doErr, reserveErr, readErr, viewErr, n.Snapshot(t.Context(), 2)} {
+		if !errors.Is(err, ErrUnknownShard) {
+			t.Errorf("error is %v, want ErrUnknownShard", err)
+		}
+	}
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	err := Config{
+		Name: "a.b", Shards: -1, ClockBound: -1, QueueRequestsMax: -1, QueueBytesMax: -1, EntryBytesMax: -1,
+		EntriesInFlight: -1, WaitersMax: -1, ProposeTimeout: -1, SnapshotBytes: -1, TrailingBytes: -1, Store: "paper",
+	}.withDefaults().validate()
+	for _, field := range []string{
+		"Dir", "Name", "Shards", "ClockBound", "QueueRequestsMax", "QueueBytesMax", "EntryBytesMax", "EntriesInFlight",
+		"WaitersMax", "ProposeTimeout", "SnapshotBytes", "TrailingBytes", "Store", "Fatal", "Logger",
+	} {
+		if err == nil || !strings.Contains(err.Error(), field+" ") {
+			t.Errorf("%s is not named in %v", field, err)
+		}
+	}
+}
