@@ -15,9 +15,6 @@ const plantedSeeds = 1500
 // TestModelNoticesPlanted shows that the comparison can fail: each change of a rule must be noticed.
 func TestModelNoticesPlanted(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("thousands of seeds, to show that the long test can fail")
-	}
 	for _, wrong := range plants() {
 		t.Run(wrong.name, func(t *testing.T) {
 			t.Parallel()

@@ -50,6 +50,12 @@ func TestModelScenarioPut(t *testing.T) {
 			{do: do(put("a", delay(0)), put("a", priority(0)), put("a", ttr(30*time.Second))),
 				want: results(code(fsm.JobExists), code(fsm.JobExists), code(fsm.JobExists))},
 		}},
+	})
+}
+
+func TestModelScenarioTombstone(t *testing.T) {
+	t.Parallel()
+	runScenarios(t, []scenario{
 		{name: "an ended id is remembered for the window", steps: []step{
 			{do: do(put("a"), reserve(1), ack(1, 2)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, 30*time.Second)), acked())},
 			{at: 10*time.Minute - 1, do: do(put("a"), put("a", body("x"))), want: results(met(1, fsm.Acked, 0), code(fsm.JobExists))},

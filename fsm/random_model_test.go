@@ -18,11 +18,12 @@ import (
 // The environment sets how much is tried:
 //
 //	BELFRY_MODEL_TIME      how long, instead of a number of seeds
-//	BELFRY_MODEL_SEEDS     how many seeds
+//	BELFRY_MODEL_SEEDS     how many seeds, seedsDefault if it is not set
 //	BELFRY_MODEL_SEED      the first seed; a failure names its own
 //	BELFRY_MODEL_COMMANDS  how many commands a seed
 const (
-	seedsDefault    = 2000
+	// coverageSeeds is how many seeds meet every outcome of every command.
+	coverageSeeds   = 2000
 	commandsDefault = 100
 )
 
@@ -76,7 +77,7 @@ func TestModelRandom(t *testing.T) {
 	if failed != nil {
 		t.Fatal(failed.report())
 	}
-	if seen.seeds >= seedsDefault {
+	if seen.seeds >= coverageSeeds {
 		seen.checkCoverage(t)
 	}
 }

@@ -26,15 +26,15 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 	}
 
 	// (b) The id is held, remembered or free.
-	content := fsm.ContentHash(c)
-	if j := q.byID(c.ID); c.ID != "" && j != nil {
-		return q.putAgain(content == j.content, j.State, j.Serial, j.FirstDue)
-	}
-	if t := m.tombstone(q, c.ID); c.ID != "" && t != nil && !c.Again {
-		return q.putAgain(content == t.Content, t.State, t.Serial, t.FirstDue)
-	}
-
 	j := m.newJob(q, c)
+	if !j.Generated {
+		if held := q.byID(c.ID); held != nil {
+			return q.putAgain(j.content == held.content, held.State, held.Serial, held.FirstDue)
+		}
+		if t := m.tombstone(q, c.ID); t != nil && !c.Again {
+			return q.putAgain(j.content == t.Content, t.State, t.Serial, t.FirstDue)
+		}
+	}
 	// (c) The rate.
 	if wait := q.rateWait(m.Clock); wait > 0 {
 		return fsm.Result{Code: fsm.RateLimited, Wait: wait}
@@ -45,10 +45,11 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 	}
 	// (e) The birth.
 	q.takeToken(m.Clock)
-	m.forget(q.Name, c.ID)
 	j.Serial = m.nextSerial()
 	if j.Generated {
 		j.ID = fmt.Sprintf("%d-%d", q.Partition, j.Serial)
+	} else {
+		m.forget(q.Name, j.ID)
 	}
 	q.jobs = append(q.jobs, j)
 	q.Counters.Put++

@@ -20,7 +20,7 @@ type Model struct {
 	queues     []*queue        // in the order of their birth
 	tombstones []fsm.Tombstone // in the order in which they came
 	finished   []finished      // in the order in which they came
-	answers    []fsm.Answer    // oldest first
+	answers    []answer        // oldest first
 
 	// Of the entry being applied:
 	stamp   fsm.Time
@@ -44,6 +44,12 @@ type job struct {
 type finished struct {
 	serial, fence uint64
 	expiry        fsm.Time
+}
+
+// answer is one remembered request and its size, which is slow to tell.
+type answer struct {
+	fsm.Answer
+	bytes int64
 }
 
 // New returns an empty shard. Zero fields of cfg mean the defaults that fsm.Config names.

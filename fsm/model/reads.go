@@ -190,7 +190,7 @@ func (m *Model) Digest() uint64 {
 		sum += fsm.HashFinished(f.serial, f.fence, f.expiry)
 	}
 	for i := range m.answers {
-		sum += fsm.HashAnswer(&m.answers[i])
+		sum += fsm.HashAnswer(&m.answers[i].Answer)
 	}
 	return sum
 }

@@ -85,7 +85,7 @@ func (m *Model) live(grants []fsm.Grant) []fsm.Grant {
 }
 
 // answer returns what is remembered of a request, nil if nothing or nothing any more.
-func (m *Model) answer(caller, id string) *fsm.Answer {
+func (m *Model) answer(caller, id string) *answer {
 	for i := range m.answers {
 		a := &m.answers[i]
 		if a.Caller == caller && a.ID == id && !m.answerPast(a) {
@@ -95,12 +95,12 @@ func (m *Model) answer(caller, id string) *fsm.Answer {
 	return nil
 }
 
-func (m *Model) answerPast(a *fsm.Answer) bool { return m.Clock.Sub(a.At) > fsm.RequestWindow }
+func (m *Model) answerPast(a *answer) bool { return m.Clock.Sub(a.At) > fsm.RequestWindow }
 
 // remember keeps an answer in place of an earlier one of the same request, and evicts the oldest ones for want of room.
 func (m *Model) remember(a fsm.Answer) {
-	m.answers = slices.DeleteFunc(m.answers, func(b fsm.Answer) bool { return a.Caller == b.Caller && a.ID == b.ID })
-	m.answers = append(m.answers, a)
+	m.answers = slices.DeleteFunc(m.answers, func(b answer) bool { return a.Caller == b.Caller && a.ID == b.ID })
+	m.answers = append(m.answers, answer{a, fsm.AnswerBytes(&a)})
 	for m.answersBytes() > m.cfg.AnswersBytesMax {
 		m.LowWater = m.answers[0].At
 		m.answers = slices.Delete(m.answers, 0, 1)
@@ -110,7 +110,7 @@ func (m *Model) remember(a fsm.Answer) {
 func (m *Model) answersBytes() int64 {
 	sum := int64(0)
 	for i := range m.answers {
-		sum += fsm.AnswerBytes(&m.answers[i])
+		sum += m.answers[i].bytes
 	}
 	return sum
 }

@@ -199,11 +199,17 @@ func byEnded(a, b fsm.Tombstone) int {
 
 // forget removes the tombstone of an id, if there is one.
 func (m *Model) forget(queue, id string) {
-	m.tombstones = slices.DeleteFunc(m.tombstones, func(t fsm.Tombstone) bool { return t.Queue == queue && t.ID == id })
+	for i := range m.tombstones {
+		if t := &m.tombstones[i]; t.ID == id && t.Queue == queue {
+			m.tombstones = slices.Delete(m.tombstones, i, i+1)
+			return
+		}
+	}
 }
 
 func (q *queue) remove(j *job) {
-	q.jobs = slices.DeleteFunc(q.jobs, func(k *job) bool { return k == j })
+	i := slices.Index(q.jobs, j)
+	q.jobs = slices.Delete(q.jobs, i, i+1)
 }
 
 // tombstone returns what is remembered of an ended job, nil if nothing, not any more, or not yet swept.
