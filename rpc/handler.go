@@ -229,6 +229,10 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 		guarded, release := h.guardBody(w, r)
 		defer release()
 		r = guarded
+	} else {
+		controller := http.NewResponseController(w)
+		// On a connection that takes no deadline, as in a test, the client's end is waited for.
+		r = r.WithContext(withCut(r.Context(), func() { _ = controller.SetReadDeadline(time.Unix(1, 0)) }))
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

@@ -33,6 +33,8 @@ func (s *queueService) Work(ctx context.Context, stream *connect.BidiStream[belf
 func (s *queueService) work(ctx context.Context, stream workStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	stop := context.AfterFunc(ctx, cutOf(ctx))
+	defer stop()
 	w := &worker{
 		service: s, stream: stream, cancel: cancel, changed: make(chan struct{}, 1),
 		actions: make(chan *belfryv1.WorkRequest, workBacklogMax),
@@ -48,13 +50,27 @@ func (s *queueService) work(ctx context.Context, stream workStream) error {
 	producers.Wait()
 	close(w.out)
 	sender.Wait()
-	if err != nil {
-		return err
+	if cause := new(Fault); errors.As(context.Cause(ctx), &cause) {
+		return cause
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		return faultOfError(cause)
+	return err
+}
+
+// cutKey finds the function that ends the reading of a stream in its context.
+type cutKey struct{}
+
+// withCut returns a context that carries the function that ends the reading of the request's body. A handler cannot do
+// that itself, and while it reads it cannot notice that something else ended the call.
+func withCut(ctx context.Context, cut func()) context.Context {
+	return context.WithValue(ctx, cutKey{}, cut)
+}
+
+// cutOf returns the function of withCut; without one, reading ends when the client ends it.
+func cutOf(ctx context.Context) func() {
+	if cut, ok := ctx.Value(cutKey{}).(func()); ok {
+		return cut
 	}
-	return nil
+	return func() {}
 }
 
 // worker is the server's side of one Work stream.
