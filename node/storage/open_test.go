@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,6 +81,22 @@ func TestOpenRefusesAnotherGroupsSegment(t *testing.T) {
 	one.SetContents(name, two.Contents(name))
 	_, err := storage.Open(groupDir, testConfig(one, storage.EngineWAL))
 	wantCorrupt(t, err, ".wal")
+}
+
+func TestOpenRefusesAnotherGroupsBolt(t *testing.T) {
+	var dirs [2]string
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+		s, err := storage.Open(dirs[i], testConfig(storage.OSFS{}, storage.EngineBolt))
+		must(t, err)
+		appendEntries(t, s, 1, 20, 1)
+		closeStores(t, s)
+	}
+	other, err := os.ReadFile(filepath.Join(dirs[1], "log", "raft.db"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dirs[0], "log", "raft.db"), other, 0o600))
+	_, err = storage.Open(dirs[0], testConfig(storage.OSFS{}, storage.EngineBolt))
+	wantCorrupt(t, err, "raft.db")
 }
 
 // What Open makes of a log and a snapshot that disagree.

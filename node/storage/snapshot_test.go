@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,6 +213,10 @@ func TestSnapshotBlocksMoved(t *testing.T) {
 		copy(x, y)
 		copy(y, tmp)
 	}
+	trailer := len(whole) - 41
+	d.SetContents(name, slices.Concat(whole[:trailer], make([]byte, 8), whole[trailer:]))
+	_, err := storage.Open(groupDir, testConfig(d, storage.EngineWAL))
+	wantCorrupt(t, err, ".snap")
 	for what, change := range map[string]func([]byte){
 		"swapped":          func(b []byte) { swap(b, 1, 2) },
 		"doubled":          func(b []byte) { copy(b[start+2*block:], b[start+block:start+2*block]) },

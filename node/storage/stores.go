@@ -126,7 +126,7 @@ func pathsIn(dir string) paths {
 }
 
 // Open verifies and opens the group in dir, or creates it. Every entry of the log and every block of the newest
-// snapshot is read. What a crash can have left is repaired; all else is a *CorruptError and nothing was changed.
+// snapshot is read. What a crash can have left is repaired; all else is a *CorruptError, and the damaged file is left as it is.
 // The caller must hold the data directory's lock (see Lock).
 func Open(dir string, cfg Config) (*Stores, error) {
 	cfg, err := cfg.withDefaults()

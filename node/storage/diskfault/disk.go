@@ -147,6 +147,17 @@ func (d *Disk) Flip(name string, offset int64, bit uint) {
 	}
 }
 
+// Overwrite replaces bytes of a file, in memory and on the disk, also for those who have it open.
+func (d *Disk) Overwrite(name string, offset int64, b []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.names[path.Clean(name)]
+	copy(n.data[offset:], b)
+	if offset < int64(len(n.synced)) {
+		copy(n.synced[offset:], b)
+	}
+}
+
 // Files returns the names of all files, sorted.
 func (d *Disk) Files() []string {
 	d.mu.Lock()

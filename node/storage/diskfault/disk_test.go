@@ -197,6 +197,11 @@ func TestDamageByHand(t *testing.T) {
 	if got := string(d.Contents("/a")); got != "a`c" {
 		t.Errorf("flipped: %q", got)
 	}
+	d.Overwrite("/a", 0, []byte("xy"))
+	d.Crash(diskfault.LoseAll, diskfault.LoseNames)
+	if got := string(d.Contents("/a")); got != "xyc" {
+		t.Errorf("overwritten: %q", got)
+	}
 	d.SetContents("/a", nil)
 	d.SetContents("/b", []byte("new"))
 	d.Crash(diskfault.LoseAll, diskfault.LoseNames)
