@@ -1,0 +1,226 @@
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// patience is how long, in virtual time, a cluster may take for what Await waits for.
+const patience = time.Minute
+
+// Options describe a cluster.
+type Options struct {
+	// Dir is where the data directories are made. It must come from outside the bubble, so that it outlives the nodes.
+	Dir string
+	// Nodes is the number of nodes, Shards that of shards; both default to 3 and 1.
+	Nodes, Shards int
+	// Configure changes the configuration of a node before it starts; nil for nothing.
+	Configure func(cfg *node.Config)
+	Logger    *slog.Logger
+}
+
+// Cluster is a running cluster. It must be made and used inside a bubble of testing/synctest, by one goroutine.
+type Cluster struct {
+	t       *testing.T
+	options Options
+	network *network
+	id      string
+	members []*Member
+}
+
+// Member is one node of a cluster.
+type Member struct {
+	// Node is nil while the member is stopped.
+	Node  *node.Node
+	Clock *Clock
+	name  string
+	// ServerID stays the same over restarts.
+	ServerID string
+}
+
+// New starts a cluster: the first node founds it, and the others join every shard as voters. It ends with the test.
+func New(t *testing.T, options Options) *Cluster {
+	t.Helper()
+	if options.Nodes == 0 {
+		options.Nodes = 3
+	}
+	if options.Shards == 0 {
+		options.Shards = 1
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cluster{t: t, options: options, network: newNetwork()}
+	t.Cleanup(func() {
+		for _, m := range c.members {
+			c.Stop(m)
+		}
+	})
+	for i := range options.Nodes {
+		m := &Member{name: fmt.Sprintf("n%d", i+1), Clock: &Clock{Clock: node.SystemClock()}}
+		c.members = append(c.members, m)
+		c.Start(m)
+		c.id = m.Node.Status().ClusterID
+		if i > 0 {
+			c.join(m)
+		}
+	}
+	return c
+}
+
+// join makes a member a voter of every shard.
+func (c *Cluster) join(m *Member) {
+	c.t.Helper()
+	for shard := range uint32(c.options.Shards) {
+		leader, group := c.Leader(shard), fmt.Sprintf("shard-%d", shard)
+		if err := leader.Node.AddNonvoter(c.t.Context(), group, m.ServerID); err != nil {
+			c.t.Fatal(err)
+		}
+		c.Await("the new member has caught up", func() bool {
+			return m.status(shard).AppliedIndex >= leader.status(shard).CommitIndex
+		})
+		if err := leader.Node.AddVoter(c.t.Context(), group, m.ServerID); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// Start starts a member that is stopped.
+func (c *Cluster) Start(m *Member) {
+	c.t.Helper()
+	cfg := node.Config{
+		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock,
+		Peers: c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: nameOf, Logger: c.options.Logger.With("node", m.name),
+		Fatal: func(err error) { c.t.Errorf("node %s gave up: %v", m.name, err) },
+	}
+	if c.options.Configure != nil {
+		c.options.Configure(&cfg)
+	}
+	n, err := node.Open(c.t.Context(), cfg)
+	if err != nil {
+		c.t.Fatalf("starting node %s: %v", m.name, err)
+	}
+	m.Node, m.ServerID = n, n.Status().ServerID
+}
+
+// Stop stops a member, as far as the others can tell without warning. It may be stopped already.
+func (c *Cluster) Stop(m *Member) {
+	c.t.Helper()
+	if m.Node == nil {
+		return
+	}
+	c.network.isolate(m.name)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), patience)
+	defer cancel()
+	if err := m.Node.Close(ctx); err != nil {
+		c.t.Errorf("closing node %s: %v", m.name, err)
+	}
+	c.network.heal(m.name)
+	m.Node = nil
+}
+
+// Isolate cuts a member off from all others.
+func (c *Cluster) Isolate(m *Member) { c.network.isolate(m.name) }
+
+// Heal ends Isolate.
+func (c *Cluster) Heal(m *Member) { c.network.heal(m.name) }
+
+// Members returns all members, in the order in which they were first started.
+func (c *Cluster) Members() []*Member { return c.members }
+
+// Leader waits until a member serves as a shard's leader and returns it.
+func (c *Cluster) Leader(shard uint32) *Member {
+	c.t.Helper()
+	return c.LeaderExcept(shard, nil)
+}
+
+// LeaderExcept is Leader for one who does not count: a leader who was cut off and does not know it yet.
+func (c *Cluster) LeaderExcept(shard uint32, except *Member) (leader *Member) {
+	c.t.Helper()
+	c.Await("a leader serves", func() bool {
+		for _, m := range c.members {
+			if m != except && m.Node != nil && m.status(shard).Serving {
+				leader = m
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// Followers returns the members that run and do not lead a shard.
+func (c *Cluster) Followers(shard uint32) (followers []*Member) {
+	leader := c.Leader(shard)
+	for _, m := range c.members {
+		if m != leader && m.Node != nil {
+			followers = append(followers, m)
+		}
+	}
+	return followers
+}
+
+// Await lets time pass until condition holds, and fails the test if it does not within a minute.
+func (c *Cluster) Await(what string, condition func() bool) {
+	c.t.Helper()
+	for range patience / (10 * time.Millisecond) {
+		synctest.Wait()
+		if condition() {
+			return
+		}
+		tick := time.NewTimer(10 * time.Millisecond)
+		<-tick.C
+	}
+	for _, m := range c.members {
+		if m.Node != nil {
+			c.t.Logf("%s: %+v", m.name, m.Node.Status().Shards)
+		}
+	}
+	c.t.Fatalf("after %v it is not true that %s", patience, what)
+}
+
+// Converge waits until all members that run have applied the same entries of a shard, and fails the test if their states differ then.
+func (c *Cluster) Converge(shard uint32) {
+	c.t.Helper()
+	var digests map[string]uint64
+	c.Await("all members have applied the same entries", func() bool {
+		digests = map[string]uint64{}
+		indexes := map[uint64]bool{}
+		for _, m := range c.members {
+			if m.Node == nil {
+				continue
+			}
+			st := m.status(shard)
+			digests[m.name] = st.Digest
+			indexes[m.index(shard)] = true
+		}
+		return len(indexes) == 1
+	})
+	distinct := map[uint64]bool{}
+	for _, digest := range digests {
+		distinct[digest] = true
+	}
+	if len(distinct) != 1 {
+		c.t.Errorf("at the same index the digests of shard %d differ: %x", shard, digests)
+	}
+}
+
+// status returns the state of a shard on the member.
+func (m *Member) status(shard uint32) node.GroupStatus { return m.Node.Status().Shards[shard] }
+
+// index returns the index of the entry that the member's machine applied last.
+func (m *Member) index(shard uint32) uint64 {
+	w, err := m.Node.View(shard, func(*fsm.Machine, fsm.Time) {})
+	if err != nil {
+		return 0
+	}
+	return w.Index
+}

@@ -1,0 +1,138 @@
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+)
+
+// errCut is what a dial over a cut link gives.
+var errCut = errors.New("nodetest: the link is cut")
+
+// network connects nodes by name, through pipes in memory.
+type network struct {
+	mu        sync.Mutex
+	listeners map[string]*listener
+	cut       map[string]bool // nodes that reach nobody
+	links     map[*link]struct{}
+}
+
+// link is one end of a connection.
+type link struct {
+	net.Conn
+	network  *network
+	from, to string
+}
+
+// Close closes this end, and forgets it.
+func (l *link) Close() error {
+	l.network.mu.Lock()
+	delete(l.network.links, l)
+	l.network.mu.Unlock()
+	return l.Conn.Close()
+}
+
+func newNetwork() *network {
+	return &network{listeners: map[string]*listener{}, cut: map[string]bool{}, links: map[*link]struct{}{}}
+}
+
+// isolate cuts a node off: its connections end, and new ones are refused.
+func (n *network) isolate(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[name] = true
+	for l := range n.links {
+		if l.from == name || l.to == name {
+			_ = l.Conn.Close() // a pipe's never fails
+			delete(n.links, l)
+		}
+	}
+}
+
+// heal ends isolate.
+func (n *network) heal(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.cut, name)
+}
+
+// listen returns a listener for a node that starts.
+func (n *network) listen(name string) *listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := &listener{name: name, conns: make(chan net.Conn), done: make(chan struct{})}
+	n.listeners[name] = l
+	return l
+}
+
+// dialer returns the Dial of a node.
+func (n *network) dialer(from string) func(ctx context.Context, to string) (net.Conn, error) {
+	return func(ctx context.Context, to string) (net.Conn, error) {
+		n.mu.Lock()
+		l := n.listeners[to]
+		refused := l == nil || n.cut[from] || n.cut[to]
+		near, far := net.Pipe()
+		ends := [2]*link{{near, n, from, to}, {far, n, from, to}}
+		if !refused {
+			n.links[ends[0]], n.links[ends[1]] = struct{}{}, struct{}{}
+		}
+		n.mu.Unlock()
+		if refused {
+			return nil, errCut
+		}
+		select {
+		case l.conns <- ends[1]:
+			return ends[0], nil
+		case <-l.done:
+		case <-ctx.Done():
+		}
+		return nil, errors.Join(errCut, ends[0].Close(), ends[1].Close())
+	}
+}
+
+// nameOf returns the name in a server id: the address of its node in this network.
+func nameOf(serverID string) (string, error) {
+	name, _, ok := strings.Cut(serverID, ".")
+	if !ok {
+		return "", errors.New("nodetest: " + serverID + " is no server id")
+	}
+	return name, nil
+}
+
+// listener is where a node takes connections.
+type listener struct {
+	name  string
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+// Accept waits for the next connection.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+// Addr returns the name of the node.
+func (l *listener) Addr() net.Addr { return address(l.name) }
+
+// address is a node's name as an address.
+type address string
+
+// Network returns "memory".
+func (address) Network() string { return "memory" }
+
+// String returns the name.
+func (a address) String() string { return string(a) }
