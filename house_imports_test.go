@@ -93,7 +93,7 @@ var importTable = []importRow{
 	{
 		dir:      "client/belfrytest",
 		may:      []string{"client", "rpc/...", "cluster/...", "node/...", "fsm"},
-		external: []string{"connectrpc.com", "google.golang.org/protobuf"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf", "github.com/prometheus/client_golang"},
 		reason:   "a server for the tests of users; imported by tests only",
 	},
 	{

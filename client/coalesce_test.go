@@ -316,7 +316,7 @@ func TestWrongClock(t *testing.T) {
 		t.Run(fmt.Sprint(mode.Off), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := NewFake()
-				expired := refusal(connect.CodeFailedPrecondition, "REQUEST_EXPIRED", "not_applied", 0)
+				expired := refusal(connect.CodeFailedPrecondition, "REQUEST_EXPIRED", "UNKNOWN", 0)
 				fake.failBefore(func(_ context.Context, method string, req proto.Message) error {
 					id := req.(interface{ GetRequestId() string }).GetRequestId()
 					if idTime(t, id).Before(time.Now().Add(-5 * time.Minute)) {

@@ -31,6 +31,12 @@ type retrier struct {
 
 // failed notes an attempt that ended with e, and reports whether another makes sense.
 func (r *retrier) failed(e *Error) (again bool) {
+	if e.Reason == reasonRequestExpired && r.attempts == 0 {
+		// The server cannot know, but we do: the id was never sent before.
+		fresh := *e
+		fresh.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		e = &fresh
+	}
 	r.attempts++
 	if r.first == nil {
 		r.first = e

@@ -1,0 +1,44 @@
+package belfrytest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// A catalog shows the cluster's catalog as the public edge wants it: the two packages do not know each other.
+type catalog struct{ inner *cluster.Catalog }
+
+// CreateQueue implements rpc.Catalog.
+func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
+	config, err := c.inner.CreateQueue(ctx, name, partitions, settings)
+	if errors.Is(err, cluster.ErrQueueExists) {
+		return rpc.QueueConfig{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+	}
+	return edgeConfig(config), err
+}
+
+// UpdateQueue implements rpc.Catalog.
+func (c *catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (rpc.QueueConfig, error) {
+	config, err := c.inner.UpdateQueue(ctx, name, change)
+	return edgeConfig(config), err
+}
+
+// DeleteQueue implements rpc.Catalog.
+func (c *catalog) DeleteQueue(ctx context.Context, name string) error {
+	return c.inner.DeleteQueue(ctx, name)
+}
+
+// Queue implements rpc.Catalog.
+func (c *catalog) Queue(name string) (rpc.QueueConfig, bool) {
+	config, ok := c.inner.Queue(name)
+	return edgeConfig(config), ok
+}
+
+func edgeConfig(c cluster.QueueConfig) rpc.QueueConfig {
+	return rpc.QueueConfig{Name: c.Name, Partitions: c.Partitions, Version: c.Version, Settings: c.Settings}
+}

@@ -1,0 +1,121 @@
+package belfrytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc"
+)
+
+// A Server is a node that serves clients.
+type Server struct {
+	// URL is what to give to client.New.
+	URL string
+
+	node   *node.Node
+	edge   *rpc.Server
+	served chan error
+	failed chan error // takes what the storage failed with
+}
+
+// stopMax is how long the parts of a server may take to stop.
+const stopMax = 10 * time.Second
+
+// Start runs a server until the test and its subtests end. The test fails if the server does.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := Open(tb.Context(), tb.TempDir())
+	if err != nil {
+		tb.Fatalf("starting a Belfry server: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("stopping the Belfry server: %v", err)
+		}
+	})
+	return s
+}
+
+// Client makes a client of the server, and closes it when the test ends.
+func (s *Server) Client(tb testing.TB, opts ...client.Option) *client.Client {
+	tb.Helper()
+	c, err := client.New(s.URL, opts...)
+	if err != nil {
+		tb.Fatalf("making a client: %v", err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Open runs a server with its data in dir, which is made if need be, until Close. Opened again, it has the jobs it had. It is
+// for programs that are no tests, such as examples; ctx bounds the start only.
+func Open(ctx context.Context, dir string) (_ *Server, err error) {
+	s := &Server{served: make(chan error, 1), failed: make(chan error, 1)}
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	s.node, err = node.Open(ctx, node.Config{
+		Dir: dir, Logger: logger,
+		// A test has no process to end for it: the failure shows in Close.
+		Fatal: func(err error) { s.failed <- err },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the data directory %s: %w", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeNode())
+		}
+	}()
+	inner, err := cluster.Open(ctx, s.node, logger)
+	if err != nil {
+		return nil, fmt.Errorf("opening the catalog: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients: %w", err)
+	}
+	s.edge, err = rpc.NewServer(rpc.Config{
+		Node: s.node, Catalog: &catalog{inner}, Logger: logger, Registry: prometheus.NewRegistry(),
+		Name: s.node.Status().Name, Address: listener.Addr().String(), Version: "belfrytest",
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the public edge: %w", err), listener.Close())
+	}
+	s.URL = "http://" + listener.Addr().String()
+	go func() { s.served <- s.edge.Serve(listener) }()
+	return s, nil
+}
+
+// Close stops the server. Calls that wait for a job are answered, and those under way finish.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopMax)
+	defer cancel()
+	err := s.edge.Shutdown(ctx)
+	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return errors.Join(err, s.closeNode())
+}
+
+func (s *Server) closeNode() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopMax)
+	defer cancel()
+	err := s.node.Close(ctx)
+	select {
+	case failure := <-s.failed:
+		return errors.Join(err, fmt.Errorf("the storage failed: %w", failure))
+	default:
+		return err
+	}
+}

@@ -1,0 +1,151 @@
+package belfrytest_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/belfrytest"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func TestLifeOfAJob(t *testing.T) {
+	c := belfrytest.Start(t).Client(t)
+	began := time.Now()
+	put, err := c.Put(t.Context(), "orders", []byte("body \xff"), client.In(200*time.Millisecond), client.ID("order-42"), client.Header("k", "v"))
+	if err != nil || !put.Created || put.State != "DELAYED" {
+		t.Fatalf("put: %+v, %v", put, err)
+	}
+	again, err := c.Put(t.Context(), "orders", []byte("body \xff"), client.In(200*time.Millisecond), client.ID("order-42"), client.Header("k", "v"))
+	if err != nil || again.Created || !again.DueAt.Equal(put.DueAt) {
+		t.Errorf("the same put again: %+v, %v", again, err)
+	}
+	if _, err := c.Put(t.Context(), "orders", []byte("other"), client.ID("order-42")); !errors.Is(err, client.ErrJobExists) {
+		t.Errorf("another put under the same id: %v", err)
+	}
+	jobs, err := c.Reserve(t.Context(), client.ReserveOptions{Queues: []string{"orders"}, Wait: 20 * time.Second})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("reserve: %v, %v", jobs, err)
+	}
+	if early := 200*time.Millisecond - time.Since(began); early > 0 {
+		t.Errorf("the job came %v early", early)
+	}
+	job := jobs[0]
+	if job.ID != "order-42" || string(job.Body) != "body \xff" || job.Headers["k"] != "v" || job.Attempt != 1 || job.TTR != 30*time.Second {
+		t.Errorf("job %+v", job)
+	}
+	if state, _, err := c.Nack(t.Context(), job.Lease, client.Dead(errors.New("no such order"))); err != nil || state != "DEAD" {
+		t.Errorf("nack: %s, %v", state, err)
+	}
+	if err := job.Ack(t.Context()); !errors.Is(err, client.ErrStaleLease) {
+		t.Errorf("ack after the nack: %v", err)
+	}
+	var ids []string
+	for job, err := range c.List(t.Context(), "orders", client.ListOptions{State: "DEAD"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, job.ID+": "+job.LastError)
+	}
+	if len(ids) != 1 || ids[0] != "order-42: no such order" {
+		t.Errorf("dead jobs: %v", ids)
+	}
+	if n, err := c.Redrive(t.Context(), "orders", "order-42"); err != nil || n != 1 {
+		t.Errorf("redrive: %d, %v", n, err)
+	}
+	if state, err := c.Cancel(t.Context(), "orders", "order-42"); err != nil || state != "READY" {
+		t.Errorf("cancel: %s, %v", state, err)
+	}
+	if _, err := c.Get(t.Context(), "orders", "order-42"); !errors.Is(err, client.ErrJobNotFound) {
+		t.Errorf("get: %v", err)
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	admin := belfrytest.Start(t).Client(t).Admin()
+	settings := &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
+	if _, err := admin.CreateQueue(t.Context(), "orders", 3, settings); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CreateQueue(t.Context(), "orders", 3, settings); !errors.Is(err, client.Reason("QUEUE_EXISTS")) {
+		t.Errorf("create again: %v", err)
+	}
+	queue, err := admin.Queue(t.Context(), "orders")
+	if err != nil || queue.GetPartitions() != 3 || queue.GetSettings().GetTtr().AsDuration() != time.Minute {
+		t.Errorf("queue: %v, %v", queue, err)
+	}
+	if _, err := admin.Queue(t.Context(), "other"); !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
+		t.Errorf("a queue that does not exist: %v", err)
+	}
+}
+
+// Opened again, a server has the jobs it had.
+func TestDataOutlivesTheServer(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2 {
+		s, err := belfrytest.Open(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.Client(t)
+		put, err := c.Put(t.Context(), "orders", nil, client.ID("order-42"), client.In(time.Hour))
+		if err != nil || put.Created != (i == 0) {
+			t.Errorf("run %d: %+v, %v", i, put, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		res, err := http.Get(s.URL + "/livez") //nolint:noctx // it must fail to connect
+		if err == nil {
+			_ = res.Body.Close()
+			t.Error("the server answers after Close")
+		}
+	}
+}
+
+func TestWorkerAtARealServer(t *testing.T) {
+	c := belfrytest.Start(t).Client(t)
+	const n = 300
+	puts := make([]client.Put, n)
+	for i := range puts {
+		puts[i] = client.Put{Queue: "q", Options: []client.PutOption{client.TTR(300 * time.Millisecond)}}
+	}
+	if _, err := c.PutBatch(t.Context(), puts); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	handled := make(chan *client.Job, 2*n)
+	w := client.Worker{
+		Queues: []string{"q"}, Concurrency: 8, Prefetch: 4,
+		OnError: func(job *client.Job, err error) { t.Errorf("job %v: %v", job, err) },
+	}
+	slow := make(chan struct{})
+	time.AfterFunc(time.Second, func() { close(slow) }) // three times the length of a lease
+	err := w.Run(ctx, c, func(ctx context.Context, job *client.Job) error {
+		if job.Attempt != 1 {
+			t.Errorf("job %s came again: attempt %d", job.ID, job.Attempt)
+		}
+		select {
+		case <-slow:
+		case <-ctx.Done():
+			t.Errorf("job %s: %v", job.ID, context.Cause(ctx))
+		}
+		if handled <- job; len(handled) == n {
+			stop()
+		}
+		return nil
+	})
+	if err != nil || len(handled) != n {
+		t.Errorf("handled %d of %d jobs, %v", len(handled), n, err)
+	}
+	queue, err := c.Admin().Queue(t.Context(), "q")
+	if err != nil || queue.GetTotals().GetAcks() != n || queue.GetTotals().GetLapses() != 0 {
+		t.Errorf("queue: %v, %v", queue.GetTotals(), err)
+	}
+}
