@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,26 +14,41 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
+// commandCase is a command line, what the server gets and answers, and what is printed.
+type commandCase struct {
+	name   string
+	args   []string
+	stdin  string
+	answer proto.Message
+	sent   proto.Message
+	out    string
+}
+
+const delayed = belfryv1.JobState_JOB_STATE_DELAYED
+
 // TestCommands runs each command line, and looks at what it sent and what it printed.
 func TestCommands(t *testing.T) {
-	const delayed = belfryv1.JobState_JOB_STATE_DELAYED
-	priority, attempts, forever, inFlight := int32(-5), uint32(3), true, uint32(7)
-	settings := &belfryv1.QueueSettings{
-		Ttr: in(30 * time.Second), MaxAttempts: &attempts, DedupWindow: in(10 * time.Minute),
-		Overdue:  &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: in(time.Minute)},
-		ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(),
+	for _, test := range slices.Concat(putCases(), reserveCases(), holderCases(), jobCases(), queueCases()) {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, always(test.answer))
+			if test.stdin != "" {
+				h.system.in = strings.NewReader(test.stdin)
+			}
+			got := h.run(test.args...)
+			if diff := cmp.Diff(outcome{0, test.out, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]proto.Message{test.sent}, h.requests, protocmp.Transform()); diff != "" {
+				t.Errorf("sent (-want +got):\n%s", diff)
+			}
+		})
 	}
-	const settingsText = "  ttr              30s\n  max-attempts     3\n  retry-delays     at once\n  dedup-window     10m\n" +
-		"  max-in-flight    no limit\n  max-jobs         no limit\n  max-bytes        no limit\n  puts-per-second  no limit\n" +
-		"  overdue          fire, if overdue by more than 1m\n  expire-to        gone\n  paused           no\n"
-	for _, test := range []struct {
-		name   string
-		args   []string
-		stdin  string
-		answer proto.Message
-		sent   proto.Message
-		out    string
-	}{
+}
+
+// putCases are the commands that put jobs.
+func putCases() []commandCase {
+	priority, attempts := int32(-5), uint32(3)
+	return []commandCase{
 		{
 			name:   "put with nothing but a queue",
 			args:   []string{"put", "orders"},
@@ -66,6 +82,12 @@ func TestCommands(t *testing.T) {
 			},
 			out: "put 0-2 in log: ready, due 2030-01-31 09:00:00.000 +00:00 (in 0s)\n",
 		},
+	}
+}
+
+// reserveCases are the commands that take jobs.
+func reserveCases() []commandCase {
+	return []commandCase{
 		{
 			name: "reserve shows what the holder needs",
 			args: []string{"reserve", "urgent", "orders", "--wait", "20s", "--max", "2", "--ttr", "1m"},
@@ -91,6 +113,12 @@ func TestCommands(t *testing.T) {
 			sent:   &belfryv1.ReserveRequest{Queues: []string{"orders"}, MaxJobs: 1, RequestId: fixedRequestID},
 			out:    "a\xff\nb",
 		},
+	}
+}
+
+// holderCases are the commands of who holds a job.
+func holderCases() []commandCase {
+	return []commandCase{
 		{
 			name:   "ack",
 			args:   []string{"ack", "AQZv"},
@@ -135,6 +163,12 @@ func TestCommands(t *testing.T) {
 			sent:   &belfryv1.ExtendRequest{Lease: "AQZv", Ttr: in(90 * time.Second), RequestId: fixedRequestID},
 			out:    "held until 2030-01-31 09:01:30.000 +00:00 (in 1m30s)\n",
 		},
+	}
+}
+
+// jobCases are the commands that concern jobs by name.
+func jobCases() []commandCase {
+	return []commandCase{
 		{
 			name:   "cancel",
 			args:   []string{"cancel", "orders", "order-42", "--force"},
@@ -177,13 +211,21 @@ func TestCommands(t *testing.T) {
 				"order-42  2030-01-30 07:00:00.000 +00:00 (1d2h ago)  16        0         2.0 KiB  smtp 421\n" +
 				"0-9       2030-01-31 09:00:00.000 +00:00 (in 0s)     0         -1        1 byte   \n",
 		},
+	}
+}
+
+// queueCases are the commands that concern queues.
+func queueCases() []commandCase {
+	attempts, yes, inFlight := uint32(3), true, uint32(7)
+	settings := shownSettings()
+	return []commandCase{
 		{
 			name:   "queue create",
 			args:   []string{"queue", "create", "orders", "--partitions", "3", "--max-attempts", "3", "--dedup-forever"},
 			answer: &belfryv1.CreateQueueResponse{Queue: "orders", Partitions: 3, Settings: settings},
 			sent: &belfryv1.CreateQueueRequest{
 				Queue: "orders", Partitions: 3, RequestId: fixedRequestID,
-				Settings: &belfryv1.QueueSettings{MaxAttempts: &attempts, DedupForever: &forever},
+				Settings: &belfryv1.QueueSettings{MaxAttempts: &attempts, DedupForever: &yes},
 			},
 			out: "created orders with 3 partitions\n" + settingsText,
 		},
@@ -202,7 +244,7 @@ func TestCommands(t *testing.T) {
 			args:   []string{"queue", "pause", "orders", "--for", "10m"},
 			answer: &belfryv1.UpdateQueueResponse{Settings: settings, SettingsVersion: 5},
 			sent: &belfryv1.UpdateQueueRequest{Queue: "orders", RequestId: fixedRequestID, Settings: &belfryv1.QueueSettings{
-				Paused: &forever, PausedUntil: at(10 * time.Minute),
+				Paused: &yes, PausedUntil: at(10 * time.Minute),
 			}},
 			out: "orders has settings version 5\n" + settingsText,
 		},
@@ -215,19 +257,20 @@ func TestCommands(t *testing.T) {
 			},
 			out: "orders has settings version 6\n" + settingsText,
 		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			h := newHarness(t, always(test.answer))
-			if test.stdin != "" {
-				h.system.in = strings.NewReader(test.stdin)
-			}
-			got := h.run(test.args...)
-			if diff := cmp.Diff(outcome{0, test.out, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]proto.Message{test.sent}, h.requests, protocmp.Transform()); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
+
+// shownSettings are settings as the server answers them.
+func shownSettings() *belfryv1.QueueSettings {
+	attempts := uint32(3)
+	return &belfryv1.QueueSettings{
+		Ttr: in(30 * time.Second), MaxAttempts: &attempts, DedupWindow: in(10 * time.Minute),
+		Overdue:  &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: in(time.Minute)},
+		ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(),
+	}
+}
+
+// settingsText is how they are shown.
+const settingsText = "  ttr              30s\n  max-attempts     3\n  retry-delays     at once\n  dedup-window     10m\n" +
+	"  max-in-flight    no limit\n  max-jobs         no limit\n  max-bytes        no limit\n  puts-per-second  no limit\n" +
+	"  overdue          fire, if overdue by more than 1m\n  expire-to        gone\n  paused           no\n"

@@ -69,20 +69,23 @@ func (a *app) command(extra func() time.Duration, work func(context.Context, *co
 		if err != nil {
 			return err
 		}
-		var longer time.Duration
+		limit := a.timeout
 		if extra != nil {
-			longer = extra()
+			limit += extra()
 		}
-		ctx, cancel := a.limited(c.Context(), longer)
-		defer cancel()
-		return a.describe(ctx, work(ctx, conn, args))
+		return a.withinLimit(c.Context(), limit, func(ctx context.Context) error { return work(ctx, conn, args) })
 	}
 }
 
-// limited returns a context that ends after --timeout and longer.
-func (a *app) limited(parent context.Context, longer time.Duration) (context.Context, context.CancelFunc) {
-	limit := a.timeout + longer
-	return context.WithTimeoutCause(parent, limit, &timeoutError{limit})
+// within lets calls take --timeout.
+func (a *app) within(ctx context.Context, calls func(context.Context) error) error {
+	return a.withinLimit(ctx, a.timeout, calls)
+}
+
+func (a *app) withinLimit(ctx context.Context, limit time.Duration, calls func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
+	defer cancel()
+	return a.describe(ctx, calls(ctx))
 }
 
 // timeoutError is the cause of a context that --timeout ended.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,16 +99,6 @@ func sent[T proto.Message](h *harness) []T {
 		}
 	}
 	return found
-}
-
-// only returns the one request of a type.
-func only[T proto.Message](h *harness) T {
-	h.t.Helper()
-	all := sent[T](h)
-	if len(all) != 1 {
-		h.t.Fatalf("the server got %d requests of this type, want 1: %v", len(all), all)
-	}
-	return all[0]
 }
 
 // always answers every request alike.
@@ -240,8 +229,3 @@ func at(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add
 
 // in returns a duration as the wire has it.
 func in(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
-
-// endless is standard input at which nobody types.
-type endless struct{}
-
-func (endless) Read([]byte) (int, error) { return 0, io.EOF }

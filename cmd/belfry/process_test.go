@@ -111,7 +111,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	program := belfry(t)
 	p := serve(t, program, t.TempDir())
-	conn, err := net.Dial("tcp", p.address)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.address)
 	if err != nil {
 		t.Fatal(err)
 	}

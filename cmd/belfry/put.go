@@ -60,7 +60,7 @@ func (a *app) putCommand() *cobra.Command {
 	flags.IntVar(&f.batch, "batch", 500, "with --file: how many jobs a call takes, 1 to 1000")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.file != "" {
-			return a.putFileCommand(c, f, args)
+			return a.putFileCommand(c.Context(), c, f, args)
 		}
 		return a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 			return a.put(ctx, conn, c, f, args)

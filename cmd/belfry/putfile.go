@@ -53,7 +53,7 @@ type tally struct {
 }
 
 // putFileCommand is `put --file`.
-func (a *app) putFileCommand(c *cobra.Command, f *putFlags, args []string) error {
+func (a *app) putFileCommand(ctx context.Context, c *cobra.Command, f *putFlags, args []string) error {
 	for _, name := range []string{"id", "delay", "at", "ttr", "priority", "max-attempts", "retry-delays", "ttl", "header", "again"} {
 		if c.Flags().Changed(name) {
 			return usagef("--%s does not go with --file: each line has its own", name)
@@ -85,7 +85,7 @@ func (a *app) putFileCommand(c *cobra.Command, f *putFlags, args []string) error
 	if len(args) == 1 {
 		run.queue = args[0]
 	}
-	return run.do(c.Context(), input, f.from)
+	return run.do(ctx, input, f.from)
 }
 
 // openJobs opens a file of jobs; its size is 0 if it cannot be known.
@@ -271,7 +271,7 @@ func (r *fileRun) try(ctx context.Context, jobs []job, id requestID) (refused []
 }
 
 // errUnknownEntry: of some jobs of a batch it is not known whether they were put; the same call asks again.
-var errUnknownEntry = errors.New("the server does not know whether all jobs of the batch were put") //nolint:gochecknoglobals // a sentinel
+var errUnknownEntry = errors.New("the server does not know whether all jobs of the batch were put")
 
 // passing reports whether a call is worth repeating with the same id after a while.
 func passing(err error) bool {

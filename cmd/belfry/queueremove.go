@@ -31,7 +31,7 @@ func (a *app) queuePurgeCommand() *cobra.Command {
 	flags.Uint32VarP(&request.Max, "max", "n", 0, "how many jobs at most; 0 for all")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	requestIDFlag(c, &request.RequestId)
-	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		for _, state := range states {
 			known := stateOf(state)
 			if known == belfryv1.JobState_JOB_STATE_UNSPECIFIED || known > belfryv1.JobState_JOB_STATE_DEAD {
@@ -40,27 +40,24 @@ func (a *app) queuePurgeCommand() *cobra.Command {
 			request.States = append(request.States, known)
 		}
 		request.Queue = args[0]
-		queue, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: request.Queue})
-		if err != nil {
-			return err
-		}
-		found := countIn(queue.Queue.Counts, request.States)
-		if request.Max > 0 {
-			found = min(found, request.Max)
-		}
-		what := fmt.Sprintf("Purging %s removes %s (%s).", request.Queue, count(found, "job"), strings.Join(states, ", "))
-		if err := a.confirm(what, yes); err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(c.Context(), 0) // anew: a person may have thought for a while
-		defer cancel()
 		a.ensure(&request.RequestId)
-		response, err := conn.admin.PurgeQueue(ctx, request)
-		if err != nil {
-			return withRequest(request.RequestId, err)
-		}
-		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "%s purged\n", count(response.Purged, "job")) })
-	})
+		return a.remove(c.Context(), request.Queue, yes, removal{
+			what: func(counts *belfryv1.JobCounts) string {
+				found := countIn(counts, request.States)
+				if request.Max > 0 {
+					found = min(found, request.Max)
+				}
+				return fmt.Sprintf("Purging %s removes %s (%s).", request.Queue, count(found, "job"), strings.Join(states, ", "))
+			},
+			do: func(ctx context.Context, conn *connection) error {
+				response, err := conn.admin.PurgeQueue(ctx, request)
+				if err != nil {
+					return withRequest(request.RequestId, err)
+				}
+				return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "%s purged\n", count(response.Purged, "job")) })
+			},
+		})
+	}
 	return c
 }
 
@@ -77,29 +74,58 @@ func (a *app) queueDeleteCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	requestIDFlag(c, &request.RequestId)
-	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		request.Queue = args[0]
-		queue, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: request.Queue})
-		if err != nil {
-			return err
-		}
-		counts := queue.Queue.Counts
-		all := counts.GetDelayed() + counts.GetReady() + counts.GetReserved() + counts.GetDead()
-		if err := a.confirm(fmt.Sprintf("Deleting %s removes %s.", request.Queue, count(all, "job")), yes); err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(c.Context(), 0) // anew: a person may have thought for a while
-		defer cancel()
 		a.ensure(&request.RequestId)
-		response, err := conn.admin.DeleteQueue(ctx, request)
-		if err != nil {
-			return withRequest(request.RequestId, err)
-		}
-		return a.show(response, func(w io.Writer) {
-			fmt.Fprintf(w, "deleted %s with %s\n", request.Queue, count(response.Purged, "job"))
+		return a.remove(c.Context(), request.Queue, yes, removal{
+			what: func(counts *belfryv1.JobCounts) string {
+				all := counts.GetDelayed() + counts.GetReady() + counts.GetReserved() + counts.GetDead()
+				return fmt.Sprintf("Deleting %s removes %s.", request.Queue, count(all, "job"))
+			},
+			do: func(ctx context.Context, conn *connection) error {
+				response, err := conn.admin.DeleteQueue(ctx, request)
+				if err != nil {
+					return withRequest(request.RequestId, err)
+				}
+				return a.show(response, func(w io.Writer) {
+					fmt.Fprintf(w, "deleted %s with %s\n", request.Queue, count(response.Purged, "job"))
+				})
+			},
 		})
-	})
+	}
 	return c
+}
+
+// removal is what a command that removes jobs says first and does then.
+type removal struct {
+	// what says what will be gone.
+	what func(counts *belfryv1.JobCounts) string
+	// do removes it.
+	do func(context.Context, *connection) error
+}
+
+// remove looks at a queue, says what will be gone, asks, and does it. Each of the two calls has the whole --timeout: a
+// person may think in between.
+func (a *app) remove(ctx context.Context, queue string, yes bool, r removal) error {
+	conn, err := a.connect()
+	if err != nil {
+		return err
+	}
+	err = a.within(ctx, func(ctx context.Context) error {
+		response, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.err, r.what(response.Queue.Counts))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.confirm(yes); err != nil {
+		return err
+	}
+	return a.within(ctx, func(ctx context.Context) error { return r.do(ctx, conn) })
 }
 
 // countIn adds up the jobs in some states.
@@ -121,10 +147,8 @@ func countIn(counts *belfryv1.JobCounts, states []belfryv1.JobState) uint32 {
 	return sum
 }
 
-// confirm says what is about to happen and asks for a yes, unless it was given on the command line. Where nobody can
-// answer it refuses.
-func (a *app) confirm(what string, yes bool) error {
-	fmt.Fprintln(a.err, what)
+// confirm asks for a yes, unless it was given on the command line. Where nobody can answer it refuses.
+func (a *app) confirm(yes bool) error {
 	if yes {
 		return nil
 	}

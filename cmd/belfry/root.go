@@ -24,7 +24,7 @@ const defaultServer = "http://127.0.0.1:7400"
 
 // run carries out one command line and returns the exit code of the process. ctx ends when the command shall stop.
 func run(ctx context.Context, sys *system, args []string) int {
-	root := newRoot(sys)
+	root := newRoot(sys) //nolint:contextcheck // each command gets the context from cobra
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {

@@ -94,7 +94,7 @@ type requestID [16]byte
 
 func newRequestID(now time.Time) requestID {
 	var id requestID
-	rand.Read(id[:]) //nolint:errcheck // it ends the process rather than return an error
+	rand.Read(id[:]) // it ends the process rather than return an error
 	ms := uint64(now.UnixMilli())
 	binary.BigEndian.PutUint64(id[:8], ms<<16|uint64(id[6])<<8|uint64(id[7]))
 	id[6] = id[6]&0x0f | 0x70

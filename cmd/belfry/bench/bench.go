@@ -134,7 +134,7 @@ func newRun(cfg Config) *run {
 
 // withSDK runs work with a client of the SDK.
 func (r *run) withSDK(ctx context.Context, work func(context.Context, *client.Client) ([]Result, error)) (results []Result, err error) {
-	sdk, err := client.New(r.URL)
+	sdk, err := client.New(r.URL) //nolint:contextcheck // the client outlives calls and is closed below
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}

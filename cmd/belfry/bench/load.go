@@ -140,7 +140,7 @@ func stamped(size int, now time.Time) []byte {
 }
 
 // errForeign is a body that no producer of this run made.
-var errForeign = errors.New("a job came that this run did not put") //nolint:gochecknoglobals // a sentinel
+var errForeign = errors.New("a job came that this run did not put")
 
 // stampOf returns the time that stamped wrote.
 func stampOf(body []byte) (time.Time, error) {

@@ -32,7 +32,7 @@ func (r *run) sdk(ctx context.Context, sdk *client.Client) ([]Result, error) {
 }
 
 // errEmpty: jobs that were put did not come.
-var errEmpty = errors.New("no job came although some are left") //nolint:gochecknoglobals // a sentinel
+var errEmpty = errors.New("no job came although some are left")
 
 // take reserves one job and acks it. seen looks at the job as soon as it is there.
 func (r *run) take(ctx context.Context, sdk *client.Client, seen func(*client.Job) error) (int, error) {

@@ -76,7 +76,7 @@ func (s *stage) play(ctx context.Context) error {
 }
 
 // errEnd ends a story that was played to its end.
-var errEnd = errors.New("the story is over") //nolint:gochecknoglobals // a sentinel
+var errEnd = errors.New("the story is over")
 
 // untilTheEnd waits until every job has come to its end.
 func (s *stage) untilTheEnd(ctx context.Context) error {

@@ -96,7 +96,7 @@ func newEdge(ctx context.Context, cfg Config, n *node.Node, address string) (*rp
 	if err := registerProcess(registry); err != nil {
 		return nil, err
 	}
-	edge, err := rpc.NewServer(rpc.Config{
+	edge, err := rpc.NewServer(rpc.Config{ //nolint:contextcheck // ctx bounds the start only
 		Node: n, Catalog: catalog, Logger: cfg.Logger, Registry: registry,
 		Name: n.Status().Name, Address: address, Version: cfg.Version,
 	})

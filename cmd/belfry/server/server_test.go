@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,7 +22,7 @@ import (
 func config(t *testing.T, dir string) server.Config {
 	t.Helper()
 	return server.Config{
-		Dir: dir, Listen: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Dir: dir, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
 		Fatal: func(err error) { t.Errorf("storage failed: %v", err) },
 	}
 }
