@@ -1,0 +1,539 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// bothClients returns a client of each service.
+func (s *served) bothClients() (belfryv1connect.QueueServiceClient, belfryv1connect.AdminServiceClient) {
+	return belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url), belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
+}
+
+func TestCreateQueueWithPartitions(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{
+		Queue: "wide", Partitions: 3, Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9), Ttr: durationpb.New(time.Minute)},
+	})
+	if err != nil || created.GetPartitions() != 3 || created.GetSettings().GetMaxJobs() != 9 || created.GetSettingsVersion() != 1 || len(created.GetWitnesses()) != 3 {
+		t.Fatalf("%v, %v", created, err)
+	}
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_EXISTS {
+		t.Errorf("again: %v", err)
+	}
+	ids := map[string]bool{}
+	for i := range 9 {
+		req := &belfryv1.PutRequest{Queue: "wide"}
+		if i%3 != 0 {
+			req.RequestId = "r" + itoa(i)
+		}
+		put, err := q.Put(t.Context(), req)
+		if err != nil {
+			if reasonOf(t, err) == belfryv1.Reason_REASON_QUEUE_FULL {
+				continue // A third of the limit belongs to each partition.
+			}
+			t.Fatal(err)
+		}
+		ids[put.GetId()] = true
+	}
+	for id := range ids {
+		if got, err := q.Get(t.Context(), &belfryv1.GetRequest{Queue: "wide", Id: id}); err != nil || got.GetJob().GetId() != id {
+			t.Errorf("%s: %v, %v", id, got, err)
+		}
+	}
+	page, err := q.List(t.Context(), &belfryv1.ListRequest{Queue: "wide", State: belfryv1.JobState_JOB_STATE_READY})
+	if err != nil || len(page.GetJobs()) != len(ids) || len(page.GetWitnesses()) != 3 {
+		t.Errorf("%v, %v", page, err)
+	}
+	info, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "wide"})
+	if err != nil || int(info.GetQueue().GetCounts().GetReady()) != len(ids) || info.GetQueue().GetPartitions() != 3 || info.GetQueue().GetOldestReadyAge() == nil {
+		t.Errorf("%v, %v", info, err)
+	}
+	taken := 0
+	for {
+		res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"wide"}, MaxJobs: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.GetJobs()) == 0 {
+			break
+		}
+		if got := res.GetJobs()[0].GetTtr().AsDuration(); got != time.Minute {
+			t.Errorf("TTR %v", got)
+		}
+		taken += len(res.GetJobs())
+	}
+	if taken != len(ids) {
+		t.Errorf("%d of %d jobs", taken, len(ids))
+	}
+}
+
+// TestQueueThatAPutMadeExists: what a put brought to life cannot be created any more.
+func TestQueueThatAPutMadeExists(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "born"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "born", Partitions: 2})
+	if f, _ := FaultOf(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS || f.Field != "queue" {
+		t.Errorf("%v", err)
+	}
+	if _, ok := s.catalog.Queue("born"); ok {
+		t.Error("the catalog has it now")
+	}
+}
+
+// TestPutHealsAShardThatDoesNotKnowTheQueue: the record is there, and a crash kept the shards from hearing of it.
+func TestPutHealsAShardThatDoesNotKnowTheQueue(t *testing.T) {
+	s := serve(t)
+	q, _ := s.bothClients()
+	if _, err := s.catalog.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil {
+		t.Fatal(err)
+	}
+	put, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"})
+	if err != nil || !put.GetCreated() {
+		t.Errorf("%v, %v", put, err)
+	}
+}
+
+func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
+	want := &belfryv1.QueueSettings{
+		Ttr: durationpb.New(30 * time.Second), MaxAttempts: proto.Uint32(16), DedupWindow: durationpb.New(10 * time.Minute),
+		DedupForever: proto.Bool(false), MaxInFlight: proto.Uint32(0), MaxJobs: proto.Uint32(0), MaxBytes: proto.Uint64(0),
+		PutsPerSecond: proto.Uint32(0), ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(), Paused: proto.Bool(false),
+		Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: durationpb.New(time.Minute)},
+	}
+	version := uint64(0)
+	for _, step := range []struct {
+		name   string
+		set    *belfryv1.QueueSettings
+		effect func(*belfryv1.QueueSettings)
+	}{
+		{"TTR", &belfryv1.QueueSettings{Ttr: durationpb.New(time.Second)}, func(w *belfryv1.QueueSettings) { w.Ttr = durationpb.New(time.Second) }},
+		{"no limit of attempts", &belfryv1.QueueSettings{MaxAttempts: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) { w.MaxAttempts = proto.Uint32(0) }},
+		{"retry delays", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}}, func(w *belfryv1.QueueSettings) {
+			w.RetryDelays = []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}
+		}},
+		{"no dedup window", &belfryv1.QueueSettings{DedupWindow: durationpb.New(0)}, func(w *belfryv1.QueueSettings) { w.DedupWindow = durationpb.New(0) }},
+		{"dedup for ever", &belfryv1.QueueSettings{DedupForever: proto.Bool(true)}, func(w *belfryv1.QueueSettings) { w.DedupForever = proto.Bool(true) }},
+		{"limits", &belfryv1.QueueSettings{MaxInFlight: proto.Uint32(1), MaxJobs: proto.Uint32(2), MaxBytes: proto.Uint64(3), PutsPerSecond: proto.Uint32(4)}, func(w *belfryv1.QueueSettings) {
+			w.MaxInFlight, w.MaxJobs, w.MaxBytes, w.PutsPerSecond = proto.Uint32(1), proto.Uint32(2), proto.Uint64(3), proto.Uint32(4)
+		}},
+		{"one limit off", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) { w.MaxJobs = proto.Uint32(0) }},
+		{"spread", &belfryv1.QueueSettings{Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: durationpb.New(time.Hour)}}, func(w *belfryv1.QueueSettings) {
+			w.Overdue.Mode, w.Overdue.Period = belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, durationpb.New(time.Hour)
+		}},
+		{"drop", &belfryv1.QueueSettings{Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP, OverdueAfter: durationpb.New(time.Hour)}}, func(w *belfryv1.QueueSettings) {
+			w.Overdue = &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP, OverdueAfter: durationpb.New(time.Hour)}
+		}},
+		{"expire to dead", &belfryv1.QueueSettings{ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum()}, func(w *belfryv1.QueueSettings) { w.ExpireTo = belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum() }},
+		{"pause for an hour", &belfryv1.QueueSettings{PausedUntil: until}, func(w *belfryv1.QueueSettings) { w.Paused, w.PausedUntil = proto.Bool(true), until }},
+		{"resume", &belfryv1.QueueSettings{Paused: proto.Bool(false)}, func(w *belfryv1.QueueSettings) { w.Paused, w.PausedUntil = proto.Bool(false), nil }},
+		{"pause", &belfryv1.QueueSettings{Paused: proto.Bool(true)}, func(w *belfryv1.QueueSettings) { w.Paused = proto.Bool(true) }},
+	} {
+		got, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "a", Settings: step.set})
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		step.effect(want)
+		if diff := cmp.Diff(want, got.GetSettings(), protocmp.Transform(), protocmp.IgnoreEmptyMessages()); diff != "" {
+			t.Errorf("%s:\n%s", step.name, diff)
+		}
+		if got.GetSettingsVersion() <= version || len(got.GetPendingShards()) != 0 {
+			t.Errorf("%s: %v", step.name, got)
+		}
+		version = got.GetSettingsVersion()
+		read, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read.GetQueue().GetSettings(), protocmp.Transform(), protocmp.IgnoreEmptyMessages()); diff != "" || read.GetQueue().GetSettingsVersion() != version {
+			t.Errorf("%s, read back:\n%s", step.name, diff)
+		}
+	}
+	if res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); err != nil || len(res.GetJobs()) != 0 {
+		t.Errorf("a paused queue gave %v, %v", res, err)
+	}
+}
+
+// TestUpdateQueueListsPendingShards: a shard that cannot be reached is listed, and does not fail the others.
+func TestUpdateQueueListsPendingShards(t *testing.T) {
+	s := serve(t)
+	_, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	s.node.fail = func(shard uint32) error {
+		if shard == 1 {
+			return nodeNoLeader()
+		}
+		return nil
+	}
+	got, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}})
+	if err != nil || len(got.GetWitnesses()) != 2 || len(got.GetPendingShards()) != 1 || got.GetPendingShards()[0] != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+	s.node.fail = func(uint32) error { return nodeNoLeader() }
+	if _, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}}); reasonOf(t, err) != belfryv1.Reason_REASON_NO_LEADER {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestListQueuesPages(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	var want []string
+	for _, ns := range []string{"a/", "b/", "b0/", "c"} {
+		for i := range 7 {
+			name := fmt.Sprintf("%sq%d", ns, i)
+			if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: name}); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, name)
+		}
+	}
+	for prefix, want := range map[string][]string{"": want, "b/": want[7:14], "b/q3": want[10:11], "b": want[7:21], "zz": nil, "a/q0": want[:1]} {
+		for _, size := range []int32{1, 3, 100} {
+			var got []string
+			for token := ""; ; {
+				page, err := a.ListQueues(t.Context(), &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: size, PageToken: token})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, info := range page.GetQueues() {
+					got = append(got, info.GetName())
+				}
+				if token = page.GetNextPageToken(); token == "" {
+					break
+				}
+				if len(page.GetQueues()) != int(size) {
+					t.Errorf("%q: a page of %d with more to come", prefix, len(page.GetQueues()))
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%q by %d:\n%s", prefix, size, diff)
+			}
+		}
+	}
+}
+
+func TestListJobsPages(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now().Add(time.Hour).Truncate(time.Second)
+	for i := range 30 {
+		due := timestamppb.New(start.Add(time.Duration(i*7%30) * time.Second))
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "job" + itoa(i), When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Text{Text: "body"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, size := range []int32{1, 4, 30, 1000} {
+		req := &belfryv1.ListRequest{Queue: "wide", PageSize: size, DueAfter: timestamppb.New(start.Add(5 * time.Second)), DueBefore: timestamppb.New(start.Add(25 * time.Second))}
+		next := start.Add(5 * time.Second)
+		for {
+			page, err := q.List(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range page.GetJobs() {
+				if !job.GetDueAt().AsTime().Equal(next) || job.GetBody() != nil || job.GetBodyBytes() != 4 || job.GetLease() != "" {
+					t.Errorf("size %d: %v; want one due %v", size, job, next)
+				}
+				next = next.Add(time.Second)
+			}
+			if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+				break
+			}
+		}
+		if want := start.Add(25 * time.Second); !next.Equal(want) {
+			t.Errorf("size %d: ended before %v; want %v", size, next, want)
+		}
+	}
+	first, err := q.List(t.Context(), &belfryv1.ListRequest{Queue: "wide", PageSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, other := range map[string]*belfryv1.ListRequest{
+		"another queue":  {Queue: "thin", PageToken: first.GetNextPageToken()},
+		"another state":  {Queue: "wide", State: belfryv1.JobState_JOB_STATE_DEAD, PageToken: first.GetNextPageToken()},
+		"another window": {Queue: "wide", DueAfter: timestamppb.Now(), PageToken: first.GetNextPageToken()},
+	} {
+		if _, err := q.List(t.Context(), other); reasonOf(t, err) != belfryv1.Reason_REASON_INVALID {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPurgeAndDelete(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	fill := func() {
+		t.Helper()
+		for i := range 6 {
+			req := &belfryv1.PutRequest{Queue: "a"}
+			if i < 2 {
+				req.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}
+			}
+			if _, err := q.Put(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	purge := func(req *belfryv1.PurgeQueueRequest) uint32 {
+		t.Helper()
+		req.Queue = "a"
+		res, err := a.PurgeQueue(t.Context(), req)
+		if err != nil || len(res.GetWitnesses()) == 0 {
+			t.Fatalf("%v, %v", res, err)
+		}
+		return res.GetPurged()
+	}
+	fill()
+	if n := purge(&belfryv1.PurgeQueueRequest{Max: 1}); n != 1 {
+		t.Errorf("max 1: %d", n)
+	}
+	if n := purge(&belfryv1.PurgeQueueRequest{States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DELAYED}}); n != 1 {
+		t.Errorf("delayed: %d", n)
+	}
+	if n := purge(&belfryv1.PurgeQueueRequest{}); n != 3 {
+		t.Errorf("all that is not reserved: %d", n)
+	}
+	if n := purge(&belfryv1.PurgeQueueRequest{States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_RESERVED}}); n != 1 {
+		t.Errorf("reserved: %d", n)
+	}
+	if _, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "nix"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("%v", err)
+	}
+	fill()
+	res, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "a", RequestId: "d-1"})
+	if err != nil || res.GetPurged() != 6 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if _, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("%v", err)
+	}
+	if again, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "a", RequestId: "d-1"}); err != nil || again.GetPurged() != 6 {
+		t.Errorf("repeated: %v, %v", again, err)
+	}
+	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "a"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("%v", err)
+	}
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil {
+		t.Error(err)
+	}
+	if _, ok := s.catalog.Queue("wide"); ok {
+		t.Error("the record is still there")
+	}
+}
+
+// TestPurgeInSteps: a command of the machine is bounded, the call is not.
+func TestPurgeInSteps(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	jobs := make([]*belfryv1.PutRequest, 1000)
+	for i := range jobs {
+		jobs[i] = &belfryv1.PutRequest{Queue: "a"}
+	}
+	for range 9 {
+		if _, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "a", Max: 4100, RequestId: "p"}); err != nil || res.GetPurged() != 4100 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if res, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "a"}); err != nil || res.GetPurged() != 4900 {
+		t.Errorf("%v, %v", res, err)
+	}
+}
+
+func TestGetQueueFigures(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	for _, req := range []*belfryv1.PutRequest{
+		{Queue: "a", Id: "1", Body: &belfryv1.PutRequest_Text{Text: "12345"}, Headers: map[string]string{"k": "v"}},
+		{Queue: "a", Id: "2", Priority: proto.Int32(1)},
+		{Queue: "a", Id: "3", When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(due)}},
+	} {
+		if _, err := q.Put(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}})
+	if err != nil || len(res.GetJobs()) != 1 {
+		t.Fatalf("%v, %v", res, err)
+	}
+	got, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := got.GetQueue()
+	wantCounts := &belfryv1.JobCounts{Delayed: 1, Ready: 1, Reserved: 1}
+	if diff := cmp.Diff(wantCounts, info.GetCounts(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	wantTotals := &belfryv1.QueueTotals{Puts: 3, Reserves: 1}
+	if diff := cmp.Diff(wantTotals, info.GetTotals(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	if info.GetBytes() != 10 || !info.GetNextDueAt().AsTime().Equal(due) || info.GetOldestReadyAge().AsDuration() <= 0 || info.GetAsOf() == nil {
+		t.Errorf("%v", info)
+	}
+	if info.GetLateness().GetJobs() != 1 || info.GetRates().GetPutsPerSecond() != 3.0/60 || info.GetRates().GetReservesPerSecond() != 1.0/60 {
+		t.Errorf("%v", info)
+	}
+	if _, err := q.Ack(t.Context(), &belfryv1.AckRequest{Lease: res.GetJobs()[0].GetLease()}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"}); err != nil || got.GetQueue().GetRates().GetAcksPerSecond() != 1.0/60 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestGetCluster(t *testing.T) {
+	s := serve(t)
+	_, a := s.bothClients()
+	got, err := a.GetCluster(t.Context(), &belfryv1.GetClusterRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &belfryv1.GetClusterResponse{ClusterId: "c1", AnsweredBy: "n1", Nodes: []*belfryv1.Node{
+		{Name: "n1", Incarnation: "00000000000000ff", Address: "127.0.0.1:7400", Version: "v0.0.0-test"},
+	}}
+	for i := range uint32(3) {
+		want.Shards = append(want.Shards, &belfryv1.Shard{Shard: i, Leader: "n1", Term: 2, Digest: "0000000000000000", Voters: []string{"n1"}})
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRedriveMany(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for range 9 {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killAll(t, q, "wide")
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 4}); err != nil || res.GetMoved() != 4 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 100}); err != nil || res.GetMoved() != 5 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "nix", Max: 100}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("%v", err)
+	}
+	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: []string{"9-9"}}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
+		t.Errorf("%v", err)
+	}
+}
+
+// killAll takes all jobs of a queue and makes them dead.
+func killAll(t *testing.T, q belfryv1connect.QueueServiceClient, queue string) {
+	t.Helper()
+	for {
+		res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.GetJobs()) == 0 {
+			return
+		}
+		for _, job := range res.GetJobs() {
+			if _, err := q.Nack(t.Context(), &belfryv1.NackRequest{Lease: job.GetLease(), Dead: true, Error: "no"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestMetersForget(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	m := newMeters(func() time.Time { return now })
+	for i := range metersMax {
+		m.put("q" + itoa(i))
+	}
+	if m.put("one too many"); m.rates("one too many") != nil {
+		t.Error("there is no bound")
+	}
+	now = now.Add(59 * time.Second)
+	if m.rates("q7") == nil {
+		t.Error("forgotten within the minute")
+	}
+	now = now.Add(2 * time.Second)
+	if m.rates("q7") != nil {
+		t.Error("remembered after a minute")
+	}
+	if m.put("new"); m.rates("new") == nil || len(m.queues) != 1 {
+		t.Errorf("%d queues", len(m.queues))
+	}
+}
+
+func TestMetersLateness(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	m := newMeters(func() time.Time { return now })
+	for i := range 100 {
+		m.grant(&fsm.Grant{Queue: "a", Attempt: 1, Due: 1000}, fsm.Time(1000+time.Duration(i)*time.Millisecond))
+	}
+	m.grant(&fsm.Grant{Queue: "a", Attempt: 2, Due: 1}, fsm.Time(time.Hour))
+	got := m.lateness("a")
+	if got.GetJobs() != 100 || got.GetP50().AsDuration() != 64*time.Millisecond || got.GetP99().AsDuration() != 99*time.Millisecond || got.GetMax().AsDuration() != 99*time.Millisecond {
+		t.Errorf("%v", got)
+	}
+	if strings.Contains(m.rates("a").String(), "puts") || m.lateness("b") != nil {
+		t.Errorf("%v", m.rates("a"))
+	}
+}
+
+func TestCatalogErrorsReachTheCaller(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Catalog = brokenCatalog{newMemoryCatalog()} })
+	_, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a"}); reasonOf(t, err) != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
+		t.Errorf("%v", err)
+	}
+}
+
+// brokenCatalog does not know what became of its records.
+type brokenCatalog struct{ *memoryCatalog }
+
+func (brokenCatalog) CreateQueue(context.Context, string, uint32, fsm.Settings) (QueueConfig, error) {
+	return QueueConfig{}, nodeUnknown()
+}
