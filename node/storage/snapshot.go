@@ -187,20 +187,28 @@ func (s *SnapshotStore) Newest() (raft.SnapshotMeta, bool) {
 // Open implements raft.SnapshotStore. The reader verifies each block before it hands it out; a damaged one is a
 // *CorruptError naming file and offset, and fails the group.
 func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	r, err := openSnapshot(s.fsys, s.path(id), s.guard.fail)
+	r, err := s.open(id)
 	if err != nil {
-		// An older one may just have been removed, because a newer one was written.
-		if newest, _ := s.Newest(); newest.ID == id || !missing(err) {
-			s.guard.fail(err)
-		}
 		return nil, nil, err
 	}
 	return r.raftMeta(), r, nil
 }
 
-// Digest returns the digest in a snapshot's trailer, false if its writer gave none.
+func (s *SnapshotStore) open(id string) (*snapshotReader, error) {
+	r, err := openSnapshot(s.fsys, s.path(id), s.guard.fail)
+	if err == nil {
+		return r, nil
+	}
+	// An older one may just have been removed, because a newer one was written.
+	if newest, _ := s.Newest(); newest.ID == id || !missing(err) {
+		s.guard.fail(err)
+	}
+	return nil, err
+}
+
+// Digest returns the digest in a snapshot's trailer, false if its writer gave none. Damage fails the group, as in Open.
 func (s *SnapshotStore) Digest(id string) (digest uint64, ok bool, err error) {
-	r, err := openSnapshot(s.fsys, s.path(id), nil)
+	r, err := s.open(id)
 	if err != nil {
 		return 0, false, err
 	}

@@ -320,3 +320,25 @@ func TestSnapshotSyncsOnTheWay(t *testing.T) {
 		t.Errorf("%d syncs for 50 MiB, want one in 16 MiB and the last", syncs)
 	}
 }
+
+// Damage in the ends of a snapshot fails the group, whichever call finds it.
+func TestSnapshotDamagedEnds(t *testing.T) {
+	for what, read := range map[string]func(*storage.SnapshotStore, string) error{
+		"List":   func(s *storage.SnapshotStore, _ string) error { _, err := s.List(); return err },
+		"Open":   func(s *storage.SnapshotStore, id string) error { _, _, err := s.Open(id); return err },
+		"Digest": func(s *storage.SnapshotStore, id string) error { _, _, err := s.Digest(id); return err },
+	} {
+		d := newDisk()
+		s := openOn(t, d)
+		setTerm(t, s, 2)
+		mustSnapshot(t, s, 10, 2, []byte("state"))
+		newest, _ := s.Snapshots.Newest()
+		d.Flip(snapshotFiles(d)[0], 20, 1)
+		err := read(s.Snapshots, newest.ID)
+		wantCorrupt(t, err, newest.ID)
+		if !errors.Is(s.Err(), storage.ErrFailed) {
+			t.Errorf("%s: state %v", what, s.Err())
+		}
+		closeStores(t, s)
+	}
+}
