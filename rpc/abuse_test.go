@@ -3,22 +3,12 @@ package rpc
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"connectrpc.com/connect"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // zeros is a gzip stream of n zero bytes.
@@ -48,18 +38,17 @@ func jobsJSON(n int, put string) string {
 	return `{"jobs":[` + strings.TrimSuffix(strings.Repeat(put+",", n), ",") + `]}`
 }
 
-// TestAbuse is the table of malformed and abusive requests. Each is answered with the code of its reason, in words that
-// name the field and, where there is one, the limit; and none leaves anything behind.
-func TestAbuse(t *testing.T) {
-	s := serve(t)
-	lease := formatLease(leaseOfNothing())
-	for _, c := range []struct {
-		name, path, body string
-		headers          []string
-		status           int
-		want             string
-	}{
-		// Form.
+// abuse is a request that is to be refused, with the status and a part of the answer.
+type abuse struct {
+	name, path, body string
+	headers          []string
+	status           int
+	want             string
+}
+
+// badForm are requests that cannot be read.
+func badForm() []abuse {
+	return []abuse{
 		{"not JSON", "/v1/put", `queue=a`, nil, 400, "request: not valid JSON"},
 		{"cut off", "/v1/put", `{"queue":"a"`, nil, 400, "request: not valid JSON: it ends too early"},
 		{"an array", "/v1/put", `[{"queue":"a"}]`, nil, 400, "request: want a JSON object"},
@@ -80,7 +69,12 @@ func TestAbuse(t *testing.T) {
 		{"gzip that is none", "/v1/put", `{"queue":"a"}`, []string{"Content-Encoding", "gzip"}, 400, "gzip: invalid header"},
 		{"a protocol version from the future", "/v1/put", `{}`, []string{"Connect-Protocol-Version", "9"}, 400, "Connect-Protocol-Version"},
 		{"a timeout that is none", "/v1/put", `{}`, []string{"Connect-Timeout-Ms", "soon"}, 400, "request: "},
-		// Wrong types.
+	}
+}
+
+// badTypes are fields of the wrong type.
+func badTypes() []abuse {
+	return []abuse{
 		{"a number for a queue", "/v1/put", `{"queue":7}`, nil, 400, "queue: want a string, not 7"},
 		{"an object for a text", "/v1/put", `{"queue":"a","text":{"a":1}}`, nil, 400, `text: want a string`},
 		{"text for base64", "/v1/put", `{"queue":"a","data":"hello world!"}`, nil, 400, "bytes field data"},
@@ -92,7 +86,12 @@ func TestAbuse(t *testing.T) {
 		{"a word for a state", "/v1/list", `{"queue":"a","state":"LATE"}`, nil, 400, "state: want one of DELAYED"},
 		{"a number for a state", "/v1/list", `{"queue":"a","state":77}`, nil, 400, "state: want one of DELAYED"},
 		{"an ended state", "/v1/list", `{"queue":"a","state":"ACKED"}`, nil, 400, "state: want one of DELAYED, READY, RESERVED, DEAD, not"},
-		// Names and ids.
+	}
+}
+
+// badNames are names and ids that cannot be.
+func badNames() []abuse {
+	return []abuse{
 		{"no queue", "/v1/put", `{"text":"x"}`, nil, 400, "queue: a queue's name is required"},
 		{"a queue of 257 bytes", "/v1/put", `{"queue":"` + strings.Repeat("q", 257) + `"}`, nil, 400, "queue: 257 bytes; the limit is 256"},
 		{"a queue with a space", "/v1/put", `{"queue":"a b"}`, nil, 400, "queue: only letters"},
@@ -106,7 +105,12 @@ func TestAbuse(t *testing.T) {
 		{"again without an id", "/v1/put", `{"queue":"a","again":true}`, nil, 400, "again: it needs an id"},
 		{"a requestId of 65 bytes", "/v1/put", `{"queue":"a","requestId":"` + strings.Repeat("r", 65) + `"}`, nil, 400, "requestId: 65 bytes; the limit is 64"},
 		{"a get without an id", "/v1/get", `{"queue":"a"}`, nil, 400, "id: a job's id is required"},
-		// Times.
+	}
+}
+
+// badTimes are times out of range.
+func badTimes() []abuse {
+	return []abuse{
 		{"a negative delay", "/v1/put", `{"queue":"a","delay":"-1s"}`, nil, 400, "delay: -1s is out of range: 0s to 100y"},
 		{"a delay of 101 years", "/v1/put", `{"queue":"a","delay":"885000h"}`, nil, 400, "delay: 885000h is out of range: 0s to 100y"},
 		{"a delay of 10,000 years", "/v1/put", `{"queue":"a","delay":"315576000000s"}`, nil, 400, "out of range: 0s to 100y"},
@@ -118,7 +122,12 @@ func TestAbuse(t *testing.T) {
 		{"a wait of an hour", "/v1/reserve", `{"queues":["a"],"wait":"1h"}`, nil, 400, "wait: 1h is out of range: 0s to 1m"},
 		{"a negative wait", "/v1/reserve", `{"queues":["a"],"wait":-1}`, nil, 400, "wait: -1s is out of range: 0s to 1m"},
 		{"a negative retry delay", "/v1/put", `{"queue":"a","retryDelays":["0s","-5s"]}`, nil, 400, "retryDelays[1]: -5s is out of range: 0s to 100y"},
-		// Sizes and counts.
+	}
+}
+
+// badSizes are sizes and counts out of range.
+func badSizes() []abuse {
+	return []abuse{
 		{"a body above 1 MiB", "/v1/put", `{"queue":"a","text":"` + strings.Repeat("x", 1<<20+1) + `"}`, nil, 400, "text: 1048577 bytes; the limit is 1048576"},
 		{"data above 1 MiB", "/v1/put", `{"queue":"a","data":"` + base64.StdEncoding.EncodeToString(make([]byte, 1<<20+1)) + `"}`, nil, 400, "data: 1048577 bytes; the limit is 1048576"},
 		{"a message above 8 MiB", "/v1/put", `{"queue":"a","text":"` + strings.Repeat("x", 9<<20) + `"}`, nil, 400, "request: more than 8388608 bytes"},
@@ -139,14 +148,25 @@ func TestAbuse(t *testing.T) {
 		{"redrive of nothing", "/v1/redrive", `{"queue":"a"}`, nil, 400, "ids: ids or max is required"},
 		{"redrive of both", "/v1/redrive", `{"queue":"a","ids":["x"],"max":1}`, nil, 400, "max: give either ids or max"},
 		{"redrive of a million", "/v1/redrive", `{"queue":"a","max":1000000}`, nil, 400, "max: 1000000 is out of range: 1 to 100000"},
-		// Leases.
+	}
+}
+
+// badLeases are leases that are none.
+func badLeases() []abuse {
+	lease := formatLease(leaseOfNothing())
+	return []abuse{
 		{"no lease", "/v1/ack", `{}`, nil, 400, "lease: a lease is required"},
 		{"a lease of one's own", "/v1/ack", `{"lease":"let me in"}`, nil, 400, "lease: not a lease"},
 		{"a lease cut short", "/v1/extend", `{"lease":"` + lease[:len(lease)-2] + `"}`, nil, 400, "lease: not a lease"},
 		{"a lease of 1 MiB", "/v1/ack", `{"lease":"` + strings.Repeat("A", 1<<20) + `"}`, nil, 400, "lease: not a lease"},
 		{"a lease of a job that never was", "/v1/ack", `{"lease":"` + lease + `"}`, nil, 400, `"reason":"STALE_LEASE"`},
 		{"dead and a delay", "/v1/nack", `{"lease":"` + lease + `","dead":true,"delay":"1s"}`, nil, 400, "delay: a job that is to be dead has no delay"},
-		// Settings.
+	}
+}
+
+// badSettings are settings that make no sense.
+func badSettings() []abuse {
+	return []abuse{
 		{"a queue of 99 partitions", "/v1/create-queue", `{"queue":"p","partitions":99}`, nil, 400, "partitions: 99 is out of range: 1 to 3"},
 		{"a limit below the partitions", "/v1/create-queue", `{"queue":"p","partitions":3,"settings":{"maxJobs":2}}`, nil, 400, "settings.maxJobs: 2 is below the number of partitions, 3"},
 		{"a policy without a mode", "/v1/create-queue", `{"queue":"p","settings":{"overdue":{}}}`, nil, 400, "settings.overdue.mode: want one of FIRE, SPREAD, DROP"},
@@ -154,10 +174,27 @@ func TestAbuse(t *testing.T) {
 		{"an update of nothing", "/v1/update-queue", `{"queue":"a"}`, nil, 400, "settings: at least one setting is required"},
 		{"an update of no queue", "/v1/update-queue", `{"queue":"nix","settings":{"ttr":"1m"}}`, nil, 404, `"reason":"QUEUE_NOT_FOUND"`},
 		{"purge of an ended state", "/v1/purge-queue", `{"queue":"a","states":["ACKED"]}`, nil, 400, "states[0]: want one of DELAYED"},
-		// Bombs.
+	}
+}
+
+// bombs are requests that are small until they are decompressed.
+func bombs(t *testing.T) []abuse {
+	t.Helper()
+	return []abuse{
 		{"a bomb of 1 GiB", "/v1/put", zeros(t, 1<<30), []string{"Content-Encoding", "gzip", "Content-Type", "application/json"}, 400, "request: more than 8388608 bytes when decompressed"},
 		{"a bomb in protobuf", "/v1/put", zeros(t, 1<<28), []string{"Content-Encoding", "gzip", "Content-Type", "application/proto"}, 400, "request: more than 8388608 bytes when decompressed"},
-	} {
+	}
+}
+
+// TestAbuse goes through the tables of malformed and abusive requests. Each is answered with the code of its reason, in
+// words that name the field and, where there is one, the limit; and none leaves anything behind.
+func TestAbuse(t *testing.T) {
+	s := serve(t)
+	all := slices.Concat(badForm(), badTypes(), badNames(), badTimes(), badSizes(), badLeases(), badSettings(), bombs(t))
+	if len(all) < 60 {
+		t.Errorf("only %d requests", len(all))
+	}
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			s.t = t
 			headers := c.headers
@@ -181,238 +218,3 @@ func TestAbuse(t *testing.T) {
 		t.Errorf("something was left behind: %s", got.body)
 	}
 }
-
-// TestAbuseOverGRPC: the errors that Connect makes itself carry their reason in the other protocols too.
-func TestAbuseOverGRPC(t *testing.T) {
-	s := serve(t)
-	two := h2c(t)
-	for _, kind := range []string{"application/grpc+json", "application/grpc-web+json", "application/grpc+proto"} {
-		message := `{"queue":"a","dealy":"5m"}`
-		if strings.HasSuffix(kind, "proto") {
-			message = "\xff\xff"
-		}
-		frame := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/belfry.v1.QueueService/Put", bytes.NewReader(frame))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", kind)
-		res, err := two.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadAll(res.Body); err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		all := res.Header.Clone()
-		for k, v := range res.Trailer {
-			all[k] = v
-		}
-		if all.Get("Grpc-Status") != "3" || all.Get("Grpc-Status-Details-Bin") == "" {
-			t.Errorf("%s: %v", kind, all)
-		}
-		if strings.HasSuffix(kind, "json") && !strings.Contains(all.Get("Grpc-Message"), "dealy: unknown field") {
-			t.Errorf("%s: %v", kind, all)
-		}
-	}
-	for name, c := range s.clients() {
-		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 9<<20)}})
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument {
-			t.Errorf("%s: 9 MiB: %v", name, err)
-		}
-	}
-}
-
-// TestBombsTogether sets off many bombs at once: they share the few places where requests are decompressed.
-func TestBombsTogether(t *testing.T) {
-	s := serve(t)
-	bomb := zeros(t, 64<<20)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	var group sync.WaitGroup
-	for range 64 {
-		group.Go(func() {
-			got := s.send(http.MethodPost, "/v1/put", bomb, "Content-Encoding", "gzip", "Content-Type", "application/json")
-			if got.status != 400 {
-				t.Errorf("%d %s", got.status, got.body)
-			}
-		})
-	}
-	group.Wait()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 256<<20 {
-		t.Errorf("%d bytes are still held", grown)
-	}
-	if s.server.handler.bodyBytesInFlight.Load() != 0 {
-		t.Errorf("%d bytes are still counted", s.server.handler.bodyBytesInFlight.Load())
-	}
-}
-
-// raw opens a connection and writes to it.
-func (s *served) raw(text string) net.Conn {
-	s.t.Helper()
-	var d net.Dialer
-	conn, err := d.DialContext(s.t.Context(), "tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, text); err != nil {
-		s.t.Fatal(err)
-	}
-	return conn
-}
-
-// TestSlowSenders sends bodies that do not arrive. Each gets an answer when the time is over, also if it drips.
-func TestSlowSenders(t *testing.T) {
-	s := serve(t, func(c *Config) {
-		c.Limits = DefaultLimits()
-		c.Limits.BodyWait = 50 * time.Millisecond
-	})
-	for name, text := range map[string]string{
-		"a call":     "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
-		"a raw body": "POST /q/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
-		"in chunks":  "POST /v1/put HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
-	} {
-		conn := s.raw(text)
-		answer, err := io.ReadAll(conn)
-		if err != nil || !strings.Contains(string(answer), " 400 ") || !strings.Contains(string(answer), "the body did not arrive within 50ms, which is the limit") {
-			t.Errorf("%s: %v %s", name, err, answer)
-		}
-	}
-	body, w := io.Pipe()
-	defer w.Close()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/put", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.do(h2c(t), req); got.status != 400 || !strings.Contains(got.body, "did not arrive within") {
-		t.Errorf("HTTP/2: %d %s", got.status, got.body)
-	}
-}
-
-// TestRestOfBodyIsNoRequest: what is left of a body that was refused must not be read as the next request.
-func TestRestOfBodyIsNoRequest(t *testing.T) {
-	s := serve(t)
-	hidden := "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"queue\":\"hid\"}\n"
-	for name, head := range map[string]string{
-		"too large":     "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
-		"raw too large": "POST /q/a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
-		"a wrong type":  "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nContent-Length: %d\r\n\r\n",
-		"a wrong query": "POST /q/a?x=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
-		"no such path":  "POST /nix HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
-	} {
-		padding := strings.Repeat("x", 8<<20+6)
-		rest := strings.Repeat(hidden, 20_000)
-		var d net.Dialer
-		conn, err := d.DialContext(t.Context(), "tcp", s.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var group sync.WaitGroup
-		group.Go(func() {
-			// The server may close the connection before it has everything.
-			_, _ = io.WriteString(conn, fmt.Sprintf(head, len(padding)+len(rest))+padding+rest)
-		})
-		answer, err := io.ReadAll(conn)
-		if n := strings.Count(string(answer), "HTTP/1.1 "); n > 1 {
-			t.Errorf("%s: %d answers to one request (%v)", name, n, err)
-		}
-		conn.Close()
-		group.Wait()
-	}
-	if got := s.post("/v1/list-queues", ""); strings.Contains(got.body, "hid") {
-		t.Errorf("a hidden request was carried out: %s", got.body)
-	}
-}
-
-// TestSlowBodyDoesNotEndLongPoll: the time for a body ends with the body; the wait of a poll may be longer.
-func TestSlowBodyDoesNotEndLongPoll(t *testing.T) {
-	s := serve(t, func(c *Config) {
-		c.Limits = DefaultLimits()
-		c.Limits.BodyWait = 20 * time.Millisecond
-	})
-	started := time.Now()
-	got := s.post("/v1/reserve", `{"queues":["a"],"wait":"200ms"}`)
-	if got.status != 200 || time.Since(started) < 200*time.Millisecond {
-		t.Errorf("%d after %v: %s", got.status, time.Since(started), got.body)
-	}
-}
-
-// TestHalfOpenConnections: connections that say nothing, or half of a header, do not disturb anybody.
-func TestHalfOpenConnections(t *testing.T) {
-	s := serve(t, func(c *Config) {})
-	for i := range 200 {
-		s.raw([]string{"", "POST /v1/put HT", "GET /livez HTTP/1.1\r\nHost: x\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}[i%4])
-	}
-	if got := s.post("/v1/put", `{"queue":"a"}`); got.status != 200 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
-// TestHugeHeadersAreRefused: the bound on the head of a request holds on both versions of HTTP.
-func TestHugeHeadersAreRefused(t *testing.T) {
-	s := serve(t)
-	if got := s.send(http.MethodPost, "/v1/put", `{"queue":"a"}`, "X-Big", strings.Repeat("x", 80<<10)); got.status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
-// TestClientThatLeaves ends the poll of a client whose connection is gone.
-func TestClientThatLeaves(t *testing.T) {
-	s := serve(t)
-	text := `{"queues":["a"],"wait":"60s"}`
-	conn := s.raw(fmt.Sprintf("POST /v1/reserve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(text), text))
-	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.await("no parked poll", func() bool { return s.node.parkedPolls() == 0 })
-}
-
-// await yields until a condition holds.
-func (s *served) await(what string, ok func() bool) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
-	defer cancel()
-	for !ok() {
-		if ctx.Err() != nil {
-			s.t.Fatalf("there never was %s", what)
-		}
-		runtime.Gosched()
-	}
-}
-
-// TestBodiesTogetherAreBounded: when all bodies together hold too much, the next byte is refused.
-func TestBodiesTogetherAreBounded(t *testing.T) {
-	s := serve(t)
-	s.server.handler.bodyBytesInFlight.Store(bodyBytesInFlightMax)
-	got := s.post("/v1/put", `{"queue":"a"}`)
-	if got.status != 429 || !strings.Contains(got.body, `"reason":"OVERLOADED"`) {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-	s.server.handler.bodyBytesInFlight.Store(0)
-	if got := s.post("/v1/put", `{"queue":"a"}`); got.status != 200 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
-func TestReplyToGoneClientIsAnError(t *testing.T) {
-	o := &reply{ResponseWriter: brokenResponse{}, request: &http.Request{ProtoMajor: 2}, handler: &handler{}}
-	if _, err := o.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("%v", err)
-	}
-}
-
-// brokenResponse is a response to a client that is gone.
-type brokenResponse struct{}
-
-func (brokenResponse) Header() http.Header       { return http.Header{} }
-func (brokenResponse) WriteHeader(int)           {}
-func (brokenResponse) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -2,9 +2,7 @@ package rpc
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -201,94 +199,6 @@ func TestUpdateQueueListsPendingShards(t *testing.T) {
 	}
 }
 
-func TestListQueuesPages(t *testing.T) {
-	s := serve(t)
-	q, a := s.bothClients()
-	var want []string
-	for _, ns := range []string{"a/", "b/", "b0/", "c"} {
-		for i := range 7 {
-			name := fmt.Sprintf("%sq%d", ns, i)
-			if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: name}); err != nil {
-				t.Fatal(err)
-			}
-			want = append(want, name)
-		}
-	}
-	for prefix, want := range map[string][]string{"": want, "b/": want[7:14], "b/q3": want[10:11], "b": want[7:21], "zz": nil, "a/q0": want[:1]} {
-		for _, size := range []int32{1, 3, 100} {
-			var got []string
-			for token := ""; ; {
-				page, err := a.ListQueues(t.Context(), &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: size, PageToken: token})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, info := range page.GetQueues() {
-					got = append(got, info.GetName())
-				}
-				if token = page.GetNextPageToken(); token == "" {
-					break
-				}
-				if len(page.GetQueues()) != int(size) {
-					t.Errorf("%q: a page of %d with more to come", prefix, len(page.GetQueues()))
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%q by %d:\n%s", prefix, size, diff)
-			}
-		}
-	}
-}
-
-func TestListJobsPages(t *testing.T) {
-	s := serve(t)
-	q, a := s.bothClients()
-	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now().Add(time.Hour).Truncate(time.Second)
-	for i := range 30 {
-		due := timestamppb.New(start.Add(time.Duration(i*7%30) * time.Second))
-		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "job" + itoa(i), When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Text{Text: "body"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, size := range []int32{1, 4, 30, 1000} {
-		req := &belfryv1.ListRequest{Queue: "wide", PageSize: size, DueAfter: timestamppb.New(start.Add(5 * time.Second)), DueBefore: timestamppb.New(start.Add(25 * time.Second))}
-		next := start.Add(5 * time.Second)
-		for {
-			page, err := q.List(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, job := range page.GetJobs() {
-				if !job.GetDueAt().AsTime().Equal(next) || job.GetBody() != nil || job.GetBodyBytes() != 4 || job.GetLease() != "" {
-					t.Errorf("size %d: %v; want one due %v", size, job, next)
-				}
-				next = next.Add(time.Second)
-			}
-			if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
-				break
-			}
-		}
-		if want := start.Add(25 * time.Second); !next.Equal(want) {
-			t.Errorf("size %d: ended before %v; want %v", size, next, want)
-		}
-	}
-	first, err := q.List(t.Context(), &belfryv1.ListRequest{Queue: "wide", PageSize: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, other := range map[string]*belfryv1.ListRequest{
-		"another queue":  {Queue: "thin", PageToken: first.GetNextPageToken()},
-		"another state":  {Queue: "wide", State: belfryv1.JobState_JOB_STATE_DEAD, PageToken: first.GetNextPageToken()},
-		"another window": {Queue: "wide", DueAfter: timestamppb.Now(), PageToken: first.GetNextPageToken()},
-	} {
-		if _, err := q.List(t.Context(), other); reasonOf(t, err) != belfryv1.Reason_REASON_INVALID {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestPurgeAndDelete(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
@@ -437,89 +347,6 @@ func TestGetCluster(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestRedriveMany(t *testing.T) {
-	s := serve(t)
-	q, a := s.bothClients()
-	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
-	for range 9 {
-		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	killAll(t, q, "wide")
-	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 4}); err != nil || res.GetMoved() != 4 {
-		t.Errorf("%v, %v", res, err)
-	}
-	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 100}); err != nil || res.GetMoved() != 5 {
-		t.Errorf("%v, %v", res, err)
-	}
-	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "nix", Max: 100}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
-		t.Errorf("%v", err)
-	}
-	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: []string{"9-9"}}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
-		t.Errorf("%v", err)
-	}
-}
-
-// killAll takes all jobs of a queue and makes them dead.
-func killAll(t *testing.T, q belfryv1connect.QueueServiceClient, queue string) {
-	t.Helper()
-	for {
-		res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(res.GetJobs()) == 0 {
-			return
-		}
-		for _, job := range res.GetJobs() {
-			if _, err := q.Nack(t.Context(), &belfryv1.NackRequest{Lease: job.GetLease(), Dead: true, Error: "no"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-func TestMetersForget(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	m := newMeters(func() time.Time { return now })
-	for i := range metersMax {
-		m.put("q" + itoa(i))
-	}
-	if m.put("one too many"); m.rates("one too many") != nil {
-		t.Error("there is no bound")
-	}
-	now = now.Add(59 * time.Second)
-	if m.rates("q7") == nil {
-		t.Error("forgotten within the minute")
-	}
-	now = now.Add(2 * time.Second)
-	if m.rates("q7") != nil {
-		t.Error("remembered after a minute")
-	}
-	if m.put("new"); m.rates("new") == nil || len(m.queues) != 1 {
-		t.Errorf("%d queues", len(m.queues))
-	}
-}
-
-func TestMetersLateness(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	m := newMeters(func() time.Time { return now })
-	for i := range 100 {
-		m.grant(&fsm.Grant{Queue: "a", Attempt: 1, Due: 1000}, fsm.Time(1000+time.Duration(i)*time.Millisecond))
-	}
-	m.grant(&fsm.Grant{Queue: "a", Attempt: 2, Due: 1}, fsm.Time(time.Hour))
-	got := m.lateness("a")
-	if got.GetJobs() != 100 || got.GetP50().AsDuration() != 64*time.Millisecond || got.GetP99().AsDuration() != 99*time.Millisecond || got.GetMax().AsDuration() != 99*time.Millisecond {
-		t.Errorf("%v", got)
-	}
-	if strings.Contains(m.rates("a").String(), "puts") || m.lateness("b") != nil {
-		t.Errorf("%v", m.rates("a"))
 	}
 }
 

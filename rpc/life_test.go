@@ -79,9 +79,21 @@ func lifeOfAJob(t *testing.T, c belfryv1connect.QueueServiceClient, queue string
 	if _, err := c.Put(ctx, &belfryv1.PutRequest{Queue: queue, Id: "order-42"}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_EXISTS {
 		t.Fatalf("other content: %v", err)
 	}
+	attemptsOfAJob(t, c, body, reserve)
+	_, err = c.Cancel(ctx, &belfryv1.CancelRequest{Queue: queue, Id: "order-42"})
+	if f, _ := FaultOf(err); f == nil || f.Message != "the job has ended: it is ACKED" {
+		t.Fatalf("cancel after ack: %v", err)
+	}
+}
+
+// attemptsOfAJob reserves a job again and again, and gives it back in every way until it is acked.
+func attemptsOfAJob(t *testing.T, c belfryv1connect.QueueServiceClient, body string, reserve func() *belfryv1.Job) {
+	t.Helper()
+	ctx := t.Context()
 	job := reserve()
+	queue := job.GetQueue()
 	if string(job.GetData()) != body || job.GetHeaders()["k"] != "v" || job.GetAttempt() != 1 || job.GetId() != "order-42" ||
-		job.GetQueue() != queue || job.GetTtr().AsDuration() != 30*time.Second || job.GetMaxAttempts() != 16 {
+		job.GetTtr().AsDuration() != 30*time.Second || job.GetMaxAttempts() != 16 {
 		t.Fatalf("job: %v", job)
 	}
 	extended, err := c.Extend(ctx, &belfryv1.ExtendRequest{Lease: job.GetLease(), Ttr: durationpb.New(time.Hour)})
@@ -121,10 +133,6 @@ func lifeOfAJob(t *testing.T, c belfryv1connect.QueueServiceClient, queue string
 	}
 	if _, err := c.Get(ctx, &belfryv1.GetRequest{Queue: queue, Id: "order-42"}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
 		t.Fatalf("get after ack: %v", err)
-	}
-	_, err = c.Cancel(ctx, &belfryv1.CancelRequest{Queue: queue, Id: "order-42"})
-	if f, _ := FaultOf(err); f == nil || f.Message != "the job has ended: it is ACKED" {
-		t.Fatalf("cancel after ack: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,19 +33,35 @@ type memoryNode struct {
 	parked int
 }
 
-// memoryShard is one machine. changed is closed and replaced after each entry.
+// memoryShard is one machine. parked has the channels of those who wait, by their queues; they are closed to wake them.
 type memoryShard struct {
 	mu      sync.RWMutex
 	machine *fsm.Machine
 	index   uint64
-	changed chan struct{}
+	parked  map[string][]chan struct{}
+}
+
+// wake wakes those who wait for a queue that a put names, or everybody after anything else. s.mu is held.
+func (s *memoryShard) wake(commands []fsm.Command) {
+	for _, c := range commands {
+		put, ok := c.(*fsm.Put)
+		for queue, waiting := range s.parked {
+			if ok && !strings.Contains(" "+queue+" ", " "+put.Queue+" ") || c.Kind() == fsm.KindReserve {
+				continue
+			}
+			for _, w := range waiting {
+				close(w)
+			}
+			delete(s.parked, queue)
+		}
+	}
 }
 
 // newMemoryNode returns a node of n shards.
 func newMemoryNode(n int) *memoryNode {
 	m := &memoryNode{now: time.Now}
 	for range n {
-		m.shards = append(m.shards, &memoryShard{machine: fsm.New(fsm.Config{}), changed: make(chan struct{})})
+		m.shards = append(m.shards, &memoryShard{machine: fsm.New(fsm.Config{}), parked: map[string][]chan struct{}{}})
 	}
 	m.status = node.Status{ClusterID: "c1", Name: "n1", ServerID: "n1.00000000000000ff", DiskFreeBytes: 1 << 40}
 	for i := range n {
@@ -73,8 +90,7 @@ func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node
 	if err != nil {
 		return node.Reply{}, err
 	}
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.wake(req.Commands)
 	w := node.Witness{Shard: shard, Term: 2, Index: s.index, Time: s.machine.Clock()}
 	return node.Reply{Witness: w, Results: results}, nil
 }
@@ -88,7 +104,8 @@ func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request
 	m.park(1)
 	defer m.park(-1)
 	for m.now().Before(until) {
-		ready, next, changed := m.available(shard, req.Commands[0].(*fsm.Reserve).Queues)
+		changed := make(chan struct{})
+		ready, next := m.available(shard, req.Commands[0].(*fsm.Reserve).Queues, changed)
 		if ready {
 			if reply, err = m.Do(ctx, shard, req); err != nil || granted(reply) {
 				return reply, err
@@ -111,12 +128,12 @@ func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request
 	return reply, nil
 }
 
-// available tells whether a Reserve could get something, when that may change by time, and what is closed when it may
-// change otherwise.
-func (m *memoryNode) available(shard uint32, queues []string) (ready bool, next time.Time, changed <-chan struct{}) {
+// available tells whether a Reserve could get something, and when that may change by time. When it may change otherwise
+// the channel is closed.
+func (m *memoryNode) available(shard uint32, queues []string, changed chan struct{}) (ready bool, next time.Time) {
 	s := m.shards[shard]
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := max(s.machine.Clock(), fsm.Time(m.now().UnixNano()))
 	for _, queue := range queues {
 		n, at := s.machine.Available(queue, now)
@@ -125,7 +142,10 @@ func (m *memoryNode) available(shard uint32, queues []string) (ready bool, next 
 			next = due
 		}
 	}
-	return ready, next, s.changed
+	if !ready {
+		s.parked[strings.Join(queues, " ")] = append(s.parked[strings.Join(queues, " ")], changed)
+	}
+	return ready, next
 }
 
 func (m *memoryNode) park(n int) {
@@ -255,7 +275,9 @@ func serve(t *testing.T, change ...func(*Config)) *served {
 		if err := s.server.http.Close(); err != nil {
 			t.Error(err)
 		}
-		<-ended
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	s.addr = l.Addr().String()
 	s.url = "http://" + s.addr

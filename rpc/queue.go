@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,28 +64,52 @@ type placed struct {
 	command  fsm.Command
 }
 
-// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions.
+// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. One shard, which is
+// the rule, needs no other goroutine.
 func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, answers []answer) {
-	byShard := make([][]placed, s.node.ShardCount())
-	for _, c := range commands {
-		byShard[c.shard] = append(byShard[c.shard], c)
+	shares := splitByShard(commands)
+	if len(shares) == 0 {
+		return
 	}
 	var group sync.WaitGroup
-	for shard, share := range byShard {
-		if len(share) == 0 {
-			continue
-		}
-		group.Go(func() {
-			list := make([]fsm.Command, len(share))
-			for i, c := range share {
-				list[i] = c.command
-			}
-			for i, a := range s.doAll(ctx, uint32(shard), requestID, list) {
-				answers[share[i].position] = a
-			}
-		})
+	for _, share := range shares[1:] {
+		group.Go(func() { s.doShare(ctx, requestID, share, answers) })
 	}
+	s.doShare(ctx, requestID, shares[0], answers)
 	group.Wait()
+}
+
+// doShare proposes the commands of one shard.
+func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) {
+	list := make([]fsm.Command, len(share))
+	for i, c := range share {
+		list[i] = c.command
+	}
+	for i, a := range s.doAll(ctx, share[0].shard, requestID, list) {
+		answers[share[i].position] = a
+	}
+}
+
+// splitByShard groups commands by shard and keeps their order within one.
+func splitByShard(commands []placed) [][]placed {
+	if len(commands) == 0 {
+		return nil
+	}
+	elsewhere := func(c placed) bool { return c.shard != commands[0].shard }
+	if !slices.ContainsFunc(commands, elsewhere) {
+		return [][]placed{commands}
+	}
+	var shares [][]placed
+	at := map[uint32]int{}
+	for _, c := range commands {
+		i, ok := at[c.shard]
+		if !ok {
+			i = len(shares)
+			at[c.shard], shares = i, append(shares, nil)
+		}
+		shares[i] = append(shares[i], c)
+	}
+	return shares
 }
 
 // Put implements QueueService.

@@ -1,0 +1,263 @@
+package rpc
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+func TestConfigReportsEveryProblem(t *testing.T) {
+	_, err := NewServer(Config{Limits: Limits{BodyBytesMax: -1}})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"Node", "Catalog", "Logger", "Registry", "BodyBytesMax", "WaitMax"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not in %v", want, err)
+		}
+	}
+}
+
+func TestHealthPages(t *testing.T) {
+	s := serve(t)
+	if got := s.send("GET", "/livez", ""); got.status != 200 || got.body != "ok\n" {
+		t.Errorf("%d %q", got.status, got.body)
+	}
+	if got := s.send("GET", "/readyz", ""); got.status != 200 || got.body != "ready\n" {
+		t.Errorf("%d %q", got.status, got.body)
+	}
+	if got := s.send("GET", "/readyz?verbose", ""); got.body != "[+]serving ok\n[+]disk ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n" {
+		t.Errorf("%q", got.body)
+	}
+	s.node.mu.Lock()
+	s.node.status.DiskFull = true
+	s.node.status.Shards[0].Leader = ""
+	s.node.status.Shards[1].ClockAhead = true
+	s.node.status.Shards[2].Serving = false
+	s.node.mu.Unlock()
+	want := "[+]serving ok\n[-]disk failed: nearly full: 1099511627776 bytes free\n[-]shard-0 failed: no leader is known\n" +
+		"[-]shard-1 failed: CLOCK_AHEAD: shard time is ahead of the wall clock\n[-]shard-2 failed: its new leader does not serve yet\nnot ready\n"
+	if got := s.send("GET", "/readyz", ""); got.status != 503 || got.body != want {
+		t.Errorf("%d %q", got.status, got.body)
+	}
+	excluded := "/readyz?exclude=disk&exclude=shard-0&exclude=shard-1&exclude=shard-2"
+	if got := s.send("GET", excluded, ""); got.status != 200 {
+		t.Errorf("%d %q", got.status, got.body)
+	}
+	s.node.mu.Lock()
+	s.node.status.Shards[2].Role, s.node.status.Shards[2].LastError = node.Stopped, "disk on fire"
+	s.node.mu.Unlock()
+	if got := s.send("GET", "/readyz", ""); !strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
+		t.Errorf("%q", got.body)
+	}
+	if got := s.send("GET", "/livez", ""); got.status != 200 {
+		t.Errorf("a broken shard is not a dead process: %d", got.status)
+	}
+}
+
+func TestGRPCHealth(t *testing.T) {
+	s := serve(t)
+	client := connect.NewClient[belfryv1.GetRequest, belfryv1.GetResponse](h2c(t), s.url+"/grpc.health.v1.Health/Check", connect.WithGRPC())
+	if _, err := client.CallUnary(t.Context(), connect.NewRequest(&belfryv1.GetRequest{})); err != nil {
+		t.Errorf("%v", err)
+	}
+	h := &health{node: s.node, drain: s.server.handler.drain, services: []string{"", belfryv1connect.QueueServiceName}}
+	for _, service := range h.services {
+		if got, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: service}); err != nil || got.Status != grpchealth.StatusServing {
+			t.Errorf("%q: %v, %v", service, got, err)
+		}
+	}
+	if _, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: "nix"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("%v", err)
+	}
+	s.server.Drain()
+	if got, err := h.Check(t.Context(), &grpchealth.CheckRequest{}); err != nil || got.Status != grpchealth.StatusNotServing {
+		t.Errorf("draining: %v, %v", got, err)
+	}
+	if got := s.post("/grpc.health.v1.Health/Check", "{}"); got.status != 200 || !strings.Contains(got.body, "NOT_SERVING") {
+		t.Errorf("over curl: %d %s", got.status, got.body)
+	}
+}
+
+func TestReflection(t *testing.T) {
+	s := serve(t)
+	stream := grpcreflect.NewClient(h2c(t), s.url, connect.WithGRPC()).NewStream(t.Context())
+	names, err := stream.ListServices()
+	if err != nil || len(names) != 3 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	files, err := stream.FileContainingSymbol("belfry.v1.PutRequest")
+	if err != nil || len(files) == 0 {
+		t.Errorf("%v", err)
+	}
+	if _, err := stream.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registry = registry })
+	s.post("/v1/put", `{"queue":"a","delay":"1h"}`)
+	s.post("/v1/put", `{"queue":"a"}`)
+	s.post("/v1/put", `{"queue":"a","delay":"-1s"}`)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	got := s.send("GET", "/metrics", "")
+	for _, want := range []string{
+		`belfry_rpc_duration_seconds_count{code="ok",procedure="/belfry.v1.QueueService/Put"} 2`,
+		`belfry_rpc_duration_seconds_count{code="invalid_argument",procedure="/belfry.v1.QueueService/Put"} 1`,
+		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`, `belfry_disk_free_bytes`,
+	} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("%s is not in the metrics", want)
+		}
+	}
+	if err := registry.Register(newNodeCollector(s.node)); err == nil {
+		t.Error("the node's metrics were not registered")
+	}
+}
+
+// TestMetricsOfManyQueuesAreBounded: queues beyond the bound share one series.
+func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registry = registry })
+	q, _ := s.bothClients()
+	const queues = 3*queueSeriesMax + 300
+	jobs := make([]*belfryv1.PutRequest, 0, queues)
+	for i := range queues {
+		jobs = append(jobs, &belfryv1.PutRequest{Queue: "q" + itoa(i)})
+	}
+	if _, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs}); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "belfry_jobs" {
+			continue
+		}
+		var ready float64
+		for _, m := range f.GetMetric() {
+			ready += m.GetGauge().GetValue()
+		}
+		if n := len(f.GetMetric()); n > 3*4*(queueSeriesMax+1) || ready != queues {
+			t.Errorf("%d series of %v jobs", n, ready)
+		}
+	}
+}
+
+// TestPanicsAreAnswered: a handler that panics answers INTERNAL, says nothing of its insides, and the server goes on.
+func TestPanicsAreAnswered(t *testing.T) {
+	s := serve(t)
+	s.node.fail = func(uint32) error { panic("secret insides") }
+	for name, c := range s.clients() {
+		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"})
+		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	raw := s.post("/q/a", "x")
+	if raw.status != 500 || !strings.Contains(raw.body, `"reason":"INTERNAL"`) || strings.Contains(raw.body, "secret") {
+		t.Errorf("%d %s", raw.status, raw.body)
+	}
+	s.node.fail = nil
+	if got := s.post("/v1/put", `{"queue":"a"}`); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if !strings.Contains(s.log.String(), "secret insides") {
+		t.Error("the log does not have it")
+	}
+}
+
+// TestBodiesAreNotLogged: what users put is nobody else's business.
+func TestBodiesAreNotLogged(t *testing.T) {
+	s := serve(t)
+	s.post("/v1/put", `{"queue":"a","text":"very-private"}`)
+	s.node.fail = func(uint32) error { return context.Canceled }
+	s.post("/v1/put", `{"queue":"a","text":"very-private"}`)
+	if strings.Contains(s.log.String(), "very-private") {
+		t.Error(s.log.String())
+	}
+}
+
+// TestCompression: answers are compressed for those who take it, and only where it pays.
+func TestCompression(t *testing.T) {
+	s := serve(t)
+	s.post("/v1/put", `{"queue":"a","id":"small","text":"x","delay":"1h"}`)
+	s.post("/v1/put", `{"queue":"a","id":"large","text":"`+strings.Repeat("x", 4096)+`","delay":"1h"}`)
+	for id, want := range map[string]string{"small": "", "large": "gzip"} {
+		got := s.send("POST", "/v1/get", `{"queue":"a","id":"`+id+`"}`, "Accept-Encoding", "gzip")
+		if got.header.Get("Content-Encoding") != want {
+			t.Errorf("%s: %q", id, got.header.Get("Content-Encoding"))
+		}
+	}
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	s := serve(t)
+	conn := s.raw("POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+	s.await("a request whose body is being read", func() bool { return s.server.handler.bodyBytesInFlight.Load() == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err == nil {
+		t.Error("no error, though a request was under way")
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryMethodHasAShortPath(t *testing.T) {
+	want := map[string]string{
+		"/v1/put": "QueueService/Put", "/v1/put-batch": "QueueService/PutBatch", "/v1/reserve": "QueueService/Reserve",
+		"/v1/ack": "QueueService/Ack", "/v1/ack-batch": "QueueService/AckBatch", "/v1/nack": "QueueService/Nack",
+		"/v1/release": "QueueService/Release", "/v1/extend": "QueueService/Extend", "/v1/cancel": "QueueService/Cancel",
+		"/v1/reschedule": "QueueService/Reschedule", "/v1/get": "QueueService/Get", "/v1/list": "QueueService/List",
+		"/v1/redrive": "QueueService/Redrive", "/v1/work": "QueueService/Work",
+		"/v1/create-queue": "AdminService/CreateQueue", "/v1/list-queues": "AdminService/ListQueues", "/v1/get-queue": "AdminService/GetQueue",
+		"/v1/update-queue": "AdminService/UpdateQueue", "/v1/purge-queue": "AdminService/PurgeQueue",
+		"/v1/delete-queue": "AdminService/DeleteQueue", "/v1/get-cluster": "AdminService/GetCluster",
+	}
+	methods := methodsOfContract()
+	for _, m := range methods {
+		if m.procedure != "/belfry.v1."+want[m.short] {
+			t.Errorf("%s stands for %s", m.short, m.procedure)
+		}
+		if reads := strings.Contains(m.short, "get") || strings.Contains(m.short, "list"); reads != m.reads {
+			t.Errorf("%s: reads %v", m.short, m.reads)
+		}
+		if m.streams != (m.short == "/v1/work") {
+			t.Errorf("%s: streams %v", m.short, m.streams)
+		}
+	}
+	if len(methods) != len(want) {
+		t.Errorf("%d methods; want %d", len(methods), len(want))
+	}
+}
+
+func TestPlainGETIsRefusedForStreams(t *testing.T) {
+	s := serve(t)
+	if got := s.send(http.MethodGet, "/v1/work", ""); got.status < 400 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
