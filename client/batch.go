@@ -15,10 +15,7 @@ import (
 func (b *batch[Q, R]) refused(ctx context.Context, err error) int {
 	typed := asError(err)
 	if typed == nil {
-		typed = &Error{
-			Code: connect.CodeInternal, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
-			Message: "the answer has another number of results than the batch has entries",
-		}
+		typed = missingResult()
 	}
 	typed.RequestID = b.id
 	expired := 0
@@ -37,6 +34,7 @@ func (b *batch[Q, R]) answered(ctx context.Context, replies []reply[R]) int {
 		switch {
 		case e == nil:
 		case replies[i].err != nil:
+			replies[i].err.RequestID = b.id
 			expired += b.note(ctx, e, replies[i].err)
 		default:
 			b.answer(e, replies[i])

@@ -17,14 +17,6 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// slow makes each call take d.
-func slow(d time.Duration) func(context.Context, string, proto.Message) error {
-	return func(context.Context, string, proto.Message) error {
-		time.Sleep(d)
-		return nil
-	}
-}
-
 // putAll puts n jobs at once, each with its queue and body by its number, and gives the errors.
 func putAll(t *testing.T, c *Client, n int, job func(i int) (queue string, body []byte)) []error {
 	errs := make([]error, n)
@@ -66,7 +58,10 @@ func TestEntriesOfABatchStandAlone(t *testing.T) {
 			return nil
 		})
 		c := start(t, newPipeNet(), []Option{Coalescing{InFlight: 1}}, fake)
-		fake.failBefore(slow(time.Millisecond))
+		fake.failBefore(func(context.Context, string, proto.Message) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})
 		queues := []string{"first", "ok", "full", "moving"}
 		began := time.Now()
 		errs := make([]error, len(queues))

@@ -186,7 +186,7 @@ func outcomeByCode(code connect.Code) belfryv1.Outcome {
 }
 
 // entryError gives the typed form of the error of one entry of a batch.
-func entryError(entry *belfryv1.EntryError, requestID string) *Error {
+func entryError(entry *belfryv1.EntryError) *Error {
 	e := &Error{
 		Reason:     Reason(strings.TrimPrefix(entry.GetReason().String(), "REASON_")),
 		Message:    entry.GetMessage(),
@@ -194,7 +194,6 @@ func entryError(entry *belfryv1.EntryError, requestID string) *Error {
 		Shard:      entry.Shard,
 		Leader:     entry.GetLeader(),
 		RetryAfter: entry.GetRetryAfter().AsDuration(),
-		RequestID:  requestID,
 	}
 	if e.Code.UnmarshalText([]byte(entry.GetCode())) != nil {
 		e.Code = connect.CodeUnknown
@@ -203,6 +202,14 @@ func entryError(entry *belfryv1.EntryError, requestID string) *Error {
 		e.Outcome = outcomeByCode(e.Code)
 	}
 	return e
+}
+
+// missingResult is for an entry of a batch whose result has neither of the forms that are known.
+func missingResult() *Error {
+	return &Error{
+		Code: connect.CodeInternal, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
+		Message: "the answer has no result for this entry",
+	}
 }
 
 // invalidError is for what is refused before it is sent.

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -52,17 +53,11 @@ func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error)
 // sendAcks sends a batch of acks once. It has no request id: an ack may be repeated without, and the memory that the
 // servers have for answers is better kept for calls that need it.
 func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
-	res, err := ep.queue.AckBatch(ctx, &belfryv1.AckBatchRequest{Leases: leases})
+	res, err := ep.ackBatch.CallUnary(ctx, connect.NewRequest(&belfryv1.AckBatchRequest{Leases: leases}))
 	if err != nil {
 		return nil, fmt.Errorf("acking %d jobs: %w", len(leases), err)
 	}
-	replies := make([]reply[struct{}], len(res.GetResults()))
-	for i, r := range res.GetResults() {
-		if r.GetAck() == nil {
-			replies[i].err = entryError(r.GetError(), "")
-		}
-	}
-	return replies, nil
+	return res.Msg.replies, nil
 }
 
 // Nack says that an attempt failed: the job is tried again after its retry delay, or is dead if this was the last attempt.

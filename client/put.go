@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -201,23 +202,15 @@ func (p Put) request() (*belfryv1.PutRequest, int, error) {
 
 func putResult(res *belfryv1.PutResponse) PutResult {
 	return PutResult{
-		ID: res.GetId(), DueAt: res.GetDueAt().AsTime(), Created: res.GetCreated(), State: stateOf(res.GetState()),
+		ID: res.GetId(), DueAt: timeOf(res.GetDueAt()), Created: res.GetCreated(), State: stateOf(res.GetState()),
 	}
 }
 
 // sendPuts sends a batch of puts once.
 func sendPuts(ctx context.Context, ep *endpoint, id string, reqs []*belfryv1.PutRequest) ([]reply[PutResult], error) {
-	res, err := ep.queue.PutBatch(ctx, &belfryv1.PutBatchRequest{Jobs: reqs, RequestId: id})
+	res, err := ep.putBatch.CallUnary(ctx, connect.NewRequest(&belfryv1.PutBatchRequest{Jobs: reqs, RequestId: id}))
 	if err != nil {
 		return nil, fmt.Errorf("putting %d jobs: %w", len(reqs), err)
 	}
-	replies := make([]reply[PutResult], len(res.GetResults()))
-	for i, r := range res.GetResults() {
-		if put := r.GetPut(); put != nil {
-			replies[i].res = putResult(put)
-		} else {
-			replies[i].err = entryError(r.GetError(), id)
-		}
-	}
-	return replies, nil
+	return res.Msg.replies, nil
 }

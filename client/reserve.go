@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -67,8 +68,8 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 	}
 	started := time.Now()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.ReserveResponse, error) {
-			return ep.queue.Reserve(ctx, req)
+		func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
+			return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
 		})
 	if err != nil {
 		err.RequestID = req.RequestId
@@ -80,9 +81,8 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 	if failures > 0 {
 		received = started
 	}
-	jobs := make([]*Job, len(res.GetJobs()))
-	for i, job := range res.GetJobs() {
-		jobs[i] = jobOf(c, job, received)
+	for _, job := range res.Msg.jobs {
+		job.client, job.received = c, received
 	}
-	return jobs, nil
+	return res.Msg.jobs, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
@@ -31,6 +32,10 @@ const (
 type endpoint struct {
 	queue belfryv1connect.QueueServiceClient
 	admin belfryv1connect.AdminServiceClient
+	// The calls of the hot path, with answers that decode themselves.
+	putBatch *connect.Client[belfryv1.PutBatchRequest, putBatchAnswer]
+	ackBatch *connect.Client[belfryv1.AckBatchRequest, ackBatchAnswer]
+	reserve  *connect.Client[belfryv1.ReserveRequest, reserveAnswer]
 }
 
 // endpoints are the servers of a cluster, any of which takes any call. Calls stick to one until it fails them.
@@ -76,10 +81,14 @@ func parseAddresses(addrs string) ([]string, error) {
 func newEndpoints(urls []string, h connect.HTTPClient) *endpoints {
 	e := &endpoints{}
 	for _, u := range urls {
-		opts := []connect.ClientOption{connect.WithAcceptCompression("gzip", nil, nil)}
+		plain := connect.WithAcceptCompression("gzip", nil, nil)
+		hot := connect.WithClientOptions(plain, connect.WithCodec(codec{}))
 		e.all = append(e.all, &endpoint{
-			queue: belfryv1connect.NewQueueServiceClient(h, u, opts...),
-			admin: belfryv1connect.NewAdminServiceClient(h, u, opts...),
+			queue:    belfryv1connect.NewQueueServiceClient(h, u, plain),
+			admin:    belfryv1connect.NewAdminServiceClient(h, u, plain),
+			putBatch: connect.NewClient[belfryv1.PutBatchRequest, putBatchAnswer](h, u+belfryv1connect.QueueServicePutBatchProcedure, hot),
+			ackBatch: connect.NewClient[belfryv1.AckBatchRequest, ackBatchAnswer](h, u+belfryv1connect.QueueServiceAckBatchProcedure, hot),
+			reserve:  connect.NewClient[belfryv1.ReserveRequest, reserveAnswer](h, u+belfryv1connect.QueueServiceReserveProcedure, hot),
 		})
 	}
 	return e

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// A reserveAnswer is the answer to Reserve.
+type reserveAnswer struct{ jobs []*Job }
+
+func (a *reserveAnswer) decodeWire(data []byte) error {
+	n, err := countFields(data, 1)
+	if err != nil {
+		return err
+	}
+	a.jobs = make([]*Job, 0, n)
+	var d jobDecoder
+	return eachField(data, func(f wireField) error {
+		if f.field != 1 {
+			return nil
+		}
+		job, err := d.decode(f.bytes)
+		a.jobs = append(a.jobs, job)
+		return err
+	})
+}
+
+// A jobDecoder decodes the jobs of one answer.
+type jobDecoder struct {
+	queue string // of the job before
+	text  []byte // scratch
+}
+
+// decode decodes a Job.
+func (d *jobDecoder) decode(data []byte) (*Job, error) {
+	job := &Job{}
+	var id, lease []byte
+	var granted time.Time
+	err := eachField(data, func(f wireField) (err error) {
+		switch f.field {
+		case 1:
+			if d.queue != string(f.bytes) {
+				d.queue = string(f.bytes)
+			}
+			job.Queue = d.queue
+		case 2:
+			id = f.bytes
+		case 3:
+			lease = f.bytes
+		case 8, 9:
+			job.Body = append([]byte{}, f.bytes...)
+		case 10:
+			err = decodeHeader(job, f.bytes)
+		case 15:
+			var delay time.Duration
+			delay, err = wireDuration(f.bytes)
+			job.RetryDelays = append(job.RetryDelays, delay)
+		case 21:
+			granted, err = witnessTime(f.bytes)
+		default:
+			if err = decodeJobTime(job, f); err == nil {
+				decodeJobNumber(job, f)
+			}
+		}
+		return err
+	})
+	// One piece of memory for both: they live and die together.
+	d.text = append(append(d.text[:0], id...), lease...)
+	text := string(d.text)
+	job.ID, job.Lease = text[:len(id)], text[len(id):]
+	if !granted.IsZero() && !job.LeaseUntil.IsZero() {
+		job.lease = job.LeaseUntil.Sub(granted)
+	}
+	return job, err
+}
+
+// decodeJobTime decodes a field that is a time, a duration or a rare text.
+func decodeJobTime(job *Job, f wireField) (err error) {
+	switch f.field {
+	case 6:
+		job.DueAt, err = wireTime(f.bytes)
+	case 7:
+		job.LeaseUntil, err = wireTime(f.bytes)
+	case 13:
+		job.TTR, err = wireDuration(f.bytes)
+	case 16:
+		job.ExpiresAt, err = wireTime(f.bytes)
+	case 17:
+		job.LastError = string(f.bytes)
+	case 18:
+		job.CreatedAt, err = wireTime(f.bytes)
+	case 19:
+		job.FirstDueAt, err = wireTime(f.bytes)
+	}
+	return err
+}
+
+// decodeJobNumber decodes a field that is a number.
+func decodeJobNumber(job *Job, f wireField) {
+	switch f.field {
+	case 4:
+		job.Fence = f.number
+	case 5:
+		job.Attempt = int(uint32(f.number))
+	case 11:
+		job.State = stateOf(belfryv1.JobState(f.number))
+	case 12:
+		job.Priority = int(int32(f.number))
+	case 14:
+		job.MaxAttempts = int(uint32(f.number))
+	case 20:
+		job.BodyBytes = int(uint32(f.number))
+	}
+}
+
+// decodeHeader decodes an entry of the map of headers.
+func decodeHeader(job *Job, data []byte) error {
+	var name, value string
+	err := eachField(data, func(f wireField) error {
+		switch f.field {
+		case 1:
+			name = string(f.bytes)
+		case 2:
+			value = string(f.bytes)
+		}
+		return nil
+	})
+	if job.Headers == nil {
+		job.Headers = make(map[string]string)
+	}
+	job.Headers[name] = value
+	return err
+}
+
+// witnessTime decodes the time of a Witness.
+func witnessTime(data []byte) (t time.Time, err error) {
+	err = eachField(data, func(f wireField) (err error) {
+		if f.field == 5 {
+			t, err = wireTime(f.bytes)
+		}
+		return err
+	})
+	return t, err
+}
