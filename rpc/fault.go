@@ -253,7 +253,11 @@ func faultOfInfo(info *errdetails.ErrorInfo) *Fault {
 		Reason: belfryv1.Reason(belfryv1.Reason_value["REASON_"+info.GetReason()]),
 		Field:  metadata["field"],
 		Leader: metadata["leader"],
-		State:  fsm.State(belfryv1.JobState_value["JOB_STATE_"+metadata["state"]]),
+	}
+	for state := fsm.Delayed; state <= fsm.Expired; state++ {
+		if stateName(state) == metadata["state"] {
+			f.State = state
+		}
 	}
 	if shard, err := strconv.ParseUint(metadata["shard"], 10, 32); err == nil {
 		n := uint32(shard)

@@ -230,9 +230,9 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 		defer release()
 		r = guarded
 	} else {
-		controller := http.NewResponseController(w)
-		// On a connection that takes no deadline, as in a test, the client's end is waited for.
-		r = r.WithContext(withCut(r.Context(), func() { _ = controller.SetReadDeadline(time.Unix(1, 0)) }))
+		reading := &streamReading{controller: http.NewResponseController(w)}
+		defer reading.end()
+		r = r.WithContext(withCut(r.Context(), reading.cut))
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

@@ -37,6 +37,11 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	if err := p.run(polling, wait); err != nil && !endedByDrain(ctx, polling) {
 		return nil, err
 	}
+	if ctx.Err() != nil && p.requestID == "" {
+		// Nobody will get the answer. With a request id somebody may come back for it.
+		s.releaseAll(ctx, p.jobs)
+		return nil, faultOfError(ctx.Err())
+	}
 	out := &belfryv1.ReserveResponse{Jobs: p.jobs}
 	if len(p.jobs) == 0 {
 		out.Witnesses = p.witnesses

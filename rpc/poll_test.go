@@ -235,3 +235,29 @@ func TestDrainEndsPolls(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGrantForNobodyIsGivenBack: the client left after its job was granted and before it was answered.
+func TestGrantForNobodyIsGivenBack(t *testing.T) {
+	s := serve(t)
+	q := s.server.handler.queues
+	for id, want := range map[string]int{"": 1, "r-1": 0} {
+		if got := s.post("/v1/put", `{"queue":"gone`+id+`"}`); got.status != 200 {
+			t.Fatal(got.body)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		s.node.fail = func(uint32) error {
+			leave()
+			return nil
+		}
+		req := &belfryv1.ReserveRequest{Queues: []string{"gone" + id}, RequestId: id}
+		if _, err := q.Reserve(ctx, req); (err != nil) != (id == "") {
+			t.Errorf("%q: %v", id, err)
+		}
+		s.node.fail = nil
+		res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: req.GetQueues()})
+		if err != nil || len(res.GetJobs()) != want {
+			t.Errorf("%q: %v, %v", id, res, err)
+		}
+		leave()
+	}
+}

@@ -1,0 +1,98 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// instantNode answers every put at once: what is left is the cost of the edge.
+type instantNode struct{ *memoryNode }
+
+func (instantNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	results := make([]fsm.Result, len(req.Commands))
+	for i := range results {
+		results[i] = fsm.Result{State: fsm.Ready, Created: true, Serial: 1, Due: 1}
+	}
+	return node.Reply{Witness: node.Witness{Shard: shard, Term: 1, Index: 1, Time: 1}, Results: results}, nil
+}
+
+// BenchmarkPut is one put of 100 bytes through the whole edge, without a socket.
+func BenchmarkPut(b *testing.B) {
+	s, err := NewServer(Config{
+		Node: instantNode{newMemoryNode(6)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(), Now: time.Now,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	put := &belfryv1.PutRequest{Queue: "bench", Body: &belfryv1.PutRequest_Data{Data: bytes.Repeat([]byte("x"), 100)}}
+	binary, err := proto.Marshal(put)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := JSON().Marshal(put)
+	if err != nil {
+		b.Fatal(err)
+	}
+	lenient := bytes.Replace(text, []byte(`{"queue"`), []byte(`{"delay":"5m","queue"`), 1)
+	for _, c := range []struct {
+		name, path, kind string
+		body             []byte
+	}{
+		{"proto", "/belfry.v1.QueueService/Put", "application/proto", binary},
+		{"json", "/v1/put", "application/json", text},
+		{"json-lenient", "/v1/put", "", lenient},
+		{"raw", "/q/bench", "", bytes.Repeat([]byte("x"), 100)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, c.path, bytes.NewReader(c.body))
+				r.Header.Set("Content-Type", c.kind)
+				w := httptest.NewRecorder()
+				s.Handler().ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEncodeJobs is the JSON of a reserve of 100 jobs of 100 bytes.
+func BenchmarkEncodeJobs(b *testing.B) {
+	job := sampleMessages()[1].(*belfryv1.Job)
+	job.Body = &belfryv1.Job_Data{Data: bytes.Repeat([]byte("x"), 100)}
+	res := &belfryv1.ReserveResponse{}
+	for range 100 {
+		res.Jobs = append(res.Jobs, job)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := JSON().Marshal(res); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLease is a token there and back.
+func BenchmarkLease(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseLease(formatLease(fsm.Ref{Queue: "orders", Serial: 1 << 40, Fence: 1 << 41})); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
