@@ -15,8 +15,12 @@ import (
 
 const lockHolderDir = "BELFRY_TEST_LOCK_HOLDER_DIR"
 
-// TestMain lets the test binary be the process that holds a lock: it says so, and waits for its input to end.
+// TestMain lets the test binary be the process that holds a lock or writes until it is killed.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(writerDirEnv); dir != "" {
+		fmt.Println(writeUntilKilled(dir))
+		os.Exit(1)
+	}
 	dir := os.Getenv(lockHolderDir)
 	if dir == "" {
 		os.Exit(m.Run())
