@@ -74,6 +74,10 @@ func TestModelScenarioLease(t *testing.T) {
 			{at: leaseEnd, do: do(ack(1, 2)), want: results(stale), held: map[string]fsm.State{"a": fsm.Ready}},
 			{at: time.Hour, do: do(reserve(1)), want: results(granted(attempt(2, lease(1, 3, leaseEnd, time.Hour+leaseEnd))))},
 		}},
+		{name: "a lapsed job has been ready since the lapse, whenever that is noticed", steps: []step{
+			{do: do(put("a"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},
+			{at: time.Hour, do: do(reserve(1)), want: results(granted(attempt(2, lease(1, 3, leaseEnd, time.Hour+leaseEnd))))},
+		}},
 		{name: "extend counts from now, never shortens, and is remembered as the length", steps: []step{
 			{do: do(put("a"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},
 			{at: time.Second, do: do(&fsm.Extend{Ref: ref(1, 2), TTR: time.Second}), want: results(fsm.Result{Until: after(leaseEnd)})},

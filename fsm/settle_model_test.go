@@ -102,6 +102,14 @@ func TestModelScenarioLead(t *testing.T) {
 			{do: do(overdue(fsm.SpreadOverdue, 1), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
 			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(time.Hour + 1))},
 		}},
+		{name: "spread rounds up every part of a nanosecond", steps: []step{
+			{do: do(configure(1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: 4, OverdueAfter: 3}), put("a", delay(1)), put("b", delay(2)), put("c", delay(3))),
+				want: results(okay(), born(1, fsm.Delayed, 1), born(2, fsm.Delayed, 2), born(3, fsm.Delayed, 3))},
+			// 4/3, 8/3 and 12/3 of a nanosecond after the window's end at 3.
+			{at: 3, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(5))},
+			{at: 5, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}, look: deadlineIs(after(6))},
+			{at: 6, do: do(look), want: results(nothing), held: map[string]fsm.State{"b": fsm.Ready}, look: deadlineIs(after(7))},
+		}},
 		{name: "spread over no time is fire", steps: []step{
 			{do: do(overdue(fsm.SpreadOverdue, 0), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
 			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready}},
