@@ -24,6 +24,7 @@ func (g *group) status() GroupStatus {
 		st.Role = Stopped
 	}
 	g.replica.view(func(m Machine, _, index uint64) { st.Digest, st.DigestIndex = m.Digest(), index })
+	st.AppliedIndex = max(st.AppliedIndex, st.DigestIndex) // Raft's own figure follows a moment later
 	if text := g.lastError.Load(); text != nil {
 		st.LastError = *text
 	}

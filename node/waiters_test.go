@@ -196,6 +196,81 @@ func TestManyPollsAndOneJobCostOneEntry(t *testing.T) {
 	})
 }
 
+func TestPollThatComesWhileTheOnlyJobIsOnItsWay(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		startPoll(t, n, time.Hour, 1, "orders")
+		do(t, n, 0, put("orders", "x", time.Second))
+		p := n.shards[0].proposer
+		for range cap(p.slots) { // no entry may be in flight: the reservation stays on its way
+			p.slots <- struct{}{}
+		}
+		time.Sleep(time.Second)
+		late := startPoll(t, n, time.Hour, 1, "orders")
+		if now := startPoll(t, n, 0, 1, "orders"); now.running() {
+			t.Error("a poll without wait tries for a job that is on its way to another")
+		}
+		if requests, _ := p.waiting(); requests != 1 {
+			t.Errorf("%d reservations are on their way for one job", requests)
+		}
+		for range cap(p.slots) {
+			<-p.slots
+		}
+		if !late.running() {
+			t.Errorf("the late poll ended with %+v, %v", late.reply, late.err)
+		}
+	})
+}
+
+// Two entries may be answered in the wrong order: what came free in one queue is passed over while a waiter's reservation
+// seems to be on its way, although it was applied before and found nothing.
+func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
+	ws := newWaiters(&shard{}, 10)
+	ws.open()
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	if err := ws.enter(w); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range ws.queues {
+		q.dirty = false
+	}
+	ws.dirty = nil
+	w.state, ws.queues["a"].asking = asking, 1
+	ws.outcome(t.Context(), ask{waiter: w, queue: ws.queues["a"], max: 1}, Reply{Results: make([]fsm.Result, 1)}, nil)
+	if w.state != parked || !ws.queues["a"].dirty || !ws.queues["b"].dirty {
+		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty, ws.queues["b"].dirty)
+	}
+}
+
+func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
+	clock := newHandClock()
+	ws := newWaiters(&shard{clock: newShardClock(clock, time.Second)}, 10)
+	ws.open()
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	if err := ws.enter(w); err != nil {
+		t.Fatal(err)
+	}
+	q := ws.queues["a"]
+	available := func() []ask { return ws.choose([]look{{queue: q, asking: q.asking, available: 1}}) }
+	var rests []time.Duration
+	for len(rests) < 9 {
+		asks := available()
+		if len(asks) == 0 {
+			rests = append(rests, q.next.Sub(clock.Wall()))
+			continue
+		}
+		ws.outcome(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)
+	}
+	ms := time.Millisecond
+	want := []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second}
+	if diff := cmp.Diff(want, rests); diff != "" {
+		t.Errorf("rests (-want +got):\n%s", diff)
+	}
+}
+
 func TestPollsAreServedInTheOrderOfArrival(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
