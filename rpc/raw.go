@@ -224,6 +224,9 @@ func unknownParameter(query url.Values, parameters []parameter) *Fault {
 		}
 	}
 	field := clip(strings.ToValidUTF8(first, "\ufffd"), quotedBytesMax)
+	if field == "" {
+		return invalid("query", "a parameter without a name; the parameters here are %s", strings.Join(names, ", "))
+	}
 	if near := nearest(first, names); near != "" {
 		return invalid(field, "unknown parameter; did you mean %q?", near)
 	}
