@@ -66,7 +66,7 @@ func TestModelScenarioRequest(t *testing.T) {
 		{name: "want of room evicts the oldest and raises the low-water time", cfg: fsm.Config{AnswersBytesMax: 300}, steps: []step{
 			{id: uuidAt(start), do: do(put("")), want: results(born(1, fsm.Ready, 0))},
 			{id: uuidAt(start), do: do(put("")), want: results(replayed(born(1, fsm.Ready, 0)))},
-			{at: time.Second, id: "x", do: puts(60), want: births60(time.Second)},
+			{at: time.Second, id: "x", do: puts(60), want: readyBirths(2, 60, time.Second)},
 			// That answer was larger than all the room there is: it evicted the first one and itself.
 			{at: time.Second, id: uuidAt(start), do: do(put("")), want: results(expired)},
 			{at: time.Second, id: uuidAt(after(time.Second)), do: do(put("")), want: results(expired)},
@@ -74,13 +74,4 @@ func TestModelScenarioRequest(t *testing.T) {
 			{at: time.Second, id: uuidAt(after(time.Second + time.Millisecond)), do: do(put("")), want: results(born(63, fsm.Ready, time.Second))},
 		}},
 	})
-}
-
-// births60 are the results of puts 2 to 61, due at once.
-func births60(due time.Duration) []fsm.Result {
-	list := births(2, 60, due)
-	for i := range list {
-		list[i].State = fsm.Ready
-	}
-	return list
 }

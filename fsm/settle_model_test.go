@@ -10,6 +10,7 @@ import (
 func TestModelScenarioSettling(t *testing.T) {
 	t.Parallel()
 	unsettled := cancel("unknown")
+	stale := code(fsm.StaleLease)
 	nothing := code(fsm.JobNotFound)
 	runScenarios(t, []scenario{
 		{name: "the clock never goes back", steps: []step{
@@ -57,6 +58,18 @@ func TestModelScenarioSettling(t *testing.T) {
 			{do: do(put("", into("r", 0, 1), delay(1))), want: results(born(fsm.StepMax+2, fsm.Delayed, 1))},
 			{at: 1, do: do(&fsm.Expire{}), want: results(fsm.Result{Count: fsm.StepMax, More: true})},
 			{at: 1, do: do(&fsm.Expire{}), want: results(count(2))},
+		}},
+		{name: "a lease that no settling has come to is stale all the same", steps: []step{
+			{do: puts(fsm.StepMax + 1), want: readyBirths(1, fsm.StepMax+1, 0)},
+			{do: do(&fsm.Reserve{Queues: []string{"q"}, Max: fsm.StepMax + 1, TTR: 1}), want: results(granted(leases(fsm.StepMax + 1)...))},
+			{at: 1, do: do(ack(fsm.StepMax+1, 2*fsm.StepMax+2), &fsm.Extend{Ref: ref(fsm.StepMax+1, 2*fsm.StepMax+2)}), want: results(stale, stale), look: deadlineIs(after(1))},
+		}},
+		{name: "a reserve expires so many on its way and then leaves the queue", steps: []step{
+			{do: puts(2*fsm.StepMax+1, ttl(1)), want: readyBirths(1, 2*fsm.StepMax+1, 0)},
+			{do: do(put("", priority(1)), put("", into("r", 0, 1))), want: results(born(2*fsm.StepMax+2, fsm.Ready, 0), born(2*fsm.StepMax+3, fsm.Ready, 0))},
+			{at: 1, do: do(&fsm.Reserve{Queues: []string{"q", "r"}, Max: 2}), want: results(granted(
+				fsm.Grant{Queue: "r", Serial: 2*fsm.StepMax + 3, Fence: 2*fsm.StepMax + 4, Attempt: 1, Due: start, Until: after(leaseEnd + 1)}))},
+			{at: 1, do: do(reserve(2)), want: results(granted(lease(2*fsm.StepMax+2, 2*fsm.StepMax+5, 0, leaseEnd+1)))},
 		}},
 		{name: "a settling has a limit, and the backlog is passed over", steps: []step{
 			{do: puts(fsm.StepMax, delay(1)), want: births(1, fsm.StepMax, 1)},
@@ -153,6 +166,24 @@ func births(first uint64, n int, due time.Duration) []fsm.Result {
 	list := make([]fsm.Result, n)
 	for i := range list {
 		list[i] = born(first+uint64(i), fsm.Delayed, due)
+	}
+	return list
+}
+
+// readyBirths are the results of n puts of jobs that are due at once.
+func readyBirths(first uint64, n int, due time.Duration) []fsm.Result {
+	list := births(first, n, due)
+	for i := range list {
+		list[i].State = fsm.Ready
+	}
+	return list
+}
+
+// leases are the grants of n jobs, put one after the other and reserved at once for a nanosecond.
+func leases(n uint64) []fsm.Grant {
+	list := make([]fsm.Grant, n)
+	for i := range list {
+		list[i] = lease(uint64(i)+1, n+uint64(i)+1, 0, 1)
 	}
 	return list
 }
