@@ -19,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/client"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
@@ -92,6 +93,11 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	}
 	r := newRun(cfg)
 	defer r.http.CloseIdleConnections()
+	// The SDK waits for a server for as long as it takes; whoever benches wants to know at once that there is none.
+	admin := belfryv1connect.NewAdminServiceClient(&http.Client{Transport: r.http}, cfg.URL)
+	if _, err := admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{PageSize: 1}); err != nil {
+		return nil, fmt.Errorf("asking the server before the first job: %w", err)
+	}
 	switch cfg.Workload {
 	case "put":
 		return r.put(ctx)

@@ -28,14 +28,8 @@ type Collection struct {
 	CPU, Wall time.Duration
 }
 
-// OwnMemory returns what this process uses, after garbage and what the runtime kept in reserve have been given back: a
-// figure for what the data needs, not for what happened before.
+// OwnMemory returns what this process uses.
 func OwnMemory(context.Context) (Memory, error) {
-	debug.FreeOSMemory()
-	return readOwn()
-}
-
-func readOwn() (Memory, error) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return Memory{}, fmt.Errorf("reading the resident memory: %w", err)
@@ -53,14 +47,16 @@ func readOwn() (Memory, error) {
 	return Memory{ResidentBytes: pages * uint64(os.Getpagesize()), HeapBytes: sample[0].Value.Uint64()}, nil //nolint:gosec // positive
 }
 
-// CollectOwn runs this process's garbage collector once. The figure is of the whole cycle, also of what otherwise idle
-// processors did for it.
+// CollectOwn runs this process's garbage collector once, and gives unused memory back to the operating system. The figure
+// is of the whole cycle, also of what otherwise idle processors did for it.
 func CollectOwn() Collection {
 	runtime.GC() // ends a cycle that may be under way, so that the next is whole
 	before := collectorCPU()
 	began := time.Now()
 	runtime.GC()
-	return Collection{Wall: time.Since(began), CPU: collectorCPU() - before}
+	cost := Collection{Wall: time.Since(began), CPU: collectorCPU() - before}
+	debug.FreeOSMemory()
+	return cost
 }
 
 // collectorCPU returns the processor time that the collector has used; the runtime brings it up to date with each cycle.

@@ -33,9 +33,13 @@ type Percentiles struct {
 
 // MemoryCost is what a server's jobs cost in memory.
 type MemoryCost struct {
+	// Before is without the jobs, Filled with them, as it comes, with what the collector had not collected yet.
 	Before      Memory  `json:"before"`
-	After       Memory  `json:"after"`
+	Filled      Memory  `json:"filled"`
 	BytesPerJob float64 `json:"bytesPerJob"`
+	// Settled is after a collection, with unused memory given back; nil if that could not be done.
+	Settled            *Memory `json:"settled,omitempty"`
+	SettledBytesPerJob float64 `json:"settledBytesPerJob,omitempty"`
 }
 
 // MarshalJSON writes milliseconds, which people read, with the unit in the name.
@@ -71,6 +75,8 @@ func (r *run) result(phase string, m measured, callers int) Result {
 	}
 }
 
+func mebibytes(m Memory) float64 { return float64(m.ResidentBytes) / (1 << 20) }
+
 // Write writes results as a table.
 func Write(w io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -84,8 +90,12 @@ func Write(w io.Writer, results []Result) error {
 	}
 	for _, r := range results {
 		if m := r.Memory; m != nil {
-			fmt.Fprintf(w, "resident memory: %.1f MiB before, %.1f MiB after: %.1f bytes per pending job\n",
-				float64(m.Before.ResidentBytes)/(1<<20), float64(m.After.ResidentBytes)/(1<<20), m.BytesPerJob)
+			fmt.Fprintf(w, "resident memory: %.1f MiB before, %.1f MiB filled: %.1f bytes per pending job\n",
+				mebibytes(m.Before), mebibytes(m.Filled), m.BytesPerJob)
+			if m.Settled != nil {
+				fmt.Fprintf(w, "after a collection, and with unused memory given back: %.1f MiB: %.1f bytes per pending job\n",
+					mebibytes(*m.Settled), m.SettledBytesPerJob)
+			}
 		}
 		if c := r.Collection; c != nil {
 			fmt.Fprintf(w, "one cycle of the garbage collector: %.1f ms of processor time in %.1f ms\n", milliseconds(c.CPU), milliseconds(c.Wall))

@@ -79,17 +79,28 @@ func (r *run) pending(ctx context.Context) ([]Result, error) {
 	if err := m.failure(ctx); err != nil {
 		return []Result{result}, err
 	}
-	if r.Collect != nil {
-		cost := r.Collect()
-		result.Collection = &cost
+	return r.weigh(ctx, result, before)
+}
+
+// weigh adds to a result what the jobs cost.
+func (r *run) weigh(ctx context.Context, result Result, before Memory) ([]Result, error) {
+	if r.Memory == nil {
+		return []Result{result}, nil
 	}
-	if r.Memory != nil {
-		after, err := r.Memory(ctx)
-		if err != nil {
-			return []Result{result}, err
-		}
-		result.Memory = &MemoryCost{Before: before, After: after, BytesPerJob: perJob(before, after, m.jobs)}
+	filled, err := r.Memory(ctx)
+	if err != nil {
+		return []Result{result}, err
 	}
+	result.Memory = &MemoryCost{Before: before, Filled: filled, BytesPerJob: perJob(before, filled, result.Jobs)}
+	if r.Collect == nil {
+		return []Result{result}, nil
+	}
+	cost := r.Collect()
+	settled, err := r.Memory(ctx)
+	if err != nil {
+		return []Result{result}, err
+	}
+	result.Collection, result.Memory.Settled, result.Memory.SettledBytesPerJob = &cost, &settled, perJob(before, settled, result.Jobs)
 	return []Result{result}, nil
 }
 

@@ -43,7 +43,9 @@ func (c *canvas) tint(i ink, text string) string {
 	return "\x1b[" + string(i) + "m" + text + "\x1b[0m"
 }
 
-func (c *canvas) add(parts ...string) { c.lines = append(c.lines, strings.Join(parts, "")) }
+func (c *canvas) add(parts ...string) {
+	c.lines = append(c.lines, strings.TrimRight(strings.Join(parts, ""), " "))
+}
 
 // draw renders a view for a terminal of the given size, one string a line. It uses fewer lines than there are rows, so
 // that the terminal never scrolls.
@@ -51,7 +53,7 @@ func draw(v view, title string, columns, rows int, color bool) []string {
 	c := &canvas{color: color, width: columns}
 	axis := columns - nameWidth - stateWidth - 4
 	clock := fmt.Sprintf("%4.1f s", min(v.now, v.length).Seconds())
-	c.add(c.tint(boldInk, " BELFRY"), "  ", c.tint(dimInk, fit(title, columns-len(" BELFRY  ")-len(clock)-1)), " ", c.tint(boldInk, clock))
+	c.add(c.tint(boldInk, " BELFRY"), "  ", c.tint(dimInk, fit(title, columns-len(" BELFRY  ")-len(clock)-2)), " ", c.tint(boldInk, clock))
 	roomy := rows >= rowsMin+8
 	if roomy {
 		c.add()
@@ -101,7 +103,7 @@ func (c *canvas) lane(v view, l lane, axis int) {
 		b.WriteString(c.tint(with, glyph))
 	}
 	text, with := state(l, v.now)
-	c.add(" ", c.tint(boldInk, fit(l.job, nameWidth)), " ", b.String(), "  ", c.tint(with, fit(text, stateWidth)))
+	c.add(" ", c.tint(boldInk, fit(l.job, nameWidth)), " ", b.String(), "  ", c.tint(with, strings.TrimRight(fit(text, stateWidth), " ")))
 }
 
 // cell returns what a lane shows in one column of the axis.
