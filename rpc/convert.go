@@ -78,15 +78,22 @@ func ceilMillis(d time.Duration) time.Duration {
 	return d
 }
 
-// wireWitness converts the witness of the command at a position of a request. The zero witness, which says that nothing
-// was logged, is nil.
-func wireWitness(w node.Witness, position int) *belfryv1.Witness {
+// wireWitness converts a witness. The zero witness, which says that nothing was logged, is nil.
+func wireWitness(w node.Witness) *belfryv1.Witness { return wireWitnesses(w, 1)[0] }
+
+// wireWitnesses converts the witnesses of n commands of one request. They share their time.
+func wireWitnesses(w node.Witness, n int) []*belfryv1.Witness {
+	out := make([]*belfryv1.Witness, n)
 	if w == (node.Witness{}) {
-		return nil
+		return out
 	}
-	return &belfryv1.Witness{
-		Shard: w.Shard, Term: w.Term, Index: w.Index, Entry: w.Entry + uint32(position), Time: exactTime(w.Time),
+	at := exactTime(w.Time)
+	all := make([]belfryv1.Witness, n)
+	for i := range all {
+		all[i].Shard, all[i].Term, all[i].Index, all[i].Entry, all[i].Time = w.Shard, w.Term, w.Index, w.Entry+uint32(i), at
+		out[i] = &all[i]
 	}
+	return out
 }
 
 // count32 converts a count for people; what is above the range is shown as its end.

@@ -46,8 +46,8 @@ func newMeters(now func() time.Time) *meters {
 	return &meters{now: now, queues: map[string]*meter{}}
 }
 
-// put counts a job put.
-func (ms *meters) put(queue string) { ms.count(queue, func(s *slot) { s.puts++ }) }
+// put counts jobs put.
+func (ms *meters) put(queue string, jobs uint32) { ms.count(queue, func(s *slot) { s.puts += jobs }) }
 
 // ack counts a job acked.
 func (ms *meters) ack(queue string) { ms.count(queue, func(s *slot) { s.acks++ }) }

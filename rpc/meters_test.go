@@ -12,9 +12,9 @@ func TestMetersForget(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := newMeters(func() time.Time { return now })
 	for i := range metersMax {
-		m.put("q" + itoa(i))
+		m.put("q" + itoa(i), 1)
 	}
-	if m.put("one too many"); m.rates("one too many") != nil {
+	if m.put("one too many", 1); m.rates("one too many") != nil {
 		t.Error("there is no bound")
 	}
 	now = now.Add(59 * time.Second)
@@ -25,7 +25,7 @@ func TestMetersForget(t *testing.T) {
 	if m.rates("q7") != nil {
 		t.Error("remembered after a minute")
 	}
-	if m.put("new"); m.rates("new") == nil || len(m.queues) != 1 {
+	if m.put("new", 1); m.rates("new") == nil || len(m.queues) != 1 {
 		t.Errorf("%d queues", len(m.queues))
 	}
 }

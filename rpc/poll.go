@@ -180,7 +180,7 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 // collect reads the jobs of a step's grants. A grant that is not held any more, because its lease was short or a repeat
 // of this call has finished it, is left out: its token would be stale.
 func (p *poll) collect(shard uint32, reply node.Reply) error {
-	w := wireWitness(reply.Witness, 0)
+	w := wireWitness(reply.Witness)
 	if w != nil {
 		p.witnesses = append(p.witnesses, w)
 	}

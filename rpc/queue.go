@@ -24,7 +24,7 @@ type queueService struct {
 }
 
 // checker returns a checker for one request.
-func (s *queueService) checker() *checker { return &checker{limits: s.limits, now: s.now()} }
+func (s *queueService) checker() *checker { return &checker{limits: &s.limits, now: s.now()} }
 
 // answer is the result of one command, with the place where it was given.
 type answer struct {
@@ -43,13 +43,14 @@ func (s *queueService) do(ctx context.Context, shard uint32, requestID string, c
 func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string, commands []fsm.Command) []answer {
 	answers := make([]answer, len(commands))
 	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
+	witnesses := wireWitnesses(reply.Witness, len(commands))
 	for i := range answers {
 		if err != nil {
 			answers[i].fault = faultOfShard(shard, err)
 			continue
 		}
 		answers[i].result = reply.Results[i]
-		answers[i].witness = wireWitness(reply.Witness, i)
+		answers[i].witness = witnesses[i]
 		if reply.Results[i].Code != fsm.OK {
 			answers[i].fault = faultOfResult(shard, &reply.Results[i])
 		}
@@ -140,7 +141,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 	answers := make([]answer, len(puts))
 	sum := 0
 	for i, job := range req.GetJobs() {
-		entry := s.checker()
+		entry := checker{limits: c.limits, now: c.now}
 		put, size := entry.put(job)
 		if job.GetRequestId() != "" {
 			entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
@@ -153,13 +154,15 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 		}
 	}
 	s.putAll(ctx, requestID, puts, answers)
+	results := make([]belfryv1.PutBatchResult, len(puts))
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(puts))}
 	for i := range answers {
 		if f := answers[i].fault; f != nil {
-			out.Results[i] = &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}}
-			continue
+			results[i].Result = &belfryv1.PutBatchResult_Error{Error: f.entry()}
+		} else {
+			results[i].Result = &belfryv1.PutBatchResult_Put{Put: wirePut(puts[i], &answers[i])}
 		}
-		out.Results[i] = &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: wirePut(puts[i], &answers[i])}}
+		out.Results[i] = &results[i]
 	}
 	return out, nil
 }
@@ -169,9 +172,16 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm.Put, answers []answer) {
 	commands := make([]placed, 0, len(puts))
 	for i, put := range puts {
-		if put != nil {
-			commands = append(commands, s.place(put, requestID, i))
+		if put == nil {
+			continue
 		}
+		if n := len(commands); n > 0 && sameHome(commands[n-1].command, put) {
+			// The hash of the queue's name is most of the work for a small job in a large batch.
+			put.Partitions = 1
+			commands = append(commands, placed{shard: commands[n-1].shard, position: i, command: put})
+			continue
+		}
+		commands = append(commands, s.place(put, requestID, i))
 	}
 	s.doPlaced(ctx, requestID, commands, answers)
 	again := commands[:0]
@@ -185,10 +195,31 @@ func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm
 	if len(again) > 0 {
 		s.doPlaced(ctx, requestID, again, answers)
 	}
+	s.meterPuts(puts, answers)
+}
+
+// sameHome reports whether a put goes where the one before it went: to the only partition of the same queue.
+func sameHome(before fsm.Command, put *fsm.Put) bool {
+	last, ok := before.(*fsm.Put)
+	return ok && last.Queue == put.Queue && last.Partitions == 1
+}
+
+// meterPuts counts the jobs made, neighbours of one queue together.
+func (s *queueService) meterPuts(puts []*fsm.Put, answers []answer) {
+	var queue string
+	var n uint32
 	for i, put := range puts {
-		if put != nil && answers[i].fault == nil && answers[i].result.Created {
-			s.meters.put(put.Queue)
+		if put == nil || answers[i].fault != nil || !answers[i].result.Created {
+			continue
 		}
+		if put.Queue != queue && n > 0 {
+			s.meters.put(queue, n)
+			n = 0
+		}
+		queue, n = put.Queue, n+1
+	}
+	if n > 0 {
+		s.meters.put(queue, n)
 	}
 }
 
@@ -261,7 +292,7 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	answers := make([]answer, len(req.GetLeases()))
 	commands := make([]placed, 0, len(answers))
 	for i, token := range req.GetLeases() {
-		entry := s.checker()
+		entry := checker{limits: c.limits, now: c.now}
 		ref := entry.lease("lease", token)
 		if entry.err != nil {
 			answers[i].fault = entry.err

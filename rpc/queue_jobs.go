@@ -83,7 +83,7 @@ func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		f.Shard = &shard
 		return nil, f
 	}
-	return &belfryv1.GetResponse{Job: job, Witness: wireWitness(witness, 0)}, nil
+	return &belfryv1.GetResponse{Job: job, Witness: wireWitness(witness)}, nil
 }
 
 // Redrive implements QueueService.
@@ -198,7 +198,7 @@ func (r router) readAll(ctx context.Context, shards []uint32, read func(i int, m
 	for i, shard := range shards {
 		group.Go(func() {
 			w, err := r.node.Read(ctx, shard, func(m *fsm.Machine, now fsm.Time) { read(i, m, now) })
-			parts[i].witness = wireWitness(w, 0)
+			parts[i].witness = wireWitness(w)
 			if err != nil {
 				parts[i].err = faultOfShard(shard, err)
 			}

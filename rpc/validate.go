@@ -16,7 +16,7 @@ import (
 // checker checks the fields of one request against the limits and converts them on the way. The first violation is kept
 // in err; the values returned after it mean nothing.
 type checker struct {
-	limits Limits
+	limits *Limits
 	// now is the serving node's time. It only bounds how far ahead a due time may be.
 	now time.Time
 	err *Fault
