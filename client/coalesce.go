@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // A coalescer turns concurrent calls into batches. At most inFlightMax batches are on their way; what arrives meanwhile
@@ -20,6 +21,7 @@ type coalescer[Q, R any] struct {
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
 	inFlight int
+	last     wave
 }
 
 // A sendFunc sends one batch once and gives the reply to each entry, in order, or one error for all.
@@ -96,13 +98,13 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 func (q *coalescer[Q, R]) add(e *entry[Q, R]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight < q.client.limits.InFlight {
+	if q.client.limits.opens(q.inFlight, len(q.pending)+1, q.last) {
 		if !q.client.start(q.run) {
 			return false
 		}
 		q.inFlight++
 	}
-	q.pending = append(q.pending, e)
+	q.pending = append(q.pending, e) // whoever has a slot will take it, if only to say that the client is closed
 	return true
 }
 
@@ -134,7 +136,7 @@ func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
 	return err
 }
 
-// run holds one slot: it sends batches until nothing is pending.
+// run holds one slot: it sends batches until nothing is pending, or what is pending is left to another slot.
 func (q *coalescer[Q, R]) run() {
 	for {
 		q.gather()
@@ -171,10 +173,14 @@ func (q *coalescer[Q, R]) gather() {
 }
 
 // take makes a batch of what is pending, with a context that ends with parent or when the last caller has left; or gives
-// the slot back if nothing is pending.
+// the slot back if there is nothing to send.
 func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[Q, R]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if !q.client.limits.opens(q.inFlight-1, len(q.pending), q.last) {
+		q.inFlight--
+		return nil, nil
+	}
 	b := &batch[Q, R]{}
 	bytes, taken := 0, 0
 	for _, e := range q.pending {
@@ -197,7 +203,7 @@ func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[
 		q.inFlight--
 		return nil, nil
 	}
-	b.id, b.open = q.newID(), len(b.entries)
+	b.id, b.open, q.last = q.newID(), len(b.entries), wave{len(b.entries), time.Now()}
 	ctx, cancel := context.WithCancel(parent)
 	b.cancel = cancel
 	return ctx, b

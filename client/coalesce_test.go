@@ -217,6 +217,30 @@ func TestBatchesStayBelowTheLimits(t *testing.T) {
 	}
 }
 
+func TestSlotsOpenByWaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, now := Coalescing{InFlight: 2}, time.Now()
+		for name, try := range map[string]struct {
+			inFlight, pending int
+			last              wave
+			want              bool
+		}{
+			"nothing to send":               {0, 0, wave{}, false},
+			"the first":                     {0, 1, wave{1000, now}, true},
+			"a few of a wave":               {1, 49, wave{100, now}, false},
+			"half a wave":                   {1, 50, wave{100, now}, true},
+			"few callers":                   {1, 1, wave{3, now}, true},
+			"the wave takes long":           {1, 1, wave{100, now.Add(-waveMax - 1)}, true},
+			"all slots taken":               {2, 1000, wave{1, now}, false},
+			"all slots taken, and for long": {2, 1000, wave{1, now.Add(-time.Hour)}, false},
+		} {
+			if got := o.opens(try.inFlight, try.pending, try.last); got != try.want {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
+	})
+}
+
 func TestMaxDelayGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()

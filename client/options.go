@@ -67,6 +67,26 @@ func (o Coalescing) checked() (Coalescing, error) {
 	return o, nil
 }
 
+// A wave is the batch that left last.
+type wave struct {
+	size int
+	left time.Time
+}
+
+// waveMax is how long calls are held back for the batch that left last; by then they are better off alone.
+const waveMax = 20 * time.Millisecond
+
+// opens reports whether a batch of pending calls may leave while inFlight others are on their way. Calls come in waves, each
+// answer waking the callers of its batch; were a slot to take the first few of a wave, batches would become small and dear.
+// So a further batch leaves only when half as many wait as made the last one, and fewer go with the next slot that frees,
+// unless that takes long. With few callers there is nothing to wait for.
+func (o Coalescing) opens(inFlight, pending int, last wave) bool {
+	if pending <= 0 || inFlight == 0 {
+		return pending > 0
+	}
+	return inFlight < o.InFlight && (pending >= last.size/2 || time.Since(last.left) > waveMax)
+}
+
 // The limits of a batch. The bytes leave room below the server's 4 MiB for what the estimate of a message's size leaves
 // out.
 const (

@@ -25,6 +25,7 @@ type poller struct {
 	serial  uint64    // of the newest caller
 	asked   int       // how many jobs the polls on their way ask for
 	slots   int       // goroutines that poll
+	last    wave
 	running map[*poll]struct{}
 	trouble *Error // what the last attempt failed with; nil if it succeeded
 	alarm   *time.Timer
@@ -119,7 +120,7 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.slots < c.limits.InFlight && len(p.callers) >= p.asked {
+	if c.limits.opens(p.slots, len(p.callers)+1-p.asked, p.last) {
 		if !c.start(p.run) {
 			return nil, closedError()
 		}
@@ -192,7 +193,7 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
-	if n <= 0 {
+	if !p.client.limits.opens(p.slots-1, n, p.last) {
 		p.slots--
 		return nil, nil
 	}
@@ -202,6 +203,7 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 		poll.wait = max(0, min(poll.wait, time.Until(p.callers[0].deadline)))
 	}
 	p.asked += n
+	p.last = wave{n, time.Now()}
 	p.running[poll] = struct{}{}
 	return ctx, poll
 }
