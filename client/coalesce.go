@@ -72,7 +72,7 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	if ctx.Err() != nil {
 		return none, (&retrier{}).ended(ctx, nothingOut)
 	}
-	e := q.pool.Get().(*entry[Q, R]) //nolint:errcheck // nothing else is put into the pool
+	e := q.pool.Get().(*entry[Q, R])
 	e.req, e.bytes = req, bytes
 	if !q.add(e) {
 		return none, closedError()

@@ -106,7 +106,7 @@ func (e *Error) Error() string {
 
 // Is matches the reason of the error, and [ErrUnknownOutcome] if the outcome is unknown.
 func (e *Error) Is(target error) bool {
-	reason, ok := target.(Reason) //nolint:errorlint // errors.Is has unwrapped the target's side already
+	reason, ok := target.(Reason)
 	if !ok {
 		return false
 	}

@@ -162,7 +162,10 @@ func TestListReadsPageByPage(t *testing.T) {
 		if n != 25 || len(fake.sizes("List")) != 3 {
 			t.Errorf("%d jobs in %d pages", n, len(fake.sizes("List")))
 		}
-		for range c.List(t.Context(), "q", ListOptions{PageSize: 10}) {
+		for _, err := range c.List(t.Context(), "q", ListOptions{PageSize: 10}) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		if pages := len(fake.sizes("List")); pages != 4 {

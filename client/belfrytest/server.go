@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -63,7 +62,7 @@ func (s *Server) Client(tb testing.TB, opts ...client.Option) *client.Client {
 // for programs that are no tests, such as examples; ctx bounds the start only.
 func Open(ctx context.Context, dir string) (_ *Server, err error) {
 	s := &Server{served: make(chan error, 1), failed: make(chan error, 1)}
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logger := slog.New(slog.DiscardHandler)
 	s.node, err = node.Open(ctx, node.Config{
 		Dir: dir, Logger: logger,
 		// A test has no process to end for it: the failure shows in Close.
@@ -74,7 +73,7 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.closeNode())
+			err = errors.Join(err, s.closeNode(context.WithoutCancel(ctx)))
 		}
 	}()
 	inner, err := cluster.Open(ctx, s.node, logger)
@@ -85,7 +84,7 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for clients: %w", err)
 	}
-	s.edge, err = rpc.NewServer(rpc.Config{
+	s.edge, err = rpc.NewServer(rpc.Config{ //nolint:contextcheck // ctx bounds the start, not the server's life
 		Node: s.node, Catalog: &catalog{inner}, Logger: logger, Registry: prometheus.NewRegistry(),
 		Name: s.node.Status().Name, Address: listener.Addr().String(), Version: "belfrytest",
 	})
@@ -99,17 +98,18 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 
 // Close stops the server. Calls that wait for a job are answered, and those under way finish.
 func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopMax)
+	ctx := context.Background()
+	draining, cancel := context.WithTimeout(ctx, stopMax)
 	defer cancel()
-	err := s.edge.Shutdown(ctx)
+	err := s.edge.Shutdown(draining)
 	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
-	return errors.Join(err, s.closeNode())
+	return errors.Join(err, s.closeNode(ctx))
 }
 
-func (s *Server) closeNode() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopMax)
+func (s *Server) closeNode(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopMax)
 	defer cancel()
 	err := s.node.Close(ctx)
 	select {

@@ -113,7 +113,7 @@ func TestWorkerAtARealServer(t *testing.T) {
 	const n = 300
 	puts := make([]client.Put, n)
 	for i := range puts {
-		puts[i] = client.Put{Queue: "q", Options: []client.PutOption{client.TTR(300 * time.Millisecond)}}
+		puts[i] = client.Put{Queue: "q", Options: []client.PutOption{client.TTR(2 * time.Second)}}
 	}
 	if _, err := c.PutBatch(t.Context(), puts); err != nil {
 		t.Fatal(err)
@@ -123,10 +123,10 @@ func TestWorkerAtARealServer(t *testing.T) {
 	handled := make(chan *client.Job, 2*n)
 	w := client.Worker{
 		Queues: []string{"q"}, Concurrency: 8, Prefetch: 4,
-		OnError: func(job *client.Job, err error) { t.Errorf("job %v: %v", job, err) },
+		OnError: func(job *client.Job, err error) { t.Errorf("job %s: %v", job.ID, err) },
 	}
 	slow := make(chan struct{})
-	time.AfterFunc(time.Second, func() { close(slow) }) // three times the length of a lease
+	time.AfterFunc(4*time.Second, func() { close(slow) }) // twice the length of a lease
 	err := w.Run(ctx, c, func(ctx context.Context, job *client.Job) error {
 		if job.Attempt != 1 {
 			t.Errorf("job %s came again: attempt %d", job.ID, job.Attempt)
