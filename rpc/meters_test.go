@@ -12,7 +12,7 @@ func TestMetersForget(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := newMeters(func() time.Time { return now })
 	for i := range metersMax {
-		m.put("q" + itoa(i), 1)
+		m.put("q"+itoa(i), 1)
 	}
 	if m.put("one too many", 1); m.rates("one too many") != nil {
 		t.Error("there is no bound")

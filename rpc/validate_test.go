@@ -1,0 +1,216 @@
+package rpc
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// noon is the serving node's time in these tests.
+func noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+
+// newChecker returns a checker with the default limits at noon.
+func newChecker() *checker {
+	limits := DefaultLimits()
+	return &checker{limits: &limits, now: noon()}
+}
+
+func TestQueueNames(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"a": true, "orders": true, "ns/orders": true, "A.b_c:d-e9": true, "...": true, ".a": true, "-": true, "a/b": true,
+		strings.Repeat("q", 256): true, strings.Repeat("q", 127) + "/" + strings.Repeat("q", 128): true,
+		"": false, "/": false, "a/": false, "/a": false, "a//b": false, "a/b/c": false, ".": false, "..": false, "a/..": false, "./a": false,
+		"a b": false, "a\n": false, "é": false, "a\x00": false, "a%2Fb": false, "a\\b": false, "a@b": false, "a+b": false, "*": false,
+		strings.Repeat("q", 257): false,
+	} {
+		c := newChecker()
+		c.queue("queue", name)
+		if (c.err == nil) != ok {
+			t.Errorf("%q: %v", name, c.err)
+		}
+		if c.err != nil && (c.err.Field != "queue" || !strings.HasPrefix(c.err.Message, "queue: ")) {
+			t.Errorf("%q: %v does not name the field", name, c.err)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for id, ok := range map[string]bool{
+		"": true, "order-42": true, "42": true, "a-1": true, "1-a": true, "-1": true, "1-": true, "1-2-3": true, "é😀": true, "a b\n": true,
+		strings.Repeat("i", 256): true, "٣-٣": true,
+		"0-1": false, "17-4711": false, "00-00": false, strings.Repeat("9", 100) + "-1": false, strings.Repeat("i", 257): false, "\xff": false,
+	} {
+		c := newChecker()
+		if c.newID("id", id); (c.err == nil) != ok {
+			t.Errorf("%q: %v", id, c.err)
+		}
+	}
+	c := newChecker()
+	if c.jobID("id", "0-1"); c.err != nil {
+		t.Errorf("a generated id names a job: %v", c.err)
+	}
+	if c.jobID("id", ""); c.err == nil {
+		t.Error("no id names a job")
+	}
+}
+
+// TestBoundsAreInclusive tries each bound and the value beyond it.
+func TestBoundsAreInclusive(t *testing.T) {
+	span := func(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+	for _, c := range []struct {
+		name     string
+		in, out  *belfryv1.PutRequest
+		reserved bool
+	}{
+		{"delay, least", &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(0)}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(-1)}}, false},
+		{"delay, most", &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(100 * year)}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(100*year + 1)}}, false},
+		{"dueAt, most", &belfryv1.PutRequest{When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(noon().Add(100 * year))}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(noon().Add(100*year + 1))}}, false},
+		{"ttr, least", &belfryv1.PutRequest{Ttr: span(time.Millisecond)}, &belfryv1.PutRequest{Ttr: span(time.Millisecond - 1)}, false},
+		{"ttr, most", &belfryv1.PutRequest{Ttr: span(24 * time.Hour)}, &belfryv1.PutRequest{Ttr: span(24*time.Hour + 1)}, false},
+		{"ttl, least", &belfryv1.PutRequest{Ttl: span(time.Millisecond)}, &belfryv1.PutRequest{Ttl: span(0)}, false},
+		{"priority, least", &belfryv1.PutRequest{Priority: ptr[int32](-128)}, &belfryv1.PutRequest{Priority: ptr[int32](-129)}, false},
+		{"priority, most", &belfryv1.PutRequest{Priority: ptr[int32](127)}, &belfryv1.PutRequest{Priority: ptr[int32](128)}, false},
+		{"maxAttempts, most", &belfryv1.PutRequest{MaxAttempts: ptr[uint32](1_000_000)}, &belfryv1.PutRequest{MaxAttempts: ptr[uint32](1_000_001)}, false},
+		{"text, most", &belfryv1.PutRequest{Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", 1<<20)}}, &belfryv1.PutRequest{Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", 1<<20+1)}}, false},
+		{"headers, most", &belfryv1.PutRequest{Headers: map[string]string{"h": strings.Repeat("x", 16<<10-1)}}, &belfryv1.PutRequest{Headers: map[string]string{"h": strings.Repeat("x", 16<<10)}}, false},
+	} {
+		for _, try := range []struct {
+			req *belfryv1.PutRequest
+			ok  bool
+		}{{c.in, true}, {c.out, false}} {
+			check := newChecker()
+			try.req.Queue = "a"
+			if check.put(try.req); (check.err == nil) != try.ok {
+				t.Errorf("%s, ok %v: %v", c.name, try.ok, check.err)
+			}
+		}
+	}
+}
+
+// ptr returns a pointer to a value.
+func ptr[T any](v T) *T { return &v }
+
+// TestPutConversion converts a put with every option, and one with none.
+func TestPutConversion(t *testing.T) {
+	c := newChecker()
+	got, size := c.put(&belfryv1.PutRequest{
+		Queue: "ns/q", Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1500*time.Millisecond + 1)}, Ttr: durationpb.New(time.Minute),
+		Priority: ptr[int32](-3), Body: &belfryv1.PutRequest_Text{Text: "body"}, Headers: map[string]string{"z": "26", "a": "1", "m": ""},
+		MaxAttempts: ptr[uint32](0), RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Hour)}, Ttl: durationpb.New(24 * time.Hour), Again: true,
+	})
+	want := &fsm.Put{
+		Queue: "ns/q", ID: "order-42", Again: true, Delay: 1501 * time.Millisecond, TTR: time.Minute, TTL: 24 * time.Hour, Priority: -3,
+		Given:       fsm.GivenDelay | fsm.GivenTTR | fsm.GivenPriority | fsm.GivenMaxAttempts | fsm.GivenRetryDelays | fsm.GivenTTL,
+		RetryDelays: []time.Duration{0, time.Hour}, Body: []byte("body"), Headers: []fsm.Header{{Name: "a", Value: "1"}, {Name: "m"}, {Name: "z", Value: "26"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || c.err != nil || size != 4+8+6 {
+		t.Errorf("%v, %d bytes\n%s", c.err, size, diff)
+	}
+	c = newChecker()
+	if got, _ := c.put(&belfryv1.PutRequest{Queue: "q"}); got.Given != 0 || c.err != nil || got.RetryDelays != nil || got.Headers != nil {
+		t.Errorf("what is omitted does not stay omitted: %+v", got)
+	}
+}
+
+func TestTimesOnTheWire(t *testing.T) {
+	at := func(text string) *timestamppb.Timestamp {
+		parsed, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return timestamppb.New(parsed)
+	}
+	for in, want := range map[string]string{
+		"2026-11-21T12:00:00Z": "2026-11-21T12:00:00Z", "2026-11-21T12:00:00.0000001Z": "2026-11-21T12:00:00.001Z",
+		"2026-11-21T12:00:00.001Z": "2026-11-21T12:00:00.001Z", "2026-11-21T12:00:00.9999Z": "2026-11-21T12:00:01Z",
+		"1969-01-01T00:00:00Z": "1970-01-01T00:00:00.001Z", "0001-01-01T00:00:00Z": "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00Z": "1970-01-01T00:00:00.001Z",
+	} {
+		c := newChecker()
+		_, due, given := c.when(nil, at(in), 0)
+		if c.err != nil || given != fsm.GivenDueAt || !ceilTime(due).AsTime().Equal(at(want).AsTime()) {
+			t.Errorf("%s became %v, %v; want %s", in, ceilTime(due).AsTime(), c.err, want)
+		}
+	}
+	exact := fsm.Time(1_800_000_000_123_456_789)
+	if got := ceilTime(exact).AsTime().UnixNano(); got != 1_800_000_000_124_000_000 {
+		t.Errorf("a due time: %d", got)
+	}
+	if got := floorTime(exact).AsTime().UnixNano(); got != 1_800_000_000_123_000_000 {
+		t.Errorf("the end of a lease: %d", got)
+	}
+	if got := exactTime(exact).AsTime().UnixNano(); got != int64(exact) {
+		t.Errorf("a witness: %d", got)
+	}
+	if ceilTime(0) != nil || floorTime(0) != nil || exactTime(0) != nil {
+		t.Error("no time is a time")
+	}
+}
+
+func TestStatesConvert(t *testing.T) {
+	seen := map[belfryv1.JobState]bool{}
+	for s := fsm.StateNone; s <= fsm.Expired; s++ {
+		seen[wireState(s)] = true
+		back, ok := machineState(wireState(s))
+		if ok != s.Held() || ok && back != s {
+			t.Errorf("%d became %v and then %d, %v", s, wireState(s), back, ok)
+		}
+	}
+	if len(seen) != len(belfryv1.JobState_name) {
+		t.Errorf("%d of %d states", len(seen), len(belfryv1.JobState_name))
+	}
+}
+
+// TestEffectiveOptions: the job's own, else the queue's, else the product's.
+func TestEffectiveOptions(t *testing.T) {
+	queue := &fsm.Settings{TTR: time.Minute, MaxAttempts: 0, MaxAttemptsSet: true, RetryDelays: []time.Duration{time.Second}}
+	job := &fsm.Job{TTR: time.Hour, MaxAttempts: 3, RetryDelays: []time.Duration{0, 1}, Given: fsm.GivenTTR | fsm.GivenMaxAttempts | fsm.GivenRetryDelays}
+	for name, c := range map[string]struct {
+		got, want effective
+	}{
+		"product": {effectiveOf(&fsm.Job{}, &fsm.Settings{}), effective{30 * time.Second, 16, nil}},
+		"queue":   {effectiveOf(&fsm.Job{}, queue), effective{time.Minute, 0, []time.Duration{time.Second}}},
+		"job":     {effectiveOf(job, queue), effective{time.Hour, 3, []time.Duration{0, 1}}},
+	} {
+		if diff := cmp.Diff(c.want, c.got, cmp.AllowUnexported(effective{})); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+// TestLimitsAreSettings: what the edge enforces is what it was given.
+func TestLimitsAreSettings(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		l := DefaultLimits()
+		l.BodyBytesMax, l.HeaderBytesMax, l.IDBytesMax, l.QueueBytesMax, l.RequestIDBytesMax = 10, 4, 3, 5, 2
+		l.BatchJobsMax, l.BatchBytesMax, l.QueuesMax, l.RetryDelaysMax, l.AttemptsMax = 2, 15, 1, 1, 9
+		l.DelayMax, l.WaitMax, l.TTRMin, l.TTRMax, l.MessageBytesMax = time.Hour, time.Second, time.Second, time.Minute, 300
+		c.Limits = l
+	})
+	for _, c := range []struct{ path, body, want string }{
+		{"/v1/put", `{"queue":"a","text":"01234567890"}`, "text: 11 bytes; the limit is 10"},
+		{"/v1/put", `{"queue":"a","headers":{"ab":"cde"}}`, "headers: 5 bytes; the limit is 4"},
+		{"/v1/put", `{"queue":"a","id":"four"}`, "id: 4 bytes; the limit is 3"},
+		{"/v1/put", `{"queue":"queue6"}`, "queue: 6 bytes; the limit is 5"},
+		{"/v1/put", `{"queue":"a","requestId":"abc"}`, "requestId: 3 bytes; the limit is 2"},
+		{"/v1/put", `{"queue":"a","delay":"61m"}`, "delay: 1h1m is out of range: 0s to 1h"},
+		{"/v1/put", `{"queue":"a","ttr":"61s"}`, "ttr: 1m1s is out of range: 1s to 1m"},
+		{"/v1/put", `{"queue":"a","retryDelays":[1,2]}`, "retryDelays: 2 entries; the limit is 1"},
+		{"/v1/put", `{"queue":"a","maxAttempts":10}`, "maxAttempts: 10 is out of range: 0 to 9"},
+		{"/v1/put-batch", jobsJSON(3, `{"queue":"a"}`), "jobs: 3 entries; the limit is 2"},
+		{"/v1/put-batch", jobsJSON(2, `{"queue":"a","text":"01234567"}`), "jobs: 16 bytes; the limit is 15"},
+		{"/v1/reserve", `{"queues":["a","b"]}`, "queues: 2 entries; the limit is 1"},
+		{"/v1/reserve", `{"queues":["a"],"wait":2}`, "wait: 2s is out of range: 0s to 1s"},
+		{"/v1/put", `{"queue":"` + strings.Repeat("a", 400) + `"}`, "request: more than 300 bytes"},
+	} {
+		if got := s.post(c.path, c.body); got.status != 400 || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.body)
+		}
+	}
+}
