@@ -81,9 +81,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 		}
 		return a.measure(ctx, cfg)
 	}
-	tuneCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	a.tuneCollector(tuneCtx)
+	defer a.tuneCollector(ctx)()
 	return a.withOwnServer(ctx, f.data, func(s *server.Server) error {
 		cfg.URL, cfg.Memory, cfg.Collect = s.URL(), bench.OwnMemory, bench.CollectOwn
 		return a.measure(ctx, cfg)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		fmt.Fprintf(a.err, "belfry: storage failed, and this node stops rather than risk data: %s\n", err)
 		a.exit(codeStorage)
 	}
-	a.tuneCollector(ctx)
+	defer a.tuneCollector(ctx)()
 	s, err := server.Start(ctx, cfg)
 	if err != nil {
 		if bad, ok := errors.AsType[*server.AddressError](err); ok {
@@ -80,12 +81,13 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err := a.announce(s, f); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
+	why := "the server stopped by itself"
 	select {
-	case err := <-s.Failed():
-		return fmt.Errorf("the server stopped by itself: %w", err)
+	case <-s.Done():
 	case <-ctx.Done():
+		why = context.Cause(ctx).Error()
 	}
-	cfg.Logger.Info("stopping", slog.String("why", context.Cause(ctx).Error()))
+	cfg.Logger.Info("stopping", slog.String("why", why))
 	began := a.now()
 	// The context has ended, and the end is the work that is left; a second signal ends the process.
 	if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
@@ -95,10 +97,17 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	return nil
 }
 
-// tuneCollector lets the collector of the process follow the heap, unless the operator tuned it.
-func (a *app) tuneCollector(ctx context.Context) {
-	if value, _ := a.lookupEnv("GOGC"); value == "" {
-		go server.TuneCollector(ctx)
+// tuneCollector lets the collector of the process follow the heap, unless the operator tuned it, until stop is called.
+func (a *app) tuneCollector(ctx context.Context) (stop func()) {
+	if value, _ := a.lookupEnv("GOGC"); value != "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { server.TuneCollector(ctx) })
+	return func() {
+		cancel()
+		group.Wait()
 	}
 }
 

@@ -34,7 +34,7 @@ func sample() view {
 const sampleSmall = ` BELFRY  a title that says where                                         11.0 s
             0s      5s       10s      15s      20s
  kettle     ├────◆━✓                                 done, 0.7 ms late
- payment    ├──◆━━━━━━━━━━━━━✗──    ◇               declined, again in 3.0 s
+ payment    ├──◆━━━━━━━━━━━━━✗──    ◇                declined, again in 3.0 s
  webhook    ├◆━†┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄                     dead after 3 attempts
  order-42   ├──────────────⊘                         cancelled: it was paid
  parcel     ├───────────»─────── ◇                   comes sooner, in 1.0 s

@@ -52,7 +52,9 @@ type Server struct {
 	node     *node.Node
 	rpc      *rpc.Server
 	listener net.Listener
-	served   chan error
+	// served is closed when serving has ended, after serveErr was set.
+	served   chan struct{}
+	serveErr error
 	stop     sync.Once
 	stopped  error
 }
@@ -76,13 +78,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err), listener.Close())
 	}
-	s := &Server{node: n, listener: listener, served: make(chan error, 1)}
+	s := &Server{node: n, listener: listener, served: make(chan struct{})}
 	if s.rpc, err = newEdge(ctx, cfg, n, listener.Addr().String()); err != nil {
 		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeMax)
 		defer cancel()
 		return nil, errors.Join(err, n.Close(closeCtx), listener.Close())
 	}
-	go func() { s.served <- s.rpc.Serve(listener) }()
+	go func() {
+		defer close(s.served)
+		s.serveErr = s.rpc.Serve(listener)
+	}()
 	return s, nil
 }
 
@@ -157,8 +162,9 @@ func (s *Server) Waiting() int {
 	return waiting
 }
 
-// Failed returns a channel that gives the error if the server stops to serve by itself.
-func (s *Server) Failed() <-chan error { return s.served }
+// Done returns a channel that is closed when the server no longer serves: because of Stop, or by itself, and then Stop says
+// why.
+func (s *Server) Done() <-chan struct{} { return s.served }
 
 // Stop drains the server, waits until calls that are under way are answered, and closes the node. After ctx ends it waits
 // no longer. It may be called more than once.
@@ -167,8 +173,9 @@ func (s *Server) Stop(ctx context.Context) error {
 		drainCtx, cancel := context.WithTimeout(ctx, drainMax)
 		defer cancel()
 		problems := []error{s.rpc.Shutdown(drainCtx)}
-		if err := <-s.served; err != nil && !errors.Is(err, http.ErrServerClosed) {
-			problems = append(problems, err)
+		<-s.served
+		if !errors.Is(s.serveErr, http.ErrServerClosed) {
+			problems = append(problems, s.serveErr)
 		}
 		closeCtx, cancelClose := context.WithTimeout(ctx, closeMax)
 		defer cancelClose()
