@@ -216,13 +216,14 @@ func (g *generator) burst() []fsm.Request {
 		template.Given, template.Delay, template.DueAt = fsm.GivenDelay, 1, 0
 	}
 	var requests []fsm.Request
+	together := pick(g, 10, 60)
 	for i := range n {
 		p := template
 		p.ID = ""
 		if g.chance(50) {
 			p.ID = "burst" + fsm.FormatID(0, uint64(i))
 		}
-		if last := len(requests) - 1; last >= 0 && g.chance(60) {
+		if last := len(requests) - 1; last >= 0 && g.chance(together) {
 			requests[last].Commands = append(requests[last].Commands, &p)
 			continue
 		}
