@@ -106,12 +106,12 @@ func (c *Counters) set(v [14]uint64) {
 }
 
 // idHash keys the id table. seed differs between processes, so that nobody can choose ids that all fall into one bucket.
-func idHash(seed uint64, queue uint32, id string) uint64 {
-	return hashOfID.word(seed).word(uint64(queue)).text(id).sum()
+func idHash(seed uint64, queue uint32, id string) uint32 {
+	return uint32(hashOfID.word(seed).word(uint64(queue)).text(id).sum())
 }
 
-func serialHash(serial uint64) uint64 { return hashOfSerial.word(serial).sum() }
+func serialHash(serial uint64) uint32 { return uint32(hashOfSerial.word(serial).sum()) }
 
-func requestKeyHash(seed uint64, caller, id string) uint64 {
-	return hashOfAnswer.word(seed).text(caller).text(id).sum()
+func requestKeyHash(seed uint64, caller, id string) uint32 {
+	return uint32(hashOfAnswer.word(seed).text(caller).text(id).sum())
 }

@@ -147,7 +147,7 @@ func (m *Machine) drop(j job, ended State) {
 	m.touch(j.q).Counts.Bytes -= m.bytes(b)
 	m.store.serials.remove(serialHash(s.serial), j.place)
 	if s.flags&slotHasID != 0 {
-		m.store.ids.remove(uint64(b.idHash()), j.place<<1)
+		m.store.ids.remove(b.idHash(), j.place<<1)
 		if ended != StateNone {
 			m.entomb(j.q, b, &s, ended)
 		}
@@ -225,8 +225,8 @@ func (m *Machine) entomb(q *queue, b born, s *slot, ended State) {
 func (m *Machine) addTomb(q *queue, place uint32) {
 	t := m.store.tombs.at(place)
 	b := openBorn(m.store.blobs.at(t.blob))
-	m.store.ids.insert(uint64(b.idHash()), place<<1|1, m.store.hashOfID)
-	m.store.stones.insert(serialHash(t.serial), place, m.store.hashOfStone)
+	m.store.ids.insert(b.idHash(), place<<1|1)
+	m.store.stones.insert(serialHash(t.serial), place)
 	q.ended.ReplaceOrInsert(key{t.ended, t.serial})
 	m.planForgetting(q)
 }
@@ -236,7 +236,7 @@ func (m *Machine) forgetTomb(q *queue, place uint32) {
 	m.sum -= m.tombHash(q, place)
 	t := *m.store.tombs.at(place)
 	b := openBorn(m.store.blobs.at(t.blob))
-	m.store.ids.remove(uint64(b.idHash()), place<<1|1)
+	m.store.ids.remove(b.idHash(), place<<1|1)
 	m.store.stones.remove(serialHash(t.serial), place)
 	q.ended.Delete(key{t.ended, t.serial})
 	m.store.blobs.release(t.blob)

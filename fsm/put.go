@@ -125,7 +125,7 @@ func (m *Machine) addJob(q *queue, v *Job, content [16]byte) State {
 func (m *Machine) place(q *queue, v *Job, content [16]byte) job {
 	idHash := uint32(0)
 	if !v.Generated {
-		idHash = uint32(m.store.idHash(q, v.ID))
+		idHash = m.store.idHash(q, v.ID)
 	}
 	m.store.scratch = appendBorn(m.store.scratch[:0], v, content, idHash, bornHash(v, content))
 	j := job{m.store.slots.alloc(), q}
@@ -135,10 +135,10 @@ func (m *Machine) place(q *queue, v *Job, content [16]byte) job {
 	if v.TTL != 0 {
 		s.flags |= slotHasTTL
 	}
-	m.store.serials.insert(serialHash(v.Serial), j.place, m.store.hashOfSerial)
+	m.store.serials.insert(serialHash(v.Serial), j.place)
 	if !v.Generated {
 		s.flags |= slotHasID
-		m.store.ids.insert(uint64(idHash), j.place<<1, m.store.hashOfID)
+		m.store.ids.insert(idHash, j.place<<1)
 	}
 	m.touch(q).Counts.Bytes += jobBytes(v)
 	return j

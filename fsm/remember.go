@@ -26,11 +26,11 @@ type answers struct {
 
 // answer is one remembered request; its blob is a uvarint length and the encoded Answer.
 type answer struct {
-	hash  uint64 // of (caller, id)
 	seq   uint64
 	at    Time
 	blob  blobRef
 	bytes int64
+	hash  uint32 // of (caller, id)
 }
 
 type answerTurn struct {
@@ -49,11 +49,8 @@ func (a *answers) encoded(place uint32) []byte {
 }
 
 // find returns the place of a remembered request, 0 if there is none.
-func (a *answers) find(hash uint64, caller, id string) uint32 {
+func (a *answers) find(hash uint32, caller, id string) uint32 {
 	return a.table.find(hash, func(place uint32) bool {
-		if a.records.at(place).hash != hash {
-			return false
-		}
 		r := reader{b: a.encoded(place)}
 		return string(r.bytes()) == caller && string(r.bytes()) == id
 	})
@@ -144,7 +141,7 @@ func (a *answers) add(seed uint64, v *Answer, encoded []byte) {
 	}
 	*a.records.edit(place) = rec
 	a.bytes += rec.bytes
-	a.table.insert(rec.hash, place, func(p uint32) uint64 { return a.records.at(p).hash })
+	a.table.insert(rec.hash, place)
 	if a.head > len(a.order)/2 && a.head > 1024 {
 		a.order, a.head = slices.Clone(a.order[a.head:]), 0 // a copy, since a snapshot may read the old one
 	}

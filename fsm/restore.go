@@ -178,7 +178,7 @@ func (rs *restorer) tombstone(r *reader) {
 		return
 	}
 	t.queue = q.place
-	t.blob = m.store.blobs.put(appendBornStone(nil, id, content, uint32(m.store.idHash(q, id))))
+	t.blob = m.store.blobs.put(appendBornStone(nil, id, content, m.store.idHash(q, id)))
 	place := m.store.tombs.alloc()
 	*m.store.tombs.edit(place) = t
 	m.addTomb(q, place)

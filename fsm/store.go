@@ -70,19 +70,6 @@ func newStore(seed uint64) store {
 	}
 }
 
-func (s *store) hashOfSerial(place uint32) uint64 { return serialHash(s.slots.at(place).serial) }
-
-func (s *store) hashOfStone(place uint32) uint64 { return serialHash(s.tombs.at(place).serial) }
-
-// hashOfID reads the hash that a job's or tombstone's blob keeps; the table needs its lower half only.
-func (s *store) hashOfID(tagged uint32) uint64 {
-	place := tagged >> 1
-	if tagged&1 != 0 {
-		return uint64(openBorn(s.blobs.at(s.tombs.at(place).blob)).idHash())
-	}
-	return uint64(openBorn(s.blobs.at(s.slots.at(place).blob)).idHash())
-}
-
 // bySerial returns the place of a held job, 0 if there is none.
 func (s *store) bySerial(serial uint64) uint32 {
 	return s.serials.find(serialHash(serial), func(place uint32) bool { return s.slots.at(place).serial == serial })
@@ -104,10 +91,7 @@ func (s *store) byID(q *queue, id string) (job, stone uint32) {
 	return tagged >> 1, 0
 }
 
-// idHash is 32 bits wide, since that is what a blob keeps and a table needs.
-func (s *store) idHash(q *queue, id string) uint64 {
-	return uint64(uint32(idHash(s.seed, q.place, id)))
-}
+func (s *store) idHash(q *queue, id string) uint32 { return idHash(s.seed, q.place, id) }
 
 // born is the blob of a job: what was fixed when it was put. Of a tombstone's blob only the parts with id and content are
 // there.

@@ -1,7 +1,7 @@
 package fsm
 
-// table is a linear-hashing table from a hash to places: it grows by splitting one bucket at a time, so that no insert ever
-// pays for the whole table. It stores places only; the caller's match and hashOf functions read the records behind them.
+// table is a linear-hashing table from a 32-bit hash to places: it grows by splitting one bucket at a time, so that no insert
+// ever pays for the whole table. It keeps the hashes, so that it reads no record to grow and hardly ever one in vain to find.
 // (W. Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980.)
 type table struct {
 	pages    [][]bucket
@@ -12,10 +12,12 @@ type table struct {
 	count    int
 }
 
-// bucket is half a cache line: seven places, unused ones 0, and the overflow bucket that goes on.
+// bucket is a cache line: seven places with their hashes, unused ones 0, and the overflow bucket that goes on.
 type bucket struct {
 	places [7]uint32
+	hashes [7]uint32
 	next   uint32
+	_      uint32
 }
 
 const (
@@ -28,8 +30,8 @@ func newTable() table {
 	return table{pages: [][]bucket{make([]bucket, bucketsPerPage)}, overflow: make([]bucket, 1), buckets: 1}
 }
 
-func (t *table) bucketOf(hash uint64) *bucket {
-	n := uint32(hash) & t.mask
+func (t *table) bucketOf(hash uint32) *bucket {
+	n := hash & t.mask
 	if n >= t.buckets {
 		n &= t.mask >> 1
 	}
@@ -39,10 +41,10 @@ func (t *table) bucketOf(hash uint64) *bucket {
 func (t *table) bucketAt(n uint32) *bucket { return &t.pages[n/bucketsPerPage][n%bucketsPerPage] }
 
 // find returns the place with the given hash that match accepts, or 0.
-func (t *table) find(hash uint64, match func(place uint32) bool) uint32 {
+func (t *table) find(hash uint32, match func(place uint32) bool) uint32 {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
-		for _, place := range b.places {
-			if place != 0 && match(place) {
+		for i, place := range b.places {
+			if place != 0 && b.hashes[i] == hash && match(place) {
 				return place
 			}
 		}
@@ -52,26 +54,26 @@ func (t *table) find(hash uint64, match func(place uint32) bool) uint32 {
 	}
 }
 
-// insert adds a place that is not in the table. hashOf returns the hash of any place in it.
-func (t *table) insert(hash uint64, place uint32, hashOf func(place uint32) uint64) {
-	t.add(t.bucketOf(hash), place)
+// insert adds a place that is not in the table.
+func (t *table) insert(hash, place uint32) {
+	t.add(t.bucketOf(hash), hash, place)
 	if t.count++; t.count > int(t.buckets)*bucketFill {
-		t.split(hashOf)
+		t.split()
 	}
 }
 
-func (t *table) add(b *bucket, place uint32) {
+func (t *table) add(b *bucket, hash, place uint32) {
 	for {
 		for i := range b.places {
 			if b.places[i] == 0 {
-				b.places[i] = place
+				b.places[i], b.hashes[i] = place, hash
 				return
 			}
 		}
 		if b.next == 0 {
 			n := t.newOverflow() // may move the overflow buckets, b among them: so b.next is set through the place that stays
 			t.link(b, n)
-			t.overflow[n].places[0] = place
+			t.overflow[n].places[0], t.overflow[n].hashes[0] = place, hash
 			return
 		}
 		b = &t.overflow[b.next]
@@ -96,7 +98,7 @@ func (t *table) link(b *bucket, n uint32) {
 }
 
 // remove takes a place out; it must be in the table under this hash.
-func (t *table) remove(hash uint64, place uint32) {
+func (t *table) remove(hash, place uint32) {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
 		for i := range b.places {
 			if b.places[i] == place {
@@ -112,7 +114,7 @@ func (t *table) remove(hash uint64, place uint32) {
 }
 
 // split moves the places of one bucket that belong to the new last bucket there.
-func (t *table) split(hashOf func(place uint32) uint64) {
+func (t *table) split() {
 	if t.buckets > t.mask {
 		t.mask = t.mask<<1 | 1
 	}
@@ -126,9 +128,9 @@ func (t *table) split(hashOf func(place uint32) uint64) {
 	chain := *old
 	*old = bucket{}
 	for {
-		for _, place := range chain.places {
+		for i, place := range chain.places {
 			if place != 0 {
-				t.add(t.bucketOf(hashOf(place)), place)
+				t.add(t.bucketOf(chain.hashes[i]), chain.hashes[i], place)
 			}
 		}
 		n := chain.next
