@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +51,75 @@ func runCallers(b *testing.B, n *Node, callers, commands int) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "commands/s")
+}
+
+// BenchmarkReserveAck has 512 callers take jobs one at a time and ack them, through the waiters.
+func BenchmarkReserveAck(b *testing.B) {
+	n := benchNode(b, 6)
+	const callers = 512
+	for shard := range uint32(6) {
+		for left := b.N/6 + callers; left > 0; left -= 1000 {
+			req := &fsm.Request{}
+			for range 1000 {
+				req.Commands = append(req.Commands, &fsm.Put{Queue: "bench", Partitions: 1, Body: body()})
+			}
+			if _, err := n.Do(b.Context(), shard, req); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	failed := make(chan error, callers)
+	b.ResetTimer()
+	start := time.Now()
+	for i := range callers {
+		go func() { failed <- takeJobs(b, n, uint32(i%6), b.N/callers) }()
+	}
+	for range callers {
+		if err := <-failed; err != nil {
+			b.Error(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "jobs/s")
+}
+
+// takeJobs reserves and acks jobs, one after the other.
+func takeJobs(b *testing.B, n *Node, shard uint32, jobs int) error {
+	reserve := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"bench"}, Max: 1}}}
+	for range jobs {
+		reply, err := n.Reserve(b.Context(), shard, reserve, time.Minute)
+		if err != nil {
+			return err
+		}
+		if len(reply.Results[0].Grants) != 1 {
+			return fmt.Errorf("granted %+v", reply.Results[0].Grants)
+		}
+		ack := &fsm.Request{Commands: []fsm.Command{&fsm.Ack{Ref: refOf(reply.Results[0].Grants[0])}}}
+		if _, err := n.Do(b.Context(), shard, ack); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BenchmarkLateness puts jobs that fall due one by one while a caller waits for them, and reports how late they are granted.
+func BenchmarkLateness(b *testing.B) {
+	n := benchNode(b, 1)
+	late := make([]time.Duration, 0, b.N)
+	reserve := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"bench"}, Max: 1}}}
+	for range b.N {
+		put := &fsm.Put{Queue: "bench", Partitions: 1, Given: fsm.GivenDelay, Delay: 5 * time.Millisecond}
+		if _, err := n.Do(b.Context(), 0, &fsm.Request{Commands: []fsm.Command{put}}); err != nil {
+			b.Fatal(err)
+		}
+		reply, err := n.Reserve(b.Context(), 0, reserve, time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		late = append(late, SystemClock().Wall().Sub(reply.Results[0].Grants[0].Due))
+	}
+	slices.Sort(late)
+	b.ReportMetric(late[len(late)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(late[len(late)*99/100].Seconds()*1000, "p99-ms")
 }
 
 // BenchmarkPut has callers put jobs of 100 bytes through one node with synced logs.

@@ -207,6 +207,7 @@ func TestPollThatComesWhileTheOnlyJobIsOnItsWay(t *testing.T) {
 			p.slots <- struct{}{}
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		late := startPoll(t, n, time.Hour, 1, "orders")
 		if now := startPoll(t, n, 0, 1, "orders"); now.running() {
 			t.Error("a poll without wait tries for a job that is on its way to another")
