@@ -191,8 +191,8 @@ func TestServerMemory(t *testing.T) {
 	if _, err := bench.ServerMemory(fake.URL)(t.Context()); err == nil {
 		t.Error("a page without the figure gave no error")
 	}
-	real, err := bench.ServerMemory(startServer(t))(t.Context())
-	if err != nil || real.ResidentBytes < 1<<20 {
-		t.Errorf("of a real server: %+v, %v", real, err)
+	ofServer, err := bench.ServerMemory(startServer(t))(t.Context())
+	if err != nil || ofServer.ResidentBytes < 1<<20 {
+		t.Errorf("of a real server: %+v, %v", ofServer, err)
 	}
 }
