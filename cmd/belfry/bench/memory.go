@@ -11,6 +11,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -24,8 +25,13 @@ type Memory struct {
 
 // Collection is what one cycle of the garbage collector cost.
 type Collection struct {
-	// CPU is the processor time of the cycle on all cores, Wall how long it took.
-	CPU, Wall time.Duration
+	// CPU is what the runtime counts for the cycle: the time for which its workers had a processor, or believed so. Where
+	// other processes compete for the machine it is too high.
+	CPU time.Duration
+	// ProcessCPU is what the operating system counts for the process meanwhile, sweeping included.
+	ProcessCPU time.Duration
+	// Wall is how long it took.
+	Wall time.Duration
 }
 
 // OwnMemory returns what this process uses.
@@ -51,12 +57,20 @@ func OwnMemory(context.Context) (Memory, error) {
 // is of the whole cycle, also of what otherwise idle processors did for it.
 func CollectOwn() Collection {
 	runtime.GC() // ends a cycle that may be under way, so that the next is whole
-	before := collectorCPU()
-	began := time.Now()
+	before, processBefore, began := collectorCPU(), processCPU(), time.Now()
 	runtime.GC()
-	cost := Collection{Wall: time.Since(began), CPU: collectorCPU() - before}
+	cost := Collection{Wall: time.Since(began), CPU: collectorCPU() - before, ProcessCPU: processCPU() - processBefore}
 	debug.FreeOSMemory()
 	return cost
+}
+
+// processCPU returns the processor time of this process; 0 if the system does not tell.
+func processCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // collectorCPU returns the processor time that the collector has used; the runtime brings it up to date with each cycle.

@@ -56,9 +56,10 @@ func (p Percentiles) MarshalJSON() ([]byte, error) {
 // MarshalJSON writes milliseconds.
 func (c Collection) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		CPU  float64 `json:"cpuMs"`
-		Wall float64 `json:"wallMs"`
-	}{milliseconds(c.CPU), milliseconds(c.Wall)})
+		CPU        float64 `json:"cpuMs"`
+		ProcessCPU float64 `json:"processCpuMs"`
+		Wall       float64 `json:"wallMs"`
+	}{milliseconds(c.CPU), milliseconds(c.ProcessCPU), milliseconds(c.Wall)})
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -98,7 +99,8 @@ func Write(w io.Writer, results []Result) error {
 			}
 		}
 		if c := r.Collection; c != nil {
-			fmt.Fprintf(w, "one cycle of the garbage collector: %.1f ms of processor time in %.1f ms\n", milliseconds(c.CPU), milliseconds(c.Wall))
+			fmt.Fprintf(w, "one cycle of the garbage collector: %.1f ms of processor time by the runtime's count, %.1f ms by the system's, in %.1f ms\n",
+				milliseconds(c.CPU), milliseconds(c.ProcessCPU), milliseconds(c.Wall))
 		}
 	}
 	return nil
