@@ -321,6 +321,9 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
+// unsigned makes a negative time or duration 0, so that no caller's mistake ends as an entry that no replica can read.
+func unsigned[T ~int64](v T) uint64 { return uint64(max(v, 0)) }
+
 func appendFlag(dst []byte, v bool) []byte {
 	if v {
 		return append(dst, 1)
@@ -331,7 +334,7 @@ func appendFlag(dst []byte, v bool) []byte {
 func appendDurations(dst []byte, list []time.Duration) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	for _, d := range list {
-		dst = binary.AppendUvarint(dst, uint64(d))
+		dst = binary.AppendUvarint(dst, unsigned(d))
 	}
 	return dst
 }

@@ -9,22 +9,22 @@ func appendCommand(dst []byte, c Command) []byte {
 		dst = appendPlace(dst, c.Queue, c.Partition, c.Partitions)
 		return appendContent(appendFlag(appendText(dst, c.ID), c.Again), c)
 	case *Reserve:
-		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.Max)), uint64(c.TTR))
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.Max)), unsigned(c.TTR))
 		return appendTexts(dst, c.Queues)
 	case *Ack:
 		return appendRef(dst, c.Ref)
 	case *Nack:
-		dst = binary.AppendUvarint(appendRef(dst, c.Ref), uint64(c.Delay))
+		dst = binary.AppendUvarint(appendRef(dst, c.Ref), unsigned(c.Delay))
 		return appendFlag(appendText(appendFlag(dst, c.DelayGiven), c.Error), c.Dead)
 	case *Release:
-		return binary.AppendUvarint(appendRef(dst, c.Ref), uint64(c.Delay))
+		return binary.AppendUvarint(appendRef(dst, c.Ref), unsigned(c.Delay))
 	case *Extend:
-		return binary.AppendUvarint(appendRef(dst, c.Ref), uint64(c.TTR))
+		return binary.AppendUvarint(appendRef(dst, c.Ref), unsigned(c.TTR))
 	case *Cancel:
 		return appendFlag(appendText(appendText(dst, c.Queue), c.ID), c.Force)
 	case *Reschedule:
 		dst = append(appendText(appendText(dst, c.Queue), c.ID), byte(c.Given))
-		return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.Delay)), uint64(c.DueAt))
+		return binary.AppendUvarint(binary.AppendUvarint(dst, unsigned(c.Delay)), unsigned(c.DueAt))
 	case *Redrive:
 		return appendTexts(binary.AppendUvarint(appendText(dst, c.Queue), uint64(c.Max)), c.IDs)
 	case *Purge:
@@ -37,7 +37,7 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *DeleteQueue:
 		return appendText(dst, c.Queue)
 	case *Lead:
-		return binary.AppendUvarint(dst, uint64(c.Grace))
+		return binary.AppendUvarint(dst, unsigned(c.Grace))
 	case *Expire:
 		return dst
 	}
@@ -129,16 +129,16 @@ func (s *commandScratch) readQueueCommand(kind Kind, r *reader) Command {
 func appendContent(dst []byte, p *Put) []byte {
 	dst = append(dst, byte(p.Given))
 	if p.Given.Has(GivenDelay) {
-		dst = binary.AppendUvarint(dst, uint64(p.Delay))
+		dst = binary.AppendUvarint(dst, unsigned(p.Delay))
 	}
 	if p.Given.Has(GivenDueAt) {
-		dst = binary.AppendUvarint(dst, uint64(p.DueAt))
+		dst = binary.AppendUvarint(dst, unsigned(p.DueAt))
 	}
 	if p.Given.Has(GivenTTR) {
-		dst = binary.AppendUvarint(dst, uint64(p.TTR))
+		dst = binary.AppendUvarint(dst, unsigned(p.TTR))
 	}
 	if p.Given.Has(GivenTTL) {
-		dst = binary.AppendUvarint(dst, uint64(p.TTL))
+		dst = binary.AppendUvarint(dst, unsigned(p.TTL))
 	}
 	if p.Given.Has(GivenPriority) {
 		dst = append(dst, byte(p.Priority))
@@ -213,8 +213,8 @@ func (r *reader) texts(list []string) []string {
 
 func appendSettings(dst []byte, s *Settings) []byte {
 	for _, v := range [...]uint64{
-		uint64(s.TTR), uint64(s.MaxAttempts), uint64(s.DedupWindow), s.MaxInFlight, s.MaxJobs, s.MaxBytes, s.PutsPerSecond,
-		uint64(s.Overdue), uint64(s.OverduePeriod), uint64(s.OverdueAfter), uint64(s.PausedUntil),
+		unsigned(s.TTR), uint64(s.MaxAttempts), unsigned(s.DedupWindow), s.MaxInFlight, s.MaxJobs, s.MaxBytes, s.PutsPerSecond,
+		uint64(s.Overdue), unsigned(s.OverduePeriod), unsigned(s.OverdueAfter), unsigned(s.PausedUntil),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}

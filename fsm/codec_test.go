@@ -128,6 +128,18 @@ func requireSet(t *testing.T, path string, v reflect.Value, eitherDue bool) {
 	}
 }
 
+func TestNegativeTimesCountAsZero(t *testing.T) {
+	entry := AppendEntry(nil, 5, [][]byte{AppendRequest(nil, &Request{Commands: []Command{
+		&Put{Queue: "q", Partitions: 1, Given: GivenDelay | GivenTTR | GivenTTL | GivenRetryDelays, Delay: -1, TTR: -1, TTL: -1, RetryDelays: []time.Duration{-1}},
+		&Put{Queue: "q", Partitions: 1, Given: GivenDueAt, DueAt: -1},
+		&Reserve{TTR: -1}, &Nack{Delay: -1}, &Release{Delay: -1}, &Extend{TTR: -1}, &Reschedule{Delay: -1, DueAt: -1}, &Lead{Grace: -1},
+		&Configure{Settings: Settings{TTR: -1, DedupWindow: -1, OverduePeriod: -1, OverdueAfter: -1, PausedUntil: -1}},
+	}})})
+	if _, err := New(Config{}).Apply(1, entry); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestContentHashes(t *testing.T) {
 	put := everyCommand()[0].(*Put)
 	content, request := ContentHash(put), RequestHash(&Request{Commands: everyCommand()})

@@ -25,7 +25,7 @@ const (
 )
 
 // Command is one of the pointer types *Put … *Lead of this file. Names, ids, headers and bodies of a command are not
-// checked here: the edge refuses what is malformed, and the machine takes any bytes.
+// checked here: the edge refuses what is malformed, and the machine takes any bytes. Negative times and durations count as 0.
 type Command interface{ Kind() Kind }
 
 // Request is what one caller asks of one shard: commands that share a log entry, in order, and a request id.
