@@ -189,9 +189,8 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duratio
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
-	remembered, free := s.prospects(req)
 	switch {
-	case remembered: // the answer to an earlier attempt is to be had at once
+	case req.ID != "" && s.remembers(req): // the answer to an earlier attempt is to be had at once
 		return s.do(ctx, req)
 	case wait > 0:
 		reply, err := s.waiters.wait(ctx, req, wait)
@@ -199,29 +198,29 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duratio
 			err = s.refusal(err)
 		}
 		return reply, err
-	case free:
+	case s.offers(req.Commands[0].(*fsm.Reserve).Queues):
 		return s.do(ctx, req)
 	default:
 		return Reply{Results: make([]fsm.Result, 1)}, nil
 	}
 }
 
-// prospects reports whether grants to the same request are remembered, and whether a job is to be had that nobody is
-// asking for already.
-func (s *shard) prospects(req *fsm.Request) (remembered, free bool) {
-	reserve := req.Commands[0].(*fsm.Reserve)
-	asking := s.waiters.asking(reserve.Queues)
+// remembers reports whether live grants to the same request are remembered.
+func (s *shard) remembers(req *fsm.Request) (remembered bool) {
+	s.view(func(m *fsm.Machine, now fsm.Time) { remembered = len(m.Recall(req.Caller, req.ID, now)) > 0 })
+	return remembered
+}
+
+// offers reports whether a job is to be had in one of the queues that no waiter is about to get.
+func (s *shard) offers(queues []string) (free bool) {
+	asking := s.waiters.asking(queues)
 	s.view(func(m *fsm.Machine, now fsm.Time) {
-		remembered = req.ID != "" && len(m.Recall(req.Caller, req.ID, now)) > 0
-		for i, name := range reserve.Queues {
-			if remembered || free {
-				return
-			}
+		for i, name := range queues {
 			available, _ := m.Available(name, now)
-			free = available > asking[i]
+			free = free || available > asking[i]
 		}
 	})
-	return remembered, free
+	return free
 }
 
 // asking returns how many jobs of each queue waiters are about to get.

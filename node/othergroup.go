@@ -86,7 +86,7 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- future.Error() }() // ends with the group at the latest
+	g.group.running.Go(func() { ended <- future.Error() })
 	deadline := time.NewTimer(g.group.node.cfg.ProposeTimeout)
 	defer deadline.Stop()
 	select {

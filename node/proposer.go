@@ -40,8 +40,10 @@ type proposer struct {
 	stamp  func() fsm.Time
 	// applied is told of each entry of this proposer that was applied, before its callers are.
 	applied func(batch []*proposal, results []fsm.Result, clock fsm.Time)
-	fatal   func(error)
-	stats   *shardCounters
+	// late is told that an entry was applied whose callers had been given up; their requests are theirs again.
+	late  func()
+	fatal func(error)
+	stats *shardCounters
 
 	wake  chan struct{}
 	slots chan struct{} // one for each entry in flight
@@ -293,10 +295,11 @@ func (p *proposer) await(f *flight) {
 		default:
 		}
 	}
-	if !f.answered.CompareAndSwap(false, true) {
-		return
+	if f.answered.CompareAndSwap(false, true) {
+		p.answer(f, out)
+	} else {
+		p.late()
 	}
-	p.answer(f, out)
 }
 
 // answer gives each proposal of an applied entry its own part of the results.

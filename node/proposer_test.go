@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,8 @@ type bench struct {
 	entries chan *fakeFuture
 	stamps  fsm.Time
 	refuse  error
+
+	lateEntries atomic.Int64
 }
 
 // startProposer runs a proposer until the end of the test. What is in flight then must have been ended by the test.
@@ -74,6 +77,7 @@ func startProposer(t *testing.T, cfg Config) *bench {
 	}
 	b.stamp = func() fsm.Time { b.stamps++; return b.stamps }
 	b.applied = func([]*proposal, []fsm.Result, fsm.Time) {}
+	b.late = func() { b.lateEntries.Add(1) }
 	b.fatal = func(err error) { t.Errorf("the proposer gave up: %v", err) }
 	b.open()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -288,6 +292,9 @@ func TestProposerGivesUpWaiting(t *testing.T) {
 		b.send(t, 1)
 		b.next(t).apply(t, 2)
 		synctest.Wait()
+		if late := b.lateEntries.Load(); late != 1 {
+			t.Errorf("%d entries were applied late, want 1", late)
+		}
 		if c := b.stats; c.unknown.Load() != 1 || c.applied.Load() != 1 {
 			t.Errorf("counted %d unknown and %d applied", c.unknown.Load(), c.applied.Load())
 		}

@@ -41,6 +41,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
 	s.proposer.applied = s.applied
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
+	s.proposer.late = s.waiters.touchedAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDeadline, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {
 		deadline, _ := m.(shardMachine).m.NextDeadline()

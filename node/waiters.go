@@ -299,6 +299,15 @@ func (ws *waiters) touched(batch []*proposal) {
 	}
 }
 
+// touchedAll is touched for an entry of which nothing is known any more.
+func (ws *waiters) touchedAll() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, q := range ws.queues {
+		ws.mark(q)
+	}
+}
+
 // freed returns the queue in which a command may have made a job reservable other than by time; empty if there is none.
 func freed(c fsm.Command) string {
 	switch c := c.(type) {

@@ -245,6 +245,22 @@ func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 	}
 }
 
+func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
+	ws := newWaiters(&shard{}, 10)
+	ws.open()
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	if err := ws.enter(w); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range ws.queues {
+		q.dirty = false
+	}
+	if ws.touchedAll(); !ws.queues["a"].dirty || !ws.queues["b"].dirty {
+		t.Error("a queue with a waiter is not looked at")
+	}
+}
+
 func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	clock := newHandClock()
 	ws := newWaiters(&shard{clock: newShardClock(clock, time.Second)}, 10)
