@@ -1033,9 +1033,9 @@ func (x *NackRequest) GetRequestId() string {
 // NackResponse says what became of the job.
 type NackResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// DELAYED, READY or DEAD.
+	// DELAYED, READY or DEAD; EXPIRED if its TTL ended meanwhile.
 	State JobState `protobuf:"varint,1,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
-	// When it is due again. Not set if it is dead.
+	// When it is due again. Set if it is delayed or ready.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	// Where this was decided.
 	Witness       *Witness `protobuf:"bytes,3,opt,name=witness,proto3" json:"witness,omitempty"`
@@ -1161,9 +1161,9 @@ func (x *ReleaseRequest) GetRequestId() string {
 // ReleaseResponse says what became of the job.
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// DELAYED or READY.
+	// DELAYED or READY; EXPIRED, or DEAD in a queue that keeps expired jobs, if its TTL ended meanwhile.
 	State JobState `protobuf:"varint,1,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
-	// When it is due again.
+	// When it is due again. Set if it is delayed or ready.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	// Where this was decided.
 	Witness       *Witness `protobuf:"bytes,3,opt,name=witness,proto3" json:"witness,omitempty"`
@@ -1919,7 +1919,7 @@ type RedriveRequest struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The jobs, at most 1,000. If empty, `max` decides.
 	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
-	// How many, those dead for longest first: 1 to 100,000. Only without ids.
+	// How many, in order of due time: 1 to 100,000. Only without ids.
 	Max uint32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
 	// Makes a repeat safe for 5 minutes: at most 64 bytes.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
