@@ -41,6 +41,8 @@ func (a *app) benchCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
+	flags.StringVar(&a.server, "server", defaultServer, "the server to measure")
+	configurable(flags, "server")
 	flags.Uint64Var(&f.config.Jobs, "jobs", 0, "end after so many jobs instead of --duration")
 	f.duration, f.delay = 10*time.Second, 2*time.Second
 	flags.Var(&durationFlag{&f.duration, "10s"}, "duration", "how long a phase takes")
@@ -54,6 +56,7 @@ func (a *app) benchCommand() *cobra.Command {
 	flags.BoolVar(&f.self, "self", false, "measure a server in this process")
 	flags.StringVar(&f.data, "data", "", "with --self: a new data directory, kept afterwards; a temporary one if empty")
 	json := flags.Bool("json", false, "the same as --output json")
+	a.outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.config.Workload, f.config.Duration, f.config.Delay = args[0], f.duration, f.delay
 		if *json {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // asBelfry is set in the environment of a copy of the test binary that shall be the command.
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asBelfry) != "" {
 		main()
 	}
+	cobra.EnableCommandSorting = false // as main does
 	os.Exit(m.Run())
 }
 

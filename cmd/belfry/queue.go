@@ -18,8 +18,8 @@ func (a *app) queueCommand() *cobra.Command {
 		Args:    subcommandOnly,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.queueListCommand(), a.queueShowCommand(), a.queueCreateCommand(), a.queueSetCommand(),
-		a.queuePauseCommand(), a.queueResumeCommand(), a.queuePurgeCommand(), a.queueDeleteCommand())
+	c.AddCommand(a.clients(a.queueListCommand(), a.queueShowCommand(), a.queueCreateCommand(), a.queueSetCommand(),
+		a.queuePauseCommand(), a.queueResumeCommand(), a.queuePurgeCommand(), a.queueDeleteCommand())...)
 	return c
 }
 

@@ -144,7 +144,7 @@ func TestWelcome(t *testing.T) {
 func TestHelpListsTheExitCodes(t *testing.T) {
 	h := newHarness(t, nil)
 	got := h.run("--help")
-	for _, want := range []string{" 10  reserve: there was nothing to reserve", " 11  serve: storage failed", "Jobs:", "Queues:", "[BELFRY_SERVER]"} {
+	for _, want := range []string{" 10  reserve: there was nothing to reserve", " 11  serve: storage failed", "Jobs:", "Queues:", "[BELFRY_CONFIG]"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("the help lacks %q:\n%s", want, got.out)
 		}

@@ -20,7 +20,10 @@ type app struct {
 	config  string
 }
 
-const defaultServer = "http://127.0.0.1:7400"
+const (
+	defaultServer  = "http://127.0.0.1:7400"
+	defaultTimeout = 30 * time.Second
+)
 
 // run carries out one command line and returns the exit code of the process. ctx ends when the command shall stop.
 func run(ctx context.Context, sys *system, args []string) int {
@@ -42,7 +45,7 @@ func run(ctx context.Context, sys *system, args []string) int {
 
 // newRoot returns the command tree.
 func newRoot(sys *system) *cobra.Command {
-	a := &app{system: sys}
+	a := &app{system: sys, server: defaultServer, output: "table", timeout: defaultTimeout}
 	root := &cobra.Command{
 		Use:   "belfry",
 		Short: "Belfry: a durable delay queue",
@@ -61,12 +64,8 @@ func newRoot(sys *system) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.StringVar(&a.server, "server", defaultServer, "the server to talk to")
-	flags.VarP(newChoice(&a.output, "table", "json"), "output", "o", "table or json")
-	flags.Var(&durationFlag{value: &a.timeout, text: "30s"}, "timeout", "how long to wait for an answer")
 	flags.StringVar(&a.config, "config", "", "a `FILE` with settings: one name = value a line, # begins a comment")
-	a.timeout = 30 * time.Second
-	configurable(flags, "server", "output", "timeout", "config")
+	configurable(flags, "config")
 
 	group := func(id, title string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: id, Title: title})
@@ -75,15 +74,34 @@ func newRoot(sys *system) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("jobs", "Jobs:", a.putCommand(), a.reserveCommand(), a.ackCommand(), a.nackCommand(), a.releaseCommand(),
-		a.extendCommand(), a.cancelCommand(), a.rescheduleCommand(), a.getCommand(), a.listCommand(), a.redriveCommand())
+	group("jobs", "Jobs:", a.clients(a.putCommand(), a.reserveCommand(), a.ackCommand(), a.nackCommand(), a.releaseCommand(),
+		a.extendCommand(), a.cancelCommand(), a.rescheduleCommand(), a.getCommand(), a.listCommand(), a.redriveCommand())...)
 	group("queues", "Queues:", a.queueCommand())
-	group("server", "Server:", a.serveCommand(), a.demoCommand(), a.benchCommand(), a.healthCommand(), a.versionCommand())
+	group("server", "Server:", a.serveCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.versionCommand())
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")
 	root.InitDefaultCompletionCmd()
 	markEnvironment(root)
 	return root
+}
+
+// clients adds what every command has that talks to a server.
+func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		flags := c.Flags()
+		flags.StringVar(&a.server, "server", defaultServer, "the server to talk to")
+		flags.Var(&durationFlag{value: &a.timeout, text: defaultTimeout.String()}, "timeout", "how long to wait for an answer")
+		a.outputFlag(c)
+		configurable(flags, "server", "timeout")
+	}
+	return commands
+}
+
+// outputFlag adds the choice between a table and JSON.
+func (a *app) outputFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().VarP(newChoice(&a.output, "table", "json"), "output", "o", "table or json")
+	configurable(c.Flags(), "output")
+	return c
 }
 
 // subcommandOnly refuses what is not the name of a subcommand, and says which was probably meant.

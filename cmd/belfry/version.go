@@ -19,7 +19,7 @@ type build struct {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.outputFlag(&cobra.Command{
 		Use:   "version",
 		Short: "Show what this binary was built from",
 		Args:  arguments(0, 0),
@@ -27,7 +27,7 @@ func (a *app) versionCommand() *cobra.Command {
 			b := thisBuild(debug.ReadBuildInfo())
 			return a.showValue(b, func(w io.Writer) { renderBuild(w, b) })
 		},
-	}
+	})
 }
 
 // thisBuild reads what the Go toolchain wrote into the binary.
