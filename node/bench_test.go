@@ -1,8 +1,11 @@
 package node
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,6 +102,42 @@ func takeJobs(b *testing.B, n *Node, shard uint32, jobs int) error {
 		}
 	}
 	return nil
+}
+
+// BenchmarkWake puts a job that one of 10,000 parked calls on 100 queues is waiting for, and has that call wait again.
+func BenchmarkWake(b *testing.B) {
+	n := benchNode(b, 1)
+	const waiters, queues = 10_000, 100
+	granted := make(chan error, waiters)
+	ctx, cancel := context.WithCancel(b.Context())
+	var parked sync.WaitGroup
+	for i := range waiters {
+		parked.Go(func() {
+			req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{fmt.Sprintf("bench-%d", i%queues)}, Max: 1}}}
+			for ctx.Err() == nil {
+				_, err := n.Reserve(ctx, 0, req, time.Hour)
+				if ctx.Err() == nil {
+					granted <- err
+				}
+			}
+		})
+	}
+	for n.Stats().Shards[0].Waiters < waiters {
+		runtime.Gosched()
+	}
+	b.ResetTimer()
+	for i := range b.N {
+		put := &fsm.Put{Queue: fmt.Sprintf("bench-%d", i%queues), Partitions: 1, Body: body()}
+		if _, err := n.Do(b.Context(), 0, &fsm.Request{Commands: []fsm.Command{put}}); err != nil {
+			b.Fatal(err)
+		}
+		if err := <-granted; err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	cancel()
+	parked.Wait()
 }
 
 // BenchmarkLateness puts jobs that fall due one by one while a caller waits for them, and reports how late they are granted.

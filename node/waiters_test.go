@@ -96,18 +96,21 @@ func TestReserveIsGrantedAtTheDueTime(t *testing.T) {
 	})
 }
 
-func TestReserveIsWokenBy(t *testing.T) {
+// wakeUp is a way in which something comes to be had in a queue that has one job, which is reserved.
+type wakeUp struct {
+	name string
+	// prepare brings the queue to a state in which nothing is to be had, given a job that is reserved.
+	prepare []fsm.Command
+	// wake makes something available; nil for what time does by itself.
+	wake  func(g fsm.Grant) fsm.Command
+	after time.Duration
+}
+
+func wakeUps() []wakeUp {
 	paused := fsm.Settings{Paused: true}
 	bubbleStart := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of every bubble of package synctest
 	pausedFor7s := fsm.Settings{Paused: true, PausedUntil: fsm.Time(bubbleStart.Add(7 * time.Second).UnixNano())}
-	tests := []struct {
-		name string
-		// prepare brings the queue to a state in which nothing is to be had, given a job that is reserved.
-		prepare []fsm.Command
-		// wake makes something available; nil for what time does by itself.
-		wake  func(g fsm.Grant) fsm.Command
-		after time.Duration
-	}{
+	return []wakeUp{
 		{name: "a put", wake: func(fsm.Grant) fsm.Command { return put("orders", "x", 0) }},
 		{name: "a nack", wake: func(g fsm.Grant) fsm.Command { return &fsm.Nack{Ref: refOf(g)} }},
 		{name: "a release", wake: func(g fsm.Grant) fsm.Command { return &fsm.Release{Ref: refOf(g)} }},
@@ -136,7 +139,10 @@ func TestReserveIsWokenBy(t *testing.T) {
 			wake: func(fsm.Grant) fsm.Command { return &fsm.Cancel{Queue: "orders", ID: "reserved", Force: true} },
 		},
 	}
-	for _, tt := range tests {
+}
+
+func TestReserveIsWokenBy(t *testing.T) {
+	for _, tt := range wakeUps() {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
@@ -222,70 +228,6 @@ func TestPollThatComesWhileTheOnlyJobIsOnItsWay(t *testing.T) {
 			t.Errorf("the late poll ended with %+v, %v", late.reply, late.err)
 		}
 	})
-}
-
-// Two entries may be answered in the wrong order: what came free in one queue is passed over while a waiter's reservation
-// seems to be on its way, although it was applied before and found nothing.
-func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
-	ws := newWaiters(&shard{}, 10)
-	ws.open()
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
-	if err := ws.enter(w); err != nil {
-		t.Fatal(err)
-	}
-	for _, q := range ws.queues {
-		q.dirty = false
-	}
-	ws.dirty = nil
-	w.state, ws.queues["a"].asking = asking, 1
-	ws.outcome(t.Context(), ask{waiter: w, queue: ws.queues["a"], max: 1}, Reply{Results: make([]fsm.Result, 1)}, nil)
-	if w.state != parked || !ws.queues["a"].dirty || !ws.queues["b"].dirty {
-		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty, ws.queues["b"].dirty)
-	}
-}
-
-func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
-	ws := newWaiters(&shard{}, 10)
-	ws.open()
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
-	if err := ws.enter(w); err != nil {
-		t.Fatal(err)
-	}
-	for _, q := range ws.queues {
-		q.dirty = false
-	}
-	if ws.touchedAll(); !ws.queues["a"].dirty || !ws.queues["b"].dirty {
-		t.Error("a queue with a waiter is not looked at")
-	}
-}
-
-func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
-	clock := newHandClock()
-	ws := newWaiters(&shard{clock: newShardClock(clock, time.Second)}, 10)
-	ws.open()
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
-	if err := ws.enter(w); err != nil {
-		t.Fatal(err)
-	}
-	q := ws.queues["a"]
-	available := func() []ask { return ws.choose([]look{{queue: q, asking: q.asking, available: 1}}) }
-	var rests []time.Duration
-	for len(rests) < 9 {
-		asks := available()
-		if len(asks) == 0 {
-			rests = append(rests, q.next.Sub(clock.Wall()))
-			continue
-		}
-		ws.outcome(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)
-	}
-	ms := time.Millisecond
-	want := []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second}
-	if diff := cmp.Diff(want, rests); diff != "" {
-		t.Errorf("rests (-want +got):\n%s", diff)
-	}
 }
 
 func TestPollsAreServedInTheOrderOfArrival(t *testing.T) {

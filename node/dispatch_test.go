@@ -1,0 +1,73 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/google/go-cmp/cmp"
+)
+
+// Two entries may be answered in the wrong order: what came free in one queue is passed over while a waiter's reservation
+// seems to be on its way, although it was applied before and found nothing.
+func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
+	ws := newWaiters(&shard{}, 10)
+	ws.open()
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	if err := ws.enter(w); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range ws.queues {
+		q.dirty = false
+	}
+	ws.dirty = nil
+	w.state, ws.queues["a"].asking = asking, 1
+	ws.outcome(t.Context(), ask{waiter: w, queue: ws.queues["a"], max: 1}, Reply{Results: make([]fsm.Result, 1)}, nil)
+	if w.state != parked || !ws.queues["a"].dirty || !ws.queues["b"].dirty {
+		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty, ws.queues["b"].dirty)
+	}
+}
+
+func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
+	ws := newWaiters(&shard{}, 10)
+	ws.open()
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	if err := ws.enter(w); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range ws.queues {
+		q.dirty = false
+	}
+	if ws.touchedAll(); !ws.queues["a"].dirty || !ws.queues["b"].dirty {
+		t.Error("a queue with a waiter is not looked at")
+	}
+}
+
+func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
+	clock := newHandClock()
+	ws := newWaiters(&shard{clock: newShardClock(clock, time.Second)}, 10)
+	ws.open()
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	if err := ws.enter(w); err != nil {
+		t.Fatal(err)
+	}
+	q := ws.queues["a"]
+	available := func() []ask { return ws.choose([]look{{queue: q, asking: q.asking, available: 1}}) }
+	var rests []time.Duration
+	for len(rests) < 9 {
+		asks := available()
+		if len(asks) == 0 {
+			rests = append(rests, q.next.Sub(clock.Wall()))
+			continue
+		}
+		ws.outcome(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)
+	}
+	ms := time.Millisecond
+	want := []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second}
+	if diff := cmp.Diff(want, rests); diff != "" {
+		t.Errorf("rests (-want +got):\n%s", diff)
+	}
+}
