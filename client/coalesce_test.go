@@ -79,7 +79,7 @@ func TestEntriesOfABatchStandAlone(t *testing.T) {
 			t.Errorf("errors %v", errs)
 		}
 		var typed *Error
-		if !errors.As(errs[2], &typed) || typed.Shard == nil || *typed.Shard != 5 || typed.Code != connect.CodeResourceExhausted {
+		if !errors.As(errs[2], &typed) || typed.Shard == nil || *typed.Shard != 5 || typed.Code != connect.CodeResourceExhausted || typed.RequestID == "" {
 			t.Errorf("error %+v", typed)
 		}
 		if took[1] > 5*time.Millisecond || took[2] > 5*time.Millisecond {

@@ -16,7 +16,7 @@ import (
 func (f *Fake) held(lease string) (*fakeJob, error) {
 	f.lapse(time.Now())
 	for _, job := range f.jobs {
-		if job.lease == lease && lease != "" {
+		if job.lease == lease && lease != "" && job.state == belfryv1.JobState_JOB_STATE_RESERVED {
 			return job, nil
 		}
 	}

@@ -34,6 +34,7 @@ type held struct {
 	extending bool
 	lost      error                   // not nil once the lease is lost
 	byServer  bool                    // it was the server that said so
+	finishing bool                    // the server is being told what became of the job
 	cancel    context.CancelCauseFunc // ends the handler's context; nil until it begins
 }
 
@@ -169,6 +170,9 @@ func (k *keeper) extend(ctx context.Context, h *held) error {
 	case err == nil:
 		h.leasedAt(sent)
 		return nil
+	case h.finishing:
+		h.renewAt = time.Now().Add(h.length / 10)
+		return nil // an ack that came first makes an extension fail; if the lease was lost, the ack fails too, and says so
 	case errors.Is(err, ErrStaleLease), errors.Is(err, ErrJobNotFound):
 		h.byServer = true
 		k.lose(h, fmt.Errorf("the lease of job %s in queue %s is lost: %w", h.job.ID, h.job.Queue, err))
@@ -179,10 +183,12 @@ func (k *keeper) extend(ctx context.Context, h *held) error {
 	}
 }
 
-// refused gives the server's word that a lease is lost, nil if it has not said so.
-func (k *keeper) refused(h *held) error {
+// finish notes that the server is about to be told what became of a job. It returns the server's word that the lease is
+// lost, nil if it has not said so.
+func (k *keeper) finish(h *held) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	h.finishing = true
 	if h.byServer {
 		return h.lost
 	}

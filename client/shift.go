@@ -223,7 +223,7 @@ func protected(ctx context.Context, h Handler, job *Job) (err error) {
 
 // finish tells the server what became of a job.
 func (s *shift) finish(work, finish context.Context, h *held, result error) error {
-	if err := s.keeper.refused(h); err != nil {
+	if err := s.keeper.finish(h); err != nil {
 		return err // by the server: it would refuse what we say now too
 	}
 	ctx, cancel := context.WithTimeout(finish, finishTimeout)
@@ -250,7 +250,7 @@ func (s *shift) giveBackUnbegun(finish context.Context) {
 // giveBack gives a job back without counting an attempt.
 func (s *shift) giveBack(ctx context.Context, h *held) {
 	defer s.keeper.forget(h)
-	if s.keeper.refused(h) != nil {
+	if s.keeper.finish(h) != nil {
 		return // it is not ours any more
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)

@@ -172,6 +172,35 @@ func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
+// An extension that is on its way while the job is acked fails, and that is nobody's business.
+func TestExtensionThatMeetsTheAck(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.put("a")
+		b.fake.failBefore(func(_ context.Context, method string, _ proto.Message) error {
+			if method == "Extend" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		b.fake.failAfter(func(_ context.Context, method string, _ proto.Message) error {
+			if method == "AckBatch" {
+				time.Sleep(2 * time.Second) // its answer comes after that of the extension
+			}
+			return nil
+		})
+		b.run(Worker{}, func(context.Context, *Job) error {
+			time.Sleep(10500 * time.Millisecond) // the extension left after 10 s
+			return nil
+		})
+		time.Sleep(15 * time.Second)
+		b.finish(time.Second)
+		b.want("a", jobState{state: "ACKED", attempt: 1})
+		if n := len(b.fake.sizes("Extend")); n != 1 || len(b.errs) > 0 {
+			t.Errorf("%d extensions, %d errors", n, len(b.errs))
+		}
+	})
+}
+
 func TestLostLeaseEndsTheHandler(t *testing.T) {
 	for name, try := range map[string]struct {
 		worker  Worker
