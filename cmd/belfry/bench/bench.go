@@ -120,6 +120,7 @@ type run struct {
 	http   *http.Transport
 	queues belfryv1connect.QueueServiceClient
 	names  []string
+	body   []byte // without a stamp
 }
 
 func newRun(cfg Config) *run {
@@ -127,6 +128,7 @@ func newRun(cfg Config) *run {
 	transport := &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: cfg.Connections, MaxConnsPerHost: cfg.Connections, DisableCompression: true}
 	r := &run{
 		Config: cfg,
+		body:   filler(cfg.BodyBytes),
 		http:   transport,
 		queues: belfryv1connect.NewQueueServiceClient(&http.Client{Transport: transport}, cfg.URL, connect.WithAcceptCompression("gzip", nil, nil)),
 	}

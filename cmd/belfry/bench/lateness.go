@@ -109,7 +109,7 @@ func (r *run) schedule(ctx context.Context, sdk *client.Client, put *atomic.Uint
 		group.Go(func() {
 			defer func() { <-free }()
 			put.Add(1)
-			_, err := sdk.Put(ctx, r.names[int(i)%len(r.names)], stamped(r.BodyBytes, due), client.In(r.Delay)) //nolint:gosec // an index
+			_, err := sdk.Put(ctx, r.names[int(i)%len(r.names)], stamped(r.body, due), client.In(r.Delay)) //nolint:gosec // an index
 			mu.Lock()
 			defer mu.Unlock()
 			sum.calls++

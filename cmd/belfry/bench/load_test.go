@@ -71,9 +71,14 @@ func TestErrorEndsItsWorker(t *testing.T) {
 
 func TestStamp(t *testing.T) {
 	at := time.Unix(1900000000, 123456789)
-	got, err := stampOf(stamped(100, at))
+	same := filler(100)
+	body := stamped(same, at)
+	got, err := stampOf(body)
 	if err != nil || !got.Equal(at) {
 		t.Errorf("got %v, %v; want %v", got, err, at)
+	}
+	if len(body) != 100 || string(body[stampBytes:]) != string(same[stampBytes:]) || same[0] != 'a' {
+		t.Errorf("the body is %q, made from %q", body, same)
 	}
 	if _, err := stampOf([]byte("short")); !errors.Is(err, errForeign) {
 		t.Errorf("a foreign body gave %v", err)

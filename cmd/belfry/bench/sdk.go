@@ -16,7 +16,7 @@ const reserveWait = 5 * time.Second
 // sdk measures puts by many callers, and then reserve and ack of all these jobs by as many.
 func (r *run) sdk(ctx context.Context, sdk *client.Client) ([]Result, error) {
 	puts := closed(ctx, r.Callers, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
-		if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.BodyBytes, time.Now())); err != nil {
+		if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now())); err != nil {
 			return 0, fmt.Errorf("putting a job: %w", err)
 		}
 		return 1, nil
@@ -89,7 +89,7 @@ func (r *run) endToEnd(ctx context.Context, sdk *client.Client) ([]Result, error
 		})
 	}()
 	puts := closed(ctx, r.Callers, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
-		if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.BodyBytes, time.Now())); err != nil {
+		if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now())); err != nil {
 			return 0, fmt.Errorf("putting a job: %w", err)
 		}
 		put.Add(1)

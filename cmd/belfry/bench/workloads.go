@@ -52,7 +52,7 @@ func (r *run) putBatch(ctx context.Context, worker, jobs int, delay func() *dura
 func (r *run) request(worker int, delay func() *durationpb.Duration) *belfryv1.PutRequest {
 	request := &belfryv1.PutRequest{
 		Queue: r.names[worker%len(r.names)],
-		Body:  &belfryv1.PutRequest_Data{Data: stamped(r.BodyBytes, time.Now())},
+		Body:  &belfryv1.PutRequest_Data{Data: stamped(r.body, time.Now())},
 	}
 	if delay != nil {
 		request.When = &belfryv1.PutRequest_Delay{Delay: delay()}

@@ -3,9 +3,11 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -204,4 +206,90 @@ func TestAddressInUse(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got %v, want that the address is in use", err)
 	}
+}
+
+func TestMetricsTellOfTheProcess(t *testing.T) {
+	s := start(t, config(t, t.TempDir()))
+	response, err := http.Get(s.URL() + "/metrics") //nolint:noctx // the test has a time limit of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"process_resident_memory_bytes", "go_goroutines", "go_build_info", "belfry_"} {
+		if !strings.Contains(string(text), "\n"+name) {
+			t.Errorf("/metrics lacks %s", name)
+		}
+	}
+}
+
+// TestStopIsDone: the server says that it no longer serves, and stopping twice changes nothing.
+func TestStopIsDone(t *testing.T) {
+	s := start(t, config(t, t.TempDir()))
+	select {
+	case <-s.Done():
+		t.Error("a server that serves is done")
+	default:
+	}
+	stop(t, s)
+	<-s.Done()
+	stop(t, s)
+	if _, err := http.Get(s.URL() + "/livez"); err == nil { //nolint:noctx,bodyclose // nobody answers
+		t.Error("a server that has stopped answers")
+	}
+}
+
+// TestDirectoryKeepsItsShape refuses to start a directory as something else than it is.
+func TestDirectoryKeepsItsShape(t *testing.T) {
+	dir := t.TempDir()
+	cfg := config(t, dir)
+	cfg.NodeID, cfg.Shards = "bell", 2
+	first := start(t, cfg)
+	if status := first.Status(); status.Name != "bell" || len(status.Shards) != 2 {
+		t.Errorf("the node is %q with %d shards, want bell with 2", status.Name, len(status.Shards))
+	}
+	stop(t, first)
+
+	other := config(t, dir)
+	other.NodeID = "gong"
+	if s, err := server.Start(t.Context(), other); err == nil {
+		stop(t, s)
+		t.Error("the directory of one node was started as another")
+	} else if !strings.Contains(err.Error(), "bell") {
+		t.Errorf("the error %q does not say whose directory it is", err)
+	}
+
+	again := start(t, config(t, dir)) // without a name it has the one it had
+	if status := again.Status(); status.Name != "bell" || len(status.Shards) != 2 {
+		t.Errorf("later the node is %q with %d shards, want bell with 2", status.Name, len(status.Shards))
+	}
+}
+
+// TestNoDirectory starts where no directory can be made.
+func TestNoDirectory(t *testing.T) {
+	file := t.TempDir() + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := server.Start(t.Context(), config(t, file)); err == nil {
+		stop(t, s)
+		t.Error("a file was taken for a directory")
+	} else if !strings.Contains(err.Error(), file) {
+		t.Errorf("the error %q does not name the path", err)
+	}
+}
+
+// TestStartThatIsCancelled leaves nothing behind: the directory can be used at once.
+func TestStartThatIsCancelled(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := server.Start(ctx, config(t, dir)); err == nil {
+		stop(t, s)
+		t.Fatal("a start that was cancelled succeeded")
+	}
+	start(t, config(t, dir))
 }
