@@ -10,7 +10,7 @@ import (
 const (
 	// The collector may let the heap grow by this share of what is alive. Little suffices: the jobs have no pointers, so
 	// a cycle costs little however many there are.
-	percentLeast = 25
+	percentLeast = 15
 	// A small heap may grow by this much all the same: a cycle for each few megabytes of garbage would cost throughput and
 	// save nothing that anyone would notice.
 	headroomBytes = 128 << 20

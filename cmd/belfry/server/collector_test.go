@@ -12,8 +12,8 @@ func TestCollectorPercent(t *testing.T) {
 		{"a small heap gets its room at once", 4 << 20, 800},
 		{"room for 128 MiB", 128 << 20, 100},
 		{"in steps", 100 << 20, 125},
-		{"a large heap pays a quarter", 512 << 20, 25},
-		{"and never less", 100 << 30, 25},
+		{"a larger heap pays a quarter", 512 << 20, 25},
+		{"the largest ones less", 100 << 30, 15},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := collectorPercent(test.live); got != test.want {
