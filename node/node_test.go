@@ -91,7 +91,15 @@ func reserve(t testing.TB, n *Node, shard uint32, queue string, wait time.Durati
 }
 
 func TestNodeServesTheLifeOfAJob(t *testing.T) {
-	n := openNode(t, testConfig(t, t.TempDir()))
+	for _, store := range []string{"wal", "bolt"} {
+		t.Run(store, func(t *testing.T) { serveTheLifeOfAJob(t, store) })
+	}
+}
+
+func serveTheLifeOfAJob(t *testing.T, store string) {
+	cfg := testConfig(t, t.TempDir())
+	cfg.Store = store
+	n := openNode(t, cfg)
 	reply := do(t, n, 1, put("orders", "close order 42", 0))
 	if !reply.Results[0].Created || reply.Witness.Shard != 1 || reply.Witness.Index == 0 || reply.Witness.Term == 0 || reply.Witness.Time == 0 {
 		t.Fatalf("put was answered %+v", reply)
