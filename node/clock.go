@@ -33,6 +33,9 @@ const (
 	slewPerMillion = 500
 	// slewStep is the least time between two corrections, so that the whole nanoseconds of each are worth counting.
 	slewStep = time.Millisecond
+	// clockRecheck is the longest that anything sleeps towards a shard time: a timer does not notice when the clock is
+	// anchored anew, and does not run while the machine is suspended.
+	clockRecheck = time.Second
 	// clockGapMax is how far the wall clock may have run ahead of the last stamp while the node was stopped.
 	clockGapMax = 30 * 24 * time.Hour
 )

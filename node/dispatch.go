@@ -42,7 +42,7 @@ func (ws *waiters) run(ctx context.Context) {
 	}
 }
 
-// untilDue returns how long nothing will happen by time alone.
+// untilDue returns for how long nothing needs to be looked at because of time alone.
 func (ws *waiters) untilDue() time.Duration {
 	now := ws.shard.clock.now()
 	ws.mu.Lock()
@@ -53,7 +53,7 @@ func (ws *waiters) untilDue() time.Duration {
 	if len(ws.due) == 0 {
 		return never
 	}
-	return max(0, ws.due[0].next.Sub(now))
+	return min(max(0, ws.due[0].next.Sub(now)), clockRecheck)
 }
 
 // inspect reads from the machine what there is in the queues that something happened to.

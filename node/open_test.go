@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,14 +63,18 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 // shiftedClock is the system's clock with the wall off by d.
-func shiftedClock(d time.Duration) Clock { return &offClock{Clock: SystemClock(), off: d} }
+func shiftedClock(d time.Duration) *offClock {
+	c := &offClock{Clock: SystemClock()}
+	c.off.Store(int64(d))
+	return c
+}
 
 type offClock struct {
 	Clock
-	off time.Duration
+	off atomic.Int64
 }
 
-func (c *offClock) Wall() fsm.Time { return c.Clock.Wall() + fsm.Time(c.off) }
+func (c *offClock) Wall() fsm.Time { return c.Clock.Wall() + fsm.Time(c.off.Load()) }
 
 func TestOpenRefusesASecondProcess(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())

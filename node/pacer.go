@@ -49,6 +49,8 @@ func (p *pacer) run(ctx context.Context) {
 		wait, armed := p.step(ctx)
 		if !armed {
 			wait = never
+		} else {
+			wait = min(wait, clockRecheck)
 		}
 		timer.Reset(wait)
 		select {

@@ -179,6 +179,37 @@ func TestReserveIsWokenBy(t *testing.T) {
 	}
 }
 
+// A machine that was suspended, or learns the time late, finds its clock far behind: what is due by then is handed out
+// without waiting for timers that know nothing of it.
+func TestJobsRingWhenTheClockCatchesUp(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t, dir)
+		clock := shiftedClock(0)
+		cfg.Clock = clock
+		n := openNode(t, cfg)
+		do(t, n, 0, put("orders", "x", 10*time.Hour), put("unwatched", "y", 10*time.Hour))
+		p := startPoll(t, n, time.Hour, 1, "orders")
+		time.Sleep(time.Minute)
+		clock.off.Store(int64(10 * time.Hour))
+		start := time.Now()
+		if g := p.grants(t); len(g) != 1 {
+			t.Errorf("granted %+v", g)
+		}
+		if late := p.at.Sub(start); late > clockRecheck {
+			t.Errorf("granted %v after the clock caught up", late)
+		}
+		time.Sleep(2 * clockRecheck)
+		if _, err := n.View(0, func(m *fsm.Machine, now fsm.Time) {
+			if q, _ := m.Queue("unwatched", now); q.Counts.Ready != 1 {
+				t.Errorf("the job that nobody waits for is not ready: %+v", q.Counts)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestManyPollsAndOneJobCostOneEntry(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
