@@ -82,19 +82,10 @@ func exitCode(ctx context.Context, err error) int {
 		number, _ := stopped.signal.(syscall.Signal)
 		return codeSignal + int(number)
 	case errors.As(err, &wire):
-		return wireCode(wire)
-	case errors.Is(err, context.DeadlineExceeded):
-		return codeUnknown
+		return codeOf(wire.Code())
+	default:
+		return codeError
 	}
-	return codeError
-}
-
-// wireCode returns the exit code for an error that the server, or the way to it, answered with.
-func wireCode(err *connect.Error) int {
-	if outcomeUnknown(err) {
-		return codeUnknown
-	}
-	return codeOf(err.Code())
 }
 
 // codeOf returns the exit code for a Connect code.
@@ -119,13 +110,13 @@ func codeOf(code connect.Code) int {
 	}
 }
 
-// wireCodeOf is wireCode for any error; codeOK if it did not come over the wire.
-func wireCodeOf(err error) int {
+// wireCode returns codeOf of an error that came over the wire, or from the way to it; codeOK for any other.
+func wireCode(err error) int {
 	wire, ok := errors.AsType[*connect.Error](err)
 	if !ok {
 		return codeOK
 	}
-	return wireCode(wire)
+	return codeOf(wire.Code())
 }
 
 // outcomeUnknown reports whether a call that ended with err may have been applied all the same: the server says so, the

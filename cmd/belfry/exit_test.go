@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"syscall"
@@ -95,6 +96,31 @@ func TestUsageErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOutcomeUnknown: what was never sent was not done; what may have been sent may have been done.
+func TestOutcomeUnknown(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	read := &net.OpError{Op: "read", Err: errors.New("reset")}
+	for _, test := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"nobody answered the dial", connect.NewError(connect.CodeUnavailable, dial), false},
+		{"the connection broke", connect.NewError(connect.CodeUnavailable, read), true},
+		{"the connection was reset", connect.NewError(connect.CodeCanceled, read), true},
+		{"the time was up", connect.NewError(connect.CodeDeadlineExceeded, errors.New("late")), true},
+		{"the time was up before connect saw it", context.DeadlineExceeded, true},
+		{"the message could not be written", connect.NewError(connect.CodeInvalidArgument, errors.New("no UTF-8")), false},
+		{"something else", errors.New("something else"), false},
+		{"the server knows", wireError(connect.CodeUnavailable, "SHUTTING_DOWN", ""), false},
+		{"the server does not know", wireError(connect.CodeUnavailable, "UNKNOWN_OUTCOME", ""), true},
+	} {
+		if got := outcomeUnknown(test.err); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }
 

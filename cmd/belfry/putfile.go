@@ -278,7 +278,7 @@ func passing(err error) bool {
 	if errors.Is(err, errUnknownEntry) || outcomeUnknown(err) {
 		return true
 	}
-	code := wireCodeOf(err)
+	code := wireCode(err)
 	return code == codeUnavailable || code == codeExhausted
 }
 

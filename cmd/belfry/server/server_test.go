@@ -117,6 +117,10 @@ func TestJobsSurviveAStop(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeAlreadyExists {
 		t.Errorf("creating a queue twice: %v, want already_exists", err)
 	}
+	_, err = admin.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "orders"})
+	if connect.CodeOf(err) != connect.CodeAlreadyExists {
+		t.Errorf("creating a queue that a put made: %v, want already_exists", err)
+	}
 	stop(t, first)
 
 	again := start(t, config(t, dir))
