@@ -94,6 +94,10 @@ func TestCreateQueueOpensEveryPartition(t *testing.T) {
 		if _, err := c.CreateQueue(t.Context(), "orders", 3, fsm.Settings{}); !errors.Is(err, ErrQueueExists) {
 			t.Errorf("creating it again: %v, want ErrQueueExists", err)
 		}
+		other, err := c.CreateQueue(t.Context(), "others", 1, fsm.Settings{})
+		if err != nil || other.Version <= q.Version {
+			t.Errorf("the next queue is %+v, %v, want a version above %d", other, err, q.Version)
+		}
 	})
 }
 

@@ -1,8 +1,11 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -50,4 +53,33 @@ func TestTwoGainsAreALossAndAGain(t *testing.T) {
 	if after := do(t, n, 0, put("orders", "x", 0)).Witness; after.Index != before.Index+3 {
 		t.Errorf("the put at %d is followed by one at %d, want 3 later", before.Index, after.Index)
 	}
+}
+
+func TestDutiesOfTwoLeadershipsDoNotOverlap(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		var began atomic.Int64
+		release := make(chan struct{})
+		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}, Lead: func(ctx context.Context, _ *Group) {
+			began.Add(1)
+			<-ctx.Done()
+			<-release
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.group.lose()
+		g.group.gain(t.Context())
+		synctest.Wait()
+		if got := began.Load(); got != 1 {
+			t.Errorf("the duties began %d times while those of the first leadership went on", got)
+		}
+		release <- struct{}{}
+		synctest.Wait()
+		if got := began.Load(); got != 2 {
+			t.Errorf("the duties began %d times, want 2", got)
+		}
+		close(release)
+	})
 }

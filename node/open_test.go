@@ -62,6 +62,18 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+func TestRefusedClockStampsNothing(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	closeNode(t, openNode(t, cfg))
+	wrong := cfg
+	wrong.Clock = shiftedClock(31 * 24 * time.Hour)
+	if n, err := Open(t.Context(), wrong); err == nil {
+		closeNode(t, n)
+		t.Fatal("a clock 31 days ahead was accepted")
+	}
+	openNode(t, cfg) // would be behind the last stamp, had there been one
+}
+
 // shiftedClock is the system's clock with the wall off by d.
 func shiftedClock(d time.Duration) *offClock {
 	c := &offClock{Clock: SystemClock()}

@@ -367,6 +367,9 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 		if len(g) != 1 || g[0].Attempt != 1 {
 			t.Errorf("granted %+v, want the job at once with attempt 1", g)
 		}
+		if waiting := n.Stats().Shards[0].Waiters; waiting != 0 {
+			t.Errorf("%d calls seem to wait", waiting)
+		}
 		var released uint64
 		if _, err := n.View(0, func(m *fsm.Machine, now fsm.Time) {
 			q, _ := m.Queue("orders", now)
