@@ -38,18 +38,18 @@ func TestBudgetOfTime(t *testing.T) {
 func TestClosedMeasuresCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := closed(t.Context(), 2, newBudget(10, 0), 1, func(_ context.Context, worker, jobs int) (int, error) {
-			<-time.After(time.Duration(worker+1) * 10 * time.Millisecond)
+			<-time.After([]time.Duration{10 * time.Millisecond, 33 * time.Millisecond}[worker])
 			return jobs, nil
 		})
 		if m.calls != 10 || m.jobs != 10 || m.errors != 0 || m.failure(t.Context()) != nil {
 			t.Errorf("got %+v, want 10 calls and jobs", m)
 		}
-		if most := time.Duration(m.latency.Max()) * time.Microsecond; most < 20*time.Millisecond || most > 21*time.Millisecond {
-			t.Errorf("the slowest call took %v, want 20ms", most)
+		if most := time.Duration(m.latency.Max()) * time.Microsecond; most < 33*time.Millisecond || most > 34*time.Millisecond {
+			t.Errorf("the slowest call took %v, want 33ms", most)
 		}
-		// Seven of the fast worker's calls take as long as three and a half of the slow one's.
-		if m.length != 70*time.Millisecond {
-			t.Errorf("it took %v, want 70ms", m.length)
+		// The slow worker begins its third call, the last of all, at 66 ms, when the fast one is in its seventh.
+		if m.length != 99*time.Millisecond {
+			t.Errorf("it took %v, want 99ms", m.length)
 		}
 	})
 }
