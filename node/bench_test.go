@@ -54,6 +54,22 @@ func runCallers(b *testing.B, n *Node, callers, commands int) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "commands/s")
+	reportEntries(b, n)
+}
+
+// reportEntries reports how many commands shared an entry, and how long entries and requests took.
+func reportEntries(b *testing.B, n *Node) {
+	b.Helper()
+	var entries, commands, requests uint64
+	var commit, propose, apply float64
+	for _, s := range n.Stats().Shards {
+		entries, commands, requests = entries+s.Entries, commands+s.Commands, requests+s.Applied
+		commit, propose, apply = commit+s.CommitSeconds.Sum, propose+s.ProposeSeconds.Sum, apply+s.ApplySeconds.Sum
+	}
+	b.ReportMetric(float64(commands)/float64(entries), "commands/entry")
+	b.ReportMetric(1000*commit/float64(entries), "commit-ms")
+	b.ReportMetric(1000*propose/float64(requests), "propose-ms")
+	b.ReportMetric(1000*apply/float64(entries), "apply-ms")
 }
 
 // BenchmarkReserveAck has 512 callers take jobs one at a time and ack them, through the waiters.
@@ -83,6 +99,7 @@ func BenchmarkReserveAck(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "jobs/s")
+	reportEntries(b, n)
 }
 
 // takeJobs reserves and acks jobs, one after the other.
