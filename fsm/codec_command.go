@@ -10,7 +10,7 @@ func appendCommand(dst []byte, c Command) []byte {
 		return appendContent(appendFlag(appendText(dst, c.ID), c.Again), c)
 	case *Reserve:
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.Max)), unsigned(c.TTR))
-		return appendTexts(dst, c.Queues)
+		return appendTexts(binary.AppendUvarint(dst, c.Bytes), c.Queues)
 	case *Ack:
 		return appendRef(dst, c.Ref)
 	case *Nack:
@@ -70,7 +70,7 @@ func (s *commandScratch) read(kind Kind, r *reader) Command {
 		s.readPut(r)
 		return &s.put
 	case KindReserve:
-		s.reserve = Reserve{Max: r.uint32(), TTR: r.duration(), Queues: r.texts(s.reserve.Queues[:0])}
+		s.reserve = Reserve{Max: r.uint32(), TTR: r.duration(), Bytes: r.uvarint(), Queues: r.texts(s.reserve.Queues[:0])}
 		return &s.reserve
 	case KindAck:
 		s.ack.Ref = r.ref()

@@ -32,7 +32,7 @@ func everyCommand() []Command {
 			RetryDelays: []time.Duration{0, 2 * time.Minute, 10 * time.Minute},
 			Headers:     []Header{{"a", "1"}, {"traceparent", "00-ab-cd-01"}}, Body: []byte("close order 42"),
 		},
-		&Reserve{Queues: []string{"orders", "ns/mail"}, Max: 10, TTR: time.Minute},
+		&Reserve{Queues: []string{"orders", "ns/mail"}, Max: 10, TTR: time.Minute, Bytes: 4 << 20},
 		&Ack{ref},
 		&Nack{Ref: ref, Delay: 10 * time.Second, DelayGiven: true, Error: "smtp 421", Dead: true},
 		&Release{Ref: ref, Delay: time.Second},

@@ -86,6 +86,8 @@ type Reserve struct {
 	Max    uint32
 	// TTR is the length of the lease; 0 means the job's own.
 	TTR time.Duration
+	// Bytes bounds the sum of the bytes of the granted jobs, of which the first is granted whatever its size; 0 means no bound.
+	Bytes uint64
 }
 
 // Ref names one reservation of a job.

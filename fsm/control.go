@@ -77,9 +77,9 @@ func (m *Machine) reschedule(c *Reschedule) Result {
 	} else if state == Dead {
 		return Result{Code: JobNotFound, State: state}
 	}
-	due := m.scalars.Clock.Add(c.Delay)
+	due := m.scalars.Clock.After(c.Delay)
 	if c.Given.Has(GivenDueAt) {
-		due = c.DueAt
+		due = c.DueAt.Ceil()
 	}
 	m.touch(j.q).Counters.Rescheduled++
 	m.lift(j)
@@ -117,7 +117,7 @@ func (m *Machine) revive(j job) {
 	g.attempt = 0
 	g.redrives++
 	m.store.slots.edit(j.place).flags &^= slotHasTTL
-	m.set(j, Ready, m.scalars.Clock)
+	m.set(j, Ready, m.scalars.Clock.After(0))
 }
 
 // stepLimit is the number of jobs that a command with the given maximum may touch.

@@ -1,44 +1,58 @@
 package fsm
 
+// reservation is a Reserve under way.
+type reservation struct {
+	*Reserve
+	grants    []Grant
+	bytes     uint64 // of the jobs granted
+	expirable int    // how many jobs it may still expire on its way
+	full      bool   // the next job would be one too many
+}
+
 // reserve hands out ready jobs of the queues, in the order of the queues.
 func (m *Machine) reserve(c *Reserve) Result {
-	var res Result
-	expirable := StepMax
+	r := reservation{Reserve: c, expirable: StepMax, full: c.Max == 0}
 	for _, name := range c.Queues {
-		if len(res.Grants) >= int(c.Max) {
+		if r.full {
 			break
 		}
 		if q := m.queues.byName[name]; q != nil {
 			m.settle(q)
-			m.reserveFrom(q, c, &res, &expirable)
+			m.reserveFrom(q, &r)
 		}
 	}
-	res.changed = len(res.Grants) > 0
-	return res
+	return Result{Grants: r.grants, changed: len(r.grants) > 0}
 }
 
-func (m *Machine) reserveFrom(q *queue, c *Reserve, res *Result, expirable *int) {
-	r := m.record(q)
-	if r.Settings.PausedAt(m.scalars.Clock) {
+func (m *Machine) reserveFrom(q *queue, r *reservation) {
+	record := m.record(q)
+	if record.Settings.PausedAt(m.scalars.Clock) {
 		return
 	}
-	inFlight := share(r.Settings.MaxInFlight, r)
-	for len(res.Grants) < int(c.Max) && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
+	inFlight := share(record.Settings.MaxInFlight, record)
+	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
 		k, ok := q.ready.Min()
 		if !ok {
 			return
 		}
 		j := job{m.store.bySerial(k.serial), q}
 		if m.expiredTTL(j) {
-			if *expirable == 0 {
+			if r.expirable == 0 {
 				return
 			}
-			*expirable--
+			r.expirable--
 			m.lift(j)
 			m.setExpired(j)
 			continue
 		}
-		res.Grants = append(res.Grants, m.grantJob(j, c.TTR))
+		bytes := m.bytes(m.born(j))
+		if r.Bytes > 0 && len(r.grants) > 0 && r.bytes+bytes > r.Bytes {
+			r.full = true
+			return
+		}
+		r.bytes += bytes
+		r.grants = append(r.grants, m.grantJob(j, r.TTR))
+		r.full = len(r.grants) >= int(r.Max)
 	}
 }
 
@@ -50,7 +64,7 @@ func (m *Machine) grantJob(j job, ttr Duration) Grant {
 	m.lift(j)
 	m.scalars.Serial++
 	g := m.grantPlace(j)
-	g.fence, g.until, g.ttr = m.scalars.Serial, m.scalars.Clock.Add(ttr), ttr
+	g.fence, g.until, g.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
 	g.attempt++
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
@@ -128,7 +142,7 @@ func (m *Machine) nack(c *Nack) Result {
 	case m.expiredTTL(j):
 		return Result{State: m.setExpired(j), changed: true}
 	}
-	due := m.scalars.Clock.Add(delay)
+	due := m.scalars.Clock.After(delay)
 	return Result{State: m.setDue(j, due), Due: due, changed: true}
 }
 
@@ -160,7 +174,7 @@ func (m *Machine) release(c *Release) Result {
 	}
 	due := m.slot(j).due
 	if c.Delay > 0 {
-		due = m.scalars.Clock.Add(c.Delay)
+		due = m.scalars.Clock.After(c.Delay)
 		m.set(j, Delayed, due)
 		return Result{State: Delayed, Due: due, changed: true}
 	}
@@ -179,7 +193,7 @@ func (m *Machine) extend(c *Extend) Result {
 	if c.TTR > 0 {
 		g.ttr = c.TTR
 	}
-	g.until = max(g.until, m.scalars.Clock.Add(g.ttr))
+	g.until = max(g.until, m.scalars.Clock.After(g.ttr))
 	until := g.until
 	m.set(j, Reserved, m.slot(j).due)
 	return Result{Until: until, changed: true}

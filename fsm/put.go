@@ -80,20 +80,20 @@ func (m *Machine) forgotten(q *queue, stone uint32) bool {
 func (m *Machine) newJob(q *queue, c *Put) Job {
 	now := m.scalars.Clock
 	j := Job{
-		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now, FirstDue: now,
+		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now, FirstDue: now.After(0),
 		Headers: c.Headers, Body: c.Body,
 	}
 	if c.Given.Has(GivenDelay) {
-		j.FirstDue = now.Add(c.Delay)
+		j.FirstDue = now.After(c.Delay)
 	}
 	if c.Given.Has(GivenDueAt) {
-		j.FirstDue = c.DueAt
+		j.FirstDue = c.DueAt.Ceil()
 	}
 	if c.Given.Has(GivenTTR) {
 		j.TTR = c.TTR
 	}
 	if c.Given.Has(GivenTTL) {
-		j.TTL = now.Add(c.TTL)
+		j.TTL = now.After(c.TTL)
 	}
 	if c.Given.Has(GivenPriority) {
 		j.Priority = c.Priority

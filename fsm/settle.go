@@ -90,7 +90,7 @@ func spreadDue(from, to, due Time, period Duration) Time {
 	if remainder > 0 {
 		quotient++
 	}
-	return to.Add(Duration(min(quotient, uint64(TimeMax))))
+	return to.Add(Duration(min(quotient, uint64(TimeMax)))).Ceil()
 }
 
 // exhausted reports whether the job has no attempt left.
@@ -123,7 +123,7 @@ func (m *Machine) expire() Result {
 // lead begins a term: it notes the outage in the queues that have a policy for it and grants every lease its grace.
 func (m *Machine) lead(c *Lead, before Time) Result {
 	clock := m.scalars.Clock
-	floor := clock.Add(c.Grace)
+	floor := clock.After(c.Grace)
 	for _, q := range m.queues.byPlace {
 		if q == nil {
 			continue

@@ -88,7 +88,7 @@ func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 		j.RetryDelays = slices.Clone(c.RetryDelays)
 	}
 	if c.Given.Has(fsm.GivenTTL) {
-		j.TTL = m.Clock.Add(c.TTL)
+		j.TTL = m.Clock.After(c.TTL)
 	}
 	j.FirstDue, j.State = j.Due, m.stateAt(j.Due)
 	return j
@@ -98,11 +98,11 @@ func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 func (m *Model) dueTime(given fsm.Given, delay time.Duration, at fsm.Time) fsm.Time {
 	switch {
 	case given.Has(fsm.GivenDueAt):
-		return at
+		return at.Ceil()
 	case given.Has(fsm.GivenDelay):
-		return m.Clock.Add(delay)
+		return m.Clock.After(delay)
 	}
-	return m.Clock
+	return m.Clock.After(0)
 }
 
 // stateAt is the state of a waiting job by its due time.
@@ -156,9 +156,10 @@ func (q *queue) takeToken(clock fsm.Time) {
 // reserve is rule Reserve. It expires at most StepMax jobs on its way; a queue whose first job would be one more is left.
 func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 	var result fsm.Result
-	expired := 0
+	var bytes uint64
+	expired, full := 0, false
 	for _, name := range c.Queues {
-		if len(result.Grants) >= int(c.Max) {
+		if full || len(result.Grants) >= int(c.Max) {
 			break
 		}
 		q := m.name(name)
@@ -175,6 +176,11 @@ func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 				expired++
 				continue
 			}
+			full = c.Bytes > 0 && len(result.Grants) > 0 && bytes+j.bytes() > c.Bytes
+			if full {
+				break
+			}
+			bytes += j.bytes()
 			result.Grants = append(result.Grants, m.grant(q, j, c.TTR))
 			room--
 		}
@@ -196,7 +202,7 @@ func (m *Model) grant(q *queue, j *job, ttr time.Duration) fsm.Grant {
 	j.State, j.Fence = fsm.Reserved, m.nextSerial()
 	j.Attempt++
 	j.LeaseTTR = cmp.Or(ttr, j.TTR, q.Settings.TTR, fsm.DefaultTTR)
-	j.Until = m.Clock.Add(j.LeaseTTR)
+	j.Until = m.Clock.After(j.LeaseTTR)
 	return fsm.Grant{
 		Queue: q.Name, Partition: q.Partition, Serial: j.Serial, Fence: j.Fence, Attempt: j.Attempt, Due: j.Due, Until: j.Until,
 	}
@@ -253,7 +259,7 @@ func (m *Model) nack(c *fsm.Nack) fsm.Result {
 		if c.DelayGiven {
 			delay = c.Delay
 		}
-		j.Due = m.Clock.Add(delay)
+		j.Due = m.Clock.After(delay)
 		j.State = m.stateAt(j.Due)
 	}
 	return whereabouts(j)
@@ -271,7 +277,7 @@ func (m *Model) release(c *fsm.Release) fsm.Result {
 	case m.passed(j.TTL):
 		m.expire(q, j)
 	case c.Delay > 0:
-		j.State, j.Due = fsm.Delayed, m.Clock.Add(c.Delay)
+		j.State, j.Due = fsm.Delayed, m.Clock.After(c.Delay)
 	default:
 		j.State = fsm.Ready
 	}
@@ -294,7 +300,7 @@ func (m *Model) extend(c *fsm.Extend) fsm.Result {
 	}
 	q.Counters.Extended++
 	j.LeaseTTR = cmp.Or(c.TTR, j.LeaseTTR)
-	j.Until = max(j.Until, m.Clock.Add(j.LeaseTTR))
+	j.Until = max(j.Until, m.Clock.After(j.LeaseTTR))
 	return fsm.Result{Until: j.Until}
 }
 

@@ -31,7 +31,7 @@ func (m *Model) redrive(c *fsm.Redrive) fsm.Result {
 
 func (m *Model) revive(q *queue, j *job) {
 	q.Counters.Redriven++
-	j.State, j.Due, j.Attempt, j.TTL = fsm.Ready, m.Clock, 0, 0
+	j.State, j.Due, j.Attempt, j.TTL = fsm.Ready, m.Clock.After(0), 0, 0
 	j.Redrives++
 }
 
@@ -120,7 +120,7 @@ func (m *Model) lead(c *fsm.Lead) {
 		}
 		for _, j := range q.jobs {
 			if j.State == fsm.Reserved {
-				j.Until = max(j.Until, m.Clock.Add(c.Grace))
+				j.Until = max(j.Until, m.Clock.After(c.Grace))
 			}
 		}
 	}

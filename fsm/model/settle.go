@@ -66,7 +66,7 @@ func spread(due, from, to fsm.Time, period time.Duration) fsm.Time {
 	if !offset.IsInt64() {
 		return fsm.TimeMax
 	}
-	return to.Add(time.Duration(offset.Int64()))
+	return to.Add(time.Duration(offset.Int64())).Ceil()
 }
 
 // expireOverdue is the command Expire: it settles queues in the order of their next deadlines.
