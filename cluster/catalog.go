@@ -43,6 +43,8 @@ type Catalog struct {
 	ready  chan struct{} // closed when group is set
 	// changed has the leader look for shards that lag.
 	changed chan struct{}
+	// turn holds a token while a queue's partitions are opened or emptied, so that nothing opens what was just emptied.
+	turn chan struct{}
 }
 
 // Open starts the catalog group on a node, founding it at the first start, and returns when it serves. ctx bounds the start only.
@@ -56,7 +58,7 @@ func start(ctx context.Context, n *node.Node, shards Shards, logger *slog.Logger
 	c := &Catalog{
 		shards: shards, logger: logger, self: Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: st.PeerAddr},
 		found: foundation{ClusterID: st.ClusterID, Shards: n.ShardCount()},
-		ready: make(chan struct{}), changed: make(chan struct{}, 1),
+		ready: make(chan struct{}), changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: newMachine(), Lead: c.lead})
 	if err != nil {
@@ -141,6 +143,14 @@ func (c *Catalog) born(name string) (held bool) {
 
 // open brings a record to its shards, the home shard first, and ends the birth.
 func (c *Catalog) open(ctx context.Context, q QueueConfig) (QueueConfig, error) {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return QueueConfig{}, err
+	}
+	defer leave()
+	if held, recorded := c.Queue(q.Name); !recorded || held.State == Deleting {
+		return QueueConfig{}, fmt.Errorf("queue %q was deleted while it was created", q.Name)
+	}
 	for p := range q.Partitions {
 		if err := c.configure(ctx, q, p); err != nil {
 			return QueueConfig{}, fmt.Errorf("opening partition %d of queue %q: %w", p, q.Name, err)
@@ -182,6 +192,9 @@ func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32
 func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
 	for range updateAttempts {
 		before, _ := c.Queue(name)
+		if before.State == Deleting {
+			return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w: it is being deleted", name, node.ErrOverloaded)
+		}
 		after := settingsRecord(change(before.Settings))
 		out, err := c.propose(ctx, command{Configure: &configuration{Name: name, Version: before.Version, Settings: after}})
 		if err != nil {
@@ -195,22 +208,15 @@ func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.
 	return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w: others changed them %d times meanwhile", name, node.ErrOverloaded, updateAttempts)
 }
 
-// DeleteQueue forgets a queue's record; there need be none. What the shards hold is the caller's to delete, before.
-func (c *Catalog) DeleteQueue(ctx context.Context, name string) error {
-	if _, recorded := c.Queue(name); !recorded {
-		return nil
-	}
-	if _, err := c.propose(ctx, command{Forget: &versioned{Name: name}}); err != nil {
-		return fmt.Errorf("forgetting queue %q: %w", name, err)
-	}
-	return nil
-}
-
-// Queue returns the record of a queue, from memory.
+// Queue returns the record of a queue, from memory. While the queue is being deleted the version is 0: there are no settings
+// that a shard should still hear of.
 func (c *Catalog) Queue(name string) (config QueueConfig, recorded bool) {
 	c.view(func(m *machine) {
 		if r := m.byName[name]; r != nil {
 			config, recorded = r.config(), true
+			if config.State == Deleting {
+				config.Version = 0
+			}
 		}
 	})
 	return config, recorded

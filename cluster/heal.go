@@ -45,6 +45,13 @@ func (c *Catalog) lead(ctx context.Context, _ *node.Group) {
 func (c *Catalog) heal(ctx context.Context) bool {
 	healed := true
 	for _, q := range c.Queues() {
+		if q.State == Deleting {
+			if err := c.bury(ctx, q); err != nil && ctx.Err() == nil {
+				c.logger.Warn("deleting a queue", "queue", q.Name, "error", err)
+				healed = false
+			}
+			continue
+		}
 		if q.State == Active && !c.lags(q) {
 			continue
 		}

@@ -29,6 +29,8 @@ type command struct {
 	Activate *versioned `json:"activate,omitempty"`
 	// Configure replaces a queue's settings if nobody else has meanwhile.
 	Configure *configuration `json:"configure,omitempty"`
+	// Delete begins a queue's end.
+	Delete *versioned `json:"delete,omitempty"`
 	// Forget removes the record of a queue.
 	Forget *versioned `json:"forget,omitempty"`
 }
@@ -111,6 +113,8 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 		return m.activate(c.Activate), nil
 	case c.Configure != nil:
 		return m.configure(index, c.Configure), nil
+	case c.Delete != nil:
+		return m.delete(c.Delete), nil
 	case c.Forget != nil:
 		return m.forget(c.Forget), nil
 	}
@@ -148,7 +152,7 @@ func (m *machine) create(index uint64, r *queueRecord) outcome {
 
 func (m *machine) activate(v *versioned) outcome {
 	r := m.byName[v.Name]
-	if r == nil {
+	if r == nil || r.State == Deleting {
 		return outcome{verdict: overtaken}
 	}
 	r.State = Active
@@ -161,10 +165,20 @@ func (m *machine) configure(index uint64, c *configuration) outcome {
 	case r == nil && c.Version == 0:
 		r = &queueRecord{Name: c.Name, Partitions: 1, State: Active}
 		m.add(r)
-	case r == nil || r.Version != c.Version:
+	case r == nil || r.Version != c.Version || r.State == Deleting:
 		return outcome{verdict: overtaken}
 	}
 	r.Version, r.Settings = index, c.Settings
+	return outcome{queue: r.config()}
+}
+
+// delete marks a record; from then on its version stays as it is.
+func (m *machine) delete(v *versioned) outcome {
+	r := m.byName[v.Name]
+	if r == nil || v.Version != 0 && v.Version != r.Version {
+		return outcome{verdict: overtaken}
+	}
+	r.State = Deleting
 	return outcome{queue: r.config()}
 }
 

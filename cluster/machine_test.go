@@ -94,6 +94,14 @@ func TestMachineVerdicts(t *testing.T) {
 		{"configure what is gone", []command{{Configure: &configuration{Name: "a", Version: 1}}}, overtaken, nil},
 		{"forget", []command{create("a"), create("b"), {Forget: &versioned{Name: "a"}}}, done, []string{"b"}},
 		{"forget the unknown", []command{{Forget: &versioned{Name: "a"}}}, done, nil},
+		{"delete", []command{create("a"), {Delete: &versioned{Name: "a"}}}, done, []string{"a"}},
+		{"delete twice", []command{create("a"), {Delete: &versioned{Name: "a"}}, {Delete: &versioned{Name: "a"}}}, done, []string{"a"}},
+		{"delete the unknown", []command{{Delete: &versioned{Name: "a"}}}, overtaken, nil},
+		{"delete another version", []command{create("a"), {Delete: &versioned{Name: "a", Version: 2}}}, overtaken, []string{"a"}},
+		{"create what is being deleted", []command{create("a"), {Delete: &versioned{Name: "a"}}, create("a")}, exists, []string{"a"}},
+		{"activate what is being deleted", []command{create("a"), {Delete: &versioned{Name: "a"}}, {Activate: &versioned{Name: "a"}}}, overtaken, []string{"a"}},
+		{"configure what is being deleted", []command{create("a"), {Delete: &versioned{Name: "a"}}, {Configure: &configuration{Name: "a", Version: 1}}}, overtaken, []string{"a"}},
+		{"forget what is being deleted", []command{create("a"), {Delete: &versioned{Name: "a"}}, {Forget: &versioned{Name: "a", Version: 1}}}, done, nil},
 		{"forget another version", []command{create("a"), {Forget: &versioned{Name: "a", Version: 2}}}, overtaken, []string{"a"}},
 	}
 	for _, tt := range tests {

@@ -6,7 +6,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// QueueState is where a queue is in its birth.
+// QueueState is where a queue is between its birth and its end.
 type QueueState string
 
 // The states.
@@ -15,6 +15,8 @@ const (
 	Creating QueueState = "creating"
 	// Active: all partitions were opened.
 	Active QueueState = "active"
+	// Deleting: nothing of the queue counts any more. The record stays until no shard holds anything of it.
+	Deleting QueueState = "deleting"
 )
 
 // QueueConfig is the record of a queue. A queue without one has one partition, in its home shard, and default settings.
