@@ -30,6 +30,8 @@ const (
 	RateLimited Code = 10
 	// RequestExpired (REQUEST_EXPIRED): the request id is older than what is remembered; whether it was applied earlier is unknown.
 	RequestExpired Code = 11
+	// Quota (QUOTA): the shard holds as many queues as it may.
+	Quota Code = 12
 )
 
 // State is where a job is in its life. The numbers are part of the snapshot format.

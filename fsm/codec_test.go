@@ -228,7 +228,7 @@ func populated(t testing.TB) *Machine {
 	}
 	step("three", &Ack{refs[1]}, &Nack{Ref: refs[2], Dead: true, Error: "gave up"}, &Cancel{Queue: "mail", ID: "y"})
 	step("", &Open{Queue: "parts", Partition: 2, Partitions: 4})
-	now += Time(time.Hour / 2)
+	now += Time(time.Hour * 2 / 3)
 	step("", &Lead{Grace: time.Second})
 	return m
 }

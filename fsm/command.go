@@ -58,7 +58,7 @@ func (g Given) Has(g2 Given) bool { return g&g2 == g2 }
 type Header struct{ Name, Value string }
 
 // Put creates a job, or answers as its first put was answered. Results: Created, State, Partition, Serial, Due.
-// Codes: QueueChanged, JobExists, RateLimited, QueueFull.
+// Codes: QueueChanged, Quota, JobExists, RateLimited, QueueFull.
 type Put struct {
 	Queue string
 	// Partition of Partitions is how the caller routed: partition 0 of 1 for an ordinary queue.
@@ -159,7 +159,7 @@ type Purge struct {
 	Max uint32
 }
 
-// Configure sets the settings of a queue if Version is higher than the queue's. Code: QueueChanged.
+// Configure sets the settings of a queue if Version is higher than the queue's. Codes: QueueChanged, Quota.
 type Configure struct {
 	Queue                 string
 	Partition, Partitions uint32
@@ -167,7 +167,7 @@ type Configure struct {
 	Settings              Settings
 }
 
-// Open creates a queue's partition ahead of its first put. Result: Created. Code: QueueExists.
+// Open creates a queue's partition ahead of its first put. Result: Created. Codes: QueueExists, Quota.
 type Open struct {
 	Queue                 string
 	Partition, Partitions uint32

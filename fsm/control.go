@@ -179,9 +179,9 @@ func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
 
 func (m *Machine) configure(c *Configure) Result {
 	births := m.scalars.Births
-	q, ok := m.home(c.Queue, c.Partition, c.Partitions)
-	if !ok {
-		return Result{Code: QueueChanged}
+	q, code := m.home(c.Queue, c.Partition, c.Partitions)
+	if code != OK {
+		return Result{Code: code}
 	}
 	if c.Version <= m.record(q).Version {
 		return Result{changed: m.scalars.Births != births}
@@ -200,7 +200,9 @@ func (m *Machine) open(c *Open) Result {
 		}
 		return Result{}
 	}
-	m.birth(c.Queue, c.Partition, c.Partitions).settled = m.index
+	if _, code := m.birth(c.Queue, c.Partition, c.Partitions); code != OK {
+		return Result{Code: code}
+	}
 	return Result{Created: true, changed: true}
 }
 

@@ -2,8 +2,8 @@ package fsm
 
 import "encoding/binary"
 
-// job is a held job at hand: its place and a writable slot. Every change of a job goes through take and one of the
-// functions named after the state it ends in, which keep orders, counters, and digest in step.
+// job is a held job at hand: its place and its queue. Every change of a job goes through lift and one of set and drop, which
+// keep orders, counters and digest in step.
 type job struct {
 	place uint32
 	q     *queue
@@ -69,6 +69,7 @@ func (m *Machine) lift(j job) {
 		r.Counts.Ready--
 	case Reserved:
 		j.q.leases.Delete(key{m.grantOf(j).until, s.serial})
+		j.q.working.Delete(key{s.due, s.serial})
 		r.Counts.Reserved--
 	case Dead:
 		j.q.dead.Delete(key{s.due, s.serial})
@@ -96,6 +97,7 @@ func (m *Machine) set(j job, state State, due Time) {
 		r.Counts.Ready++
 	case Reserved:
 		j.q.leases.ReplaceOrInsert(key{m.grantOf(j).until, s.serial})
+		j.q.working.ReplaceOrInsert(key{due, s.serial})
 		r.Counts.Reserved++
 	case Dead:
 		j.q.dead.ReplaceOrInsert(key{due, s.serial})

@@ -25,8 +25,8 @@ type ListQuery struct {
 	Now Time
 }
 
-// List returns up to Max jobs, the cursor of the last of them, and whether there are more. Reserved jobs, and ready ones of
-// many priorities, are not stored in due order: for those the cost grows with the number of jobs in that state.
+// List returns up to Max jobs, the cursor of the last of them, and whether there are more. Jobs that fell due, lapsed or expired
+// since the last entry are looked at one by one, ready jobs once for each priority there is.
 func (m *Machine) List(query ListQuery) (jobs []Job, next Cursor, more bool) {
 	q := m.queues.byName[query.Queue]
 	if q == nil {
@@ -76,10 +76,7 @@ func (m *Machine) candidates(q *queue, query *ListQuery) []key {
 			p.upTo(m, q, q.delayed)
 		}
 	case Reserved:
-		q.leases.AscendGreaterOrEqual(key{query.Now + 1, 0}, func(k key) bool {
-			p.add(key{m.slot(job{m.store.bySerial(k.serial), q}).due, k.serial})
-			return true
-		})
+		p.ordered(q.working, from)
 	default: // no job is held in any other state
 	}
 	slices.SortFunc(p.keys, func(a, b key) int {

@@ -27,6 +27,8 @@ type Config struct {
 	FinishedMax int
 	// AnswersBytesMax bounds the remembered requests; default 64 MiB.
 	AnswersBytesMax int64
+	// QueuesMax bounds the queues of a shard, which take about 1 KiB each; default 100,000.
+	QueuesMax int
 	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between processes.
 	Seed uint64
 }
@@ -40,6 +42,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AnswersBytesMax == 0 {
 		c.AnswersBytesMax = 64 << 20
+	}
+	if c.QueuesMax == 0 {
+		c.QueuesMax = 100_000
 	}
 	return c
 }
@@ -185,6 +190,7 @@ type queue struct {
 	delayed *keyTree   // by due
 	ready   *readyTree // by priority, due
 	leases  *keyTree   // by until
+	working *keyTree   // RESERVED jobs by due, for listing
 	dead    *keyTree   // by due
 	ttls    *keyTree   // DELAYED and READY jobs by ttl
 	ended   *keyTree   // tombstones by time of end
@@ -221,7 +227,7 @@ func newQueues() queues {
 // add makes the runtime part of a queue whose record is stored at place.
 func (qs *queues) add(place uint32, name string, birth uint64) *queue {
 	q := &queue{name: name, place: place, birth: birth}
-	for _, t := range []**keyTree{&q.delayed, &q.leases, &q.dead, &q.ttls, &q.ended} {
+	for _, t := range []**keyTree{&q.delayed, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
 		*t = btree.NewWithFreeListG(treeDegree, key.less, qs.keys)
 	}
 	q.ready = btree.NewWithFreeListG(treeDegree, readyKey.less, qs.readyKeys)
@@ -247,6 +253,13 @@ func (m *Machine) touch(q *queue) *QueueRecord {
 	return m.queues.records.edit(q.place)
 }
 
+// planTouched brings the deadlines up to date within an entry.
+func (m *Machine) planTouched() {
+	for _, q := range m.touched {
+		m.plan(q)
+	}
+}
+
 // closeQueues brings digest and agendas up to date for the queues that the entry touched.
 func (m *Machine) closeQueues() {
 	for _, q := range m.touched {
@@ -259,17 +272,20 @@ func (m *Machine) closeQueues() {
 	m.touched = m.touched[:0]
 }
 
-// birth creates a queue.
-func (m *Machine) birth(name string, partition, partitions uint32) *queue {
+// birth creates a queue, unless there are too many. Having nothing to settle, it counts as settled.
+func (m *Machine) birth(name string, partition, partitions uint32) (*queue, Code) {
+	if len(m.queues.byName) >= m.cfg.QueuesMax {
+		return nil, Quota
+	}
 	m.scalars.Births++
 	place := m.queues.records.alloc()
 	*m.queues.records.edit(place) = QueueRecord{
 		Name: name, Partition: partition, Partitions: partitions, Birth: m.scalars.Births, Created: m.scalars.Clock,
 	}
 	q := m.queues.add(place, name, m.scalars.Births)
-	q.touched = m.index
+	q.touched, q.settled = m.index, m.index
 	m.touched = append(m.touched, q) // its hash is added when the entry ends
-	return q
+	return q, OK
 }
 
 // bury removes a queue that holds and remembers nothing.

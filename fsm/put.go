@@ -2,9 +2,9 @@ package fsm
 
 // put creates a job, or answers as its first put was answered. The order of the checks is DESIGN.md's.
 func (m *Machine) put(c *Put) Result {
-	q, ok := m.home(c.Queue, c.Partition, c.Partitions)
-	if !ok {
-		return Result{Code: QueueChanged}
+	q, code := m.home(c.Queue, c.Partition, c.Partitions)
+	if code != OK {
+		return Result{Code: code}
 	}
 	var content [16]byte
 	var stone uint32
@@ -35,20 +35,20 @@ func (m *Machine) put(c *Put) Result {
 }
 
 // home returns the queue that a put or a configuration belongs to, creating an ordinary queue at its first mention, and settles it.
-// It reports false if the caller routed by another number of partitions than the queue has.
-func (m *Machine) home(name string, partition, partitions uint32) (*queue, bool) {
+// The code is QueueChanged if the caller routed by another number of partitions than the queue has.
+func (m *Machine) home(name string, partition, partitions uint32) (*queue, Code) {
 	q := m.queues.byName[name]
 	if q == nil {
 		if partition != 0 || partitions != 1 {
-			return nil, false
+			return nil, QueueChanged
 		}
-		q = m.birth(name, 0, 1)
-		q.settled = m.index
-		return q, true
+		return m.birth(name, 0, 1)
 	}
 	m.settle(q)
-	r := m.record(q)
-	return q, r.Partition == partition && r.Partitions == partitions
+	if r := m.record(q); r.Partition != partition || r.Partitions != partitions {
+		return nil, QueueChanged
+	}
+	return q, OK
 }
 
 func (m *Machine) putAgain(j job, content [16]byte) Result {

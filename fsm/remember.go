@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/btree"
@@ -158,8 +159,10 @@ func (m *Machine) forgetAnswer(place uint32) {
 	a.records.release(place)
 }
 
-// uuid7Time returns the time in a UUID of version 7 (RFC 9562, section 5.7).
+// uuid7Time returns the time in a request id that is a UUID of version 7 (RFC 9562, section 5.7). The edge makes the ids of the
+// parts of a request by adding a # and the part's name to it.
 func uuid7Time(id string) (Time, bool) {
+	id, _, _ = strings.Cut(id, "#")
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' {
 		return 0, false
 	}

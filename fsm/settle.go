@@ -103,9 +103,7 @@ func (m *Machine) exhausted(j job) bool {
 
 // expire is the pacer's command: it settles queues in the order of their deadlines until StepMax jobs were touched.
 func (m *Machine) expire() Result {
-	for _, q := range m.touched {
-		m.plan(q)
-	}
+	m.planTouched()
 	var n uint64
 	for n < StepMax {
 		first, ok := m.queues.deadlines.first()
@@ -120,10 +118,23 @@ func (m *Machine) expire() Result {
 	return Result{Count: n, More: ok && next <= m.scalars.Clock}
 }
 
+// outage returns how long nobody settled what fell due, and when that began: at the earliest deadline that is unsettled, but
+// not before the last entry. That alone would not do, since a shard with nothing to do logs nothing.
+func (m *Machine) outage(before Time) (from Time, length Duration) {
+	m.planTouched()
+	first, ok := m.queues.deadlines.first()
+	if !ok || first.at > m.scalars.Clock {
+		return m.scalars.Clock, 0
+	}
+	from = max(before, first.at-1)
+	return from, m.scalars.Clock.Sub(from)
+}
+
 // lead begins a term: it notes the outage in the queues that have a policy for it and grants every lease its grace.
 func (m *Machine) lead(c *Lead, before Time) Result {
 	clock := m.scalars.Clock
 	floor := clock.After(c.Grace)
+	from, outage := m.outage(before)
 	for _, q := range m.queues.byPlace {
 		if q == nil {
 			continue
@@ -133,9 +144,9 @@ func (m *Machine) lead(c *Lead, before Time) Result {
 		if after == 0 {
 			after = DefaultOverdueAfter
 		}
-		if s.Overdue != FireOverdue && clock.Sub(before) >= after {
+		if s.Overdue != FireOverdue && outage >= after {
 			r := m.touch(q)
-			r.OverdueFrom, r.OverdueTo = before, clock
+			r.OverdueFrom, r.OverdueTo = from, clock
 		}
 		for {
 			k, ok := q.leases.Min()

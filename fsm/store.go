@@ -164,7 +164,7 @@ func (b born) read(j *Job) {
 	}
 }
 
-// append encodes the fixed part of a job as a blob. hash is its bornHash.
+// appendBorn encodes the fixed part of a job as a blob. hash is its bornHash.
 func appendBorn(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64) []byte {
 	parts := bornIsJob
 	if !j.Generated {

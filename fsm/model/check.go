@@ -60,6 +60,8 @@ func (m *Model) checkJob(q *queue, j *job) error {
 		return bad("is dead since never")
 	case j.Created > m.Clock || j.Created < q.Created:
 		return bad("was created before its queue or after now")
+	case j.Due.Ceil() != j.Due || j.FirstDue.Ceil() != j.FirstDue || j.Until.Ceil() != j.Until || j.TTL.Ceil() != j.TTL:
+		return bad("is due, leased or alive until a part of a millisecond")
 	}
 	return nil
 }

@@ -18,6 +18,9 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
 		return fsm.Result{Code: fsm.QueueChanged}
 	}
+	if q == nil && m.crowded() {
+		return fsm.Result{Code: fsm.Quota}
+	}
 	if q == nil {
 		q = m.birth(c.Queue, c.Partition, c.Partitions)
 	}

@@ -56,6 +56,7 @@ type answer struct {
 func New(cfg fsm.Config) *Model {
 	return &Model{cfg: fsm.Config{
 		TombstonesMax:   cmp.Or(cfg.TombstonesMax, 10_000_000),
+		QueuesMax:       cmp.Or(cfg.QueuesMax, 100_000),
 		FinishedMax:     cmp.Or(cfg.FinishedMax, 1_000_000),
 		AnswersBytesMax: cmp.Or(cfg.AnswersBytesMax, 64<<20),
 	}}
@@ -137,6 +138,9 @@ func (m *Model) queue(name string) *queue {
 	}
 	return nil
 }
+
+// crowded tells that no more queue may be created.
+func (m *Model) crowded() bool { return len(m.queues) >= m.cfg.QueuesMax }
 
 // birth creates a queue.
 func (m *Model) birth(name string, partition, partitions uint32) *queue {

@@ -110,13 +110,17 @@ func (m *Model) tombstonesOf(q *queue) []fsm.Tombstone {
 
 // lead is rule Overdue policy, and what Lead does to leases.
 func (m *Model) lead(c *fsm.Lead) {
+	from := m.Clock
+	if deadline, ok := m.NextDeadline(); ok && deadline <= m.Clock {
+		from = max(m.before, deadline-1)
+	}
 	for _, q := range m.queues {
 		after := q.Settings.OverdueAfter
 		if after == 0 {
 			after = fsm.DefaultOverdueAfter
 		}
-		if m.stamp.Sub(m.before) >= after && q.Settings.Overdue != fsm.FireOverdue {
-			q.OverdueFrom, q.OverdueTo = m.before, m.stamp
+		if m.Clock.Sub(from) >= after && q.Settings.Overdue != fsm.FireOverdue {
+			q.OverdueFrom, q.OverdueTo = from, m.Clock
 		}
 		for _, j := range q.jobs {
 			if j.State == fsm.Reserved {
@@ -131,6 +135,9 @@ func (m *Model) configure(c *fsm.Configure) (result fsm.Result, changed bool) {
 	q := m.name(c.Queue)
 	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
 		return fsm.Result{Code: fsm.QueueChanged}, false
+	}
+	if q == nil && m.crowded() {
+		return fsm.Result{Code: fsm.Quota}, false
 	}
 	if q == nil {
 		q, changed = m.birth(c.Queue, c.Partition, c.Partitions), true
@@ -147,6 +154,9 @@ func (m *Model) configure(c *fsm.Configure) (result fsm.Result, changed bool) {
 // open is rule Open.
 func (m *Model) open(c *fsm.Open) (result fsm.Result, changed bool) {
 	q := m.name(c.Queue)
+	if q == nil && m.crowded() {
+		return fsm.Result{Code: fsm.Quota}, false
+	}
 	if q == nil {
 		m.birth(c.Queue, c.Partition, c.Partitions)
 		return fsm.Result{Created: true}, true
