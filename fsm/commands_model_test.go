@@ -130,6 +130,9 @@ func (g *generator) retryDelays() []time.Duration {
 
 func (g *generator) reserve() *fsm.Reserve {
 	c := &fsm.Reserve{Max: uint32(g.r.IntN(4)), TTR: pick(g, 0, g.duration())}
+	if g.chance(30) { // sums of few ids, headers and bodies, so that some fit exactly
+		c.Bytes = pick[uint64](g, 1, 2, 4, 6, 8, 10, 100, 102, 40_002, 1<<63)
+	}
 	for range 1 + g.r.IntN(2) {
 		c.Queues = append(c.Queues, g.queue())
 	}

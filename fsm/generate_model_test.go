@@ -38,14 +38,14 @@ type readPlan struct {
 }
 
 // The values that everything is chosen from are few, so that things meet: ids and queues collide, and sums of durations fall
-// on the very nanosecond of a deadline.
+// on the very nanosecond of a deadline. Some durations are no whole milliseconds, and some of those add up to one.
 func queueNames() []string { return []string{"a", "b", "ns/part", "never"} }
 
 func jobIDs() []string { return []string{"j1", "j2", "j3", "j4", "job-five", ""} }
 
 func durations() []time.Duration {
 	return []time.Duration{
-		0, 1, time.Microsecond, time.Millisecond, 5 * time.Millisecond, time.Second, 30 * time.Second,
+		0, 1, time.Microsecond, part, ms - part, ms - 1, ms, ms + 1, 5 * ms, time.Second, 30 * time.Second,
 		time.Minute, 5 * time.Minute, 10 * time.Minute,
 	}
 }
@@ -239,7 +239,7 @@ func (g *generator) burst() []fsm.Request {
 // bulk returns a command that acts on many jobs at once.
 func (g *generator) bulk() fsm.Command {
 	return pick[fsm.Command](g,
-		&fsm.Reserve{Queues: []string{"a", "b"}, Max: uint32(g.r.IntN(3000)), TTR: g.duration()},
+		&fsm.Reserve{Queues: []string{"a", "b"}, Max: uint32(g.r.IntN(3000)), TTR: g.duration(), Bytes: pick[uint64](g, 0, 0, 5000)},
 		&fsm.Purge{Queue: "a", States: fsm.StateSet(g.r.Uint32()), Max: uint32(g.r.IntN(6000))},
 		&fsm.DeleteQueue{Queue: "a"}, &fsm.Redrive{Queue: "a"}, &fsm.Expire{})
 }

@@ -14,10 +14,10 @@ func TestModelScenarioReserve(t *testing.T) {
 	t.Parallel()
 	runScenarios(t, []scenario{
 		{name: "jobs leave by priority, due time, put order", steps: []step{
-			{do: do(put("a"), put("b", priority(-1)), put("c", dueAt(start-1)), put("d", priority(127)), put("e", priority(-1), dueAt(start-1))),
-				want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), born(3, fsm.Ready, -1), born(4, fsm.Ready, 0), born(5, fsm.Ready, -1))},
+			{do: do(put("a"), put("b", priority(-1)), put("c", dueAt(after(-ms))), put("d", priority(127)), put("e", priority(-1), dueAt(after(-ms)))),
+				want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), born(3, fsm.Ready, -ms), born(4, fsm.Ready, 0), born(5, fsm.Ready, -ms))},
 			{do: do(reserve(4), reserve(4), reserve(4)), want: results(
-				granted(lease(5, 6, -1, leaseEnd), lease(2, 7, 0, leaseEnd), lease(3, 8, -1, leaseEnd), lease(1, 9, 0, leaseEnd)),
+				granted(lease(5, 6, -ms, leaseEnd), lease(2, 7, 0, leaseEnd), lease(3, 8, -ms, leaseEnd), lease(1, 9, 0, leaseEnd)),
 				granted(lease(4, 10, 0, leaseEnd)), okay())},
 		}},
 		{name: "a job is never handed out early", steps: []step{
@@ -26,10 +26,10 @@ func TestModelScenarioReserve(t *testing.T) {
 			{at: time.Second, do: do(reserve(1)), want: results(granted(lease(1, 2, time.Second, time.Second+leaseEnd)))},
 		}},
 		{name: "the length of a lease is the command's, the job's, the queue's, 30 s", steps: []step{
-			{do: do(put("a", ttr(3)), put("b"), put("c", ttr(0))), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), born(3, fsm.Ready, 0))},
-			{do: do(&fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 2}, &fsm.Release{Ref: ref(1, 4)}, reserve(1)), want: results(
-				granted(lease(1, 4, 0, 2)), waiting(fsm.Ready, 0), granted(lease(1, 5, 0, 3)))},
-			{do: do(configure(1, fsm.Settings{TTR: 4}), reserve(1)), want: results(okay(), granted(lease(2, 6, 0, 4)))},
+			{do: do(put("a", ttr(3*ms)), put("b"), put("c", ttr(0))), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), born(3, fsm.Ready, 0))},
+			{do: do(&fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 2 * ms}, &fsm.Release{Ref: ref(1, 4)}, reserve(1)), want: results(
+				granted(lease(1, 4, 0, 2*ms)), waiting(fsm.Ready, 0), granted(lease(1, 5, 0, 3*ms)))},
+			{do: do(configure(1, fsm.Settings{TTR: 4 * ms}), reserve(1)), want: results(okay(), granted(lease(2, 6, 0, 4*ms)))},
 			{do: do(configure(2, fsm.Settings{}), reserve(1)), want: results(okay(), granted(lease(3, 7, 0, leaseEnd)))},
 		}},
 		{name: "several queues are tried in the order given", steps: []step{
@@ -81,7 +81,7 @@ func TestModelScenarioLease(t *testing.T) {
 		{name: "extend counts from now, never shortens, and is remembered as the length", steps: []step{
 			{do: do(put("a"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},
 			{at: time.Second, do: do(&fsm.Extend{Ref: ref(1, 2), TTR: time.Second}), want: results(fsm.Result{Until: after(leaseEnd)})},
-			{at: leaseEnd - 1, do: do(&fsm.Extend{Ref: ref(1, 2)}), want: results(fsm.Result{Until: after(leaseEnd - 1 + time.Second)})},
+			{at: leaseEnd - ms, do: do(&fsm.Extend{Ref: ref(1, 2)}), want: results(fsm.Result{Until: after(leaseEnd - ms + time.Second)})},
 			{at: leaseEnd, do: do(&fsm.Extend{Ref: ref(1, 2), TTR: time.Hour}), want: results(fsm.Result{Until: after(leaseEnd + time.Hour)})},
 		}},
 		{name: "an ack is repeated for a minute after the lease's end, even without the queue", steps: []step{
@@ -91,15 +91,15 @@ func TestModelScenarioLease(t *testing.T) {
 			{at: leaseEnd + time.Minute + 1, do: do(ack(1, 2)), want: results(stale)},
 		}},
 		{name: "a shard remembers at most so many finished leases", cfg: fsm.Config{FinishedMax: 1}, steps: []step{
-			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 1}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
-				granted(lease(1, 3, 0, leaseEnd)), granted(lease(2, 4, 0, 1)))},
+			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: ms}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
+				granted(lease(1, 3, 0, leaseEnd)), granted(lease(2, 4, 0, ms)))},
 			{do: do(ack(1, 3), ack(1, 3), ack(2, 4), ack(2, 4), ack(1, 3)), want: results(acked(), acked(), acked(), acked(), stale)},
 		}},
 		{name: "a release takes the attempt back and keeps the due time", steps: []step{
 			{do: do(put("a"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},
-			{at: 1, do: do(&fsm.Release{Ref: ref(1, 2)}, reserve(1)), want: results(waiting(fsm.Ready, 0), granted(lease(1, 3, 0, leaseEnd+1)))},
-			{at: 2, do: do(&fsm.Release{Ref: ref(1, 3), Delay: time.Second}), want: results(waiting(fsm.Delayed, time.Second+2))},
-			{at: time.Minute, do: do(reserve(1)), want: results(granted(lease(1, 4, time.Second+2, time.Minute+leaseEnd)))},
+			{at: ms, do: do(&fsm.Release{Ref: ref(1, 2)}, reserve(1)), want: results(waiting(fsm.Ready, 0), granted(lease(1, 3, 0, leaseEnd+ms)))},
+			{at: 2 * ms, do: do(&fsm.Release{Ref: ref(1, 3), Delay: time.Second}), want: results(waiting(fsm.Delayed, time.Second+2*ms))},
+			{at: time.Minute, do: do(reserve(1)), want: results(granted(lease(1, 4, time.Second+2*ms, time.Minute+leaseEnd)))},
 		}},
 		{name: "a release after the ttl expires the job", steps: []step{
 			{do: do(put("a", ttl(time.Second)), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)))},
@@ -123,7 +123,7 @@ func TestModelScenarioFailing(t *testing.T) {
 			{do: do(configure(1, fsm.Settings{RetryDelays: []time.Duration{time.Minute}}), put("a"), reserve(1), nack(1, 2)), want: results(okay(), born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)),
 				waiting(fsm.Delayed, time.Minute))},
 			{do: do(put("b", retries()), reserve(1), nack(3, 4)), want: results(born(3, fsm.Ready, 0), granted(lease(3, 4, 0, leaseEnd)), waiting(fsm.Ready, 0))},
-			{do: do(reserve(1), &fsm.Nack{Ref: ref(3, 5), Delay: 1, DelayGiven: true}), want: results(granted(attempt(2, lease(3, 5, 0, leaseEnd))), waiting(fsm.Delayed, 1))},
+			{do: do(reserve(1), &fsm.Nack{Ref: ref(3, 5), Delay: ms, DelayGiven: true}), want: results(granted(attempt(2, lease(3, 5, 0, leaseEnd))), waiting(fsm.Delayed, ms))},
 		}},
 		{name: "the job is dead when its attempts are used up, and keeps its story", steps: []step{
 			{do: do(put("a", attempts(2), body("x")), reserve(1), failed(1, 2, "first"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)),

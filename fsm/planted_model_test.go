@@ -115,6 +115,16 @@ func plantedCommands() []plant {
 	return []plant{
 		asked("a put never comes again", func(c *fsm.Put) { c.Again = false }),
 		asked("a lease of 30 s for everyone", func(c *fsm.Reserve) { c.TTR = max(c.TTR, 30*time.Second) }),
+		asked("a reserve knows no bound", func(c *fsm.Reserve) { c.Bytes = 0 }),
+		asked("an exact fit is too much", func(c *fsm.Reserve) { c.Bytes = max(c.Bytes, 1) - 1 }),
+		asked("a byte too much fits", func(c *fsm.Reserve) {
+			if c.Bytes > 0 {
+				c.Bytes++
+			}
+		}),
+		asked("a delay is rounded before it is added", func(c *fsm.Nack) { c.Delay = (c.Delay + ms - 1).Truncate(ms) }),
+		asked("a due time is rounded down", func(c *fsm.Reschedule) { c.DueAt -= c.DueAt % fsm.Time(ms) }),
+		asked("a lease is rounded before it is granted", func(c *fsm.Reserve) { c.TTR = (c.TTR + ms - 1).Truncate(ms) }),
 		asked("queues in another order", func(c *fsm.Reserve) { c.Queues = slices.Clone(c.Queues); slices.Reverse(c.Queues) }),
 		asked("the error of a nack is lost", func(c *fsm.Nack) { c.Error = "" }),
 		asked("a nack never kills", func(c *fsm.Nack) { c.Dead = false }),

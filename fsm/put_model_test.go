@@ -10,15 +10,17 @@ import (
 
 func TestModelScenarioPut(t *testing.T) {
 	t.Parallel()
+	const long = 1 << 42 * ms // 139 years
 	runScenarios(t, []scenario{
 		{name: "a job due now is born ready, a later one delayed", steps: []step{{
-			do: do(put("a"), put("b", delay(time.Second)), put("c", dueAt(after(-time.Hour))), put("d", dueAt(after(1)))),
+			do: do(put("a"), put("b", delay(time.Second)), put("c", dueAt(after(-time.Hour))), put("d", dueAt(after(ms)))),
 			want: results(born(1, fsm.Ready, 0), born(2, fsm.Delayed, time.Second), born(3, fsm.Ready, -time.Hour),
-				born(4, fsm.Delayed, 1)),
+				born(4, fsm.Delayed, ms)),
 		}}},
 		{name: "a sum of times stops at the end of time", steps: []step{{
-			do:   do(put("a", delay(1<<62), ttl(1<<62)), put("b", delay(1<<63-1))),
-			want: results(fsm.Result{Created: true, State: fsm.Delayed, Serial: 1, Due: after(1 << 62)}, fsm.Result{Created: true, State: fsm.Delayed, Serial: 2, Due: fsm.TimeMax}),
+			do: do(put("a", delay(long), ttl(long)), put("b", delay(1<<63-1)), put("c", dueAt(1<<63-1))),
+			want: results(born(1, fsm.Delayed, long), fsm.Result{Created: true, State: fsm.Delayed, Serial: 2, Due: fsm.TimeMax},
+				fsm.Result{Created: true, State: fsm.Delayed, Serial: 3, Due: fsm.TimeMax}),
 		}}},
 		{name: "a generated id is made of partition and serial", steps: []step{
 			{do: do(put("")), want: results(born(1, fsm.Ready, 0)), held: map[string]fsm.State{"0-1": fsm.Ready, "0-2": fsm.StateNone}},
@@ -130,7 +132,7 @@ func TestModelScenarioLimits(t *testing.T) {
 			{do: do(configure(1, fsm.Settings{PutsPerSecond: 3}), put(""), put(""), put(""), put("")), want: results(okay(),
 				born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), born(3, fsm.Ready, 0), limited(333_333_333))},
 			{at: 333_333_332, do: do(put("")), want: results(limited(1))},
-			{at: 333_333_333, do: do(put(""), put("")), want: results(born(4, fsm.Ready, 333_333_333), limited(333_333_333))},
+			{at: 333_333_333, do: do(put(""), put("")), want: results(born(4, fsm.Ready, 333*ms), limited(333_333_333))},
 			{at: time.Minute, do: do(put(""), put(""), put(""), put("")), want: results(
 				born(5, fsm.Ready, time.Minute), born(6, fsm.Ready, time.Minute), born(7, fsm.Ready, time.Minute), limited(333_333_333))},
 		}},

@@ -26,8 +26,8 @@ func TestModelScenarioJob(t *testing.T) {
 		}},
 		{name: "reschedule moves what waits", steps: []step{
 			{do: do(move("a", 1), put("a"), move("a", time.Second)), want: results(notFound, born(1, fsm.Ready, 0), waiting(fsm.Delayed, time.Second))},
-			{do: do(&fsm.Reschedule{Queue: "q", ID: "a", Given: fsm.GivenDueAt, DueAt: start - 5}), want: results(waiting(fsm.Ready, -5))},
-			{do: do(reserve(1), move("a", 1), &fsm.Nack{Ref: ref(1, 2), Dead: true}, move("a", 1)), want: results(granted(lease(1, 2, -5, leaseEnd)), reserved(), ended(fsm.Dead), gone(fsm.Dead))},
+			{do: do(&fsm.Reschedule{Queue: "q", ID: "a", Given: fsm.GivenDueAt, DueAt: after(-5 * ms)}), want: results(waiting(fsm.Ready, -5*ms))},
+			{do: do(reserve(1), move("a", 1), &fsm.Nack{Ref: ref(1, 2), Dead: true}, move("a", 1)), want: results(granted(lease(1, 2, -5*ms, leaseEnd)), reserved(), ended(fsm.Dead), gone(fsm.Dead))},
 			{do: do(cancel("a"), move("a", 1)), want: results(ended(fsm.Dead), gone(fsm.Cancelled))},
 		}},
 	})
@@ -40,9 +40,9 @@ func TestModelScenarioQueue(t *testing.T) {
 		return &fsm.Purge{Queue: "q", States: fsm.Set(states...), Max: n}
 	}
 	unknown := code(fsm.QueueNotFound)
-	threeDead := step{do: do(put("a", dueAt(start-1), ttl(time.Second)), put("b", dueAt(start-3)), put("c", dueAt(start-2)), reserve(3), dead(1, 6), dead(2, 4), dead(3, 5)),
-		want: results(born(1, fsm.Ready, -1), born(2, fsm.Ready, -3), born(3, fsm.Ready, -2),
-			granted(lease(2, 4, -3, leaseEnd), lease(3, 5, -2, leaseEnd), lease(1, 6, -1, leaseEnd)), ended(fsm.Dead), ended(fsm.Dead), ended(fsm.Dead))}
+	threeDead := step{do: do(put("a", dueAt(after(-ms)), ttl(time.Second)), put("b", dueAt(after(-3*ms))), put("c", dueAt(after(-2*ms))), reserve(3), dead(1, 6), dead(2, 4), dead(3, 5)),
+		want: results(born(1, fsm.Ready, -ms), born(2, fsm.Ready, -3*ms), born(3, fsm.Ready, -2*ms),
+			granted(lease(2, 4, -3*ms, leaseEnd), lease(3, 5, -2*ms, leaseEnd), lease(1, 6, -ms, leaseEnd)), ended(fsm.Dead), ended(fsm.Dead), ended(fsm.Dead))}
 	runScenarios(t, []scenario{
 		{name: "an unknown queue has nothing to act on", steps: []step{
 			{do: do(&fsm.Redrive{Queue: "q"}, purge(0, fsm.Ready), &fsm.DeleteQueue{Queue: "q"}), want: results(unknown, unknown, unknown)},

@@ -24,7 +24,7 @@ func TestModelScenarioRequest(t *testing.T) {
 			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), code(fsm.JobExists))},
 			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(replayed(born(1, fsm.Ready, 0)), replayed(born(2, fsm.Ready, 0)), replayed(code(fsm.JobExists)))},
 			{at: 5 * minute, id: "r", do: do(put("")), want: results(invalid)},
-			{at: 5*minute + 1, id: "r", do: do(put("")), want: results(born(3, fsm.Ready, 5*minute+1))},
+			{at: 5*minute + 1, id: "r", do: do(put("")), want: results(born(3, fsm.Ready, 5*minute))},
 		}},
 		{name: "a request that changed nothing is not remembered", steps: []step{
 			{id: "r", do: do(cancel("a")), want: results(code(fsm.JobNotFound))},
@@ -36,8 +36,8 @@ func TestModelScenarioRequest(t *testing.T) {
 			{id: "r", do: do(cancel("a")), want: results(replayed(ended(fsm.Ready)))},
 		}},
 		{name: "a repeated request settles nothing", steps: []step{
-			{id: "r", do: do(put("a", delay(1))), want: results(born(1, fsm.Delayed, 1))},
-			{at: 1, id: "r", do: do(put("a", delay(1))), want: results(replayed(born(1, fsm.Delayed, 1))), look: deadlineIs(after(1))},
+			{id: "r", do: do(put("a", delay(ms))), want: results(born(1, fsm.Delayed, ms))},
+			{at: ms, id: "r", do: do(put("a", delay(ms))), want: results(replayed(born(1, fsm.Delayed, ms))), look: deadlineIs(after(ms))},
 		}},
 		{name: "a repeated reserve collects what is still held, and reserves anew if nothing is", steps: []step{
 			{do: do(put("a"), put("b")), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0))},

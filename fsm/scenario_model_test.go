@@ -29,6 +29,9 @@ func (s modelShard) Clock() fsm.Time { return s.Model.Clock }
 // start is the time at which every scenario begins; it is a whole number of milliseconds, as times in UUIDs are.
 const start = fsm.Time(1_800_000_000_000_000_000)
 
+// ms is the unit of due times, lease ends and ttls.
+const ms = time.Millisecond
+
 // after is a time, told as the distance from start.
 func after(d time.Duration) fsm.Time { return start + fsm.Time(d) }
 

@@ -54,28 +54,28 @@ func TestModelScenarioSettling(t *testing.T) {
 			{do: do(cancel("a")), want: results(ended(fsm.Delayed)), look: deadlineIs(0)},
 		}},
 		{name: "expire has a limit and says if there is more", steps: []step{
-			{do: puts(fsm.StepMax+1, delay(1)), want: births(1, fsm.StepMax+1, 1)},
-			{do: do(put("", into("r", 0, 1), delay(1))), want: results(born(fsm.StepMax+2, fsm.Delayed, 1))},
-			{at: 1, do: do(&fsm.Expire{}), want: results(fsm.Result{Count: fsm.StepMax, More: true})},
-			{at: 1, do: do(&fsm.Expire{}), want: results(count(2))},
+			{do: puts(fsm.StepMax+1, delay(ms)), want: births(1, fsm.StepMax+1, ms)},
+			{do: do(put("", into("r", 0, 1), delay(ms))), want: results(born(fsm.StepMax+2, fsm.Delayed, ms))},
+			{at: ms, do: do(&fsm.Expire{}), want: results(fsm.Result{Count: fsm.StepMax, More: true})},
+			{at: ms, do: do(&fsm.Expire{}), want: results(count(2))},
 		}},
 		{name: "a lease that no settling has come to is stale all the same", steps: []step{
 			{do: puts(fsm.StepMax + 1), want: readyBirths(1, fsm.StepMax+1, 0)},
-			{do: do(&fsm.Reserve{Queues: []string{"q"}, Max: fsm.StepMax + 1, TTR: 1}), want: results(granted(leases(fsm.StepMax + 1)...))},
-			{at: 1, do: do(ack(fsm.StepMax+1, 2*fsm.StepMax+2), &fsm.Extend{Ref: ref(fsm.StepMax+1, 2*fsm.StepMax+2)}), want: results(stale, stale), look: deadlineIs(after(1))},
+			{do: do(&fsm.Reserve{Queues: []string{"q"}, Max: fsm.StepMax + 1, TTR: ms}), want: results(granted(leases(fsm.StepMax + 1)...))},
+			{at: ms, do: do(ack(fsm.StepMax+1, 2*fsm.StepMax+2), &fsm.Extend{Ref: ref(fsm.StepMax+1, 2*fsm.StepMax+2)}), want: results(stale, stale), look: deadlineIs(after(ms))},
 		}},
 		{name: "a reserve expires so many on its way and then leaves the queue", steps: []step{
-			{do: puts(2*fsm.StepMax+1, ttl(1)), want: readyBirths(1, 2*fsm.StepMax+1, 0)},
+			{do: puts(2*fsm.StepMax+1, ttl(ms)), want: readyBirths(1, 2*fsm.StepMax+1, 0)},
 			{do: do(put("", priority(1)), put("", into("r", 0, 1))), want: results(born(2*fsm.StepMax+2, fsm.Ready, 0), born(2*fsm.StepMax+3, fsm.Ready, 0))},
-			{at: 1, do: do(&fsm.Reserve{Queues: []string{"q", "r"}, Max: 2}), want: results(granted(
-				fsm.Grant{Queue: "r", Serial: 2*fsm.StepMax + 3, Fence: 2*fsm.StepMax + 4, Attempt: 1, Due: start, Until: after(leaseEnd + 1)}))},
-			{at: 1, do: do(reserve(2)), want: results(granted(lease(2*fsm.StepMax+2, 2*fsm.StepMax+5, 0, leaseEnd+1)))},
+			{at: ms, do: do(&fsm.Reserve{Queues: []string{"q", "r"}, Max: 2}), want: results(granted(
+				fsm.Grant{Queue: "r", Serial: 2*fsm.StepMax + 3, Fence: 2*fsm.StepMax + 4, Attempt: 1, Due: start, Until: after(leaseEnd + ms)}))},
+			{at: ms, do: do(reserve(2)), want: results(granted(lease(2*fsm.StepMax+2, 2*fsm.StepMax+5, 0, leaseEnd+ms)))},
 		}},
 		{name: "a settling has a limit, and the backlog is passed over", steps: []step{
-			{do: puts(fsm.StepMax, delay(1)), want: births(1, fsm.StepMax, 1)},
-			{do: do(put("", delay(2), priority(-1))), want: results(born(fsm.StepMax+1, fsm.Delayed, 2))},
-			{at: 2, do: do(reserve(1), reserve(1)), want: results(granted(lease(1, fsm.StepMax+2, 1, 2+leaseEnd)), granted(lease(2, fsm.StepMax+3, 1, 2+leaseEnd)))},
-			{at: 2, do: do(reserve(1)), want: results(granted(lease(fsm.StepMax+1, fsm.StepMax+4, 2, 2+leaseEnd)))},
+			{do: puts(fsm.StepMax, delay(ms)), want: births(1, fsm.StepMax, ms)},
+			{do: do(put("", delay(2*ms), priority(-1))), want: results(born(fsm.StepMax+1, fsm.Delayed, 2*ms))},
+			{at: 2 * ms, do: do(reserve(1), reserve(1)), want: results(granted(lease(1, fsm.StepMax+2, ms, 2*ms+leaseEnd)), granted(lease(2, fsm.StepMax+3, ms, 2*ms+leaseEnd)))},
+			{at: 2 * ms, do: do(reserve(1)), want: results(granted(lease(fsm.StepMax+1, fsm.StepMax+4, 2*ms, 2*ms+leaseEnd)))},
 		}},
 	})
 }
@@ -94,11 +94,11 @@ func TestModelScenarioLead(t *testing.T) {
 		{name: "leases last at least the grace", steps: []step{
 			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: time.Hour}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
 				granted(lease(1, 3, 0, leaseEnd)), granted(lease(2, 4, 0, time.Hour)))},
-			{at: leaseEnd + 7, do: do(lead), want: results(okay()), look: deadlineIs(after(leaseEnd + 7 + time.Second))},
-			{at: leaseEnd + 6 + time.Second, do: do(ack(1, 3)), want: results(acked()), look: deadlineIs(after(time.Hour))},
+			{at: leaseEnd + 7*ms, do: do(lead), want: results(okay()), look: deadlineIs(after(leaseEnd + 7*ms + time.Second))},
+			{at: leaseEnd + 6*ms + time.Second, do: do(ack(1, 3)), want: results(acked()), look: deadlineIs(after(time.Hour))},
 		}},
 		{name: "grace counts from the clock if the stamp is behind", steps: []step{
-			{at: time.Minute, do: do(put("a"), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: 1}), want: results(born(1, fsm.Ready, time.Minute), granted(lease(1, 2, time.Minute, time.Minute+1)))},
+			{at: time.Minute, do: do(put("a"), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: ms}), want: results(born(1, fsm.Ready, time.Minute), granted(lease(1, 2, time.Minute, time.Minute+ms)))},
 			{at: 0, do: do(lead), want: results(okay()), look: deadlineIs(after(time.Minute + time.Second))},
 		}},
 		{name: "fire: all are ready at once", steps: []step{
@@ -112,19 +112,19 @@ func TestModelScenarioLead(t *testing.T) {
 			{at: 5 * time.Minute, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.Ready}},
 		}},
 		{name: "spread rounds up and so never comes back to the window", steps: []step{
-			{do: do(overdue(fsm.SpreadOverdue, 1), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
-			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(time.Hour + 1))},
+			{do: do(overdue(fsm.SpreadOverdue, 1), put("a", delay(ms))), want: results(okay(), born(1, fsm.Delayed, ms))},
+			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(time.Hour + ms))},
 		}},
-		{name: "spread rounds up every part of a nanosecond", steps: []step{
-			{do: do(configure(1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: 4, OverdueAfter: 3}), put("a", delay(1)), put("b", delay(2)), put("c", delay(3))),
-				want: results(okay(), born(1, fsm.Delayed, 1), born(2, fsm.Delayed, 2), born(3, fsm.Delayed, 3))},
-			// 4/3, 8/3 and 12/3 of a nanosecond after the window's end at 3.
-			{at: 3, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(5))},
-			{at: 5, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}, look: deadlineIs(after(6))},
-			{at: 6, do: do(look), want: results(nothing), held: map[string]fsm.State{"b": fsm.Ready}, look: deadlineIs(after(7))},
+		{name: "spread rounds up every part of a millisecond", steps: []step{
+			{do: do(configure(1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: 4 * ms, OverdueAfter: 3 * ms}), put("a", delay(ms)), put("b", delay(2*ms)), put("c", delay(3*ms))),
+				want: results(okay(), born(1, fsm.Delayed, ms), born(2, fsm.Delayed, 2*ms), born(3, fsm.Delayed, 3*ms))},
+			// 4/3, 8/3 and 12/3 of a millisecond after the window's end at 3.
+			{at: 3 * ms, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(5 * ms))},
+			{at: 5 * ms, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}, look: deadlineIs(after(6 * ms))},
+			{at: 6 * ms, do: do(look), want: results(nothing), held: map[string]fsm.State{"b": fsm.Ready}, look: deadlineIs(after(7 * ms))},
 		}},
 		{name: "spread over no time is fire", steps: []step{
-			{do: do(overdue(fsm.SpreadOverdue, 0), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
+			{do: do(overdue(fsm.SpreadOverdue, 0), put("a", delay(ms))), want: results(okay(), born(1, fsm.Delayed, ms))},
 			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready}},
 		}},
 		{name: "drop: gone, even if the queue keeps expired jobs", steps: []step{
@@ -137,8 +137,8 @@ func TestModelScenarioLead(t *testing.T) {
 			{at: time.Minute - 1, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.Ready}},
 		}},
 		{name: "a queue says how long a pause must be", steps: []step{
-			{do: do(configure(1, fsm.Settings{Overdue: fsm.DropOverdue, OverdueAfter: 2}), put("a", delay(1))), want: results(okay(), born(1, fsm.Delayed, 1))},
-			{at: 2, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.StateNone}},
+			{do: do(configure(1, fsm.Settings{Overdue: fsm.DropOverdue, OverdueAfter: 2 * ms}), put("a", delay(ms))), want: results(okay(), born(1, fsm.Delayed, ms))},
+			{at: 2 * ms, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.StateNone}},
 		}},
 	})
 }
@@ -179,11 +179,11 @@ func readyBirths(first uint64, n int, due time.Duration) []fsm.Result {
 	return list
 }
 
-// leases are the grants of n jobs, put one after the other and reserved at once for a nanosecond.
+// leases are the grants of n jobs, put one after the other and reserved at once for a millisecond.
 func leases(n uint64) []fsm.Grant {
 	list := make([]fsm.Grant, n)
 	for i := range list {
-		list[i] = lease(uint64(i)+1, n+uint64(i)+1, 0, 1)
+		list[i] = lease(uint64(i)+1, n+uint64(i)+1, 0, ms)
 	}
 	return list
 }
