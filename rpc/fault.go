@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -36,6 +37,10 @@ type Fault struct {
 	RetryAfter time.Duration
 	// State is how a job that was not found ended, if that is remembered.
 	State fsm.State
+	// Witness tells where the error was decided; nil if it was not decided in a shard's log.
+	Witness *belfryv1.Witness
+	// Count is how many jobs were dealt with before the rest failed; nil if none was.
+	Count *uint64
 }
 
 // Error returns reason and message.
@@ -77,7 +82,7 @@ func contract() [26]row {
 		{belfryv1.Reason_REASON_QUEUE_NOT_FOUND, connect.CodeNotFound, none, fsm.QueueNotFound, nil, 0, "there is no such queue"},
 		{belfryv1.Reason_REASON_QUEUE_CHANGED, connect.CodeAborted, none, fsm.QueueChanged, nil, 50 * time.Millisecond, "the queue has another number of partitions than this node knew; try again"},
 		{belfryv1.Reason_REASON_QUEUE_FULL, connect.CodeResourceExhausted, none, fsm.QueueFull, nil, time.Second, "the queue holds as many jobs or bytes as its settings allow"},
-		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.OK, nil, time.Second, "a quota of the namespace is used up"},
+		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.Quota, nil, 0, "the shard holds as many queues as it may; delete some"},
 		{belfryv1.Reason_REASON_RATE_LIMITED, connect.CodeResourceExhausted, none, fsm.RateLimited, nil, 100 * time.Millisecond, "the queue takes no more puts this second"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrOverloaded, 100 * time.Millisecond, "the server has more requests waiting than it takes"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrCanceled, 0, "the call ended before it was logged"},
@@ -194,6 +199,14 @@ func (f *Fault) wire() *connect.Error {
 	if f.State != fsm.StateNone {
 		metadata["state"] = stateName(f.State)
 	}
+	if f.Count != nil {
+		metadata["count"] = strconv.FormatUint(*f.Count, 10)
+	}
+	if w := f.Witness; w != nil {
+		metadata["term"], metadata["index"] = strconv.FormatUint(w.GetTerm(), 10), strconv.FormatUint(w.GetIndex(), 10)
+		metadata["entry"] = strconv.FormatUint(uint64(w.GetEntry()), 10)
+		metadata["time"] = w.GetTime().AsTime().Format(time.RFC3339Nano)
+	}
 	info := &errdetails.ErrorInfo{Reason: reasonName(f.Reason), Domain: errorDomain, Metadata: metadata}
 	if detail, detailErr := connect.NewErrorDetail(info); detailErr == nil {
 		err.AddDetail(detail)
@@ -210,6 +223,7 @@ func (f *Fault) wire() *connect.Error {
 func (f *Fault) entry() *belfryv1.EntryError {
 	e := &belfryv1.EntryError{
 		Code: f.Code().String(), Reason: f.Reason, Message: f.Message, Outcome: f.Outcome(), Shard: f.Shard, Leader: f.Leader,
+		Witness: f.Witness,
 	}
 	if f.RetryAfter > 0 {
 		e.RetryAfter = durationpb.New(f.RetryAfter)
@@ -261,9 +275,24 @@ func faultOfInfo(info *errdetails.ErrorInfo) *Fault {
 	}
 	if shard, err := strconv.ParseUint(metadata["shard"], 10, 32); err == nil {
 		n := uint32(shard)
-		f.Shard = &n
+		f.Shard, f.Witness = &n, witnessOfInfo(n, metadata)
+	}
+	if count, err := strconv.ParseUint(metadata["count"], 10, 64); err == nil {
+		f.Count = &count
 	}
 	return f
+}
+
+// witnessOfInfo reads the witness of an error that was decided in a shard's log, nil if it was not.
+func witnessOfInfo(shard uint32, metadata map[string]string) *belfryv1.Witness {
+	term, termErr := strconv.ParseUint(metadata["term"], 10, 64)
+	index, indexErr := strconv.ParseUint(metadata["index"], 10, 64)
+	entry, entryErr := strconv.ParseUint(metadata["entry"], 10, 32)
+	at, timeErr := time.Parse(time.RFC3339Nano, metadata["time"])
+	if errors.Join(termErr, indexErr, entryErr, timeErr) != nil {
+		return nil
+	}
+	return &belfryv1.Witness{Shard: shard, Term: term, Index: index, Entry: uint32(entry), Time: timestamppb.New(at)}
 }
 
 // outcomeName returns the outcome without the prefix.
