@@ -225,3 +225,22 @@ func TestTableAgainstMap(t *testing.T) {
 		}
 	}
 }
+
+func TestSerialHashSpreadsEvenly(t *testing.T) {
+	for _, step := range []uint64{1, 2, 3, 64, 100, 4096} {
+		const buckets = 1 << 12
+		var load [buckets]int
+		for i := range uint64(buckets * bucketFill) {
+			load[serialHash(i*step)%buckets]++
+		}
+		crowded := 0
+		for _, n := range load {
+			if n > 3*bucketFill {
+				crowded++
+			}
+		}
+		if crowded > buckets/100 {
+			t.Errorf("serials %d apart: %d of %d buckets hold more than three times their share", step, crowded, buckets)
+		}
+	}
+}
