@@ -77,6 +77,7 @@ func newGenerator(seed uint64) (*generator, fsm.Config) {
 	}
 	cfg.TombstonesMax, cfg.FinishedMax = pick(g, 0, 0, 1, 2, 5), pick(g, 0, 0, 1, 2)
 	cfg.AnswersBytesMax = pick[int64](g, 0, 0, 100, 400, 2000)
+	cfg.QueuesMax = pick(g, 0, 0, 0, 0, 0, 0, 1, 2)
 	return g, cfg
 }
 
@@ -173,7 +174,7 @@ func (g *generator) requestID() string {
 		return pick(g, "r1", "r2", "r3", "a request id that is somewhat longer")
 	}
 	age := pick(g, 0, 0, 0, time.Millisecond, time.Second, 5*time.Minute-time.Millisecond, 5*time.Minute, 5*time.Minute+time.Millisecond)
-	return uuidAt(g.now - fsm.Time(age))
+	return uuidAt(g.now-fsm.Time(age)) + pick(g, "", "", "", "#1")
 }
 
 // saw tells the generator what came of an event.

@@ -50,6 +50,11 @@ func plantedMemory() []plant {
 				c.FinishedMax++
 			}
 		}),
+		configured("one queue more", func(c *fsm.Config) {
+			if c.QueuesMax > 0 {
+				c.QueuesMax++
+			}
+		}),
 		configured("more room for answers", func(c *fsm.Config) {
 			if c.AnswersBytesMax > 0 {
 				c.AnswersBytesMax += 20

@@ -39,7 +39,7 @@ func TestModelScenarioQueue(t *testing.T) {
 	purge := func(n uint32, states ...fsm.State) *fsm.Purge {
 		return &fsm.Purge{Queue: "q", States: fsm.Set(states...), Max: n}
 	}
-	unknown := code(fsm.QueueNotFound)
+	unknown, quota := code(fsm.QueueNotFound), code(fsm.Quota)
 	threeDead := step{do: do(put("a", dueAt(after(-ms)), ttl(time.Second)), put("b", dueAt(after(-3*ms))), put("c", dueAt(after(-2*ms))), reserve(3), dead(1, 6), dead(2, 4), dead(3, 5)),
 		want: results(born(1, fsm.Ready, -ms), born(2, fsm.Ready, -3*ms), born(3, fsm.Ready, -2*ms),
 			granted(lease(2, 4, -3*ms, leaseEnd), lease(3, 5, -2*ms, leaseEnd), lease(1, 6, -ms, leaseEnd)), ended(fsm.Dead), ended(fsm.Dead), ended(fsm.Dead))}
@@ -78,6 +78,12 @@ func TestModelScenarioQueue(t *testing.T) {
 			{do: do(configure(0, fsm.Settings{MaxJobs: 1}), put(""), put("")), want: results(okay(), born(1, fsm.Ready, 0), born(2, fsm.Ready, 0))},
 			{do: do(configure(2, fsm.Settings{MaxJobs: 2}), configure(2, fsm.Settings{}), configure(1, fsm.Settings{}), put("")), want: results(okay(), okay(), okay(), code(fsm.QueueFull))},
 			{do: do(&fsm.Configure{Queue: "q", Partitions: 2, Version: 3}, &fsm.Configure{Queue: "r", Partitions: 2, Version: 3}), want: results(code(fsm.QueueChanged), code(fsm.QueueChanged))},
+		}},
+		{name: "a shard has at most so many queues", cfg: fsm.Config{QueuesMax: 1}, steps: []step{
+			{do: do(put("a"), put("", into("r", 0, 1)), &fsm.Open{Queue: "r", Partition: 1, Partitions: 2}, &fsm.Configure{Queue: "r", Partitions: 1, Version: 1}, put("", into("r", 0, 2))),
+				want: results(born(1, fsm.Ready, 0), quota, quota, quota, code(fsm.QueueChanged))},
+			{do: do(put(""), configure(1, fsm.Settings{}), &fsm.Open{Queue: "q", Partitions: 1}), want: results(born(2, fsm.Ready, 0), okay(), okay())},
+			{do: do(&fsm.DeleteQueue{Queue: "q"}, put("", into("r", 0, 1)), put("a")), want: results(count(2), born(3, fsm.Ready, 0), quota)},
 		}},
 		{name: "open again is fine, open otherwise is not", steps: []step{
 			{do: do(&fsm.Open{Queue: "q", Partition: 1, Partitions: 2}, &fsm.Open{Queue: "q", Partition: 1, Partitions: 2}, &fsm.Open{Queue: "q", Partitions: 2}),

@@ -53,6 +53,8 @@ func TestModelScenarioRequest(t *testing.T) {
 		{name: "an id that tells its age is refused when it is too old", steps: []step{
 			{id: uuidAt(start - fsm.Time(5*minute)), do: do(put("")), want: results(born(1, fsm.Ready, 0))},
 			{id: uuidAt(start - fsm.Time(5*minute+time.Millisecond)), do: do(put(""), put("")), want: results(expired, expired)},
+			// A part of a request has the age of the whole.
+			{id: uuidAt(start-fsm.Time(5*minute+time.Millisecond)) + "#1#2", do: do(put("")), want: results(expired)},
 			{id: uuidAt(fsm.TimeMax), do: do(put("")), want: results(born(2, fsm.Ready, 0))},
 			{id: "ffffffff-ffff-7000-bfff-ffffffffffff", do: do(put("")), want: results(born(3, fsm.Ready, 0))},
 			// Neither version 4 nor the wrong variant nor another form tells an age.

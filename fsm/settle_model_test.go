@@ -9,7 +9,7 @@ import (
 
 func TestModelScenarioSettling(t *testing.T) {
 	t.Parallel()
-	unsettled := cancel("unknown")
+	look := cancel("unknown")
 	stale := code(fsm.StaleLease)
 	nothing := code(fsm.JobNotFound)
 	runScenarios(t, []scenario{
@@ -19,16 +19,16 @@ func TestModelScenarioSettling(t *testing.T) {
 		}},
 		{name: "any command that names the queue settles it", steps: []step{
 			{do: do(put("a", delay(time.Second))), want: results(born(1, fsm.Delayed, time.Second))},
-			{at: time.Second, do: do(unsettled), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}},
+			{at: time.Second, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}},
 		}},
 		{name: "only the first of an entry does", steps: []step{
-			{do: do(put("a", ttl(0)), unsettled), want: results(born(1, fsm.Ready, 0), nothing), look: func(t *testing.T, s shard) {
+			{do: do(put("a", ttl(0)), look), want: results(born(1, fsm.Ready, 0), nothing), look: func(t *testing.T, s shard) {
 				t.Helper()
 				if q, _ := s.Queue("q", s.Clock()); q.Counts.Ready != 1 || q.Counters.Expired != 0 {
 					t.Errorf("the job was expired in the entry that put it: %+v", q.Counters)
 				}
 			}},
-			{do: do(unsettled), want: results(nothing), look: func(t *testing.T, s shard) {
+			{do: do(look), want: results(nothing), look: func(t *testing.T, s shard) {
 				t.Helper()
 				if q, _ := s.Queue("q", s.Clock()); q.Counts.Ready != 0 || q.Counters.Expired != 1 {
 					t.Errorf("the job was not expired: %+v", q.Counters)
@@ -38,7 +38,7 @@ func TestModelScenarioSettling(t *testing.T) {
 		{name: "ttl counts from the put and ends waiting jobs", steps: []step{
 			{do: do(put("a", ttl(time.Second)), put("b", ttl(time.Second), delay(time.Hour)), put("c", ttl(time.Second), priority(-1)), reserve(1)), want: results(born(1, fsm.Ready, 0),
 				born(2, fsm.Delayed, time.Hour), born(3, fsm.Ready, 0), granted(lease(3, 4, 0, leaseEnd)))},
-			{at: time.Second, do: do(unsettled), want: results(nothing), held: map[string]fsm.State{"a": fsm.StateNone, "b": fsm.StateNone, "c": fsm.Reserved}},
+			{at: time.Second, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.StateNone, "b": fsm.StateNone, "c": fsm.Reserved}},
 			{at: time.Second, do: do(put("a", ttl(time.Second))), want: results(met(1, fsm.Expired, 0))},
 		}},
 		{name: "ttl to the dead letters", steps: []step{
@@ -88,8 +88,8 @@ func TestModelScenarioLead(t *testing.T) {
 	overdue := func(p fsm.OverduePolicy, period time.Duration) *fsm.Configure {
 		return configure(1, fsm.Settings{Overdue: p, OverduePeriod: period, ExpireToDead: true})
 	}
-	three := do(put("a", delay(10*time.Second)), put("b", delay(40*time.Second)), put("c", delay(100*time.Second)))
-	threeBorn := results(born(1, fsm.Delayed, 10*time.Second), born(2, fsm.Delayed, 40*time.Second), born(3, fsm.Delayed, 100*time.Second))
+	three := do(put("a", delay(10*time.Second)), put("b", delay(40*time.Second)), put("c", delay(100*time.Second)), unsettled())
+	threeBorn := results(born(1, fsm.Delayed, 10*time.Second), born(2, fsm.Delayed, 40*time.Second), born(3, fsm.Delayed, 100*time.Second), born(4, fsm.Ready, 0))
 	runScenarios(t, []scenario{
 		{name: "leases last at least the grace", steps: []step{
 			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: time.Hour}), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0),
@@ -116,8 +116,8 @@ func TestModelScenarioLead(t *testing.T) {
 			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(time.Hour + ms))},
 		}},
 		{name: "spread rounds up every part of a millisecond", steps: []step{
-			{do: do(configure(1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: 4 * ms, OverdueAfter: 3 * ms}), put("a", delay(ms)), put("b", delay(2*ms)), put("c", delay(3*ms))),
-				want: results(okay(), born(1, fsm.Delayed, ms), born(2, fsm.Delayed, 2*ms), born(3, fsm.Delayed, 3*ms))},
+			{do: do(configure(1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: 4 * ms, OverdueAfter: 3 * ms}), put("a", delay(ms)), put("b", delay(2*ms)), put("c", delay(3*ms)), unsettled()),
+				want: results(okay(), born(1, fsm.Delayed, ms), born(2, fsm.Delayed, 2*ms), born(3, fsm.Delayed, 3*ms), born(4, fsm.Ready, 0))},
 			// 4/3, 8/3 and 12/3 of a millisecond after the window's end at 3.
 			{at: 3 * ms, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(5 * ms))},
 			{at: 5 * ms, do: do(look), want: results(nothing), held: map[string]fsm.State{"a": fsm.Ready}, look: deadlineIs(after(6 * ms))},
@@ -137,8 +137,50 @@ func TestModelScenarioLead(t *testing.T) {
 			{at: time.Minute - 1, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.Ready}},
 		}},
 		{name: "a queue says how long a pause must be", steps: []step{
-			{do: do(configure(1, fsm.Settings{Overdue: fsm.DropOverdue, OverdueAfter: 2 * ms}), put("a", delay(ms))), want: results(okay(), born(1, fsm.Delayed, ms))},
+			{do: do(configure(1, fsm.Settings{Overdue: fsm.DropOverdue, OverdueAfter: 2 * ms}), put("a", delay(ms)), unsettled()), want: results(okay(), born(1, fsm.Delayed, ms), born(2, fsm.Ready, 0))},
 			{at: 2 * ms, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.StateNone}},
+		}},
+	})
+}
+
+// unsettled puts a job that is over at once. Since no command settles it in the same entry, an outage that follows began with it.
+func unsettled() *fsm.Put { return put("", ttl(0)) }
+
+func TestModelScenarioOutage(t *testing.T) {
+	t.Parallel()
+	lead, look, elsewhere := &fsm.Lead{Grace: time.Second}, cancel("unknown"), &fsm.Cancel{Queue: "never", ID: "unknown"}
+	nothing := code(fsm.JobNotFound)
+	drop := configure(1, fsm.Settings{Overdue: fsm.DropOverdue})
+	const due = 10 * time.Second
+	one := step{do: do(drop, put("a", delay(due))), want: results(okay(), born(1, fsm.Delayed, due))}
+	ready, dropped := map[string]fsm.State{"a": fsm.Ready}, map[string]fsm.State{"a": fsm.StateNone}
+	runScenarios(t, []scenario{
+		{name: "a quiet time is none", steps: []step{
+			{do: do(drop, put("a", delay(time.Hour))), want: results(okay(), born(1, fsm.Delayed, time.Hour))},
+			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), held: ready},
+		}},
+		{name: "it begins a nanosecond before what nobody settled", steps: []step{
+			one,
+			{at: due + time.Minute - 1, do: do(lead, look), want: results(okay(), nothing), held: dropped},
+		}},
+		{name: "and counts from there", steps: []step{
+			one,
+			{at: due + time.Minute - 2, do: do(lead, look), want: results(okay(), nothing), held: ready},
+		}},
+		{name: "it begins with any queue's deadline, be it a lease", steps: []step{
+			one,
+			{do: do(put("", into("r", 0, 1)), &fsm.Reserve{Queues: []string{"r"}, Max: 1, TTR: time.Second}), want: results(born(2, fsm.Ready, 0),
+				granted(fsm.Grant{Queue: "r", Serial: 2, Fence: 3, Attempt: 1, Due: start, Until: after(time.Second)}))},
+			{at: time.Second + time.Minute, do: do(lead, look), want: results(okay(), nothing), held: dropped},
+		}},
+		{name: "it begins after the entry before, though that settled nothing", steps: []step{
+			{do: do(drop, put("a", delay(due)), put("b", delay(40*time.Second))), want: results(okay(), born(1, fsm.Delayed, due), born(2, fsm.Delayed, 40*time.Second))},
+			{at: 30 * time.Second, do: do(elsewhere), want: results(nothing)},
+			{at: 90 * time.Second, do: do(lead, look), want: results(okay(), nothing), held: map[string]fsm.State{"a": fsm.Ready, "b": fsm.StateNone}},
+		}},
+		{name: "what the entry settled before the lead is not overdue", steps: []step{
+			one,
+			{at: time.Hour, do: do(look, lead), want: results(nothing, okay()), held: ready},
 		}},
 	})
 }

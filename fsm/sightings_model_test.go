@@ -65,7 +65,7 @@ func (s *sightings) checkCoverage(t *testing.T) {
 		}
 	}
 	expect(fsm.KindPut, fsm.OK, fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead, fsm.Acked, fsm.Cancelled, fsm.Expired)
-	for _, code := range []fsm.Code{fsm.QueueChanged, fsm.JobExists, fsm.RateLimited, fsm.QueueFull, fsm.Invalid, fsm.RequestExpired} {
+	for _, code := range []fsm.Code{fsm.QueueChanged, fsm.Quota, fsm.JobExists, fsm.RateLimited, fsm.QueueFull, fsm.Invalid, fsm.RequestExpired} {
 		expect(fsm.KindPut, code)
 	}
 	expect(fsm.KindReserve, fsm.OK)
@@ -91,8 +91,10 @@ func (s *sightings) checkCoverage(t *testing.T) {
 	}
 	expect(fsm.KindConfigure, fsm.OK)
 	expect(fsm.KindConfigure, fsm.QueueChanged)
+	expect(fsm.KindConfigure, fsm.Quota)
 	expect(fsm.KindOpen, fsm.OK)
 	expect(fsm.KindOpen, fsm.QueueExists)
+	expect(fsm.KindOpen, fsm.Quota)
 	expect(fsm.KindExpire, fsm.OK)
 	expect(fsm.KindLead, fsm.OK)
 	want = append(want, outcome{kind: fsm.KindReserve, replayed: true}, outcome{kind: fsm.KindPut, state: fsm.Ready, replayed: true},
