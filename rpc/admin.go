@@ -34,11 +34,13 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 		return nil, c.err
 	}
 	if config, ok := s.catalog.Queue(queue); ok {
+		if config.deleting() {
+			return nil, beingDeleted(queue)
+		}
 		return nil, existing(config.Name)
 	}
-	home := []uint32{s.shard(queue, 0)}
-	var born bool
-	if _, err := s.readAll(ctx, home, func(_ int, m *fsm.Machine, now fsm.Time) { _, born = m.Queue(queue, now) }); err != nil {
+	born, err := s.born(ctx, queue)
+	if err != nil {
 		return nil, err
 	}
 	if born {
@@ -65,9 +67,21 @@ func existing(queue string) *Fault {
 	return f
 }
 
+// beingDeleted returns the fault of a call that would use a queue which is on its way out.
+func beingDeleted(queue string) *Fault {
+	f := fault(belfryv1.Reason_REASON_QUEUE_CHANGED)
+	f.Field, f.Message = "queue", "queue: "+queue+" is being deleted"
+	return f
+}
+
 // configure brings a queue's record to its shards: opens its partitions and sets the settings. Both are safe to repeat.
 // pending are the shards that could not be reached; it is an error only if none could.
 func (s *queueService) configure(ctx context.Context, config QueueConfig) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+	s.openings.RLock()
+	defer s.openings.RUnlock()
+	if held, ok := s.catalog.Queue(config.Name); !ok || held.deleting() {
+		return nil, nil, beingDeleted(config.Name)
+	}
 	partitions := max(1, config.Partitions)
 	for p := range partitions {
 		shard := s.shard(config.Name, p)
@@ -92,11 +106,14 @@ func (s *queueService) configure(ctx context.Context, config QueueConfig) (witne
 	return witnesses, pending, nil
 }
 
-// repair brings a queue's record to its shards again after one of them did not know the queue as the catalog does. It
-// reports whether that may have helped.
-func (s *queueService) repair(ctx context.Context, queue string) bool {
-	config, ok := s.catalog.Queue(queue)
-	if !ok {
+// repair brings a queue's record to its shards again after one of them refused a put because it did not know the queue
+// as the put's sender did. It reports whether the put may be routed again.
+func (s *queueService) repair(ctx context.Context, put *fsm.Put) bool {
+	config, ok := s.catalog.Queue(put.Queue)
+	switch {
+	case !ok:
+		return put.Partitions != 1 // it was routed by a record that is gone
+	case config.deleting():
 		return false
 	}
 	_, pending, err := s.configure(ctx, config)
@@ -114,6 +131,9 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err
+	}
+	if s.deleting(queue) {
+		return nil, beingDeleted(queue)
 	}
 	if err := s.mustExist(ctx, queue); err != nil {
 		return nil, err
@@ -136,10 +156,7 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 	if _, ok := s.catalog.Queue(queue); ok {
 		return nil
 	}
-	var born bool
-	_, err := s.readAll(ctx, []uint32{s.shard(queue, 0)}, func(_ int, m *fsm.Machine, now fsm.Time) {
-		_, born = m.Queue(queue, now)
-	})
+	born, err := s.born(ctx, queue)
 	if err != nil {
 		return err
 	}
@@ -331,84 +348,15 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	if c.err != nil {
 		return nil, c.err
 	}
-	out := &belfryv1.PurgeQueueResponse{}
 	left := uint64(req.GetMax())
 	if left == 0 {
 		left = 1 << 62
 	}
-	purged, witnesses, err := s.inSteps(ctx, queue, requestID, left, func(most uint32) fsm.Command {
+	done, err := s.inShards(ctx, s.shards(queue), requestID, left, func(most uint32) fsm.Command {
 		return &fsm.Purge{Queue: queue, States: states, Max: most}
 	})
-	out.Purged, out.Witnesses = count32(purged), witnesses
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
-}
-
-// DeleteQueue implements AdminService. The record goes first: a queue that is half deleted is then deleted again by a
-// repeat, and a put that comes in between makes a new queue with default settings.
-func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
-	c := s.checker()
-	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
-	}
-	shards := s.shards(queue)
-	_, recorded := s.catalog.Queue(queue)
-	purged, witnesses, err := s.inShards(ctx, shards, requestID, 1<<62, func(uint32) fsm.Command {
-		return &fsm.DeleteQueue{Queue: queue}
-	})
-	var f *Fault
-	if errors.As(err, &f) && f.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND && recorded {
-		err = nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
-		return nil, faultOfError(err)
-	}
-	return &belfryv1.DeleteQueueResponse{Purged: count32(purged), Witnesses: witnesses}, nil
-}
-
-// inSteps is inShards for the shards of a queue.
-func (s *adminService) inSteps(ctx context.Context, queue, requestID string, left uint64, command func(most uint32) fsm.Command) (uint64, []*belfryv1.Witness, error) {
-	return s.inShards(ctx, s.shards(queue), requestID, left, command)
-}
-
-// inShards repeats a bounded command in shard after shard until there is nothing left to do or left jobs were touched.
-// Each step has a request id of its own, derived from the caller's, so that a repeat of the call does each step once.
-// Shards that do not know the queue are passed over unless none does.
-func (s *adminService) inShards(ctx context.Context, shards []uint32, requestID string, left uint64, command func(most uint32) fsm.Command) (uint64, []*belfryv1.Witness, error) {
-	var sum uint64
-	var witnesses []*belfryv1.Witness
-	var missing *Fault
-	for _, shard := range shards {
-		for n := 0; left > 0; n++ {
-			id := requestID
-			if id != "" && n > 0 {
-				id += "#" + itoa(n)
-			}
-			a := s.do(ctx, shard, id, command(uint32(min(left, fsm.StepMax))))
-			if a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
-				missing = a.fault
-				break
-			}
-			if a.fault != nil {
-				return sum, witnesses, a.fault
-			}
-			sum, left = sum+a.result.Count, left-min(left, a.result.Count)
-			if n == 0 && a.witness != nil {
-				witnesses = append(witnesses, a.witness)
-			}
-			if !a.result.More {
-				break
-			}
-		}
-	}
-	if missing != nil && len(witnesses) == 0 {
-		return 0, nil, missing
-	}
-	return sum, witnesses, nil
+	return &belfryv1.PurgeQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
 }

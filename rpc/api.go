@@ -30,10 +30,14 @@ type Node interface {
 type QueueConfig struct {
 	Name       string
 	Partitions uint32
-	// Version counts the changes of the settings, from 1.
+	// Version grows with every change of the settings and is above 0, except while the queue is being deleted: then it is 0,
+	// nothing is put into the queue, and no shard is told of it.
 	Version  uint64
 	Settings fsm.Settings
 }
+
+// deleting reports whether the queue is being deleted.
+func (c *QueueConfig) deleting() bool { return c.Version == 0 }
 
 // Catalog is what the handlers need of the cluster's catalog: the durable record of queues that were configured. What
 // follows from a record in the shards is done here, not there. A queue that was never configured is unknown to the
@@ -44,7 +48,8 @@ type Catalog interface {
 	// UpdateQueue replaces the settings by what change makes of them and raises the version. It records a queue that was
 	// unknown, with one partition. change may be called more than once.
 	UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error)
-	// DeleteQueue forgets a queue; one that is unknown is no error.
+	// DeleteQueue marks a queue as being deleted, removes what its shards still hold, and forgets it; one that is unknown is
+	// no error. After a failure it may be called again, and goes on.
 	DeleteQueue(ctx context.Context, name string) error
 	// Queue returns the record of a queue, from memory.
 	Queue(name string) (QueueConfig, bool)

@@ -199,6 +199,8 @@ func (m *memoryNode) Stats() node.Stats {
 type memoryCatalog struct {
 	mu     sync.Mutex
 	queues map[string]QueueConfig
+	// deletion, if set, is called by DeleteQueue before it forgets a record, with mu held.
+	deletion func(name string) error
 }
 
 func newMemoryCatalog() *memoryCatalog { return &memoryCatalog{queues: map[string]QueueConfig{}} }
@@ -228,8 +230,22 @@ func (c *memoryCatalog) UpdateQueue(_ context.Context, name string, change func(
 func (c *memoryCatalog) DeleteQueue(_ context.Context, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.deletion != nil {
+		if err := c.deletion(name); err != nil {
+			return err
+		}
+	}
 	delete(c.queues, name)
 	return nil
+}
+
+// mark shows a queue as one that is being deleted.
+func (c *memoryCatalog) mark(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	config := c.queues[name]
+	config.Version = 0
+	c.queues[name] = config
 }
 
 func (c *memoryCatalog) Queue(name string) (QueueConfig, bool) {

@@ -19,6 +19,9 @@ type queueService struct {
 	now    func() time.Time
 	drain  *drain
 	meters *meters
+	// openings is held for reading while a record is brought to its shards, and for writing while the catalog deletes one, so
+	// that no partition is opened after it was emptied.
+	openings sync.RWMutex
 	// turn spreads puts without id over the partitions of a queue, and polls over which partition is asked first.
 	turn atomic.Uint32
 }
@@ -53,6 +56,7 @@ func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string
 		answers[i].witness = witnesses[i]
 		if reply.Results[i].Code != fsm.OK {
 			answers[i].fault = faultOfResult(shard, &reply.Results[i])
+			answers[i].fault.Witness = witnesses[i]
 		}
 	}
 	return answers
@@ -181,13 +185,17 @@ func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm
 			commands = append(commands, placed{shard: commands[n-1].shard, position: i, command: put})
 			continue
 		}
+		if s.deleting(put.Queue) {
+			answers[i].fault = beingDeleted(put.Queue)
+			continue
+		}
 		commands = append(commands, s.place(put, requestID, i))
 	}
 	s.doPlaced(ctx, requestID, commands, answers)
 	again := commands[:0]
 	for i, put := range puts {
 		if f := answers[i].fault; put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED {
-			if s.repair(ctx, put.Queue) {
+			if s.repair(ctx, put) {
 				again = append(again, s.place(put, requestID, i))
 			}
 		}

@@ -146,42 +146,35 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 	return out, nil
 }
 
-// redriveMany redrives up to most jobs, partition by partition: the number is exact.
+// redriveMany redrives up to most jobs, partition by partition and step by step: the number is exact.
 func (s *queueService) redriveMany(ctx context.Context, queue, requestID string, most uint32) (*belfryv1.RedriveResponse, error) {
-	out := &belfryv1.RedriveResponse{}
-	var missing *Fault
-	shards := s.shards(queue)
-	for _, shard := range shards {
-		left := most - out.GetMoved()
-		if left == 0 {
-			break
-		}
-		a := s.do(ctx, shard, requestID, &fsm.Redrive{Queue: queue, Max: left})
-		if a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND && len(shards) > 1 {
-			missing = a.fault
-			continue
-		}
-		if err := sumRedriven(out, []answer{a}); err != nil {
-			return nil, err
-		}
+	done, err := s.inShards(ctx, s.shards(queue), requestID, uint64(most), func(most uint32) fsm.Command {
+		return &fsm.Redrive{Queue: queue, Max: most}
+	})
+	if err != nil {
+		return nil, err
 	}
-	if missing != nil && len(out.GetWitnesses()) == 0 {
-		return nil, missing
-	}
-	return out, nil
+	return &belfryv1.RedriveResponse{Moved: count32(done.count), Witnesses: done.witnesses}, nil
 }
 
-// sumRedriven adds answers up. The first fault wins.
+// sumRedriven adds answers up. A fault says what was moved besides.
 func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
+	var moved uint64
+	var failed *Fault
 	for i := range answers {
 		if answers[i].fault != nil {
-			return answers[i].fault
+			failed = answers[i].fault
+			continue
 		}
-		out.Moved += count32(answers[i].result.Count)
+		moved += answers[i].result.Count
 		if answers[i].witness != nil {
 			out.Witnesses = append(out.Witnesses, answers[i].witness)
 		}
 	}
+	if failed != nil {
+		return partly(failed, moved)
+	}
+	out.Moved = count32(moved)
 	return nil
 }
 

@@ -2,6 +2,9 @@ package rpc
 
 import (
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -30,6 +33,89 @@ func TestRedriveMany(t *testing.T) {
 	}
 	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: []string{"9-9"}}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestRedriveInSteps: a command of the machine is bounded, the call is not, and a repeat moves nothing more.
+func TestRedriveInSteps(t *testing.T) {
+	s := serve(t)
+	q, _ := s.bothClients()
+	jobs := make([]*belfryv1.PutRequest, 1000)
+	for i := range jobs {
+		jobs[i] = &belfryv1.PutRequest{Queue: "a", Ttl: durationpb.New(time.Millisecond)}
+	}
+	settings := &belfryv1.QueueSettings{ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum()}
+	_, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a", Settings: settings}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	s.node.now = func() time.Time { return now }
+	for range 9 {
+		if _, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Second)
+	for range 3 { // each command settles a bounded number of jobs
+		if _, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 2 {
+		if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "a", Max: 8500, RequestId: "r"}); err != nil || res.GetMoved() != 8500 || len(res.GetWitnesses()) != 1 {
+			t.Errorf("round %d: %v, %v", round, res, err)
+		}
+	}
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "a", Max: 100_000}); err != nil || res.GetMoved() != 500 {
+		t.Errorf("the rest: %v, %v", res, err)
+	}
+}
+
+// TestRedriveThatStopsHalfway: what was moved is not hidden behind an error that says that nothing was.
+func TestRedriveThatStopsHalfway(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for range 9 {
+		put, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, put.GetId())
+	}
+	killAll(t, q, "wide")
+	last := s.server.handler.queues.shard("wide", 2)
+	s.node.fail = func(shard uint32) error {
+		if shard == last {
+			return nodeNoLeader()
+		}
+		return nil
+	}
+	_, byMax := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 1000})
+	if f, _ := FaultOf(byMax); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
+		t.Errorf("%v", byMax)
+	}
+	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 1000}); reasonOf(t, err) != belfryv1.Reason_REASON_NO_LEADER {
+		t.Errorf("nothing was left in the others: %v", err)
+	}
+	s.node.fail = nil
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: ids}); err != nil || res.GetMoved() != 3 {
+		t.Errorf("%v, %v", res, err)
+	}
+	killAll(t, q, "wide")
+	s.node.fail = func(shard uint32) error {
+		if shard == last {
+			return nodeNoLeader()
+		}
+		return nil
+	}
+	_, byID := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: ids})
+	if f, _ := FaultOf(byID); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
+		t.Errorf("%v", byID)
 	}
 }
 

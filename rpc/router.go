@@ -19,6 +19,12 @@ func (r router) partitions(queue string) uint32 {
 	return 1
 }
 
+// deleting reports whether a queue is being deleted.
+func (r router) deleting(queue string) bool {
+	config, ok := r.catalog.Queue(queue)
+	return ok && config.deleting()
+}
+
 // shard returns the shard of a partition.
 func (r router) shard(queue string, partition uint32) uint32 {
 	return node.ShardOf(queue, partition, r.node.ShardCount())

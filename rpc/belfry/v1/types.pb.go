@@ -777,7 +777,9 @@ type EntryError struct {
 	// The address of the shard's leader if it is another node and known, else empty.
 	Leader string `protobuf:"bytes,6,opt,name=leader,proto3" json:"leader,omitempty"`
 	// How long to wait before a retry makes sense. Not set where waiting does not help.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// Where the error was decided. Not set if it was not decided in a shard's log.
+	Witness       *Witness `protobuf:"bytes,8,opt,name=witness,proto3" json:"witness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -857,6 +859,13 @@ func (x *EntryError) GetLeader() string {
 func (x *EntryError) GetRetryAfter() *durationpb.Duration {
 	if x != nil {
 		return x.RetryAfter
+	}
+	return nil
+}
+
+func (x *EntryError) GetWitness() *Witness {
+	if x != nil {
+		return x.Witness
 	}
 	return nil
 }
@@ -1127,7 +1136,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
-	"\x04body\"\x8c\x02\n" +
+	"\x04body\"\xba\x02\n" +
 	"\n" +
 	"EntryError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12)\n" +
@@ -1137,7 +1146,8 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x05shard\x18\x05 \x01(\rH\x00R\x05shard\x88\x01\x01\x12\x16\n" +
 	"\x06leader\x18\x06 \x01(\tR\x06leader\x12:\n" +
 	"\vretry_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfterB\b\n" +
+	"retryAfter\x12,\n" +
+	"\awitness\x18\b \x01(\v2\x12.belfry.v1.WitnessR\awitnessB\b\n" +
 	"\x06_shard\"\xae\x01\n" +
 	"\rOverduePolicy\x12*\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x16.belfry.v1.OverdueModeR\x04mode\x121\n" +
@@ -1263,20 +1273,21 @@ var file_belfry_v1_types_proto_depIdxs = []int32{
 	2,  // 11: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
 	1,  // 12: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
 	12, // 13: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
-	3,  // 14: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
-	12, // 15: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
-	12, // 16: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
-	12, // 17: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
-	12, // 18: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
-	12, // 19: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
-	8,  // 20: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
-	4,  // 21: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
-	11, // 22: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	5,  // 14: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
+	3,  // 15: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
+	12, // 16: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
+	12, // 17: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
+	12, // 18: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
+	12, // 19: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
+	12, // 20: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
+	8,  // 21: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
+	4,  // 22: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
+	11, // 23: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_types_proto_init() }

@@ -1,0 +1,60 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// DeleteQueue implements AdminService. The jobs are removed and counted first, without the catalog: a queue that was never
+// recorded has nothing else. The catalog then marks the record, removes what was put meanwhile, and forgets the record; from
+// the mark on, nothing is put any more and the deletion comes to its end.
+func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
+	c := s.checker()
+	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	config, recorded := s.catalog.Queue(queue)
+	done, err := s.inShards(ctx, s.shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
+		return &fsm.DeleteQueue{Queue: queue}
+	})
+	var f *Fault
+	if recorded && errors.As(err, &f) && f.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	newer := false
+	if recorded && done.replayed && !config.deleting() {
+		if newer, err = s.born(ctx, queue); err != nil {
+			return nil, err
+		}
+	}
+	if recorded && !newer {
+		if err := s.forget(ctx, queue); err != nil {
+			return nil, err
+		}
+	}
+	return &belfryv1.DeleteQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
+}
+
+// forget has the catalog end a queue while nothing is opened.
+func (s *adminService) forget(ctx context.Context, queue string) error {
+	s.openings.Lock()
+	defer s.openings.Unlock()
+	if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
+		return faultOfError(err)
+	}
+	return nil
+}
+
+// born reports whether the home shard holds a queue. A repeated deletion whose answer came from memory must leave such a
+// queue alone: it was made after the first deletion, which empties the home shard before it forgets the record.
+func (s *adminService) born(ctx context.Context, queue string) (born bool, err error) {
+	_, err = s.readAll(ctx, []uint32{s.shard(queue, 0)}, func(_ int, m *fsm.Machine, now fsm.Time) { _, born = m.Queue(queue, now) })
+	return born, err
+}

@@ -1,0 +1,122 @@
+package rpc
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// holders returns how many shards hold a queue.
+func (s *served) holders(queue string) (n int) {
+	for _, shard := range s.node.shards {
+		shard.mu.RLock()
+		if _, ok := shard.machine.Queue(queue, shard.machine.Clock()); ok {
+			n++
+		}
+		shard.mu.RUnlock()
+	}
+	return n
+}
+
+// TestNothingGoesIntoAQueueThatIsBeingDeleted: no put, no new settings, no new birth; and no shard is told of it.
+func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	s.catalog.mark("wide")
+	_, putErr := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"})
+	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}})
+	_, createErr := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3})
+	for name, err := range map[string]error{"put": putErr, "update": updateErr, "create": createErr} {
+		if f, _ := FaultOf(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || f.Field != "queue" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if res, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil || len(res.GetWitnesses()) != 3 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if _, ok := s.catalog.Queue("wide"); ok || s.holders("wide") != 0 {
+		t.Errorf("recorded: %v; %d shards hold it", ok, s.holders("wide"))
+	}
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"}); err != nil {
+		t.Errorf("a put after the deletion: %v", err)
+	}
+}
+
+// TestALateRepairOpensNothing: a put that was refused because its shard was emptied brings a record only if it still counts.
+func TestALateRepairOpensNothing(t *testing.T) {
+	s := serve(t)
+	config, err := s.catalog.CreateQueue(t.Context(), "wide", 3, fsm.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := &fsm.Put{Queue: "wide", Partitions: 3}
+	queues := s.server.handler.queues
+	s.catalog.mark("wide")
+	if _, _, err := queues.configure(t.Context(), config); faultOfError(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
+		t.Errorf("%v; %d shards hold it", err, s.holders("wide"))
+	}
+	if queues.repair(t.Context(), put) || s.holders("wide") != 0 {
+		t.Errorf("repaired; %d shards hold it", s.holders("wide"))
+	}
+	if err := s.catalog.DeleteQueue(t.Context(), "wide"); err != nil {
+		t.Fatal(err)
+	}
+	if !queues.repair(t.Context(), put) || s.holders("wide") != 0 {
+		t.Errorf("a put by a record that is gone is not routed again; %d shards hold it", s.holders("wide"))
+	}
+}
+
+// TestARepeatedDeletionSparesANewerQueue: what was made since is not what was to be deleted.
+func TestARepeatedDeletionSparesANewerQueue(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	create := func() {
+		t.Helper()
+		if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create()
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide"}); err != nil {
+		t.Fatal(err)
+	}
+	remove := &belfryv1.DeleteQueueRequest{Queue: "wide", RequestId: "d"}
+	for round := range 2 {
+		if res, err := a.DeleteQueue(t.Context(), remove); err != nil || res.GetPurged() != 1 {
+			t.Errorf("round %d: %v, %v", round, res, err)
+		}
+		if round == 0 {
+			create()
+		}
+	}
+	if config, ok := s.catalog.Queue("wide"); !ok || config.Partitions != 3 {
+		t.Errorf("the newer queue is %+v, %v", config, ok)
+	}
+}
+
+// TestARepeatedDeletionGoesOn: the shards were emptied, and the record is still there.
+func TestARepeatedDeletionGoesOn(t *testing.T) {
+	s := serve(t)
+	_, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	s.catalog.deletion = func(string) error { return nodeUnknown() }
+	remove := &belfryv1.DeleteQueueRequest{Queue: "wide", RequestId: "d"}
+	if _, err := a.DeleteQueue(t.Context(), remove); reasonOf(t, err) != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
+		t.Errorf("%v", err)
+	}
+	s.catalog.deletion = nil
+	if _, err := a.DeleteQueue(t.Context(), remove); err != nil {
+		t.Error(err)
+	}
+	if _, ok := s.catalog.Queue("wide"); ok {
+		t.Error("the record is still there")
+	}
+}
