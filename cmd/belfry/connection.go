@@ -109,6 +109,9 @@ func (a *app) describe(ctx context.Context, err error) error {
 	if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok {
 		return &codedError{codeUnknown, late.Error() + " from " + a.server + unknownHint(err)}
 	}
+	if fault, ok := rpc.FaultOf(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
+		return &codedError{codeUnknown, errRequestExpired.Error() + "; look whether an earlier call was done, then make it without --request-id"}
+	}
 	if outcomeUnknown(err) {
 		return &codedError{codeUnknown, explain(err) + unknownHint(err)}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,7 +25,10 @@ import (
 // now is the time of every command that a test runs without a process.
 var now = time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)
 
+// fixedRequestID is the first request id that a harness makes; numberedID gives them all.
 const fixedRequestID = "018dcb2a-4f00-7000-8000-000000000000"
+
+func numberedID(n int) string { return fmt.Sprintf("018dcb2a-4f00-7000-8000-%012d", n) }
 
 // harness runs commands against a fake server and remembers what the server was sent.
 type harness struct {
@@ -54,19 +58,14 @@ func newHarness(t *testing.T, answer func(proto.Message) (proto.Message, error))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	h.url = server.URL
+	ids := 0
 	h.system = &system{
 		in:        strings.NewReader(""),
 		lookupEnv: func(name string) (string, bool) { value, ok := h.env[name]; return value, ok },
 		size:      func() (int, int) { return 80, 24 },
 		now:       func() time.Time { return now },
-		requestID: func() requestID {
-			id, err := parseRequestID(fixedRequestID)
-			if err != nil {
-				panic(err)
-			}
-			return id
-		},
-		exit: func(code int) { t.Errorf("the command ended the process with %d", code) },
+		requestID: func() string { ids++; return numberedID(ids - 1) },
+		exit:      func(code int) { t.Errorf("the command ended the process with %d", code) },
 	}
 	return h
 }

@@ -138,7 +138,7 @@ func requestIDFlag(c *cobra.Command, id *string) {
 // ensure makes a request id if none was given.
 func (a *app) ensure(id *string) {
 	if *id == "" {
-		*id = a.requestID().String()
+		*id = a.requestID()
 	}
 }
 

@@ -22,9 +22,7 @@ type putFlags struct {
 	maxAttempts uint32
 	headers     []string
 	requestID   string
-	file        string
-	from        uint64
-	batch       int
+	file        fileFlags
 }
 
 func (a *app) putCommand() *cobra.Command {
@@ -35,7 +33,8 @@ func (a *app) putCommand() *cobra.Command {
 		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`; without one it is empty.\n\n" +
 			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put request,\n" +
 			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put in batches,\n" +
-			"in order. If it is interrupted it prints the command that goes on where it stopped and puts no job twice.",
+			"in order. If it is interrupted it prints the command that goes on where it stopped; followed within 5 minutes, it puts\n" +
+			"no job twice.",
 		Example: "  belfry put orders 'close order 42' --delay 30m --id order-42\n" +
 			"  date | belfry put log -\n" +
 			"  belfry put --file jobs.ndjson",
@@ -55,11 +54,13 @@ func (a *app) putCommand() *cobra.Command {
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header `name=value`; may be repeated")
 	flags.BoolVar(&f.request.Again, "again", false, "also if an earlier job of this id ended within the dedup window")
 	flags.StringVar(&f.requestID, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
-	flags.StringVarP(&f.file, "file", "f", "", "put one job for each line of JSON in this file")
-	flags.Uint64Var(&f.from, "from", 1, "with --file: the first line to put")
-	flags.IntVar(&f.batch, "batch", 500, "with --file: how many jobs a call takes, 1 to 1000")
+	flags.StringVarP(&f.file.path, "file", "f", "", "put one job for each line of JSON in this file")
+	flags.Uint64Var(&f.file.from, "from", 1, "with --file: the first line to put")
+	flags.Var(&f.file.skip, "skip", "with --file: lines to leave out, such as 7,9-12")
+	flags.Uint64Var(&f.file.repeatTo, "repeat-to", 0, "with --file: the last line of the batch that --request-id repeats")
+	flags.IntVar(&f.file.batch, "batch", 500, "with --file: how many jobs a call takes, 1 to 1000")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if f.file != "" {
+		if f.file.path != "" {
 			return a.putFileCommand(c.Context(), c, f, args)
 		}
 		return a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
@@ -84,7 +85,7 @@ func (a *app) put(ctx context.Context, conn *connection, c *cobra.Command, f *pu
 		}
 	}
 	if request.RequestId == "" {
-		request.RequestId = a.requestID().String()
+		request.RequestId = a.requestID()
 	}
 	response, err := conn.queues.Put(ctx, request)
 	if err != nil {

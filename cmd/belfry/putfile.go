@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -17,12 +16,10 @@ import (
 )
 
 const (
-	batchBytesMax   = 3 << 20 // below the server's 4 MiB, with room for the envelope
-	lineBytesMax    = 4 << 20
-	batchJobsMax    = 1000
-	reportedMax     = 20 // how many bad lines are shown one by one
-	retryPauseFirst = 100 * time.Millisecond
-	retryPauseMax   = 2 * time.Second
+	batchBytesMax = 3 << 20 // below the server's 4 MiB, with room for the envelope
+	lineBytesMax  = 4 << 20
+	batchJobsMax  = 1000
+	reportedMax   = 20 // how many bad lines are shown one by one
 )
 
 // job is one line of a file, ready to be put.
@@ -31,14 +28,22 @@ type job struct {
 	request *belfryv1.PutRequest
 }
 
+// fileFlags are the options of `put --file`.
+type fileFlags struct {
+	path     string
+	from     uint64
+	skip     lineSet
+	repeatTo uint64
+	batch    int
+}
+
 // fileRun puts the jobs of one file.
 type fileRun struct {
 	app      *app
 	conn     *connection
 	queue    string // for lines that name none
-	path     string
-	base     requestID
-	batch    int
+	flags    fileFlags
+	repeatID string // of the batch that the lines up to flags.repeatTo are; "" once it has been sent
 	progress *progress
 
 	tally tally
@@ -59,33 +64,30 @@ func (a *app) putFileCommand(ctx context.Context, c *cobra.Command, f *putFlags,
 			return usagef("--%s does not go with --file: each line has its own", name)
 		}
 	}
-	if len(args) > 1 {
+	switch {
+	case len(args) > 1:
 		return usagef("a body does not go with --file")
-	}
-	if f.batch < 1 || f.batch > batchJobsMax || f.from < 1 {
+	case f.file.batch < 1 || f.file.batch > batchJobsMax || f.file.from < 1:
 		return usagef("--batch must be 1 to %d and --from at least 1", batchJobsMax)
-	}
-	base := a.requestID()
-	if f.requestID != "" {
-		var err error
-		if base, err = parseRequestID(f.requestID); err != nil {
-			return err
-		}
+	case (f.requestID == "") != (f.file.repeatTo == 0):
+		return usagef("with --file, --request-id and --repeat-to go together: they name a batch to repeat")
+	case f.requestID != "" && f.file.repeatTo < f.file.from:
+		return usagef("--repeat-to must not be below --from")
 	}
 	conn, err := a.connect()
 	if err != nil {
 		return err
 	}
-	input, size, err := a.openJobs(f.file)
+	input, size, err := a.openJobs(f.file.path)
 	if err != nil {
 		return err
 	}
 	defer input.Close()
-	run := &fileRun{app: a, conn: conn, path: f.file, base: base, batch: f.batch, progress: newProgress(a.system, size)}
+	run := &fileRun{app: a, conn: conn, flags: f.file, repeatID: f.requestID, progress: newProgress(a.system, size)}
 	if len(args) == 1 {
 		run.queue = args[0]
 	}
-	return run.do(ctx, input, f.from)
+	return run.do(ctx, input)
 }
 
 // openJobs opens a file of jobs; its size is 0 if it cannot be known.
@@ -105,14 +107,14 @@ func (a *app) openJobs(path string) (io.ReadCloser, int64, error) {
 }
 
 // do puts every line from the given one on, and says how it went.
-func (r *fileRun) do(ctx context.Context, input io.Reader, from uint64) error {
+func (r *fileRun) do(ctx context.Context, input io.Reader) error {
 	began := r.app.now()
-	stopped, err := r.putLines(ctx, input, from)
+	stopped := r.putLines(ctx, input)
 	r.tally.Seconds = r.app.now().Sub(began).Seconds()
 	r.progress.end()
-	if err != nil {
-		fmt.Fprintf(r.app.err, "belfry: stopped at line %d with %d jobs put; go on with:\n  %s\n", stopped, r.tally.Put, r.resumeCommand(stopped))
-		return r.app.describe(ctx, err)
+	if stopped != nil {
+		fmt.Fprintf(r.app.err, "belfry: stopped at line %d with %s put; %s\n", stopped.from, count(r.tally.Put, "job"), r.advice(stopped))
+		return r.verdict(ctx, stopped)
 	}
 	if err := r.app.showValue(r.tally, func(w io.Writer) { renderTally(w, r.tally) }); err != nil {
 		return err
@@ -123,39 +125,28 @@ func (r *fileRun) do(ctx context.Context, input io.Reader, from uint64) error {
 	return nil
 }
 
-// resumeCommand is what puts the rest and repeats nothing: the batches get the same ids.
-func (r *fileRun) resumeCommand(line uint64) string {
-	parts := []string{"belfry put"}
-	if r.queue != "" {
-		parts = append(parts, r.queue)
-	}
-	parts = append(parts, "--file", r.path, "--from", fmt.Sprint(line), "--request-id", r.base.String(), "--batch", fmt.Sprint(r.batch))
-	return strings.Join(parts, " ")
-}
-
-// putLines puts the lines in batches. If it stops early it returns the first line that may not have been put.
-func (r *fileRun) putLines(ctx context.Context, input io.Reader, from uint64) (uint64, error) {
+// putLines puts the lines in batches. It returns nil, or where it stopped.
+func (r *fileRun) putLines(ctx context.Context, input io.Reader) *stop {
 	lines := bufio.NewScanner(input)
 	lines.Buffer(make([]byte, 64<<10), lineBytesMax)
 	var pending []job
 	var pendingBytes int
-	first, read := from, int64(0)
-	flush := func(next uint64) error {
+	number, read := uint64(0), int64(0)
+	flush := func() *stop {
 		if len(pending) > 0 {
-			if err := r.putBatch(ctx, pending); err != nil {
-				return err
+			if stopped := r.putBatch(ctx, pending, r.repeatID); stopped != nil {
+				return stopped
 			}
 		}
-		pending, pendingBytes, first = pending[:0], 0, next
+		pending, pendingBytes, r.repeatID = pending[:0], 0, ""
 		r.progress.update(r.tally.Put, read)
 		return nil
 	}
-	number := uint64(0)
 	for lines.Scan() {
 		number++
 		read += int64(len(lines.Bytes())) + 1
 		text := strings.TrimSpace(lines.Text())
-		if number < from || text == "" {
+		if number < r.flags.from || text == "" || r.flags.skip.has(number) {
 			continue
 		}
 		request, err := r.parse(text)
@@ -163,18 +154,26 @@ func (r *fileRun) putLines(ctx context.Context, input io.Reader, from uint64) (u
 			r.failed(number, err.Error())
 			continue
 		}
-		if size := proto.Size(request); len(pending) == r.batch || pendingBytes+size > batchBytesMax {
-			if err := flush(number); err != nil {
-				return first, err
+		size := proto.Size(request)
+		full := len(pending) == r.flags.batch || pendingBytes+size > batchBytesMax
+		if r.repeatID != "" {
+			full = number > r.flags.repeatTo // a repeat is the same call, or it is refused
+		}
+		if full {
+			if stopped := flush(); stopped != nil {
+				return stopped
 			}
 		}
 		pending = append(pending, job{number, request})
-		pendingBytes += proto.Size(request)
+		pendingBytes += size
+	}
+	if stopped := flush(); stopped != nil {
+		return stopped
 	}
 	if err := lines.Err(); err != nil {
-		return number + 1, fmt.Errorf("reading %s after line %d: %w", r.path, number, err)
+		return &stop{from: number + 1, next: number + 1, err: fmt.Errorf("reading %s after line %d: %w", r.flags.path, number, err)}
 	}
-	return first, flush(number + 1)
+	return nil
 }
 
 // parse reads one line.
@@ -200,95 +199,9 @@ func (r *fileRun) failed(line uint64, why string) {
 	r.tally.Failed++
 	if r.tally.Failed <= reportedMax {
 		r.progress.clear()
-		fmt.Fprintf(r.app.err, "%s:%d: %s\n", r.path, line, why)
+		fmt.Fprintf(r.app.err, "%s:%d: %s\n", r.flags.path, line, why)
 	}
 	if r.tally.Failed == reportedMax {
 		fmt.Fprintln(r.app.err, "further bad lines are only counted")
-	}
-}
-
-// putBatch puts some jobs and waits out what passes by itself: a server that restarts, a shard without leader, a limit on
-// the rate. It gives up when nothing was answered for --timeout.
-func (r *fileRun) putBatch(ctx context.Context, jobs []job) error {
-	pause := retryPauseFirst
-	var attempt uint64
-	deadline := r.app.now().Add(r.app.timeout)
-	for {
-		refused, wait, err := r.try(ctx, jobs, r.base.plus(attempt<<40+jobs[0].line))
-		switch {
-		case err == nil && len(refused) == 0:
-			return nil
-		case err == nil:
-			// What was refused was not done; its repeat is another call with another id.
-			jobs, attempt, deadline = refused, attempt+1, r.app.now().Add(r.app.timeout)
-		case ctx.Err() != nil || !passing(err) || !r.app.now().Before(deadline):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(max(wait, pause)):
-		}
-		pause = min(2*pause, retryPauseMax)
-	}
-}
-
-// try makes one call. It returns the jobs that were refused for now and how long to wait for them.
-func (r *fileRun) try(ctx context.Context, jobs []job, id requestID) (refused []job, wait time.Duration, err error) {
-	request := &belfryv1.PutBatchRequest{RequestId: id.String()}
-	for _, j := range jobs {
-		request.Jobs = append(request.Jobs, j.request)
-	}
-	callCtx, cancel := context.WithTimeout(ctx, r.app.timeout)
-	defer cancel()
-	response, err := r.conn.queues.PutBatch(callCtx, request)
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(response.Results) != len(jobs) {
-		return nil, 0, fmt.Errorf("the server answered %d results for %d jobs", len(response.Results), len(jobs))
-	}
-	for _, result := range response.Results {
-		if result.GetError().GetOutcome() == belfryv1.Outcome_OUTCOME_UNKNOWN {
-			return nil, 0, errUnknownEntry
-		}
-	}
-	for i, result := range response.Results {
-		failure := result.GetError()
-		switch {
-		case failure == nil && result.GetPut().GetCreated():
-			r.tally.Put++
-		case failure == nil:
-			r.tally.Repeated++
-		case passingReason(failure.Reason):
-			refused = append(refused, jobs[i])
-			wait = max(wait, failure.RetryAfter.AsDuration())
-		default:
-			r.failed(jobs[i].line, strings.TrimPrefix(failure.Reason.String(), "REASON_")+": "+failure.Message)
-		}
-	}
-	return refused, wait, nil
-}
-
-// errUnknownEntry: of some jobs of a batch it is not known whether they were put; the same call asks again.
-var errUnknownEntry = errors.New("the server does not know whether all jobs of the batch were put")
-
-// passing reports whether a call is worth repeating with the same id after a while.
-func passing(err error) bool {
-	if errors.Is(err, errUnknownEntry) || outcomeUnknown(err) {
-		return true
-	}
-	code := wireCode(err)
-	return code == codeUnavailable || code == codeExhausted
-}
-
-// passingReason reports whether a refusal passes by itself.
-func passingReason(reason belfryv1.Reason) bool {
-	switch reason {
-	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_SHUTTING_DOWN,
-		belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Reason_REASON_QUEUE_CHANGED:
-		return true
-	default:
-		return false
 	}
 }

@@ -46,16 +46,6 @@ func texts(h *harness) (bodies []string, ids []string) {
 	return bodies, ids
 }
 
-// id returns the request id of the batch that begins in a line, at its n-th attempt.
-func batchID(t *testing.T, line, attempt uint64) string {
-	t.Helper()
-	id, err := parseRequestID(fixedRequestID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id.plus(attempt<<40 + line).String()
-}
-
 const fiveLines = `{"queue":"a","text":"1","delay":"300s"}
 {"text":"2"}
 
@@ -73,7 +63,7 @@ func TestPutFile(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 2 3", "4"}, bodies); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{batchID(t, 1, 0), batchID(t, 5, 0)}, ids); diff != "" {
+	if diff := cmp.Diff([]string{numberedID(0), numberedID(1)}, ids); diff != "" {
 		t.Errorf("request ids (-want +got):\n%s", diff)
 	}
 	first := sent[*belfryv1.PutBatchRequest](h)[0].Jobs
@@ -160,7 +150,7 @@ func TestPutFileRepeatsWithTheSameID(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	_, ids := texts(h)
-	same := batchID(t, 1, 0)
+	same := numberedID(0)
 	if diff := cmp.Diff([]string{same, same, same, same}, ids); diff != "" {
 		t.Errorf("request ids (-want +got):\n%s", diff)
 	}
@@ -184,9 +174,20 @@ func TestPutFileRepeatsWhatWasRefused(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 2 3 4", "2"}, bodies); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{batchID(t, 1, 0), batchID(t, 2, 1)}, ids); diff != "" {
+	if diff := cmp.Diff([]string{numberedID(0), numberedID(1)}, ids); diff != "" {
 		t.Errorf("request ids (-want +got):\n%s", diff)
 	}
+}
+
+// followAdvice runs the n-th command that a stopped put printed.
+func followAdvice(t *testing.T, h *harness, said string, n int) outcome {
+	t.Helper()
+	advice := strings.Split(said, "\n  belfry ")
+	if len(advice) <= n {
+		t.Fatalf("said\n%s\nwant %d commands in it", said, n)
+	}
+	line, _, _ := strings.Cut(advice[n], "\n")
+	return h.run(strings.Fields(line)...)
 }
 
 // TestPutFileResumes interrupts a file after its first batch and follows the advice that is printed.
@@ -200,21 +201,140 @@ func TestPutFileResumes(t *testing.T) {
 		}
 		return accept(r), nil
 	}
-	path := write(t, "jobs.ndjson", fiveLines)
+	path := write(t, "jobs.ndjson", fiveLines+`{"text":"5"}`)
 	got := h.runContext(ctx, "put", "orders", "--file", path, "--batch", "2")
-	_, advice, found := strings.Cut(got.err, "stopped at line 4 with 2 jobs put; go on with:\n  belfry ")
-	if got.code != 130 || !found {
-		t.Fatalf("got %+v, want exit code 130 and advice", got)
+	if want := "stopped at line 4 with 2 jobs put; whether lines 4 to 5 were put is unknown. Within 5 minutes"; got.code != 130 || !strings.Contains(got.err, want) {
+		t.Fatalf("got %+v, want exit code 130 and %q", got, want)
 	}
-	if got := h.run(strings.Fields(advice)...); got.code != 0 || got.out != "2 jobs put in 0s\n" {
-		t.Errorf("the advice %q gave %+v", advice, got)
+	if got := followAdvice(t, h, got.err, 1); got.code != 0 || got.out != "3 jobs put in 0s\n" {
+		t.Errorf("the advice gave %+v", got)
 	}
 	bodies, ids := texts(h)
-	if diff := cmp.Diff([]string{"1 2", "3 4", "3 4"}, bodies); diff != "" {
+	if diff := cmp.Diff([]string{"1 2", "3 4", "3 4", "5"}, bodies); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	if ids[1] != ids[2] || ids[0] == ids[1] {
-		t.Errorf("request ids %q; want the last two equal, so that the repeat changes nothing", ids)
+	if diff := cmp.Diff([]string{numberedID(0), numberedID(1), numberedID(1), numberedID(2)}, ids); diff != "" {
+		t.Errorf("request ids (-want +got), the unknown batch must be repeated under its own:\n%s", diff)
+	}
+}
+
+// TestPutFileResumesPartOfABatch stops while a job that was refused at first is on its way again: what was put of its batch is
+// left out of the repeat.
+func TestPutFileResumesPartOfABatch(t *testing.T) {
+	h := newHarness(t, nil)
+	h.answer = func(r proto.Message) (proto.Message, error) {
+		response := accept(r)
+		switch len(sent[*belfryv1.PutBatchRequest](h)) {
+		case 1:
+			for _, i := range []int{1, 3} {
+				response.Results[i] = entryError("resource_exhausted", belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Outcome_OUTCOME_NOT_APPLIED)
+			}
+		case 2:
+			h.system.now = func() time.Time { return now.Add(time.Minute) } // nothing is waited for any more
+			return nil, wireError(connect.CodeInternal, "INTERNAL", "the server's words")
+		}
+		return response, nil
+	}
+	path := write(t, "jobs.ndjson", fiveLines)
+	got := h.run("put", "orders", "--file", path)
+	if got.code != codeUnknown || !strings.Contains(got.err, "stopped at line 2 with 2 jobs put; whether lines 2 to 5 were put is unknown") {
+		t.Fatalf("got %+v, want exit code 5", got)
+	}
+	h.system.now = func() time.Time { return now }
+	if got := followAdvice(t, h, got.err, 1); got.code != 0 || got.out != "2 jobs put in 0s\n" {
+		t.Errorf("the advice gave %+v", got)
+	}
+	bodies, ids := texts(h)
+	if diff := cmp.Diff([]string{"1 2 3 4", "2 4", "2 4"}, bodies); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{numberedID(0), numberedID(1), numberedID(1)}, ids); diff != "" {
+		t.Errorf("request ids (-want +got):\n%s", diff)
+	}
+}
+
+// TestPutFileStopsWithoutAnAnswer makes calls of unknown outcome until the time is up: 5, never 1 or 4.
+func TestPutFileStopsWithoutAnAnswer(t *testing.T) {
+	h := newHarness(t, nil)
+	h.answer = func(r proto.Message) (proto.Message, error) {
+		response := accept(r)
+		response.Results[0] = entryError("unavailable", belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Outcome_OUTCOME_UNKNOWN)
+		h.system.now = func() time.Time { return now.Add(time.Minute) }
+		return response, nil
+	}
+	got := h.run("put", "orders", "--file", write(t, "jobs.ndjson", fiveLines))
+	if got.code != codeUnknown || !strings.Contains(got.err, "--request-id "+numberedID(0)+" --repeat-to 5") {
+		t.Errorf("got %+v, want exit code 5 and the id to repeat", got)
+	}
+}
+
+// TestPutFileThatCannotBeRead puts what came before the line that is too long.
+func TestPutFileThatCannotBeRead(t *testing.T) {
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
+	got := h.run("put", "orders", "--file", write(t, "jobs.ndjson", `{"text":"1"}`+"\n"+strings.Repeat("x", lineBytesMax+1)))
+	if got.code != codeError || !strings.Contains(got.err, "stopped at line 2 with 1 job put; go on with:") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestPutFileTooLate repeats a batch that the server does not remember any more, as a whole or in part.
+func TestPutFileTooLate(t *testing.T) {
+	whole := func(proto.Message) (proto.Message, error) {
+		return nil, wireError(connect.CodeFailedPrecondition, "REQUEST_EXPIRED", "too old")
+	}
+	part := func(r proto.Message) (proto.Message, error) {
+		response := accept(r)
+		response.Results[1] = entryError("failed_precondition", belfryv1.Reason_REASON_REQUEST_EXPIRED, belfryv1.Outcome_OUTCOME_UNKNOWN)
+		return response, nil
+	}
+	for _, test := range []struct {
+		name              string
+		answer            func(proto.Message) (proto.Message, error)
+		says              string
+		leftOut, putAgain string
+	}{
+		{"whole", whole, "stopped at line 1 with 0 jobs put; whether lines 1 to 4 were put is unknown", "4", "1 2 3 4"},
+		{"part", part, "stopped at line 2 with 2 jobs put; whether lines 2 to 2 were put is unknown", "4", "2 4"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := write(t, "jobs.ndjson", fiveLines)
+			for n, want := range []string{test.leftOut, test.putAgain} {
+				h := newHarness(t, test.answer)
+				got := h.run("put", "orders", "--file", path, "--request-id", "an old one", "--repeat-to", "4")
+				if got.code != codeUnknown || !strings.Contains(got.err, test.says) || !strings.Contains(got.err, "belfry: REQUEST_EXPIRED: ") {
+					t.Fatalf("got %+v, want exit code 5, %q and the reason", got, test.says)
+				}
+				h.answer = func(r proto.Message) (proto.Message, error) { return accept(r), nil }
+				if got := followAdvice(t, h, got.err, n+1); got.code != codeOK {
+					t.Errorf("command %d gave %+v", n, got)
+				}
+				if bodies, _ := texts(h); strings.Join(bodies[1:], " ") != want {
+					t.Errorf("command %d put %q, want %q", n, bodies[1:], want)
+				}
+			}
+		})
+	}
+}
+
+func TestLineSet(t *testing.T) {
+	var set lineSet
+	if err := set.Set("9-12,7,8,30,11-14"); err != nil {
+		t.Fatal(err)
+	}
+	set.add(31)
+	set.add(40)
+	if got, want := set.String(), "7-14,30-31,40"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for line, want := range map[uint64]bool{6: false, 7: true, 10: true, 14: true, 15: false, 31: true, 39: false, 40: true, 41: false} {
+		if set.has(line) != want {
+			t.Errorf("has(%d) is %v", line, !want)
+		}
+	}
+	for _, bad := range []string{"", "x", "3-", "5-4", "1,,2", "-1"} {
+		if err := new(lineSet).Set(bad); err == nil {
+			t.Errorf("%q was taken for lines", bad)
+		}
 	}
 }
 
@@ -227,7 +347,10 @@ func TestPutFileRefusals(t *testing.T) {
 		{"put a b --file x", "a body does not go with --file"},
 		{"put a --file x --batch 1001", "--batch must be 1 to 1000"},
 		{"put a --file x --from 0", "--from at least 1"},
-		{"put a --file x --request-id short", "want the 36 characters of a UUID"},
+		{"put a --file x --request-id x", "--request-id and --repeat-to go together"},
+		{"put a --file x --repeat-to 5", "--request-id and --repeat-to go together"},
+		{"put a --file x --request-id x --repeat-to 5 --from 6", "--repeat-to must not be below --from"},
+		{"put a --file x --skip 5-3", "want lines such as 7,9-12"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			h := newHarness(t, nil)

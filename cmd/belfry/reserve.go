@@ -34,7 +34,7 @@ func (a *app) reserveCommand() *cobra.Command {
 	extra := func() time.Duration { return wait.proto.AsDuration() }
 	c.RunE = a.command(extra, func(ctx context.Context, conn *connection, queues []string) error {
 		if requestID == "" {
-			requestID = a.requestID().String()
+			requestID = a.requestID()
 		}
 		response, err := conn.queues.Reserve(ctx, &belfryv1.ReserveRequest{
 			Queues: queues, MaxJobs: jobsMax, Wait: wait.proto, Ttr: ttr.proto, RequestId: requestID,

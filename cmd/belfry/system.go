@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/hex"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/term"
 )
 
@@ -26,8 +22,9 @@ type system struct {
 	// size returns the columns and rows of the terminal of out; 80 and 24 if they cannot be had.
 	size func() (columns, rows int)
 	now  func() time.Time
-	// requestID makes the id of a call that may have to be repeated.
-	requestID func() requestID
+	// requestID makes the id of a call that may have to be repeated: a UUID of version 7. Its time tells the server when it
+	// is too old to be remembered, so that a repeat that comes too late is refused instead of done twice.
+	requestID func() string
 	// exit ends the process at once.
 	exit func(code int)
 }
@@ -48,7 +45,7 @@ func newSystem() *system {
 			return columns, rows
 		},
 		now:       time.Now,
-		requestID: func() requestID { return newRequestID(time.Now()) },
+		requestID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		exit:      os.Exit,
 	}
 }
@@ -87,40 +84,3 @@ func interruptible(parent context.Context) (context.Context, context.CancelFunc)
 type interruption struct{ signal os.Signal }
 
 func (i interruption) Error() string { return "stopped by signal: " + i.signal.String() }
-
-// requestID is a UUID of version 7. Its time tells the server when it is too old to be remembered, so that a repeat that
-// comes too late is refused instead of done twice.
-type requestID [16]byte
-
-func newRequestID(now time.Time) requestID {
-	var id requestID
-	rand.Read(id[:]) // it ends the process rather than return an error
-	ms := uint64(now.UnixMilli())
-	binary.BigEndian.PutUint64(id[:8], ms<<16|uint64(id[6])<<8|uint64(id[7]))
-	id[6] = id[6]&0x0f | 0x70
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
-
-// plus returns the id of part n of what id stands for: as unique as id, and the same each time.
-func (id requestID) plus(n uint64) requestID {
-	low := binary.BigEndian.Uint64(id[8:])
-	const variant = uint64(3) << 62
-	binary.BigEndian.PutUint64(id[8:], low&variant|(low+n)&^variant)
-	return id
-}
-
-// String returns the id in the usual form of 36 characters.
-func (id requestID) String() string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}
-
-// parseRequestID reads what String wrote.
-func parseRequestID(text string) (requestID, error) {
-	var id requestID
-	plain := strings.ReplaceAll(text, "-", "")
-	if n, err := hex.Decode(id[:], []byte(plain)); len(text) != 36 || err != nil || n != len(id) {
-		return requestID{}, usagef("--request-id: want the 36 characters of a UUID, as an interrupted put prints it")
-	}
-	return id, nil
-}
