@@ -15,9 +15,6 @@ import (
 // the schedule slips; the result says by how much.
 const inFlightMax = 4096
 
-// wirePrecision is how far the due time that a job shows may be above the one it has: the wire rounds it up.
-const wirePrecision = time.Millisecond
-
 // lateness puts delayed jobs on a fixed schedule and measures how long after its due time a waiting consumer has each.
 // The latency of a put counts from the time at which the schedule wanted it, so that waiting in line is not left out.
 func (r *run) lateness(ctx context.Context, sdk *client.Client) ([]Result, error) {
@@ -61,7 +58,7 @@ func (r *run) consume(ctx context.Context, sdk *client.Client, early *atomic.Uin
 	m := closed(ctx, r.Callers, newBudget(0, 24*time.Hour), 1, func(ctx context.Context, worker, _ int) (int, error) {
 		done, err := r.take(ctx, sdk, func(job *client.Job) error {
 			d := time.Since(job.DueAt)
-			if d <= -wirePrecision {
+			if d < 0 {
 				early.Add(1)
 			}
 			record(late[worker].latency, d)

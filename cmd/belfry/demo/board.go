@@ -131,11 +131,8 @@ func (b *board) ring(at, late time.Duration) {
 	b.count(late)
 }
 
-// wirePrecision is how far the due time that a job shows may be above the one it has: the wire rounds it up.
-const wirePrecision = time.Millisecond
-
 func (b *board) count(late time.Duration) {
-	if late <= -wirePrecision {
+	if late < 0 {
 		b.early++
 	}
 	b.late = append(b.late, max(0, late))

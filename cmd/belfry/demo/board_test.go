@@ -24,8 +24,8 @@ func TestCheck(t *testing.T) {
 		says  string
 	}{
 		{"nothing", func(*board) {}, ""},
-		{"a ring within the wire's precision", func(b *board) { b.count(-999 * time.Microsecond) }, ""},
-		{"an early ring", func(b *board) { b.count(-time.Millisecond) }, "1 jobs rang before their time"},
+		{"a ring at its time", func(b *board) { b.count(0) }, ""},
+		{"an early ring", func(b *board) { b.count(-time.Nanosecond) }, "1 jobs rang before their time"},
 		{"a job of the choir is missing", func(b *board) { b.gather(3) }, "2 did not ring once"},
 		{"a job of the choir rang twice", func(b *board) { b.ring(0, 0) }, "-1 did not ring once"},
 		{"a job never came", func(b *board) { b.cast("lost", "") }, "lost did not come to its end"},
