@@ -63,7 +63,7 @@ func listQueues(ctx context.Context, conn *connection, request *belfryv1.ListQue
 func (a *app) queueShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show QUEUE",
-		Short:             "Show a queue: counts, lateness, what becomes due when, settings",
+		Short:             "Show a queue: counts, lateness, the next due time, settings",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -120,7 +120,14 @@ func (a *app) queueSetCommand() *cobra.Command {
 		if !settings.given(c.Flags()) {
 			return usagef("no setting given")
 		}
-		return a.update(ctx, conn, &belfryv1.UpdateQueueRequest{Queue: args[0], Settings: settings.build(c.Flags()), RequestId: requestID})
+		change, err := settings.change(c.Flags(), func() (*belfryv1.QueueSettings, error) {
+			response, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: args[0]})
+			return response.GetQueue().GetSettings(), err
+		})
+		if err != nil {
+			return err
+		}
+		return a.update(ctx, conn, &belfryv1.UpdateQueueRequest{Queue: args[0], Settings: change, RequestId: requestID})
 	})
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -186,5 +187,65 @@ func TestRemovalAsks(t *testing.T) {
 				t.Errorf("%d removals were sent; want one: %v", removals, want)
 			}
 		})
+	}
+}
+
+// TestRemovalGoesOnWithAQueueThatCannotBeFound repeats a removal that was cut off: only the call itself can say what is left.
+func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
+	gone := wireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "no such queue")
+	const said = "shop/orders cannot be found; if a call was cut off, parts of it may be left.\n"
+	for _, test := range []struct {
+		args   string
+		answer func(proto.Message) (proto.Message, error)
+		want   outcome
+	}{
+		{"queue delete shop/orders --yes", answerRemoval, outcome{0, "deleted shop/orders with 1,234,579 jobs\n", said}},
+		{"queue purge shop/orders --yes", answerRemoval, outcome{0, "1,234,575 jobs purged\n", said}},
+		{
+			"queue delete shop/orders --yes", func(proto.Message) (proto.Message, error) { return nil, gone },
+			outcome{codeNotFound, "", said + "belfry: QUEUE_NOT_FOUND: no such queue\n"},
+		},
+	} {
+		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+			if _, shows := r.(*belfryv1.GetQueueRequest); shows {
+				return nil, gone
+			}
+			return test.answer(r)
+		})
+		if diff := cmp.Diff(test.want, h.run(strings.Fields(test.args)...), cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%s: outcome (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+// TestQueueSetKeepsTheOverduePolicy changes one part of a policy, which the server takes as a whole.
+func TestQueueSetKeepsTheOverduePolicy(t *testing.T) {
+	const fire, spread, drop = belfryv1.OverdueMode_OVERDUE_MODE_FIRE, belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, belfryv1.OverdueMode_OVERDUE_MODE_DROP
+	before := &belfryv1.OverduePolicy{Mode: spread, Period: in(time.Hour), OverdueAfter: in(time.Minute)}
+	for flags, test := range map[string]struct {
+		before, want *belfryv1.OverduePolicy
+	}{
+		"--overdue-after 5m":  {before, &belfryv1.OverduePolicy{Mode: spread, Period: in(time.Hour), OverdueAfter: in(5 * time.Minute)}},
+		"--overdue-period 2h": {before, &belfryv1.OverduePolicy{Mode: spread, Period: in(2 * time.Hour), OverdueAfter: in(time.Minute)}},
+		"--overdue drop":      {before, &belfryv1.OverduePolicy{Mode: drop, OverdueAfter: in(time.Minute)}},
+		"--overdue-after 5m ": {nil, &belfryv1.OverduePolicy{Mode: fire, OverdueAfter: in(5 * time.Minute)}},
+		"--max-jobs 5":        {before, nil},
+		"--overdue spread --overdue-period 2h --overdue-after 3m": {
+			before, &belfryv1.OverduePolicy{Mode: spread, Period: in(2 * time.Hour), OverdueAfter: in(3 * time.Minute)},
+		},
+	} {
+		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+			if _, reads := r.(*belfryv1.GetQueueRequest); reads {
+				return &belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{Settings: &belfryv1.QueueSettings{Overdue: test.before}}}, nil
+			}
+			return &belfryv1.UpdateQueueResponse{Settings: &belfryv1.QueueSettings{}}, nil
+		})
+		if got := h.run(append([]string{"queue", "set", "orders"}, strings.Fields(flags)...)...); got.code != 0 {
+			t.Errorf("%s: got %+v", flags, got)
+			continue
+		}
+		if diff := cmp.Diff(test.want, sent[*belfryv1.UpdateQueueRequest](h)[0].Settings.Overdue, protocmp.Transform()); diff != "" {
+			t.Errorf("%s: policy (-want +got):\n%s", flags, diff)
+		}
 	}
 }

@@ -104,8 +104,9 @@ type removal struct {
 	do func(context.Context, *connection) error
 }
 
-// remove looks at a queue, says what will be gone, asks, and does it. Each of the two calls has the whole --timeout: a
-// person may think in between.
+// remove looks at a queue, says what will be gone, asks, and does it. A queue that cannot be found is gone on with: it may be
+// half deleted, and the repeat of the call is what ends that. Each of the two calls has the whole --timeout: a person may
+// think in between.
 func (a *app) remove(ctx context.Context, queue string, yes bool, r removal) error {
 	conn, err := a.connect()
 	if err != nil {
@@ -113,6 +114,10 @@ func (a *app) remove(ctx context.Context, queue string, yes bool, r removal) err
 	}
 	err = a.within(ctx, func(ctx context.Context) error {
 		response, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
+		if wireCode(err) == codeNotFound {
+			fmt.Fprintf(a.err, "%s cannot be found; if a call was cut off, parts of it may be left.\n", queue)
+			return nil
+		}
 		if err != nil {
 			return err
 		}

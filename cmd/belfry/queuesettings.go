@@ -67,7 +67,7 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 	if flags.Changed("retry-delays") && len(settings.RetryDelays) == 0 {
 		settings.RetryDelays = []*durationpb.Duration{{}}
 	}
-	if flags.Changed("overdue") || flags.Changed("overdue-period") || flags.Changed("overdue-after") {
+	if f.overdueGiven(flags) > 0 {
 		mode := belfryv1.OverdueMode_value["OVERDUE_MODE_"+strings.ToUpper(f.overdue)]
 		settings.Overdue = &belfryv1.OverduePolicy{
 			Mode: belfryv1.OverdueMode(mode), Period: f.overduePeriod.proto, OverdueAfter: f.overdueAfter.proto,
@@ -77,6 +77,40 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 		settings.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(f.expireTo)]).Enum()
 	}
 	return settings
+}
+
+// overdueGiven says how many of the three flags of the overdue policy were given. The server takes a policy as a whole.
+func (f *settingsFlags) overdueGiven(flags *pflag.FlagSet) (n int) {
+	for _, name := range []string{"overdue", "overdue-period", "overdue-after"} {
+		if flags.Changed(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// change returns what was given as a change of the settings in force, which current reads: what is not given of the overdue
+// policy stays.
+func (f *settingsFlags) change(flags *pflag.FlagSet, current func() (*belfryv1.QueueSettings, error)) (*belfryv1.QueueSettings, error) {
+	settings := f.build(flags)
+	if n := f.overdueGiven(flags); n == 0 || n == 3 {
+		return settings, nil
+	}
+	inForce, err := current()
+	if err != nil {
+		return nil, err
+	}
+	policy, before := settings.Overdue, inForce.GetOverdue()
+	if !flags.Changed("overdue") && before.GetMode() != belfryv1.OverdueMode_OVERDUE_MODE_UNSPECIFIED {
+		policy.Mode = before.GetMode()
+	}
+	if policy.Period == nil && policy.Mode == belfryv1.OverdueMode_OVERDUE_MODE_SPREAD {
+		policy.Period = before.GetPeriod()
+	}
+	if policy.OverdueAfter == nil {
+		policy.OverdueAfter = before.GetOverdueAfter()
+	}
+	return settings, nil
 }
 
 // ifGiven returns a pointer to the value of a flag that was given, else nil.
