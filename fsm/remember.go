@@ -160,9 +160,11 @@ func (m *Machine) forgetAnswer(place uint32) {
 }
 
 // uuid7Time returns the time in a request id that is a UUID of version 7 (RFC 9562, section 5.7). The edge makes the ids of the
-// parts of a request by adding a # and the part's name to it.
+// parts of a request, and of its second round, by adding a # or a ~ and more to it.
 func uuid7Time(id string) (Time, bool) {
-	id, _, _ = strings.Cut(id, "#")
+	if i := strings.IndexAny(id, "#~"); i >= 0 {
+		id = id[:i]
+	}
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' {
 		return 0, false
 	}

@@ -124,7 +124,9 @@ func (m *Model) tooOld(id string) bool {
 // timeOfUUIDv7 returns the time in an id of the form xxxxxxxx-xxxx-7xxx-[89ab]xxx-xxxxxxxxxxxx, whose first 48 bits are
 // milliseconds since the Unix epoch (RFC 9562, section 5.7).
 func timeOfUUIDv7(id string) (fsm.Time, bool) {
-	id, _, _ = strings.Cut(id, "#")
+	if i := strings.IndexAny(id, "#~"); i >= 0 {
+		id = id[:i]
+	}
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return 0, false
 	}
