@@ -26,6 +26,7 @@ const (
 
 	maxAppendEntries   = 64
 	submitTimeout      = 5 * time.Second
+	insistPause        = 100 * time.Millisecond
 	trailingEntriesMin = 64
 	never              = 365 * 24 * time.Hour
 )
@@ -42,7 +43,7 @@ type group struct {
 	onLead func(ctx context.Context, l *leadership)
 
 	mu     sync.Mutex // guards raft and stores, which a restart replaces
-	raft   *raft.Raft
+	raft   *instance
 	stores *storage.Stores
 
 	// submitMu orders proposals and changes of leadership; see submit.
@@ -105,7 +106,7 @@ func (g *group) open(notify chan<- bool) error {
 		return errors.Join(err, stores.Close())
 	}
 	g.mu.Lock()
-	g.raft, g.stores = r, stores
+	g.raft, g.stores = &instance{Raft: r, ended: make(chan struct{})}, stores
 	g.mu.Unlock()
 	g.planSnapshot()
 	if g.soleVoter() {
@@ -218,12 +219,41 @@ func (g *group) gain(ctx context.Context) {
 		if before != nil {
 			<-before.over
 		}
-		if err := g.instance().Barrier(submitTimeout).Error(); err != nil {
-			g.note("waiting for the entries of earlier terms", err)
+		if err := g.catchUp(ctx); err != nil {
+			if ctx.Err() == nil {
+				g.note("waiting for the entries of earlier terms", err)
+			}
 			return
 		}
 		g.onLead(ctx, l)
 	})
+}
+
+// catchUp waits until the entries of earlier terms are applied.
+func (g *group) catchUp(ctx context.Context) error {
+	return insist(ctx, func() error {
+		r := g.instance()
+		return proposalError(r.outcome(r.Barrier(submitTimeout)))
+	})
+}
+
+// insist repeats an attempt to log something for as long as it is refused unlogged, until ctx ends. While a long log is replayed Raft's
+// main loop waits for the machine and takes nothing, for longer than any timeout that could be named here; a leader
+// that gave up would stay leader and never serve. Any other failure ends the leadership by itself.
+func insist(ctx context.Context, attempt func() error) error {
+	for {
+		err := attempt()
+		if OutcomeOf(err) != NotApplied {
+			return err
+		}
+		pause := time.NewTimer(insistPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
 }
 
 // lose ends the leadership, if there is one. It does not wait for its duties to end: they may be waiting for Raft, which
@@ -251,7 +281,8 @@ func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 	if g.current != l {
 		return nil, ErrNoLeader
 	}
-	return g.instance().Apply(entry, submitTimeout), nil
+	r := g.instance()
+	return boundFuture{r.Apply(entry, submitTimeout), r}, nil
 }
 
 // serve lets callers in. It reports false if the leadership is over.
@@ -266,7 +297,7 @@ func (g *group) serve(l *leadership) bool {
 }
 
 // instance returns the Raft instance at this moment.
-func (g *group) instance() *raft.Raft {
+func (g *group) instance() *instance {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.raft
@@ -350,7 +381,7 @@ func (g *group) close() error {
 	if r == nil {
 		return nil
 	}
-	if err := r.Shutdown().Error(); err != nil {
+	if err := r.shutDown(); err != nil {
 		return fmt.Errorf("stopping raft of %s: %w", g.name, err)
 	}
 	if err := stores.Close(); err != nil {
@@ -363,6 +394,9 @@ func (g *group) close() error {
 func shardDir(dir string, shard uint32) string {
 	return filepath.Join(dir, shardsDir, fmt.Sprintf("%04d", shard))
 }
+
+// groupDir returns the directory of a group that is not a shard.
+func groupDir(dir, group string) string { return filepath.Join(dir, groupsDir, group) }
 
 // shardName returns the name of a shard's group.
 func shardName(shard uint32) string { return fmt.Sprintf("shard-%d", shard) }

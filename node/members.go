@@ -50,7 +50,8 @@ func (n *Node) changeMembers(ctx context.Context, name string, change func(*raft
 			return err
 		}
 		ended := make(chan error, 1)
-		n.running.Go(func() { ended <- change(g.instance()).Error() })
+		r := g.instance()
+		n.running.Go(func() { ended <- r.outcome(change(r.Raft)) })
 		select {
 		case err := <-ended:
 			if err = proposalError(err); err != nil {

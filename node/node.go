@@ -14,6 +14,9 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
+// narrateInterval is the time between two messages about a start that takes long.
+const narrateInterval = 3 * time.Second
+
 // Node is one process's shards. Open makes one, Close ends it.
 type Node struct {
 	cfg      Config
@@ -109,6 +112,7 @@ func (n *Node) startShards(ctx context.Context) error {
 // awaitLeading waits for the shards of which this node is the only voter: until they know their last stamps, with which the
 // clock is compared, and until they serve.
 func (n *Node) awaitLeading(ctx context.Context) error {
+	defer n.narrateStart()()
 	var own []*shard
 	var newest fsm.Time
 	for _, s := range n.shards {
@@ -134,6 +138,32 @@ func (n *Node) awaitLeading(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// narrateStart logs every few seconds how far the groups are that do not serve yet, until the function that it returns is called.
+func (n *Node) narrateStart() (end func()) {
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(narrateInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ended:
+				return
+			}
+			for _, s := range n.shards {
+				if s.serving.Load() == nil && s.soleVoter() {
+					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index", s.instance().LastIndex())
+				}
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+	}
 }
 
 // await waits for a step in the start of a shard.

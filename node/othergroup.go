@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -40,7 +39,7 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	if !validName(cfg.Name) {
 		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
 	}
-	g := &Group{group: newGroup(n, cfg.Name, filepath.Join(n.cfg.Dir, groupsDir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
+	g := &Group{group: newGroup(n, cfg.Name, groupDir(n.cfg.Dir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
 	g.group.onLead = g.onLead
 	if err := g.group.start(ctx); err != nil {
 		return nil, err

@@ -120,6 +120,13 @@ func (r *replica) view(f func(m Machine, term, index uint64)) {
 	f(r.machine, r.term, r.index)
 }
 
+// appliedIndex returns the index of the entry applied last.
+func (r *replica) appliedIndex() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.index
+}
+
 // loggedVolume returns what was applied since the last snapshot.
 func (r *replica) loggedVolume() volume {
 	r.mu.RLock()

@@ -145,7 +145,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		return
 	}
 	s.clock.raise(s.machineClock())
-	if err := s.logLead(l); err != nil {
+	if err := s.logLead(ctx, l); err != nil {
 		if ctx.Err() == nil {
 			s.note("logging the leader's first entry", err)
 		}
@@ -173,16 +173,18 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 }
 
 // logLead logs the first entry of a term.
-func (s *shard) logLead(l *leadership) error {
+func (s *shard) logLead(ctx context.Context, l *leadership) error {
 	lead := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
-	future, err := s.submit(l, fsm.AppendEntry(nil, s.clock.stamp(), [][]byte{lead}))
-	if err != nil {
-		return err
-	}
-	if err := future.Error(); err != nil {
-		return proposalError(err)
-	}
-	return future.Response().(*appliedEntry).err
+	return insist(ctx, func() error {
+		future, err := s.submit(l, fsm.AppendEntry(nil, s.clock.stamp(), [][]byte{lead}))
+		if err != nil {
+			return err
+		}
+		if err := future.Error(); err != nil {
+			return proposalError(err)
+		}
+		return future.Response().(*appliedEntry).err
+	})
 }
 
 // applied passes on what an entry of this leader did.

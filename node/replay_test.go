@@ -1,0 +1,233 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
+)
+
+// stall has the machine of s stop at its next entry until the function that it returns is called, and fills the ways to it until
+// Raft takes no entry any more, as in the replay of a long log.
+func stall(t *testing.T, s *shard) (release func()) {
+	t.Helper()
+	held := make(chan struct{})
+	s.replica.mu.Lock()
+	after := s.replica.after
+	s.replica.after = func(m Machine) {
+		<-held
+		after(m)
+	}
+	s.replica.mu.Unlock()
+	entry := fsm.AppendEntry(nil, s.clock.stamp(), [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
+	for range 10_000 {
+		future := s.instance().Apply(entry, time.Second)
+		if enqueueFailed(future) {
+			return func() { close(held) }
+		}
+	}
+	t.Fatal("raft takes entries without end")
+	return nil
+}
+
+// enqueueFailed reports whether an entry was refused because Raft is busy. It does not wait for an entry that was taken.
+func enqueueFailed(future raft.ApplyFuture) bool {
+	ended := make(chan error, 1)
+	go func() { ended <- future.Error() }()
+	synctest.Wait()
+	select {
+	case err := <-ended:
+		return errors.Is(err, raft.ErrEnqueueTimeout)
+	default:
+		return false
+	}
+}
+
+func TestLeaderThatRaftKeepsWaitingServesInTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		s := n.shards[0]
+		release := stall(t, s)
+		s.lose()
+		s.gain(t.Context())
+		time.Sleep(3 * submitTimeout)
+		if s.serving.Load() != nil {
+			t.Error("the shard serves although nothing was applied")
+		}
+		release()
+		time.Sleep(2 * insistPause)
+		synctest.Wait()
+		if s.serving.Load() == nil {
+			t.Fatalf("the shard never serves again: %+v", n.Status().Shards[0])
+		}
+		do(t, n, 0, put("orders", "y", 0))
+	})
+}
+
+func TestLeadIsLoggedOnceRaftTakesIt(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		s := n.shards[0]
+		l, err := s.leader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := stall(t, s)
+		ended := make(chan error, 1)
+		go func() { ended <- s.logLead(t.Context(), l) }()
+		time.Sleep(3 * submitTimeout)
+		if len(ended) > 0 {
+			t.Errorf("the attempt ended with %v although Raft is busy", <-ended)
+		}
+		release()
+		if err := <-ended; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func TestInsist(t *testing.T) {
+	unknown := fmt.Errorf("%w: disk", ErrUnknownOutcome)
+	tests := []struct {
+		name    string
+		answers []error
+		cancel  bool
+		want    error
+		calls   int
+	}{
+		{"taken at once", []error{nil}, false, nil, 1},
+		{"taken after refusals", []error{ErrOverloaded, ErrNotLeader, ErrNoLeader, nil}, false, nil, 4},
+		{"unknown", []error{ErrOverloaded, unknown, nil}, false, unknown, 2},
+		{"over", []error{ErrOverloaded, nil}, true, ErrOverloaded, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.cancel {
+					cancel()
+				}
+				calls := 0
+				err := insist(ctx, func() error { calls++; return tt.answers[calls-1] })
+				if !errors.Is(err, tt.want) || calls != tt.calls {
+					t.Errorf("ended with %v after %d attempts, want %v after %d", err, calls, tt.want, tt.calls)
+				}
+			})
+		})
+	}
+}
+
+// What Raft's machine had not come to when it was stopped is never answered.
+func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
+	ended := make(chan struct{})
+	i := &instance{ended: ended}
+	never := make(chan struct{})
+	defer close(never)
+	close(ended)
+	if err := i.outcome(&fakeFuture{done: never}); !errors.Is(err, raft.ErrRaftShutdown) {
+		t.Errorf("ended with %v", err)
+	}
+	answered := &fakeFuture{done: make(chan struct{})}
+	answered.fail(raft.ErrLeadershipLost)
+	if err := (&instance{ended: make(chan struct{})}).outcome(answered); !errors.Is(err, raft.ErrLeadershipLost) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// slowMachine is a counter that takes its time over each entry.
+type slowMachine struct{ counter }
+
+func (m *slowMachine) Apply(index uint64, entry []byte) (any, error) {
+	if index%100 == 0 {
+		time.Sleep(time.Second)
+	}
+	return m.counter.Apply(index, entry)
+}
+
+// The log is longer than the ways to the machine, so Raft itself waits during the replay.
+func TestStartOutlastsALongReplay(t *testing.T) {
+	cfg := longLog(t, "counter")
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, cfg)
+		start := time.Now()
+		if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &slowMachine{}}); err != nil {
+			t.Fatalf("after %v: %v", time.Since(start), err)
+		}
+		if took := time.Since(start); took < 2*submitTimeout {
+			t.Errorf("the replay took %v only, which tests nothing", took)
+		}
+	})
+}
+
+// A start that is given up in the middle of a replay ends.
+func TestStartIsGivenUpDuringAReplay(t *testing.T) {
+	cfg := longLog(t, "counter")
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		if _, err := n.StartGroup(ctx, GroupConfig{Name: "counter", Machine: &slowMachine{}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ended with %v", err)
+		}
+		closeNode(t, n)
+	})
+}
+
+// longLog returns the configuration of a node that has a group with 10,000 entries.
+func longLog(t *testing.T, group string) Config {
+	t.Helper()
+	cfg := testConfig(t, t.TempDir())
+	n := openNode(t, cfg)
+	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: group, Machine: &counter{}}); err != nil {
+		t.Fatal(err)
+	}
+	closeNode(t, n)
+	st, err := storage.Open(groupDir(cfg.Dir, group), storage.Config{
+		Group: n.id.ClusterID + "/" + n.id.serverID() + "/" + group, Birth: storage.MustExist,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, _ := st.Log.LastIndex()
+	term, _ := st.Stable.GetUint64([]byte("CurrentTerm"))
+	logs := make([]*raft.Log, 10_000)
+	for i := range logs {
+		last++
+		logs[i] = &raft.Log{Index: last, Term: term, Type: raft.LogCommand, Data: []byte("1")}
+	}
+	if err := errors.Join(st.Log.StoreLogs(logs), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	cfg.AcceptClock = true // a bubble's clock is far behind
+	return cfg
+}
+
+func TestALongStartSaysWhatItIsDoing(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		n := openNode(t, testConfig(t, dir))
+		for _, s := range n.shards {
+			s.logger = slog.New(slog.NewTextHandler(&out, nil)).With("group", s.name)
+		}
+		n.shards[1].serving.Store(nil)
+		end := n.narrateStart()
+		time.Sleep(2*narrateInterval + time.Second)
+		end()
+		if got := strings.Count(out.String(), "replaying the log"); got != 2 || !strings.Contains(out.String(), "group=shard-1 applied_index=4 last_index=4") {
+			t.Errorf("two intervals said %q", out.String())
+		}
+	})
+}
