@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,8 @@ import (
 const (
 	// requestBytesMax bounds one encoded request. The edge refuses far less; this keeps an entry within what log stores take.
 	requestBytesMax = 16 << 20
+	// entryCostMax bounds the work of one entry, for which the machine is locked: a few tens of milliseconds. A request that costs more alone has an entry alone.
+	entryCostMax = 32 << 10
 	// bufferBytesKept is the size up to which buffers are used again.
 	bufferBytesKept = 1 << 20
 )
@@ -22,6 +25,7 @@ const (
 type proposal struct {
 	request *fsm.Request
 	encoded []byte
+	cost    uint64 // of the request, set by enqueue
 	queued  time.Time
 	// complete is called once, unless the proposal was withdrawn.
 	complete func(Reply, error)
@@ -83,7 +87,7 @@ func (p *proposer) close(err error) {
 // refuse answers everything that waits with err.
 func (p *proposer) refuse(err error) {
 	p.mu.Lock()
-	batch := p.takeLocked(p.bytes)
+	batch := p.takeLocked(p.bytes, math.MaxUint64)
 	p.mu.Unlock()
 	for _, pr := range batch {
 		pr.complete(Reply{}, err)
@@ -96,6 +100,7 @@ func (p *proposer) enqueue(pr *proposal) error {
 	if size > requestBytesMax {
 		return fmt.Errorf("%w: %d bytes, %d are the most", ErrTooLarge, size, requestBytesMax)
 	}
+	pr.cost = requestCost(pr.request)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
@@ -151,13 +156,15 @@ func (p *proposer) unlinkLocked(pr *proposal) {
 	p.bytes -= int64(len(pr.encoded))
 }
 
-// takeLocked takes proposals from the front, up to about sizeMax bytes but at least one if there is any.
-func (p *proposer) takeLocked(sizeMax int64) []*proposal {
+// takeLocked takes proposals from the front, up to about sizeMax bytes and costMax units of work but at least one if there is any.
+func (p *proposer) takeLocked(sizeMax int64, costMax uint64) []*proposal {
 	batch := make([]*proposal, 0, p.requests)
 	var size int64
+	var cost uint64
 	for p.head != nil {
 		size += int64(len(p.head.encoded))
-		if len(batch) > 0 && size > sizeMax {
+		cost += p.head.cost
+		if len(batch) > 0 && (size > sizeMax || cost > costMax) {
 			break
 		}
 		batch = append(batch, p.head)
@@ -166,10 +173,25 @@ func (p *proposer) takeLocked(sizeMax int64) []*proposal {
 	return batch
 }
 
+// requestCost returns about how many jobs a request may touch: a few bytes of it may ask for the work of a thousand puts.
+func requestCost(req *fsm.Request) (cost uint64) {
+	for _, c := range req.Commands {
+		switch c := c.(type) {
+		case *fsm.Reserve:
+			cost += uint64(max(c.Max, 1))
+		case *fsm.Purge, *fsm.Redrive, *fsm.DeleteQueue, *fsm.Expire:
+			cost += fsm.StepMax
+		default:
+			cost++
+		}
+	}
+	return cost
+}
+
 func (p *proposer) take() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.takeLocked(int64(p.cfg.EntryBytesMax))
+	return p.takeLocked(int64(p.cfg.EntryBytesMax), entryCostMax)
 }
 
 // waiting returns what is in the queue.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -99,7 +100,7 @@ func (b *bench) send(t *testing.T, commands int) (*proposal, chan answer) {
 	t.Helper()
 	req := &fsm.Request{}
 	for range commands {
-		req.Commands = append(req.Commands, &fsm.Expire{})
+		req.Commands = append(req.Commands, &fsm.Lead{})
 	}
 	answers := make(chan answer, 1)
 	pr := &proposal{
@@ -194,7 +195,7 @@ func TestProposerKeepsEntriesInFlight(t *testing.T) {
 
 func TestProposerCapsEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startProposer(t, Config{EntriesInFlight: 1, EntryBytesMax: 100})
+		b := startProposer(t, Config{EntriesInFlight: 1, EntryBytesMax: 150})
 		b.send(t, 1)
 		first := b.next(t)
 		for range 3 {
@@ -227,7 +228,7 @@ func TestProposerIsBounded(t *testing.T) {
 		fit      int // requests
 	}{
 		{"in requests", Config{QueueRequestsMax: 3}, 1, 3},
-		{"in bytes", Config{QueueBytesMax: 100}, 20, 2},
+		{"in bytes", Config{QueueBytesMax: 150}, 20, 2},
 		{"but takes one of any size", Config{QueueBytesMax: 10}, 20, 1},
 	}
 	for _, tt := range tests {
@@ -407,4 +408,56 @@ func TestProposerNoticesWrongResults(t *testing.T) {
 			t.Errorf("ended with %v, want an unknown outcome", a.err)
 		}
 	})
+}
+
+// A request of a few bytes may ask for a lot of work, and the machine is locked during all of an entry.
+func TestProposerCapsTheWorkOfEntries(t *testing.T) {
+	tests := []struct {
+		name    string
+		command fsm.Command
+		times   int   // in each request
+		want    []int // requests in each entry
+	}{
+		{"puts", &fsm.Put{}, 16, []int{64}},
+		{"small reserves", &fsm.Reserve{}, 1000, []int{32, 32}},
+		{"large reserves", &fsm.Reserve{Max: 1000}, 1, []int{32, 32}},
+		{"larger than an entry", &fsm.Reserve{Max: 1000}, 50, slices.Repeat([]int{1}, 64)},
+		{"purges", &fsm.Purge{Max: 1}, 1, slices.Repeat([]int{8}, 8)},
+		{"redrives", &fsm.Redrive{}, 2, slices.Repeat([]int{4}, 16)},
+		{"deletions", &fsm.DeleteQueue{}, 3, slices.Repeat([]int{2}, 32)},
+		{"expiry", &fsm.Expire{}, 8, slices.Repeat([]int{1}, 64)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startProposer(t, Config{EntriesInFlight: 1, EntryBytesMax: 1 << 20})
+				b.send(t, 1)
+				last := b.next(t)
+				req := &fsm.Request{Commands: slices.Repeat([]fsm.Command{tt.command}, tt.times)}
+				for range 64 {
+					pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), complete: func(Reply, error) {}}
+					if err := b.enqueue(pr); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var got []int
+				for index := uint64(2); ; index++ {
+					last.apply(t, index)
+					synctest.Wait()
+					if len(b.entries) == 0 {
+						break
+					}
+					last = <-b.entries
+					_, requests, err := fsm.DecodeEntry(last.entry)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, len(requests))
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("requests in each entry (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
