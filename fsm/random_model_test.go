@@ -53,9 +53,6 @@ func effortOf(t *testing.T) effort {
 		seeds:     number("BELFRY_MODEL_SEEDS", seedsDefault),
 		commands:  int(number("BELFRY_MODEL_COMMANDS", commandsDefault)),
 	}
-	if testing.Short() {
-		e.seeds /= 10
-	}
 	if text := os.Getenv("BELFRY_MODEL_TIME"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
