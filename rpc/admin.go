@@ -174,11 +174,10 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 		return nil, c.err
 	}
 	shards := s.shards(queue)
-	parts := make([]fsm.Queue, len(shards))
+	parts := make([]queuePart, len(shards))
 	known := make([]bool, len(shards))
 	witnesses, err := s.readAll(ctx, shards, func(i int, m *fsm.Machine, now fsm.Time) {
-		parts[i], known[i] = m.Queue(queue, now)
-		parts[i].Settings = parts[i].Settings.Clone()
+		parts[i], known[i] = readQueue(m, queue, now)
 	})
 	if err != nil {
 		return nil, err
@@ -192,18 +191,31 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 	if len(held) == 0 {
 		return nil, fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
-	return &belfryv1.GetQueueResponse{Queue: s.wireQueue(held, witnesses), Witnesses: witnesses}, nil
+	return &belfryv1.GetQueueResponse{Queue: s.wireQueue(held), Witnesses: witnesses}, nil
 }
 
-// wireQueue adds the parts of a queue up. Without witnesses, as in a list, what is counted from the present is left out.
-func (s *adminService) wireQueue(parts []fsm.Queue, witnesses []*belfryv1.Witness) *belfryv1.Queue {
+// queuePart is what one shard holds of a queue.
+type queuePart struct {
+	fsm.Queue
+	// asOf is the shard's time, which counts are exact as of; now, not before it, is what ages and pauses are seen from.
+	asOf, now fsm.Time
+}
+
+// readQueue reads what a shard holds of a queue.
+func readQueue(m *fsm.Machine, name string, now fsm.Time) (part queuePart, ok bool) {
+	q, ok := m.Queue(name, now)
+	return queuePart{Queue: q, asOf: m.Clock(), now: now}, ok
+}
+
+// wireQueue adds the parts of a queue up.
+func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
 		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings), SettingsVersion: first.Version,
 		Counts: &belfryv1.JobCounts{}, Totals: &belfryv1.QueueTotals{},
 	}
 	var counts fsm.Counts
-	var oldest, next, dedupSince fsm.Time
+	var oldest, next, dedupSince, asOf, now fsm.Time
 	for i := range parts {
 		q := &parts[i]
 		counts.Delayed += q.Counts.Delayed
@@ -214,48 +226,34 @@ func (s *adminService) wireQueue(parts []fsm.Queue, witnesses []*belfryv1.Witnes
 		addTotals(out.GetTotals(), &q.Counters)
 		oldest, next = earlier(oldest, q.OldestReady), earlier(next, q.NextDue)
 		dedupSince = max(dedupSince, q.DedupSince)
+		asOf, now = earlier(asOf, q.asOf), earlier(now, q.now)
 	}
 	out.Counts.Delayed, out.Counts.Ready = count32(counts.Delayed), count32(counts.Ready)
 	out.Counts.Reserved, out.Counts.Dead = count32(counts.Reserved), count32(counts.Dead)
 	out.Bytes, out.NextDueAt = counts.Bytes, ceilTime(next)
 	out.Lateness, out.Rates = s.meters.lateness(first.Name), s.meters.rates(first.Name)
-	asOf := asOf(witnesses)
-	if asOf == 0 {
-		return out
-	}
 	out.AsOf = exactTime(asOf)
-	if !first.Settings.PausedAt(asOf) {
+	if !first.Settings.PausedAt(now) {
 		out.Settings.Paused, out.Settings.PausedUntil = proto.Bool(false), nil
 	}
 	if oldest != 0 {
-		out.OldestReadyAge = durationpb.New(max(0, asOf.Sub(oldest)))
+		out.OldestReadyAge = durationpb.New(max(0, now.Sub(oldest)))
 	}
-	out.DedupWindowHeld = durationpb.New(dedupHeld(&first.Settings, dedupSince, asOf))
+	out.DedupWindowHeld = durationpb.New(dedupHeld(&first.Settings, dedupSince, now))
 	return out
 }
 
 // dedupHeld returns for how long ended ids are really remembered: the setting, unless older ones had to go.
-func dedupHeld(s *fsm.Settings, since, asOf fsm.Time) time.Duration {
+func dedupHeld(s *fsm.Settings, since, now fsm.Time) time.Duration {
 	window := fsm.DefaultDedupWindow
 	if s.DedupWindowSet {
 		window = s.DedupWindow
 	}
-	age := max(0, asOf.Sub(since))
+	age := max(0, now.Sub(since))
 	if s.DedupForever {
 		return age
 	}
 	return min(window, age)
-}
-
-// asOf returns the earliest time of the witnesses, 0 if there are none.
-func asOf(witnesses []*belfryv1.Witness) fsm.Time {
-	var t fsm.Time
-	for _, w := range witnesses {
-		if w.GetTime() != nil {
-			t = earlier(t, fsm.Time(w.GetTime().AsTime().UnixNano()))
-		}
-	}
-	return t
 }
 
 // earlier returns the earlier of two times, of which 0 is none.

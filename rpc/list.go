@@ -183,15 +183,15 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	for i := range all {
 		all[i] = uint32(i)
 	}
-	found := make([][]fsm.Queue, len(all))
-	_, err := s.readAll(ctx, all, func(i int, m *fsm.Machine, _ fsm.Time) {
-		found[i] = queuesWithPrefix(m, req.GetPrefix(), after, most+1)
+	found := make([][]queuePart, len(all))
+	_, err := s.readAll(ctx, all, func(i int, m *fsm.Machine, now fsm.Time) {
+		found[i] = queuesWithPrefix(m, req.GetPrefix(), after, most+1, now)
 	})
 	if err != nil {
 		return nil, err
 	}
 	parts := slices.Concat(found...)
-	slices.SortStableFunc(parts, func(a, b fsm.Queue) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(parts, func(a, b queuePart) int { return cmp.Compare(a.Name, b.Name) })
 	out := &belfryv1.ListQueuesResponse{}
 	for len(parts) > 0 {
 		n := 1
@@ -202,7 +202,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 			out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(out.Queues[most-1].GetName()))
 			break
 		}
-		out.Queues = append(out.Queues, s.wireQueue(parts[:n], nil))
+		out.Queues = append(out.Queues, s.wireQueue(parts[:n]))
 		parts = parts[n:]
 	}
 	return out, nil
@@ -218,16 +218,16 @@ func (c *checker) queueToken(field, token string) string {
 }
 
 // queuesWithPrefix returns the first queues of a shard whose names start with prefix and come after a name.
-func queuesWithPrefix(m *fsm.Machine, prefix, after string, most int) []fsm.Queue {
-	var out []fsm.Queue
+func queuesWithPrefix(m *fsm.Machine, prefix, after string, most int, now fsm.Time) []queuePart {
+	var out []queuePart
 	for _, q := range m.Queues(max(after, before(prefix)), most+1) {
 		switch {
 		case q.Name < prefix:
 		case len(q.Name) < len(prefix) || q.Name[:len(prefix)] != prefix || len(out) == most:
 			return out
 		default:
-			q.Settings = q.Settings.Clone()
-			out = append(out, q)
+			part, _ := readQueue(m, q.Name, now)
+			out = append(out, part)
 		}
 	}
 	return out

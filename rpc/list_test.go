@@ -2,10 +2,14 @@ package rpc
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -96,5 +100,41 @@ func TestListJobsPages(t *testing.T) {
 		if _, err := q.List(t.Context(), other); reasonOf(t, err) != belfryv1.Reason_REASON_INVALID {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestFiguresAreOfNow: a queue in which nothing is logged any more grows older all the same.
+func TestFiguresAreOfNow(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registry = registry })
+	now := time.Now().Truncate(time.Second)
+	s.node.now = func() time.Time { return now }
+	q, a := s.bothClients()
+	until := timestamppb.New(now.Add(time.Minute))
+	settings := &belfryv1.QueueSettings{Paused: proto.Bool(true), PausedUntil: until}
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a", Settings: settings}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Minute)}}); err != nil {
+		t.Fatal(err)
+	}
+	logged := now
+	now = now.Add(time.Hour)
+	one, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := a.ListQueues(t.Context(), &belfryv1.ListQueuesRequest{})
+	if err != nil || len(list.GetQueues()) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	for name, got := range map[string]*belfryv1.Queue{"GetQueue": one.GetQueue(), "ListQueues": list.GetQueues()[0]} {
+		if got.GetOldestReadyAge().AsDuration() != 59*time.Minute || got.GetSettings().GetPaused() || got.GetNextDueAt() != nil || !got.GetAsOf().AsTime().Equal(logged) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	want := fmt.Sprintf(`belfry_queue_oldest_ready_timestamp_seconds{queue="a",shard="%d"} %v`, s.server.handler.queues.shard("a", 0), float64(logged.Add(time.Minute).Unix()))
+	if got := s.send("GET", "/metrics", ""); !strings.Contains(got.body, want) {
+		t.Errorf("%s is not in the metrics", want)
 	}
 }

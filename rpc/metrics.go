@@ -135,7 +135,7 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 // collectQueues sends what is known of a shard's queues. Beyond queueSeriesMax they are added up.
 func (c *nodeCollector) collectQueues(ch chan<- prometheus.Metric, shard uint32) {
 	var queues []fsm.Queue
-	_, err := c.node.View(shard, func(m *fsm.Machine, _ fsm.Time) {
+	_, err := c.node.View(shard, func(m *fsm.Machine, now fsm.Time) {
 		for after := ""; ; {
 			page := m.Queues(after, queueSeriesMax)
 			if len(page) == 0 {
@@ -143,7 +143,9 @@ func (c *nodeCollector) collectQueues(ch chan<- prometheus.Metric, shard uint32)
 			}
 			after = page[len(page)-1].Name
 			for i := range page {
-				queues = addSeries(queues, &page[i])
+				// The page is as of the last entry; a job that came due since is ready all the same.
+				q, _ := m.Queue(page[i].Name, now)
+				queues = addSeries(queues, &q)
 			}
 		}
 	})
