@@ -59,6 +59,7 @@ func TestDecodePut(t *testing.T) {
 func TestDecodeEnums(t *testing.T) {
 	for text, want := range map[string]belfryv1.JobState{
 		`{"state":"DELAYED"}`: belfryv1.JobState_JOB_STATE_DELAYED, `{"state":"JOB_STATE_DEAD"}`: belfryv1.JobState_JOB_STATE_DEAD,
+		`{"state":"ready"}`: belfryv1.JobState_JOB_STATE_READY, `{"state":"job_state_Dead"}`: belfryv1.JobState_JOB_STATE_DEAD,
 		`{"state":3}`: belfryv1.JobState_JOB_STATE_RESERVED, `{"state":2,"dueAfter":null,"pageSize":"7"}`: belfryv1.JobState_JOB_STATE_READY,
 	} {
 		got := &belfryv1.ListRequest{}
@@ -95,7 +96,10 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"maxAttempts":-1}`, &belfryv1.PutRequest{}, `maxAttempts: want a whole number from 0 to 4294967295, not -1`},
 		{`{"headers":{"a":1}}`, &belfryv1.PutRequest{}, `headers["a"]: want a string, not 1`},
 		{`{"headers":[]}`, &belfryv1.PutRequest{}, `headers: want a JSON object of strings, not []`},
-		{`{"state":"LATE"}`, &belfryv1.ListRequest{}, `state: want one of DELAYED, READY, RESERVED, DEAD`},
+		{`{"state":"LATE"}`, &belfryv1.ListRequest{}, `state: want one of DELAYED, READY, RESERVED, DEAD, not "LATE"`},
+		{`{"delay":"1s","dueAt":"2026-11-21T09:30:00Z"}`, &belfryv1.PutRequest{}, `dueAt: not together with delay`},
+		{`{"dueAt":"2026-11-21T09:30:00Z","delay":5}`, &belfryv1.RescheduleRequest{}, `delay: not together with dueAt`},
+		{`{"jobs":[{"data":"YQ==","text":""}]}`, &belfryv1.PutBatchRequest{}, `jobs[0].text: not together with data`},
 		{`{"state":true}`, &belfryv1.ListRequest{}, `state: want one of DELAYED`},
 		{`[]`, &belfryv1.PutRequest{}, `request: want a JSON object such as {"queue": …}, not []`},
 		{`"x"`, &belfryv1.PutRequest{}, `request: want a JSON object`},
@@ -104,7 +108,7 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"queue":"a"}{}`, &belfryv1.PutRequest{}, `request: more than one JSON value`},
 		{`{"queue":"a",}`, &belfryv1.PutRequest{}, `request: not valid JSON`},
 		{"{\"queue\":\"\xff\"}", &belfryv1.PutRequest{}, `request: not valid UTF-8`},
-		{`{"text":"a","data":"YQ=="}`, &belfryv1.PutRequest{}, `request: (line 1:13): error parsing "data", oneof belfry.v1.PutRequest.body is already set`},
+		{`{"text":"a","data":"YQ=="}`, &belfryv1.PutRequest{}, `data: not together with text`},
 		{`{"queue":"a","queue":"b"}`, &belfryv1.PutRequest{}, `request: (line 1:14): duplicate field "queue"`},
 		{`{"data":"***"}`, &belfryv1.PutRequest{}, `request: (line 1:9): invalid value for bytes field data: "***"`},
 	} {

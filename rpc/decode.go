@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // The well-known types that have a form of their own in JSON.
@@ -91,6 +93,7 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		return nil, invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc), quote(data))
 	}
 	out := []byte{'{'}
+	chosen := map[protoreflect.Name]string{} // by alternative, the field that was given
 	for dec.More() {
 		name, value, err := nextMember(dec)
 		if err != nil {
@@ -99,6 +102,12 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		field := fieldByName(desc, name)
 		if field == nil {
 			return nil, unknownField(desc, path, name)
+		}
+		if one := field.ContainingOneof(); one != nil && !one.IsSynthetic() && string(value) != "null" {
+			if other := chosen[one.Name()]; other != "" && other != field.JSONName() {
+				return nil, invalid(join(path, field.JSONName()), "not together with %s", other)
+			}
+			chosen[one.Name()] = field.JSONName()
 		}
 		if value, err = relaxField(field, value, join(path, field.JSONName())); err != nil {
 			return nil, err
@@ -248,7 +257,7 @@ func checkTime(value json.RawMessage, path string) error {
 	return nil
 }
 
-// relaxEnum adds the prefix to an enum value. Numbers are left to the strict parser.
+// relaxEnum adds the prefix to an enum value and takes it in any case. Numbers are left to the strict parser.
 func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
 	if value[0] != '"' {
 		if _, err := strconv.ParseInt(string(value), 10, 32); err == nil {
@@ -260,9 +269,9 @@ func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path str
 	if err := json.Unmarshal(value, &name); err != nil {
 		return nil, syntaxFault(path, err)
 	}
-	full := name
-	if enum.Values().ByName(protoreflect.Name(name)) == nil {
-		full = enumPrefix(enum) + name
+	full := strings.ToUpper(name)
+	if enum.Values().ByName(protoreflect.Name(full)) == nil {
+		full = enumPrefix(enum) + full
 	}
 	if enum.Values().ByName(protoreflect.Name(full)) == nil {
 		return nil, invalid(path, "want one of %s, not %s", enumNames(enum), quote(value))
@@ -280,10 +289,15 @@ func enumPrefix(enum protoreflect.EnumDescriptor) string {
 	return prefix
 }
 
-// enumNames lists the values a caller may choose.
+// enumNames lists the values a caller may choose. Of a job's states those are the ones that a held job can be in.
 func enumNames(enum protoreflect.EnumDescriptor) string {
 	var names []string
 	for i := 1; i < enum.Values().Len(); i++ {
+		if enum == belfryv1.JobState(0).Descriptor() {
+			if _, held := machineState(belfryv1.JobState(enum.Values().Get(i).Number())); !held {
+				continue
+			}
+		}
 		names = append(names, strings.TrimPrefix(string(enum.Values().Get(i).Name()), enumPrefix(enum)))
 	}
 	return strings.Join(names, ", ")
