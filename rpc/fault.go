@@ -39,6 +39,8 @@ type Fault struct {
 	State fsm.State
 	// Witness tells where the error was decided; nil if it was not decided in a shard's log.
 	Witness *belfryv1.Witness
+	// Ended is the code of a call that its client ended, which is no refusal of the server's; 0 if it did not.
+	Ended connect.Code
 	// Count is how many jobs were dealt with before the rest failed; nil if none was.
 	Count *uint64
 }
@@ -46,8 +48,14 @@ type Fault struct {
 // Error returns reason and message.
 func (f *Fault) Error() string { return reasonName(f.Reason) + ": " + f.Message }
 
-// Code returns the Connect code of the fault's reason.
-func (f *Fault) Code() connect.Code { return contractRow(f.Reason).code }
+// Code returns the Connect code of the fault's reason. A call that its client ended before anything was logged, by leaving or
+// by its deadline, has Connect's own code for that.
+func (f *Fault) Code() connect.Code {
+	if f.Ended != 0 {
+		return f.Ended
+	}
+	return contractRow(f.Reason).code
+}
 
 // Outcome tells whether the call was applied.
 func (f *Fault) Outcome() belfryv1.Outcome { return contractRow(f.Reason).outcome }
@@ -165,13 +173,31 @@ func faultOfError(err error) *Fault {
 	}
 	for _, r := range contract() {
 		if r.cause != nil && errors.Is(err, r.cause) {
-			return &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
+			f := &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
+			if r.cause == node.ErrCanceled {
+				f.Ended = endedBy(err)
+			}
+			return f
 		}
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return faultOfError(node.ErrCanceled)
+	if code := endedBy(err); code != 0 {
+		f := faultOfError(node.ErrCanceled)
+		f.Ended = code
+		return f
 	}
 	return fault(belfryv1.Reason_REASON_INTERNAL)
+}
+
+// endedBy returns Connect's code for the end of a context, 0 for other errors.
+func endedBy(err error) connect.Code {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return connect.CodeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return connect.CodeCanceled
+	default:
+		return 0
+	}
 }
 
 // faultOfShard is faultOfError for an error of one shard.

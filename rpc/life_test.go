@@ -223,7 +223,7 @@ func TestUnknownOutcomeIsNotAFailure(t *testing.T) {
 	}{
 		"unknown":   {nodeUnknown(), []string{`"code":"unavailable"`, `"reason":"UNKNOWN_OUTCOME"`, `"outcome":"UNKNOWN"`, `"shard":"`, "google.rpc.RetryInfo"}},
 		"no leader": {nodeNoLeader(), []string{`"code":"unavailable"`, `"reason":"NO_LEADER"`, `"outcome":"NOT_APPLIED"`}},
-		"broken":    {context.DeadlineExceeded, []string{`"code":"resource_exhausted"`, `"reason":"OVERLOADED"`, `"outcome":"NOT_APPLIED"`}},
+		"broken":    {context.DeadlineExceeded, []string{`"code":"deadline_exceeded"`, `"reason":"OVERLOADED"`, `"outcome":"NOT_APPLIED"`}},
 	} {
 		s.node.fail = func(uint32) error { return want.err }
 		got := s.post("/v1/put", `{"queue":"a"}`)

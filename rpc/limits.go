@@ -24,6 +24,9 @@ type Limits struct {
 	BatchJobsMax int
 	// BatchBytesMax bounds the bodies, ids and headers of a PutBatch together. Default 4 MiB.
 	BatchBytesMax int
+	// ReserveBytesMax bounds the bytes of the jobs that one shard hands out in one answer to Reserve, or one message of Work;
+	// the first job is handed out whatever its size. Default 4 MiB.
+	ReserveBytesMax int
 	// QueuesMax bounds the queues of one Reserve. Default 64.
 	QueuesMax int
 	// MessageBytesMax bounds a whole request on the wire and after decompression. Default 8 MiB: a batch in base64 fits.
@@ -63,6 +66,7 @@ func DefaultLimits() Limits {
 		ErrorBytesMax:     1 << 10,
 		BatchJobsMax:      1000,
 		BatchBytesMax:     4 << 20,
+		ReserveBytesMax:   4 << 20,
 		QueuesMax:         64,
 		MessageBytesMax:   8 << 20,
 		DelayMax:          100 * year,
@@ -94,6 +98,7 @@ func (l Limits) Validate() error {
 	positive("ErrorBytesMax", int64(l.ErrorBytesMax))
 	positive("BatchJobsMax", int64(l.BatchJobsMax))
 	positive("BatchBytesMax", int64(l.BatchBytesMax))
+	positive("ReserveBytesMax", int64(l.ReserveBytesMax))
 	positive("QueuesMax", int64(l.QueuesMax))
 	positive("MessageBytesMax", int64(l.MessageBytesMax))
 	positive("DelayMax", int64(l.DelayMax))

@@ -34,7 +34,7 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	}
 	polling, stop := s.drain.until(ctx)
 	defer stop()
-	if err := p.run(polling, wait); err != nil && !endedByDrain(ctx, polling) {
+	if err := p.run(polling, withinDeadline(ctx, wait)); err != nil && !endedByDrain(ctx, polling) {
 		return nil, err
 	}
 	if ctx.Err() != nil && p.requestID == "" {
@@ -47,6 +47,23 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 		out.Witnesses = p.witnesses
 	}
 	return out, nil
+}
+
+// The share of the time until a caller's deadline that is kept for the answer to a poll, and its bounds.
+const (
+	answerShare   = 10
+	answerTimeMin = 5 * time.Millisecond
+	answerTimeMax = 250 * time.Millisecond
+)
+
+// withinDeadline shortens a wait so that the answer, even an empty one, is there before the caller's deadline.
+func withinDeadline(ctx context.Context, wait time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return wait
+	}
+	left := time.Until(deadline)
+	return max(0, min(wait, left-min(max(left/answerShare, answerTimeMin), answerTimeMax)))
 }
 
 // endedByDrain reports whether a poll was ended because the server stops. Its caller gets what there is: nothing.
@@ -142,7 +159,7 @@ func (p *poll) parkSteps() []step {
 
 // request returns the machine's request for a step.
 func (p *poll) request(st step) *fsm.Request {
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: st.queues, Max: p.jobsMax, TTR: p.ttr}}}
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: st.queues, Max: p.jobsMax, TTR: p.ttr, Bytes: uint64(p.service.limits.ReserveBytesMax)}}}
 	if p.requestID != "" {
 		req.ID = p.requestID + st.key
 	}

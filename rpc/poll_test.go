@@ -265,3 +265,20 @@ func TestGrantForNobodyIsGivenBack(t *testing.T) {
 		leave()
 	}
 }
+
+// TestAReserveIsBoundedInBytes: large jobs come in several answers, each at least one.
+func TestAReserveIsBoundedInBytes(t *testing.T) {
+	s := serve(t)
+	q, _ := s.bothClients()
+	for range 6 {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 1<<20)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []int{4, 2, 0} {
+		res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}, MaxJobs: 100})
+		if err != nil || len(res.GetJobs()) != want {
+			t.Errorf("answer %d: %d jobs, %v; want %d", i, len(res.GetJobs()), err, want)
+		}
+	}
+}

@@ -2,10 +2,14 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -110,20 +114,113 @@ func TestBatchOverShardsKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestClientDeadlineEndsPoll: a deadline of the client that is shorter than its wait ends the poll, and nothing is lost.
-func TestClientDeadlineEndsPoll(t *testing.T) {
+// TestPollAnswersBeforeItsDeadline: a deadline of the client that is shorter than its wait shortens the wait. That nothing
+// was due by then is an answer, not an error.
+func TestPollAnswersBeforeItsDeadline(t *testing.T) {
 	s := serve(t)
 	for name, c := range s.clients() {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		_, err := c.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{"a"}, Wait: durationpb.New(time.Minute)})
-		if err == nil {
-			t.Errorf("%s: no error", name)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		res, err := c.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{"a"}, Wait: durationpb.New(time.Minute)})
+		if err != nil || len(res.GetJobs()) > 0 {
+			t.Errorf("%s: %v, %v", name, res, err)
 		}
 		cancel()
 	}
-	s.await("no parked poll", func() bool { return s.node.parkedPolls() == 0 })
-	if got := s.send(http.MethodPost, "/v1/reserve", `{"queues":["a"],"wait":"20s"}`, "Content-Type", "application/json", "Connect-Timeout-Ms", "30"); got.status != 429 {
+	got := s.send(http.MethodPost, "/v1/reserve", `{"queues":["a"],"wait":"20s"}`, "Content-Type", "application/json", "Connect-Timeout-Ms", "500")
+	if got.status != 200 || !strings.HasPrefix(got.body, `{"jobs":[]`) {
 		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+func TestWithinDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if got := withinDeadline(t.Context(), time.Minute); got != time.Minute {
+			t.Errorf("without a deadline %v", got)
+		}
+		for _, c := range []struct{ left, wait, want time.Duration }{
+			{time.Hour, time.Minute, time.Minute}, {time.Minute, time.Minute, 59750 * time.Millisecond},
+			{500 * time.Millisecond, 5 * time.Second, 450 * time.Millisecond}, {20 * time.Millisecond, time.Second, 15 * time.Millisecond},
+			{time.Millisecond, time.Second, 0}, {time.Minute, 0, 0},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), c.left)
+			if got := withinDeadline(ctx, c.wait); got != c.want {
+				t.Errorf("%v with %v left: %v, want %v", c.wait, c.left, got, c.want)
+			}
+			cancel()
+		}
+	})
+}
+
+// TestAClientThatLeftIsNoOverload: a call that its client ended does not count as refused.
+func TestAClientThatLeftIsNoOverload(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want connect.Code
+	}{
+		{context.Canceled, connect.CodeCanceled},
+		{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
+		{fmt.Errorf("%w: %w", node.ErrCanceled, context.Canceled), connect.CodeCanceled},
+		{fmt.Errorf("%w: %w", node.ErrCanceled, context.DeadlineExceeded), connect.CodeDeadlineExceeded},
+		{node.ErrOverloaded, connect.CodeResourceExhausted},
+		{fmt.Errorf("%w: %w", node.ErrUnknownOutcome, context.Canceled), connect.CodeUnavailable},
+	} {
+		f := faultOfError(c.err)
+		if got := connect.CodeOf(f.wire()); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
+		if known, _ := FaultOf(f.wire()); known.Reason != f.Reason || known.Outcome() != f.Outcome() {
+			t.Errorf("%v: %v arrives as %v", c.err, f, known)
+		}
+	}
+}
+
+// refusingNode refuses the puts of some jobs once, as a shard does that knows the queue otherwise.
+type refusingNode struct {
+	*recordingNode
+	refuse map[string]bool
+}
+
+func (r *refusingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	changed := *req
+	changed.Commands = slices.Clone(req.Commands)
+	for i, c := range req.Commands {
+		if put, ok := c.(*fsm.Put); ok && r.refuse[put.ID] {
+			delete(r.refuse, put.ID)
+			misrouted := *put
+			misrouted.Partitions = 7
+			changed.Commands[i] = &misrouted
+		}
+	}
+	return r.recordingNode.Do(ctx, shard, &changed)
+}
+
+// TestPutsRoutedAgainKeepTheirRequest: the second round has an id of its own only where the first was remembered.
+func TestPutsRoutedAgainKeepTheirRequest(t *testing.T) {
+	puts := []fsm.Kind{fsm.KindPut, fsm.KindPut}
+	bring := []fsm.Kind{fsm.KindOpen, fsm.KindConfigure}
+	for _, c := range []struct {
+		name   string
+		refuse map[string]bool
+		want   []proposal
+	}{
+		{"some", map[string]bool{"y": true}, []proposal{{0, "r", puts}, {0, "", bring}, {0, "r~", puts[:1]}}},
+		{"all", map[string]bool{"x": true, "y": true}, []proposal{{0, "r", puts}, {0, "", bring}, {0, "r", puts}}},
+	} {
+		r := &refusingNode{recordingNode: &recordingNode{memoryNode: newMemoryNode(3)}}
+		s := serve(t, func(c *Config) { c.Node = r })
+		queue := s.queueIn(0, "a")
+		if _, err := s.catalog.CreateQueue(t.Context(), queue, 1, fsm.Settings{}); err != nil {
+			t.Fatal(err)
+		}
+		r.refuse = c.refuse
+		q, _ := s.bothClients()
+		res, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{RequestId: "r", Jobs: []*belfryv1.PutRequest{{Queue: queue, Id: "x"}, {Queue: queue, Id: "y"}}})
+		if err != nil || !res.GetResults()[0].GetPut().GetCreated() || !res.GetResults()[1].GetPut().GetCreated() {
+			t.Errorf("%s: %v, %v", c.name, res, err)
+		}
+		if diff := cmp.Diff(c.want, r.take()); diff != "" {
+			t.Errorf("%s:\n%s", c.name, diff)
+		}
 	}
 }
 

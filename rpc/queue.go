@@ -192,18 +192,49 @@ func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm
 		commands = append(commands, s.place(put, requestID, i))
 	}
 	s.doPlaced(ctx, requestID, commands, answers)
-	again := commands[:0]
-	for i, put := range puts {
-		if f := answers[i].fault; put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED {
-			if s.repair(ctx, put) {
-				again = append(again, s.place(put, requestID, i))
-			}
+	s.putAgain(ctx, requestID, commands, answers)
+	s.meterPuts(puts, answers)
+}
+
+// putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
+// made a job of some of the call's puts remembers the answer to all of them under the request id, so that the others need
+// an id of their own. Elsewhere the whole share goes again under the call's id, which a repeat of the call will use: the
+// share was not remembered, and doing the puts again that made nothing changes nothing.
+func (s *queueService) putAgain(ctx context.Context, requestID string, commands []placed, answers []answer) {
+	made, refused, repaired := map[uint32]bool{}, map[uint32]bool{}, map[string]bool{}
+	for _, c := range commands {
+		a := &answers[c.position]
+		made[c.shard] = made[c.shard] || a.result.Created
+		put, ok := c.command.(*fsm.Put)
+		if !ok || !changed(a) {
+			continue
+		}
+		if _, tried := repaired[put.Queue]; !tried {
+			repaired[put.Queue] = s.repair(ctx, put)
+		}
+		refused[c.shard] = refused[c.shard] || repaired[put.Queue]
+	}
+	var whole, rest []placed
+	for _, c := range commands {
+		put, ok := c.command.(*fsm.Put)
+		switch {
+		case !ok || !refused[c.shard]:
+		case !made[c.shard]:
+			whole = append(whole, s.place(put, requestID, c.position))
+		case changed(&answers[c.position]):
+			rest = append(rest, s.place(put, requestID, c.position))
 		}
 	}
-	if len(again) > 0 {
-		s.doPlaced(ctx, requestID, again, answers)
+	s.doPlaced(ctx, requestID, whole, answers)
+	if requestID != "" {
+		requestID += "~"
 	}
-	s.meterPuts(puts, answers)
+	s.doPlaced(ctx, requestID, rest, answers)
+}
+
+// changed reports whether a put was refused because the queue has another number of partitions.
+func changed(a *answer) bool {
+	return a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
 }
 
 // sameHome reports whether a put goes where the one before it went: to the only partition of the same queue.
