@@ -184,6 +184,9 @@ func (p *poller) run() {
 		o.Max, o.Wait = poll.asked, poll.wait
 		jobs, err := p.client.reserveMany(ctx, o, p.noteTrouble)
 		poll.cancel()
+		if err != nil {
+			p.client.collectLater(o, err)
+		}
 		p.deliver(poll, jobs, err)
 	}
 }

@@ -302,3 +302,48 @@ func TestReserveSendsItsOptions(t *testing.T) {
 		})
 	}
 }
+
+// A Reserve that is cancelled after the server granted it jobs gives them back, with no attempt counted.
+func TestCancelledReserveGivesBackWhatItGot(t *testing.T) {
+	for name, reserve := range map[string]func(ctx context.Context, c *Client) error{
+		"one": func(ctx context.Context, c *Client) error {
+			_, err := c.Reserve(ctx, ReserveOptions{Queues: []string{"q"}, Wait: 20 * time.Second})
+			return err
+		},
+		"many": func(ctx context.Context, c *Client) error {
+			_, err := c.Reserve(ctx, ReserveOptions{Queues: []string{"q"}, Wait: 20 * time.Second, Max: 5})
+			return err
+		},
+		"worker": func(ctx context.Context, c *Client) error {
+			if err := (Worker{Queues: []string{"q"}}).Run(ctx, c, func(context.Context, *Job) error { return nil }); err != nil {
+				return err
+			}
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, func(b *bench) {
+				b.put("a", "b")
+				lost := times(1, "Reserve", errors.New("cut off"))
+				b.fake.failAfter(func(ctx context.Context, method string, req proto.Message) error {
+					err := lost(ctx, method, req)
+					if err != nil {
+						<-ctx.Done() // the answer never arrives
+					}
+					return err
+				})
+				ctx, cancel := context.WithCancel(b.t.Context())
+				time.AfterFunc(3*time.Second, cancel)
+				if err := reserve(ctx, b.client); !errors.Is(err, context.Canceled) {
+					b.t.Errorf("ended with %v", err)
+				}
+				time.Sleep(time.Second)
+				b.want("a", jobState{state: "DELAYED"})
+				b.want("b", jobState{state: "DELAYED"})
+				if ids := b.fake.ids("Reserve"); len(ids) != 2 || ids[0] != ids[1] {
+					b.t.Errorf("request ids %v, want the same one twice", ids)
+				}
+			})
+		})
+	}
+}

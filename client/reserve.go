@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -53,19 +55,61 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 	}
 	jobs, err := c.reserveMany(ctx, o, nil)
 	if err != nil {
+		c.collectLater(o, err)
 		return nil, err
 	}
 	return jobs, nil
 }
 
-// reserveMany makes one Reserve call of its own. failed, if not nil, hears of each attempt that will be followed by another.
-func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
+// request makes the message of a Reserve.
+func (o ReserveOptions) request(id string) *belfryv1.ReserveRequest {
 	req := &belfryv1.ReserveRequest{
-		Queues: o.Queues, MaxJobs: uint32(o.Max), Wait: durationpb.New(o.Wait), RequestId: c.clock.newID(),
+		Queues: o.Queues, MaxJobs: uint32(o.Max), Wait: durationpb.New(o.Wait), RequestId: id,
 	}
 	if o.TTR != 0 {
 		req.Ttr = durationpb.New(o.TTR)
 	}
+	return req
+}
+
+// collectLater has collect run on its own, unless the client is closed.
+func (c *Client) collectLater(o ReserveOptions, err *Error) {
+	if err.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN {
+		c.start(func() {
+			ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
+			defer cancel()
+			c.collect(ctx, o, err)
+		})
+	}
+}
+
+// collect gives back what a Reserve that ended with err may have got all the same, and which nobody waits for any more: a
+// repeat under its request id brings the grants that are live. Should there be none, it may bring other jobs; they go back too.
+// Where that fails, leases lapse in the end.
+func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
+	if err.Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+		return
+	}
+	o.Wait = 0
+	req := o.request(err.RequestID)
+	res, _, failure := callCounted(ctx, c, callKind{}, func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
+		return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
+	})
+	if failure != nil {
+		return
+	}
+	for some := range slices.Chunk(res.Msg.jobs, extendsMax) {
+		var all sync.WaitGroup
+		for _, job := range some {
+			all.Go(func() { _, _, _ = c.Release(ctx, job.Lease, 0) })
+		}
+		all.Wait()
+	}
+}
+
+// reserveMany makes one Reserve call of its own. failed, if not nil, hears of each attempt that will be followed by another.
+func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
+	req := o.request(c.clock.newID())
 	started := time.Now()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed},
 		func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {

@@ -167,14 +167,21 @@ func (s *shift) takePermits(ctx context.Context) int {
 	return n
 }
 
-// reserve polls once. If ctx ends meanwhile the poll has pollGrace to bring what it may have got.
+// reserve polls once. If ctx ends meanwhile the poll has pollGrace to bring what it may have got; what it gets after that is
+// collected and given back.
 func (s *shift) reserve(ctx context.Context, n int) ([]*Job, *Error) {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pollGrace, cancel) })
 	defer stop()
 	o := ReserveOptions{Queues: s.worker.Queues, Max: n, Wait: pollWait, TTR: s.worker.TTR}
-	return s.client.reserveMany(polling, o, func(err *Error) { s.worker.OnError(nil, err) })
+	jobs, err := s.client.reserveMany(polling, o, func(err *Error) { s.worker.OnError(nil, err) })
+	if err != nil {
+		collecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer cancel()
+		s.client.collect(collecting, o, err)
+	}
+	return jobs, err
 }
 
 // secured puts jobs into the keeper's care. Normally a lease has just begun. If the poll had to be repeated it may be about
