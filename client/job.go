@@ -67,7 +67,7 @@ type Job struct {
 	LastError string
 
 	client   *Client
-	received time.Time     // on this machine's monotonic clock, not before the lease began
+	received time.Time     // on this machine's clock, not after the lease began by more than a keeper's margin
 	lease    time.Duration // its length
 }
 
@@ -103,6 +103,16 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 		job.lease = job.LeaseUntil.Sub(granted.AsTime())
 	}
 	return job
+}
+
+// began gives the time on this machine's clock at which the lease began: at, or earlier if the end of the lease says so to a
+// machine to which the servers are ahead by so much.
+func (j *Job) began(at time.Time, ahead time.Duration) time.Time {
+	if j.lease <= 0 || j.LeaseUntil.IsZero() {
+		return at
+	}
+	age := at.Add(ahead).Sub(j.LeaseUntil) + j.lease
+	return at.Add(-max(0, age))
 }
 
 // Ack ends the job as done; see [Client.Ack].

@@ -9,7 +9,8 @@ import (
 )
 
 // A keeper extends the leases of the jobs that a shift holds, and says when one is lost. All its times are on this
-// machine's monotonic clock and on the safe side: a lease is taken to end earlier than it does.
+// machine's clock and on the safe side: a lease is taken to end earlier than it does. The monotonic clock decides when a lease
+// is lost; it stands still while the machine sleeps, so the wall clock too decides when one must be extended.
 type keeper struct {
 	client  *Client
 	worker  Worker
@@ -89,7 +90,7 @@ func (k *keeper) look(now time.Time) (due []*held, next time.Duration) {
 		}
 		at := h.endsAt
 		if !h.extending && h.renewAt.Before(h.lastAt) {
-			if !now.Before(h.renewAt) {
+			if reached(now, h.renewAt) {
 				h.extending = true
 				due = append(due, h)
 			} else {
@@ -143,12 +144,33 @@ func (h *held) leasedAt(t time.Time) {
 	h.endsAt = t.Add(h.length - min(h.length/10, 2*time.Second))
 }
 
-// begin hands a job to its handler: cancel ends its context. It reports false if the lease is lost already.
-func (k *keeper) begin(h *held, cancel context.CancelCauseFunc) bool {
+// reached reports whether it is t or later, on the monotonic clock or on the wall clock.
+func reached(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
+
+// renewable reports whether a lease has come to the time at which it is to be extended.
+func (k *keeper) renewable(h *held) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return reached(time.Now(), h.renewAt)
+}
+
+// begin hands a job to its handler: cancel ends its context. A lease of which little is left is extended first. The error says
+// why the handler must not begin.
+func (k *keeper) begin(ctx context.Context, h *held, cancel context.CancelCauseFunc) error {
+	k.mu.Lock()
 	h.cancel = cancel
-	return h.lost == nil
+	lost, short := h.lost, reached(time.Now(), h.endsAt.Add(-h.length/3))
+	k.mu.Unlock()
+	if lost != nil || !short {
+		return lost
+	}
+	err := k.extend(ctx, h)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h.lost != nil {
+		return h.lost
+	}
+	return err
 }
 
 // extend extends a lease by its length, however often that must be tried while the lease lasts.

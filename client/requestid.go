@@ -11,24 +11,28 @@ import (
 
 // A requestClock makes request ids. They are UUIDs of version 7 (RFC 9562 §5.7), whose time tells a server that an id is
 // older than what it remembers. A client whose clock is wrong by minutes would have its fresh ids refused, so the clock
-// follows the Date header of the servers' answers where the two differ by more than that header's precision explains.
+// follows the Date header of the servers' answers where the two differ by more than that header's precision and the time that
+// an answer took explain. It also tells how old a lease is.
 type requestClock struct {
-	skew atomic.Int64 // nanoseconds that the servers are ahead of this machine, 0 if nearly none
+	skew atomic.Int64 // nanoseconds that the servers are ahead of this machine
 
 	mu   sync.Mutex
 	read time.Time // when a Date was last looked at
 }
 
 const (
-	skewMin   = 10 * time.Second // a smaller difference is left alone: the window of the servers is minutes
-	skewEvery = time.Second      // how often a Date is looked at
+	skewEvery     = time.Second // how often a Date is looked at
+	datePrecision = time.Second // of a Date, which is rounded down
 )
+
+// ahead is how far the servers are ahead of this machine.
+func (c *requestClock) ahead() time.Duration { return time.Duration(c.skew.Load()) }
 
 // newID makes an id for a request that is first sent now.
 func (c *requestClock) newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[6:]) // never fails: it ends the program instead
-	ms := uint64(time.Now().Add(time.Duration(c.skew.Load())).UnixMilli())
+	ms := uint64(time.Now().Add(c.ahead()).UnixMilli())
 	for i := range 6 {
 		id[i] = byte(ms >> (40 - 8*i))
 	}
@@ -44,8 +48,10 @@ func (c *requestClock) newID() string {
 	return string(text[:])
 }
 
-// observe learns from the headers of an answer that arrived now.
-func (c *requestClock) observe(header http.Header) {
+// observe learns from the headers of an answer that arrived now to a request that was sent at sent. The server wrote the
+// Date at some moment between the two; what was known before stands unless no such moment agrees with it. So an answer that
+// was long on its way, or waited for a process that was suspended, is not taken for a clock that is behind.
+func (c *requestClock) observe(sent time.Time, header http.Header) {
 	now := time.Now()
 	c.mu.Lock()
 	due := now.Sub(c.read) >= skewEvery
@@ -60,9 +66,6 @@ func (c *requestClock) observe(header http.Header) {
 	if err != nil {
 		return
 	}
-	skew := date.Sub(now)
-	if skew.Abs() < skewMin {
-		skew = 0
-	}
-	c.skew.Store(int64(skew))
+	least, most := date.Sub(now), date.Add(datePrecision).Sub(sent)
+	c.skew.Store(int64(min(max(c.ahead(), least), most)))
 }

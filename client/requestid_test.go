@@ -53,10 +53,32 @@ func TestClockFollowsTheServers(t *testing.T) {
 			{time.Now().Add(4 * time.Second).UTC().Format(http.TimeFormat), 0}, // little enough to leave alone
 		} {
 			time.Sleep(2 * time.Second)
-			clock.observe(http.Header{"Date": {try.date}})
+			clock.observe(time.Now(), http.Header{"Date": {try.date}})
 			got := time.Duration(clock.skew.Load())
 			if diff := (got - try.want).Abs(); diff > 10*time.Second {
 				t.Errorf("after %s the skew is %v, want about %v", try.date, got, try.want)
+			}
+		}
+	})
+}
+
+// An answer that was held up for longer than its server took to write it says nothing about clocks.
+func TestHeldUpAnswerIsNoSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock requestClock
+		for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
+			time.Sleep(2 * time.Second)
+			header := http.Header{"Date": {time.Now().Add(skew).UTC().Format(http.TimeFormat)}}
+			clock.observe(time.Now(), header)
+			before := clock.ahead()
+			if diff := (before - skew).Abs(); diff > datePrecision {
+				t.Errorf("the skew is %v, want %v", before, skew)
+			}
+			sent := time.Now()
+			time.Sleep(time.Minute)
+			clock.observe(sent, header) // of the minute before, as it stood in the socket
+			if clock.ahead() != before {
+				t.Errorf("an answer held up for a minute moved the skew from %v to %v", before, clock.ahead())
 			}
 		}
 	})

@@ -110,7 +110,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 // reserveMany makes one Reserve call of its own. failed, if not nil, hears of each attempt that will be followed by another.
 func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
 	req := o.request(c.clock.newID())
-	started := time.Now()
+	started, ahead := time.Now(), c.clock.ahead()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed},
 		func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
 			return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
@@ -119,14 +119,14 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 		err.RequestID = req.RequestId
 		return nil, err
 	}
-	// The leases began when the server answered, which is just now; if it answered an attempt whose answer was lost, they
-	// may have begun as early as the first attempt.
+	// The leases began when the server answered. If it did not wait, that is not before the call; nor is it if it answered an
+	// attempt whose answer was lost. Otherwise it is just now, unless the answer was held up, which the leases' ends tell.
 	received := time.Now()
-	if failures > 0 {
+	if failures > 0 || o.Wait == 0 {
 		received = started
 	}
 	for _, job := range res.Msg.jobs {
-		job.client, job.received = c, received
+		job.client, job.received = c, job.began(received, ahead)
 	}
 	return res.Msg.jobs, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -184,23 +185,28 @@ func (s *shift) reserve(ctx context.Context, n int) ([]*Job, *Error) {
 	return jobs, err
 }
 
-// secured puts jobs into the keeper's care. Normally a lease has just begun. If the poll had to be repeated it may be about
-// to end: then it is extended before anything else, and the job is given back if that fails.
+// secured puts jobs into the keeper's care. Normally a lease has just begun. If the poll had to be repeated, or its answer was
+// held up, it may be about to end: then it is extended before anything else, and the job is given back if that fails.
 func (s *shift) secured(ctx context.Context, jobs []*Job) []*held {
-	all := make([]*held, 0, len(jobs))
-	for _, job := range jobs {
+	all := make([]*held, len(jobs))
+	var extending sync.WaitGroup
+	for i, job := range jobs {
 		h := s.keeper.take(job)
-		if time.Now().After(h.renewAt) {
+		all[i] = h
+		if !s.keeper.renewable(h) {
+			continue
+		}
+		extending.Go(func() { // as many at a time as the keeper lets
 			if err := s.keeper.extend(ctx, h); err != nil {
+				all[i] = nil
 				s.worker.OnError(job, err)
 				s.giveBack(context.WithoutCancel(ctx), h)
 				s.permit(1)
-				continue
 			}
-		}
-		all = append(all, h)
+		})
 	}
-	return all
+	extending.Wait()
+	return slices.DeleteFunc(all, func(h *held) bool { return h == nil })
 }
 
 // handle runs the handler for one job and tells the server what became of it.
@@ -208,8 +214,11 @@ func (s *shift) handle(work, finish context.Context, h *held) {
 	defer s.keeper.forget(h)
 	ctx, cancel := context.WithCancelCause(work)
 	defer cancel(nil)
-	if !s.keeper.begin(h, cancel) {
-		s.worker.OnError(h.job, h.lost)
+	if err := s.keeper.begin(ctx, h, cancel); err != nil {
+		s.worker.OnError(h.job, err)
+		if !errors.Is(err, ErrStaleLease) {
+			s.giveBack(finish, h)
+		}
 		return
 	}
 	result := protected(ctx, s.handler, h.job)

@@ -126,9 +126,10 @@ type observer struct {
 
 // Do implements connect.HTTPClient.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
+	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err == nil {
-		o.clock.observe(res.Header)
+		o.clock.observe(sent, res.Header)
 	}
 	return res, err
 }

@@ -172,6 +172,82 @@ func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
+// An answer that was held up on its way brings leases that are nearly or quite over. Their ends tell.
+func TestHeldUpAnswerBringsOldLeases(t *testing.T) {
+	for name, try := range map[string]struct {
+		heldUp  time.Duration
+		attempt int // that is handled
+	}{
+		"little is left":  {25 * time.Second, 1},
+		"nothing is left": {32 * time.Second, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, func(b *bench) {
+				var bodies []string
+				for i := range 10 {
+					bodies = append(bodies, fmt.Sprint(i))
+				}
+				slow := times(1, "Reserve", errors.New("held up"))
+				b.fake.failAfter(func(ctx context.Context, method string, req proto.Message) error {
+					if slow(ctx, method, req) != nil {
+						time.Sleep(try.heldUp)
+					}
+					return nil
+				})
+				b.fake.failBefore(func(_ context.Context, method string, _ proto.Message) error {
+					if method == "Extend" {
+						time.Sleep(2 * time.Second) // ten of them, one after another, would come too late
+					}
+					return nil
+				})
+				b.put(bodies...)
+				var handled atomic.Int32
+				b.run(Worker{}, func(_ context.Context, job *Job) error {
+					handled.Add(1)
+					b.fake.mu.Lock()
+					defer b.fake.mu.Unlock()
+					if held, err := b.fake.held(job.Lease); err != nil || time.Until(held.until) < 20*time.Second || job.Attempt != try.attempt {
+						b.t.Errorf("a handler began on %s, attempt %d: %v", job.Lease, job.Attempt, err)
+					}
+					return nil
+				})
+				time.Sleep(time.Minute)
+				b.finish(time.Second)
+				if n := handled.Load(); n != 10 {
+					b.t.Errorf("%d jobs were handled, want 10", n)
+				}
+			})
+		})
+	}
+}
+
+// No handler begins on a lease that cannot be extended in time: its job waited here while another was handled.
+func TestNoHandlerBeginsOnAShortLease(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.put("a", "b")
+		b.fake.failBefore(func(_ context.Context, method string, _ proto.Message) error {
+			if method == "Extend" {
+				return refusal(connect.CodeResourceExhausted, "RATE_LIMITED", "not_applied", 0)
+			}
+			return nil
+		})
+		var began []string
+		b.run(Worker{Concurrency: 1, Prefetch: 1}, func(_ context.Context, job *Job) error {
+			began = append(began, fmt.Sprint(job.ID, len(b.fake.sizes("Release"))))
+			if job.ID == "a" {
+				time.Sleep(22 * time.Second) // of 30; b came with it
+			}
+			return nil
+		})
+		time.Sleep(25 * time.Second)
+		b.finish(time.Second)
+		if diff := cmp.Diff([]string{"a0", "b1"}, began); diff != "" {
+			b.t.Errorf("handlers and releases before them, want b to go back and come anew (-want +got):\n%s", diff)
+		}
+		b.want("b", jobState{state: "ACKED", attempt: 1})
+	})
+}
+
 // An extension that is on its way while the job is acked fails, and that is nobody's business.
 func TestExtensionThatMeetsTheAck(t *testing.T) {
 	inBench(t, func(b *bench) {
