@@ -121,16 +121,19 @@ type run struct {
 	queues belfryv1connect.QueueServiceClient
 	names  []string
 	body   []byte // without a stamp
+	// batches are the messages that each worker uses again and again; only that worker touches them.
+	batches [][]*belfryv1.PutRequest
 }
 
 func newRun(cfg Config) *run {
 	// Plain HTTP/1.1 with a connection for each caller; answers are too small to be worth compressing.
 	transport := &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: cfg.Connections, MaxConnsPerHost: cfg.Connections, DisableCompression: true}
 	r := &run{
-		Config: cfg,
-		body:   filler(cfg.BodyBytes),
-		http:   transport,
-		queues: belfryv1connect.NewQueueServiceClient(&http.Client{Transport: transport}, cfg.URL, connect.WithAcceptCompression("gzip", nil, nil)),
+		Config:  cfg,
+		body:    filler(cfg.BodyBytes),
+		batches: make([][]*belfryv1.PutRequest, cfg.Connections),
+		http:    transport,
+		queues:  belfryv1connect.NewQueueServiceClient(&http.Client{Transport: transport}, cfg.URL, connect.WithAcceptCompression("gzip", nil, nil)),
 	}
 	// Names of this run only: jobs that an earlier run left behind must not be taken for its own.
 	prefix := "bench/" + strings.ToLower(rand.Text()[:8])

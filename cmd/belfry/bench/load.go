@@ -142,8 +142,13 @@ func filler(size int) []byte {
 // stamped returns a body that says when it was made, and is else as the filler.
 func stamped(filler []byte, now time.Time) []byte {
 	body := append([]byte(nil), filler...)
-	binary.BigEndian.PutUint64(body, uint64(now.UnixNano())) //nolint:gosec // after 1970
+	restamp(body, now)
 	return body
+}
+
+// restamp writes another time into a stamped body.
+func restamp(body []byte, now time.Time) {
+	binary.BigEndian.PutUint64(body, uint64(now.UnixNano())) //nolint:gosec // after 1970
 }
 
 // errForeign is a body that no producer of this run made.

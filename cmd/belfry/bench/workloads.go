@@ -32,10 +32,7 @@ func (r *run) batch(ctx context.Context) ([]Result, error) {
 
 // putBatch puts so many jobs in one call.
 func (r *run) putBatch(ctx context.Context, worker, jobs int, delay func() *durationpb.Duration) (int, error) {
-	request := &belfryv1.PutBatchRequest{Jobs: make([]*belfryv1.PutRequest, jobs)}
-	for i := range request.Jobs {
-		request.Jobs[i] = r.request(worker, delay)
-	}
+	request := r.batchOf(worker, jobs, delay)
 	response, err := r.queues.PutBatch(ctx, request)
 	if err != nil {
 		return 0, fmt.Errorf("putting %d jobs: %w", jobs, err)
@@ -46,6 +43,23 @@ func (r *run) putBatch(ctx context.Context, worker, jobs int, delay func() *dura
 		}
 	}
 	return len(response.Results), nil
+}
+
+// batchOf returns a batch of the worker, in the messages of its last one: what making them anew costs is not the server's.
+func (r *run) batchOf(worker, jobs int, delay func() *durationpb.Duration) *belfryv1.PutBatchRequest {
+	all := r.batches[worker]
+	for len(all) < jobs {
+		all = append(all, r.request(worker, nil))
+	}
+	r.batches[worker] = all
+	now := time.Now()
+	for _, request := range all[:jobs] {
+		restamp(request.GetData(), now)
+		if delay != nil {
+			request.When = &belfryv1.PutRequest_Delay{Delay: delay()}
+		}
+	}
+	return &belfryv1.PutBatchRequest{Jobs: all[:jobs]}
 }
 
 // request returns a put to one of the queues; without delay the job is due at once.
