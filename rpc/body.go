@@ -98,27 +98,3 @@ func (b *guardedBody) release() {
 	b.finish()
 	b.inFlight.Add(-b.held)
 }
-
-// streamReading ends the reading of a stream's body early. It must not touch the response after the call has ended.
-type streamReading struct {
-	controller *http.ResponseController
-
-	mu    sync.Mutex
-	ended bool
-}
-
-// cut makes the read that waits fail. On a connection that takes no deadline, as in a test, the client is waited for.
-func (s *streamReading) cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		_ = s.controller.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-// end notes that the call is about to end.
-func (s *streamReading) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-}

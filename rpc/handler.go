@@ -83,6 +83,8 @@ type handler struct {
 	methodList string
 
 	bodyBytesInFlight atomic.Int64
+	// streams counts the streams that are open.
+	streams atomic.Int64
 }
 
 // call is a Connect procedure.
@@ -125,6 +127,12 @@ func connectOptions(cfg Config, watch *traffic) []connect.HandlerOption {
 		connect.WithCodec(jsonCodec{codecJSON}),
 		connect.WithCodec(jsonCodec{codecJSONUTF8}),
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytesMax),
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			if spec.Procedure != belfryv1connect.QueueServiceWorkProcedure {
+				return nil
+			}
+			return []connect.HandlerOption{connect.WithReadMaxBytes(cfg.Limits.StreamMessageBytesMax)}
+		}),
 		connect.WithCompression("gzip", newGunzip(cfg.Limits.MessageBytesMax), newGzip),
 		connect.WithCompressMinBytes(compressBytesMin),
 		connect.WithInterceptors(&edge{logger: cfg.Logger, traffic: watch}),
@@ -230,9 +238,16 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 		defer release()
 		r = guarded
 	} else {
-		reading := &streamReading{controller: http.NewResponseController(w)}
-		defer reading.end()
-		r = r.WithContext(withCut(r.Context(), reading.cut))
+		defer h.streams.Add(-1)
+		if h.streams.Add(1) > int64(h.limits.StreamsMax) {
+			f := fault(belfryv1.Reason_REASON_OVERLOADED)
+			f.Message = "more than " + itoa(h.limits.StreamsMax) + " streams are open, which is the limit"
+			h.writeFault(w, r, f)
+			return
+		}
+		guarded, release := h.guardStream(w, r)
+		defer release()
+		r = guarded
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

@@ -31,6 +31,11 @@ type Limits struct {
 	QueuesMax int
 	// MessageBytesMax bounds a whole request on the wire and after decompression. Default 8 MiB: a batch in base64 fits.
 	MessageBytesMax int
+	// StreamMessageBytesMax bounds one message of a Work stream on the wire and after decompression. Default 1 MiB: a thousand
+	// acks fit.
+	StreamMessageBytesMax int
+	// StreamsMax bounds the Work streams that are open at one time. Default 4,096.
+	StreamsMax int
 	// DelayMax bounds a delay, a retry delay, a TTL and how far ahead a due time may be. Default 100 years.
 	DelayMax time.Duration
 	// WaitMax bounds how long a Reserve waits. Default 60 s.
@@ -46,7 +51,7 @@ type Limits struct {
 	PageMax int
 	// CreditsMax bounds the open credits of a Work stream. Default 10,000.
 	CreditsMax uint32
-	// BodyWait is how long the bytes of a unary request may take to arrive. Default 30 s.
+	// BodyWait is how long the bytes of a unary request, or of one message of a stream, may take to arrive. Default 30 s.
 	BodyWait time.Duration
 	// ResponseWait is how long a client on HTTP/1 may take to read an answer. Default 60 s.
 	ResponseWait time.Duration
@@ -58,27 +63,29 @@ const year = 365*24*time.Hour + 6*time.Hour
 // DefaultLimits returns the limits that the documentation promises.
 func DefaultLimits() Limits {
 	return Limits{
-		BodyBytesMax:      1 << 20,
-		HeaderBytesMax:    16 << 10,
-		IDBytesMax:        256,
-		QueueBytesMax:     256,
-		RequestIDBytesMax: 64,
-		ErrorBytesMax:     1 << 10,
-		BatchJobsMax:      1000,
-		BatchBytesMax:     4 << 20,
-		ReserveBytesMax:   4 << 20,
-		QueuesMax:         64,
-		MessageBytesMax:   8 << 20,
-		DelayMax:          100 * year,
-		WaitMax:           time.Minute,
-		TTRMin:            time.Millisecond,
-		TTRMax:            24 * time.Hour,
-		AttemptsMax:       1_000_000,
-		RetryDelaysMax:    64,
-		PageMax:           1000,
-		CreditsMax:        10_000,
-		BodyWait:          30 * time.Second,
-		ResponseWait:      time.Minute,
+		BodyBytesMax:          1 << 20,
+		HeaderBytesMax:        16 << 10,
+		IDBytesMax:            256,
+		QueueBytesMax:         256,
+		RequestIDBytesMax:     64,
+		ErrorBytesMax:         1 << 10,
+		BatchJobsMax:          1000,
+		BatchBytesMax:         4 << 20,
+		ReserveBytesMax:       4 << 20,
+		QueuesMax:             64,
+		MessageBytesMax:       8 << 20,
+		StreamMessageBytesMax: 1 << 20,
+		StreamsMax:            4096,
+		DelayMax:              100 * year,
+		WaitMax:               time.Minute,
+		TTRMin:                time.Millisecond,
+		TTRMax:                24 * time.Hour,
+		AttemptsMax:           1_000_000,
+		RetryDelaysMax:        64,
+		PageMax:               1000,
+		CreditsMax:            10_000,
+		BodyWait:              30 * time.Second,
+		ResponseWait:          time.Minute,
 	}
 }
 
@@ -101,6 +108,8 @@ func (l Limits) Validate() error {
 	positive("ReserveBytesMax", int64(l.ReserveBytesMax))
 	positive("QueuesMax", int64(l.QueuesMax))
 	positive("MessageBytesMax", int64(l.MessageBytesMax))
+	positive("StreamMessageBytesMax", int64(l.StreamMessageBytesMax))
+	positive("StreamsMax", int64(l.StreamsMax))
 	positive("DelayMax", int64(l.DelayMax))
 	positive("WaitMax", int64(l.WaitMax))
 	positive("TTRMin", int64(l.TTRMin))

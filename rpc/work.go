@@ -33,11 +33,12 @@ func (s *queueService) Work(ctx context.Context, stream *connect.BidiStream[belf
 func (s *queueService) work(ctx context.Context, stream workStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(ctx, cutOf(ctx))
+	body := streamOf(ctx)
+	stop := context.AfterFunc(ctx, body.cut)
 	defer stop()
 	w := &worker{
-		service: s, stream: stream, cancel: cancel, changed: make(chan struct{}, 1),
-		actions: make(chan *belfryv1.WorkRequest, workBacklogMax),
+		service: s, stream: stream, body: body, cancel: cancel, changed: make(chan struct{}, 1),
+		actions: make(chan held, workBacklogMax),
 		out:     make(chan *belfryv1.WorkResponse, workBacklogMax),
 	}
 	var producers, sender sync.WaitGroup
@@ -56,30 +57,14 @@ func (s *queueService) work(ctx context.Context, stream workStream) error {
 	return err
 }
 
-// cutKey finds the function that ends the reading of a stream in its context.
-type cutKey struct{}
-
-// withCut returns a context that carries the function that ends the reading of the request's body. A handler cannot do
-// that itself, and while it reads it cannot notice that something else ended the call.
-func withCut(ctx context.Context, cut func()) context.Context {
-	return context.WithValue(ctx, cutKey{}, cut)
-}
-
-// cutOf returns the function of withCut; without one, reading ends when the client ends it.
-func cutOf(ctx context.Context) func() {
-	if cut, ok := ctx.Value(cutKey{}).(func()); ok {
-		return cut
-	}
-	return func() {}
-}
-
 // worker is the server's side of one Work stream.
 type worker struct {
 	service *queueService
 	stream  workStream
+	body    *streamBody
 	cancel  context.CancelCauseFunc
 	// actions carries messages from the reader to carryOut, out answers to the sender.
-	actions chan *belfryv1.WorkRequest
+	actions chan held
 	out     chan *belfryv1.WorkResponse
 	// changed wakes handOut after credits, queues or the end of the stream changed.
 	changed chan struct{}
@@ -94,6 +79,12 @@ type worker struct {
 	stop context.CancelFunc
 }
 
+// held is a message with actions. done is called when they were carried out.
+type held struct {
+	*belfryv1.WorkRequest
+	done func()
+}
+
 // receive reads the stream until the client ends it.
 func (w *worker) receive(ctx context.Context) error {
 	for first := true; ; first = false {
@@ -105,6 +96,7 @@ func (w *worker) receive(ctx context.Context) error {
 			w.cancel(err)
 			return streamFault(err)
 		}
+		w.body.arrived()
 		if first && len(req.GetCredits().GetQueues()) == 0 {
 			f := invalid("credits.queues", "the first message of a stream names the queues")
 			w.cancel(f)
@@ -117,16 +109,35 @@ func (w *worker) receive(ctx context.Context) error {
 		if len(req.GetAcks())+len(req.GetNacks())+len(req.GetReleases())+len(req.GetExtends()) == 0 {
 			continue
 		}
-		select {
-		case w.actions <- req:
-		case <-ctx.Done():
-			return faultOfError(context.Cause(ctx))
+		if err := w.forward(ctx, req); err != nil {
+			return err
 		}
+	}
+}
+
+// forward passes a message with actions on.
+func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
+	done, ok := w.body.hold(req)
+	if !ok {
+		done()
+		f := fault(belfryv1.Reason_REASON_OVERLOADED)
+		w.cancel(f)
+		return f
+	}
+	select {
+	case w.actions <- held{req, done}:
+		return nil
+	case <-ctx.Done():
+		done()
+		return faultOfError(context.Cause(ctx))
 	}
 }
 
 // streamFault returns the fault of a stream that could not be read.
 func streamFault(err error) error {
+	if f, ours := FaultOf(err); ours {
+		return f
+	}
 	var wire *connect.Error
 	if errors.As(err, &wire) {
 		return explain(wire.Code(), wire.Message())
@@ -303,18 +314,22 @@ func (w *worker) send(ctx context.Context) {
 // so that the actions on one lease keep their order.
 func (w *worker) carryOut(ctx context.Context) {
 	for req := range w.actions {
-		round := w.actionsOf(nil, req)
+		round, messages := w.actionsOf(nil, req.WorkRequest), []held{req}
 		for more := true; more && len(round) < w.service.limits.BatchJobsMax; {
 			select {
 			case next, ok := <-w.actions:
 				if more = ok; ok {
-					round = w.actionsOf(round, next)
+					round, messages = w.actionsOf(round, next.WorkRequest), append(messages, next)
 				}
 			default:
 				more = false
 			}
 		}
-		w.push(ctx, &belfryv1.WorkResponse{Results: w.runRound(ctx, round)})
+		results := w.runRound(ctx, round)
+		for _, m := range messages {
+			m.done()
+		}
+		w.push(ctx, &belfryv1.WorkResponse{Results: results})
 	}
 }
 

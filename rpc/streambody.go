@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// streamBody is the request body of a stream. A message has a bound on its size and, from its first byte, on the time it
+// takes to arrive; between messages the client may be silent. What was read and is not done with counts against the bytes
+// that all bodies hold together. It must not touch the response after the call has ended.
+type streamBody struct {
+	io.ReadCloser
+	controller *http.ResponseController
+	limits     *Limits
+	inFlight   *atomic.Int64
+
+	mu sync.Mutex
+	// reading counts the bytes of the message that is being read.
+	reading int64
+	// cutOff and ended say that the deadline is not ours to set any more.
+	cutOff, ended bool
+}
+
+// guardStream returns the request with its body guarded. release must be called when the call has ended.
+func (h *handler) guardStream(o *reply, r *http.Request) (guarded *http.Request, release func()) {
+	b := &streamBody{ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, inFlight: &h.bodyBytesInFlight}
+	changed := *r.WithContext(context.WithValue(r.Context(), streamKey{}, b))
+	changed.Body = b
+	return &changed, b.release
+}
+
+// streamKey finds the body of a stream in its context.
+type streamKey struct{}
+
+// streamOf returns the body of the stream whose context this is. Without one nothing is bounded, and reading ends when the
+// client ends it.
+func streamOf(ctx context.Context) *streamBody {
+	if b, ok := ctx.Value(streamKey{}).(*streamBody); ok {
+		return b
+	}
+	return &streamBody{ended: true, inFlight: new(atomic.Int64)}
+}
+
+// Read reads and accounts for what was read. With an error of its own it returns no bytes: readers that got all they wanted
+// do not look at the error.
+func (b *streamBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading == 0 && n > 0 {
+		b.deadline(time.Now().Add(b.limits.BodyWait))
+	}
+	b.reading += int64(n)
+	all := b.inFlight.Add(int64(n))
+	switch {
+	case b.reading > int64(b.limits.StreamMessageBytesMax)+envelopeBytes:
+		f := tooLarge("request", int(b.reading), b.limits.StreamMessageBytesMax)
+		f.Message = "request: a message of a stream has more than " + itoa(b.limits.StreamMessageBytesMax) + " bytes, which is the limit"
+		return 0, f.wire()
+	case all > bodyBytesInFlightMax:
+		return 0, fault(belfryv1.Reason_REASON_OVERLOADED).wire()
+	case errors.Is(err, os.ErrDeadlineExceeded) && !b.cutOff && b.reading > 0:
+		return 0, invalid("request", "a message of a stream did not arrive within %s, which is the limit", shortDuration(b.limits.BodyWait)).wire()
+	default:
+		return n, err
+	}
+}
+
+// deadline bounds the read that waits. On a connection that takes no deadline, as in a test, the client is waited for.
+// b.mu is held.
+func (b *streamBody) deadline(t time.Time) {
+	if !b.cutOff && !b.ended {
+		_ = b.controller.SetReadDeadline(t)
+	}
+}
+
+// arrived notes that a message was read to its end.
+func (b *streamBody) arrived() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight.Add(-b.reading)
+	b.reading = 0
+	b.deadline(time.Time{})
+}
+
+// hold counts a message until done is called; ok is false if that is more than the server takes.
+func (b *streamBody) hold(message proto.Message) (done func(), ok bool) {
+	size := int64(proto.Size(message))
+	return func() { b.inFlight.Add(-size) }, b.inFlight.Add(size) <= bodyBytesInFlightMax
+}
+
+// cut makes the read that waits fail, because something else has ended the call.
+func (b *streamBody) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.deadline(time.Unix(1, 0))
+	b.cutOff = true
+}
+
+// release notes that the call is about to end, and gives back what a message that was not read to its end held.
+func (b *streamBody) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	b.inFlight.Add(-b.reading)
+	b.reading = 0
+}
