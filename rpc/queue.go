@@ -130,7 +130,9 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 	if answers[0].fault != nil {
 		return nil, answers[0].fault
 	}
-	return wirePut(put, &answers[0]), nil
+	out := &belfryv1.PutResponse{}
+	fillPut(out, put, &answers[0])
+	return out, nil
 }
 
 // PutBatch implements QueueService.
@@ -158,15 +160,23 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 		}
 	}
 	s.putAll(ctx, requestID, puts, answers)
-	results := make([]belfryv1.PutBatchResult, len(puts))
+	// Each kind of message is made for all entries at once: one by one they are most of the garbage of a batch.
+	entries := make([]struct {
+		result   belfryv1.PutBatchResult
+		put      belfryv1.PutBatchResult_Put
+		response belfryv1.PutResponse
+	}, len(puts))
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(puts))}
 	for i := range answers {
+		e := &entries[i]
 		if f := answers[i].fault; f != nil {
-			results[i].Result = &belfryv1.PutBatchResult_Error{Error: f.entry()}
+			e.result.Result = &belfryv1.PutBatchResult_Error{Error: f.entry()}
 		} else {
-			results[i].Result = &belfryv1.PutBatchResult_Put{Put: wirePut(puts[i], &answers[i])}
+			fillPut(&e.response, puts[i], &answers[i])
+			e.put.Put = &e.response
+			e.result.Result = &e.put
 		}
-		out.Results[i] = &results[i]
+		out.Results[i] = &e.result
 	}
 	return out, nil
 }
@@ -279,15 +289,13 @@ func (s *queueService) place(put *fsm.Put, requestID string, position int) place
 	return placed{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
 }
 
-// wirePut converts the answer to a put.
-func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
-	id := put.ID
-	if id == "" {
-		id = fsm.FormatID(a.result.Partition, a.result.Serial)
+// fillPut converts the answer to a put.
+func fillPut(out *belfryv1.PutResponse, put *fsm.Put, a *answer) {
+	out.Id = put.ID
+	if out.Id == "" {
+		out.Id = fsm.FormatID(a.result.Partition, a.result.Serial)
 	}
-	return &belfryv1.PutResponse{
-		Id: id, DueAt: ceilTime(a.result.Due), Created: a.result.Created, State: wireState(a.result.State), Witness: a.witness,
-	}
+	out.DueAt, out.Created, out.State, out.Witness = ceilTime(a.result.Due), a.result.Created, wireState(a.result.State), a.witness
 }
 
 // Ack implements QueueService.
