@@ -78,6 +78,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		}
 		return err
 	}
+	status := s.Status()
+	cfg.Logger.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
+		slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", cfg.Version))
 	if err := a.announce(s, f); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
