@@ -57,8 +57,11 @@ type Config struct {
 	SnapshotBytes int64
 	// TrailingBytes is about how much of the log is kept behind a snapshot for followers; defaults to 64 MiB.
 	TrailingBytes int64
-	// DiskLowBytes is the free space below which puts are refused; defaults to 256 MiB.
+	// DiskLowBytes is the free space, beside room for the largest snapshot, below which puts are refused; below a quarter of it
+	// all is refused that does not free space. Defaults to 256 MiB.
 	DiskLowBytes uint64
+	// diskFree replaces the question for the free space in tests.
+	diskFree func(dir string) (uint64, error)
 
 	// Fatal ends the process because going on would risk data; it must not return for long. It is called at most once.
 	// Required.

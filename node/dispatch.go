@@ -96,11 +96,16 @@ func (ws *waiters) choose(looks []look) []ask {
 	now := ws.shard.clock.now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	scarce := ws.scarce()
 	var asks []ask
 	for _, lk := range looks {
 		q := lk.queue
 		if ws.queues[q.name] != q {
 			continue // nobody waits any more
+		}
+		if scarce { // no reservation may be logged: who waits goes on waiting
+			ws.schedule(q, now.Add(scarcePause))
+			continue
 		}
 		if q.fruitless >= 2 && lk.available > 0 {
 			// All came back empty although there was something: rest, then try again.
@@ -187,6 +192,10 @@ func (s *shard) giveBack(ctx context.Context, reply Reply) {
 // reserve lets a request reserve, waiting its turn for up to wait.
 func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duration) (Reply, error) {
 	if _, err := s.leader(); err != nil {
+		return Reply{}, err
+	}
+	if err := s.admit(req); err != nil {
+		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
 	switch {

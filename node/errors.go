@@ -50,7 +50,7 @@ var (
 	ErrOverloaded error = &refusal{"the shard's queue of requests is full", NotApplied}
 	// ErrShuttingDown: the node takes no new work.
 	ErrShuttingDown error = &refusal{"the node is shutting down", NotApplied}
-	// ErrDiskFull: the disk is below its low-water mark and the request would add to it.
+	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far below and it would not free space.
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
 	// ErrClockAhead: the shard's time is ahead of the wall clock by more than the clock bound, so nothing is stamped.
 	ErrClockAhead error = &refusal{"the shard's time is ahead of the wall clock", NotApplied}

@@ -96,7 +96,7 @@ func (g *group) open(notify chan<- bool) error {
 	stores, err := storage.Open(g.dir, storage.Config{
 		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
 		Birth: birth, Engine: storage.Engine(g.node.id.Store), Logger: g.logger,
-		Watchdog: g.node.watchdog, OnFatal: g.node.fatal,
+		Watchdog: g.node.watchdog, OnFatal: g.node.diskFailed,
 	})
 	if err != nil {
 		return err

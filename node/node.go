@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.id, err = loadIdentity(cfg); err != nil {
 		return nil, err
 	}
-	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, LowWaterBytes: cfg.DiskLowBytes, Logger: cfg.Logger})
+	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, LowWaterBytes: cfg.DiskLowBytes, Free: cfg.diskFree, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +210,23 @@ func (n *Node) fatal(err error) {
 		n.cfg.Logger.Error("the node cannot go on", "error", err)
 		n.cfg.Fatal(err)
 	})
+}
+
+// diskFailed ends the process because of a write that failed. If the disk is full the reserve is given up first: the next start
+// needs some room.
+func (n *Node) diskFailed(err error) {
+	n.releaseIfFull(err)
+	n.fatal(err)
+}
+
+// releaseIfFull gives the reserve up if err says that the disk is full.
+func (n *Node) releaseIfFull(err error) {
+	if !storage.DiskFull(err) {
+		return
+	}
+	if err := n.space.Release(); err != nil {
+		n.cfg.Logger.Error("the disk is full", "error", err)
+	}
 }
 
 // grown has the snapshots looked at.

@@ -253,29 +253,6 @@ func TestRolesHaveNames(t *testing.T) {
 	}
 }
 
-func TestDiskFullRefusesPutsOnly(t *testing.T) {
-	cfg := testConfig(t, t.TempDir())
-	n := openNode(t, cfg)
-	do(t, n, 0, put("orders", "x", 0))
-	closeNode(t, n)
-	cfg.DiskLowBytes = 1 << 60
-	n = openNode(t, cfg)
-	_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "y", 0)}})
-	if !errors.Is(err, ErrDiskFull) {
-		t.Errorf("a put ended with %v, want ErrDiskFull", err)
-	}
-	g := reserve(t, n, 0, "orders", 0)
-	if len(g) != 1 {
-		t.Fatalf("granted %+v", g)
-	}
-	if reply := do(t, n, 0, &fsm.Ack{Ref: refOf(g[0])}); reply.Results[0].Code != fsm.OK {
-		t.Errorf("the ack was answered %v", reply.Results[0].Code)
-	}
-	if st := n.Status(); !st.DiskFull || n.Stats().Shards[0].DiskFull != 1 {
-		t.Errorf("status says %+v, %d puts were counted", st, n.Stats().Shards[0].DiskFull)
-	}
-}
-
 func TestUnknownShard(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	nothing := func(*fsm.Machine, fsm.Time) { t.Error("a shard that does not exist was read") }

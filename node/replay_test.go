@@ -146,11 +146,12 @@ func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 	}
 }
 
-// slowMachine is a counter that takes its time over each entry.
+// slowMachine is a counter that takes its time over some entries: 25 s over 15,000. After 30 s the snapshots would be looked at, and wait for its
+// lock, on which a bubble's time does not go on.
 type slowMachine struct{ counter }
 
 func (m *slowMachine) Apply(index uint64, entry []byte) (any, error) {
-	if index%100 == 0 {
+	if index%600 == 0 {
 		time.Sleep(time.Second)
 	}
 	return m.counter.Apply(index, entry)
@@ -185,7 +186,7 @@ func TestStartIsGivenUpDuringAReplay(t *testing.T) {
 	})
 }
 
-// longLog returns the configuration of a node that has a group with 10,000 entries.
+// longLog returns the configuration of a node that has a group with 15,000 entries.
 func longLog(t *testing.T, group string) Config {
 	t.Helper()
 	cfg := testConfig(t, t.TempDir())
@@ -202,7 +203,7 @@ func longLog(t *testing.T, group string) Config {
 	}
 	last, _ := st.Log.LastIndex()
 	term, _ := st.Stable.GetUint64([]byte("CurrentTerm"))
-	logs := make([]*raft.Log, 10_000)
+	logs := make([]*raft.Log, 15_000)
 	for i := range logs {
 		last++
 		logs[i] = &raft.Log{Index: last, Term: term, Type: raft.LogCommand, Data: []byte("1")}

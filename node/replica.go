@@ -44,11 +44,13 @@ type replica struct {
 	index, term uint64 // of the entry applied last
 	broken      error  // what stopped the replica; it applies nothing any more
 
-	logged      volume       // applied since the last snapshot
-	captured    volume       // the part of logged that is in the snapshot under way
-	snapshotAt  atomic.Int64 // the bytes above which grown is called after each entry
-	grown       func()
-	replacement atomic.Pointer[snapshotDigest]
+	logged     volume       // applied since the last snapshot
+	captured   volume       // the part of logged that is in the snapshot under way
+	snapshotAt atomic.Int64 // the bytes above which grown is called after each entry
+	grown      func()
+	// snapshotBytes is the size of the newest snapshot.
+	snapshotBytes atomic.Int64
+	replacement   atomic.Pointer[snapshotDigest]
 
 	applySeconds *histogram
 	persistError atomic.Pointer[error]

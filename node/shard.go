@@ -41,6 +41,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
 	s.proposer.applied = s.applied
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
+	s.waiters.scarce = n.space.Scarce
 	s.proposer.late = s.waiters.touchedAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDeadline, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {
@@ -123,17 +124,29 @@ func (s *shard) refusal(err error) error {
 	return fmt.Errorf("%s: %w", s.name, err)
 }
 
-// admit refuses what would add to a full disk. What frees space later, an ack above all, always gets through.
+// admit refuses what would add to a full disk: puts below the low-water mark, and when space is scarce all that does not free some.
+// An entry that cannot be written ends the process, so acks must find room to the last.
 func (s *shard) admit(req *fsm.Request) error {
-	if !s.node.space.Low() {
+	scarce := s.node.space.Scarce()
+	if !scarce && !s.node.space.Low() {
 		return nil
 	}
 	for _, c := range req.Commands {
-		if c.Kind() == fsm.KindPut || c.Kind() == fsm.KindOpen {
+		if k := c.Kind(); k == fsm.KindPut || k == fsm.KindOpen || scarce && !frees(k) {
 			return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
 		}
 	}
 	return nil
+}
+
+// frees reports whether a command ends jobs, or must be logged for the shard to be served at all.
+func frees(k fsm.Kind) bool {
+	switch k {
+	case fsm.KindAck, fsm.KindCancel, fsm.KindPurge, fsm.KindDeleteQueue, fsm.KindExpire, fsm.KindLead:
+		return true
+	default:
+		return false
+	}
 }
 
 // lead is what a new leader does, once every entry of earlier terms is applied. See group.onLead.

@@ -36,6 +36,16 @@ func (g *group) planSnapshot() {
 	newest, _ := g.stores.Snapshots.Newest()
 	g.mu.Unlock()
 	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size/2))
+	g.replica.snapshotBytes.Store(newest.Size)
+}
+
+// planSpace tells the watch over the disk how large the largest snapshot is. Snapshots are taken one at a time.
+func (n *Node) planSpace() {
+	var largest int64
+	for _, g := range n.allGroups() {
+		largest = max(largest, g.replica.snapshotBytes.Load())
+	}
+	n.space.SetSnapshotBytes(uint64(largest))
 }
 
 // takeSnapshot takes a snapshot now and cuts the log behind it. One goroutine at a time may call it.
@@ -54,12 +64,14 @@ func (g *group) takeSnapshot() error {
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	if err != nil {
+		g.node.releaseIfFull(err)
 		g.snapshots.stats.Failed++
 		g.snapshots.rest = time.Now().Add(snapshotRetry)
 		return fmt.Errorf("taking a snapshot of %s: %w", g.name, err)
 	}
 	g.replica.snapshotStored()
 	g.planSnapshot()
+	g.node.planSpace()
 	st := &g.snapshots.stats
 	st.At, st.Duration = time.Now(), time.Since(start)
 	st.Taken++
@@ -107,6 +119,7 @@ func (g *group) storageStats() storage.Stats {
 func (n *Node) runSnapshots(ctx context.Context) {
 	retry := time.NewTicker(snapshotRetry)
 	defer retry.Stop()
+	n.planSpace()
 	for {
 		for _, g := range n.allGroups() {
 			if ctx.Err() == nil && g.snapshotDue(time.Now()) {

@@ -15,6 +15,8 @@ import (
 const (
 	fruitlessPause    = 10 * time.Millisecond
 	fruitlessPauseMax = time.Second
+	// scarcePause is how long a queue rests because the disk is nearly full.
+	scarcePause = time.Second
 )
 
 // waiters are the parked Reserve calls of one shard: soft state of its leader. Each queue has its waiters in the order of
@@ -23,7 +25,9 @@ const (
 type waiters struct {
 	shard *shard
 	most  int
-	wake  chan struct{}
+	// scarce reports whether the disk is so full that no reservation may be logged.
+	scarce func() bool
+	wake   chan struct{}
 
 	mu     sync.Mutex
 	closed error // why nobody may wait; nil while a leadership serves
@@ -77,7 +81,7 @@ type waiter struct {
 
 // newWaiters returns waiters that refuse everybody until open.
 func newWaiters(s *shard, most int) *waiters {
-	return &waiters{shard: s, most: most, wake: make(chan struct{}, 1), closed: ErrNoLeader, queues: map[string]*waitQueue{}}
+	return &waiters{shard: s, most: most, scarce: func() bool { return false }, wake: make(chan struct{}, 1), closed: ErrNoLeader, queues: map[string]*waitQueue{}}
 }
 
 // open lets callers wait.

@@ -385,7 +385,7 @@ func TestPollWhoseTimeEndsWhileItIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		p := startPoll(t, n, time.Second, 1, "orders")
-		do(t, n, 0, put("orders", "x", time.Second-time.Microsecond))
+		do(t, n, 0, put("orders", "x", time.Second-time.Millisecond))
 		slots := n.shards[0].proposer.slots
 		for range cap(slots) {
 			slots <- struct{}{}

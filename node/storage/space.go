@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,8 @@ const (
 	reserveDefault       = 64 << 20
 	lowWaterDefault      = 256 << 20
 	spaceIntervalDefault = time.Second
+	// reserveRetry is how long a reserve that could not be made, because of a quota for example, is not tried again.
+	reserveRetry = time.Minute
 )
 
 // SpaceConfig configures a Space. Zero fields take the defaults named.
@@ -34,22 +37,25 @@ type SpaceConfig struct {
 type SpaceStats struct {
 	FreeBytes     uint64
 	ReserveBytes  uint64 // 0 after the reserve was given up
-	LowWaterBytes uint64
-	Low           bool
+	LowWaterBytes uint64 // with what SetSnapshotBytes added
+	Low, Scarce   bool
 }
 
 // Space watches the free space below a data directory, so that writes are refused with a clear answer while there
 // is still room for what must not fail: votes, terms, truncations, a snapshot.
 //
 // Low becomes true below the low-water mark, and false again with an eighth more than it, so that it does not
-// flap. Below a quarter of the mark the reserve file is removed; it comes back when there is room for it.
+// flap. Below a quarter of the mark the reserve file is removed and Scarce becomes true, until half the mark is free beside
+// what the reserve gave; the reserve comes back when there is room for it.
 type Space struct {
-	cfg SpaceConfig
-	low atomic.Bool
+	cfg         SpaceConfig
+	low, scarce atomic.Bool
 
-	mu      sync.Mutex
-	free    uint64
-	reserve bool
+	mu           sync.Mutex
+	free         uint64
+	snapshot     uint64 // added to the low-water mark
+	reserve      bool
+	reserveAfter time.Time // no attempt to make the reserve before
 }
 
 // OpenSpace probes once and makes the reserve if there is room. The caller must hold the directory's lock.
@@ -88,6 +94,17 @@ func (s *Space) reservePath() string { return filepath.Join(s.cfg.Dir, reserveNa
 // Low says whether new data must be refused. It costs one atomic load: ask before each proposal.
 func (s *Space) Low() bool { return s.low.Load() }
 
+// Scarce says that space is so low that only what frees some may still be logged. It costs one atomic load.
+func (s *Space) Scarce() bool { return s.scarce.Load() }
+
+// SetSnapshotBytes tells the size of the largest snapshot: the next is written beside it, and only that lets log be
+// cut, so room for it is added to the low-water mark from the next probe on.
+func (s *Space) SetSnapshotBytes(size uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.snapshot = size
+}
+
 // Run probes every interval until ctx ends, and returns nil then. A probe that fails is logged, and Low stays.
 func (s *Space) Run(ctx context.Context) error {
 	t := time.NewTicker(s.cfg.Interval)
@@ -113,24 +130,35 @@ func (s *Space) Check() error {
 		return fmt.Errorf("storage: asking the free space of %s: %w", s.cfg.Dir, err)
 	}
 	s.free = free
-	high := s.cfg.LowWaterBytes + s.cfg.LowWaterBytes/8
-	was := s.low.Load()
-	switch {
-	case free < s.cfg.LowWaterBytes:
-		s.low.Store(true)
-	case free >= high:
-		s.low.Store(false)
-	}
-	if now := s.low.Load(); now != was {
-		s.cfg.Logger.Warn("disk space", "low", now, "free_bytes", free, "low_water_bytes", s.cfg.LowWaterBytes)
-	}
+	mark := s.cfg.LowWaterBytes + s.snapshot
+	high := mark + s.cfg.LowWaterBytes/8
+	s.turn(&s.low, "low", free < mark, free >= high)
+	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/4, free >= s.cfg.LowWaterBytes/2+s.cfg.ReserveBytes)
 	switch {
 	case s.reserve && free < s.cfg.LowWaterBytes/4:
 		return s.release()
-	case !s.reserve && free >= high+s.cfg.ReserveBytes:
-		return s.hold()
+	case !s.reserve && free >= high+s.cfg.ReserveBytes && !time.Now().Before(s.reserveAfter):
+		if err := s.hold(); err != nil { // not needed as long as there is room
+			s.reserveAfter = time.Now().Add(reserveRetry)
+			s.cfg.Logger.Warn("disk space: no reserve", "error", err, "free_bytes", free)
+		}
 	}
 	return nil
+}
+
+// turn sets a flag on or off, or leaves it if neither, and logs a change. mu is held.
+func (s *Space) turn(flag *atomic.Bool, name string, on, off bool) {
+	was := flag.Load()
+	now := on || was && !off
+	flag.Store(now)
+	if now != was {
+		s.cfg.Logger.Warn("disk space", name, now, "free_bytes", s.free, "low_water_bytes", s.cfg.LowWaterBytes+s.snapshot)
+	}
+}
+
+// DiskFull reports whether err says that the disk, or the quota on it, is full.
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // Release gives the reserve up at once, for a caller that was just told that the disk is full.
@@ -138,6 +166,7 @@ func (s *Space) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.low.Store(true)
+	s.scarce.Store(true)
 	if !s.reserve {
 		return nil
 	}
@@ -148,7 +177,7 @@ func (s *Space) Release() error {
 func (s *Space) Stats() SpaceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes, Low: s.low.Load()}
+	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Low: s.low.Load(), Scarce: s.scarce.Load()}
 	if s.reserve {
 		stats.ReserveBytes = s.cfg.ReserveBytes
 	}

@@ -3,8 +3,10 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,27 +44,39 @@ func TestSpace(t *testing.T) {
 	s, err := storage.OpenSpace(v.config())
 	must(t, err)
 	for _, step := range []struct {
-		free          uint64
-		low, reserved bool
+		free, snapshot        uint64
+		low, scarce, reserved bool
 	}{
-		{1000 * mib, false, true},
-		{80 * mib, false, true},
-		{80*mib - 1, true, true},
-		{85 * mib, true, true}, // not yet enough more
-		{90 * mib, false, true},
-		{20 * mib, true, true},
-		{20*mib - 1, true, false}, // given up
-		{22 * mib, true, false},
-		{90 * mib, false, false}, // no room for it yet
-		{92 * mib, false, true},
+		{free: 1000 * mib, reserved: true},
+		{free: 80 * mib, reserved: true},
+		{free: 80*mib - 1, low: true, reserved: true},
+		{free: 85 * mib, low: true, reserved: true}, // not yet enough more
+		{free: 90 * mib, reserved: true},
+		{free: 20 * mib, low: true, reserved: true},
+		{free: 20*mib - 1, low: true, scarce: true}, // given up
+		{free: 22 * mib, low: true, scarce: true},   // what it gave
+		{free: 42*mib - 1, low: true, scarce: true},
+		{free: 42 * mib, low: true},
+		{free: 90 * mib}, // no room for it yet
+		{free: 92 * mib, reserved: true},
+		{free: 92 * mib, snapshot: 12 * mib, reserved: true},
+		{free: 92*mib - 1, snapshot: 12 * mib, low: true, reserved: true},
+		{free: 102*mib - 1, snapshot: 12 * mib, low: true, reserved: true},
+		{free: 102 * mib, snapshot: 12 * mib, reserved: true},
+		{free: 20 * mib, snapshot: 12 * mib, low: true, reserved: true}, // a snapshot needs no room among the last
 	} {
 		v.free.Store(step.free)
+		s.SetSnapshotBytes(step.snapshot)
 		must(t, s.Check())
-		if s.Low() != step.low || v.reserved() != step.reserved {
-			t.Errorf("%d free: low %v, reserve held %v, want %v, %v", step.free, s.Low(), v.reserved(), step.low, step.reserved)
+		if s.Low() != step.low || s.Scarce() != step.scarce || v.reserved() != step.reserved {
+			t.Errorf("%+v: low %v, scarce %v, reserve held %v", step, s.Low(), s.Scarce(), v.reserved())
 		}
-		if got := s.Stats(); got.FreeBytes != step.free || got.Low != step.low || (got.ReserveBytes > 0) != step.reserved {
-			t.Errorf("%d free: stats %+v", step.free, got)
+		want := storage.SpaceStats{FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Low: step.low, Scarce: step.scarce}
+		if step.reserved {
+			want.ReserveBytes = 2 * mib
+		}
+		if got := s.Stats(); got != want {
+			t.Errorf("%+v: stats %+v", step, got)
 		}
 	}
 }
@@ -73,8 +87,8 @@ func TestSpaceRelease(t *testing.T) {
 	must(t, err)
 	must(t, s.Release())
 	must(t, s.Release())
-	if v.reserved() || !s.Low() {
-		t.Errorf("after release: held %v, low %v", v.reserved(), s.Low())
+	if v.reserved() || !s.Low() || !s.Scarce() {
+		t.Errorf("after release: held %v, low %v, scarce %v", v.reserved(), s.Low(), s.Scarce())
 	}
 	// The reserve of an earlier process is found again.
 	must(t, s.Check())
@@ -94,15 +108,44 @@ func TestSpaceFailures(t *testing.T) {
 	if _, err := storage.OpenSpace(storage.SpaceConfig{}); err == nil {
 		t.Error("no directory was accepted")
 	}
-	v = newVolume(1000 * mib)
-	v.SetHook(func(o diskfault.Op) error {
-		if o.Kind == diskfault.OpAllocate {
-			return diskfault.Full(o)
+}
+
+// A quota may refuse the reserve although there is room. The node starts without it, and tries again now and then.
+func TestSpaceWithoutReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVolume(1000 * mib)
+		attempts := 0
+		v.SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpAllocate {
+				attempts++
+				return diskfault.Full(o)
+			}
+			return nil
+		})
+		s, err := storage.OpenSpace(v.config())
+		if err != nil || v.Contents("/data/RESERVE") != nil || s.Low() || s.Stats().ReserveBytes != 0 {
+			t.Errorf("no room for the reserve: %v, file left %v, %+v", err, v.Contents("/data/RESERVE") != nil, s.Stats())
 		}
-		return nil
+		must(t, s.Check())
+		if attempts != 1 {
+			t.Errorf("%d attempts at once", attempts)
+		}
+		v.SetHook(nil)
+		<-time.After(time.Minute)
+		must(t, s.Check())
+		if !v.reserved() {
+			t.Error("the reserve was not tried again")
+		}
 	})
-	if _, err := storage.OpenSpace(v.config()); err == nil || v.Contents("/data/RESERVE") != nil {
-		t.Errorf("no room for the reserve: %v, file left %v", err, v.Contents("/data/RESERVE") != nil)
+}
+
+func TestDiskFullIsRecognized(t *testing.T) {
+	for err, want := range map[error]bool{
+		fmt.Errorf("writing: %w", syscall.ENOSPC): true, syscall.EDQUOT: true, syscall.EIO: false, diskfault.Full(diskfault.Op{}): true, nil: false,
+	} {
+		if storage.DiskFull(err) != want {
+			t.Errorf("%v: %v, want %v", err, !want, want)
+		}
 	}
 }
 
