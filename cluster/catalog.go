@@ -45,6 +45,8 @@ type Catalog struct {
 	changed chan struct{}
 	// turn holds a token while a queue's partitions are opened or emptied, so that nothing opens what was just emptied.
 	turn chan struct{}
+	// request is what the catalog is bound to, nil if to none.
+	request *request
 }
 
 // Open starts the catalog group on a node, founding it at the first start, and returns when it serves. ctx bounds the start only.
@@ -105,11 +107,14 @@ func (c *Catalog) introduce(ctx context.Context) error {
 // CreateQueue makes a queue ahead of its first put. When it returns without error, every partition is open with the settings.
 // Of an unknown outcome, or a failure after the record was made, the leader completes the birth.
 func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
+	if q, remembered, err := c.recall(); err != nil || remembered {
+		return q, err
+	}
 	if c.born(name) {
 		return QueueConfig{}, fmt.Errorf("queue %q: %w", name, ErrQueueExists)
 	}
 	record := &queueRecord{Name: name, Partitions: max(1, partitions), Settings: settingsRecord(settings)}
-	out, err := c.propose(ctx, command{Create: record})
+	out, err := c.proposeOnce(ctx, command{Create: record})
 	if err != nil {
 		return QueueConfig{}, fmt.Errorf("creating queue %q: %w", name, err)
 	}
@@ -117,6 +122,9 @@ func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint3
 		return QueueConfig{}, fmt.Errorf("queue %q: %w", name, ErrQueueExists)
 	}
 	defer c.kick() // completes what fails below
+	if out.replayed {
+		return out.queue, nil
+	}
 	return c.bear(ctx, out.queue)
 }
 
@@ -190,13 +198,16 @@ func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32
 // UpdateQueue records what change makes of a queue's settings, of the default ones if the queue is not recorded. change may be called more than
 // once. The caller brings the new record to the shards and so learns which are pending; the leader sees to those later.
 func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
+	if q, remembered, err := c.recall(); err != nil || remembered {
+		return q, err
+	}
 	for range updateAttempts {
 		before, _ := c.Queue(name)
 		if before.State == Deleting {
 			return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w: it is being deleted", name, node.ErrOverloaded)
 		}
 		after := settingsRecord(change(before.Settings))
-		out, err := c.propose(ctx, command{Configure: &configuration{Name: name, Version: before.Version, Settings: after}})
+		out, err := c.proposeOnce(ctx, command{Configure: &configuration{Name: name, Version: before.Version, Settings: after}})
 		if err != nil {
 			return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w", name, err)
 		}

@@ -33,6 +33,8 @@ type command struct {
 	Delete *versioned `json:"delete,omitempty"`
 	// Forget removes the record of a queue.
 	Forget *versioned `json:"forget,omitempty"`
+	// Request makes a Create or a Configure safe to repeat.
+	Request *request `json:"request,omitempty"`
 }
 
 // foundation is what never changes in a cluster.
@@ -58,6 +60,8 @@ type configuration struct {
 type outcome struct {
 	verdict verdict
 	queue   QueueConfig // as it is then
+	// replayed: it is the outcome of an earlier command with the same request.
+	replayed bool
 }
 
 // verdict says whether a command was carried out.
@@ -69,12 +73,15 @@ const (
 	exists
 	// overtaken: the record is not the one that the command was made from.
 	overtaken
+	// misused: the request was used before with other content.
+	misused
 )
 
 // machine is the catalog's state. It implements node.Machine.
 type machine struct {
 	state  catalogState
 	byName map[string]*queueRecord
+	byID   map[string]*answer // by request id
 }
 
 // catalogState is what a snapshot holds.
@@ -83,10 +90,13 @@ type catalogState struct {
 	Foundation foundation     `json:"foundation"`
 	Nodes      []Node         `json:"nodes"`  // by server id
 	Queues     []*queueRecord `json:"queues"` // by name
+	// Answers are remembered outcomes, oldest first, and Clock is the time of the last command with a request.
+	Answers []*answer `json:"answers,omitempty"`
+	Clock   int64     `json:"clockNanos,omitempty"`
 }
 
 func newMachine() *machine {
-	return &machine{state: catalogState{Format: catalogFormat}, byName: map[string]*queueRecord{}}
+	return &machine{state: catalogState{Format: catalogFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}}
 }
 
 // Apply implements node.Machine. The value is an outcome.
@@ -108,11 +118,11 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 		m.join(*c.Join)
 		return outcome{}, nil
 	case c.Create != nil:
-		return m.create(index, c.Create), nil
+		return m.once(c.Request, func() outcome { return m.create(index, c.Create) }), nil
 	case c.Activate != nil:
 		return m.activate(c.Activate), nil
 	case c.Configure != nil:
-		return m.configure(index, c.Configure), nil
+		return m.once(c.Request, func() outcome { return m.configure(index, c.Configure) }), nil
 	case c.Delete != nil:
 		return m.delete(c.Delete), nil
 	case c.Forget != nil:
@@ -250,6 +260,12 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 			return nil, errors.New("the catalog's snapshot holds a queue twice or an empty one")
 		}
 		restored.byName[q.Name] = q
+	}
+	for _, a := range restored.state.Answers {
+		if a == nil || restored.byID[a.Request.ID] != nil {
+			return nil, errors.New("the catalog's snapshot holds an answer twice or an empty one")
+		}
+		restored.byID[a.Request.ID] = a
 	}
 	return restored, nil
 }
