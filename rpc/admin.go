@@ -29,28 +29,21 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	queue := c.queue("queue", req.GetQueue())
 	partitions := c.count("partitions", req.GetPartitions(), 1, uint32(s.node.ShardCount()))
 	change := c.settings("settings", req.GetSettings(), partitions)
-	c.requestID(req.GetRequestId())
+	requestID := c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err
 	}
-	if config, ok := s.catalog.Queue(queue); ok {
-		if config.deleting() {
-			return nil, beingDeleted(queue)
+	catalog, remembers := s.forRequest(requestID, req)
+	if !remembers {
+		if err := s.mustNotExist(ctx, queue); err != nil {
+			return nil, err
 		}
-		return nil, existing(config.Name)
 	}
-	born, err := s.born(ctx, queue)
-	if err != nil {
-		return nil, err
-	}
-	if born {
-		return nil, existing(queue)
-	}
-	config, err := s.catalog.CreateQueue(ctx, queue, partitions, change(fsm.Settings{}))
+	config, err := catalog.CreateQueue(ctx, queue, partitions, change(fsm.Settings{}))
 	if err != nil {
 		return nil, faultOfError(err)
 	}
-	witnesses, _, err := s.configure(ctx, config)
+	witnesses, _, err := s.bring(ctx, config, remembers)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +51,30 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 		Queue: queue, Partitions: config.Partitions, Settings: wireSettings(&config.Settings),
 		SettingsVersion: config.Version, Witnesses: witnesses,
 	}, nil
+}
+
+// bring is configure for a record that may be the answer of an earlier call, which is not brought to the shards if the queue
+// has another one by now.
+func (s *adminService) bring(ctx context.Context, config QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
+		return nil, nil, nil
+	}
+	return s.configure(ctx, config)
+}
+
+// mustNotExist returns QUEUE_EXISTS if the catalog or the home shard knows a queue.
+func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
+	if config, ok := s.catalog.Queue(queue); ok {
+		if config.deleting() {
+			return beingDeleted(queue)
+		}
+		return existing(config.Name)
+	}
+	born, err := s.born(ctx, queue)
+	if err == nil && born {
+		return existing(queue)
+	}
+	return err
 }
 
 // existing returns the fault of a queue that is there already.
@@ -128,7 +145,7 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 		c.fail(invalid("settings", "at least one setting is required"))
 	}
 	change := c.settings("settings", req.GetSettings(), s.partitions(queue))
-	c.requestID(req.GetRequestId())
+	requestID := c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -138,11 +155,12 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	if err := s.mustExist(ctx, queue); err != nil {
 		return nil, err
 	}
-	config, err := s.catalog.UpdateQueue(ctx, queue, change)
+	catalog, remembers := s.forRequest(requestID, req)
+	config, err := catalog.UpdateQueue(ctx, queue, change)
 	if err != nil {
 		return nil, faultOfError(err)
 	}
-	witnesses, pending, err := s.configure(ctx, config)
+	witnesses, pending, err := s.bring(ctx, config, remembers)
 	if err != nil {
 		return nil, err
 	}

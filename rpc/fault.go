@@ -180,6 +180,11 @@ func faultOfError(err error) *Fault {
 			return f
 		}
 	}
+	if other := (interface{ OtherContent() string })(nil); errors.As(err, &other) {
+		f := fault(belfryv1.Reason_REASON_INVALID)
+		f.Field = "requestId"
+		return f
+	}
 	if code := endedBy(err); code != 0 {
 		f := faultOfError(node.ErrCanceled)
 		f.Ended = code
