@@ -180,7 +180,7 @@ func (s *shard) giveBack(ctx context.Context, reply Reply) {
 	if len(req.Commands) == 0 {
 		return
 	}
-	s.running.Go(func() {
+	s.spawn(func() { // or, if the shard is being stopped, the leases lapse
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 		defer cancel()
 		if _, err := s.do(ctx, req); err != nil {

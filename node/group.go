@@ -42,9 +42,9 @@ type group struct {
 	// the leadership, and the next call waits until this one has returned.
 	onLead func(ctx context.Context, l *leadership)
 
-	mu     sync.Mutex // guards raft and stores, which a restart replaces
-	raft   *instance
-	stores *storage.Stores
+	mu       sync.Mutex // guards raft, which a restart replaces, and stopping
+	raft     *instance
+	stopping bool // nothing is started any more
 
 	// submitMu orders proposals and changes of leadership; see submit.
 	submitMu sync.Mutex
@@ -105,18 +105,41 @@ func (g *group) open(notify chan<- bool) error {
 	if err != nil {
 		return errors.Join(err, stores.Close())
 	}
-	g.mu.Lock()
-	g.raft, g.stores = &instance{Raft: r, ended: make(chan struct{})}, stores
-	g.mu.Unlock()
+	i := &instance{Raft: r, stores: stores, ended: make(chan struct{})}
+	if !g.publish(i) {
+		return errors.Join(ErrShuttingDown, i.shutDown())
+	}
 	g.planSnapshot()
 	if g.soleVoter() {
 		rc := r.ReloadableConfig()
 		rc.HeartbeatTimeout -= electNow
 		if err := r.ReloadConfig(rc); err != nil {
-			return fmt.Errorf("setting the heartbeat timeout: %w", err)
+			return errors.Join(fmt.Errorf("setting the heartbeat timeout: %w", err), i.shutDown())
 		}
 	}
 	return nil
+}
+
+// publish makes i the instance of the group, unless the group is being stopped: nobody would stop i then.
+func (g *group) publish(i *instance) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopping {
+		return false
+	}
+	g.raft = i
+	return true
+}
+
+// spawn runs f in a goroutine that stop waits for. It reports false if the group is being stopped.
+func (g *group) spawn(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopping {
+		return false
+	}
+	g.running.Go(f)
+	return true
 }
 
 // startRaft founds the group if need be and starts Raft on the stores.
@@ -173,9 +196,7 @@ func found(stores *storage.Stores, self string) error {
 // happens: an unread channel would block Raft's main loop.
 func (g *group) watch(ctx context.Context, notify chan bool) {
 	for {
-		g.mu.Lock()
-		restart := g.stores.RestartNeeded()
-		g.mu.Unlock()
+		restart := g.instance().stores.RestartNeeded()
 		select {
 		case leads := <-notify:
 			g.lose() // a gain that follows a gain means that a loss lies between them
@@ -183,7 +204,10 @@ func (g *group) watch(ctx context.Context, notify chan bool) {
 				g.gain(ctx)
 			}
 		case <-restart:
-			if err := g.restart(notify); err != nil {
+			if err := g.restart(notify); errors.Is(err, ErrShuttingDown) {
+				<-g.done
+				return
+			} else if err != nil {
 				g.node.fatal(fmt.Errorf("restarting %s after a snapshot was installed over a longer log: %w", g.name, err))
 				<-g.done
 				return
@@ -367,6 +391,9 @@ func (g *group) note(doing string, err error) {
 
 // stop ends the group.
 func (g *group) stop() error {
+	g.mu.Lock()
+	g.stopping = true
+	g.mu.Unlock()
 	err := g.close()
 	close(g.done)
 	g.running.Wait()
@@ -375,17 +402,12 @@ func (g *group) stop() error {
 
 // close stops Raft and closes the stores, if they were opened.
 func (g *group) close() error {
-	g.mu.Lock()
-	r, stores := g.raft, g.stores
-	g.mu.Unlock()
-	if r == nil {
+	i := g.instance()
+	if i == nil {
 		return nil
 	}
-	if err := r.shutDown(); err != nil {
-		return fmt.Errorf("stopping raft of %s: %w", g.name, err)
-	}
-	if err := stores.Close(); err != nil {
-		return fmt.Errorf("closing the files of %s: %w", g.name, err)
+	if err := i.shutDown(); err != nil {
+		return fmt.Errorf("stopping %s: %w", g.name, err)
 	}
 	return nil
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
 )
 
 func TestSubmitIsBoundToItsLeadership(t *testing.T) {
@@ -82,4 +85,65 @@ func TestDutiesOfTwoLeadershipsDoNotOverlap(t *testing.T) {
 		}
 		close(release)
 	})
+}
+
+// A snapshot may ask for a restart at the moment at which the node is closed.
+func TestRestartBesideStopLeavesNothingOpen(t *testing.T) {
+	for _, order := range []string{"stop first", "together"} {
+		t.Run(order, func(t *testing.T) {
+			n := openNode(t, testConfig(t, t.TempDir()))
+			g := newGroup(n, "other", groupDir(n.cfg.Dir, "other"), &counter{})
+			g.onLead = func(ctx context.Context, _ *leadership) { <-ctx.Done() }
+			notify := make(chan bool)
+			if err := g.open(notify); err != nil {
+				t.Fatal(err)
+			}
+			g.running.Go(func() { // what watch does with what Raft reports
+				for {
+					select {
+					case <-notify:
+					case <-g.done:
+						return
+					}
+				}
+			})
+			stopped := make(chan error, 1)
+			if order == "together" {
+				go func() { stopped <- g.stop() }()
+			} else {
+				stopped <- g.stop()
+			}
+			if err := g.restart(notify); err != nil && !errors.Is(err, ErrShuttingDown) {
+				t.Errorf("the restart ended with %v", err)
+			} else if err == nil && order == "stop first" {
+				t.Error("a stopped group was started")
+			}
+			if err := <-stopped; err != nil {
+				t.Errorf("the stop ended with %v", err)
+			}
+			// Files that were left open could not be opened.
+			stores, err := storage.Open(g.dir, storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other", Birth: storage.MustExist})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stores.Close(); err != nil {
+				t.Error(err)
+			}
+			if state := g.instance().State(); state != raft.Shutdown {
+				t.Errorf("raft is in state %v", state)
+			}
+		})
+	}
+}
+
+func TestNothingIsStartedBesideAStop(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	closeNode(t, n)
+	run := func() { t.Error("it ran") }
+	if n.spawn(run) || n.shards[0].spawn(run) {
+		t.Error("a goroutine was started after the stop")
+	}
+	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}}); !errors.Is(err, ErrShuttingDown) {
+		t.Errorf("starting a group ended with %v", err)
+	}
 }

@@ -1,18 +1,37 @@
 package node
 
-import "github.com/hashicorp/raft"
+import (
+	"errors"
+	"fmt"
+	"sync"
 
-// instance is Raft from one start of a group to its stop. A restart makes another.
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
+)
+
+// instance is Raft and its stores from one start of a group to its stop. A restart makes another.
 type instance struct {
 	*raft.Raft
-	ended chan struct{} // closed when all of its goroutines have ended
+	stores *storage.Stores
+	ended  chan struct{} // closed when all goroutines of Raft have ended
+
+	once sync.Once
+	err  error // of shutDown
 }
 
-// shutDown stops the instance.
+// shutDown stops Raft and closes the stores. Who calls it again, or meanwhile, waits for the first and gets the same error.
 func (i *instance) shutDown() error {
-	err := i.Shutdown().Error()
-	close(i.ended)
-	return err
+	i.once.Do(func() {
+		// Raft itself answers a second caller before it has ended.
+		if err := i.Shutdown().Error(); err != nil {
+			i.err = fmt.Errorf("stopping raft: %w", err)
+		}
+		close(i.ended)
+		if err := i.stores.Close(); err != nil {
+			i.err = errors.Join(i.err, fmt.Errorf("closing the files: %w", err))
+		}
+	})
+	return i.err
 }
 
 // outcome waits for the answer to a future of the instance. Raft never answers what its machine's goroutine had not come to

@@ -51,7 +51,9 @@ func (n *Node) changeMembers(ctx context.Context, name string, change func(*raft
 		}
 		ended := make(chan error, 1)
 		r := g.instance()
-		n.running.Go(func() { ended <- r.outcome(change(r.Raft)) })
+		if !n.spawn(func() { ended <- r.outcome(change(r.Raft)) }) {
+			return ErrShuttingDown
+		}
 		select {
 		case err := <-ended:
 			if err = proposalError(err); err != nil {

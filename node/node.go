@@ -26,9 +26,10 @@ type Node struct {
 	mux      *mux
 	shards   []*shard
 
-	mu     sync.Mutex // guards id.Groups and groups
-	id     *identity
-	groups []*Group
+	mu       sync.Mutex // guards id.Groups, groups and stopping
+	id       *identity
+	groups   []*Group
+	stopping bool // nothing is started any more
 
 	clockChecked chan struct{}
 	fatalOnce    sync.Once
@@ -204,6 +205,17 @@ func (n *Node) allGroups() []*group {
 	return all
 }
 
+// spawn runs f in a goroutine that shutDown waits for. It reports false if the node is being shut down.
+func (n *Node) spawn(f func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopping {
+		return false
+	}
+	n.running.Go(f)
+	return true
+}
+
 // fatal ends the process through the function that the configuration names.
 func (n *Node) fatal(err error) {
 	n.fatalOnce.Do(func() {
@@ -283,6 +295,9 @@ func (n *Node) Close(ctx context.Context) error {
 
 // shutDown stops whatever of the node was started.
 func (n *Node) shutDown() error {
+	n.mu.Lock()
+	n.stopping = true
+	n.mu.Unlock()
 	if n.cancel != nil {
 		n.cancel()
 	}

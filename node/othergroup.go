@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -44,9 +45,9 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	if err := g.group.start(ctx); err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	n.groups = append(n.groups, g)
-	n.mu.Unlock()
+	if !n.adopt(g) {
+		return nil, errors.Join(ErrShuttingDown, g.group.stop())
+	}
 	if err := n.founded(cfg.Name); err != nil {
 		return nil, err
 	}
@@ -59,6 +60,17 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for %s to begin: %w", cfg.Name, context.Cause(ctx))
 	}
+}
+
+// adopt adds a group to those that end with the node. It reports false if the node is being shut down.
+func (n *Node) adopt(g *Group) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopping {
+		return false
+	}
+	n.groups = append(n.groups, g)
+	return true
 }
 
 // onLead serves until ctx ends.
@@ -85,7 +97,9 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, err)
 	}
 	ended := make(chan error, 1)
-	g.group.running.Go(func() { ended <- future.Error() })
+	if !g.group.spawn(func() { ended <- future.Error() }) {
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, ErrUnknownOutcome, ErrShuttingDown)
+	}
 	deadline := time.NewTimer(g.group.node.cfg.ProposeTimeout)
 	defer deadline.Stop()
 	select {

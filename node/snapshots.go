@@ -32,9 +32,7 @@ func (g *group) snapshotDue(now time.Time) bool {
 // planSnapshot sets after how much log the next snapshot is due: more for a big state, so that writing it
 // costs at most about twice what is logged.
 func (g *group) planSnapshot() {
-	g.mu.Lock()
-	newest, _ := g.stores.Snapshots.Newest()
-	g.mu.Unlock()
+	newest, _ := g.instance().stores.Snapshots.Newest()
 	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size/2))
 	g.replica.snapshotBytes.Store(newest.Size)
 }
@@ -98,9 +96,7 @@ func (g *group) setTrailing() error {
 
 // snapshotStats returns what is known of the group's snapshots.
 func (g *group) snapshotStats() SnapshotStats {
-	g.mu.Lock()
-	newest, _ := g.stores.Snapshots.Newest()
-	g.mu.Unlock()
+	newest, _ := g.instance().stores.Snapshots.Newest()
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	st := g.snapshots.stats
@@ -110,9 +106,7 @@ func (g *group) snapshotStats() SnapshotStats {
 
 // storageStats returns the figures of the group's files.
 func (g *group) storageStats() storage.Stats {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.stores.Stats()
+	return g.instance().stores.Stats()
 }
 
 // runSnapshots takes the snapshots of all groups that are due, one after the other, so that they do not share the disk.
@@ -146,12 +140,16 @@ func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
 		return err
 	}
 	result := make(chan error, 1)
-	n.running.Go(func() {
+	started := n.spawn(func() {
 		defer done()
 		n.snapshotMu.Lock()
 		defer n.snapshotMu.Unlock()
 		result <- s.takeSnapshot()
 	})
+	if !started {
+		done()
+		return ErrShuttingDown
+	}
 	select {
 	case err := <-result:
 		return err
