@@ -5,6 +5,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -36,8 +37,8 @@ type DirLock struct{ file *os.File }
 // after a crash. A directory held elsewhere, by this process too, is a *LockedError. It takes one lock for a
 // whole data directory, not one a group.
 func Lock(dir string) (*DirLock, error) {
-	if err := os.MkdirAll(dir, dirPerm); err != nil {
-		return nil, fmt.Errorf("storage: creating %s: %w", dir, err)
+	if err := MakeDir(OSFS{}, dir); err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, filePerm)
 	if err != nil {
@@ -55,6 +56,32 @@ func Lock(dir string) (*DirLock, error) {
 		return nil, errors.Join(fmt.Errorf("storage: writing lock of %s: %w", dir, err), f.Close())
 	}
 	return &DirLock{file: f}, nil
+}
+
+// MakeDir makes a directory and its parents and makes their names durable: a data directory that was synced is lost all the same
+// with its own name. If it exists its parent is synced too, as far as that is allowed, since its maker may have crashed.
+func MakeDir(fsys FS, dir string) error {
+	dir = filepath.Clean(dir)
+	var parents []string // of what is missing
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := fsys.ReadDir(at); !missing(err) {
+			break
+		}
+		parents = append(parents, filepath.Dir(at))
+	}
+	if len(parents) == 0 {
+		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("storage: syncing the parent of %s: %w", dir, err)
+		}
+		return nil
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return fmt.Errorf("storage: creating %s: %w", dir, err)
+	}
+	if err := syncDirs(fsys, parents...); err != nil {
+		return fmt.Errorf("storage: syncing the parents of %s: %w", dir, err)
+	}
+	return nil
 }
 
 // Close gives the directory back. The file stays: removing it would let two processes lock two files of one name.

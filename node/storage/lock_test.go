@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
 const lockHolderDir = "BELFRY_TEST_LOCK_HOLDER_DIR"
@@ -79,5 +82,42 @@ func TestLockErrors(t *testing.T) {
 	}
 	if got := (&storage.LockedError{Dir: "d"}).Error(); !strings.Contains(got, "another process") {
 		t.Errorf("without pid: %q", got)
+	}
+}
+
+func TestMakeDirSyncsTheParents(t *testing.T) {
+	denied := &fs.PathError{Op: "open", Path: "/", Err: fs.ErrPermission}
+	tests := []struct {
+		name, dir string
+		answer    error // to each sync
+		want      []string
+		wantErr   bool
+	}{
+		{"all made", "/a/b/c/", nil, []string{"/a/b", "/a", "/"}, false},
+		{"below what exists", "/data/x/y", nil, []string{"/data/x", "/data"}, false},
+		{"exists", "/data", nil, []string{"/"}, false},
+		{"exists in a closed directory", "/data", denied, []string{"/"}, false},
+		{"exists on a broken disk", "/data", diskfault.Broken(diskfault.Op{}), []string{"/"}, true},
+		{"made in a closed directory", "/data/x", denied, []string{"/data"}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDisk()
+			var synced []string
+			d.SetHook(func(o diskfault.Op) error {
+				if o.Kind == diskfault.OpSyncDir {
+					synced = append(synced, o.Path)
+					return tt.answer
+				}
+				return nil
+			})
+			err := storage.MakeDir(d, tt.dir)
+			if (err != nil) != tt.wantErr || !errors.Is(err, tt.answer) && tt.wantErr || !slices.Equal(synced, tt.want) {
+				t.Errorf("synced %q, %v, want %q", synced, err, tt.want)
+			}
+			if _, err := d.ReadDir(tt.dir); err != nil {
+				t.Errorf("the directory: %v", err)
+			}
+		})
 	}
 }
