@@ -45,6 +45,11 @@ func (c *catalog) DeleteQueue(ctx context.Context, name string) error {
 	return c.inner.DeleteQueue(ctx, name)
 }
 
+// ForRequest implements rpc.RequestCatalog.
+func (c *catalog) ForRequest(id, content string) rpc.Catalog {
+	return &catalog{c.inner.ForRequest(id, content)}
+}
+
 // Queue implements rpc.Catalog.
 func (c *catalog) Queue(name string) (rpc.QueueConfig, bool) {
 	config, ok := c.inner.Queue(name)
