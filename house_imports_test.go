@@ -127,7 +127,7 @@ var importTable = []importRow{
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
-			"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x", "gopkg.in/yaml.v3",
+			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "golang.org/x", "gopkg.in/yaml.v3",
 		},
 		reason: "the command wires everything, except what only tests may import",
 	},

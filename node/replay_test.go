@@ -152,7 +152,7 @@ type slowMachine struct{ counter }
 
 func (m *slowMachine) Apply(index uint64, entry []byte) (any, error) {
 	if index%600 == 0 {
-		time.Sleep(time.Second)
+		<-time.After(time.Second) // of the bubble's time
 	}
 	return m.counter.Apply(index, entry)
 }
