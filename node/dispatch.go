@@ -29,6 +29,9 @@ func (ws *waiters) run(ctx context.Context) {
 	timer := time.NewTimer(never)
 	defer timer.Stop()
 	for {
+		for _, a := range ws.recalled() {
+			ws.propose(ctx, a)
+		}
 		for _, a := range ws.choose(ws.inspect()) {
 			ws.propose(ctx, a)
 		}
@@ -86,6 +89,28 @@ func (ws *waiters) inspect() []look {
 		}
 	})
 	return looks
+}
+
+// recalled returns the waiters whose request was granted something by an earlier attempt that was applied while they wait:
+// they need no job to be had, only the answer.
+func (ws *waiters) recalled() []ask {
+	ws.mu.Lock()
+	repeats := ws.repeats
+	ws.repeats = nil
+	ws.mu.Unlock()
+	var asks []ask
+	for _, w := range repeats {
+		if !ws.shard.remembers(w.request) {
+			continue
+		}
+		ws.mu.Lock()
+		if w.state == parked && w.nodes != nil {
+			w.state = asking
+			asks = append(asks, ask{waiter: w, queue: w.nodes[0].queue})
+		}
+		ws.mu.Unlock()
+	}
+	return asks
 }
 
 // choose returns the waiters, first come first, for whom there are jobs.

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,11 @@ type waiters struct {
 	closed error // why nobody may wait; nil while a leadership serves
 	queues map[string]*waitQueue
 	dirty  []*waitQueue // to be looked at
-	due    waitHeap     // by the time at which to look again
-	count  int
+	named  map[requestName][]*waiter
+	// repeats are waiters whose request may have been carried out already by an earlier attempt; see recalled.
+	repeats []*waiter
+	due     waitHeap // by the time at which to look again
+	count   int
 }
 
 // waitQueue is one queue's waiters.
@@ -49,6 +53,12 @@ type waitQueue struct {
 	// fruitless counts the reservations that came back empty since the last rest, pauses the rests, since one was granted something.
 	fruitless, pauses int
 }
+
+// requestName is what makes two requests attempts at the same one.
+type requestName struct{ caller, id string }
+
+// nameOf returns the name of a request. It counts only if the id is not empty.
+func nameOf(req *fsm.Request) requestName { return requestName{caller: req.Caller, id: req.ID} }
 
 // waitNode is a waiter's place in one queue's line.
 type waitNode struct {
@@ -81,7 +91,10 @@ type waiter struct {
 
 // newWaiters returns waiters that refuse everybody until open.
 func newWaiters(s *shard, most int) *waiters {
-	return &waiters{shard: s, most: most, scarce: func() bool { return false }, wake: make(chan struct{}, 1), closed: ErrNoLeader, queues: map[string]*waitQueue{}}
+	return &waiters{
+		shard: s, most: most, scarce: func() bool { return false }, wake: make(chan struct{}, 1), closed: ErrNoLeader,
+		queues: map[string]*waitQueue{}, named: map[requestName][]*waiter{},
+	}
 }
 
 // open lets callers wait.
@@ -178,6 +191,10 @@ func (ws *waiters) enter(w *waiter) error {
 		ws.mark(q)
 	}
 	ws.count++
+	if name := nameOf(w.request); name.id != "" {
+		ws.named[name] = append(ws.named[name], w)
+		ws.repeats = append(ws.repeats, w) // an earlier attempt may have been applied since the caller looked
+	}
 	return nil
 }
 
@@ -244,6 +261,13 @@ func (ws *waiters) unlink(w *waiter) {
 	}
 	w.nodes = nil
 	ws.count--
+	if name := nameOf(w.request); name.id != "" {
+		if rest := slices.DeleteFunc(ws.named[name], func(other *waiter) bool { return other == w }); len(rest) > 0 {
+			ws.named[name] = rest
+		} else {
+			delete(ws.named, name)
+		}
+	}
 }
 
 // tidy forgets a queue that nobody waits for. mu is held.
@@ -262,6 +286,11 @@ func (ws *waiters) mark(q *waitQueue) {
 	}
 	q.dirty = true
 	ws.dirty = append(ws.dirty, q)
+	ws.wakeUp()
+}
+
+// wakeUp has run look at what there is to do.
+func (ws *waiters) wakeUp() {
 	select {
 	case ws.wake <- struct{}{}:
 	default:
@@ -290,6 +319,7 @@ func (ws *waiters) touched(batch []*proposal) {
 	}
 	last := ""
 	for _, pr := range batch {
+		ws.markRepeats(nameOf(pr.request))
 		for _, c := range pr.request.Commands {
 			name := freed(c)
 			if name == "" || name == last {
@@ -310,6 +340,18 @@ func (ws *waiters) touchedAll() {
 	for _, q := range ws.queues {
 		ws.mark(q)
 	}
+	for name := range ws.named {
+		ws.markRepeats(name)
+	}
+}
+
+// markRepeats has it looked at whether the waiters of a request were granted something by an earlier attempt. mu is held.
+func (ws *waiters) markRepeats(name requestName) {
+	if name.id == "" || len(ws.named[name]) == 0 {
+		return
+	}
+	ws.repeats = append(ws.repeats, ws.named[name]...)
+	ws.wakeUp()
 }
 
 // freed returns the queue in which a command may have made a job reservable other than by time; empty if there is none.
