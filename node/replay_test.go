@@ -148,11 +148,14 @@ func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 
 // slowMachine is a counter that takes its time over some entries: 25 s over 15,000. After 30 s the snapshots would be looked at, and wait for its
 // lock, on which a bubble's time does not go on.
-type slowMachine struct{ counter }
+type slowMachine struct {
+	counter
+	wait func(time.Duration)
+}
 
 func (m *slowMachine) Apply(index uint64, entry []byte) (any, error) {
 	if index%600 == 0 {
-		<-time.After(time.Second) // of the bubble's time
+		m.wait(time.Second)
 	}
 	return m.counter.Apply(index, entry)
 }
@@ -163,7 +166,7 @@ func TestStartOutlastsALongReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, cfg)
 		start := time.Now()
-		if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &slowMachine{}}); err != nil {
+		if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &slowMachine{wait: func(d time.Duration) { time.Sleep(d) }}}); err != nil {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}
 		if took := time.Since(start); took < 2*submitTimeout {
@@ -179,7 +182,7 @@ func TestStartIsGivenUpDuringAReplay(t *testing.T) {
 		n := openNode(t, cfg)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
-		if _, err := n.StartGroup(ctx, GroupConfig{Name: "counter", Machine: &slowMachine{}}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.StartGroup(ctx, GroupConfig{Name: "counter", Machine: &slowMachine{wait: func(d time.Duration) { time.Sleep(d) }}}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("ended with %v", err)
 		}
 		closeNode(t, n)
