@@ -68,7 +68,7 @@ func (c *Client) Redrive(ctx context.Context, queue string, ids ...string) (int,
 	return c.redrive(ctx, &belfryv1.RedriveRequest{Queue: queue, Ids: ids})
 }
 
-// RedriveOldest makes those dead jobs ready again that have been dead for longest, at most limit (1 to 100,000), and
+// RedriveOldest makes dead jobs ready again, those with the earliest due times first, at most limit (1 to 100,000), and
 // says how many there were.
 func (c *Client) RedriveOldest(ctx context.Context, queue string, limit int) (int, error) {
 	if limit < 1 || limit > 100_000 {

@@ -155,7 +155,7 @@ func (a *app) redriveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "redrive QUEUE (ID... | --max N)",
 		Short:             "Make dead jobs ready again",
-		Long:              "Redrive makes dead jobs ready again: those named, or up to --max, those dead for longest first. Their attempts start anew.",
+		Long:              "Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times first. Their attempts start anew.",
 		Args:              arguments(1, 0, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
