@@ -222,14 +222,14 @@ func TestALongStartSaysWhatItIsDoing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		n := openNode(t, testConfig(t, dir))
-		for _, s := range n.shards {
-			s.logger = slog.New(slog.NewTextHandler(&out, nil)).With("group", s.name)
-		}
+		cfg := testConfig(t, dir)
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		n := openNode(t, cfg)
 		n.shards[1].serving.Store(nil)
 		end := n.narrateStart()
 		time.Sleep(2*narrateInterval + time.Second)
 		end()
+		synctest.Wait()
 		if got := strings.Count(out.String(), "replaying the log"); got != 2 || !strings.Contains(out.String(), "group=shard-1 applied_index=4 last_index=4") {
 			t.Errorf("two intervals said %q", out.String())
 		}
