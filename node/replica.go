@@ -66,11 +66,12 @@ type appliedEntry struct {
 // volume is an amount of log.
 type volume struct{ bytes, entries int64 }
 
-// snapshotDigest is the digest that a snapshot which is being restored was stored with.
+// snapshotDigest is the digest that a snapshot which is being restored was stored with, and where in the log it stands.
 type snapshotDigest struct {
-	id     string
-	digest uint64
-	known  bool
+	id          string
+	index, term uint64
+	digest      uint64
+	known       bool
 }
 
 var (
@@ -176,7 +177,10 @@ func (r *replica) Restore(source io.ReadCloser) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.machine = machine
-	r.index, r.term = 0, 0 // known again with the next entry
+	r.index, r.term = 0, 0
+	if want := r.replacement.Load(); want != nil {
+		r.index, r.term = want.index, want.term
+	}
 	r.logged, r.captured = volume{}, volume{}
 	if r.after != nil {
 		r.after(machine)
@@ -217,12 +221,16 @@ type snapshotStore struct {
 	replica *replica
 }
 
-// Open opens a snapshot and notes its digest.
+// Open opens a snapshot and notes its digest and position.
 func (s snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	digest, known, err := s.Digest(id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the digest of snapshot %s: %w", id, err)
 	}
-	s.replica.replacement.Store(&snapshotDigest{id: id, digest: digest, known: known})
-	return s.SnapshotStore.Open(id)
+	meta, source, err := s.SnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.replica.replacement.Store(&snapshotDigest{id: id, index: meta.Index, term: meta.Term, digest: digest, known: known})
+	return meta, source, nil
 }

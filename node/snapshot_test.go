@@ -318,3 +318,28 @@ func TestHistogram(t *testing.T) {
 		t.Errorf("histogram (-want +got):\n%s", diff)
 	}
 }
+
+// A replica that was restored and has applied nothing since knows all the same where it stands.
+func TestRestoredReplicaKnowsItsPosition(t *testing.T) {
+	dir := t.TempDir()
+	n := openNode(t, testConfig(t, dir))
+	g := openCounter(t, n, &counter{released: new(int)})
+	reply, err := g.Propose(t.Context(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.group.takeSnapshot(); err != nil {
+		t.Fatal(err)
+	}
+	closeNode(t, n)
+	n = openNode(t, testConfig(t, dir))
+	g = openCounter(t, n, &counter{released: new(int)})
+	g.group.replica.view(func(_ Machine, term, index uint64) {
+		if term != reply.Term || index != reply.Index {
+			t.Errorf("the replica stands at %d in term %d, want %d, %d", index, term, reply.Index, reply.Term)
+		}
+	})
+	if st := n.Status().Groups[0]; st.Digest != 1 || st.DigestIndex != reply.Index {
+		t.Errorf("the status is %+v, want the digest of entry %d", st, reply.Index)
+	}
+}
