@@ -55,7 +55,7 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 	}
 	jobs, err := c.reserveMany(ctx, o, nil)
 	if err != nil {
-		c.collectLater(o, err)
+		c.collectLater(o, err) //nolint:contextcheck // the call's context has ended, and what was granted must go back
 		return nil, err
 	}
 	return jobs, nil

@@ -174,7 +174,7 @@ func faultOfError(err error) *Fault {
 	for _, r := range contract() {
 		if r.cause != nil && errors.Is(err, r.cause) {
 			f := &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
-			if r.cause == node.ErrCanceled {
+			if errors.Is(r.cause, node.ErrCanceled) {
 				f.Ended = endedBy(err)
 			}
 			return f

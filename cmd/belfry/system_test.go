@@ -8,9 +8,9 @@ import (
 )
 
 func TestRequestID(t *testing.T) {
-	make := newSystem().requestID
+	newID := newSystem().requestID
 	before := time.Now().UnixMilli()
-	first, second := uuid.MustParse(make()), uuid.MustParse(make())
+	first, second := uuid.MustParse(newID()), uuid.MustParse(newID())
 	seconds, nanos := first.Time().UnixTime()
 	if at := seconds*1000 + nanos/1e6; first.Version() != 7 || at < before || at > time.Now().UnixMilli() {
 		t.Errorf("%s is no UUID of version 7 of this moment", first)
