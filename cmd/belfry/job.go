@@ -118,7 +118,13 @@ func (a *app) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show(response, func(w io.Writer) { renderJobs(w, response, a.now()) })
+		return a.show(response, func(w io.Writer) {
+			if len(response.Jobs) == 0 {
+				fmt.Fprintf(w, "no %s jobs; --state lists the others\n", state)
+				return
+			}
+			renderJobs(w, response, a.now())
+		})
 	})
 	return c
 }

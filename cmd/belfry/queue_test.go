@@ -102,7 +102,7 @@ func TestEmptyLists(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	h = newHarness(t, always(&belfryv1.ListResponse{}))
-	if got := h.run("list", "orders"); got.out != "no jobs\n" {
+	if got := h.run("list", "orders"); got.out != "no delayed jobs; --state lists the others\n" {
 		t.Errorf("got %+v", got)
 	}
 }

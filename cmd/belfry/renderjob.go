@@ -106,10 +106,6 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 
 // renderJobs shows a page of jobs.
 func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
-	if len(response.Jobs) == 0 {
-		fmt.Fprintln(w, "no jobs")
-		return
-	}
 	var lines [][]string
 	for _, job := range response.Jobs {
 		lines = append(lines, []string{
