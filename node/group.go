@@ -382,8 +382,14 @@ func (g *group) confirm(ctx context.Context, l *leadership) error {
 	return nil
 }
 
-// note logs a failure that is not a caller's, and keeps it for the status.
+// note logs a failure that is not a caller's, and keeps it for the status. What fails because the group is being stopped is none.
 func (g *group) note(doing string, err error) {
+	g.mu.Lock()
+	stopping := g.stopping
+	g.mu.Unlock()
+	if stopping {
+		return
+	}
 	text := doing + ": " + err.Error()
 	g.lastError.Store(&text)
 	g.logger.Warn("the group is in trouble", "doing", doing, "error", err)
