@@ -30,10 +30,10 @@ func (g *group) snapshotDue(now time.Time) bool {
 }
 
 // planSnapshot sets after how much log the next snapshot is due: more for a big state, so that writing it
-// costs at most about twice what is logged.
+// costs at most about as much again as the log, and a restart replays at most about what it restores.
 func (g *group) planSnapshot() {
 	newest, _ := g.instance().stores.Snapshots.Newest()
-	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size/2))
+	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size))
 	g.replica.snapshotBytes.Store(newest.Size)
 }
 
