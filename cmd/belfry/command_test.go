@@ -230,12 +230,17 @@ func queueCases() []commandCase {
 			out: "created orders with 3 partitions\n" + settingsText,
 		},
 		{
-			name:   "queue set sends only what was given",
-			args:   []string{"queue", "set", "orders", "--max-in-flight", "7", "--overdue", "spread", "--overdue-period", "1h", "--expire-to", "dead"},
+			name: "queue set sends only what was given",
+			args: []string{
+				"queue", "set", "orders", "--max-in-flight", "7", "--overdue", "spread", "--overdue-period", "1h", "--overdue-after", "5m",
+				"--expire-to", "dead",
+			},
 			answer: &belfryv1.UpdateQueueResponse{Settings: settings, SettingsVersion: 4, PendingShards: []uint32{2}},
 			sent: &belfryv1.UpdateQueueRequest{Queue: "orders", RequestId: fixedRequestID, Settings: &belfryv1.QueueSettings{
 				MaxInFlight: &inFlight, ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum(),
-				Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: in(time.Hour)},
+				Overdue: &belfryv1.OverduePolicy{
+					Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: in(time.Hour), OverdueAfter: in(5 * time.Minute),
+				},
 			}},
 			out: "orders has settings version 4\nnot yet applied in shards [2]; it will be\n" + settingsText,
 		},
