@@ -113,3 +113,38 @@ func gcSeconds() float64 {
 	metrics.Read(sample)
 	return sample[0].Value.Float64()
 }
+
+// BenchmarkReading is what it costs to hand 100 jobs of 100 bytes to another node: to read them, to encode them, and to read the
+// encoding there.
+func BenchmarkReading(b *testing.B) {
+	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
+	d.apply(b, d.putEntry(rng, 100))
+	d.now += fsm.Time(2 * time.Hour)
+	reserve := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})
+	held := &fsm.HeldQuery{Grants: d.apply(b, fsm.AppendEntry(nil, d.now, [][]byte{reserve}))[0].Grants}
+	reading := d.m.Answer(held, d.now)
+	encoded := fsm.AppendReading(nil, &reading)
+	if len(reading.Jobs) != 100 {
+		b.Fatalf("%d jobs are held", len(reading.Jobs))
+	}
+	for _, step := range []struct {
+		name string
+		run  func()
+	}{
+		{"answer", func() { d.m.Answer(held, d.now) }},
+		{"append", func() { encoded = fsm.AppendReading(encoded[:0], &reading) }},
+		{"parse", func() {
+			if _, err := fsm.ParseReading(encoded); err != nil {
+				b.Fatal(err)
+			}
+		}},
+	} {
+		b.Run(step.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				step.run()
+			}
+			b.ReportMetric(float64(len(encoded))/100, "bytes/job")
+		})
+	}
+}

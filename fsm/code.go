@@ -32,6 +32,8 @@ const (
 	RequestExpired Code = 11
 	// Quota (QUOTA): the shard holds as many queues as it may.
 	Quota Code = 12
+	// Restoring (OVERLOADED): a restore of the shard has begun and has not ended; see Import.
+	Restoring Code = 13
 )
 
 // State is where a job is in its life. The numbers are part of the snapshot format.

@@ -10,15 +10,14 @@ import (
 
 // The log entry:
 //
-//	byte     entryVersion
+//	byte     Format
 //	varint   stamp
 //	uvarint  number of requests, then each:
 //	           text caller, text request id, uvarint number of commands, uvarint bytes of the commands,
 //	           then each command: byte Kind, uvarint bytes of the rest, rest
 //	4 bytes  CRC32C of all before, little-endian
 //
-// A text is a uvarint length and its bytes. Fields of a command are only ever added at its end, under a new entryVersion.
-const entryVersion = 1
+// A text is a uvarint length and its bytes. Fields of a command are only ever added at its end, in a new Format.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -46,10 +45,15 @@ func appendCommands(dst []byte, commands []Command) []byte {
 	return dst
 }
 
-// AppendEntry appends a log entry of encoded requests to dst. It may be called from any goroutine.
+// AppendEntry is AppendEntryIn for FirstFormat, which every program reads.
 func AppendEntry(dst []byte, stamp Time, requests [][]byte) []byte {
+	return AppendEntryIn(dst, FirstFormat, stamp, requests)
+}
+
+// AppendEntryIn appends a log entry of encoded requests to dst. It may be called from any goroutine.
+func AppendEntryIn(dst []byte, format Format, stamp Time, requests [][]byte) []byte {
 	start := len(dst)
-	dst = append(dst, entryVersion)
+	dst = append(dst, byte(format))
 	dst = binary.AppendVarint(dst, int64(stamp))
 	dst = binary.AppendUvarint(dst, uint64(len(requests)))
 	for _, r := range requests {
@@ -58,7 +62,22 @@ func AppendEntry(dst []byte, stamp Time, requests [][]byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// DecodeEntry reads a log entry back. The result shares no memory with entry. Errors wrap ErrDamaged or ErrVersion.
+// ParseRequest reads back what AppendRequest wrote. The bodies of puts alias b; nothing else does. Errors wrap ErrDamaged or ErrVersion.
+func ParseRequest(b []byte) (*Request, error) {
+	e := entryReader{r: newReader(b), scratch: &commandScratch{}}
+	h := e.nextRequest()
+	req := &Request{Caller: h.caller, ID: h.id}
+	if rest := len(e.r.b) - len(h.encoded); e.r.err == nil && rest > 0 {
+		e.r.damaged("bytes after the end")
+	}
+	req.Commands = e.ownCommands(h.commands)
+	if err := e.r.end(); err != nil {
+		return nil, err
+	}
+	return req, nil
+}
+
+// DecodeEntry reads a log entry back. The bodies of puts alias entry; nothing else does. Errors wrap ErrDamaged or ErrVersion.
 func DecodeEntry(entry []byte) (Time, []Request, error) {
 	e, err := openEntry(entry)
 	if err != nil {
@@ -67,11 +86,7 @@ func DecodeEntry(entry []byte) (Time, []Request, error) {
 	requests := make([]Request, e.requests)
 	for i := range requests {
 		r := e.nextRequest()
-		requests[i] = Request{Caller: r.caller, ID: r.id, Commands: make([]Command, r.commands)}
-		for j := range requests[i].Commands {
-			e.scratch = commandScratch{} // a command of its own for each
-			requests[i].Commands[j] = e.nextCommand()
-		}
+		requests[i] = Request{Caller: r.caller, ID: r.id, Commands: e.ownCommands(r.commands)}
 	}
 	return e.stamp, requests, nil
 }
@@ -80,10 +95,11 @@ func DecodeEntry(entry []byte) (Time, []Request, error) {
 // out of an entry of which a later part cannot be read.
 type entryReader struct {
 	r        reader
+	format   Format
 	stamp    Time
 	requests int
 	commands int // in all requests
-	scratch  commandScratch
+	scratch  *commandScratch
 }
 
 type requestHeader struct {
@@ -100,10 +116,11 @@ func openEntry(entry []byte) (entryReader, error) {
 	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want {
 		return entryReader{}, fmt.Errorf("%w: checksum is %08x, should be %08x", ErrDamaged, got, want)
 	}
-	if body[0] != entryVersion {
-		return entryReader{}, fmt.Errorf("%w: entry version %d, this program reads %d", ErrVersion, body[0], entryVersion)
+	format := Format(body[0])
+	if err := format.Readable(); err != nil {
+		return entryReader{}, fmt.Errorf("log entry: %w", err)
 	}
-	e := entryReader{r: newReader(body[1:])}
+	e := entryReader{r: newReader(body[1:]), format: format, scratch: &commandScratch{}}
 	e.stamp = Time(e.r.varint())
 	e.requests = e.r.length(3)
 	check := e
@@ -156,6 +173,22 @@ func (e *entryReader) nextCommand() Command {
 		return nil
 	}
 	return c
+}
+
+// ownCommands returns the next n commands; they are the caller's. After an error some are missing.
+func (e *entryReader) ownCommands(n int) []Command {
+	if n == 0 {
+		return nil
+	}
+	list := make([]Command, 0, n)
+	for range n {
+		c := e.nextCommand()
+		if c == nil {
+			break
+		}
+		list = append(list, e.scratch.own(c))
+	}
+	return list
 }
 
 // reader takes values off the front of b. After the first error every value is zero. Texts are parts of s, a copy of b made

@@ -38,8 +38,12 @@ func appendCommand(dst []byte, c Command) []byte {
 		return appendText(dst, c.Queue)
 	case *Lead:
 		return binary.AppendUvarint(dst, unsigned(c.Grace))
+	case *ResetClock:
+		return binary.AppendUvarint(binary.AppendUvarint(dst, unsigned(c.To)), unsigned(c.Grace))
 	case *Expire:
 		return dst
+	case *Import:
+		return appendImport(dst, c)
 	}
 	panic("fsm: command without an encoding")
 }
@@ -61,6 +65,8 @@ type commandScratch struct {
 	deleteQueue DeleteQueue
 	expire      Expire
 	lead        Lead
+	imports     Import
+	resetClock  ResetClock
 }
 
 // read decodes the fields of a command of the given kind, nil if the kind is unknown.
@@ -119,9 +125,67 @@ func (s *commandScratch) readQueueCommand(kind Kind, r *reader) Command {
 	case KindLead:
 		s.lead = Lead{Grace: r.duration()}
 		return &s.lead
+	case KindImport:
+		s.imports = r.imports(s.imports.Records[:0])
+		return &s.imports
+	case KindResetClock:
+		s.resetClock = ResetClock{To: r.time(), Grace: r.duration()}
+		return &s.resetClock
 	default:
 		return nil
 	}
+}
+
+// own returns a copy of a command that was read.
+func (s *commandScratch) own(c Command) Command {
+	switch c := c.(type) {
+	case *Put:
+		return copied(c)
+	case *Reserve:
+		v := copied(c)
+		s.reserve.Queues = nil // the copy has it
+		return v
+	case *Ack:
+		return copied(c)
+	case *Nack:
+		return copied(c)
+	case *Release:
+		return copied(c)
+	case *Extend:
+		return copied(c)
+	case *Cancel:
+		return copied(c)
+	case *Reschedule:
+		return copied(c)
+	case *Redrive:
+		v := copied(c)
+		s.redrive.IDs = nil // as above
+		return v
+	case *Purge:
+		return copied(c)
+	case *Configure:
+		return copied(c)
+	case *Open:
+		return copied(c)
+	case *DeleteQueue:
+		return copied(c)
+	case *Expire:
+		return copied(c)
+	case *Lead:
+		return copied(c)
+	case *Import:
+		v := copied(c)
+		s.imports.Records = nil // as above
+		return v
+	case *ResetClock:
+		return copied(c)
+	}
+	panic("fsm: command that is not copied")
+}
+
+func copied[T any](v *T) *T {
+	c := *v
+	return &c
 }
 
 // appendContent appends what ContentHash covers: options as written, headers, body. The form must never change without a
@@ -241,108 +305,4 @@ func (r *reader) overduePolicy() OverduePolicy {
 		return FireOverdue
 	}
 	return OverduePolicy(v)
-}
-
-// The answer:
-//
-//	text caller, text request id, 16 bytes content, uvarint at, uvarint number of results, then each result
-//
-// A result is a byte Code, a byte State, a byte of resultFields, the fields it names, and the grants.
-const (
-	resultCreated = 1 << iota
-	resultMore
-	resultJob    // partition, serial
-	resultTimes  // due, until
-	resultCount  // count
-	resultWait   // wait
-	resultGrants // number, then each
-)
-
-func appendAnswer(dst []byte, a *Answer) []byte {
-	dst = append(appendText(appendText(dst, a.Caller), a.ID), a.Content[:]...)
-	dst = binary.AppendUvarint(dst, uint64(a.At))
-	dst = binary.AppendUvarint(dst, uint64(len(a.Results)))
-	for i := range a.Results {
-		dst = appendResult(dst, &a.Results[i])
-	}
-	return dst
-}
-
-func appendResult(dst []byte, r *Result) []byte {
-	fields := byte(0)
-	for bit, set := range [...]bool{
-		r.Created, r.More, r.Serial != 0 || r.Partition != 0, r.Due != 0 || r.Until != 0, r.Count != 0, r.Wait != 0,
-		len(r.Grants) > 0,
-	} {
-		if set {
-			fields |= 1 << bit
-		}
-	}
-	dst = append(dst, byte(r.Code), byte(r.State), fields)
-	if fields&resultJob != 0 {
-		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(r.Partition)), r.Serial)
-	}
-	if fields&resultTimes != 0 {
-		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(r.Due)), uint64(r.Until))
-	}
-	if fields&resultCount != 0 {
-		dst = binary.AppendUvarint(dst, r.Count)
-	}
-	if fields&resultWait != 0 {
-		dst = binary.AppendUvarint(dst, uint64(r.Wait))
-	}
-	if fields&resultGrants != 0 {
-		dst = binary.AppendUvarint(dst, uint64(len(r.Grants)))
-		for i := range r.Grants {
-			dst = appendGrant(dst, &r.Grants[i])
-		}
-	}
-	return dst
-}
-
-func appendGrant(dst []byte, g *Grant) []byte {
-	dst = binary.AppendUvarint(appendText(dst, g.Queue), uint64(g.Partition))
-	for _, v := range [...]uint64{g.Serial, g.Fence, uint64(g.Attempt), uint64(g.Due), uint64(g.Until)} {
-		dst = binary.AppendUvarint(dst, v)
-	}
-	return dst
-}
-
-func (r *reader) answer() Answer {
-	a := Answer{Caller: r.text(), ID: r.text(), Content: r.array16(), At: r.time()}
-	if n := r.length(3); n > 0 {
-		a.Results = make([]Result, n)
-	}
-	for i := range a.Results {
-		a.Results[i] = r.result()
-	}
-	return a
-}
-
-func (r *reader) result() Result {
-	v := Result{Code: Code(r.byte()), State: State(r.byte())}
-	fields := r.byte()
-	v.Created, v.More = fields&resultCreated != 0, fields&resultMore != 0
-	if fields&resultJob != 0 {
-		v.Partition, v.Serial = r.uint32(), r.uvarint()
-	}
-	if fields&resultTimes != 0 {
-		v.Due, v.Until = r.time(), r.time()
-	}
-	if fields&resultCount != 0 {
-		v.Count = r.uvarint()
-	}
-	if fields&resultWait != 0 {
-		v.Wait = r.duration()
-	}
-	if fields&resultGrants != 0 {
-		v.Grants = make([]Grant, r.length(7))
-	}
-	for i := range v.Grants {
-		v.Grants[i] = Grant{
-			Queue: r.text(), Partition: r.uint32(), Serial: r.uvarint(), Fence: r.uvarint(), Attempt: r.uint32(),
-			Due: r.time(), Until: r.time(),
-		}
-	}
-	return v
 }

@@ -22,9 +22,11 @@ const (
 	KindDeleteQueue Kind = 13
 	KindExpire      Kind = 14
 	KindLead        Kind = 15
+	KindImport      Kind = 26
+	KindResetClock  Kind = 16
 )
 
-// Command is one of the pointer types *Put … *Lead of this file. Names, ids, headers and bodies of a command are not
+// Command is one of the pointer types *Put … *ResetClock of this file. Names, ids, headers and bodies of a command are not
 // checked here: the edge refuses what is malformed, and the machine takes any bytes. Negative times and durations count as 0.
 type Command interface{ Kind() Kind }
 
@@ -185,6 +187,14 @@ type Lead struct {
 	Grace time.Duration
 }
 
+// ResetClock moves the shard's time back to To, or does nothing if To is not before it. Nothing else ever moves it back; an operator
+// asks for it when the time is wrong. See DESIGN.md, Reset, for what becomes of the times that the shard holds.
+type ResetClock struct {
+	To Time
+	// Grace is how much longer a lease may get besides its own length.
+	Grace time.Duration
+}
+
 // Kind returns KindPut.
 func (*Put) Kind() Kind { return KindPut }
 
@@ -229,3 +239,6 @@ func (*Expire) Kind() Kind { return KindExpire }
 
 // Kind returns KindLead.
 func (*Lead) Kind() Kind { return KindLead }
+
+// Kind returns KindResetClock.
+func (*ResetClock) Kind() Kind { return KindResetClock }

@@ -29,11 +29,19 @@ func (g *generator) command() fsm.Command {
 		return g.redrive()
 	case n < 93:
 		return g.control()
-	case n < 97:
+	case n < 96:
 		return &fsm.Expire{}
+	case n < 97:
+		return g.resetClock()
 	default:
 		return &fsm.Lead{Grace: g.duration()}
 	}
+}
+
+// resetClock moves the time back, and the leader's clock with it: stamps of the time taken back would undo it at once.
+func (g *generator) resetClock() fsm.Command {
+	g.now = max(start, g.now-fsm.Time(pick(g, g.duration(), 24*time.Hour)))
+	return &fsm.ResetClock{To: g.now, Grace: g.duration()}
 }
 
 // control returns one of the commands about whole queues.

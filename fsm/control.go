@@ -27,7 +27,7 @@ func ParseID(id string) (partition uint32, serial uint64, ok bool) {
 // lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen one.
 func (m *Machine) lookup(q *queue, id string) (j job, stone uint32) {
 	if partition, serial, ok := ParseID(id); ok {
-		j := job{m.store.bySerial(serial), q}
+		j := job{m.store.bySerial(q.place, serial), q}
 		if j.place != 0 && (m.slot(j).queue != q.place || m.record(q).Partition != partition || m.slot(j).flags&slotHasID != 0) {
 			j.place = 0
 		}
@@ -104,7 +104,7 @@ func (m *Machine) redrive(c *Redrive) Result {
 		if !ok {
 			break
 		}
-		m.revive(job{m.store.bySerial(k.serial), q})
+		m.revive(job{m.store.bySerial(q.place, k.serial), q})
 	}
 	return Result{Count: n, changed: n > 0}
 }
@@ -174,7 +174,7 @@ func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
 	if !ok {
 		return job{}, false
 	}
-	return job{m.store.bySerial(k.serial), q}, true
+	return job{m.store.bySerial(q.place, k.serial), q}, true
 }
 
 func (m *Machine) configure(c *Configure) Result {

@@ -21,5 +21,11 @@
 // # Adding a command
 //
 // Give it the next free [Kind] (numbers are never reused), a struct with its encoding in the codec, a case in
-// Machine.apply, the same in fsm/model, a golden file, and its line in DESIGN.md.
+// Machine.apply, the same in fsm/model, a golden file, and its line in DESIGN.md. Once there is a release, it comes with a new
+// [Format], as every new field and record does; see DESIGN.md.
+//
+// # Adding a query
+//
+// Give it the next free [QueryKind], a struct whose answer method puts nothing into the [Reading] that aliases the machine, its
+// encoding, and a golden file. New fields of a Reading, a job or a queue need a new version of the encoding.
 package fsm

@@ -23,6 +23,7 @@ type duel struct {
 	plant   plant // what is wrong with the model, usually nothing
 	open    []*openSnapshot
 	seen    sightings
+	sent    map[requestName][]fsm.Request // the last of each name
 }
 
 // plant is a rule changed in what the model is asked or answers, to see whether a duel notices.
@@ -50,7 +51,7 @@ type openSnapshot struct {
 const snapshotEntries = 12
 
 func newDuel(cfg fsm.Config, wrong plant) *duel {
-	d := &duel{machine: wrap(fsm.New(cfg)), cfg: cfg, plant: wrong, seen: newSightings()}
+	d := &duel{machine: wrap(fsm.New(cfg)), cfg: cfg, plant: wrong, seen: newSightings(), sent: map[requestName][]fsm.Request{}}
 	wrong.config(&cfg)
 	d.model = model.New(cfg)
 	return d
@@ -77,6 +78,7 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 		return nil, fmt.Errorf("%d granted, but only %d were available", len(got[0].Grants), most)
 	}
 	d.seen.add(e, want)
+	d.keep(e.requests)
 	if !slices.EqualFunc(want, got, sameResult) {
 		return nil, fmt.Errorf("results (-model +machine):\n%s", cmp.Diff(want, got, resultOptions()...))
 	}

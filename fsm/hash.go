@@ -27,6 +27,7 @@ const (
 	hashOfScalars
 	hashOfID
 	hashOfSerial
+	hashOfRestore
 )
 
 func (h hasher) word(v uint64) hasher {

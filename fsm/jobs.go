@@ -204,16 +204,7 @@ func (m *Machine) setNote(place uint32, text string) {
 
 // entomb remembers a job that ends, after making room for it.
 func (m *Machine) entomb(q *queue, b born, s *slot, ended State) {
-	for m.store.tombs.count() >= m.cfg.TombstonesMax {
-		first, ok := m.queues.oldest.first()
-		if !ok {
-			break
-		}
-		old := m.queues.byPlace[first.queue]
-		k, _ := old.ended.Min()
-		m.touch(old).Forgotten = k.at
-		m.forgetTomb(old, m.tombOf(old, k.serial))
-	}
+	m.roomForTomb()
 	place := m.store.tombs.alloc()
 	*m.store.tombs.edit(place) = tomb{
 		serial: s.serial, firstDue: b.firstDue(), ended: m.scalars.Clock, queue: q.place, state: ended,
@@ -221,6 +212,21 @@ func (m *Machine) entomb(q *queue, b born, s *slot, ended State) {
 	}
 	m.addTomb(q, place)
 	m.sum += m.tombHash(q, place)
+}
+
+// roomForTomb forgets the oldest tombstones while there are as many as there may be.
+func (m *Machine) roomForTomb() {
+	for m.store.tombs.count() >= m.cfg.TombstonesMax {
+		first, ok := m.queues.oldest.first()
+		if !ok {
+			break
+		}
+		old := m.queues.byPlace[first.queue]
+		k, _ := old.ended.Min()
+		r := m.touch(old)
+		r.Forgotten = max(r.Forgotten, k.at)
+		m.forgetTomb(old, m.tombOf(old, k.serial))
+	}
 }
 
 // addTomb puts a stored tombstone into table, order, and agendas.
@@ -249,7 +255,8 @@ func (m *Machine) forgetTomb(q *queue, place uint32) {
 // tombOf finds a tombstone of the queue by serial.
 func (m *Machine) tombOf(q *queue, serial uint64) uint32 {
 	return m.store.stones.find(serialHash(serial), func(place uint32) bool {
-		return m.store.tombs.at(place).serial == serial
+		t := m.store.tombs.at(place)
+		return t.serial == serial && t.queue == q.place
 	})
 }
 

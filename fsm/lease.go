@@ -35,7 +35,7 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 		if !ok {
 			return
 		}
-		j := job{m.store.bySerial(k.serial), q}
+		j := job{m.store.bySerial(q.place, k.serial), q}
 		if m.expiredTTL(j) {
 			if r.expirable == 0 {
 				return
@@ -79,13 +79,19 @@ func (m *Machine) grantJob(j job, ttr Duration) Grant {
 func (m *Machine) ttrOf(j job) Duration {
 	var v Job
 	m.born(j).read(&v)
-	if v.TTR > 0 {
+	return leaseLength(&v, &m.record(j.q).Settings)
+}
+
+// leaseLength is ttrOf for a job and the settings of its queue.
+func leaseLength(v *Job, s *Settings) Duration {
+	switch {
+	case v.TTR > 0:
 		return v.TTR
+	case s.TTR > 0:
+		return s.TTR
+	default:
+		return DefaultTTR
 	}
-	if ttr := m.record(j.q).Settings.TTR; ttr > 0 {
-		return ttr
-	}
-	return DefaultTTR
 }
 
 // leased returns the job under the lease that ref names, if that lease is live.
@@ -98,7 +104,7 @@ func (m *Machine) leased(ref Ref) (job, bool) {
 	if m.record(q).Partition != ref.Partition {
 		return job{}, false
 	}
-	j := job{m.store.bySerial(ref.Serial), q}
+	j := job{m.store.bySerial(q.place, ref.Serial), q}
 	if j.place == 0 {
 		return job{}, false
 	}
@@ -114,7 +120,9 @@ func (m *Machine) ack(c *Ack) Result {
 		}
 		return Result{Code: StaleLease}
 	}
-	m.finish(c.Serial, c.Fence, m.grantOf(j).until.Add(FinishedWindow))
+	if c.Fence > m.restored.Floor { // an older fence may have been granted in two of the shards that were restored into this one
+		m.finish(c.Serial, c.Fence, m.grantOf(j).until.Add(FinishedWindow))
+	}
 	m.touch(j.q).Counters.Acked++
 	m.lift(j)
 	m.drop(j, Acked)

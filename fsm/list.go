@@ -11,7 +11,7 @@ type Cursor struct {
 	Serial uint64
 }
 
-// ListQuery asks for the jobs of a queue that are in a state at time Now, by (due, serial).
+// ListQuery asks for the jobs of a queue that are in a state, by (due, serial). Reading: Jobs, without their bodies, and More.
 type ListQuery struct {
 	Queue string
 	State State
@@ -21,46 +21,43 @@ type ListQuery struct {
 	After Cursor
 	// Max is the most jobs to return; it must be above 0.
 	Max int
-	// Now is the time that states are evaluated at; not before Machine.Clock.
-	Now Time
 }
 
-// List returns up to Max jobs, the cursor of the last of them, and whether there are more. Jobs that fell due, lapsed or expired
-// since the last entry are looked at one by one, ready jobs once for each priority there is.
-func (m *Machine) List(query ListQuery) (jobs []Job, next Cursor, more bool) {
+// List returns up to Max jobs as they are at time now, which must not be before Clock, and whether there are more. Jobs that fell due,
+// lapsed or expired since the last entry are looked at one by one, ready jobs once for each priority there is.
+func (m *Machine) List(query *ListQuery, now Time) (jobs []Job, more bool) {
 	q := m.queues.byName[query.Queue]
 	if q == nil {
-		return nil, Cursor{}, false
+		return nil, false
 	}
-	for _, k := range m.candidates(q, &query) {
-		v := m.view(job{m.store.bySerial(k.serial), q})
-		if !m.at(q, &v, query.Now) || v.State != query.State || v.Due != k.at {
+	for _, k := range m.candidates(q, query, now) {
+		v := m.view(job{m.store.bySerial(q.place, k.serial), q})
+		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.at {
 			continue
 		}
-		if len(jobs) == query.Max {
-			return jobs, next, true
+		if len(jobs) >= query.Max {
+			return jobs, true
 		}
 		jobs = append(jobs, v)
-		next = Cursor{v.Due, v.Serial}
 	}
-	return jobs, next, false
+	return jobs, false
 }
 
 // candidates returns at least the first Max+1 jobs of the page, as keys in listing order, and perhaps some that turn out to
-// be in another state at query.Now.
-func (m *Machine) candidates(q *queue, query *ListQuery) []key {
+// be in another state at time now.
+func (m *Machine) candidates(q *queue, query *ListQuery, now Time) []key {
 	from := key{query.DueAfter, 0}
 	if after := (key{query.After.Due, query.After.Serial + 1}); query.After != (Cursor{}) && from.less(after) {
 		from = after
 	}
-	p := page{query: query, from: from}
+	p := page{query: query, from: from, now: now}
 	switch query.State {
 	case Delayed:
 		from := from
 		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == SpreadOverdue {
 			p.upTo(m, q, q.delayed)
 		}
-		if start := (key{query.Now + 1, 0}); from.less(start) {
+		if start := (key{now + 1, 0}); from.less(start) {
 			from = start
 		}
 		p.ordered(q.delayed, from)
@@ -89,6 +86,7 @@ func (m *Machine) candidates(q *queue, query *ListQuery) []key {
 type page struct {
 	query *ListQuery
 	from  key
+	now   Time
 	keys  []key
 }
 
@@ -140,11 +138,11 @@ func (p *page) ready(q *queue) {
 // upTo adds the jobs of an order whose time has come by now, as what they are then: lapsed, expired or spread.
 func (p *page) upTo(m *Machine, q *queue, order *keyTree) {
 	order.Ascend(func(k key) bool {
-		if k.at > p.query.Now {
+		if k.at > p.now {
 			return false
 		}
-		v := m.view(job{m.store.bySerial(k.serial), q})
-		if m.at(q, &v, p.query.Now) {
+		v := m.view(job{m.store.bySerial(q.place, k.serial), q})
+		if m.at(q, &v, p.now) {
 			p.add(key{v.Due, k.serial})
 		}
 		return true

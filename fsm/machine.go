@@ -51,8 +51,9 @@ func (c Config) withDefaults() Config {
 
 // Machine is the state of one shard. See the package comment for who may call what when.
 type Machine struct {
-	cfg   Config
-	index uint64 // of the entry applied last
+	cfg    Config
+	index  uint64 // of the entry applied last
+	format Format // the highest of the entries applied, in which snapshots are written
 	scalars
 	sum uint64 // of the hashes of all records but the queues touched by the entry under way and the scalars
 
@@ -61,6 +62,7 @@ type Machine struct {
 
 	finished finished
 	answers  answers
+	restored RestoreMark
 	touched  []*queue // by the entry under way
 }
 
@@ -68,7 +70,7 @@ type scalars = Scalars
 
 // New returns the empty machine that every shard starts from.
 func New(cfg Config) *Machine {
-	m := &Machine{cfg: cfg.withDefaults()}
+	m := &Machine{cfg: cfg.withDefaults(), format: FirstFormat}
 	m.store = newStore(m.cfg.Seed)
 	m.queues = newQueues()
 	m.finished = newFinished()
@@ -82,6 +84,9 @@ func (m *Machine) Clock() Time { return m.scalars.Clock }
 // Index returns the index of the entry applied last, 0 if there was none.
 func (m *Machine) Index() uint64 { return m.index }
 
+// Format returns the highest format of the entries applied. Snapshots have it too: one is never newer than the log that it stands for.
+func (m *Machine) Format() Format { return m.format }
+
 // Digest returns the sum of the hashes of all logical records. It is equal on all replicas at equal index.
 func (m *Machine) Digest() uint64 { return m.sum + HashScalars(m.scalars) }
 
@@ -93,7 +98,7 @@ func (m *Machine) Apply(index uint64, entry []byte) ([]Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fsm: entry %d: %w", index, err)
 	}
-	m.index = index
+	m.index, m.format = index, max(m.format, e.format)
 	before := m.scalars.Clock
 	m.scalars.Clock = max(before, e.stamp)
 
@@ -139,6 +144,9 @@ func (m *Machine) request(e *entryReader, before Time, results []Result) []Resul
 
 // apply is the one switch over the commands. before is the clock before this entry.
 func (m *Machine) apply(c Command, before Time) Result {
+	if m.restored.Open() && !c.Kind().whileRestoring() {
+		return Result{Code: Restoring}
+	}
 	switch c := c.(type) {
 	case *Put:
 		return m.put(c)
@@ -170,12 +178,20 @@ func (m *Machine) apply(c Command, before Time) Result {
 		return m.expire()
 	case *Lead:
 		return m.lead(c, before)
+	case *Import:
+		return m.imports(c)
+	case *ResetClock:
+		return m.resetClock(c)
 	}
 	panic(fmt.Sprintf("fsm: command %T has no rule", c))
 }
 
-// NextDeadline returns the earliest time at which a lease lapses, a job expires or a delayed job falls due.
+// NextDeadline returns the earliest time at which a lease lapses, a job expires or a delayed job falls due; none while a restore is
+// open.
 func (m *Machine) NextDeadline() (Time, bool) {
+	if m.restored.Open() {
+		return 0, false
+	}
 	t, ok := m.queues.deadlines.first()
 	return t.at, ok
 }

@@ -138,6 +138,8 @@ func plantedCommands() []plant {
 		asked("extend forgets the length", func(c *fsm.Extend) { c.TTR = max(c.TTR, 30*time.Second) }),
 		asked("cancel with force", func(c *fsm.Cancel) { c.Force = true }),
 		asked("no grace", func(c *fsm.Lead) { c.Grace = 0 }),
+		asked("no grace when the time is reset", func(c *fsm.ResetClock) { c.Grace = 0 }),
+		asked("the time is reset a millisecond less", func(c *fsm.ResetClock) { c.To = c.To.Add(ms) }),
 		asked("the last id is not redriven", func(c *fsm.Redrive) { c.IDs = c.IDs[:max(1, len(c.IDs))-1] }),
 		asked("purge leaves the dead", func(c *fsm.Purge) { c.States &^= fsm.Set(fsm.Dead) }),
 	}

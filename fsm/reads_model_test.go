@@ -112,19 +112,20 @@ const pagesMax = 20
 
 func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 	for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead, fsm.Acked} {
-		query := fsm.ListQuery{
-			Queue: queue, State: state, DueAfter: plan.dueAfter, DueBefore: plan.dueBefore, Max: plan.pageSize, Now: now,
+		query := &fsm.ListQuery{
+			Queue: queue, State: state, DueAfter: plan.dueAfter, DueBefore: plan.dueBefore, Max: plan.pageSize,
 		}
 		for range pagesMax {
-			want, wantMore := d.model.List(query)
-			got, next, more := d.machine.List(query)
+			want, wantMore := d.model.List(query, now)
+			got, more := d.machine.List(query, now)
 			if err := errors.Join(differ("List", tidyAll(want), tidyAll(got)), differ("List has more", wantMore, more)); err != nil {
-				return fmt.Errorf("%+v: %w", query, err)
+				return fmt.Errorf("%+v: %w", *query, err)
 			}
 			if !more {
 				break
 			}
-			query.After = next
+			last := got[len(got)-1]
+			query.After = fsm.Cursor{Due: last.Due, Serial: last.Serial}
 		}
 	}
 	return nil
@@ -132,12 +133,39 @@ func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 
 func (d *duel) readAnswers(now fsm.Time) error {
 	var errs []error
+	recall := func(r *fsm.Request) {
+		want, wantCode := d.model.Recall(r, now)
+		got, code := d.machine.Recall(r, now)
+		errs = append(errs, differ("Recall", want, got), differ("code of Recall", wantCode, code))
+		d.seen.recalls[recalled{granted: len(want) > 0, code: wantCode}]++
+	}
 	for _, caller := range []string{"x", "y"} {
 		for _, id := range []string{"r1", "r2", "r3", "none"} {
-			errs = append(errs, differ("Recall", d.model.Recall(caller, id, now), d.machine.Recall(caller, id, now)))
+			sent := d.sent[requestName{caller, id}]
+			for i := range sent {
+				recall(&sent[i])
+			}
+			recall(&fsm.Request{Caller: caller, ID: id})
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// requestName is what makes two requests attempts at the same one.
+type requestName struct{ caller, id string }
+
+// sentMax is how many of the requests of one name are kept.
+const sentMax = 3
+
+// keep notes the requests that a repeat can be made of.
+func (d *duel) keep(requests []fsm.Request) {
+	for _, r := range requests {
+		if r.ID == "" {
+			continue
+		}
+		name := requestName{r.Caller, r.ID}
+		d.sent[name] = append(d.sent[name][max(0, len(d.sent[name])-sentMax+1):], r)
+	}
 }
 
 func (d *duel) readStats() error {

@@ -2,8 +2,9 @@ package fsm
 
 import "time"
 
-// Job is one held job as a reader sees it. Headers, RetryDelays and Body may alias the machine's memory: they are valid
-// until the next Apply or Restore and must not be changed; LastError and the names are the reader's own.
+// Job is one held job as a reader sees it. Of the methods of Machine that return jobs only Answer gives Headers, RetryDelays and
+// Body that are the reader's own; else they may alias the machine's memory: they are valid until the next Apply or Restore and
+// must not be changed. LastError and the names are always the reader's own.
 type Job struct {
 	Queue     string
 	Partition uint32
@@ -15,7 +16,8 @@ type Job struct {
 	Priority  int8
 	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
 	Due, FirstDue, Created Time
-	// Given tells which of TTR, MaxAttempts, RetryDelays the put named.
+	// Given tells which of TTR, MaxAttempts, RetryDelays the put named. In a Reading those that it did not name are what counts
+	// instead: the queue's, else the default; elsewhere they are zero.
 	Given       Given
 	TTR         time.Duration
 	MaxAttempts uint32
@@ -24,6 +26,8 @@ type Job struct {
 	TTL     Time
 	Headers []Header
 	Body    []byte
+	// BodyBytes is the size of the body, also where the body is left out.
+	BodyBytes uint32
 	// Attempt is the running number of attempts that count; Fence and Until are of the last grant.
 	Attempt   uint32
 	Fence     uint64

@@ -108,7 +108,11 @@ func fill(results []Result, r Result) {
 func (m *Machine) liveGrants(grants []Grant, now Time) []Grant {
 	var live []Grant
 	for _, g := range grants {
-		if j := (job{place: m.store.bySerial(g.Serial)}); j.place != 0 && m.slot(j).state == Reserved {
+		q := m.queues.byName[g.Queue]
+		if q == nil {
+			continue
+		}
+		if j := (job{m.store.bySerial(q.place, g.Serial), q}); j.place != 0 && m.slot(j).state == Reserved {
 			if held := m.grantOf(j); held.fence == g.Fence && now < held.until {
 				live = append(live, g)
 			}

@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,4 +77,36 @@ func TestModelScenarioRequest(t *testing.T) {
 			{at: time.Second, id: uuidAt(after(time.Second + time.Millisecond)), do: do(put("")), want: results(born(63, fsm.Ready, time.Second))},
 		}},
 	})
+}
+
+func TestModelScenarioRecall(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	runScenarios(t, []scenario{
+		{name: "a recall tells what a repeat would be answered", steps: []step{
+			{do: do(put("a"), put("b")), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0)), look: recallIs(0, do(reserve(2)), fsm.OK)},
+			{id: "r", do: do(reserve(2)), want: results(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))),
+				look: recallIs(0, do(reserve(2)), fsm.OK, lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))},
+			{do: do(ack(1, 3)), want: results(acked()), look: recallIs(0, do(reserve(2)), fsm.OK, lease(2, 4, 0, leaseEnd))},
+			{want: results(), look: recallIs(leaseEnd, do(reserve(2)), fsm.OK)},
+			{want: results(), look: recallIs(0, do(reserve(1)), fsm.Invalid)},
+			{want: results(), look: recallIs(0, do(reserve(2), reserve(2)), fsm.Invalid)},
+			{want: results(), look: recallIs(5*minute, do(reserve(1)), fsm.Invalid)},
+			{want: results(), look: recallIs(5*minute+1, do(reserve(1)), fsm.OK)},
+		}},
+	})
+}
+
+// recallIs checks what is remembered, at a distance from the start, of a request that is called "r".
+func recallIs(at time.Duration, commands []fsm.Command, code fsm.Code, want ...fsm.Grant) func(*testing.T, shard) {
+	return func(t *testing.T, s shard) {
+		t.Helper()
+		got, gotCode := s.Recall(&fsm.Request{Caller: "test", ID: "r", Commands: commands}, after(at))
+		if !slices.Equal(got, want) || gotCode != code {
+			t.Errorf("recalled are %+v, code %d; want %+v, code %d", got, gotCode, want, code)
+		}
+		if other, otherCode := s.Recall(&fsm.Request{Caller: "else", ID: "r", Commands: commands}, after(at)); other != nil || otherCode != fsm.OK {
+			t.Errorf("of another caller, recalled are %+v, code %d", other, otherCode)
+		}
+	}
 }

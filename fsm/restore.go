@@ -18,7 +18,8 @@ func Restore(cfg Config, r io.Reader) (*Machine, error) {
 	m := New(cfg)
 	m.index = 1 // until the real one is read: touch tells entries apart by it
 	in := &recordReader{r: bufio.NewReaderSize(r, 256<<10)}
-	if err := in.magic(); err != nil {
+	var err error
+	if m.format, err = in.magic(); err != nil {
 		return nil, fmt.Errorf("fsm: restoring: %w", err)
 	}
 	rs := restorer{m: m, births: map[uint64]*queue{}, counts: map[uint64]Counts{}}
@@ -56,6 +57,9 @@ func (rs *restorer) record(kind recordKind, rest []byte) error {
 	case recordScalars:
 		rs.index = r.uvarint()
 		m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), Births: r.uvarint(), LowWater: r.time()}
+	case recordRestore:
+		m.restored = r.restoreMark()
+		m.sum += HashRestoreMark(&m.restored)
 	case recordQueue:
 		rs.queue(&r)
 	case recordJob:
@@ -109,38 +113,53 @@ func (rs *restorer) queue(r *reader) {
 func (rs *restorer) job(r *reader) {
 	m := rs.m
 	q := rs.births[r.uvarint()]
-	v := Job{Serial: r.uvarint(), Generated: true}
-	due := r.time()
-	state, priority, flags := State(r.byte()), int8(r.byte()), slotFlags(r.byte())
-	v.Priority = priority
-	var g grant
-	var note string
-	if flags&jobGranted != 0 {
-		g = grant{fence: r.uvarint(), until: r.time(), ttr: r.duration(), died: r.time(), attempt: r.uint32(), redrives: r.uint32()}
-		note = r.text()
-	}
-	var content [16]byte
-	if flags&slotHasID != 0 {
-		content, v.ID, v.Generated = r.array16(), r.text(), false
-	}
-	v.Created = r.time()
-	r.born(&v, flags&jobHasHeaders != 0)
+	v := r.held()
 	if r.err != nil {
 		return
 	}
-	if q == nil || !state.Held() || m.store.bySerial(v.Serial) != 0 {
+	if q == nil || !v.State.Held() || m.store.bySerial(q.place, v.Serial) != 0 {
 		r.damaged("job of an unknown queue, in an unknown state, or twice")
 		return
 	}
 	v.Queue = q.name
-	j := m.place(q, &v, content)
-	s := m.store.slots.edit(j.place)
-	s.flags = s.flags&^slotHasTTL | flags&slotHasTTL
-	if flags&jobGranted != 0 {
-		*m.grantPlace(j) = g
-		m.setNote(m.slot(j).grant, note)
+	m.set(m.placeHeld(q, &v), v.State, v.Due)
+}
+
+// heldJob is a stored job as it is read back.
+type heldJob struct {
+	Job
+	content [16]byte
+	flags   slotFlags
+}
+
+// held reads what Snapshot.appendHeld wrote. Headers, retry delays and body alias the input.
+func (r *reader) held() heldJob {
+	v := heldJob{Job: Job{Serial: r.uvarint(), Generated: true, Due: r.time()}}
+	v.State, v.Priority, v.flags = State(r.byte()), int8(r.byte()), slotFlags(r.byte())
+	if v.flags&jobGranted != 0 {
+		v.Fence, v.Until, v.LeaseTTR, v.Died = r.uvarint(), r.time(), r.duration(), r.time()
+		v.Attempt, v.Redrives, v.LastError = r.uint32(), r.uint32(), r.text()
 	}
-	m.set(j, state, due)
+	if v.flags&slotHasID != 0 {
+		v.content, v.ID, v.Generated = r.array16(), r.text(), false
+	}
+	v.Created = r.time()
+	r.born(&v.Job, v.flags&jobHasHeaders != 0)
+	return v
+}
+
+// placeHeld stores a job that was read back; the caller sets its state.
+func (m *Machine) placeHeld(q *queue, v *heldJob) job {
+	j := m.place(q, &v.Job, v.content)
+	s := m.store.slots.edit(j.place)
+	s.flags = s.flags&^slotHasTTL | v.flags&slotHasTTL
+	if v.flags&jobGranted != 0 {
+		*m.grantPlace(j) = grant{
+			fence: v.Fence, until: v.Until, ttr: v.LeaseTTR, died: v.Died, attempt: v.Attempt, redrives: v.Redrives,
+		}
+		m.setNote(m.slot(j).grant, v.LastError)
+	}
+	return j
 }
 
 // born reads what follows created in a job's fixed part; the body is all that is left.
@@ -168,19 +187,31 @@ func (r *reader) born(v *Job, hasHeaders bool) {
 func (rs *restorer) tombstone(r *reader) {
 	m := rs.m
 	q := rs.births[r.uvarint()]
-	t := tomb{serial: r.uvarint(), firstDue: r.time(), ended: r.time(), state: State(r.byte())}
-	id, content := r.text(), r.array16()
+	t := r.tombstone()
 	if r.err != nil {
 		return
 	}
-	if q == nil || t.state.Held() {
+	if q == nil || t.State.Held() {
 		r.damaged("tombstone of an unknown queue or of a held job")
 		return
 	}
-	t.queue = q.place
-	t.blob = m.store.blobs.put(appendBornStone(nil, id, content, m.store.idHash(q, id)))
+	m.placeTomb(q, &t)
+}
+
+// tombstone reads what Snapshot.appendTomb wrote.
+func (r *reader) tombstone() Tombstone {
+	return Tombstone{
+		Serial: r.uvarint(), FirstDue: r.time(), Ended: r.time(), State: State(r.byte()), ID: r.text(), Content: r.array16(),
+	}
+}
+
+// placeTomb stores a tombstone that was read back.
+func (m *Machine) placeTomb(q *queue, t *Tombstone) {
 	place := m.store.tombs.alloc()
-	*m.store.tombs.edit(place) = t
+	*m.store.tombs.edit(place) = tomb{
+		serial: t.Serial, firstDue: t.FirstDue, ended: t.Ended, state: t.State, queue: q.place,
+		blob: m.store.blobs.put(appendBornStone(nil, t.ID, t.Content, m.store.idHash(q, t.ID))),
+	}
 	m.addTomb(q, place)
 	m.sum += m.tombHash(q, place)
 }
@@ -239,19 +270,20 @@ func cut(err error) error {
 	return err
 }
 
-func (in *recordReader) magic() error {
-	var b [len(snapshotMagic)]byte
+// magic reads what a snapshot begins with.
+func (in *recordReader) magic() (Format, error) {
+	var b [len(snapshotMagic) + 1]byte
 	if err := in.full(b[:]); err != nil {
-		return err
+		return 0, err
 	}
-	last := len(snapshotMagic) - 1
-	if string(b[:last]) != snapshotMagic[:last] {
-		return fmt.Errorf("%w: not a snapshot: it begins with %q", ErrDamaged, b[:])
+	if string(b[:len(snapshotMagic)]) != snapshotMagic {
+		return 0, fmt.Errorf("%w: not a snapshot: it begins with %q", ErrDamaged, b[:])
 	}
-	if b[last] != snapshotMagic[last] {
-		return fmt.Errorf("%w: snapshot version %d, this program reads %d", ErrVersion, b[last], snapshotMagic[last])
+	format := Format(b[len(snapshotMagic)])
+	if err := format.Readable(); err != nil {
+		return 0, fmt.Errorf("snapshot: %w", err)
 	}
-	return nil
+	return format, nil
 }
 
 // next returns the next record; its bytes are valid until the next call.

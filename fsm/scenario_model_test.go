@@ -16,6 +16,7 @@ type shard interface {
 	Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result
 	Job(queue, id string, now fsm.Time) (fsm.Job, bool)
 	Queue(name string, now fsm.Time) (fsm.Queue, bool)
+	Recall(r *fsm.Request, now fsm.Time) ([]fsm.Grant, fsm.Code)
 	NextDeadline() (fsm.Time, bool)
 	Clock() fsm.Time
 	Digest() uint64

@@ -4,7 +4,7 @@ import "math/bits"
 
 // settle does for a queue what has fallen due, once an entry: see DESIGN.md, Settling.
 func (m *Machine) settle(q *queue) {
-	if q.settled == m.index {
+	if q.settled == m.index || m.restored.Open() {
 		return
 	}
 	q.settled = m.index
@@ -40,7 +40,7 @@ func (m *Machine) each(q *queue, order *keyTree, f func(job)) uint64 {
 		if !ok || k.at > m.scalars.Clock {
 			return n
 		}
-		f(job{m.store.bySerial(k.serial), q})
+		f(job{m.store.bySerial(q.place, k.serial), q})
 	}
 	return StepMax
 }
@@ -123,7 +123,7 @@ func (m *Machine) expire() Result {
 func (m *Machine) outage(before Time) (from Time, length Duration) {
 	m.planTouched()
 	first, ok := m.queues.deadlines.first()
-	if !ok || first.at > m.scalars.Clock {
+	if !ok || first.at > m.scalars.Clock || m.restored.Open() {
 		return m.scalars.Clock, 0
 	}
 	from = max(before, first.at-1)
@@ -153,7 +153,7 @@ func (m *Machine) lead(c *Lead, before Time) Result {
 			if !ok || k.at >= floor {
 				break
 			}
-			j := job{m.store.bySerial(k.serial), q}
+			j := job{m.store.bySerial(q.place, k.serial), q}
 			m.lift(j)
 			m.grantPlace(j).until = floor
 			m.set(j, Reserved, m.slot(j).due)

@@ -11,6 +11,7 @@ import (
 type sightings struct {
 	seeds, entries, commands, snapshots, reads int
 	outcomes                                   map[outcome]int
+	recalls                                    map[recalled]int
 }
 
 // outcome is what a command of one kind came to.
@@ -22,7 +23,15 @@ type outcome struct {
 	more     bool
 }
 
-func newSightings() sightings { return sightings{outcomes: map[outcome]int{}} }
+// recalled is what a Recall came to.
+type recalled struct {
+	granted bool
+	code    fsm.Code
+}
+
+func newSightings() sightings {
+	return sightings{outcomes: map[outcome]int{}, recalls: map[recalled]int{}}
+}
 
 func (s *sightings) add(e *event, list []fsm.Result) {
 	s.entries++
@@ -44,6 +53,9 @@ func (s *sightings) merge(o sightings) {
 	s.reads += o.reads
 	for k, n := range o.outcomes {
 		s.outcomes[k] += n
+	}
+	for k, n := range o.recalls {
+		s.recalls[k] += n
 	}
 }
 
@@ -97,11 +109,17 @@ func (s *sightings) checkCoverage(t *testing.T) {
 	expect(fsm.KindOpen, fsm.Quota)
 	expect(fsm.KindExpire, fsm.OK)
 	expect(fsm.KindLead, fsm.OK)
+	expect(fsm.KindResetClock, fsm.OK)
 	want = append(want, outcome{kind: fsm.KindReserve, replayed: true}, outcome{kind: fsm.KindPut, state: fsm.Ready, replayed: true},
 		outcome{kind: fsm.KindAck, state: fsm.Acked, replayed: true}, outcome{kind: fsm.KindNack, state: fsm.Dead, replayed: true})
 	for _, o := range want {
 		if s.outcomes[o] == 0 {
 			t.Errorf("no command came to %+v", o)
+		}
+	}
+	for _, r := range []recalled{{false, fsm.OK}, {true, fsm.OK}, {false, fsm.Invalid}} {
+		if s.recalls[r] == 0 {
+			t.Errorf("no recall came to %+v", r)
 		}
 	}
 }

@@ -13,12 +13,13 @@ import (
 
 // The snapshot stream:
 //
-//	8 bytes  snapshotMagic, whose last byte is the version
+//	7 bytes  snapshotMagic
+//	byte     Format
 //	records  byte recordKind, uvarint bytes of the rest, rest; the trailer last
 //	4 bytes  CRC32C of all before, little-endian
 //
 // A queue's record comes before those of its jobs and tombstones, which name it by its birth. What can be derived is not stored.
-const snapshotMagic = "BELFSM\x00\x01"
+const snapshotMagic = "BELFSM\x00"
 
 type recordKind byte
 
@@ -31,10 +32,12 @@ const (
 	recordFinished  recordKind = 5 // uvarint serial, fence, expiry
 	recordAnswer    recordKind = 6 // see appendAnswer
 	recordTrailer   recordKind = 7 // uvarint number of records before; 8 bytes digest
+	recordRestore   recordKind = 8 // see appendRestoreMark; only if there is one
 )
 
 // Snapshot is a machine's state as it was when the snapshot was taken. It shares memory with the machine until it is released.
 type Snapshot struct {
+	format  Format
 	index   uint64
 	scalars Scalars
 	digest  uint64
@@ -47,16 +50,18 @@ type Snapshot struct {
 	finished *btree.BTreeG[finishedLease]
 	answers  [][]answer
 	order    []answerTurn
+	restored RestoreMark
 	shifts   struct{ queues, grants, answers uint8 }
 }
 
 // Snapshot returns the present state, in time proportional to the number of pages. Release must be called when it is no longer read.
 func (m *Machine) Snapshot() *Snapshot {
 	s := &Snapshot{
-		index: m.index, scalars: m.scalars, digest: m.Digest(),
+		format: m.format, index: m.index, scalars: m.scalars, digest: m.Digest(),
 		queues: m.queues.records.share(), slots: m.store.slots.share(), grants: m.store.grants.share(),
 		tombs: m.store.tombs.share(), blobs: m.store.blobs.share(), finished: m.finished.byFence.Clone(),
 		answers: m.answers.records.share(), order: m.answers.order[m.answers.head:],
+		restored: m.restored,
 	}
 	s.shifts.queues, s.shifts.grants, s.shifts.answers = m.queues.records.shift, m.store.grants.shift, m.answers.records.shift
 	return s
@@ -78,17 +83,24 @@ func (s *Snapshot) Digest() uint64 { return s.digest }
 // Index is the index of the last entry that the snapshot holds.
 func (s *Snapshot) Index() uint64 { return s.index }
 
+// Restoring reports whether a restore was open.
+func (s *Snapshot) Restoring() bool { return s.restored.Open() }
+
 // WriteTo writes the stream. It may run beside Apply and in another goroutine. It returns the first error of w.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sum := crc32.New(castagnoli)
 	out := &recordWriter{w: bufio.NewWriterSize(io.MultiWriter(w, sum), 256<<10), sum: sum}
-	out.raw([]byte(snapshotMagic))
+	out.raw(append([]byte(snapshotMagic), byte(s.format)))
 	for _, v := range [...]uint64{
 		s.index, uint64(s.scalars.Clock), s.scalars.Serial, s.scalars.Births, uint64(s.scalars.LowWater),
 	} {
 		out.scratch = binary.AppendUvarint(out.scratch, v)
 	}
 	out.record(recordScalars)
+	if s.restored != (RestoreMark{}) {
+		out.scratch = appendRestoreMark(out.scratch, &s.restored)
+		out.record(recordRestore)
+	}
 	s.writeQueues(out)
 	s.writeJobs(out)
 	s.writeTombs(out)
@@ -129,13 +141,17 @@ func appendQueueRecord(dst []byte, q *QueueRecord) []byte {
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	for _, v := range q.Counts.list() {
+	return appendSettings(appendCounts(dst, &q.Counts, &q.Counters), &q.Settings)
+}
+
+func appendCounts(dst []byte, held *Counts, totals *Counters) []byte {
+	for _, v := range held.list() {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	for _, v := range q.Counters.list() {
+	for _, v := range totals.list() {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	return appendSettings(dst, &q.Settings)
+	return dst
 }
 
 func (r *reader) queueRecord() QueueRecord {
@@ -143,18 +159,22 @@ func (r *reader) queueRecord() QueueRecord {
 		Name: r.text(), Partition: r.uint32(), Partitions: r.uint32(), Birth: r.uvarint(), Created: r.time(), Version: r.uvarint(),
 		RateAt: r.time(), OverdueFrom: r.time(), OverdueTo: r.time(), Forgotten: r.time(),
 	}
-	var counts [5]uint64
+	r.counts(&q.Counts, &q.Counters)
+	q.Settings = r.settings()
+	return q
+}
+
+func (r *reader) counts(held *Counts, totals *Counters) {
+	counts := held.list()
 	for i := range counts {
 		counts[i] = r.uvarint()
 	}
-	q.Counts.set(counts)
-	var counters [14]uint64
+	held.set(counts)
+	counters := totals.list()
 	for i := range counters {
 		counters[i] = r.uvarint()
 	}
-	q.Counters.set(counters)
-	q.Settings = r.settings()
-	return q
+	totals.set(counters)
 }
 
 func (s *Snapshot) writeJobs(out *recordWriter) {
@@ -168,12 +188,15 @@ func (s *Snapshot) writeJobs(out *recordWriter) {
 	}
 }
 
-// appendJob appends: uvarint birth, serial, due; bytes state, priority, flags; if jobGranted: uvarint fence, until, ttr, died,
-// attempt, redrives, text last error; if slotHasID: 16 bytes content, text id; uvarint created; the blob's options, headers and body.
+// appendJob appends: uvarint birth, and what appendHeld does.
 func (s *Snapshot) appendJob(dst []byte, j *slot) []byte {
-	for _, v := range [...]uint64{s.queue(j.queue).Birth, j.serial, uint64(j.due)} {
-		dst = binary.AppendUvarint(dst, v)
-	}
+	return s.appendHeld(binary.AppendUvarint(dst, s.queue(j.queue).Birth), j)
+}
+
+// appendHeld appends: uvarint serial, due; bytes state, priority, flags; if jobGranted: uvarint fence, until, ttr, died,
+// attempt, redrives, text last error; if slotHasID: 16 bytes content, text id; uvarint created; the blob's options, headers and body.
+func (s *Snapshot) appendHeld(dst []byte, j *slot) []byte {
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.serial), uint64(j.due))
 	b := openBorn(s.blob(j.blob))
 	flags := j.flags
 	if b.parts()&bornHasHeaders != 0 {
@@ -218,15 +241,20 @@ func (s *Snapshot) writeTombs(out *recordWriter) {
 			if t.serial == 0 {
 				continue
 			}
-			b := openBorn(s.blob(t.blob))
-			for _, v := range [...]uint64{s.queue(t.queue).Birth, t.serial, uint64(t.firstDue), uint64(t.ended)} {
-				out.scratch = binary.AppendUvarint(out.scratch, v)
-			}
-			content := b.content()
-			out.scratch = append(appendText(append(out.scratch, byte(t.state)), string(b.id())), content[:]...)
+			out.scratch = s.appendTomb(binary.AppendUvarint(out.scratch, s.queue(t.queue).Birth), t)
 			out.record(recordTombstone)
 		}
 	}
+}
+
+// appendTomb appends: uvarint serial, first due, ended; byte state; text id; 16 bytes content.
+func (s *Snapshot) appendTomb(dst []byte, t *tomb) []byte {
+	b := openBorn(s.blob(t.blob))
+	for _, v := range [...]uint64{t.serial, uint64(t.firstDue), uint64(t.ended)} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	content := b.content()
+	return append(appendText(append(dst, byte(t.state)), string(b.id())), content[:]...)
 }
 
 func (s *Snapshot) writeAnswers(out *recordWriter) {

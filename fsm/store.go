@@ -56,7 +56,7 @@ type store struct {
 	tombs  pages[tomb]
 	blobs  blobs
 
-	serials table // of slots
+	serials table // of slots, by serial
 	ids     table // of slots (place<<1) and tombstones (place<<1|1)
 	stones  table // of tombstones, by serial
 	seed    uint64
@@ -70,9 +70,13 @@ func newStore(seed uint64) store {
 	}
 }
 
-// bySerial returns the place of a held job, 0 if there is none.
-func (s *store) bySerial(serial uint64) uint32 {
-	return s.serials.find(serialHash(serial), func(place uint32) bool { return s.slots.at(place).serial == serial })
+// bySerial returns the place of a held job, 0 if there is none. Serials are unique within a queue: a restore may bring two of the
+// same serial into a shard, from two shards.
+func (s *store) bySerial(queue uint32, serial uint64) uint32 {
+	return s.serials.find(serialHash(serial), func(place uint32) bool {
+		j := s.slots.at(place)
+		return j.serial == serial && j.queue == queue
+	})
 }
 
 // byID returns the place of the held job or of the tombstone with a client-chosen id; at most one is not 0.

@@ -17,29 +17,41 @@ func (m *Machine) Job(name, id string, now Time) (Job, bool) {
 
 // Held returns the job that is under the lease that ref names, whether or not the lease has lapsed by now.
 func (m *Machine) Held(ref Ref) (Job, bool) {
-	q := m.queues.byName[ref.Queue]
-	if q == nil {
-		return Job{}, false
-	}
-	j := job{m.store.bySerial(ref.Serial), q}
-	if j.place == 0 {
-		return Job{}, false
-	}
-	s := m.slot(j)
-	if s.queue != q.place || s.state != Reserved || m.grantOf(j).fence != ref.Fence || m.record(q).Partition != ref.Partition {
+	j, ok := m.held(m.queues.byName[ref.Queue], ref)
+	if !ok {
 		return Job{}, false
 	}
 	return m.view(j), true
 }
 
+// held finds the job under the lease that ref names in a queue, which may be nil.
+func (m *Machine) held(q *queue, ref Ref) (job, bool) {
+	if q == nil {
+		return job{}, false
+	}
+	j := job{m.store.bySerial(q.place, ref.Serial), q}
+	if j.place == 0 {
+		return job{}, false
+	}
+	s := m.slot(j)
+	return j, s.queue == q.place && s.state == Reserved && m.grantOf(j).fence == ref.Fence && m.record(q).Partition == ref.Partition
+}
+
 // view returns a held job as it is stored.
-func (m *Machine) view(j job) Job {
+func (m *Machine) view(j job) (v Job) {
+	m.show(j, &v)
+	return v
+}
+
+// show is view into a job that is there.
+func (m *Machine) show(j job, v *Job) {
 	s, r := m.slot(j), m.record(j.q)
-	v := Job{
+	*v = Job{
 		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state,
 		Priority: s.priority, Due: s.due,
 	}
-	m.born(j).read(&v)
+	m.born(j).read(v)
+	v.BodyBytes = uint32(len(v.Body))
 	if v.Generated {
 		v.ID = FormatID(r.Partition, s.serial)
 	}
@@ -49,7 +61,6 @@ func (m *Machine) view(j job) Job {
 	g := m.grantOf(j)
 	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = g.attempt, g.fence, g.until, g.ttr, g.redrives, g.died
 	v.LastError = m.note(g.note)
-	return v
 }
 
 // at turns a stored job into what it is at time now, and reports whether it is still held then.
@@ -166,7 +177,7 @@ func (m *Machine) Queues(after string, most int) []Queue {
 // times may be left out: the settling that follows brings them up.
 func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 	q := m.queues.byName[name]
-	if q == nil {
+	if q == nil || m.restored.Open() {
 		return 0, 0
 	}
 	r := m.record(q)
@@ -202,18 +213,28 @@ func countDue(order *keyTree, now Time) (n uint64, next Time) {
 	return n, next
 }
 
-// Recall returns the grants of a remembered request that are live at time now, nil if there are none.
-func (m *Machine) Recall(caller, requestID string, now Time) []Grant {
-	place := m.answers.find(requestKeyHash(m.cfg.Seed, caller, requestID), caller, requestID)
+// Recall returns the grants of an earlier attempt at a request that are live at time now, nil if there are none. Its code is
+// Invalid if other content is remembered under the request's id, as Apply would answer, else OK.
+func (m *Machine) Recall(req *Request, now Time) ([]Grant, Code) {
+	return m.recalled(RecallOf(req), now)
+}
+
+// recalled is Recall with the hash of the content.
+func (m *Machine) recalled(q *RecallQuery, now Time) ([]Grant, Code) {
+	place := m.answers.find(requestKeyHash(m.cfg.Seed, q.Caller, q.RequestID), q.Caller, q.RequestID)
 	if place == 0 || m.answers.records.at(place).at.Add(RequestWindow) < now {
-		return nil
+		return nil, OK
 	}
 	r := reader{b: m.answers.encoded(place)}
+	a := r.answer()
+	if a.Content != q.Content {
+		return nil, Invalid
+	}
 	var live []Grant
-	for _, res := range r.answer().Results {
+	for _, res := range a.Results {
 		live = append(live, m.liveGrants(res.Grants, now)...)
 	}
-	return live
+	return live, OK
 }
 
 // Stats are the sizes of a machine.

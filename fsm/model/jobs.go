@@ -73,7 +73,7 @@ func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 	j := &job{Job: fsm.Job{
 		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Given: c.Given,
 		Due: m.dueTime(c.Given, c.Delay, c.DueAt), Created: m.Clock,
-		Headers: slices.Clone(c.Headers), Body: bytes.Clone(c.Body),
+		Headers: slices.Clone(c.Headers), Body: bytes.Clone(c.Body), BodyBytes: uint32(len(c.Body)),
 	}}
 	if !j.Generated {
 		j.content = fsm.ContentHash(c)
@@ -237,6 +237,9 @@ func (m *Model) ack(c *fsm.Ack) (result fsm.Result, changed bool) {
 	}
 	q.Counters.Acked++
 	m.end(q, j, fsm.Acked)
+	if c.Fence <= m.restored.Floor {
+		return fsm.Result{State: fsm.Acked}, true
+	}
 	for len(m.finished) >= m.cfg.FinishedMax {
 		oldest := slices.MinFunc(m.finished, byExpiry)
 		m.finished = slices.DeleteFunc(m.finished, func(f finished) bool { return f == oldest })

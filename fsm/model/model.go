@@ -21,6 +21,7 @@ type Model struct {
 	tombstones []fsm.Tombstone // in the order in which they came
 	finished   []finished      // in the order in which they came
 	answers    []answer        // oldest first
+	restored   fsm.RestoreMark // zero if there was no restore
 
 	// Of the entry being applied:
 	stamp   fsm.Time
@@ -78,6 +79,9 @@ func (m *Model) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
 // carryOut carries out one command. changed tells that it changed the state other than by settling and counting, so that its
 // request must be remembered.
 func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) {
+	if m.restored.Open() && !whileOpen(command) {
+		return fsm.Result{Code: fsm.Restoring}, false
+	}
 	switch c := command.(type) {
 	case *fsm.Put:
 		result = m.put(c)
@@ -113,6 +117,10 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 		return m.expireOverdue(), false
 	case *fsm.Lead:
 		m.lead(c)
+	case *fsm.Import:
+		return m.imports(c)
+	case *fsm.ResetClock:
+		return result, m.resetClock(c)
 	default:
 		panic(fmt.Sprintf("model: command %T has no rule", command))
 	}
@@ -123,10 +131,13 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 // nil if there is no such queue.
 func (m *Model) name(name string) *queue {
 	q := m.queue(name)
-	if q != nil && !m.settled[name] {
+	open := m.restored.Open() // nothing is settled then
+	if q != nil && !m.settled[name] && !open {
 		m.settle(q)
 	}
-	m.settled[name] = true
+	if q == nil || !open {
+		m.settled[name] = true
+	}
 	return q
 }
 

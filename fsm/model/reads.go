@@ -85,14 +85,14 @@ func (m *Model) Jobs(queue string) []fsm.Job {
 }
 
 // List returns a page of the jobs that are in a state at a time, by (due, serial), and whether there are more.
-func (m *Model) List(query fsm.ListQuery) (jobs []fsm.Job, more bool) {
+func (m *Model) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more bool) {
 	q := m.queue(query.Queue)
 	if q == nil {
 		return nil, false
 	}
 	var matching []*job
 	for _, stored := range q.jobs {
-		j, held := m.at(q, stored, query.Now)
+		j, held := m.at(q, stored, now)
 		after := j.Due > query.After.Due || j.Due == query.After.Due && j.Serial > query.After.Serial
 		before := query.DueBefore == 0 || j.Due < query.DueBefore
 		if held && j.State == query.State && j.Due >= query.DueAfter && before && after {
@@ -110,7 +110,7 @@ func (m *Model) List(query fsm.ListQuery) (jobs []fsm.Job, more bool) {
 // backlog of StepMax jobs hides what falls due after it.
 func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
 	q := m.queue(name)
-	if q == nil {
+	if q == nil || m.restored.Open() {
 		return 0, 0
 	}
 	if q.Settings.PausedAt(now) {
@@ -146,24 +146,31 @@ func (m *Model) Stats() fsm.Stats {
 	}
 }
 
-// Recall returns the grants that a remembered request answered with and whose leases are still held at now.
-func (m *Model) Recall(caller, requestID string, now fsm.Time) []fsm.Grant {
+// Recall returns the grants that a remembered request answered with and whose leases are still held at now, or refuses other
+// content.
+func (m *Model) Recall(r *fsm.Request, now fsm.Time) ([]fsm.Grant, fsm.Code) {
 	then := *m
 	then.Clock = max(m.Clock, now)
-	a := then.answer(caller, requestID)
-	if a == nil {
-		return nil
+	a := then.answer(r.Caller, r.ID)
+	switch {
+	case a == nil:
+		return nil, fsm.OK
+	case a.Content != fsm.RequestHash(r):
+		return nil, fsm.Invalid
 	}
 	var live []fsm.Grant
 	for _, r := range a.Results {
 		live = append(live, then.live(r.Grants)...)
 	}
-	return live
+	return live, fsm.OK
 }
 
 // NextDeadline returns the earliest time at which settling some queue would touch a job.
 func (m *Model) NextDeadline() (fsm.Time, bool) {
 	next := fsm.Time(0)
+	if m.restored.Open() {
+		return 0, false
+	}
 	for _, q := range m.queues {
 		if t := q.deadline(); t != 0 && (next == 0 || t < next) {
 			next = t
@@ -174,7 +181,7 @@ func (m *Model) NextDeadline() (fsm.Time, bool) {
 
 // Digest is rule Digest: the plain sum over all logical records.
 func (m *Model) Digest() uint64 {
-	sum := fsm.HashScalars(m.Scalars)
+	sum := fsm.HashScalars(m.Scalars) + fsm.HashRestoreMark(&m.restored)
 	for _, q := range m.queues {
 		record := q.QueueRecord
 		record.Counts = q.count()

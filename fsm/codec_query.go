@@ -1,0 +1,233 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// The query:
+//
+//	byte  queryVersion, byte QueryKind, then the fields
+//
+// The reading:
+//
+//	byte     readingVersion, byte QueryKind, byte Code, flag more, uvarints clock and now
+//	uvarint  number of jobs, then each
+//	uvarint  number of queues, then each
+//
+// Fields are only ever added at the end of a query, a job or a queue, under a new version.
+const (
+	queryVersion   = 1
+	readingVersion = 1
+)
+
+// AppendQuery appends the encoding of q to dst.
+func AppendQuery(dst []byte, q Query) []byte {
+	dst = append(dst, queryVersion, byte(q.Kind()))
+	switch q := q.(type) {
+	case *JobQuery:
+		return appendText(appendText(dst, q.Queue), q.ID)
+	case *ListQuery:
+		dst = append(appendText(dst, q.Queue), byte(q.State))
+		for _, v := range [...]uint64{
+			unsigned(q.DueAfter), unsigned(q.DueBefore), unsigned(q.After.Due), q.After.Serial, uint64(max(q.Max, 0)),
+		} {
+			dst = binary.AppendUvarint(dst, v)
+		}
+		return dst
+	case *QueueQuery:
+		return appendText(dst, q.Queue)
+	case *QueuesQuery:
+		return binary.AppendUvarint(appendText(appendText(dst, q.Prefix), q.After), uint64(max(q.Max, 0)))
+	case *RecallQuery:
+		return append(appendText(appendText(dst, q.Caller), q.RequestID), q.Content[:]...)
+	case *HeldQuery:
+		dst = binary.AppendUvarint(dst, uint64(len(q.Grants)))
+		for i := range q.Grants {
+			dst = appendGrant(dst, &q.Grants[i])
+		}
+		return dst
+	}
+	panic("fsm: query without an encoding")
+}
+
+// ParseQuery reads a query back. It shares no memory with b. Errors wrap ErrDamaged or ErrVersion.
+func ParseQuery(b []byte) (Query, error) {
+	r := newReader(b)
+	r.version("query", queryVersion)
+	q := r.query(QueryKind(r.byte()))
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// query reads the fields of a query.
+func (r *reader) query(kind QueryKind) Query {
+	switch kind {
+	case KindJobQuery:
+		return &JobQuery{Queue: r.text(), ID: r.text()}
+	case KindListQuery:
+		return &ListQuery{
+			Queue: r.text(), State: State(r.byte()), DueAfter: r.time(), DueBefore: r.time(),
+			After: Cursor{Due: r.time(), Serial: r.uvarint()}, Max: r.limit(),
+		}
+	case KindQueueQuery:
+		return &QueueQuery{Queue: r.text()}
+	case KindQueuesQuery:
+		return &QueuesQuery{Prefix: r.text(), After: r.text(), Max: r.limit()}
+	case KindRecallQuery:
+		return &RecallQuery{Caller: r.text(), RequestID: r.text(), Content: r.array16()}
+	case KindHeldQuery:
+		return &HeldQuery{Grants: r.grants()}
+	default:
+		r.fail(fmt.Errorf("%w: query kind %d", ErrVersion, kind))
+		return nil
+	}
+}
+
+// limit reads the largest number of things that a query wants.
+func (r *reader) limit() int {
+	v := r.uvarint()
+	if v > math.MaxInt32 {
+		r.damaged("limit out of range")
+		return 0
+	}
+	return int(v)
+}
+
+// AppendReading appends the encoding of a reading to dst.
+func AppendReading(dst []byte, v *Reading) []byte {
+	dst = appendFlag(append(dst, readingVersion, byte(v.Kind), byte(v.Code)), v.More)
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, unsigned(v.Clock)), unsigned(v.Now))
+	dst = binary.AppendUvarint(dst, uint64(len(v.Jobs)))
+	queue := ""
+	for i := range v.Jobs {
+		dst = appendJob(dst, &v.Jobs[i], queue)
+		queue = v.Jobs[i].Queue
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(v.Queues)))
+	for i := range v.Queues {
+		dst = appendQueue(dst, &v.Queues[i])
+	}
+	return dst
+}
+
+// ParseReading reads a reading back. The bodies of its jobs alias b, so that they are not copied once more; nothing else does.
+// Errors wrap ErrDamaged or ErrVersion.
+func ParseReading(b []byte) (Reading, error) {
+	r := reader{b: b}
+	r.version("reading", readingVersion)
+	v := Reading{Kind: QueryKind(r.byte()), Code: Code(r.byte())}
+	if r.err == nil && (v.Kind < KindJobQuery || v.Kind > KindHeldQuery || v.Code > Restoring) {
+		r.fail(fmt.Errorf("%w: reading of kind %d, code %d", ErrVersion, v.Kind, v.Code))
+	}
+	v.More, v.Clock, v.Now = r.flag(), r.time(), r.time()
+	if n := r.length(jobBytesMin); n > 0 {
+		v.Jobs = make([]Job, n)
+	}
+	queue := ""
+	for i := range v.Jobs {
+		r.job(&v.Jobs[i], queue)
+		queue = v.Jobs[i].Queue
+	}
+	if n := r.length(queueBytesMin); n > 0 {
+		v.Queues = make([]Queue, n)
+	}
+	for i := range v.Queues {
+		r.queue(&v.Queues[i])
+	}
+	if err := r.end(); err != nil {
+		return Reading{}, err
+	}
+	return v, nil
+}
+
+// A job of a reading is a byte of jobFields, the queue unless it is that of the job before, the id unless it is generated, and the
+// other fields in the order of appendJob. At the end is the body, or its size alone.
+const (
+	jobQueueBefore = 1 << iota
+	jobGenerated
+	jobBody
+	jobFieldsEnd
+)
+
+// jobBytesMin and queueBytesMin are the least bytes of a job and of a queue.
+const (
+	jobBytesMin   = 20
+	queueBytesMin = 40
+)
+
+func appendJob(dst []byte, j *Job, queueBefore string) []byte {
+	fields := byte(0)
+	for bit, set := range [...]bool{j.Queue == queueBefore, j.Generated, j.Body != nil} {
+		if set {
+			fields |= 1 << bit
+		}
+	}
+	dst = append(dst, fields, byte(j.State), byte(j.Priority), byte(j.Given))
+	if fields&jobQueueBefore == 0 {
+		dst = appendText(dst, j.Queue)
+	}
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(j.Partition)), j.Serial)
+	if !j.Generated {
+		dst = appendText(dst, j.ID)
+	}
+	for _, v := range [...]uint64{
+		unsigned(j.Due), unsigned(j.FirstDue), unsigned(j.Created), unsigned(j.TTL), unsigned(j.TTR), uint64(j.MaxAttempts),
+		uint64(j.Attempt), j.Fence, unsigned(j.Until), unsigned(j.LeaseTTR), uint64(j.Redrives), unsigned(j.Died),
+	} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	dst = appendHeaders(appendText(appendDurations(dst, j.RetryDelays), j.LastError), j.Headers)
+	if j.Body == nil {
+		return binary.AppendUvarint(dst, uint64(j.BodyBytes))
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(j.Body))), j.Body...)
+}
+
+// job reads a job. A generated id is made again from partition and serial.
+func (r *reader) job(j *Job, queueBefore string) {
+	fields := r.byte()
+	if fields >= jobFieldsEnd {
+		r.fail(fmt.Errorf("%w: job with fields %08b", ErrVersion, fields))
+	}
+	j.State, j.Priority, j.Given = State(r.byte()), int8(r.byte()), Given(r.byte())
+	if j.State > Expired {
+		r.fail(fmt.Errorf("%w: state %d", ErrVersion, j.State))
+	}
+	if j.Queue = queueBefore; fields&jobQueueBefore == 0 {
+		j.Queue = r.text()
+	}
+	j.Partition, j.Serial = r.uint32(), r.uvarint()
+	if j.Generated = fields&jobGenerated != 0; j.Generated {
+		j.ID = FormatID(j.Partition, j.Serial)
+	} else {
+		j.ID = r.text()
+	}
+	j.Due, j.FirstDue, j.Created, j.TTL, j.TTR, j.MaxAttempts = r.time(), r.time(), r.time(), r.time(), r.duration(), r.uint32()
+	j.Attempt, j.Fence, j.Until, j.LeaseTTR, j.Redrives, j.Died = r.uint32(), r.uvarint(), r.time(), r.duration(), r.uint32(), r.time()
+	j.RetryDelays, j.LastError, j.Headers = r.durations(), r.text(), r.headers()
+	if fields&jobBody != 0 {
+		j.Body = r.bytes()
+		j.BodyBytes = uint32(len(j.Body))
+	} else {
+		j.BodyBytes = r.uint32()
+	}
+}
+
+func appendQueue(dst []byte, q *Queue) []byte {
+	dst = binary.AppendUvarint(appendPlace(dst, q.Name, q.Partition, q.Partitions), q.Version)
+	dst = appendCounts(appendSettings(dst, &q.Settings), &q.Counts, &q.Counters)
+	for _, v := range [...]uint64{unsigned(q.OldestReady), unsigned(q.NextDue), unsigned(q.Created), unsigned(q.DedupSince), q.Tombstones} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
+}
+
+func (r *reader) queue(q *Queue) {
+	q.Name, q.Partition, q.Partitions, q.Version, q.Settings = r.text(), r.uint32(), r.uint32(), r.uvarint(), r.settings()
+	r.counts(&q.Counts, &q.Counters)
+	q.OldestReady, q.NextDue, q.Created, q.DedupSince, q.Tombstones = r.time(), r.time(), r.time(), r.time(), r.uvarint()
+}

@@ -1,0 +1,33 @@
+package fsm
+
+import "fmt"
+
+// Format is the version of a log entry and of a snapshot. A program reads all from FirstFormat to LatestFormat, and writes the one that it is
+// told, because a replica of an older program may have to read it. What a format adds is refused until that format is written.
+type Format byte
+
+// FirstFormat is the format that every program reads.
+const FirstFormat Format = 1
+
+// LatestFormat is the highest format that this program reads. Formats:
+//
+//	1  the first
+//
+// Tests build a program with one more from this line, whose formats differ in their number only.
+const LatestFormat Format = 1
+
+// Readable returns nil if this program reads the format, else an error that names both and wraps ErrVersion.
+func (f Format) Readable() error {
+	if f < FirstFormat || f > LatestFormat {
+		return fmt.Errorf("%w: format %d, this program reads up to %d", ErrVersion, f, LatestFormat)
+	}
+	return nil
+}
+
+// FormatOf returns the format that a log entry names, 0 if there is nothing of one. It checks nothing.
+func FormatOf(entry []byte) Format {
+	if len(entry) == 0 {
+		return 0
+	}
+	return Format(entry[0])
+}

@@ -1,0 +1,184 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lead is the request of an entry that changes nothing but the clock.
+func lead() [][]byte {
+	return [][]byte{AppendRequest(nil, &Request{Commands: []Command{&Lead{Grace: time.Second}}})}
+}
+
+// TestFormatOfAMachine: a machine has the highest format of its entries, in whichever order they come, and so have its snapshots and who
+// is restored from them.
+func TestFormatOfAMachine(t *testing.T) {
+	if got := New(Config{}).Format(); got != FirstFormat {
+		t.Errorf("a new machine has format %d, want %d", got, FirstFormat)
+	}
+	for format := FirstFormat; format <= LatestFormat; format++ {
+		m := New(Config{})
+		for i, f := range []Format{FirstFormat, format, FirstFormat} {
+			if _, err := m.Apply(uint64(i)+1, AppendEntryIn(nil, f, Time(i), lead())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raw := snapshotBytes(t, m)
+		restored, err := Restore(Config{}, bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Format() != format || Format(raw[len(snapshotMagic)]) != format || restored.Format() != format {
+			t.Errorf("after entries of format %d the machine has %d, its snapshot %d, who is restored from it %d",
+				format, m.Format(), raw[len(snapshotMagic)], restored.Format())
+		}
+	}
+}
+
+// TestFormatOfALaterProgram: entries and snapshots of one are refused with both numbers, and change nothing.
+func TestFormatOfALaterProgram(t *testing.T) {
+	later := LatestFormat + 1
+	numbers := fmt.Sprintf("format %d, this program reads up to %d", later, LatestFormat)
+	m := New(Config{})
+	before := m.Digest()
+	if _, err := m.Apply(1, AppendEntryIn(nil, later, 5, lead())); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), numbers) {
+		t.Errorf("an entry: %v, want %q", err, numbers)
+	}
+	if m.Digest() != before || m.Index() != 0 || m.Format() != FirstFormat {
+		t.Errorf("the entry that was refused changed the machine: index %d, format %d", m.Index(), m.Format())
+	}
+	m.format = later
+	if _, err := m.Apply(1, AppendEntry(nil, 5, lead())); err != nil || m.Format() != later {
+		t.Errorf("an entry of the first format made format %d of %d: %v", m.Format(), later, err)
+	}
+	if _, err := Restore(Config{}, bytes.NewReader(snapshotBytes(t, m))); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), numbers) {
+		t.Errorf("a snapshot: %v, want %q", err, numbers)
+	}
+	if err := Format(0).Readable(); !errors.Is(err, ErrVersion) {
+		t.Errorf("format 0: %v", err)
+	}
+}
+
+// TestGoldenLogs replays the log of every released format from its file, and finds the state and the snapshot that the program had
+// which wrote it. A format is released with a file of its own; the files of earlier ones stay as they are.
+func TestGoldenLogs(t *testing.T) {
+	released := []Format{1}
+	for _, format := range released {
+		log, snapshot := fmt.Sprintf("log_%d", format), fmt.Sprintf("log_%d_snapshot", format)
+		if *update {
+			entries, state := writeLog(t, format)
+			golden(t, log, entries)
+			golden(t, snapshot, state)
+		}
+		m := New(Config{Seed: 7})
+		replay(t, m, goldenBytes(t, log))
+		raw := goldenBytes(t, snapshot)
+		if got := snapshotBytes(t, m); !bytes.Equal(got, raw) {
+			t.Errorf("the log of format %d ends in another state than it did, digest %016x", format, m.Digest())
+		}
+		restored, err := Restore(Config{Seed: 8}, bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if restored.Digest() != m.Digest() || restored.Format() != format || m.Format() != format || restored.Index() != m.Index() {
+			t.Errorf("the snapshot of format %d: digest %016x, format %d, index %d; the log: %016x, %d, %d",
+				format, restored.Digest(), restored.Format(), restored.Index(), m.Digest(), m.Format(), m.Index())
+		}
+	}
+	// Logs of the first format are written as they were.
+	entries, _ := writeLog(t, FirstFormat)
+	golden(t, "log_1", entries)
+}
+
+// goldenBytes returns the content of a golden file.
+func goldenBytes(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := hex.DecodeString(strings.ReplaceAll(string(text), "\n", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// replay applies a log of entries, each with its length before it.
+func replay(t *testing.T, m *Machine, log []byte) {
+	t.Helper()
+	seen := map[Kind]bool{}
+	for len(log) > 0 {
+		length, n := binary.Uvarint(log)
+		entry := log[n : n+int(length)]
+		log = log[n+int(length):]
+		_, requests, err := DecodeEntry(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range requests {
+			for _, c := range r.Commands {
+				seen[c.Kind()] = true
+			}
+		}
+		if _, err := m.Apply(m.Index()+1, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range everyCommand() {
+		if k := c.Kind(); !seen[k] && k <= KindLead {
+			t.Errorf("the log has no command of kind %d", k)
+		}
+	}
+}
+
+// writeLog makes a short life of a shard in which every kind of command changes something, and returns its log and its last snapshot.
+func writeLog(t *testing.T, format Format) (log, snapshot []byte) {
+	t.Helper()
+	m, now := New(Config{Seed: 1}), Time(1_800_000_000_000_000_000)
+	step := func(after time.Duration, id string, commands ...Command) []Result {
+		now += Time(after)
+		entry := AppendEntryIn(nil, format, now, [][]byte{AppendRequest(nil, &Request{Caller: "ns", ID: id, Commands: commands})})
+		log = append(binary.AppendUvarint(log, uint64(len(entry))), entry...)
+		results, err := m.Apply(m.Index()+1, entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			if r.Code != OK {
+				t.Fatalf("entry %d: command %d of kind %d gave code %d", m.Index(), i, commands[i].Kind(), r.Code)
+			}
+		}
+		return results
+	}
+	ref := func(g Grant) Ref { return Ref{g.Queue, g.Partition, g.Serial, g.Fence} }
+	put := func(queue, id string) *Put {
+		return &Put{Queue: queue, Partitions: 1, ID: id, Body: []byte("body of " + id)}
+	}
+	later := func(id string) *Put {
+		p := put("orders", id)
+		p.Given, p.Delay, p.TTL, p.Headers = GivenDelay|GivenTTL, time.Hour, 2*time.Hour, []Header{{"kind", "close"}}
+		return p
+	}
+	step(0, "", &Lead{Grace: time.Second}, &Open{Queue: "parts", Partition: 2, Partitions: 4})
+	step(time.Millisecond, "settings", &Configure{Queue: "orders", Partitions: 1, Version: 3, Settings: Settings{MaxAttempts: 2, MaxAttemptsSet: true, Overdue: SpreadOverdue}})
+	step(time.Millisecond, "puts", put("orders", "a"), put("orders", "b"), put("orders", "c"), put("orders", "d"), put("orders", "e"), put("orders", ""))
+	step(time.Millisecond, "", later("x"), later("y"), put("gone", "1"), put("mail", "2"), put("mail", "3"))
+	g := step(time.Second, "take", &Reserve{Queues: []string{"orders"}, Max: 5, TTR: time.Minute})[0].Grants
+	step(time.Second, "end", &Ack{ref(g[0])}, &Nack{Ref: ref(g[1]), Dead: true, Error: "smtp 421"}, &Nack{Ref: ref(g[2]), DelayGiven: true, Delay: time.Minute},
+		&Release{Ref: ref(g[3]), Delay: time.Second}, &Extend{Ref: ref(g[4]), TTR: time.Hour})
+	step(time.Second, "", &Nack{Ref: ref(step(time.Second, "", &Reserve{Queues: []string{"mail"}, Max: 1})[0].Grants[0]), Dead: true, Error: "no"})
+	step(time.Second, "", &Cancel{Queue: "orders", ID: "x"}, &Reschedule{Queue: "orders", ID: "y", Given: GivenDelay, Delay: 3 * time.Minute},
+		&Redrive{Queue: "orders", Max: 1}, &Purge{Queue: "mail", States: Set(Dead)}, &DeleteQueue{Queue: "gone"})
+	step(10*time.Minute, "", &Expire{})
+	step(time.Second, "", &Lead{Grace: time.Second})
+	return log, snapshotBytes(t, m)
+}

@@ -1,0 +1,143 @@
+package model
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// whileOpen reports whether a command is carried out although a restore is open (rule Restore).
+func whileOpen(c fsm.Command) bool {
+	switch c.(type) {
+	case *fsm.Import, *fsm.Open, *fsm.Configure, *fsm.Lead:
+		return true
+	default:
+		return false
+	}
+}
+
+// imports is rule Restore. Reading a record is fsm's: what bytes say is no rule.
+func (m *Model) imports(c *fsm.Import) (result fsm.Result, changed bool) {
+	mark := &m.restored
+	same := mark.Next > 0 && mark.ID == c.Restore
+	switch {
+	case c.Step == fsm.ImportBegin && same:
+		if mark.Overdue != c.Overdue || mark.Period != c.Period || mark.Since != c.Since {
+			return fsm.Result{Code: fsm.QueueExists, More: mark.Open()}, false
+		}
+	case c.Step == fsm.ImportBegin:
+		if mark.Open() || len(m.queues) > 0 {
+			return fsm.Result{Code: fsm.QueueExists, More: mark.Open()}, false
+		}
+		*mark = fsm.RestoreMark{ID: c.Restore, Next: 1, Overdue: c.Overdue, Period: c.Period, Since: c.Since, Began: m.Clock}
+	case !same:
+		return fsm.Result{Code: fsm.Invalid}, false
+	case c.Step == fsm.ImportRecords && (mark.Ended || c.Sequence < mark.Next):
+	case c.Step == fsm.ImportRecords && c.Sequence == mark.Next:
+		m.Serial = max(m.Serial, c.Floor)
+		for i := range c.Records {
+			if m.placeRecord(&c.Records[i]) {
+				mark.Placed++
+			}
+		}
+		mark.Next++
+	case c.Step == fsm.ImportEnd && (mark.Ended || mark.Placed == c.Total):
+		if !mark.Ended {
+			m.LowWater, m.Serial = max(m.LowWater, m.Clock), max(m.Serial, c.Floor)
+			mark.Floor = m.Serial
+		}
+		mark.Ended = true
+	case c.Step == fsm.ImportAbandon && mark.Open() && mark.Placed == 0 && len(m.queues) == 0:
+		*mark = fsm.RestoreMark{}
+		return fsm.Result{}, true
+	default:
+		return fsm.Result{Code: fsm.Invalid, Serial: mark.Placed}, false
+	}
+	return fsm.Result{Count: mark.Next, More: !mark.Ended, Serial: mark.Placed}, true
+}
+
+// placeRecord stores a record unless it cannot be read, is there already, or belongs to no queue that is here.
+func (m *Model) placeRecord(r *fsm.BackupRecord) bool {
+	if record, err := r.Queue(); err == nil {
+		if m.queue(record.Name) != nil || m.crowded() {
+			return false
+		}
+		q := m.birth(record.Name, record.Partition, record.Partitions)
+		m.settled[record.Name] = true
+		record.Birth, record.Version, record.Counts = q.Birth, 0, fsm.Counts{}
+		q.QueueRecord = record
+		return true
+	}
+	if v, content, err := r.Job(); err == nil {
+		q := m.queue(v.Queue)
+		if q == nil || !v.State.Held() || q.bySerial(v.Serial) != nil || !v.Generated && m.taken(q, v.ID) {
+			return false
+		}
+		j := &job{Job: v, content: content}
+		j.Partition = q.Partition
+		if v.Generated {
+			j.ID = fsm.FormatID(q.Partition, v.Serial)
+		}
+		q.jobs = append(q.jobs, j)
+		m.importOverdue(q, j)
+		return true
+	}
+	t, err := r.Tombstone()
+	q := m.queue(t.Queue)
+	if err != nil || q == nil || t.State < fsm.Acked || m.taken(q, t.ID) || m.stone(t.Queue, t.Serial) {
+		return false
+	}
+	for len(m.tombstones) >= m.cfg.TombstonesMax {
+		m.forgetOldest()
+	}
+	m.tombstones = append(m.tombstones, t)
+	return true
+}
+
+// taken reports whether a queue holds or remembers a client's id.
+func (m *Model) taken(q *queue, id string) bool {
+	for i := range m.tombstones {
+		if m.tombstones[i].Queue == q.Name && m.tombstones[i].ID == id {
+			return true
+		}
+	}
+	j := q.byID(id)
+	return j != nil && !j.Generated
+}
+
+// stone reports whether a queue remembers an ended job of a serial.
+func (m *Model) stone(queue string, serial uint64) bool {
+	for i := range m.tombstones {
+		if m.tombstones[i].Queue == queue && m.tombstones[i].Serial == serial {
+			return true
+		}
+	}
+	return false
+}
+
+// importOverdue is the part of rule Restore about jobs that fell due between backup and restore.
+func (m *Model) importOverdue(q *queue, j *job) {
+	mark := &m.restored
+	if j.State != fsm.Delayed || j.Due <= mark.Since || j.Due > mark.Began {
+		return
+	}
+	policy, period := mark.Overdue, mark.Period
+	if policy == fsm.ImportByQueue {
+		after := q.Settings.OverdueAfter
+		if after == 0 {
+			after = fsm.DefaultOverdueAfter
+		}
+		long := mark.Began.Sub(mark.Since) >= after
+		switch {
+		case long && q.Settings.Overdue == fsm.SpreadOverdue:
+			policy, period = fsm.ImportSpread, q.Settings.OverduePeriod
+		case long && q.Settings.Overdue == fsm.DropOverdue:
+			policy = fsm.ImportDrop
+		}
+	}
+	switch {
+	case policy == fsm.ImportSpread && period > 0:
+		j.Due = spread(j.Due, mark.Since, mark.Began, period)
+	case policy == fsm.ImportDrop:
+		q.Counters.Expired++
+		m.end(q, j, fsm.Expired)
+	}
+}
