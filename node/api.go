@@ -23,6 +23,29 @@ type Witness struct {
 type Reply struct {
 	Witness Witness
 	Results []fsm.Result
+	// Jobs, which only Reserve fills, are the granted jobs in the order of the grants, as fsm.HeldQuery answers them: one that was not held
+	// any more when they were read, because its lease was short or a repeat of the call has finished it, is left out.
+	Jobs []fsm.Job
+}
+
+// Wait says how long a call of Reserve stays among the waiters.
+type Wait struct {
+	// For is the longest wait; a call that does not wait has 0.
+	For time.Duration
+	// Stop, if it is not nil, ends the wait when it is closed, as if For had passed: a call whose reservation is under way
+	// returns with what that grants. A call that begins after it reserves nothing; it only returns live grants that an
+	// earlier attempt at its request got.
+	Stop <-chan struct{}
+}
+
+// stopped reports whether the wait was ended by Stop.
+func (w Wait) stopped() bool {
+	select {
+	case <-w.Stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // Status is what a node knows about itself and its groups.
@@ -33,11 +56,16 @@ type Status struct {
 	// PeerAddr is the address on which the node listens for its peers; empty if it does not.
 	PeerAddr string
 	Draining bool
+	// Leaving tells that the node is about to stop, and should lead nothing: HandOver or Drain was called.
+	Leaving  bool
 	DiskFull bool
 	// DiskFreeBytes is the free space of the data directory's disk as last sampled.
 	DiskFreeBytes uint64
-	// Shards are in order of their number.
-	Shards []GroupStatus
+	// ShardCount is the number of shards of the cluster, Shards are those that are here, in order of their number.
+	ShardCount int
+	Shards     []GroupStatus
+	// Quarantined are the names of groups whose replica here was set aside because its state differs from the others'.
+	Quarantined []string
 	// Groups are the other groups, such as the catalog.
 	Groups []GroupStatus
 }
@@ -78,23 +106,34 @@ type GroupStatus struct {
 	Serving bool
 	// Leader is the server id of the leader; empty if none is known.
 	Leader string
-	// Voters are the server ids of the voting members.
-	Voters []string
-	Term   uint64
+	// Voters are the server ids of the voting members, Nonvoters those of members that only follow the log, by the newest configuration that is
+	// known here to be committed. MembersIndex is its position in the log: 0 if none is known, and then they are by the newest in the log.
+	Voters, Nonvoters []string
+	MembersIndex      uint64
+	Term              uint64
 	// CommitIndex, AppliedIndex, LastIndex and SnapshotIndex are positions in the group's log.
 	CommitIndex, AppliedIndex, LastIndex, SnapshotIndex uint64
 	// Digest is the machine's digest at DigestIndex.
 	Digest, DigestIndex uint64
+	// Digests are those of the last entries that are compared between replicas, the present one last.
+	Digests []IndexDigest
 	// Clock is the machine's clock; zero for groups that are not shards.
 	Clock fsm.Time
-	// ClockAhead tells that the shard's clock is ahead of the wall clock by more than the bound.
-	ClockAhead bool
+	// Jobs is the number of held jobs as of Clock; zero for groups that are not shards.
+	Jobs int
+	// Restoring tells that a restore of the shard has begun and not ended: it does nothing else.
+	Restoring bool
+	// ClockAhead tells that the shard's clock is ahead by more than the bound of what this node takes the time to be: if it leads, by the
+	// median of the voters' clocks. ClockAheadBy is by how much.
+	ClockAhead   bool
+	ClockAheadBy time.Duration
 	// LastError is the last failure of the group that was not a caller's, for people; empty if there was none.
 	LastError string
 }
 
 // Stats are measurements of a node since its start.
 type Stats struct {
+	// Shards are those that are here, in order of their number. One that left and came back counts from its return.
 	Shards []ShardStats
 }
 

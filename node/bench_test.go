@@ -106,7 +106,7 @@ func BenchmarkReserveAck(b *testing.B) {
 func takeJobs(b *testing.B, n *Node, shard uint32, jobs int) error {
 	reserve := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"bench"}, Max: 1}}}
 	for range jobs {
-		reply, err := n.Reserve(b.Context(), shard, reserve, time.Minute)
+		reply, err := n.Reserve(b.Context(), shard, reserve, Wait{For: time.Minute})
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func BenchmarkWake(b *testing.B) {
 		parked.Go(func() {
 			req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{fmt.Sprintf("bench-%d", i%queues)}, Max: 1}}}
 			for ctx.Err() == nil {
-				_, err := n.Reserve(ctx, 0, req, time.Hour)
+				_, err := n.Reserve(ctx, 0, req, Wait{For: time.Hour})
 				if ctx.Err() == nil {
 					granted <- err
 				}
@@ -167,7 +167,7 @@ func BenchmarkLateness(b *testing.B) {
 		if _, err := n.Do(b.Context(), 0, &fsm.Request{Commands: []fsm.Command{put}}); err != nil {
 			b.Fatal(err)
 		}
-		reply, err := n.Reserve(b.Context(), 0, reserve, time.Minute)
+		reply, err := n.Reserve(b.Context(), 0, reserve, Wait{For: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}

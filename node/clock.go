@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -12,21 +13,45 @@ import (
 type Clock interface {
 	// Wall returns the wall clock as nanoseconds since the Unix epoch. It may step.
 	Wall() fsm.Time
-	// Monotonic returns the time since some fixed moment of this process. It never steps.
+	// Monotonic returns the time since some fixed moment of this process. It never steps back. It should go on while the machine is
+	// suspended; where it does not, the wall clock shows what it has missed.
 	Monotonic() time.Duration
 }
 
 // SystemClock returns the clock of the operating system.
-func SystemClock() Clock { return systemClock{start: time.Now()} }
+func SystemClock() Clock {
+	c := &systemClock{start: time.Now()}
+	c.before, _ = suspendedTime()
+	return c
+}
 
-// systemClock reads the two clocks that package time holds together in one value.
-type systemClock struct{ start time.Time }
+// systemClock reads the two clocks that package time holds together in one value, and adds to the monotonic one what it misses.
+type systemClock struct {
+	start  time.Time
+	before time.Duration // that the machine had been suspended at the start
+	missed atomic.Int64  // the time suspended since, as far as it is counted
+}
 
 // Wall implements Clock.
-func (systemClock) Wall() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
+func (*systemClock) Wall() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
 
 // Monotonic implements Clock.
-func (c systemClock) Monotonic() time.Duration { return time.Since(c.start) }
+func (c *systemClock) Monotonic() time.Duration {
+	if total, ok := suspendedTime(); ok {
+		c.resumed(total - c.before)
+	}
+	return time.Since(c.start) + time.Duration(c.missed.Load())
+}
+
+// resumed counts a suspension. What is shorter than suspendedLeast may be an error of the measurement.
+func (c *systemClock) resumed(total time.Duration) {
+	for {
+		missed := c.missed.Load()
+		if int64(total)-missed < int64(suspendedLeast) || c.missed.CompareAndSwap(missed, int64(total)) {
+			return
+		}
+	}
+}
 
 const (
 	// slewPerMillion is how fast a shard clock drifts towards the wall clock: 500 microseconds a second.
@@ -36,6 +61,8 @@ const (
 	// clockRecheck is the longest that anything sleeps towards a shard time: a timer does not notice when the clock is
 	// anchored anew, and does not run while the machine is suspended.
 	clockRecheck = time.Second
+	// suspendedLeast is the shortest suspension that is counted.
+	suspendedLeast = 10 * time.Millisecond
 	// clockGapMax is how far the wall clock may have run ahead of the last stamp while the node was stopped.
 	clockGapMax = 30 * 24 * time.Hour
 )
@@ -43,8 +70,8 @@ const (
 // shardClock gives the stamps of one shard: an anchor plus the monotonic time since, so that steps of the wall clock do not reach it.
 //
 // A stamp is never below an earlier one. Ahead of the wall clock, or behind by less than half the bound, it is slewed
-// towards it; behind by more (a suspended machine, a late first synchronisation) it is anchored anew at once, because a
-// single voter agrees with itself.
+// towards it; behind by more (a suspended machine, a late first synchronisation) it is anchored anew at once. The wall clock that
+// it follows is the node's own (nodeClock), which only steps when that is agreed upon.
 type shardClock struct {
 	clock Clock
 	bound time.Duration
@@ -75,7 +102,15 @@ func (c *shardClock) now() fsm.Time {
 	return max(c.last, c.read())
 }
 
-// raise makes every later stamp at least floor: the clock of the machine that a new leader takes over. Time goes on from there.
+// begin is for a new leader, whose node's clock is right: stamps go on from there, or from floor, the clock of the machine, if that is later. What
+// the clock was before does not count; it may have been read while the node's was wrong.
+func (c *shardClock) begin(floor fsm.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.anchor, c.anchorMono, c.last = max(floor, c.clock.Wall()), c.clock.Monotonic(), floor
+}
+
+// raise makes every later stamp at least floor. Time goes on from there.
 func (c *shardClock) raise(floor fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,11 +120,12 @@ func (c *shardClock) raise(floor fsm.Time) {
 	c.last = max(c.last, floor)
 }
 
-// ahead returns by how much the stamps are ahead of the wall clock; negative if they are behind.
-func (c *shardClock) ahead() time.Duration { return c.now().Sub(c.clock.Wall()) }
-
-// isAhead reports whether the stamps are ahead of the wall clock by more than the bound.
-func (c *shardClock) isAhead() bool { return c.ahead() > c.bound }
+// lower takes the stamps back to where the machine's clock was reset to: the only way in which they ever decrease.
+func (c *shardClock) lower(to fsm.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.anchor, c.anchorMono, c.last = to, c.clock.Monotonic(), to
+}
 
 // read advances the anchor to the present and returns it. mu is held.
 func (c *shardClock) read() fsm.Time {
@@ -104,8 +140,7 @@ func (c *shardClock) read() fsm.Time {
 	if elapsed < slewStep {
 		return t
 	}
-	correction := elapsed / (1_000_000 / slewPerMillion)
-	t -= fsm.Time(min(max(offset, -correction), correction))
+	t = slewed(t, wall, elapsed)
 	c.anchor, c.anchorMono = t, mono
 	return t
 }

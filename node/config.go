@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // Config configures a node. It is read once, by Open. Zero values mean the defaults named at the fields.
@@ -18,10 +19,20 @@ type Config struct {
 	// Name is the node's name among its cluster's nodes, 1 to 64 characters of [A-Za-z0-9_-]. Defaults to the name that the data directory
 	// was made with, else to "node". A name other than the directory's is refused.
 	Name string
-	// Shards is the number of shards of a new cluster, 1 to 1,024; defaults to 6. Data that exists keeps its own number.
+	// Incarnation is the other half of the server id of a new data directory, from NewIncarnation; made by Open if empty. Data that
+	// exists keeps its own.
+	Incarnation string
+	// Shards is the number of shards, 1 to 1,024. Defaults to the number that the data directory was made with, else to 6. A number other
+	// than the directory's is refused.
 	Shards int
 	// Machine configures every shard's state machine. It must be equal on all nodes of a cluster.
 	Machine fsm.Config
+	// FS is where Dir lies; defaults to the operating system's file system. Another one must belong to this process alone.
+	FS storage.FS
+	// SegmentBytes is the size of a file of the log with the store "wal"; defaults to 16 MiB.
+	SegmentBytes int
+	// Applied, if not nil, is told each entry of a shard that was applied here, in order, by the goroutine that applies. It is for tests.
+	Applied func(AppliedEntry)
 	// Store is the kind of log store of a new data directory: "wal" or "bolt"; defaults to "wal".
 	Store string
 
@@ -37,6 +48,8 @@ type Config struct {
 
 	// Clock is where stamps come from; defaults to the system's.
 	Clock Clock
+	// Clocks asks other nodes for the time. Without it a shard with other voters cannot be led by this node.
+	Clocks Clocks
 	// ClockBound is how far a shard's clock may be from true time; defaults to 500 ms. It must be equal on all nodes.
 	ClockBound time.Duration
 	// AcceptClock starts the node although its wall clock contradicts the last stamp of a shard.
@@ -45,7 +58,7 @@ type Config struct {
 	// QueueRequestsMax and QueueBytesMax bound what waits to be logged in each shard; they default to 16,384 requests and 32 MiB.
 	QueueRequestsMax int
 	QueueBytesMax    int64
-	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB.
+	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB, at most 16 MiB.
 	EntryBytesMax int
 	// EntriesInFlight is the number of entries of a shard that may be proposed and not applied yet; defaults to 2.
 	EntriesInFlight int
@@ -70,12 +83,22 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// AppliedEntry is an entry of a shard that was applied.
+type AppliedEntry struct {
+	Shard       uint32
+	Term, Index uint64
+	// Entry is what was applied, for fsm.DecodeEntry; it must be neither kept nor changed.
+	Entry []byte
+	// Digest is the machine's after it.
+	Digest uint64
+}
+
 // The defaults of Config.
 const (
 	DefaultShards           = 6
 	DefaultClockBound       = 500 * time.Millisecond
 	defaultStore            = "wal"
-	defaultName             = "node"
+	DefaultName             = "node"
 	defaultQueueRequestsMax = 16 << 10
 	defaultQueueBytesMax    = 32 << 20
 	defaultEntryBytesMax    = 512 << 10
@@ -93,7 +116,6 @@ const (
 // withDefaults returns cfg with every zero replaced by its default.
 func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Store, defaultStore)
-	setDefault(&cfg.Shards, DefaultShards)
 	setDefault(&cfg.ClockBound, DefaultClockBound)
 	setDefault(&cfg.QueueRequestsMax, defaultQueueRequestsMax)
 	setDefault(&cfg.QueueBytesMax, defaultQueueBytesMax)
@@ -104,13 +126,14 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.SnapshotBytes, defaultSnapshotBytes)
 	setDefault(&cfg.TrailingBytes, defaultTrailingBytes)
 	setDefault(&cfg.DiskLowBytes, defaultDiskLowBytes)
+	if cfg.FS == nil {
+		cfg.FS = storage.OSFS{}
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = SystemClock()
 	}
 	if cfg.Dial == nil {
-		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		}
+		cfg.Dial = dialTCP
 	}
 	if cfg.Resolve == nil {
 		cfg.Resolve = func(serverID string) (string, error) {
@@ -137,13 +160,13 @@ func (cfg Config) validate() error {
 		}
 	}
 	check(cfg.Dir != "", "Dir is empty")
-	check(cfg.Name == "" || validName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
-	check(cfg.Shards >= 1 && cfg.Shards <= shardsMax, "Shards is %d, not 1 to %d", cfg.Shards, shardsMax)
+	check(cfg.Name == "" || ValidName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
+	check(cfg.Shards >= 0 && cfg.Shards <= shardsMax, "Shards is %d, not 1 to %d", cfg.Shards, shardsMax)
 	check(cfg.Store == "wal" || cfg.Store == "bolt", "Store %q is neither wal nor bolt", cfg.Store)
 	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
 	check(cfg.QueueRequestsMax > 0, "QueueRequestsMax is %d, not positive", cfg.QueueRequestsMax)
 	check(cfg.QueueBytesMax > 0, "QueueBytesMax is %d, not positive", cfg.QueueBytesMax)
-	check(cfg.EntryBytesMax > 0, "EntryBytesMax is %d, not positive", cfg.EntryBytesMax)
+	check(cfg.EntryBytesMax > 0 && cfg.EntryBytesMax <= requestBytesMax, "EntryBytesMax is %d, not 1 to %d", cfg.EntryBytesMax, requestBytesMax)
 	check(cfg.EntriesInFlight > 0, "EntriesInFlight is %d, not positive", cfg.EntriesInFlight)
 	check(cfg.WaitersMax > 0, "WaitersMax is %d, not positive", cfg.WaitersMax)
 	check(cfg.ProposeTimeout > 0, "ProposeTimeout is %v, not positive", cfg.ProposeTimeout)
@@ -157,8 +180,8 @@ func (cfg Config) validate() error {
 	return nil
 }
 
-// validName reports whether name may be a node's name. A dot is left out because a server id is name.incarnation.
-func validName(name string) bool {
+// ValidName reports whether name may be a node's name. A dot is left out because a server id is name.incarnation.
+func ValidName(name string) bool {
 	if name == "" || len(name) > nameBytesMax {
 		return false
 	}

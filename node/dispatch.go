@@ -22,6 +22,7 @@ type ask struct {
 	waiter *waiter
 	queue  *waitQueue
 	max    uint64
+	claim  *claim // of its reservation; see claims
 }
 
 // run hands out jobs until ctx ends.
@@ -158,10 +159,14 @@ func (ws *waiters) choose(looks []look) []ask {
 // propose sends the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a ask) {
 	pr := &proposal{
-		request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request),
-		complete: func(reply Reply, err error) { ws.outcome(ctx, a, reply, err) },
+		request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request), format: ws.shard.node.Format(),
 	}
-	if err := ws.shard.proposer.enqueue(pr); err != nil {
+	pr.complete = func(reply Reply, err error) {
+		a.claim = pr.claim
+		ws.outcome(ctx, a, reply, err)
+	}
+	err := ws.shard.claims.enqueue(pr)
+	if err != nil {
 		ws.shard.stats.failed(err, 1)
 		ws.outcome(ctx, a, Reply{}, err)
 	}
@@ -182,29 +187,30 @@ func (ws *waiters) outcome(ctx context.Context, a ask, reply Reply, err error) {
 	}
 	switch {
 	case w.state == abandoned:
-		if err == nil && !empty {
-			ws.shard.giveBack(ctx, reply)
-		}
+		ws.shard.giveBack(ctx, a.claim, answer{reply: reply, err: err})
 	case empty && w.nodes != nil && ws.closed == nil:
 		w.state, w.last = parked, reply
+		ws.shard.claims.nothing(a.claim)
 		for i := range w.nodes { // while it asked for one queue, others passed it over
 			ws.mark(w.nodes[i].queue)
 		}
 	default:
+		w.claim = a.claim
 		ws.finish(w, answer{reply: reply, err: err})
 	}
 }
 
-// giveBack releases grants that nobody took, without counting an attempt.
-func (s *shard) giveBack(ctx context.Context, reply Reply) {
-	req := &fsm.Request{}
-	for _, g := range reply.Results[0].Grants {
-		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
-		req.Commands = append(req.Commands, &fsm.Release{Ref: ref})
-	}
-	if len(req.Commands) == 0 {
+// giveBack releases what a request was granted after its caller had left, without counting an attempt: at once if it has no id, else
+// when no repeat has come for it.
+func (s *shard) giveBack(ctx context.Context, c *claim, a answer) {
+	if c != nil {
+		s.claims.leave(c, a)
 		return
 	}
+	if a.err != nil || !hasGrants(a.reply) {
+		return
+	}
+	req := releaseOf(a.reply.Results[0].Grants)
 	s.spawn(func() { // or, if the shard is being stopped, the leases lapse
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 		defer cancel()
@@ -214,8 +220,8 @@ func (s *shard) giveBack(ctx context.Context, reply Reply) {
 	})
 }
 
-// reserve lets a request reserve, waiting its turn for up to wait.
-func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duration) (Reply, error) {
+// reserve lets a request reserve, waiting its turn until the wait is over.
+func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
@@ -226,7 +232,11 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duratio
 	switch {
 	case req.ID != "" && s.remembers(req): // the answer to an earlier attempt is to be had at once
 		return s.do(ctx, req)
-	case wait > 0:
+	case req.ID != "" && (wait.For <= 0 || wait.stopped()) && s.claims.underway(req): // or soon
+		return s.do(ctx, req)
+	case wait.stopped():
+		return Reply{Results: make([]fsm.Result, 1)}, nil
+	case wait.For > 0:
 		reply, err := s.waiters.wait(ctx, req, wait)
 		if err != nil {
 			err = s.refusal(err)
@@ -239,9 +249,13 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait time.Duratio
 	}
 }
 
-// remembers reports whether live grants to the same request are remembered.
+// remembers reports whether the machine answers a request from memory: with live grants to an earlier attempt, or with the
+// refusal of other content under the same id.
 func (s *shard) remembers(req *fsm.Request) (remembered bool) {
-	s.view(func(m *fsm.Machine, now fsm.Time) { remembered = len(m.Recall(req.Caller, req.ID, now)) > 0 })
+	s.view(func(m *fsm.Machine, now fsm.Time) {
+		grants, code := m.Recall(req, now)
+		remembered = len(grants) > 0 || code != fsm.OK
+	})
 	return remembered
 }
 

@@ -52,14 +52,26 @@ var (
 	ErrShuttingDown error = &refusal{"the node is shutting down", NotApplied}
 	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far below and it would not free space.
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
-	// ErrClockAhead: the shard's time is ahead of the wall clock by more than the clock bound, so nothing is stamped.
-	ErrClockAhead error = &refusal{"the shard's time is ahead of the wall clock", NotApplied}
+	// ErrClockAhead: the clock of the shard's leader is too far from the other voters', or cannot be compared with them, so nothing is stamped.
+	ErrClockAhead error = &refusal{"the leader's clock does not agree with the other voters'", NotApplied}
 	// ErrCanceled: the caller's context ended before the request was logged. The context's error is wrapped with it.
 	ErrCanceled error = &refusal{"the call ended before the request was logged", NotApplied}
+	// ErrRestoring: a restore of the shard has begun and not ended.
+	ErrRestoring error = &refusal{"a restore of the shard has begun and not ended", NotApplied}
 	// ErrTooLarge: the request alone exceeds what a log entry may hold.
 	ErrTooLarge error = &refusal{"the request is larger than a log entry may be", NotApplied}
 	// ErrUnknownShard: the shard's number is not below the number of shards.
 	ErrUnknownShard error = &refusal{"no such shard", NotApplied}
+	// ErrNotHere: no replica of the shard is on this node.
+	ErrNotHere error = &refusal{"the shard is not on this node", NotApplied}
+	// ErrLeads: the replica cannot be stopped because it leads the shard, or is its only voter.
+	ErrLeads error = &refusal{"this node leads the shard", NotApplied}
+	// ErrDisproved: the replica does not differ from the others as it is said to.
+	ErrDisproved error = &refusal{"the replica does not differ at that index", NotApplied}
+	// ErrOvertaken: the members of the group are not those any more from which the change was made.
+	ErrOvertaken error = &refusal{"the members of the group have changed meanwhile", NotApplied}
+	// ErrSilent: a member that a change relies on has not answered the group's leader in the last moment.
+	ErrSilent error = &refusal{"a member has not answered lately", NotApplied}
 	// ErrUnknownOutcome: the request may or may not have been applied. What led to it is wrapped with it.
 	ErrUnknownOutcome error = &refusal{"the outcome of the request is unknown", Unknown}
 )

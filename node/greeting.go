@@ -41,6 +41,7 @@ const (
 	refusedReceiver verdict = 3
 	refusedSender   verdict = 4
 	refusedGroup    verdict = 5
+	refusedCrowd    verdict = 6
 )
 
 // String says what is wrong.
@@ -58,9 +59,17 @@ func (v verdict) String() string {
 		return "from an impossible sender"
 	case refusedGroup:
 		return "no such group here"
+	case refusedCrowd:
+		return "too many connections already"
 	default:
 		return fmt.Sprintf("refused for reason %d", byte(v))
 	}
+}
+
+// isStranger reports whether the greeting is that of Hello. A stranger names no cluster and no receiver, hence can never be
+// mistaken for a member, nor a member for it.
+func (g greeting) isStranger() bool {
+	return g.version == protocolVersion && g.cluster == "" && g.group == helloGroup && g.receiver == ""
 }
 
 // String describes the greeting for logs. Its texts are a stranger's, hence quoted.

@@ -16,9 +16,15 @@ import (
 )
 
 const (
-	heartbeatTimeout = time.Second
-	electionTimeout  = time.Second
+	// A leader that vanished is missed after one to two heartbeat timeouts by each follower, and both must miss it before one votes for
+	// the other; where their votes split they try again after one to two election timeouts, which Raft does not let be shorter.
+	heartbeatTimeout = 700 * time.Millisecond
+	electionTimeout  = 700 * time.Millisecond
 	leaseTimeout     = 500 * time.Millisecond
+	// commitTimeout is when followers hear, beside the heartbeats, how far the leader has committed if no further entry tells
+	// them. Nobody waits for it: leaders answer, and a new one applies everything first. At Raft's own 50 ms an idle node
+	// spends most of its processor time on it.
+	commitTimeout = 500 * time.Millisecond
 	// electNow is added to the heartbeat timeout at the start; taking it away again makes a follower look at once
 	// whether to stand for election. A sole voter so skips the wait for a leader that cannot exist, and keeps its
 	// ordinary timeouts, which Raft could not lengthen when a second voter comes.
@@ -28,7 +34,9 @@ const (
 	submitTimeout      = 5 * time.Second
 	insistPause        = 100 * time.Millisecond
 	trailingEntriesMin = 64
-	never              = 365 * 24 * time.Hour
+	// transferMax is far more than Raft itself grants a handing over of the leadership.
+	transferMax = 5 * time.Second
+	never       = 365 * 24 * time.Hour
 )
 
 // group is one Raft group on this node: a replica, its stores and its transport.
@@ -42,16 +50,22 @@ type group struct {
 	// the leadership, and the next call waits until this one has returned.
 	onLead func(ctx context.Context, l *leadership)
 
+	// fresh returns a machine in its first state, for a restart without a snapshot; nil if there is none, and then such a restart ends the process.
+	fresh func() Machine
+
 	mu       sync.Mutex // guards raft, which a restart replaces, and stopping
 	raft     *instance
 	stopping bool // nothing is started any more
 
-	// submitMu orders proposals and changes of leadership; see submit.
-	submitMu sync.Mutex
-	current  *leadership // nil unless this node leads
-	latest   *leadership // the one that began last
-	serving  atomic.Pointer[leadership]
+	reloading sync.Mutex // held from reading Raft's configuration to replacing it
 
+	// submitting orders proposals and changes of leadership; see submit.
+	submitting turn
+	current    *leadership // nil unless this node leads
+	latest     *leadership // the one that began last
+	serving    atomic.Pointer[leadership]
+
+	wedged        chan struct{} // a request to restart; see catchUp
 	running       sync.WaitGroup
 	done          chan struct{}
 	leaderChanges atomic.Uint64
@@ -69,7 +83,7 @@ type leadership struct {
 // newGroup returns a group that start has to start.
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
-		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}),
+		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: newTurn(), wedged: make(chan struct{}, 1),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds()},
 	}
 	g.replica.grown = n.grown
@@ -89,35 +103,39 @@ func (g *group) start(ctx context.Context) error {
 
 // open opens the stores and starts Raft on them.
 func (g *group) open(notify chan<- bool) error {
-	birth := storage.CreateIfMissing
-	if g.node.holds(g.name) {
-		birth = storage.MustExist
-	}
-	stores, err := storage.Open(g.dir, storage.Config{
-		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
-		Birth: birth, Engine: storage.Engine(g.node.id.Store), Logger: g.logger,
-		Watchdog: g.node.watchdog, OnFatal: g.node.diskFailed,
-	})
+	stores, err := storage.Open(g.dir, g.storeConfig())
 	if err != nil {
 		return err
 	}
-	r, err := g.startRaft(stores, notify)
+	trans := g.node.mux.transport(g.name)
+	r, err := g.startRaft(stores, trans, notify)
 	if err != nil {
-		return errors.Join(err, stores.Close())
+		return errors.Join(err, trans.Close(), stores.Close())
 	}
-	i := &instance{Raft: r, stores: stores, ended: make(chan struct{})}
+	i := &instance{Raft: r, stores: stores, transport: trans, ended: make(chan struct{})}
 	if !g.publish(i) {
 		return errors.Join(ErrShuttingDown, i.shutDown())
 	}
 	g.planSnapshot()
 	if g.soleVoter() {
-		rc := r.ReloadableConfig()
-		rc.HeartbeatTimeout -= electNow
-		if err := r.ReloadConfig(rc); err != nil {
+		if err := g.reload(func(rc *raft.ReloadableConfig) { rc.HeartbeatTimeout -= electNow }); err != nil {
 			return errors.Join(fmt.Errorf("setting the heartbeat timeout: %w", err), i.shutDown())
 		}
 	}
 	return nil
+}
+
+// storeConfig returns the configuration of the group's files. A group that is known to be here, or to have been, has some.
+func (g *group) storeConfig() storage.Config {
+	birth := storage.CreateIfMissing
+	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
+		birth = storage.MustExist
+	}
+	return storage.Config{
+		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
+		Birth: birth, Engine: storage.Engine(g.node.id.Store), FS: g.node.cfg.FS, SegmentBytes: g.node.cfg.SegmentBytes, Logger: g.logger,
+		Watchdog: g.node.watchdog, OnFatal: g.node.diskFailed,
+	}
 }
 
 // publish makes i the instance of the group, unless the group is being stopped: nobody would stop i then.
@@ -143,12 +161,13 @@ func (g *group) spawn(f func()) bool {
 }
 
 // startRaft founds the group if need be and starts Raft on the stores.
-func (g *group) startRaft(stores *storage.Stores, notify chan<- bool) (*raft.Raft, error) {
+func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify chan<- bool) (*raft.Raft, error) {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(g.node.id.serverID())
 	conf.HeartbeatTimeout = heartbeatTimeout + electNow
 	conf.ElectionTimeout = electionTimeout + electNow
 	conf.LeaderLeaseTimeout = leaseTimeout
+	conf.CommitTimeout = commitTimeout
 	conf.MaxAppendEntries = maxAppendEntries
 	conf.ShutdownOnRemove = false // other groups share the process
 	conf.SnapshotInterval = never // the node decides, by bytes
@@ -160,11 +179,11 @@ func (g *group) startRaft(stores *storage.Stores, notify chan<- bool) (*raft.Raf
 			return nil, fmt.Errorf("founding: %w", err)
 		}
 	}
-	trans := g.node.mux.transport(g.name)
 	r, err := raft.NewRaft(conf, g.replica, stores.Log, stores.Stable, snapshotStore{stores.Snapshots, g.replica}, trans)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting raft: %w", err), trans.Close())
+		return nil, fmt.Errorf("starting raft: %w", err)
 	}
+	trans.raft.Store(r)
 	return r, nil
 }
 
@@ -200,16 +219,16 @@ func (g *group) watch(ctx context.Context, notify chan bool) {
 		select {
 		case leads := <-notify:
 			g.lose() // a gain that follows a gain means that a loss lies between them
+			g.beat(leads)
 			if leads {
 				g.gain(ctx)
 			}
 		case <-restart:
-			if err := g.restart(notify); errors.Is(err, ErrShuttingDown) {
-				<-g.done
+			if !g.renew(notify, "an installed snapshot replaced a longer log") {
 				return
-			} else if err != nil {
-				g.node.fatal(fmt.Errorf("restarting %s after a snapshot was installed over a longer log: %w", g.name, err))
-				<-g.done
+			}
+		case <-g.wedged:
+			if !g.renew(notify, "a handing over of the leadership never ended") {
 				return
 			}
 		case <-g.done:
@@ -219,12 +238,32 @@ func (g *group) watch(ctx context.Context, notify chan bool) {
 	}
 }
 
+// renew restarts the group. It reports false, once the group has ended, if that cannot be.
+func (g *group) renew(notify chan<- bool, reason string) bool {
+	g.logger.Warn("restarting the group", "reason", reason)
+	err := g.restart(notify)
+	if err == nil {
+		return true
+	}
+	if !errors.Is(err, ErrShuttingDown) {
+		g.node.fatal(fmt.Errorf("restarting %s because %s: %w", g.name, reason, err))
+	}
+	<-g.done
+	return false
+}
+
 // restart stops Raft and starts it again on the same files.
 func (g *group) restart(notify chan<- bool) error {
-	g.logger.Warn("restarting the group: an installed snapshot replaced a longer log")
 	g.lose()
 	if err := g.close(); err != nil { // Raft reports nothing any more once it was told to stop
 		return err
+	}
+	// Raft begins with the newest snapshot, and without one with the first entry.
+	if _, ok := g.instance().stores.Snapshots.Newest(); !ok && g.replica.appliedIndex() > 0 {
+		if g.fresh == nil {
+			return errors.New("there is no snapshot to begin with, and a machine can only be made with the process")
+		}
+		g.replica.rewind(g.fresh())
 	}
 	return g.open(notify)
 }
@@ -233,10 +272,10 @@ func (g *group) restart(notify chan<- bool) error {
 func (g *group) gain(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &leadership{end: cancel, over: make(chan struct{})}
-	g.submitMu.Lock()
+	g.submitting.take()
 	before := g.latest
 	g.current, g.latest = l, l
-	g.submitMu.Unlock()
+	g.submitting.give()
 	g.leaderChanges.Add(1)
 	g.running.Go(func() {
 		defer close(l.over)
@@ -254,10 +293,21 @@ func (g *group) gain(ctx context.Context) {
 }
 
 // catchUp waits until the entries of earlier terms are applied.
+//
+// A leader that is deposed while it hands over to a follower that does not answer may go on believing for ever that it is handing over, and when it
+// is elected again it takes nothing (hashicorp/raft issue 696). Only another instance of Raft helps.
 func (g *group) catchUp(ctx context.Context) error {
+	begun := time.Now()
 	return insist(ctx, func() error {
 		r := g.instance()
-		return proposalError(r.outcome(r.Barrier(submitTimeout)))
+		err := r.outcome(r.Barrier(submitTimeout))
+		if errors.Is(err, raft.ErrLeadershipTransferInProgress) && time.Since(begun) > transferMax {
+			select {
+			case g.wedged <- struct{}{}:
+			default:
+			}
+		}
+		return proposalError(err)
 	})
 }
 
@@ -283,11 +333,11 @@ func insist(ctx context.Context, attempt func() error) error {
 // lose ends the leadership, if there is one. It does not wait for its duties to end: they may be waiting for Raft, which
 // waits for watch.
 func (g *group) lose() {
-	g.submitMu.Lock()
+	g.submitting.take()
 	l := g.current
 	g.current = nil
 	g.serving.Store(nil)
-	g.submitMu.Unlock()
+	g.submitting.give()
 	if l != nil {
 		l.end()
 		g.leaderChanges.Add(1)
@@ -297,11 +347,11 @@ func (g *group) lose() {
 // submit hands an entry to Raft in the given leadership. It returns ErrNoLeader if that is over.
 //
 // Raft blocks in its report of a loss, and again in its report of the next gain, until watch has taken it; watch takes a gain
-// only after lose has had submitMu. So an entry that passes the check here is either taken in the term of l or refused:
+// only after lose has had its turn. So an entry that passes the check here is either taken in the term of l or refused:
 // it never gets into a later term, where it would come before that term's Lead.
 func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
-	g.submitMu.Lock()
-	defer g.submitMu.Unlock()
+	g.submitting.take()
+	defer g.submitting.give()
 	if g.current != l {
 		return nil, ErrNoLeader
 	}
@@ -311,8 +361,8 @@ func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 
 // serve lets callers in. It reports false if the leadership is over.
 func (g *group) serve(l *leadership) bool {
-	g.submitMu.Lock()
-	defer g.submitMu.Unlock()
+	g.submitting.take()
+	defer g.submitting.give()
 	if g.current != l {
 		return false
 	}
@@ -340,23 +390,18 @@ func (g *group) leader() (*leadership, error) {
 
 // soleVoter reports whether this node is the only voter.
 func (g *group) soleVoter() bool {
-	voters := g.voters()
+	voters, _ := g.members()
 	return len(voters) == 1 && voters[0] == g.node.id.serverID()
 }
 
-// voters returns the server ids of the voters by the latest configuration in the log.
-func (g *group) voters() []string {
+// members returns the server ids of the voters and of the others by the latest configuration in the log, which may never be committed.
+func (g *group) members() (voters, nonvoters []string) {
 	future := g.instance().GetConfiguration()
 	if future.Error() != nil { // never: the library answers from memory
-		return nil
+		return nil, nil
 	}
-	var ids []string
-	for _, server := range future.Configuration().Servers {
-		if server.Suffrage == raft.Voter {
-			ids = append(ids, string(server.ID))
-		}
-	}
-	return ids
+	m := membership(0, future.Configuration())
+	return m.Voters, m.Nonvoters
 }
 
 // confirm returns nil if l was still the leadership at some moment after the call.
@@ -382,7 +427,8 @@ func (g *group) confirm(ctx context.Context, l *leadership) error {
 	return nil
 }
 
-// note logs a failure that is not a caller's, and keeps it for the status. What fails because the group is being stopped is none.
+// note logs a failure that is not a caller's, and keeps it for the status. What fails because the group is being stopped is none, and that other nodes are
+// not reached, or do not answer any more, is no news where nodes start and stop: who misses them says so.
 func (g *group) note(doing string, err error) {
 	g.mu.Lock()
 	stopping := g.stopping
@@ -392,16 +438,23 @@ func (g *group) note(doing string, err error) {
 	}
 	text := doing + ": " + err.Error()
 	g.lastError.Store(&text)
-	g.logger.Warn("the group is in trouble", "doing", doing, "error", err)
+	say := g.logger.Warn
+	if errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnknownOutcome) {
+		say = g.logger.Info
+	}
+	say("the group is in trouble", "doing", doing, "error", err)
 }
 
-// stop ends the group.
+// stop ends the group. It may be called again, also meanwhile.
 func (g *group) stop() error {
 	g.mu.Lock()
+	first := !g.stopping
 	g.stopping = true
 	g.mu.Unlock()
 	err := g.close()
-	close(g.done)
+	if first {
+		close(g.done)
+	}
 	g.running.Wait()
 	return err
 }
@@ -426,5 +479,8 @@ func shardDir(dir string, shard uint32) string {
 // groupDir returns the directory of a group that is not a shard.
 func groupDir(dir, group string) string { return filepath.Join(dir, groupsDir, group) }
 
+// shardPrefix begins the names of the shards' groups.
+const shardPrefix = "shard-"
+
 // shardName returns the name of a shard's group.
-func shardName(shard uint32) string { return fmt.Sprintf("shard-%d", shard) }
+func shardName(shard uint32) string { return fmt.Sprintf("%s%d", shardPrefix, shard) }

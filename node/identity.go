@@ -13,11 +13,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 const (
-	// dataFormat is the version of the layout of a data directory. A directory of another one is refused.
-	dataFormat   = 1
+	// dataFormat is the version of the layout of a data directory. dataFormatLeft is that of a directory in which a group has
+	// left; a program that knows only the former would found it anew. dataFormatQuarantined is that of one in which a replica was
+	// set aside; a program that knows only the former would serve it. A directory of another one is refused.
+	dataFormat            = 1
+	dataFormatLeft        = 2
+	dataFormatQuarantined = 3
+
 	identityFile = "node.json"
 	shardsDir    = "shards"
 	groupsDir    = "groups"
@@ -26,7 +34,7 @@ const (
 	clusterIDBytes   = 16
 )
 
-// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups.
+// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups, Left, Quarantined and Speaks.
 type identity struct {
 	Format    int    `json:"format"`
 	ClusterID string `json:"clusterId"`
@@ -40,6 +48,16 @@ type identity struct {
 	Founder bool `json:"founder"`
 	// Groups are those that were founded or joined. One of them without files has lost them, and is refused rather than founded again.
 	Groups []string `json:"groups"`
+	// Left are those that were here and went. Their files hold term and vote only, or are about to be reduced to that.
+	Left []string `json:"left,omitempty"`
+	// Quarantined are those whose replica here was set aside because its state differs from the others'.
+	Quarantined []string `json:"quarantined,omitempty"`
+
+	// FS is where the data directory lies.
+	FS storage.FS `json:"-"`
+	// Speaks is the format in which the node was told to write its logs, as other nodes may since longer; 0 is the first. A program that does not read it
+	// refuses the directory.
+	Speaks fsm.Format `json:"speaks,omitempty"`
 }
 
 // serverID returns the id of this node for Raft.
@@ -48,38 +66,71 @@ func (id *identity) serverID() string { return id.Name + "." + id.Incarnation }
 // loadIdentity reads the identity of the data directory, or makes one if the directory is new.
 func loadIdentity(cfg Config) (*identity, error) {
 	path := filepath.Join(cfg.Dir, identityFile)
-	data, err := os.ReadFile(path)
+	data, err := storage.ReadFile(cfg.FS, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newIdentity(cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the node's identity: %w", err)
 	}
-	id, err := parseIdentity(data)
+	id, err := parseIdentity(path, data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
+	id.FS = cfg.FS
 	if cfg.Name != "" && cfg.Name != id.Name {
 		return nil, fmt.Errorf("%s belongs to node %q, not %q: use the right data directory, or leave out the node's name", cfg.Dir, id.Name, cfg.Name)
 	}
 	if cfg.Join != "" && cfg.Join != id.ClusterID {
 		return nil, fmt.Errorf("%s belongs to cluster %s, not %s: use the right data directory", cfg.Dir, id.ClusterID, cfg.Join)
 	}
+	if cfg.Shards != 0 && cfg.Shards != id.Shards {
+		return nil, fmt.Errorf("%s has %d shards, not %d, and keeps that number: leave out the number of shards, or use another data directory",
+			cfg.Dir, id.Shards, cfg.Shards)
+	}
 	return id, nil
 }
+
+// Identity is what a data directory says of its node.
+type Identity struct {
+	ClusterID, Name, ServerID string
+	Shards                    int
+}
+
+// Identify returns the identity of a data directory; ok is false if the directory is new.
+func Identify(dir string) (who Identity, ok bool, err error) {
+	path := filepath.Join(dir, identityFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, false, nil
+	}
+	if err != nil {
+		return Identity{}, false, fmt.Errorf("reading the node's identity: %w", err)
+	}
+	id, err := parseIdentity(path, data)
+	if err != nil {
+		return Identity{}, false, err
+	}
+	return Identity{ClusterID: id.ClusterID, Name: id.Name, ServerID: id.serverID(), Shards: id.Shards}, true, nil
+}
+
+// NewIncarnation returns 64 random bits for Config.Incarnation.
+func NewIncarnation() string { return randomHex(incarnationBytes) }
 
 // newIdentity makes the identity of a new data directory and makes it durable.
 func newIdentity(cfg Config) (*identity, error) {
 	for _, name := range []string{shardsDir, groupsDir} {
-		if _, err := os.Stat(filepath.Join(cfg.Dir, name)); err == nil {
-			return nil, fmt.Errorf("%s holds %s but no %s: restore that file; without it the node would forget who it is", cfg.Dir, name, identityFile)
+		if _, err := cfg.FS.ReadDir(filepath.Join(cfg.Dir, name)); err == nil {
+			return nil, fmt.Errorf("%s holds %s but no %s: restore that file, of which any copy made after the first start will do if nothing else is missing; without it the node would forget who it is", cfg.Dir, name, identityFile)
 		}
 	}
 	id := &identity{
-		Format: dataFormat, ClusterID: cfg.Join, Name: cfg.Name, Incarnation: randomHex(incarnationBytes),
-		Shards: cfg.Shards, Store: cfg.Store, Founder: cfg.Join == "",
+		Format: dataFormat, ClusterID: cfg.Join, Name: cfg.Name, Incarnation: cfg.Incarnation,
+		Shards: cfg.Shards, Store: cfg.Store, Founder: cfg.Join == "", FS: cfg.FS,
 	}
-	setDefault(&id.Name, defaultName)
+	setDefault(&id.Name, DefaultName)
+	setDefault(&id.Incarnation, NewIncarnation())
+	setDefault(&id.Shards, DefaultShards)
 	if id.Founder {
 		id.ClusterID = randomHex(clusterIDBytes)
 	}
@@ -88,22 +139,71 @@ func newIdentity(cfg Config) (*identity, error) {
 
 // founded records that the named groups exist, unless they are recorded already.
 func (id *identity) founded(dir string, groups ...string) error {
-	before := len(id.Groups)
+	next := *id
+	next.Groups = slices.Clone(id.Groups)
 	for _, group := range groups {
-		if !slices.Contains(id.Groups, group) {
-			id.Groups = append(id.Groups, group)
+		if !slices.Contains(next.Groups, group) {
+			next.Groups = append(next.Groups, group)
 		}
 	}
-	if len(id.Groups) == before {
+	if len(next.Groups) == len(id.Groups) {
 		return nil
 	}
-	return id.save(dir)
+	return id.become(dir, next)
+}
+
+// enter records that a group is about to be here, new or again. Its files must exist: from now on it is refused without them.
+func (id *identity) enter(dir, group string) error {
+	next := *id
+	next.Groups = append(without(id.Groups, group), group)
+	next.Left = without(id.Left, group)
+	return id.become(dir, next)
+}
+
+// leave records that a group is about to go.
+func (id *identity) leave(dir, group string) error {
+	next := *id
+	next.Format = max(id.Format, dataFormatLeft)
+	next.Groups = without(id.Groups, group)
+	next.Quarantined = without(id.Quarantined, group)
+	next.Left = append(without(id.Left, group), group)
+	return id.become(dir, next)
+}
+
+// quarantine records that a group's replica must not be served any more.
+func (id *identity) quarantine(dir, group string) error {
+	next := *id
+	next.Format = dataFormatQuarantined
+	next.Groups = without(id.Groups, group)
+	next.Quarantined = append(without(id.Quarantined, group), group)
+	return id.become(dir, next)
+}
+
+// speak records the format in which logs are written from now on.
+func (id *identity) speak(dir string, format fsm.Format) error {
+	next := *id
+	next.Speaks = format
+	return id.become(dir, next)
+}
+
+// become saves next and takes it over. If that fails with a *storage.UnsettledError, either may be on the disk.
+func (id *identity) become(dir string, next identity) error {
+	if err := next.save(dir); err != nil {
+		return err
+	}
+	id.Format, id.Groups, id.Left, id.Quarantined, id.Speaks = next.Format, next.Groups, next.Left, next.Quarantined, next.Speaks // the rest is read without a lock
+	return nil
+}
+
+// without returns groups without one of them.
+func without(groups []string, group string) []string {
+	return slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == group })
 }
 
 // save replaces the identity file such that a crash leaves either the old one or the new one.
 func (id *identity) save(dir string) error {
 	path := filepath.Join(dir, identityFile)
-	if err := writeFileSynced(path, id.format()); err != nil {
+	if err := storage.ReplaceFile(id.FS, path, id.format()); err != nil {
 		return fmt.Errorf("writing the node's identity: %w", err)
 	}
 	return nil
@@ -118,24 +218,38 @@ func (id *identity) format() []byte {
 	return fmt.Appendf(nil, "%s\ncrc32c %08x\n", document, identitySum(document))
 }
 
-// parseIdentity reads the content of an identity file.
-func parseIdentity(data []byte) (*identity, error) {
+// parseIdentity reads the content of an identity file. What is wrong with it is a *storage.CorruptError, but for a format of
+// another version.
+func parseIdentity(path string, data []byte) (*identity, error) {
+	damaged := func(offset int64, err error, format string, args ...any) error {
+		corrupt := &storage.CorruptError{File: path, Offset: offset, Detail: fmt.Sprintf(format, args...), Err: err}
+		// Groups may be out of date in a copy; the next start completes them.
+		return fmt.Errorf("%w. Of %s alone any copy made after the first start will do, if nothing else is missing", corrupt, identityFile)
+	}
 	document, last, ok := bytes.Cut(data, []byte("\ncrc32c "))
 	if !ok {
-		return nil, errors.New("the checksum is missing: the file is damaged; restore it")
+		return nil, damaged(int64(len(data)), nil, "its last line, the checksum, is missing")
 	}
 	if got, want := fmt.Sprintf("%08x", identitySum(document)), strings.TrimSpace(string(last)); got != want {
-		return nil, fmt.Errorf("the checksum is %s, the file says %s: the file is damaged; restore it", got, want)
+		return nil, damaged(0, nil, "the checksum is %s, its last line says %s", got, want)
 	}
 	id := &identity{}
 	if err := json.Unmarshal(document, id); err != nil {
-		return nil, fmt.Errorf("the file is damaged; restore it: %w", err)
+		var offset int64
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			offset = syntax.Offset
+		}
+		return nil, damaged(offset, err, "it is no identity of a node")
 	}
-	if id.Format != dataFormat {
-		return nil, fmt.Errorf("the data directory has format %d, this program reads %d: use the version of belfry that wrote it", id.Format, dataFormat)
+	if id.Format < dataFormat || id.Format > dataFormatQuarantined {
+		return nil, fmt.Errorf("%s: the data directory has format %d, this program reads %d to %d: use the version of belfry that wrote it",
+			path, id.Format, dataFormat, dataFormatQuarantined)
 	}
-	if !validName(id.Name) || id.Incarnation == "" || id.ClusterID == "" || id.Shards < 1 || id.Shards > shardsMax {
-		return nil, errors.New("a field is missing or out of range: the file is damaged; restore it")
+	if err := id.Speaks.Readable(); err != nil && id.Speaks != 0 {
+		return nil, fmt.Errorf("%s: the data is %w: use the version of belfry that wrote it, or a later one; nothing was changed", path, err)
+	}
+	if !ValidName(id.Name) || id.Incarnation == "" || id.ClusterID == "" || id.Shards < 1 || id.Shards > shardsMax {
+		return nil, damaged(0, nil, "a field is missing or out of range")
 	}
 	return id, nil
 }
@@ -149,31 +263,4 @@ func randomHex(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
-}
-
-// writeFileSynced replaces a file: a new one is written beside it, synced and renamed, and the directory synced.
-func writeFileSynced(path string, data []byte) (err error) {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	return err
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -2,12 +2,17 @@ package node
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 func TestIdentityIsMadeOnceAndKept(t *testing.T) {
@@ -22,7 +27,7 @@ func TestIdentityIsMadeOnceAndKept(t *testing.T) {
 	if want := "n1." + first.Incarnation; first.serverID() != want {
 		t.Errorf("server id is %q, want %q", first.serverID(), want)
 	}
-	cfg.Name, cfg.Shards = "", 9 // what is not given, or cannot change, comes from the directory
+	cfg.Name = "" // what is not given comes from the directory
 	again, err := loadIdentity(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +96,7 @@ func TestIdentityIsRefused(t *testing.T) {
 	}
 	resum := func(change func(*identity)) func(*testing.T, *Config) {
 		return edit(func(data []byte) []byte {
-			id, err := parseIdentity(data)
+			id, err := parseIdentity("", data)
 			if err != nil {
 				return nil
 			}
@@ -106,15 +111,20 @@ func TestIdentityIsRefused(t *testing.T) {
 	}{
 		{"another name", func(_ *testing.T, cfg *Config) { cfg.Name = "n2" }, `belongs to node "n1", not "n2"`},
 		{"another cluster", func(_ *testing.T, cfg *Config) { cfg.Join = "other" }, "belongs to cluster"},
-		{"a later format", resum(func(id *identity) { id.Format = 2 }), "format 2, this program reads 1"},
-		{"a flipped bit", edit(func(b []byte) []byte { b[30] ^= 1; return b }), "checksum"},
-		{"a cut file", edit(func(b []byte) []byte { return b[:len(b)/2] }), "damaged"},
-		{"an empty file", edit(func([]byte) []byte { return nil }), "damaged"},
-		{"no incarnation", resum(func(id *identity) { id.Incarnation = "" }), "damaged"},
-		{"no shards", resum(func(id *identity) { id.Shards = 0 }), "damaged"},
+		{"more shards", func(_ *testing.T, cfg *Config) { cfg.Shards = 9 }, "has 6 shards, not 9, and keeps that number"},
+		{"a later format", resum(func(id *identity) { id.Format = 4 }), "format 4, this program reads 1 to 3"},
+		{
+			"data of a later format", resum(func(id *identity) { id.Speaks = fsm.LatestFormat + 1 }),
+			fmt.Sprintf("format %d, this program reads up to %d", fsm.LatestFormat+1, fsm.LatestFormat),
+		},
+		{"a flipped bit", edit(func(b []byte) []byte { b[30] ^= 1; return b }), "node.json is damaged at offset 0: the checksum is"},
+		{"a cut file", edit(func(b []byte) []byte { return b[:100] }), "node.json is damaged at offset 100: its last line"},
+		{"an empty file", edit(func([]byte) []byte { return nil }), "node.json is damaged at offset 0: its last line"},
+		{"no incarnation", resum(func(id *identity) { id.Incarnation = "" }), "node.json is damaged at offset 0: a field"},
+		{"no shards", resum(func(id *identity) { id.Shards = 0 }), "node.json is damaged at offset 0: a field"},
 		{"not JSON", edit(func([]byte) []byte {
-			return []byte("{\ncrc32c " + "0a89a5b3" + "\n")
-		}), "damaged"},
+			return fmt.Appendf(nil, "{]\ncrc32c %08x\n", identitySum([]byte("{]")))
+		}), "node.json is damaged at offset 2: it is no identity"},
 		{"shards without identity", func(t *testing.T, cfg *Config) {
 			if err := os.Remove(filepath.Join(cfg.Dir, identityFile)); err != nil {
 				t.Fatal(err)
@@ -135,6 +145,9 @@ func TestIdentityIsRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.problem) {
 				t.Errorf("error is %v, want one that says %q", err, tt.problem)
 			}
+			if _, typed := errors.AsType[*storage.CorruptError](err); typed != strings.Contains(tt.problem, "damaged") {
+				t.Errorf("error is %v; that it is a storage.CorruptError is %v", err, typed)
+			}
 		})
 	}
 }
@@ -144,11 +157,11 @@ func FuzzParseIdentity(f *testing.F) {
 	f.Add(id.format())
 	f.Add([]byte("{}\ncrc32c 00000000\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		id, err := parseIdentity(data)
+		id, err := parseIdentity("node.json", data)
 		if err != nil {
 			return
 		}
-		again, err := parseIdentity(id.format())
+		again, err := parseIdentity("node.json", id.format())
 		if err != nil || !bytes.Equal(again.format(), id.format()) {
 			t.Errorf("an identity that was read does not survive being written: %v", err)
 		}

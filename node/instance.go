@@ -13,7 +13,9 @@ import (
 type instance struct {
 	*raft.Raft
 	stores *storage.Stores
-	ended  chan struct{} // closed when all goroutines of Raft have ended
+	// transport knows how far the followers are while this node leads.
+	transport *raftTransport
+	ended     chan struct{} // closed when all goroutines of Raft have ended
 
 	once sync.Once
 	err  error // of shutDown

@@ -3,66 +3,109 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
 
 // AddNonvoter has a group, which this node must lead, send its log to a server that does not vote yet. The server's node
-// must run the group. Adding a member that is there changes nothing.
-func (n *Node) AddNonvoter(ctx context.Context, group, serverID string) error {
-	return n.changeMembers(ctx, group, func(r *raft.Raft) raft.Future {
-		return r.AddNonvoter(raft.ServerID(serverID), raft.ServerAddress(serverID), 0, submitTimeout)
+// must run the group. Adding a member that is there changes nothing. For after see RemoveServer.
+func (n *Node) AddNonvoter(ctx context.Context, group, serverID string, after uint64) error {
+	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
+		return r.AddNonvoter(raft.ServerID(serverID), raft.ServerAddress(serverID), after, submitTimeout), nil
 	})
 }
 
-// AddVoter makes a server a voter of a group, which this node must lead. It takes part in every commit at once, so the caller must have seen it
-// catch up as a non-voter, and must change one member at a time.
-func (n *Node) AddVoter(ctx context.Context, group, serverID string) error {
-	return n.changeMembers(ctx, group, func(r *raft.Raft) raft.Future {
-		return r.AddVoter(raft.ServerID(serverID), raft.ServerAddress(serverID), 0, submitTimeout)
+// AddVoter makes a non-voter of a group, which this node must lead, a voter. It takes part in every commit at once, so the caller must have seen it
+// catch up, and must change one member at a time. A server that is no member is refused with ErrOvertaken. For after see RemoveServer.
+func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint64) error {
+	return n.changeMembers(ctx, group, after, func(m Membership, r *raft.Raft) (raft.Future, error) {
+		if !m.Has(serverID) {
+			return nil, fmt.Errorf("%w: %s is no member that could become a voter", ErrOvertaken, serverID)
+		}
+		return r.AddVoter(raft.ServerID(serverID), raft.ServerAddress(serverID), after, submitTimeout), nil
 	})
 }
 
-// RemoveServer removes a server from a group, which this node must lead.
-func (n *Node) RemoveServer(ctx context.Context, group, serverID string) error {
-	return n.changeMembers(ctx, group, func(r *raft.Raft) raft.Future {
-		return r.RemoveServer(raft.ServerID(serverID), 0, submitTimeout)
+// DemoteVoter takes a server its vote in a group, which this node must lead; it follows on. The leader cannot be demoted: it hands over first. For
+// after see RemoveServer.
+func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after uint64) error {
+	if serverID == n.id.serverID() {
+		return fmt.Errorf("%w: %s would take its own vote in %s", ErrCanceled, serverID, group)
+	}
+	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
+		return r.DemoteVoter(raft.ServerID(serverID), after, submitTimeout), nil
 	})
 }
 
-// TransferLeader hands the leadership of a group, which this node must lead, to another voter.
-func (n *Node) TransferLeader(ctx context.Context, group string) error {
-	return n.changeMembers(ctx, group, func(r *raft.Raft) raft.Future { return r.LeadershipTransfer() })
+// RemoveServer removes a server from a group, which this node must lead. after is the Membership.Index of the configuration that the caller judged
+// by: if there is a newer one, nothing changes and the error is ErrOvertaken, or, if the newer one is not committed yet, ErrUnknownOutcome. 0 stands
+// for any configuration; two callers with 0 may together take away a majority.
+func (n *Node) RemoveServer(ctx context.Context, group, serverID string, after uint64) error {
+	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
+		return r.RemoveServer(raft.ServerID(serverID), after, submitTimeout), nil
+	})
+}
+
+// TransferLeader hands the leadership of a group, which this node must lead, to another voter: to the one with the most of the log if
+// serverID is empty.
+func (n *Node) TransferLeader(ctx context.Context, group, serverID string) error {
+	return n.changeMembers(ctx, group, 0, func(_ Membership, r *raft.Raft) (raft.Future, error) {
+		if serverID == "" {
+			return r.LeadershipTransfer(), nil
+		}
+		return r.LeadershipTransferToServer(raft.ServerID(serverID), raft.ServerAddress(serverID)), nil
+	})
 }
 
 // changeMembers carries out one change. If ctx ends first, it may be carried out all the same.
-func (n *Node) changeMembers(ctx context.Context, name string, change func(*raft.Raft) raft.Future) error {
+func (n *Node) changeMembers(ctx context.Context, name string, after uint64, change func(Membership, *raft.Raft) (raft.Future, error)) error {
+	return n.asLeader(ctx, name, "changing the members of", func(g *group, i *instance) error {
+		m := g.replica.committedMembers()
+		if after != 0 && m.Index != after {
+			return fmt.Errorf("%w: they were changed at %d, after %d", ErrOvertaken, m.Index, after)
+		}
+		future, err := change(m, i.Raft)
+		if err != nil {
+			return err
+		}
+		return proposalError(i.outcome(future))
+	})
+}
+
+// asLeader runs f on a group, which this node must lead. f may go on when ctx has ended.
+func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, *instance) error) error {
 	n.active.Add(1)
 	defer n.end()
 	if n.draining.Load() {
 		return ErrShuttingDown
 	}
-	for _, g := range n.allGroups() {
-		if g.name != name {
-			continue
-		}
-		if _, err := g.leader(); err != nil {
-			return err
-		}
-		ended := make(chan error, 1)
-		r := g.instance()
-		if !n.spawn(func() { ended <- r.outcome(change(r.Raft)) }) {
-			return ErrShuttingDown
-		}
-		select {
-		case err := <-ended:
-			if err = proposalError(err); err != nil {
-				return fmt.Errorf("changing the members of %s: %w", name, err)
+	all := n.allGroups()
+	at := slices.IndexFunc(all, func(g *group) bool { return g.name == name })
+	if at < 0 {
+		missing := ErrUnknownShard
+		for i := range n.shards {
+			if shardName(uint32(i)) == name {
+				missing = ErrNotHere
 			}
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("changing the members of %s: %w: %w", name, ErrUnknownOutcome, context.Cause(ctx))
 		}
+		return fmt.Errorf("%s %s: %w", doing, name, missing)
 	}
-	return fmt.Errorf("changing the members of %s: %w", name, ErrUnknownShard)
+	g := all[at]
+	if _, err := g.leader(); err != nil {
+		return err
+	}
+	ended, i := make(chan error, 1), g.instance()
+	if !n.spawn(func() { ended <- f(g, i) }) {
+		return ErrShuttingDown
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", doing, name, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s %s: %w: %w", doing, name, ErrUnknownOutcome, context.Cause(ctx))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,27 +21,37 @@ const narrateInterval = 3 * time.Second
 // Node is one process's shards. Open makes one, Close ends it.
 type Node struct {
 	cfg      Config
-	lock     *storage.DirLock
+	lock     io.Closer
 	space    *storage.Space
 	watchdog *storage.Watchdog
 	mux      *mux
-	shards   []*shard
+	clock    *nodeClock
+	clocks   *clocks
+	// shards has a place for each shard of the cluster, empty unless a replica of it is here.
+	shards []atomic.Pointer[shard]
 
-	mu       sync.Mutex // guards id.Groups, groups and stopping
+	mu       sync.Mutex // guards id.Groups, id.Left, id.Quarantined, groups, calls and stopping
 	id       *identity
 	groups   []*Group
-	stopping bool // nothing is started any more
+	calls    *peerListener // nil before PeerListener
+	stopping bool          // nothing is started any more
 
 	clockChecked chan struct{}
 	fatalOnce    sync.Once
-	snapshotMu   sync.Mutex // held while a snapshot is taken
+	snapshotTurn turn       // held while a snapshot is taken
+	moveMu       sync.Mutex // held while a shard is started or stopped
 	snapshotWake chan struct{}
+
+	format atomic.Uint32 // see Format
 
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
 	active   atomic.Int64
 	draining atomic.Bool
+	leaving  atomic.Bool // it is about to stop
 	idle     chan struct{}
 	idleOnce sync.Once
+
+	handedOver chan struct{} // closed when the leaderships were handed over; see Drain
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -57,9 +68,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), idle: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.active.Store(1)
-	if n.lock, err = storage.Lock(cfg.Dir); err != nil {
+	if n.lock, err = lockDir(cfg); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -70,14 +81,18 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.id, err = loadIdentity(cfg); err != nil {
 		return nil, err
 	}
-	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, LowWaterBytes: cfg.DiskLowBytes, Free: cfg.diskFree, Logger: cfg.Logger})
+	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, FS: cfg.FS, LowWaterBytes: cfg.DiskLowBytes, Free: cfg.diskFree, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
 	n.watchdog = storage.NewWatchdog(0, func(op string, limit time.Duration) {
 		n.fatal(fmt.Errorf("the disk hangs: %q has not returned for %v", op, limit))
 	})
-	n.mux = newMux(cfg, n.id)
+	n.shards = make([]atomic.Pointer[shard], n.id.Shards)
+	n.clock = newNodeClock(cfg.Clock, cfg.ClockBound, n.alone)
+	n.clocks = newClocks(cfg, n.clock, n.id.serverID())
+	n.mux = newMux(cfg, n.id, n.snapshotRoom)
+	n.speaks(n.id.Speaks)
 	if err := n.startShards(ctx); err != nil {
 		return nil, err
 	}
@@ -85,21 +100,40 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.cancel = cancel
 	n.running.Go(func() { _ = n.space.Run(background) }) // it only ends with its context
 	n.running.Go(func() { n.runSnapshots(background) })
+	n.running.Go(func() { n.runClocks(background) })
 	if err := n.awaitLeading(ctx); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
-// startShards starts all shards at once, since each waits for the disk many times.
-func (n *Node) startShards(ctx context.Context) error {
-	for i := range n.id.Shards {
-		n.shards = append(n.shards, newShard(n, uint32(i)))
+// lockDir makes and locks the data directory. A file system that is handed in belongs to this process, and has no locks.
+func lockDir(cfg Config) (io.Closer, error) {
+	if _, ok := cfg.FS.(storage.OSFS); ok {
+		return storage.Lock(cfg.Dir)
 	}
-	names := make([]string, len(n.shards))
-	failures := make([]error, len(n.shards))
+	return io.NopCloser(nil), storage.MakeDir(cfg.FS, cfg.Dir)
+}
+
+// startShards starts the shards that are here: all that did not leave if this node founded the cluster, else those that were
+// started before. It starts them at once, since each waits for the disk many times.
+func (n *Node) startShards(ctx context.Context) error {
+	for i := range n.shards {
+		s := newShard(n, uint32(i))
+		switch {
+		case n.setAside(s.name):
+			s.logger.Error("the replica stays set aside", "reason", errQuarantined)
+		case n.hasLeft(s.name):
+			n.completeLeaving(s)
+		case n.id.Founder || n.holds(s.name):
+			n.shards[i].Store(s)
+		}
+	}
+	here := n.here()
+	names := make([]string, len(here))
+	failures := make([]error, len(here))
 	var starting sync.WaitGroup
-	for i, s := range n.shards {
+	for i, s := range here {
 		names[i] = s.name
 		starting.Go(func() { failures[i] = s.start(ctx) })
 	}
@@ -116,7 +150,7 @@ func (n *Node) awaitLeading(ctx context.Context) error {
 	defer n.narrateStart()()
 	var own []*shard
 	var newest fsm.Time
-	for _, s := range n.shards {
+	for _, s := range n.here() {
 		if !s.soleVoter() {
 			continue
 		}
@@ -154,7 +188,7 @@ func (n *Node) narrateStart() (end func()) {
 			case <-ended:
 				return
 			}
-			for _, s := range n.shards {
+			for _, s := range n.here() {
 				if s.serving.Load() == nil && s.soleVoter() {
 					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index", s.instance().LastIndex())
 				}
@@ -184,6 +218,13 @@ func (n *Node) holds(group string) bool {
 	return slices.Contains(n.id.Groups, group)
 }
 
+// hasLeft reports whether a group was here and went.
+func (n *Node) hasLeft(group string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.id.Left, group)
+}
+
 // founded records that groups exist. From then on they are never founded again.
 func (n *Node) founded(groups ...string) error {
 	n.mu.Lock()
@@ -191,12 +232,35 @@ func (n *Node) founded(groups ...string) error {
 	return n.id.founded(n.cfg.Dir, groups...)
 }
 
+// here returns the shards of which a replica is here, in order of their number.
+func (n *Node) here() []*shard {
+	var here []*shard
+	for i := range n.shards {
+		if s := n.shards[i].Load(); s != nil {
+			here = append(here, s)
+		}
+	}
+	return here
+}
+
+// replicaOf returns a shard that is here.
+func (n *Node) replicaOf(number uint32) (*shard, error) {
+	if int64(number) >= int64(len(n.shards)) {
+		return nil, fmt.Errorf("%w: %d of %d", ErrUnknownShard, number, len(n.shards))
+	}
+	s := n.shards[number].Load()
+	if s == nil {
+		return nil, fmt.Errorf("%s: %w", shardName(number), ErrNotHere)
+	}
+	return s, nil
+}
+
 // allGroups returns every group of this node.
 func (n *Node) allGroups() []*group {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []*group
-	for _, s := range n.shards {
+	for _, s := range n.here() {
 		all = append(all, s.group)
 	}
 	for _, g := range n.groups {
@@ -216,10 +280,23 @@ func (n *Node) spawn(f func()) bool {
 	return true
 }
 
+// lastWordsMax is how long the log may take to be written before the process ends: it may be on the disk that hangs.
+const lastWordsMax = 250 * time.Millisecond
+
 // fatal ends the process through the function that the configuration names.
 func (n *Node) fatal(err error) {
 	n.fatalOnce.Do(func() {
-		n.cfg.Logger.Error("the node cannot go on", "error", err)
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
+			n.cfg.Logger.Error("the node cannot go on", "error", err)
+		}()
+		patience := time.NewTimer(lastWordsMax)
+		defer patience.Stop()
+		select {
+		case <-said:
+		case <-patience.C:
+		}
 		n.cfg.Fatal(err)
 	})
 }
@@ -249,15 +326,21 @@ func (n *Node) grown() {
 	}
 }
 
-// Drain wakes every waiter with what it has and refuses all new work with ErrShuttingDown. What is under way goes on.
+// Drain wakes every waiter with what it has and refuses all new work with ErrShuttingDown. What is under way goes on. Groups
+// that this node leads and that have other voters are handed over to one of them in the background; what is still under way then
+// ends as with any other loss of leadership.
 func (n *Node) Drain() {
+	n.leaving.Store(true)
 	if n.draining.Swap(true) {
 		return
 	}
-	for _, s := range n.shards {
+	for _, s := range n.here() {
 		s.waiters.drain()
 	}
 	n.end()
+	if !n.spawn(n.handOver) {
+		close(n.handedOver)
+	}
 }
 
 // begin counts a call on a shard. done must be called at its end.
@@ -267,11 +350,11 @@ func (n *Node) begin(shard uint32) (s *shard, done func(), err error) {
 		n.end()
 		return nil, nil, ErrShuttingDown
 	}
-	if int64(shard) >= int64(len(n.shards)) {
+	if s, err = n.replicaOf(shard); err != nil {
 		n.end()
-		return nil, nil, fmt.Errorf("%w: %d of %d", ErrUnknownShard, shard, len(n.shards))
+		return nil, nil, err
 	}
-	return n.shards[shard], n.end, nil
+	return s, n.end, nil
 }
 
 // end counts the end of a call.
@@ -281,8 +364,14 @@ func (n *Node) end() {
 	}
 }
 
-// Close drains the node, waits for what is under way until ctx ends, stops every group and unlocks the data directory.
+// Close drains the node, waits as AwaitDrained does, stops every group and unlocks the data directory.
 func (n *Node) Close(ctx context.Context) error {
+	return errors.Join(n.AwaitDrained(ctx), n.shutDown())
+}
+
+// AwaitDrained drains the node and waits for what is under way until ctx ends and for the leaderships to be handed over, at most three seconds. Until
+// Close the groups follow their new leaders.
+func (n *Node) AwaitDrained(ctx context.Context) error {
 	n.Drain()
 	var late error
 	select {
@@ -290,7 +379,8 @@ func (n *Node) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		late = fmt.Errorf("closing the node: calls are still under way: %w", context.Cause(ctx))
 	}
-	return errors.Join(late, n.shutDown())
+	<-n.handedOver
+	return late
 }
 
 // shutDown stops whatever of the node was started.
@@ -313,11 +403,21 @@ func (n *Node) shutDown() error {
 	return errors.Join(append(problems, n.lock.Close())...)
 }
 
-// ShardCount returns the number of shards; shards are numbered from 0.
+// ShardCount returns the number of shards of the cluster; shards are numbered from 0.
 func (n *Node) ShardCount() int { return len(n.shards) }
 
 // Route returns the home shard of a queue: the one of its partition 0.
 func (n *Node) Route(queue string) uint32 { return ShardOf(queue, 0, len(n.shards)) }
+
+// Leader returns the server id of a shard's leader as far as this node knows; empty if it knows none.
+func (n *Node) Leader(shard uint32) (string, error) {
+	s, err := n.replicaOf(shard)
+	if err != nil {
+		return "", err
+	}
+	_, id := s.instance().LeaderWithID()
+	return string(id), nil
+}
 
 // Do proposes a request to a shard and waits for its results. See OutcomeOf for what an error means; if ctx ends first, the
 // error wraps ErrCanceled when the request was not logged, else ErrUnknownOutcome. The request must not be changed
@@ -331,37 +431,43 @@ func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (Reply, e
 	return s.do(ctx, req)
 }
 
-// Reserve proposes a request that consists of one fsm.Reserve. If nothing is there to be granted, the call waits its turn among
-// the waiters of the queues until something is granted or wait has passed; it then returns one Result without grants, and the
-// zero Witness if nothing was logged. If ctx ends first, what was granted meanwhile is released without counting an attempt.
-// Queues that do not exist yet may be named. On Drain it returns at once as if wait had passed.
-func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait time.Duration) (Reply, error) {
+// Reserve proposes a request that consists of one fsm.Reserve and answers with the jobs that were granted. If nothing is there to be granted, the call waits its turn among
+// the waiters of the queues until something is granted or the wait is over; it then returns one Result without grants, and the
+// zero Witness if nothing was logged. A caller that wants no more, but takes what is under way, closes wait.Stop. If ctx ends
+// first, what is granted all the same is released without counting an attempt: at once, or with a request id when no repeat has come
+// for it for a while. Queues that do not exist yet may be named. On Drain it returns as if the wait were over.
+func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait Wait) (Reply, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer done()
-	return s.reserve(ctx, req, wait)
+	reply, err := s.reserve(ctx, req, wait)
+	if err == nil {
+		reply.Jobs = s.granted(reply.Results)
+	}
+	return reply, err
 }
 
-// Read runs f on the shard's machine such that f sees every request that was answered before Read was called. f runs
-// under a shared lock: it must be quick and keep nothing that aliases the machine. now is the time at which reads evaluate:
-// the later of the shard's clock and the stamp that the leader would issue. An error means that f was not run.
-func (n *Node) Read(ctx context.Context, shard uint32, f func(m *fsm.Machine, now fsm.Time)) (Witness, error) {
+// Query answers q such that the answer shows every request that was answered before Query was called. It evaluates at the later of
+// the shard's clock and the stamp that the leader would issue. Only the shard's leader answers. Nothing is changed, so the call may
+// be repeated after any error.
+func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
-		return Witness{}, err
+		return fsm.Reading{}, Witness{}, err
 	}
 	defer done()
-	return s.read(ctx, f)
+	return s.query(ctx, q)
 }
 
-// View is Read without the promise: f sees what this node has applied, which includes every reply that this node gave. It
-// asks no other node and works on any replica and while the node drains, in particular to read the bodies of granted jobs
-// with fsm.Machine.Held.
-func (n *Node) View(shard uint32, f func(m *fsm.Machine, now fsm.Time)) (Witness, error) {
-	if int64(shard) >= int64(len(n.shards)) {
-		return Witness{}, fmt.Errorf("%w: %d of %d", ErrUnknownShard, shard, len(n.shards))
+// Peek is Query without the promise: the answer shows what this node has applied, which includes every reply that this node gave. It
+// asks no other node and works on any replica and while the node drains.
+func (n *Node) Peek(shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
+	s, err := n.replicaOf(shard)
+	if err != nil {
+		return fsm.Reading{}, Witness{}, err
 	}
-	return n.shards[shard].view(f), nil
+	r, w := s.peek(q)
+	return r, w, nil
 }

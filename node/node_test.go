@@ -65,6 +65,19 @@ func crashImage(t testing.TB, dir string) string {
 	return image
 }
 
+// queueOf returns what shard 0 of a node holds of a queue.
+func queueOf(t testing.TB, n *Node, name string) fsm.Queue {
+	t.Helper()
+	r, _, err := n.Peek(0, &fsm.QueueQuery{Queue: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Queues) == 0 {
+		return fsm.Queue{}
+	}
+	return r.Queues[0]
+}
+
 // do sends commands to a shard and fails the test unless they were applied.
 func do(t testing.TB, n *Node, shard uint32, commands ...fsm.Command) Reply {
 	t.Helper()
@@ -83,7 +96,7 @@ func put(queue, body string, delay time.Duration) *fsm.Put {
 func reserve(t testing.TB, n *Node, shard uint32, queue string, wait time.Duration) []fsm.Grant {
 	t.Helper()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1, TTR: time.Minute}}}
-	reply, err := n.Reserve(t.Context(), shard, req, wait)
+	reply, err := n.Reserve(t.Context(), shard, req, Wait{For: wait})
 	if err != nil {
 		t.Fatalf("reserving: %v", err)
 	}
@@ -109,15 +122,10 @@ func serveTheLifeOfAJob(t *testing.T, store string) {
 		t.Fatalf("reserved %d jobs, want 1", len(grants))
 	}
 	g := grants[0]
-	ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
-	var body string
-	if _, err := n.View(1, func(m *fsm.Machine, _ fsm.Time) {
-		job, _ := m.Held(ref)
-		body = string(job.Body)
-	}); err != nil || body != "close order 42" {
-		t.Errorf("body is %q, %v", body, err)
+	if r, _, err := n.Peek(1, &fsm.HeldQuery{Grants: grants[:1]}); err != nil || len(r.Jobs) != 1 || string(r.Jobs[0].Body) != "close order 42" {
+		t.Errorf("the granted job is read as %+v, %v", r.Jobs, err)
 	}
-	if reply := do(t, n, 1, &fsm.Ack{Ref: ref}); reply.Results[0].Code != fsm.OK {
+	if reply := do(t, n, 1, &fsm.Ack{Ref: refOf(g)}); reply.Results[0].Code != fsm.OK {
 		t.Errorf("ack was answered %v", reply.Results[0].Code)
 	}
 	if grants := reserve(t, n, 1, "orders", 0); len(grants) != 0 {
@@ -135,20 +143,16 @@ func TestNodeFindsEverythingAgainAfterACrash(t *testing.T) {
 	image := crashImage(t, dir)
 
 	again := openNode(t, testConfig(t, image))
-	var digests [2]uint64
+	var fences [2]uint64
 	for i, n := range []*Node{n, again} {
-		if _, err := n.Read(t.Context(), 0, func(m *fsm.Machine, _ fsm.Time) {
-			job, ok := m.Held(fsm.Ref{Queue: before.Queue, Serial: before.Serial, Fence: before.Fence})
-			if !ok || job.Until < before.Until {
-				t.Errorf("node %d: the lease until %d is %+v, %v", i, before.Until, job, ok)
-			}
-			digests[i] = uint64(job.Fence)
-		}); err != nil {
-			t.Fatal(err)
+		r, _, err := n.Query(t.Context(), 0, &fsm.ListQuery{Queue: before.Queue, State: fsm.Reserved, Max: 1})
+		if err != nil || len(r.Jobs) != 1 || r.Jobs[0].Serial != before.Serial || r.Jobs[0].Until < before.Until {
+			t.Fatalf("node %d: the lease until %d is %+v, %v", i, before.Until, r.Jobs, err)
 		}
+		fences[i] = r.Jobs[0].Fence
 	}
-	if digests[0] != digests[1] {
-		t.Errorf("the fence changed from %d to %d", digests[0], digests[1])
+	if fences[0] != fences[1] {
+		t.Errorf("the fence changed from %d to %d", fences[0], fences[1])
 	}
 	if after := reserve(t, again, 0, "orders", 0)[0]; after.Fence <= before.Fence {
 		t.Errorf("fence %d after the crash is not above %d", after.Fence, before.Fence)

@@ -196,7 +196,7 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
-		slots := n.shards[0].proposer.slots
+		slots := n.shards[0].Load().proposer.slots
 		for range cap(slots) { // what is proposed stays where it is
 			slots <- struct{}{}
 		}
@@ -228,8 +228,8 @@ func TestStatusAndStats(t *testing.T) {
 	got := st.Shards[1]
 	want := GroupStatus{
 		Group: "shard-1", Shard: 1, Role: Leader, Serving: true, Leader: st.ServerID, Voters: []string{st.ServerID},
-		Term: w.Term, CommitIndex: w.Index, AppliedIndex: w.Index, LastIndex: w.Index,
-		Digest: got.Digest, DigestIndex: w.Index, Clock: w.Time,
+		MembersIndex: 1, Term: w.Term, CommitIndex: w.Index, AppliedIndex: w.Index, LastIndex: w.Index,
+		Digest: got.Digest, DigestIndex: w.Index, Digests: []IndexDigest{{w.Index, got.Digest}}, Clock: w.Time, Jobs: 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.Digest == 0 {
 		t.Errorf("status of shard 1 (-want +got):\n%s", diff)
@@ -255,12 +255,11 @@ func TestRolesHaveNames(t *testing.T) {
 
 func TestUnknownShard(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
-	nothing := func(*fsm.Machine, fsm.Time) { t.Error("a shard that does not exist was read") }
 	_, doErr := n.Do(t.Context(), 2, &fsm.Request{})
-	_, reserveErr := n.Reserve(t.Context(), 2, &fsm.Request{}, 0)
-	_, readErr := n.Read(t.Context(), 2, nothing)
-	_, viewErr := n.View(2, nothing)
-	for _, err := range []error{doErr, reserveErr, readErr, viewErr, n.Snapshot(t.Context(), 2)} {
+	_, reserveErr := n.Reserve(t.Context(), 2, &fsm.Request{}, Wait{})
+	_, _, queryErr := n.Query(t.Context(), 2, &fsm.QueuesQuery{})
+	_, _, peekErr := n.Peek(2, &fsm.QueuesQuery{})
+	for _, err := range []error{doErr, reserveErr, queryErr, peekErr, n.Snapshot(t.Context(), 2)} {
 		if !errors.Is(err, ErrUnknownShard) {
 			t.Errorf("error is %v, want ErrUnknownShard", err)
 		}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
 
 // GroupConfig describes a Raft group beside the shards.
 type GroupConfig struct {
-	// Name is 1 to 64 characters of [A-Za-z0-9_-] and the name of a directory.
+	// Name is 1 to 64 characters of [A-Za-z0-9_-] and the name of a directory. The names "hello" and "calls" and those that
+	// begin with "shard-" are taken.
 	Name string
 	// Machine is the group's machine in its first state.
 	Machine Machine
@@ -37,8 +39,11 @@ type GroupReply struct {
 // StartGroup starts a group, founding it if this node founded the cluster and the group is new. If this node is the only voter it waits until
 // the group serves, or ctx ends.
 func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) {
-	if !validName(cfg.Name) {
+	if !ValidName(cfg.Name) {
 		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
+	}
+	if cfg.Name == helloGroup || cfg.Name == callsGroup || strings.HasPrefix(cfg.Name, shardPrefix) {
+		return nil, fmt.Errorf("group name %q is taken", cfg.Name)
 	}
 	g := &Group{group: newGroup(n, cfg.Name, groupDir(n.cfg.Dir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
 	g.group.onLead = g.onLead
@@ -88,6 +93,9 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 // Propose logs an entry and waits until it is applied here. See OutcomeOf for what an error means. The entry must not be
 // changed meanwhile, nor, after an unknown outcome, ever.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
+	if len(entry) > requestBytesMax {
+		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, ErrTooLarge, len(entry), requestBytesMax)
+	}
 	l, err := g.group.leader()
 	if err != nil {
 		return GroupReply{}, err
@@ -122,6 +130,33 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 // View runs f on the machine as it is on this node, under a shared lock.
 func (g *Group) View(f func(m Machine)) {
 	g.group.replica.view(func(m Machine, _, _ uint64) { f(m) })
+}
+
+// Await waits until the entry at index is applied on this node. An entry of the members' configuration is never seen as applied.
+func (g *Group) Await(ctx context.Context, index uint64) error {
+	if err := g.group.replica.await(ctx, index); err != nil {
+		return fmt.Errorf("%s: %w", g.group.name, err)
+	}
+	return nil
+}
+
+// Confirm returns a position in the log up to which every entry that was answered before the call has been applied on this node, which must lead the group.
+func (g *Group) Confirm(ctx context.Context) (uint64, error) {
+	l, err := g.group.leader()
+	if err != nil {
+		return 0, err
+	}
+	index := g.group.replica.appliedIndex()
+	if err := g.group.confirm(ctx, l); err != nil {
+		return 0, err
+	}
+	return index, nil
+}
+
+// Leader returns the server id of the group's leader as far as this node knows; empty if it knows none.
+func (g *Group) Leader() string {
+	_, id := g.group.instance().LeaderWithID()
+	return string(id)
 }
 
 // Serving reports whether this node leads the group and serves.

@@ -46,14 +46,7 @@ func TestPacerSettlesWhatNobodyAskedFor(t *testing.T) {
 				expectEntries(t, n, before, tt.entries)
 				time.Sleep(time.Hour)
 				expectEntries(t, n, before, tt.entries)
-				var counts fsm.Counts
-				if _, err := n.View(0, func(m *fsm.Machine, now fsm.Time) {
-					q, _ := m.Queue("orders", now)
-					counts = q.Counts
-				}); err != nil {
-					t.Fatal(err)
-				}
-				if counts.Ready != uint64(tt.jobs) {
+				if counts := queueOf(t, n, "orders").Counts; counts.Ready != uint64(tt.jobs) {
 					t.Errorf("%d jobs are ready, want %d", counts.Ready, tt.jobs)
 				}
 			})

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// placementVersion is mixed into every hash of this file. Jobs are found by these hashes, so neither they nor the version
+// PlacementVersion is the version of the hashes of this file, and is mixed into each of them. Jobs are found by these hashes, so neither they nor the version
 // may ever change for a cluster that exists; golden tests hold them.
-const placementVersion = 1
+const PlacementVersion = 1
 
 // PartitionOf returns the partition, below partitions, of the job with a client-chosen id. Generated ids carry theirs.
 func PartitionOf(id string, partitions int) uint32 {
@@ -56,7 +56,7 @@ func firstShard(queue string, shards int) uint32 {
 func placementHash(name string, salt uint64) uint64 {
 	h := fnv.New64a()
 	var word [8]byte
-	word[0] = placementVersion
+	word[0] = PlacementVersion
 	h.Write(word[:1]) // a hash never fails
 	h.Write([]byte(name))
 	binary.LittleEndian.PutUint64(word[:], salt)

@@ -25,8 +25,10 @@ const (
 type proposal struct {
 	request *fsm.Request
 	encoded []byte
-	cost    uint64 // of the request, set by enqueue
+	format  fsm.Format // in which it is encoded
+	cost    uint64     // of the request, set by enqueue
 	queued  time.Time
+	claim   *claim // of a reservation with an id; see claims
 	// complete is called once, unless the proposal was withdrawn.
 	complete func(Reply, error)
 
@@ -42,6 +44,8 @@ type proposer struct {
 	// submit hands an entry to Raft, stamp gives its time; both are called from one goroutine at a time.
 	submit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
 	stamp  func() fsm.Time
+	// stamped is told of each batch after its entry was stamped; nil for nobody.
+	stamped func(batch []*proposal)
 	// applied is told of each entry of this proposer that was applied, before its callers are.
 	applied func(batch []*proposal, results []fsm.Result, clock fsm.Time)
 	// late is told that an entry was applied whose callers had been given up; their requests are theirs again.
@@ -87,9 +91,12 @@ func (p *proposer) close(err error) {
 // refuse answers everything that waits with err.
 func (p *proposer) refuse(err error) {
 	p.mu.Lock()
-	batch := p.takeLocked(p.bytes, math.MaxUint64)
+	var all []*proposal
+	for p.head != nil {
+		all = append(all, p.takeLocked(p.bytes, math.MaxUint64)...)
+	}
 	p.mu.Unlock()
-	for _, pr := range batch {
+	for _, pr := range all {
 		pr.complete(Reply{}, err)
 	}
 }
@@ -100,7 +107,7 @@ func (p *proposer) enqueue(pr *proposal) error {
 	if size > requestBytesMax {
 		return fmt.Errorf("%w: %d bytes, %d are the most", ErrTooLarge, size, requestBytesMax)
 	}
-	pr.cost = requestCost(pr.request)
+	pr.cost, pr.format = requestCost(pr.request), max(pr.format, fsm.FirstFormat) // who does not say wrote in the first
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
@@ -156,7 +163,7 @@ func (p *proposer) unlinkLocked(pr *proposal) {
 	p.bytes -= int64(len(pr.encoded))
 }
 
-// takeLocked takes proposals from the front, up to about sizeMax bytes and costMax units of work but at least one if there is any.
+// takeLocked takes proposals of one format from the front, up to about sizeMax bytes and costMax units of work but at least one if there is any.
 func (p *proposer) takeLocked(sizeMax int64, costMax uint64) []*proposal {
 	batch := make([]*proposal, 0, p.requests)
 	var size int64
@@ -164,7 +171,7 @@ func (p *proposer) takeLocked(sizeMax int64, costMax uint64) []*proposal {
 	for p.head != nil {
 		size += int64(len(p.head.encoded))
 		cost += p.head.cost
-		if len(batch) > 0 && (size > sizeMax || cost > costMax) {
+		if len(batch) > 0 && (size > sizeMax || cost > costMax || p.head.format != batch[0].format) {
 			break
 		}
 		batch = append(batch, p.head)
@@ -181,6 +188,8 @@ func requestCost(req *fsm.Request) (cost uint64) {
 			cost += uint64(max(c.Max, 1))
 		case *fsm.Purge, *fsm.Redrive, *fsm.DeleteQueue, *fsm.Expire:
 			cost += fsm.StepMax
+		case *fsm.Import:
+			cost += uint64(len(c.Records)) + 1
 		default:
 			cost++
 		}
@@ -294,7 +303,11 @@ func (p *proposer) encode(batch []*proposal) []byte {
 	case buffer = <-p.buffers:
 	default:
 	}
-	return fsm.AppendEntry(buffer[:0], p.stamp(), requests)
+	entry := fsm.AppendEntryIn(buffer[:0], batch[0].format, p.stamp(), requests)
+	if p.stamped != nil {
+		p.stamped(batch)
+	}
+	return entry
 }
 
 // await waits for the end of a flight and answers its batch.

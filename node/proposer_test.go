@@ -60,6 +60,7 @@ type bench struct {
 	entries chan *fakeFuture
 	stamps  fsm.Time
 	refuse  error
+	format  fsm.Format // of what is sent
 
 	lateEntries atomic.Int64
 }
@@ -67,7 +68,7 @@ type bench struct {
 // startProposer runs a proposer until the end of the test. What is in flight then must have been ended by the test.
 func startProposer(t *testing.T, cfg Config) *bench {
 	t.Helper()
-	b := &bench{proposer: newProposer(cfg.withDefaults(), newShardCounters(5)), entries: make(chan *fakeFuture, 100)}
+	b := &bench{proposer: newProposer(cfg.withDefaults(), newShardCounters(5)), entries: make(chan *fakeFuture, 100), format: fsm.FirstFormat}
 	b.submit = func(_ *leadership, entry []byte) (raft.ApplyFuture, error) {
 		if b.refuse != nil {
 			return nil, b.refuse
@@ -104,7 +105,7 @@ func (b *bench) send(t *testing.T, commands int) (*proposal, chan answer) {
 	}
 	answers := make(chan answer, 1)
 	pr := &proposal{
-		request: req, encoded: fsm.AppendRequest(nil, req),
+		request: req, encoded: fsm.AppendRequest(nil, req), format: b.format,
 		complete: func(reply Reply, err error) { answers <- answer{reply, err} },
 	}
 	if err := b.enqueue(pr); err != nil {
@@ -435,7 +436,7 @@ func TestProposerCapsTheWorkOfEntries(t *testing.T) {
 				last := b.next(t)
 				req := &fsm.Request{Commands: slices.Repeat([]fsm.Command{tt.command}, tt.times)}
 				for range 64 {
-					pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), complete: func(Reply, error) {}}
+					pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(Reply, error) {}}
 					if err := b.enqueue(pr); err != nil {
 						t.Fatal(err)
 					}

@@ -56,7 +56,7 @@ func TestLeaderThatRaftKeepsWaitingServesInTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
-		s := n.shards[0]
+		s := n.shards[0].Load()
 		release := stall(t, s)
 		s.lose()
 		s.gain(t.Context())
@@ -78,7 +78,7 @@ func TestLeadIsLoggedOnceRaftTakesIt(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
-		s := n.shards[0]
+		s := n.shards[0].Load()
 		l, err := s.leader()
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestALongStartSaysWhatItIsDoing(t *testing.T) {
 		cfg := testConfig(t, dir)
 		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		n := openNode(t, cfg)
-		n.shards[1].serving.Store(nil)
+		n.shards[1].Load().serving.Store(nil)
 		end := n.narrateStart()
 		time.Sleep(2*narrateInterval + time.Second)
 		end()

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,11 +40,15 @@ type replica struct {
 	fatal func(error)
 	// after runs under the lock after each entry that was applied.
 	after func(Machine)
+	// applied runs under the lock after each entry that was applied; nil for nothing.
+	applied func(log *raft.Log, m Machine)
 
 	mu          sync.RWMutex
 	machine     Machine
 	index, term uint64 // of the entry applied last
-	broken      error  // what stopped the replica; it applies nothing any more
+	members     Membership
+	broken      error // what stopped the replica; it applies nothing any more
+	digests     []IndexDigest
 
 	logged     volume       // applied since the last snapshot
 	captured   volume       // the part of logged that is in the snapshot under way
@@ -54,6 +60,13 @@ type replica struct {
 
 	applySeconds *histogram
 	persistError atomic.Pointer[error]
+	awaiting     []awaitedIndex
+}
+
+// awaitedIndex is a caller that waits until an entry is applied.
+type awaitedIndex struct {
+	index   uint64
+	applied chan struct{}
 }
 
 // appliedEntry is what Raft hands back to the proposer of an entry.
@@ -72,6 +85,7 @@ type snapshotDigest struct {
 	index, term uint64
 	digest      uint64
 	known       bool
+	members     Membership
 }
 
 var (
@@ -99,22 +113,80 @@ func (r *replica) Apply(log *raft.Log) any {
 		go r.fatal(r.broken) // it may wait for this goroutine
 		return out
 	}
+	before := r.index
 	out.value, r.index, r.term = value, log.Index, log.Term
+	r.keepDigest(before)
 	r.logged.bytes += int64(len(log.Data)) + entryOverheadBytes
 	r.logged.entries++
 	if r.logged.bytes > r.snapshotAt.Load() {
 		r.grown()
 	}
+	r.wake()
 	if r.after != nil {
 		r.after(r.machine)
+	}
+	if r.applied != nil {
+		r.applied(log, r.machine)
 	}
 	r.applySeconds.observe(time.Since(start))
 	return out
 }
 
-// StoreConfiguration is told each change of the members. It exists so that Raft counts such an entry as applied: else the
-// library refuses to take a snapshot until a command follows.
-func (r *replica) StoreConfiguration(uint64, raft.Configuration) {}
+// rewind replaces the machine by one that has applied nothing, for a Raft that begins anew without a snapshot: applied to the machine as it is,
+// every entry would take effect twice.
+func (r *replica) rewind(first Machine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.machine, r.index, r.term, r.digests = first, 0, 0, nil
+	r.logged, r.captured = volume{}, volume{}
+}
+
+// wake lets those go on whose entry is applied. Called with mu held.
+func (r *replica) wake() {
+	r.awaiting = slices.DeleteFunc(r.awaiting, func(a awaitedIndex) bool {
+		if a.index > r.index {
+			return false
+		}
+		close(a.applied)
+		return true
+	})
+}
+
+// await waits until the entry at index is applied.
+func (r *replica) await(ctx context.Context, index uint64) error {
+	r.mu.Lock()
+	if r.index >= index {
+		r.mu.Unlock()
+		return nil
+	}
+	a := awaitedIndex{index, make(chan struct{})}
+	r.awaiting = append(r.awaiting, a)
+	r.mu.Unlock()
+	select {
+	case <-a.applied:
+		return nil
+	case <-ctx.Done():
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.awaiting = slices.DeleteFunc(r.awaiting, func(b awaitedIndex) bool { return b.applied == a.applied })
+		return canceled(ctx)
+	}
+}
+
+// StoreConfiguration is told each change of the members once it is committed. Without it the library would not count such an entry as applied,
+// and refuse to take a snapshot until a command follows.
+func (r *replica) StoreConfiguration(index uint64, c raft.Configuration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = membership(index, c)
+}
+
+// committedMembers returns the newest configuration that this replica knows to be committed; Index is 0 if it knows none.
+func (r *replica) committedMembers() Membership {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.members
+}
 
 // view runs f on the machine under the shared lock.
 func (r *replica) view(f func(m Machine, term, index uint64)) {
@@ -179,9 +251,10 @@ func (r *replica) Restore(source io.ReadCloser) error {
 	r.machine = machine
 	r.index, r.term = 0, 0
 	if want := r.replacement.Load(); want != nil {
-		r.index, r.term = want.index, want.term
+		r.index, r.term, r.members = want.index, want.term, want.members
 	}
-	r.logged, r.captured = volume{}, volume{}
+	r.logged, r.captured, r.digests = volume{}, volume{}, nil
+	r.wake()
 	if r.after != nil {
 		r.after(machine)
 	}
@@ -231,6 +304,6 @@ func (s snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error
 	if err != nil {
 		return nil, nil, err
 	}
-	s.replica.replacement.Store(&snapshotDigest{id: id, index: meta.Index, term: meta.Term, digest: digest, known: known})
+	s.replica.replacement.Store(&snapshotDigest{id: id, index: meta.Index, term: meta.Term, digest: digest, known: known, members: membership(meta.ConfigurationIndex, meta.Configuration)})
 	return meta, source, nil
 }

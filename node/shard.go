@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/hashicorp/raft"
 )
 
 // shard is one shard on this node: a group around an fsm.Machine, and what its leader does.
@@ -17,6 +19,7 @@ type shard struct {
 	clock    *shardClock
 	proposer *proposer
 	waiters  *waiters
+	claims   *claims
 	pacer    *pacer
 	stats    *shardCounters
 	pool     sync.Pool // of *call
@@ -26,31 +29,49 @@ type shard struct {
 	caughtUp, led         chan struct{}
 	caughtUpOnce, ledOnce sync.Once
 	gate                  <-chan struct{}
+
+	// comparing guards comparedIn, the leadership whose comparisons of clocks count, and the writing of what they say: medianOff, by how much this
+	// node's clock was ahead of the median of the voters' last, and held, why this leader stamps nothing.
+	comparing    sync.Mutex
+	comparedIn   *leadership
+	medianOff    atomic.Int64
+	held         atomic.Pointer[error]
+	alarmed      atomic.Bool  // because the shard's time is ahead
+	appliedClock atomic.Int64 // the machine's clock
 }
 
 // newShard returns a shard that start has to start.
 func newShard(n *Node, number uint32) *shard {
 	s := &shard{
-		number: number, cfg: n.cfg, clock: newShardClock(n.cfg.Clock, n.cfg.ClockBound),
+		number: number, cfg: n.cfg, clock: newShardClock(n.clock, n.cfg.ClockBound),
 		stats: newShardCounters(number), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	s.group = newGroup(n, shardName(number), shardDir(n.cfg.Dir, number), newShardMachine(n.cfg.Machine))
 	s.group.onLead = s.lead
+	s.group.fresh = func() Machine { return newShardMachine(n.cfg.Machine) }
 	s.replica.applySeconds = s.stats.apply
 	s.proposer = newProposer(n.cfg, s.stats)
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
-	s.proposer.applied = s.applied
+	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
+	s.claims = newClaims(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
 	s.waiters.scarce = n.space.Scarce
 	s.proposer.late = s.waiters.touchedAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDeadline, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {
-		deadline, _ := m.(shardMachine).m.NextDeadline()
+		machine := m.(shardMachine).m
+		s.follow(machine.Clock())
+		deadline, _ := machine.NextDeadline()
 		s.pacer.moved(deadline)
+	}
+	if n.cfg.Applied != nil {
+		s.replica.applied = func(log *raft.Log, m Machine) {
+			n.cfg.Applied(AppliedEntry{Shard: number, Term: log.Term, Index: log.Index, Entry: log.Data, Digest: m.Digest()})
+		}
 	}
 	s.pool.New = func() any {
 		c := &call{done: make(chan answer, 1)}
-		c.complete = func(reply Reply, err error) { c.done <- answer{reply, err} }
+		c.complete = func(reply Reply, err error) { c.end(answer{reply, err}) }
 		return c
 	}
 	return s
@@ -60,6 +81,19 @@ func newShard(n *Node, number uint32) *shard {
 type call struct {
 	proposal
 	done chan answer
+	// over is set by whichever comes first: the answer, or the caller's leaving.
+	over atomic.Bool
+	// leave is set by a caller that leaves: it takes the answer.
+	leave func(answer)
+}
+
+// end takes the answer to a call.
+func (c *call) end(a answer) {
+	if c.over.CompareAndSwap(false, true) {
+		c.done <- a
+		return
+	}
+	c.leave(a)
 }
 
 // answer is how a request ended.
@@ -76,8 +110,8 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 	}
 	c := s.pool.Get().(*call)
 	c.request = req
-	c.encoded = fsm.AppendRequest(c.encoded[:0], req)
-	if err := s.proposer.enqueue(&c.proposal); err != nil {
+	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
+	if err := s.claims.enqueue(&c.proposal); err != nil {
 		s.recycle(c)
 		err = s.refusal(err)
 		s.stats.failed(err, 1)
@@ -85,21 +119,25 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 	}
 	select {
 	case a := <-c.done:
+		s.claims.settle(c.claim, a)
 		s.recycle(c)
 		return a.reply, a.err
 	case <-ctx.Done():
 	}
 	if s.proposer.withdraw(&c.proposal) {
+		s.claims.nothing(c.claim)
 		s.recycle(c)
 		err := canceled(ctx)
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	select {
-	case a := <-c.done: // at the same moment
+	claimed := c.claim
+	c.leave = func(a answer) { s.giveBack(context.WithoutCancel(ctx), claimed, a) }
+	if !c.over.CompareAndSwap(false, true) { // answered at the same moment
+		a := <-c.done
+		s.claims.settle(claimed, a)
 		s.recycle(c)
 		return a.reply, a.err
-	default:
 	}
 	// The call is left to the collector: its proposal is still in use.
 	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
@@ -107,7 +145,8 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 
 // recycle keeps a call for the next request.
 func (s *shard) recycle(c *call) {
-	c.request = nil
+	c.request, c.claim, c.leave = nil, nil, nil
+	c.over.Store(false)
 	if cap(c.encoded) > bufferBytesKept {
 		c.encoded = nil
 	}
@@ -117,7 +156,11 @@ func (s *shard) recycle(c *call) {
 // refusal names the shard and, for a shard without a serving leader here, the leader.
 func (s *shard) refusal(err error) error {
 	if errors.Is(err, ErrNoLeader) {
-		if _, named := s.leader(); named != nil {
+		_, named := s.leader()
+		if held := s.withheld(); held != nil && errors.Is(named, ErrNoLeader) {
+			return fmt.Errorf("%s: %w", s.name, held)
+		}
+		if named != nil {
 			return named
 		}
 	}
@@ -132,7 +175,7 @@ func (s *shard) admit(req *fsm.Request) error {
 		return nil
 	}
 	for _, c := range req.Commands {
-		if k := c.Kind(); k == fsm.KindPut || k == fsm.KindOpen || scarce && !frees(k) {
+		if k := c.Kind(); k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport || scarce && !frees(k) {
 			return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
 		}
 	}
@@ -142,7 +185,7 @@ func (s *shard) admit(req *fsm.Request) error {
 // frees reports whether a command ends jobs, or must be logged for the shard to be served at all.
 func frees(k fsm.Kind) bool {
 	switch k {
-	case fsm.KindAck, fsm.KindCancel, fsm.KindPurge, fsm.KindDeleteQueue, fsm.KindExpire, fsm.KindLead:
+	case fsm.KindAck, fsm.KindCancel, fsm.KindPurge, fsm.KindDeleteQueue, fsm.KindExpire, fsm.KindLead, fsm.KindResetClock:
 		return true
 	default:
 		return false
@@ -157,28 +200,37 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	case <-ctx.Done():
 		return
 	}
-	s.clock.raise(s.machineClock())
+	s.beginComparing(l)
+	defer s.forgetComparison()
+	if s.agree(ctx, l) != nil {
+		return
+	}
+	s.clock.begin(s.machineClock())
 	if err := s.logLead(ctx, l); err != nil {
 		if ctx.Err() == nil {
 			s.note("logging the leader's first entry", err)
 		}
 		return
 	}
+	s.claims.begin()
 	s.proposer.open()
 	s.waiters.open()
 	if !s.serve(l) {
 		s.proposer.close(ErrNoLeader)
 		s.waiters.close(ErrNoLeader)
+		s.claims.close()
 		return
 	}
 	s.ledOnce.Do(func() { close(s.led) })
-	s.logger.Info("leading", "clock_ahead", s.clock.isAhead())
+	s.logger.Info("leading")
+	s.watchTime()
 
 	var duties sync.WaitGroup
 	duties.Go(func() { s.proposer.run(ctx, l) })
 	duties.Go(func() { s.waiters.run(ctx) })
 	duties.Go(func() { s.pacer.run(ctx) })
 	<-ctx.Done()
+	s.claims.close()
 	// Closed in this order: a waiter's reservation that is refused needs the waiters still.
 	s.proposer.close(ErrNoLeader)
 	s.waiters.close(ErrNoLeader)
@@ -189,7 +241,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 func (s *shard) logLead(ctx context.Context, l *leadership) error {
 	lead := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
 	return insist(ctx, func() error {
-		future, err := s.submit(l, fsm.AppendEntry(nil, s.clock.stamp(), [][]byte{lead}))
+		future, err := s.submit(l, fsm.AppendEntryIn(nil, s.node.Format(), s.clock.stamp(), [][]byte{lead}))
 		if err != nil {
 			return err
 		}
@@ -244,7 +296,8 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 	return deadline
 }
 
-// view runs f on the machine as it is on this node.
+// view runs f on the machine as it is on this node, under a shared lock: f must be quick and keep nothing that aliases the machine.
+// now is the time at which reads evaluate.
 func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	now := s.clock.now()
 	s.replica.view(func(m Machine, term, _ uint64) {
@@ -255,25 +308,53 @@ func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	return w
 }
 
-// read is view such that f has seen every request that was answered before.
-func (s *shard) read(ctx context.Context, f func(m *fsm.Machine, now fsm.Time)) (Witness, error) {
+// peek answers a query from what this node has applied.
+func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness) {
+	w = s.view(func(m *fsm.Machine, now fsm.Time) { r = m.Answer(q, now) })
+	return r, w
+}
+
+// query is peek such that the answer shows every request that was answered before.
+func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, Witness, error) {
 	l, err := s.leader()
 	if err != nil {
-		return Witness{}, err
+		return fsm.Reading{}, Witness{}, err
 	}
-	// f must not run twice, so what it sees is confirmed first: this node leads at some moment after the call, hence has
-	// applied all that was answered before it. What it applies between the confirmation and f only makes f see more.
+	// Confirmed first: this node leads at some moment after the call, hence has applied all that was answered before it. What it
+	// applies between the confirmation and the reading only makes the answer show more.
 	if err := s.confirm(ctx, l); err != nil {
-		return Witness{}, err
+		return fsm.Reading{}, Witness{}, err
 	}
-	return s.view(f), nil
+	read := func() (fsm.Reading, Witness) { return s.peek(q) }
+	var r fsm.Reading
+	var w Witness
+	if of, ok := q.(*fsm.RecallQuery); ok {
+		r, w = s.claims.recall(of, read)
+	} else {
+		r, w = read()
+	}
+	return r, w, nil
+}
+
+// granted returns the jobs that the results of a Reserve handed out here.
+func (s *shard) granted(results []fsm.Result) []fsm.Job {
+	if len(results) == 0 || len(results[0].Grants) == 0 {
+		return nil
+	}
+	r, _ := s.peek(&fsm.HeldQuery{Grants: results[0].Grants})
+	return r.Jobs
 }
 
 // status returns the state of the shard's group.
 func (s *shard) status() GroupStatus {
 	st := s.group.status()
-	st.Shard, st.Clock = s.number, s.machineClock()
-	st.ClockAhead = st.Clock.Sub(s.cfg.Clock.Wall()) > s.cfg.ClockBound
+	st.Shard = s.number
+	s.view(func(m *fsm.Machine, _ fsm.Time) {
+		mark := m.Restored()
+		st.Clock, st.Jobs, st.Restoring = m.Clock(), m.Stats().Jobs, mark.Open()
+	})
+	st.ClockAheadBy = max(0, st.Clock.Sub(s.reference()))
+	st.ClockAhead = st.ClockAheadBy > s.cfg.ClockBound
 	return st
 }
 

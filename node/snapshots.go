@@ -46,6 +46,13 @@ func (n *Node) planSpace() {
 	n.space.SetSnapshotBytes(uint64(largest))
 }
 
+// snapshotRoom returns how large a snapshot from a peer may be. It leaves what the low-water mark leaves for acks: a write that
+// finds the disk full ends the process.
+func (n *Node) snapshotRoom() uint64 {
+	free, kept := n.space.Stats().FreeBytes, n.cfg.DiskLowBytes/4
+	return free - min(free, kept)
+}
+
 // takeSnapshot takes a snapshot now and cuts the log behind it. One goroutine at a time may call it.
 func (g *group) takeSnapshot() error {
 	start := time.Now()
@@ -80,15 +87,13 @@ func (g *group) takeSnapshot() error {
 // setTrailing has Raft keep about TrailingBytes of log behind the next snapshot for followers that lag, by the size that entries
 // had since the last one. A group with one voter has nobody to keep it for.
 func (g *group) setTrailing() error {
-	r := g.instance()
-	rc := r.ReloadableConfig()
-	rc.TrailingLogs = 0
+	kept := uint64(0)
 	if !g.soleVoter() {
 		logged := g.replica.loggedVolume()
 		mean := max(1, logged.bytes/max(1, logged.entries))
-		rc.TrailingLogs = uint64(max(trailingEntriesMin, g.node.cfg.TrailingBytes/mean))
+		kept = uint64(max(trailingEntriesMin, g.node.cfg.TrailingBytes/mean))
 	}
-	if err := r.ReloadConfig(rc); err != nil {
+	if err := g.reload(func(rc *raft.ReloadableConfig) { rc.TrailingLogs = kept }); err != nil {
 		return fmt.Errorf("setting how much log is kept: %w", err)
 	}
 	return nil
@@ -117,11 +122,11 @@ func (n *Node) runSnapshots(ctx context.Context) {
 	for {
 		for _, g := range n.allGroups() {
 			if ctx.Err() == nil && g.snapshotDue(time.Now()) {
-				n.snapshotMu.Lock()
+				n.snapshotTurn.take()
 				if err := g.takeSnapshot(); err != nil && ctx.Err() == nil {
 					g.note("snapshot", err)
 				}
-				n.snapshotMu.Unlock()
+				n.snapshotTurn.give()
 			}
 		}
 		select {
@@ -142,8 +147,8 @@ func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
 	result := make(chan error, 1)
 	started := n.spawn(func() {
 		defer done()
-		n.snapshotMu.Lock()
-		defer n.snapshotMu.Unlock()
+		n.snapshotTurn.take()
+		defer n.snapshotTurn.give()
 		result <- s.takeSnapshot()
 	})
 	if !started {

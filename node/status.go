@@ -8,8 +8,12 @@ import (
 func (g *group) status() GroupStatus {
 	r := g.instance()
 	_, leader := r.LeaderWithID()
+	members := g.replica.committedMembers()
+	if members.Index == 0 {
+		members.Voters, members.Nonvoters = g.members() // a start without a leader: what people may still be shown
+	}
 	st := GroupStatus{
-		Group: g.name, Serving: g.serving.Load() != nil, Leader: string(leader), Voters: g.voters(),
+		Group: g.name, Serving: g.serving.Load() != nil, Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters, MembersIndex: members.Index,
 		Term: r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
 		SnapshotIndex: g.snapshotStats().Index,
 	}
@@ -23,7 +27,10 @@ func (g *group) status() GroupStatus {
 	case raft.Shutdown:
 		st.Role = Stopped
 	}
-	g.replica.view(func(m Machine, _, index uint64) { st.Digest, st.DigestIndex = m.Digest(), index })
+	st.Digests = g.replica.compared()
+	if last := len(st.Digests) - 1; last >= 0 {
+		st.Digest, st.DigestIndex = st.Digests[last].Digest, st.Digests[last].Index
+	}
 	st.AppliedIndex = max(st.AppliedIndex, st.DigestIndex) // Raft's own figure follows a moment later
 	if text := g.lastError.Load(); text != nil {
 		st.LastError = *text
@@ -34,13 +41,13 @@ func (g *group) status() GroupStatus {
 // Status returns what the node knows about itself and its groups.
 func (n *Node) Status() Status {
 	st := Status{
-		ClusterID: n.id.ClusterID, Name: n.id.Name, ServerID: n.id.serverID(),
-		Draining: n.draining.Load(), DiskFull: n.space.Low(), DiskFreeBytes: n.space.Stats().FreeBytes,
+		ClusterID: n.id.ClusterID, ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
+		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: n.space.Low(), DiskFreeBytes: n.space.Stats().FreeBytes,
 	}
 	if n.cfg.Peers != nil {
 		st.PeerAddr = n.cfg.Peers.Addr().String()
 	}
-	for _, s := range n.shards {
+	for _, s := range n.here() {
 		st.Shards = append(st.Shards, s.status())
 	}
 	n.mu.Lock()
@@ -55,7 +62,7 @@ func (n *Node) Status() Status {
 // Stats returns the measurements since the start.
 func (n *Node) Stats() Stats {
 	var st Stats
-	for _, s := range n.shards {
+	for _, s := range n.here() {
 		st.Shards = append(st.Shards, s.statistics())
 	}
 	return st

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,37 +22,42 @@ const (
 	rpcTimeout = 10 * time.Second
 	// connsPooled is the number of idle connections kept to each peer of a group.
 	connsPooled = 3
+	// connsPeerMax bounds the connections that a stream takes from one peer: those of its pool, and one for each of its
+	// goroutines that found the pool empty. A further one ends the one that was silent for longest, which the peer has lost.
+	connsPeerMax = 8
+	// connsStreamMax bounds those that a stream takes from all peers together, whatever names they give themselves.
+	connsStreamMax = 256
 )
 
-// Pre-vote keeps a node that was cut off from unseating a healthy leader. The library silently does without it if the
-// transport does not offer it, so that is checked when this package is compiled.
-var _ raft.WithPreVote = (*raft.NetworkTransport)(nil)
-
-// mux shares one listener among all groups of a node. A handshake on each connection names the protocol version, cluster,
+// mux shares one listener among all groups of a node and the calls between nodes. A handshake on each connection names the protocol version, cluster,
 // group, sender and intended receiver, and is checked on both sides, because Raft itself takes any stranger's entries.
 type mux struct {
 	cluster, self string
-	listener      net.Listener // nil if the node listens for no peers
+	shards        int
+	room          func() uint64 // free bytes for the snapshots of peers
+	listener      net.Listener  // nil if the node listens for no peers
 	dial          func(ctx context.Context, addr string) (net.Conn, error)
 	resolve       func(serverID string) (string, error)
 	logger        *slog.Logger
+	refusals      refusals      // those that were logged
+	format        atomic.Uint32 // what the node writes, for strangers
 
 	done    chan struct{}
 	running sync.WaitGroup
 	slots   chan struct{} // one for each handshake under way
 
 	mu      sync.Mutex
-	streams map[string]*stream      // by group
-	conns   map[*trackedConn]string // to the group that each is for
+	streams map[string]*stream // by group
+	conns   map[*trackedConn]struct{}
 	closed  bool
 }
 
 // newMux returns a mux for the server self and starts to accept.
-func newMux(cfg Config, id *identity) *mux {
+func newMux(cfg Config, id *identity, room func() uint64) *mux {
 	m := &mux{
-		cluster: id.ClusterID, self: id.serverID(), listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
+		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, room: room, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
 		logger: cfg.Logger, done: make(chan struct{}), slots: make(chan struct{}, handshakesMax),
-		streams: map[string]*stream{}, conns: map[*trackedConn]string{},
+		streams: map[string]*stream{}, conns: map[*trackedConn]struct{}{},
 	}
 	if m.listener != nil {
 		m.running.Go(m.accept)
@@ -60,15 +66,22 @@ func newMux(cfg Config, id *identity) *mux {
 }
 
 // transport returns a new Raft transport for a group. It is closed by the Raft instance that uses it.
-func (m *mux) transport(group string) *raft.NetworkTransport {
-	s := &stream{mux: m, group: group, accepted: make(chan net.Conn), done: make(chan struct{})}
-	m.mu.Lock()
-	m.streams[group] = s
-	m.mu.Unlock()
-	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+func (m *mux) transport(group string) *raftTransport {
+	s := m.open(group)
+	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: s, MaxPool: connsPooled, Timeout: rpcTimeout, Logger: newRaftLogger(m.logger),
 		MaxRPCsInFlight: 1, // a pipeline wedges after a follower's disk stalled, until the leader changes
 	})
+	return newRaftTransport(inner)
+}
+
+// open returns a new stream for the connections that name a group.
+func (m *mux) open(group string) *stream {
+	s := &stream{mux: m, group: group, accepted: make(chan *trackedConn), done: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.streams[group] = s
+	return s
 }
 
 // close ends all connections and waits for the goroutines of the mux.
@@ -90,6 +103,9 @@ func (m *mux) accept() {
 	for {
 		conn, err := m.listener.Accept()
 		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return // whoever closed it: there is nothing to be had
+			}
 			select {
 			case <-m.done:
 				return
@@ -112,26 +128,41 @@ func (m *mux) accept() {
 
 // welcome does the handshake on an accepted connection and hands it to its group.
 func (m *mux) welcome(raw net.Conn) {
-	conn, ok := m.track(raw, "")
+	conn, ok := m.track(raw)
 	if !ok {
 		return
 	}
 	s, err := m.answer(conn)
+	if err == nil && s == nil {
+		_ = conn.Close() // it only asked who is here
+		return
+	}
 	if err == nil {
+		patience := time.NewTimer(handshakeTimeout)
+		defer patience.Stop()
 		select {
 		case s.accepted <- conn:
 			return
 		case <-s.done:
-			err = errors.New("the group is stopping")
+			err = passing{errors.New("the group is stopping")}
 		case <-m.done:
-			err = errors.New("the node is stopping")
+			err = passing{errors.New("the node is stopping")}
+		case <-patience.C:
+			err = fmt.Errorf("nobody took the connection for %v", handshakeTimeout)
 		}
 	}
 	_ = conn.Close()
-	m.logger.Warn("a peer's connection was refused", "from", conn.RemoteAddr().String(), "error", err)
+	if !m.refusals.fresh(conn.RemoteAddr(), err) {
+		return
+	}
+	say := m.logger.Warn
+	if refusalLevel(err) == slog.LevelDebug {
+		say = m.logger.Debug
+	}
+	say("a peer's connection was refused", "from", conn.RemoteAddr().String(), "error", err)
 }
 
-// answer reads a greeting, answers it, and returns the stream of the group that it names.
+// answer reads a greeting, answers it, and returns the stream of the group that it names; none for a Hello.
 func (m *mux) answer(conn *trackedConn) (*stream, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, fmt.Errorf("setting a deadline: %w", err)
@@ -140,21 +171,15 @@ func (m *mux) answer(conn *trackedConn) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	if hello.isStranger() {
+		return nil, m.introduce(conn)
+	}
 	m.mu.Lock()
 	s := m.streams[hello.group]
 	m.mu.Unlock()
-	verdict := accepted
-	switch {
-	case hello.version != protocolVersion:
-		verdict = refusedVersion
-	case hello.cluster != m.cluster:
-		verdict = refusedCluster
-	case hello.receiver != m.self:
-		verdict = refusedReceiver
-	case hello.sender == m.self || hello.sender == "":
-		verdict = refusedSender
-	case s == nil:
-		verdict = refusedGroup
+	verdict := m.judge(hello, s)
+	if verdict == accepted && !m.assign(conn, hello) {
+		verdict = refusedCrowd
 	}
 	reply := greeting{
 		version: protocolVersion, verdict: verdict,
@@ -164,40 +189,74 @@ func (m *mux) answer(conn *trackedConn) (*stream, error) {
 		return nil, err
 	}
 	if verdict != accepted {
-		return nil, fmt.Errorf("%s: %s", verdict, hello)
+		err := fmt.Errorf("%s: %s", verdict, hello)
+		if verdict == refusedGroup {
+			err = passing{err}
+		}
+		return nil, err
 	}
-	m.assign(conn, hello.group)
 	return s, conn.SetDeadline(time.Time{})
 }
 
-// connect dials a server for a group and does the handshake.
-func (m *mux) connect(group, server string, timeout time.Duration) (net.Conn, error) {
+// judge returns the answer to a greeting. s is the stream of its group, nil if there is none.
+func (m *mux) judge(hello greeting, s *stream) verdict {
+	switch {
+	case hello.version != protocolVersion:
+		return refusedVersion
+	case hello.cluster != m.cluster:
+		return refusedCluster
+	case hello.receiver != m.self:
+		return refusedReceiver
+	case hello.sender == m.self || hello.sender == "":
+		return refusedSender
+	case s == nil:
+		return refusedGroup
+	default:
+		return accepted
+	}
+}
+
+// connect dials a server for a group and does the handshake. Once it has returned, ctx has no effect on the connection.
+func (m *mux) connect(ctx context.Context, group, server string) (*trackedConn, error) {
 	addr, err := m.resolve(server)
 	if err != nil {
 		return nil, fmt.Errorf("resolving server %q: %w", server, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
 	raw, err := m.dial(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("dialling server %q: %w", server, err)
 	}
-	conn, ok := m.track(raw, group)
+	conn, ok := m.track(raw)
 	if !ok {
 		return nil, ErrShuttingDown
 	}
-	if err := m.greet(conn, group, server); err != nil {
+	m.label(conn, group, server)
+	err = during(ctx, conn, func() error { return m.greet(conn, group, server) })
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("greeting server %q at %s: %w", server, addr, err)
 	}
 	return conn, nil
 }
 
-// greet sends a greeting on a dialled connection and checks the answer.
-func (m *mux) greet(conn net.Conn, group, server string) error {
+// during runs a handshake, which ends with ctx or after handshakeTimeout. It leaves that deadline on the connection.
+func during(ctx context.Context, conn net.Conn, handshake func() error) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
 	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(0, 0)) }) // in the past
+	err := handshake()
+	if !stop() {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return err
+}
+
+// greet sends a greeting on a dialled connection and checks the answer.
+func (m *mux) greet(conn net.Conn, group, server string) error {
 	hello := greeting{version: protocolVersion, cluster: m.cluster, group: group, sender: m.self, receiver: server}
 	if err := writeGreeting(conn, hello); err != nil {
 		return err
@@ -213,11 +272,11 @@ func (m *mux) greet(conn net.Conn, group, server string) error {
 	if reply != want {
 		return fmt.Errorf("the answer is %s, not %s", reply, want)
 	}
-	return conn.SetDeadline(time.Time{})
+	return nil
 }
 
 // track makes sure that conn is closed with the mux. It reports false, and closes conn, if the mux is closed already.
-func (m *mux) track(conn net.Conn, group string) (*trackedConn, bool) {
+func (m *mux) track(conn net.Conn) (*trackedConn, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -225,17 +284,45 @@ func (m *mux) track(conn net.Conn, group string) (*trackedConn, bool) {
 		return nil, false
 	}
 	tracked := &trackedConn{Conn: conn, mux: m}
-	m.conns[tracked] = group
+	m.conns[tracked] = struct{}{}
 	return tracked, true
 }
 
-// assign notes the group of a connection.
-func (m *mux) assign(conn *trackedConn, group string) {
+// label notes what a dialled connection is for.
+func (m *mux) label(conn *trackedConn, group, peer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, open := m.conns[conn]; open {
-		m.conns[conn] = group
+	conn.group, conn.peer = group, peer
+}
+
+// assign notes what an accepted connection is for, and makes room for it among those of its peer. It reports false if
+// the stream has too many.
+func (m *mux) assign(conn *trackedConn, hello greeting) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all, same int
+	var silent *trackedConn
+	for c := range m.conns {
+		if !c.inbound || c.group != hello.group {
+			continue
+		}
+		all++
+		if c.peer != hello.sender {
+			continue
+		}
+		same++
+		if silent == nil || c.heard.Load() < silent.heard.Load() {
+			silent = c
+		}
 	}
+	if same >= connsPeerMax {
+		delete(m.conns, silent)
+		_ = silent.Conn.Close() // its reader ends
+	} else if all >= connsStreamMax {
+		return false
+	}
+	conn.group, conn.peer, conn.inbound = hello.group, hello.sender, true
+	return true
 }
 
 // drop forgets a stream and closes its group's connections. Raft's transport leaves those that it accepted to their peers.
@@ -245,18 +332,30 @@ func (m *mux) drop(s *stream) {
 	if m.streams[s.group] == s {
 		delete(m.streams, s.group)
 	}
-	for conn, group := range m.conns {
-		if group == s.group {
+	for conn := range m.conns {
+		if conn.group == s.group {
 			delete(m.conns, conn)
 			_ = conn.Conn.Close()
 		}
 	}
 }
 
-// trackedConn is a connection that its mux closes if nobody else does.
+// trackedConn is a connection that its mux closes if nobody else does. Deadlines are those of the connection below.
 type trackedConn struct {
 	net.Conn
-	mux *mux
+	mux   *mux
+	heard atomic.Int64 // when something was last read, in nanoseconds
+
+	// Guarded by mux.mu until the handshake is over, and constant after.
+	group, peer string // peer is the other side's server id
+	inbound     bool
+}
+
+// Read reads from the connection.
+func (c *trackedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard.Store(time.Now().UnixNano())
+	return n, err
 }
 
 // Close closes the connection.
@@ -267,21 +366,32 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// stream is the raft.StreamLayer of one group. Its addresses are server ids.
+// stream takes the connections that name one group. It is the group's raft.StreamLayer. Its addresses are server ids.
 type stream struct {
 	mux      *mux
 	group    string
-	accepted chan net.Conn
+	accepted chan *trackedConn
 	done     chan struct{}
 	once     sync.Once
 }
 
-// Accept waits for the next connection for the group.
+// Accept waits for the next connection for the group. What comes on it is limited.
 func (s *stream) Accept() (net.Conn, error) {
+	conn, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	return newInboundConn(conn), nil
+}
+
+// next waits for the next connection for the group.
+func (s *stream) next() (*trackedConn, error) {
 	select {
 	case conn := <-s.accepted:
 		return conn, nil
 	case <-s.done:
+		return nil, net.ErrClosed
+	case <-s.mux.done:
 		return nil, net.ErrClosed
 	}
 }
@@ -300,7 +410,13 @@ func (s *stream) Addr() net.Addr { return serverAddr(s.mux.self) }
 
 // Dial connects to the server with the given id.
 func (s *stream) Dial(server raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return s.mux.connect(s.group, string(server), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := s.mux.connect(ctx, s.group, string(server))
+	if err != nil {
+		return nil, err
+	}
+	return &outboundConn{trackedConn: conn}, nil
 }
 
 // serverAddr is a server id as an address.

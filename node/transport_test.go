@@ -8,61 +8,68 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 )
 
-// pipeListener is a listener whose connections are pipes in memory, so that it works in a synctest bubble.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
+// pipeListener is a listener in memory with a way to it.
+type pipeListener struct{ *pipetest.Listener }
 
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	select {
-	case <-l.done:
-	default:
-		close(l.done)
-	}
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return serverAddr("pipe") }
+func newPipeListener() *pipeListener { return &pipeListener{pipetest.Listen("pipe")} }
 
 func (l *pipeListener) dial(ctx context.Context, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
-	case l.conns <- far:
+	case l.Conns() <- far:
 		return near, nil
-	case <-l.done:
+	case <-l.Done():
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
+// answering returns a listener whose first caller gets an answer to its greeting, and is then handed to behave.
+func answering(t *testing.T, answer func(hello greeting) greeting, behave func(net.Conn)) *pipeListener {
+	t.Helper()
+	l := newPipeListener()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		hello, err := readGreeting(conn)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = writeGreeting(conn, answer(hello)) // the caller may hang up before all is said
+		behave(conn)
+	}()
+	return l
+}
+
+// always is the same answer to every greeting, but for a change.
+func always(answer greeting, change func(*greeting)) func(greeting) greeting {
+	change(&answer)
+	return func(greeting) greeting { return answer }
+}
+
+func plentyOfRoom() uint64 { return 1 << 40 }
+
 // startMux returns a mux for server n1.1 of cluster c, listening on the returned listener, that ends with the test.
 func startMux(t *testing.T) (*mux, *pipeListener) {
 	t.Helper()
 	l := newPipeListener()
 	cfg := Config{Peers: l, Logger: slog.New(slog.DiscardHandler), Resolve: func(string) (string, error) { return "", nil }, Dial: l.dial}
-	m := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n1", Incarnation: "1"})
+	m := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n1", Incarnation: "1"}, plentyOfRoom)
 	t.Cleanup(m.close)
 	return m, l
 }
@@ -71,13 +78,13 @@ func startMux(t *testing.T) (*mux, *pipeListener) {
 func peerOf(t *testing.T, l *pipeListener, cluster, name string) *mux {
 	t.Helper()
 	cfg := Config{Logger: slog.New(slog.DiscardHandler), Dial: l.dial, Resolve: func(string) (string, error) { return "", nil }}
-	m := newMux(cfg.withDefaults(), &identity{ClusterID: cluster, Name: name, Incarnation: "1"})
+	m := newMux(cfg.withDefaults(), &identity{ClusterID: cluster, Name: name, Incarnation: "1"}, plentyOfRoom)
 	t.Cleanup(m.close)
 	return m
 }
 
 // echo answers every AppendEntries of a transport with its own term.
-func echo(t *testing.T, trans *raft.NetworkTransport) {
+func echo(t *testing.T, trans *raftTransport) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -102,16 +109,18 @@ func echo(t *testing.T, trans *raft.NetworkTransport) {
 func TestTransportCarriesEachGroupToItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		for _, group := range []string{"shard-0", "shard-1"} {
-			echo(t, m.transport(group))
+		for number, group := range []string{"shard-0", "shard-1"} {
+			serve(t, m.transport(group), func(rpc raft.RPC) {
+				rpc.Respond(&raft.AppendEntriesResponse{Term: rpc.Command.(*raft.AppendEntriesRequest).Term, LastLog: uint64(number), Success: true}, nil)
+			})
 		}
 		peer := peerOf(t, l, "c", "n2")
 		for term, group := range []string{"shard-0", "shard-1"} {
 			trans := peer.transport(group)
 			var resp raft.AppendEntriesResponse
 			req := raft.AppendEntriesRequest{Term: uint64(term) + 7, PrevLogEntry: 1}
-			if err := trans.AppendEntries("n1.1", "n1.1", &req, &resp); err != nil || resp.Term != uint64(term)+7 {
-				t.Errorf("%s answered %+v, %v", group, resp, err)
+			if err := trans.AppendEntries("n1.1", "n1.1", &req, &resp); err != nil || resp.Term != uint64(term)+7 || resp.LastLog != uint64(term) {
+				t.Errorf("%s was asked, and this is the answer: %+v, %v", group, resp, err)
 			}
 			if got := trans.LocalAddr(); got != "n2.1" {
 				t.Errorf("local address is %q, want the server id n2.1", got)
@@ -237,22 +246,8 @@ func TestDiallerRefusesAnswers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newPipeListener()
-				go func() {
-					conn, err := l.Accept()
-					if err != nil {
-						return
-					}
-					defer conn.Close()
-					if _, err := readGreeting(conn); err != nil {
-						t.Error(err)
-					}
-					reply := good
-					tt.change(&reply)
-					_ = writeGreeting(conn, reply) // the dialler may hang up before all is said
-					_, _ = io.Copy(io.Discard, conn)
-				}()
-				conn, err := peerOf(t, l, "c", "n2").connect("shard-0", "n1.1", time.Second)
+				l := answering(t, always(good, tt.change), func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+				conn, err := peerOf(t, l, "c", "n2").connect(t.Context(), "shard-0", "n1.1")
 				if err == nil {
 					conn.Close()
 				}
@@ -269,7 +264,7 @@ func TestDiallerGivesUpOnASilentServer(t *testing.T) {
 		l := newPipeListener()
 		go func() { _, _ = l.Accept() }()
 		start := time.Now()
-		_, err := peerOf(t, l, "c", "n2").connect("shard-0", "n1.1", time.Second)
+		_, err := peerOf(t, l, "c", "n2").connect(t.Context(), "shard-0", "n1.1")
 		if err == nil || time.Since(start) > handshakeTimeout {
 			t.Errorf("after %v the error is %v", time.Since(start), err)
 		}
@@ -277,9 +272,9 @@ func TestDiallerGivesUpOnASilentServer(t *testing.T) {
 }
 
 func TestDiallerWithoutAddress(t *testing.T) {
-	m := newMux(Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), &identity{ClusterID: "c", Name: "n2", Incarnation: "1"})
+	m := newMux(Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), &identity{ClusterID: "c", Name: "n2", Incarnation: "1"}, plentyOfRoom)
 	defer m.close()
-	if _, err := m.connect("shard-0", "n9.1", time.Second); err == nil || !strings.Contains(err.Error(), `"n9.1"`) {
+	if _, err := m.connect(t.Context(), "shard-0", "n9.1"); err == nil || !strings.Contains(err.Error(), `"n9.1"`) {
 		t.Errorf("error is %v, want one that names the server", err)
 	}
 }
@@ -319,6 +314,37 @@ func FuzzReadGreeting(f *testing.F) {
 		var out bytes.Buffer
 		if err := writeGreeting(&out, g); err != nil || !bytes.HasPrefix(data, out.Bytes()) {
 			t.Errorf("%q reads as %v, which is written as %q (%v)", data, g, out.Bytes(), err)
+		}
+	})
+}
+
+// countingHandler counts the messages that are logged.
+type countingHandler struct {
+	slog.Handler
+	logged atomic.Int64
+}
+
+func (h *countingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *countingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h *countingHandler) Handle(context.Context, slog.Record) error {
+	h.logged.Add(1)
+	return nil
+}
+
+// Whoever closes the listener first, nothing is said about it.
+func TestClosedListenerIsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener, counts := newPipeListener(), &countingHandler{Handler: slog.DiscardHandler}
+		m := newMux(Config{Logger: slog.New(counts), Peers: listener}.withDefaults(), &identity{ClusterID: "c", Name: "n", Incarnation: "1"}, plentyOfRoom)
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		m.close()
+		if n := counts.logged.Load(); n != 0 {
+			t.Errorf("%d messages were logged", n)
 		}
 	})
 }

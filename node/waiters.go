@@ -74,7 +74,7 @@ const (
 	parked waiterState = iota
 	// asking: its reservation is on the way. It keeps its places, since it may come back empty.
 	asking
-	// abandoned: as asking, but the caller has left; what is granted goes back.
+	// abandoned: as asking, but the caller has left; see giveBack for what is granted.
 	abandoned
 	answered
 )
@@ -87,6 +87,7 @@ type waiter struct {
 	state   waiterState
 	last    Reply // of the last reservation that came back empty
 	done    chan answer
+	claim   *claim // of the reservation that was answered
 }
 
 // newWaiters returns waiters that refuse everybody until open.
@@ -143,20 +144,25 @@ func (ws *waiters) size() int {
 	return ws.count
 }
 
-// wait parks a Reserve until it is granted something, wait has passed or ctx ends.
-func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait time.Duration) (Reply, error) {
+// wait parks a Reserve until it is granted something, the wait is over or ctx ends.
+func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
 	if err := ws.enter(w); err != nil {
 		return Reply{}, err
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(wait.For)
 	defer timer.Stop()
+	stop := wait.Stop
 	for {
 		select {
 		case a := <-w.done:
+			ws.shard.claims.settle(w.claim, a)
 			return a.reply, a.err
 		case <-timer.C:
 			ws.timeOut(w) // if its reservation is on the way, the outcome will be here soon
+		case <-stop:
+			ws.timeOut(w)
+			stop = nil // it stays closed
 		case <-ctx.Done():
 			return ws.leave(ctx, w)
 		}
@@ -224,12 +230,10 @@ func (ws *waiters) leave(ctx context.Context, w *waiter) (Reply, error) {
 		ws.unlink(w)
 		w.state = abandoned
 	case answered: // at the same moment
-		if a := <-w.done; a.err == nil {
-			ws.shard.giveBack(context.WithoutCancel(ctx), a.reply)
-		}
+		ws.shard.giveBack(context.WithoutCancel(ctx), w.claim, <-w.done)
 	case abandoned:
 	}
-	return Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved; they are released: %w", ErrUnknownOutcome, context.Cause(ctx))
+	return Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // finish answers a waiter. mu is held.
@@ -321,6 +325,9 @@ func (ws *waiters) touched(batch []*proposal) {
 	for _, pr := range batch {
 		ws.markRepeats(nameOf(pr.request))
 		for _, c := range pr.request.Commands {
+			if c.Kind() == fsm.KindImport { // the end of a restore lets all queues go
+				ws.markAll()
+			}
 			name := freed(c)
 			if name == "" || name == last {
 				continue
@@ -337,11 +344,16 @@ func (ws *waiters) touched(batch []*proposal) {
 func (ws *waiters) touchedAll() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for _, q := range ws.queues {
-		ws.mark(q)
-	}
+	ws.markAll()
 	for name := range ws.named {
 		ws.markRepeats(name)
+	}
+}
+
+// markAll has every queue looked at. mu is held.
+func (ws *waiters) markAll() {
+	for _, q := range ws.queues {
+		ws.mark(q)
 	}
 }
 

@@ -46,7 +46,18 @@ func (p *poll) running() bool {
 // startPoll starts a Reserve of up to most jobs and returns when it is parked or has ended.
 func startPoll(t *testing.T, n *Node, wait time.Duration, most uint32, queues ...string) *poll {
 	t.Helper()
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: queues, Max: most, TTR: time.Minute}}}
+	return startWaiting(t, n, Wait{For: wait}, most, queues...)
+}
+
+// startWaiting is startPoll with all of a wait.
+func startWaiting(t *testing.T, n *Node, wait Wait, most uint32, queues ...string) *poll {
+	t.Helper()
+	return startRequest(t, n, wait, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: queues, Max: most, TTR: time.Minute}}})
+}
+
+// startRequest is startWaiting for a request.
+func startRequest(t *testing.T, n *Node, wait Wait, req *fsm.Request) *poll {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &poll{cancel: cancel, ended: make(chan struct{})}
 	go func() {
@@ -59,7 +70,7 @@ func startPoll(t *testing.T, n *Node, wait time.Duration, most uint32, queues ..
 }
 
 // lastIndex returns the index of the last entry in the log of shard 0.
-func lastIndex(n *Node) uint64 { return n.shards[0].instance().LastIndex() }
+func lastIndex(n *Node) uint64 { return n.shards[0].Load().instance().LastIndex() }
 
 // expectEntries fails the test unless exactly want entries were logged since before.
 func expectEntries(t *testing.T, n *Node, before, want uint64) {
@@ -200,12 +211,8 @@ func TestJobsRingWhenTheClockCatchesUp(t *testing.T) {
 			t.Errorf("granted %v after the clock caught up", late)
 		}
 		time.Sleep(2 * clockRecheck)
-		if _, err := n.View(0, func(m *fsm.Machine, now fsm.Time) {
-			if q, _ := m.Queue("unwatched", now); q.Counts.Ready != 1 {
-				t.Errorf("the job that nobody waits for is not ready: %+v", q.Counts)
-			}
-		}); err != nil {
-			t.Fatal(err)
+		if q := queueOf(t, n, "unwatched"); q.Counts.Ready != 1 {
+			t.Errorf("the job that nobody waits for is not ready: %+v", q.Counts)
 		}
 	})
 }
@@ -239,7 +246,7 @@ func TestPollThatComesWhileTheOnlyJobIsOnItsWay(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		startPoll(t, n, time.Hour, 1, "orders")
 		do(t, n, 0, put("orders", "x", time.Second))
-		p := n.shards[0].proposer
+		p := n.shards[0].Load().proposer
 		for range cap(p.slots) { // no entry may be in flight: the reservation stays on its way
 			p.slots <- struct{}{}
 		}
@@ -298,7 +305,7 @@ func TestPollEndsEmpty(t *testing.T) {
 			t.Errorf("a poll without wait ended with %+v, %v", p.reply, p.err)
 		}
 		expectEntries(t, n, before, 0)
-		if s := n.shards[0].waiters; len(s.queues) != 0 || len(s.due) != 0 || s.size() != 0 {
+		if s := n.shards[0].Load().waiters; len(s.queues) != 0 || len(s.due) != 0 || s.size() != 0 {
 			t.Errorf("%d queues, %d timers and %d calls stayed behind", len(s.queues), len(s.due), s.size())
 		}
 	})
@@ -349,7 +356,7 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		leaver := startPoll(t, n, time.Hour, 1, "orders")
 		do(t, n, 0, put("orders", "x", time.Second))
-		slots := n.shards[0].proposer.slots
+		slots := n.shards[0].Load().proposer.slots
 		for range cap(slots) { // no entry may be in flight: the reservation stays on its way
 			slots <- struct{}{}
 		}
@@ -370,12 +377,8 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 		if waiting := n.Stats().Shards[0].Waiters; waiting != 0 {
 			t.Errorf("%d calls seem to wait", waiting)
 		}
-		var released uint64
-		if _, err := n.View(0, func(m *fsm.Machine, now fsm.Time) {
-			q, _ := m.Queue("orders", now)
-			released = q.Counters.Released
-		}); err != nil || released != 1 {
-			t.Errorf("%d jobs were released, %v, want 1", released, err)
+		if released := queueOf(t, n, "orders").Counters.Released; released != 1 {
+			t.Errorf("%d jobs were released, want 1", released)
 		}
 	})
 }
@@ -386,7 +389,7 @@ func TestPollWhoseTimeEndsWhileItIsGranted(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		p := startPoll(t, n, time.Second, 1, "orders")
 		do(t, n, 0, put("orders", "x", time.Second-time.Millisecond))
-		slots := n.shards[0].proposer.slots
+		slots := n.shards[0].Load().proposer.slots
 		for range cap(slots) {
 			slots <- struct{}{}
 		}
@@ -447,12 +450,12 @@ func TestReserveIsRepeatedByRequestID(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		do(t, n, 0, put("orders", "x", 0))
 		req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
-		first, err := n.Reserve(t.Context(), 0, req, time.Minute)
+		first, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		second, err := n.Reserve(t.Context(), 0, req, time.Minute)
+		second, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Minute})
 		if err != nil || time.Since(start) != 0 {
 			t.Fatalf("the repetition ended after %v: %v", time.Since(start), err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,10 @@ type Options struct {
 	Dir string
 	// Nodes is the number of nodes, Shards that of shards; both default to 3 and 1.
 	Nodes, Shards int
+	// Latency is how long a question for a clock takes to arrive; the answer takes no time, so that a clock is taken to be ahead by half of it.
+	Latency time.Duration
+	// Clocks is how wrong the members' wall clocks are at first; those of members beyond its length are right.
+	Clocks []time.Duration
 	// Configure changes the configuration of a node before it starts; nil for nothing.
 	Configure func(cfg *node.Config)
 	Logger    *slog.Logger
@@ -34,6 +39,10 @@ type Cluster struct {
 	network *network
 	id      string
 	members []*Member
+
+	mu    sync.Mutex
+	muted bool                  // nobody tells the time
+	nodes map[string]*node.Node // that run, by name, for those who ask for their clocks
 }
 
 // Member is one node of a cluster.
@@ -58,7 +67,7 @@ func New(t *testing.T, options Options) *Cluster {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{t: t, options: options, network: newNetwork()}
+	c := &Cluster{t: t, options: options, network: newNetwork(), nodes: map[string]*node.Node{}}
 	t.Cleanup(func() {
 		for _, m := range c.members {
 			c.Stop(m)
@@ -66,6 +75,9 @@ func New(t *testing.T, options Options) *Cluster {
 	})
 	for i := range options.Nodes {
 		m := &Member{name: fmt.Sprintf("n%d", i+1), Clock: &Clock{Clock: node.SystemClock()}}
+		if i < len(options.Clocks) {
+			m.Clock.Step(options.Clocks[i])
+		}
 		c.members = append(c.members, m)
 		c.Start(m)
 		c.id = m.Node.Status().ClusterID
@@ -81,13 +93,16 @@ func (c *Cluster) join(m *Member) {
 	c.t.Helper()
 	for shard := range uint32(c.options.Shards) {
 		leader, group := c.Leader(shard), fmt.Sprintf("shard-%d", shard)
-		if err := leader.Node.AddNonvoter(c.t.Context(), group, m.ServerID); err != nil {
+		if err := m.Node.StartShard(c.t.Context(), shard); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := leader.Node.AddNonvoter(c.t.Context(), group, m.ServerID, 0); err != nil {
 			c.t.Fatal(err)
 		}
 		c.Await("the new member has caught up", func() bool {
 			return m.status(shard).AppliedIndex >= leader.status(shard).CommitIndex
 		})
-		if err := leader.Node.AddVoter(c.t.Context(), group, m.ServerID); err != nil {
+		if err := leader.Node.AddVoter(c.t.Context(), group, m.ServerID, 0); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -97,7 +112,7 @@ func (c *Cluster) join(m *Member) {
 func (c *Cluster) Start(m *Member) {
 	c.t.Helper()
 	cfg := node.Config{
-		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock,
+		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock, Clocks: clocks{c, m.name},
 		Peers: c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: nameOf, Logger: c.options.Logger.With("node", m.name),
 		Fatal: func(err error) { c.t.Errorf("node %s gave up: %v", m.name, err) },
 	}
@@ -109,6 +124,31 @@ func (c *Cluster) Start(m *Member) {
 		c.t.Fatalf("starting node %s: %v", m.name, err)
 	}
 	m.Node, m.ServerID = n, n.Status().ServerID
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[m.name] = n
+}
+
+// Mute has nobody tell the time to others, until Unmute.
+func (c *Cluster) Mute() { c.mute(true) }
+
+// Unmute ends Mute.
+func (c *Cluster) Unmute() { c.mute(false) }
+
+func (c *Cluster) mute(muted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.muted = muted
+}
+
+// running returns the node of a name, nil if it does not run or does not tell the time.
+func (c *Cluster) running(name string) *node.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.muted {
+		return nil
+	}
+	return c.nodes[name]
 }
 
 // Stop stops a member, as far as the others can tell without warning. It may be stopped already.
@@ -125,6 +165,25 @@ func (c *Cluster) Stop(m *Member) {
 	}
 	c.network.heal(m.name)
 	m.Node = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.nodes, m.name)
+}
+
+// Shut stops a member as an operator does: it hands over what it leads first. It returns a function that waits for the end.
+func (c *Cluster) Shut(m *Member) (wait func()) {
+	c.t.Helper()
+	n := m.Node
+	m.Node = nil // callers go elsewhere
+	closed := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), patience)
+	go func() { closed <- n.Close(ctx) }()
+	return func() {
+		defer cancel()
+		if err := <-closed; err != nil {
+			c.t.Errorf("closing node %s: %v", m.name, err)
+		}
+	}
 }
 
 // Isolate cuts a member off from all others.
@@ -213,12 +272,19 @@ func (c *Cluster) Converge(shard uint32) {
 	}
 }
 
-// status returns the state of a shard on the member.
-func (m *Member) status(shard uint32) node.GroupStatus { return m.Node.Status().Shards[shard] }
+// status returns the state of a shard on the member, the zero status if it is not there.
+func (m *Member) status(shard uint32) node.GroupStatus {
+	for _, st := range m.Node.Status().Shards {
+		if st.Shard == shard {
+			return st
+		}
+	}
+	return node.GroupStatus{}
+}
 
 // index returns the index of the entry that the member's machine applied last.
 func (m *Member) index(shard uint32) uint64 {
-	w, err := m.Node.View(shard, func(*fsm.Machine, fsm.Time) {})
+	_, w, err := m.Node.Peek(shard, &fsm.QueueQuery{})
 	if err != nil {
 		return 0
 	}

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,12 +43,12 @@ func refOf(g fsm.Grant) fsm.Ref {
 // held returns the reserved job of a grant, as a member has it.
 func held(t *testing.T, m *Member, g fsm.Grant) fsm.Job {
 	t.Helper()
-	var job fsm.Job
-	var ok bool
-	if _, err := m.Node.View(0, func(machine *fsm.Machine, _ fsm.Time) { job, ok = machine.Held(refOf(g)) }); err != nil || !ok {
+	r, _, err := m.Node.Peek(0, &fsm.ListQuery{Queue: g.Queue, State: fsm.Reserved, Max: 1000})
+	i := slices.IndexFunc(r.Jobs, func(j fsm.Job) bool { return j.Serial == g.Serial && j.Fence == g.Fence })
+	if err != nil || i < 0 {
 		t.Fatalf("%s does not have the reserved job: %v", m.ServerID, err)
 	}
-	return job
+	return r.Jobs[i]
 }
 
 func TestThreeNodesAgree(t *testing.T) {
@@ -72,7 +73,7 @@ func TestThreeNodesAgree(t *testing.T) {
 		if !errors.Is(err, node.ErrNotLeader) || node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("a put at a follower ended with %v", err)
 		}
-		if _, err := follower.Node.Read(t.Context(), 0, func(*fsm.Machine, fsm.Time) {}); !errors.Is(err, node.ErrNotLeader) {
+		if _, _, err := follower.Node.Query(t.Context(), 0, &fsm.QueueQuery{}); !errors.Is(err, node.ErrNotLeader) {
 			t.Errorf("a read at a follower ended with %v", err)
 		}
 	})
@@ -95,8 +96,8 @@ func TestLeaderIsCutOff(t *testing.T) {
 		if _, err := old.Node.Do(t.Context(), 0, request); node.OutcomeOf(err) != node.Unknown {
 			t.Errorf("a put at the cut off leader ended with %v", err)
 		}
-		if _, err := old.Node.Read(t.Context(), 0, func(*fsm.Machine, fsm.Time) { t.Error("the cut off leader was read") }); err == nil {
-			t.Error("a read at the cut off leader ended well")
+		if r, _, err := old.Node.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "orders"}); err == nil {
+			t.Errorf("the cut off leader was read: %+v", r)
 		}
 
 		leader := c.LeaderExcept(0, old)
@@ -122,12 +123,8 @@ func TestLeaderIsCutOff(t *testing.T) {
 		if result, _ := do(t, leader, &fsm.Ack{Ref: refOf(before)}); result.Code != fsm.OK {
 			t.Errorf("the ack of the lease from before was answered %v", result.Code)
 		}
-		var jobs uint64
-		if _, err := leader.Node.Read(t.Context(), 0, func(m *fsm.Machine, now fsm.Time) {
-			q, _ := m.Queue("orders", now)
-			jobs = q.Counts.Jobs()
-		}); err != nil || jobs != 2 {
-			t.Errorf("%d jobs are held, %v, want the reserved one and the repeated one", jobs, err)
+		if r, _, err := leader.Node.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "orders"}); err != nil || r.Queues[0].Counts.Jobs() != 2 {
+			t.Errorf("held are %+v, %v, want the reserved job and the repeated one", r.Queues, err)
 		}
 	})
 }
@@ -139,7 +136,7 @@ func TestNewLeaderProlongsLeasesByTheGrace(t *testing.T) {
 		old := c.Leader(0)
 		do(t, old, put("x"))
 		result, w := do(t, old, &fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: 10 * time.Millisecond})
-		if err := old.Node.TransferLeader(t.Context(), "shard-0"); err != nil {
+		if err := old.Node.TransferLeader(t.Context(), "shard-0", ""); err != nil {
 			t.Fatal(err)
 		}
 		leader := c.LeaderExcept(0, old)
@@ -167,7 +164,7 @@ func TestTimeNeverRunsBackAcrossLeaders(t *testing.T) {
 				}
 				last = w
 			}
-			if err := leader.Node.TransferLeader(t.Context(), "shard-0"); err != nil {
+			if err := leader.Node.TransferLeader(t.Context(), "shard-0", ""); err != nil {
 				t.Fatal(err)
 			}
 			c.LeaderExcept(0, leader)
@@ -184,11 +181,11 @@ func TestPollsEndWithTheLeadership(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
-			_, err := old.Node.Reserve(t.Context(), 0, req, time.Hour)
+			_, err := old.Node.Reserve(t.Context(), 0, req, node.Wait{For: time.Hour})
 			ended <- err
 		}()
 		synctest.Wait()
-		if err := old.Node.TransferLeader(t.Context(), "shard-0"); err != nil {
+		if err := old.Node.TransferLeader(t.Context(), "shard-0", ""); err != nil {
 			t.Fatal(err)
 		}
 		err := <-ended
@@ -267,7 +264,9 @@ func TestLaggingMemberIsSentASnapshot(t *testing.T) {
 func TestSnapshotOverALongerLogRestartsTheGroup(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(t, Options{Dir: dir, Configure: func(cfg *node.Config) { cfg.TrailingBytes = 1; cfg.EntriesInFlight = 1000 }})
+		c := New(t, Options{Dir: dir, Configure: func(cfg *node.Config) {
+			cfg.TrailingBytes, cfg.EntriesInFlight, cfg.Dial = 1, 1000, slowly(cfg.Dial)
+		}})
 		old := c.Leader(0)
 		do(t, old, put("x"))
 		c.Isolate(old)
@@ -311,7 +310,7 @@ func TestMemberIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(t, Options{Dir: dir})
 		leader, removed := c.Leader(0), c.Followers(0)[0]
-		if err := leader.Node.RemoveServer(t.Context(), "shard-0", removed.ServerID); err != nil {
+		if err := leader.Node.RemoveServer(t.Context(), "shard-0", removed.ServerID, 0); err != nil {
 			t.Fatal(err)
 		}
 		if voters := leader.status(0).Voters; len(voters) != 2 {
@@ -321,10 +320,10 @@ func TestMemberIsRemoved(t *testing.T) {
 		if c.Leader(0) != leader {
 			t.Error("the removed member unseated the leader")
 		}
-		if err := leader.Node.RemoveServer(t.Context(), "shard-9", removed.ServerID); !errors.Is(err, node.ErrUnknownShard) {
+		if err := leader.Node.RemoveServer(t.Context(), "shard-9", removed.ServerID, 0); !errors.Is(err, node.ErrUnknownShard) {
 			t.Errorf("a group that does not exist: %v", err)
 		}
-		if err := removed.Node.AddVoter(t.Context(), "shard-0", removed.ServerID); node.OutcomeOf(err) != node.NotApplied {
+		if err := removed.Node.AddVoter(t.Context(), "shard-0", removed.ServerID, 0); node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("a follower changed the members: %v", err)
 		}
 	})
@@ -338,8 +337,8 @@ func TestReadWaitsNoLongerThanItsContext(t *testing.T) {
 		c.Isolate(old)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		_, err := old.Node.Read(ctx, 0, func(*fsm.Machine, fsm.Time) { t.Error("the cut off leader was read") })
-		if !errors.Is(err, context.DeadlineExceeded) || node.OutcomeOf(err) != node.NotApplied {
+		r, _, err := old.Node.Query(ctx, 0, &fsm.QueueQuery{Queue: "orders"})
+		if len(r.Queues) != 0 || !errors.Is(err, context.DeadlineExceeded) || node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("the read ended with %v", err)
 		}
 	})

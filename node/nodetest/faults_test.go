@@ -64,7 +64,7 @@ func (c *caller) call(ctx context.Context, command fsm.Command) (node.Reply, boo
 		var reply node.Reply
 		var err error
 		if r, ok := command.(*fsm.Reserve); ok && len(r.Queues) > 0 {
-			reply, err = m.Node.Reserve(ctx, 0, req, time.Second)
+			reply, err = m.Node.Reserve(ctx, 0, req, node.Wait{For: time.Second})
 		} else {
 			reply, err = m.Node.Do(ctx, 0, req)
 		}
@@ -211,15 +211,15 @@ func TestNothingIsLostWhileLeadersAreCutOff(t *testing.T) {
 		callers.Wait()
 		c.Converge(0)
 		held := map[uint64]bool{}
-		if _, err := c.Leader(0).Node.Read(t.Context(), 0, func(m *fsm.Machine, now fsm.Time) {
-			for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
-				jobs, _, _ := m.List(fsm.ListQuery{Queue: "orders", State: state, Max: 1_000_000, Now: now})
-				for _, job := range jobs {
-					held[job.Serial] = true
-				}
+		leader := c.Leader(0) // nothing is under way any more, so several reads see one state
+		for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
+			r, _, err := leader.Node.Query(t.Context(), 0, &fsm.ListQuery{Queue: "orders", State: state, Max: 1_000_000})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}); err != nil {
-			t.Fatal(err)
+			for _, job := range r.Jobs {
+				held[job.Serial] = true
+			}
 		}
 		h.check(t, held)
 	})

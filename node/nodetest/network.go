@@ -6,6 +6,9 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
+
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 )
 
 // errCut is what a dial over a cut link gives.
@@ -14,9 +17,10 @@ var errCut = errors.New("nodetest: the link is cut")
 // network connects nodes by name, through pipes in memory.
 type network struct {
 	mu        sync.Mutex
-	listeners map[string]*listener
+	listeners map[string]*pipetest.Listener
 	cut       map[string]bool // nodes that reach nobody
 	links     map[*link]struct{}
+	writes    atomic.Int64 // of all nodes
 }
 
 // link is one end of a connection.
@@ -24,6 +28,12 @@ type link struct {
 	net.Conn
 	network  *network
 	from, to string
+}
+
+// Write counts.
+func (l *link) Write(data []byte) (int, error) {
+	l.network.writes.Add(1)
+	return l.Conn.Write(data)
 }
 
 // Close closes this end, and forgets it.
@@ -35,7 +45,7 @@ func (l *link) Close() error {
 }
 
 func newNetwork() *network {
-	return &network{listeners: map[string]*listener{}, cut: map[string]bool{}, links: map[*link]struct{}{}}
+	return &network{listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, links: map[*link]struct{}{}}
 }
 
 // isolate cuts a node off: its connections end, and new ones are refused.
@@ -58,11 +68,18 @@ func (n *network) heal(name string) {
 	delete(n.cut, name)
 }
 
-// listen returns a listener for a node that starts.
-func (n *network) listen(name string) *listener {
+// joins reports whether two nodes reach each other.
+func (n *network) joins(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := &listener{name: name, conns: make(chan net.Conn), done: make(chan struct{})}
+	return !n.cut[from] && !n.cut[to]
+}
+
+// listen returns a listener for a node that starts.
+func (n *network) listen(name string) *pipetest.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := pipetest.Listen(name)
 	n.listeners[name] = l
 	return l
 }
@@ -83,9 +100,9 @@ func (n *network) dialer(from string) func(ctx context.Context, to string) (net.
 			return nil, errCut
 		}
 		select {
-		case l.conns <- ends[1]:
+		case l.Conns() <- ends[1]:
 			return ends[0], nil
-		case <-l.done:
+		case <-l.Done():
 		case <-ctx.Done():
 		}
 		return nil, errors.Join(errCut, ends[0].Close(), ends[1].Close())
@@ -100,39 +117,3 @@ func nameOf(serverID string) (string, error) {
 	}
 	return name, nil
 }
-
-// listener is where a node takes connections.
-type listener struct {
-	name  string
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-// Accept waits for the next connection.
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept.
-func (l *listener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return nil
-}
-
-// Addr returns the name of the node.
-func (l *listener) Addr() net.Addr { return address(l.name) }
-
-// address is a node's name as an address.
-type address string
-
-// Network returns "memory".
-func (address) Network() string { return "memory" }
-
-// String returns the name.
-func (a address) String() string { return string(a) }

@@ -202,7 +202,7 @@ func crashAfter(n int) diskfault.Hook {
 func TestCrashAtEveryStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	torn := func(string, int64) bool { return r.IntN(2) == 0 }
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		name  string
 		fate  diskfault.Fate
 		names diskfault.Names
@@ -214,7 +214,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		{"tear, lose names", torn, diskfault.LoseNames},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for n := 0; ; n++ {
+			for n := i % thinning; ; n += thinning {
 				d := newDisk()
 				d.SetHook(crashAfter(n))
 				before, after, call, done := runUntil(d, lifeWithTerms())
@@ -264,7 +264,7 @@ func checkSurvivor(d *diskfault.Disk, before, after held) error {
 func TestCrashDuringRepair(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	torn := func(string, int64) bool { return r.IntN(2) == 0 }
-	for n := 1; ; n += 3 {
+	for n := 1; ; n += 3 * thinning {
 		d := newDisk()
 		d.SetHook(crashAfter(n))
 		before, after, call, done := runUntil(d, lifeWithTerms())
@@ -290,7 +290,7 @@ func TestCrashDuringRepair(t *testing.T) {
 func TestFailureAtEveryStep(t *testing.T) {
 	for name, fail := range map[string]func(diskfault.Op) error{"EIO": diskfault.Broken, "ENOSPC": diskfault.Full} {
 		t.Run(name, func(t *testing.T) {
-			for n := 0; ; n++ {
+			for n := 0; ; n += thinning {
 				d := newDisk()
 				d.SetHook(failOnce(n, fail))
 				before, after, call, done := runUntil(d, lifeWithTerms())

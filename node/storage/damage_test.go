@@ -130,7 +130,7 @@ func TestFullDiskIsFull(t *testing.T) {
 func TestFlippedBits(t *testing.T) {
 	full := fullDisk(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	stride := int64(5)
+	stride := int64(5 * thinning)
 	for _, name := range full.Files() {
 		t.Run(path.Base(name), func(t *testing.T) {
 			found, unread := 0, 0
@@ -358,8 +358,8 @@ func TestDamageWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Log.GetLog(13, &raft.Log{})
-	if corrupt := corruptIn(t, err, ".wal"); corrupt.Index != 13 {
-		t.Error(err)
+	if corrupt := corruptIn(t, err, ".wal"); corrupt.Index != 13 || len(fatal) != 1 {
+		t.Errorf("%v; told %v", err, fatal)
 	}
 	_, _, err = readSnapshot(s.Snapshots)
 	if corrupt := corruptIn(t, err, ".snap"); corrupt.Offset == 0 {

@@ -26,9 +26,10 @@ var (
 	ErrGap = errors.New("storage: log entries are not consecutive")
 )
 
-const remedy = "the files were left as they are; do not delete them and start again under the same node identity. " +
-	"With other replicas: remove this node and let it join anew under a new identity. " +
-	"Without: restore the last backup, or move the file back if it was moved"
+// remedy says only what can be done today.
+const remedy = "the files were left as they are; do not delete some and start again: the node would go on without what it has acknowledged. " +
+	"Move the file back if it was moved, or put back a copy of the whole data directory that was made while the node was stopped; " +
+	"what was acknowledged after that copy is lost"
 
 // CorruptError says that a file does not hold what was once durable in it. The group must not start, or, if it
 // runs, the process must end: going on would serve or vote with less than the node has promised.

@@ -29,6 +29,12 @@ type FS interface {
 	SyncDir(name string) error
 }
 
+// FreeReporter is an FS that knows its free space, so that nobody need ask the operating system for it.
+type FreeReporter interface {
+	// FreeBytes returns how many bytes may still be written.
+	FreeBytes() uint64
+}
+
 // File is an open file of an FS.
 type File interface {
 	io.ReaderAt
@@ -117,8 +123,18 @@ func (f *osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// replaceFile makes name hold data, atomically and durably: a crash leaves the old content or the new one.
-func replaceFile(fsys FS, name string, data []byte) error {
+// UnsettledError says that after a failure a file may have its old content or its new one.
+type UnsettledError struct{ Err error }
+
+// Error returns the text of the failure.
+func (e *UnsettledError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the failure.
+func (e *UnsettledError) Unwrap() error { return e.Err }
+
+// ReplaceFile makes name hold data, atomically and durably: a crash leaves the old content or the new one. From the renaming on a failure is an
+// *UnsettledError.
+func ReplaceFile(fsys FS, name string, data []byte) error {
 	tmp := name + tmpSuffix
 	if err := removeIfPresent(fsys, tmp); err != nil {
 		return fmt.Errorf("removing leftover %s: %w", tmp, err)
@@ -127,11 +143,11 @@ func replaceFile(fsys FS, name string, data []byte) error {
 		return err
 	}
 	if err := fsys.Rename(tmp, name); err != nil {
-		return fmt.Errorf("renaming %s: %w", tmp, err)
+		return &UnsettledError{fmt.Errorf("renaming %s: %w", tmp, err)}
 	}
 	// Without this a power cut may bring the old name back after the caller was told of success.
 	if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
-		return fmt.Errorf("syncing directory of %s: %w", name, err)
+		return &UnsettledError{fmt.Errorf("syncing directory of %s: %w", name, err)}
 	}
 	return nil
 }
@@ -152,7 +168,8 @@ func writeSynced(fsys FS, name string, data []byte) (err error) {
 	return nil
 }
 
-func readFile(fsys FS, name string) (data []byte, err error) {
+// ReadFile returns the content of name.
+func ReadFile(fsys FS, name string) (data []byte, err error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err

@@ -69,11 +69,11 @@ func createMarks(fsys FS, name string) error {
 	b := make([]byte, marksFileBytes)
 	copy(b, encodeSlot(1, mark{}))
 	copy(b[markSlotStride:], encodeSlot(2, mark{}))
-	return replaceFile(fsys, name, b)
+	return ReplaceFile(fsys, name, b)
 }
 
 func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Time) (*marks, error) {
-	b, err := readFile(fsys, name)
+	b, err := ReadFile(fsys, name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, &CorruptError{File: name, Detail: "missing", Err: err}

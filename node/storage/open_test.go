@@ -99,6 +99,26 @@ func TestOpenRefusesAnotherGroupsBolt(t *testing.T) {
 	wantCorrupt(t, err, "raft.db")
 }
 
+// A power cut must not take a directory away in which something was acknowledged.
+func TestNewGroupSyncsItsDirectories(t *testing.T) {
+	d := newDisk()
+	synced := map[string]bool{}
+	d.SetHook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpSyncDir {
+			synced[o.Path] = true
+		}
+		if o.Kind == diskfault.OpRename && strings.Contains(o.Path, "MANIFEST") {
+			for _, dir := range []string{groupDir, filepath.Dir(groupDir)} {
+				if !synced[dir] {
+					t.Errorf("the group exists before %s is synced", dir)
+				}
+			}
+		}
+		return nil
+	})
+	closeStores(t, openOn(t, d))
+}
+
 // What Open makes of a log and a snapshot that disagree.
 func TestOpenReconciles(t *testing.T) {
 	const snap = 100
@@ -213,12 +233,12 @@ func TestCorruptErrorSaysWhatToDo(t *testing.T) {
 	cause := errors.New("cause")
 	err := &storage.CorruptError{File: "a/b.wal", Offset: 4096, Index: 7, Detail: "detail",
 		Err: &storage.CorruptError{File: "c", Detail: "inner", Err: cause}}
-	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete", "backup"} {
+	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete", "copy of the whole data directory"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %q", want, err.Error())
 		}
 	}
-	if strings.Count(err.Error(), "backup") != 1 || !errors.Is(err, cause) {
+	if strings.Count(err.Error(), "do not delete") != 1 || !errors.Is(err, cause) {
 		t.Errorf("advice given twice, or cause lost: %v", err)
 	}
 }

@@ -59,7 +59,7 @@ func decodeRecord(magic string, b []byte) ([]byte, error) {
 
 // readRecord returns fs.ErrNotExist (wrapped) for an absent file and *CorruptError for a damaged one.
 func readRecord(fsys FS, name, magic string) ([]byte, error) {
-	raw, err := readFile(fsys, name)
+	raw, err := ReadFile(fsys, name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
@@ -74,5 +74,5 @@ func readRecord(fsys FS, name, magic string) ([]byte, error) {
 }
 
 func writeRecord(fsys FS, name, magic string, payload []byte) error {
-	return replaceFile(fsys, name, encodeRecord(magic, payload))
+	return ReplaceFile(fsys, name, encodeRecord(magic, payload))
 }

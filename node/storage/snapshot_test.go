@@ -155,6 +155,7 @@ func TestSnapshotCancel(t *testing.T) {
 // A failure at any step of a snapshot leaves the one before, no temporary, and a store that goes on.
 func TestSnapshotFailureAtEachStep(t *testing.T) {
 	for _, fail := range []func(diskfault.Op) error{diskfault.Full, diskfault.Broken} {
+		cause := errors.Unwrap(fail(diskfault.Op{}))
 		for n := 0; ; n++ {
 			d := newDisk()
 			s := openOn(t, d)
@@ -162,7 +163,8 @@ func TestSnapshotFailureAtEachStep(t *testing.T) {
 			mustSnapshot(t, s, 10, 2, snapshotData(10))
 			left := n
 			d.SetHook(func(o diskfault.Op) error {
-				if !o.Mutates() || !strings.Contains(o.Path, "snapshots") {
+				reopened := o.Kind == diskfault.OpOpen && strings.HasSuffix(o.Path, ".tmp")
+				if !o.Mutates() && !reopened || !strings.Contains(o.Path, "snapshots") {
 					return nil
 				}
 				if left--; left == -1 {
@@ -170,7 +172,7 @@ func TestSnapshotFailureAtEachStep(t *testing.T) {
 				}
 				return nil
 			})
-			err := takeSnapshot(s.Snapshots, 20, 2, bigData(600<<10))
+			err := takeSnapshot(s.Snapshots, 20, 2, bigData(2500<<10))
 			d.SetHook(nil)
 			want := uint64(10)
 			if err == nil {
@@ -180,14 +182,14 @@ func TestSnapshotFailureAtEachStep(t *testing.T) {
 				t.Fatalf("step %d: newest %d, %v, want %d", n, index, err, want)
 			}
 			if err != nil {
-				if s.Err() != nil || s.Stats().Snapshot.Failed != 1 || len(snapshotFiles(d)) != 1 {
-					t.Fatalf("step %d: %v, %+v, %v", n, s.Err(), s.Stats().Snapshot, snapshotFiles(d))
+				if !errors.Is(err, cause) || s.Err() != nil || s.Stats().Snapshot.Failed != 1 || len(snapshotFiles(d)) != 1 {
+					t.Fatalf("step %d: %v, %v, %+v, %v", n, err, s.Err(), s.Stats().Snapshot, snapshotFiles(d))
 				}
 				mustSnapshot(t, s, 21, 2, nil)
 			}
 			closeStores(t, s)
 			if err == nil {
-				if n < 6 {
+				if n < 7 {
 					t.Fatalf("only %d steps", n)
 				}
 				break
@@ -229,6 +231,29 @@ func TestSnapshotBlocksMoved(t *testing.T) {
 		if corrupt := corruptIn(t, err, ".snap"); corrupt.Offset < int64(start) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// A digest that rotted, or is gone, would let another state be restored.
+func TestSnapshotTrailerIsChecked(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	setTerm(t, s, 2)
+	sink, err := s.Snapshots.Create(1, 10, 2, configuration(), 1, nil)
+	must(t, err)
+	sink.(storage.DigestSetter).SetDigest(0xfeed)
+	must(t, sink.Close())
+	closeStores(t, s)
+	name := snapshotFiles(d)[0]
+	const trailer = 41
+	for at := len(d.Contents(name)) - trailer; at < len(d.Contents(name)); at++ {
+		rotten := d.Clone()
+		rotten.Flip(name, int64(at), 0)
+		s, err := storage.Open(groupDir, testConfig(rotten, storage.EngineWAL))
+		if err == nil {
+			closeStores(t, s)
+		}
+		wantCorrupt(t, err, ".snap")
 	}
 }
 
@@ -341,4 +366,58 @@ func TestSnapshotDamagedEnds(t *testing.T) {
 		}
 		closeStores(t, s)
 	}
+}
+
+// leakyFS is a disk that cannot close snapshots that were written and synced; the file is closed all the same.
+type leakyFS struct {
+	storage.FS
+	cause error
+}
+
+func (f *leakyFS) OpenFile(name string, flag int) (storage.File, error) {
+	file, err := f.FS.OpenFile(name, flag)
+	if err != nil || !strings.HasSuffix(name, ".tmp") || !strings.Contains(name, "snapshots") {
+		return file, err
+	}
+	return &leakyFile{File: file, fs: f}, nil
+}
+
+type leakyFile struct {
+	storage.File
+	fs     *leakyFS
+	synced bool
+}
+
+func (f *leakyFile) Sync() error {
+	f.synced = true
+	return f.File.Sync()
+}
+
+func (f *leakyFile) Close() error {
+	if err := f.File.Close(); err != nil || !f.synced {
+		return err
+	}
+	return f.fs.cause
+}
+
+// A snapshot whose file cannot be closed has failed: there is none under its name.
+func TestSnapshotThatCannotBeClosed(t *testing.T) {
+	d := newDisk()
+	leaky := &leakyFS{FS: d}
+	s, err := storage.Open(groupDir, testConfig(leaky, storage.EngineWAL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 10, 2, snapshotData(10))
+	leaky.cause = errors.New("input/output error")
+	if err := takeSnapshot(s.Snapshots, 20, 2, bigData(1<<10)); !errors.Is(err, leaky.cause) {
+		t.Errorf("it ended with %v", err)
+	}
+	leaky.cause = nil
+	if index, _, err := readSnapshot(s.Snapshots); index != 10 || err != nil || len(snapshotFiles(d)) != 1 {
+		t.Errorf("the newest is %d, %v; the files are %v", index, err, snapshotFiles(d))
+	}
+	mustSnapshot(t, s, 21, 2, nil)
 }

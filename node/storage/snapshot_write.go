@@ -22,10 +22,9 @@ type snapshotSink struct {
 	store *SnapshotStore
 	meta  snapshotMeta
 	name  string // final path
-	file  File
+	file  *stream
 	start time.Time
 
-	at      int64
 	synced  int64 // offset up to which the data was synced on the way
 	trailer snapshotTrailer
 	buf     []byte // data of the block being filled
@@ -46,9 +45,9 @@ func (s *snapshotSink) create() error {
 		return err
 	}
 	tmp := s.name + tmpSuffix
-	if s.file, err = s.store.fsys.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR); err != nil {
+	if s.file, err = createStream(s.store.fsys, tmp); err != nil {
 		s.store.abandoned()
-		return fmt.Errorf("storage: creating %s: %w", tmp, err)
+		return fmt.Errorf("storage: %w", err)
 	}
 	s.trailer.sum = sum
 	s.buf = make([]byte, 0, snapshotBlockBytes)
@@ -89,18 +88,17 @@ func (s *snapshotSink) flush() error {
 
 func (s *snapshotSink) append(b []byte) error {
 	return s.store.guard.watch("write "+s.name, func() error {
-		if _, err := s.file.WriteAt(b, s.at); err != nil {
-			return fmt.Errorf("storage: writing %s: %w", s.name, err)
+		if err := s.file.write(b); err != nil {
+			return fmt.Errorf("storage: %w", err)
 		}
-		s.at += int64(len(b))
-		if s.at-s.synced < snapshotSyncBytes {
+		if s.file.at-s.synced < snapshotSyncBytes {
 			return nil
 		}
 		// In small portions: one sync of gigabytes at the end would hold up the log's syncs, and look like a hung
 		// disk to the watchdog.
-		s.synced = s.at
-		if err := s.file.SyncData(); err != nil {
-			return fmt.Errorf("storage: syncing %s: %w", s.name, err)
+		s.synced = s.file.at
+		if err := s.file.syncData(); err != nil {
+			return fmt.Errorf("storage: %w", err)
 		}
 		return nil
 	})
@@ -115,9 +113,8 @@ func (s *snapshotSink) Close() error {
 	if s.err == nil {
 		s.err = s.finish()
 	}
-	if s.err != nil {
-		err := errors.Join(s.err, s.abandon())
-		return err
+	if cause := s.err; cause != nil {
+		return errors.Join(cause, s.abandon()) // which sets s.err
 	}
 	s.err = errSinkDone
 	return s.store.written(s)
@@ -135,15 +132,21 @@ func (s *snapshotSink) finish() error {
 	if err := s.append(encodeTrailer(s.trailer)); err != nil {
 		return err
 	}
+	if err := s.store.guard.watch("write "+s.name, s.file.flush); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
 	return s.store.guard.watch("sync "+s.name, s.publish)
 }
 
-// publish is sync, rename, sync of the directory, in this order: the name must never be durable before the bytes,
-// and Raft must not compact the log before the name is.
+// publish is sync, close, rename, sync of the directory, in this order: the name must never be durable before the bytes,
+// and Raft must not compact the log before the name is. Closing may fail, and what failed must not have the name.
 func (s *snapshotSink) publish() error {
 	tmp, fsys := s.name+tmpSuffix, s.store.fsys
-	if err := s.file.Sync(); err != nil {
-		return fmt.Errorf("storage: syncing %s: %w", tmp, err)
+	if err := s.file.sync(); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	if err := s.file.Close(); err != nil {
+		return fmt.Errorf("storage: closing %s: %w", tmp, err)
 	}
 	if err := fsys.Rename(tmp, s.name); err != nil {
 		return fmt.Errorf("storage: renaming %s: %w", tmp, err)
@@ -151,7 +154,7 @@ func (s *snapshotSink) publish() error {
 	if err := fsys.SyncDir(filepath.Dir(s.name)); err != nil {
 		return fmt.Errorf("storage: syncing directory of %s: %w", s.name, errors.Join(err, fsys.Remove(s.name)))
 	}
-	return s.file.Close()
+	return nil
 }
 
 // Cancel implements raft.SnapshotSink.

@@ -29,7 +29,7 @@ type SpaceConfig struct {
 	LowWaterBytes uint64                           // with less free, Low is true, default 256 MiB
 	Interval      time.Duration                    // between probes of Run, default 1 s
 	FS            FS                               // default OSFS
-	Free          func(dir string) (uint64, error) // free bytes for this process, default statfs
+	Free          func(dir string) (uint64, error) // free bytes for this process, default FS if it is a FreeReporter, else statfs
 	Logger        *slog.Logger                     // default discards; told each change
 }
 
@@ -77,6 +77,9 @@ func OpenSpace(cfg SpaceConfig) (*Space, error) {
 	}
 	if cfg.Free == nil {
 		cfg.Free = freeBytes
+		if reporter, ok := cfg.FS.(FreeReporter); ok {
+			cfg.Free = func(string) (uint64, error) { return reporter.FreeBytes(), nil }
+		}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/hashicorp/raft"
 )
@@ -30,7 +29,7 @@ type StableStore struct {
 	name  string
 	guard *guard
 
-	mu       sync.Mutex
+	turn     turn // of who reads or writes
 	durable  map[string][]byte
 	voteTerm []byte // LastVoteTerm waiting for its candidate, nil if none
 }
@@ -49,17 +48,20 @@ func openStable(fsys FS, name string, g *guard) (*StableStore, error) {
 	if err != nil {
 		return nil, &CorruptError{File: name, Detail: err.Error()}
 	}
-	return &StableStore{fsys: fsys, name: name, guard: g, durable: values}, nil
+	return &StableStore{turn: newTurn(), fsys: fsys, name: name, guard: g, durable: values}, nil
 }
 
 // Set implements raft.StableStore. It returns once the value is durable, together with a vote's term if key is
 // the vote's candidate.
 func (s *StableStore) Set(key, value []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn.take()
+	defer s.turn.give()
 	if string(key) == keyLastVoteTerm {
 		s.voteTerm = bytes.Clone(value)
 		return nil
+	}
+	if err := s.checkTerm(string(key), value); err != nil {
+		return err
 	}
 	changed := map[string][]byte{string(key): bytes.Clone(value)}
 	if string(key) == keyLastVoteCand && s.voteTerm != nil {
@@ -69,6 +71,18 @@ func (s *StableStore) Set(key, value []byte) error {
 	return s.write(changed)
 }
 
+// checkTerm refuses a term below the present one, which fails the group: Raft answers heartbeats beside its main loop, and one that was
+// overtaken by an election would bring the term before it back, in which this node may have voted for another leader.
+func (s *StableStore) checkTerm(key string, value []byte) error {
+	held := s.durable[keyCurrentTerm]
+	if key != keyCurrentTerm || len(held) != 8 || len(value) != 8 || bytes.Compare(value, held) >= 0 {
+		return nil
+	}
+	err := fmt.Errorf("storage: %s: term %d after term %d", s.name, binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(held))
+	s.guard.fail(err)
+	return err
+}
+
 // SetUint64 implements raft.StableStore.
 func (s *StableStore) SetUint64(key []byte, value uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
@@ -76,15 +90,15 @@ func (s *StableStore) SetUint64(key []byte, value uint64) error {
 
 // Get implements raft.StableStore: the durable value, or nil if there is none.
 func (s *StableStore) Get(key []byte) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn.take()
+	defer s.turn.give()
 	return bytes.Clone(s.durable[string(key)]), nil
 }
 
 // GetUint64 implements raft.StableStore: the durable value, or 0 if there is none.
 func (s *StableStore) GetUint64(key []byte) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn.take()
+	defer s.turn.give()
 	value := s.durable[string(key)]
 	switch len(value) {
 	case 0:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -91,5 +92,29 @@ func TestStableOwnsItsSlices(t *testing.T) {
 	got[1] = 'X'
 	if again, _ := s.Stable.Get([]byte("k")); string(again) != "value" {
 		t.Errorf("value became %q", again)
+	}
+}
+
+// A heartbeat that Raft answers beside its main loop may be overtaken by an election, and would then bring an old term back.
+func TestStableTakesNoLowerTerm(t *testing.T) {
+	var fatal []error
+	s, err := storage.Open("/g", storage.Config{Group: "g", FS: newDisk(), OnFatal: func(err error) { fatal = append(fatal, err) }})
+	must(t, err)
+	defer func() { _ = s.Close() }() // it has failed
+	setTerm(t, s, 7)
+	must(t, vote(s.Stable, 7, "b"))
+	setTerm(t, s, 7)
+	setTerm(t, s, 8)
+	if len(fatal) > 0 {
+		t.Fatalf("gave up over %v", fatal)
+	}
+	if err := s.Stable.SetUint64([]byte("CurrentTerm"), 7); err == nil || len(fatal) != 1 {
+		t.Errorf("term 7 after term 8: %v; told of %v", err, fatal)
+	}
+	if got, err := s.Stable.GetUint64([]byte("CurrentTerm")); got != 8 || err != nil {
+		t.Errorf("the term is %d, %v", got, err)
+	}
+	if err := s.Stable.SetUint64([]byte("CurrentTerm"), 9); err == nil {
+		t.Error("the group goes on")
 	}
 }

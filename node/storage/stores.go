@@ -173,7 +173,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Log = &LogStore{engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
+	s.Log = &LogStore{turn: newTurn(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
 	if err := s.reconcile(p, cfg.Logger); err != nil {
 		return nil, errors.Join(err, e.close())
 	}

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// directFlag asks for writes past the kernel's cache.
+const directFlag = unix.O_DIRECT
+
 func dataSync(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// directFlag is 0 where there are no direct writes, or where they are not asked for by a flag.
+const directFlag = 0
+
 func dataSync(f *os.File) error { return f.Sync() }
 
 func allocate(f *os.File, size int64) error { return f.Truncate(size) }

@@ -238,7 +238,8 @@ func (c entryCodec) misplaced(b []byte, next, term uint64) string {
 
 // laterBatch looks behind a scan's end for an entry that begins a batch after a commit. Batches are written one
 // at a time, each after the sync of the one before, so such an entry proves that what precedes it was durable.
-// The salted sum keeps a client from placing such bytes in a body.
+// The salted sum keeps a client from placing such an entry in a body. Of a batch that was torn at its beginning entries may be left
+// as well; they follow an entry, the last bytes of which may look like a commit.
 func laterBatch(fsys FS, codec entryCodec, s segmentScan) (found bool, err error) {
 	f, err := fsys.OpenFile(s.name, os.O_RDONLY)
 	if err != nil {
@@ -249,16 +250,27 @@ func laterBatch(fsys FS, codec entryCodec, s segmentScan) (found bool, err error
 	if n, err := f.ReadAt(rest, s.end); n < len(rest) {
 		return false, fmt.Errorf("reading %s: %w", s.name, err)
 	}
-	for at := walFrameBytes; at+evidenceMinimum <= len(rest); at += walFrameBytes {
-		if rest[at] != walFrameEntry || rest[at-walFrameBytes] != walFrameCommit || !allZero(rest[at+1:at+4]) {
+	entryEnd := 0 // of the last entry that was found
+	for at := 0; at+evidenceMinimum <= len(rest); at += walFrameBytes {
+		if rest[at] != walFrameEntry || !allZero(rest[at+1:at+4]) {
 			continue
 		}
 		length := int(binary.LittleEndian.Uint32(rest[at+4:]))
-		if end := at + walFrameBytes + length; end <= len(rest) && codec.check(rest[at+walFrameBytes:end]) == nil {
+		end := at + walFrameBytes + length
+		if end > len(rest) || codec.check(rest[at+walFrameBytes:end]) != nil {
+			continue
+		}
+		if at > entryEnd && isCommit(rest[at-walFrameBytes:at]) {
 			return true, nil
 		}
+		entryEnd = (end + walFrameBytes - 1) / walFrameBytes * walFrameBytes
 	}
 	return false, nil
+}
+
+// isCommit reports whether a frame header is that of a commit. The sum of a batch is 0 once in four billion.
+func isCommit(head []byte) bool {
+	return head[0] == walFrameCommit && allZero(head[1:4]) && !allZero(head[4:])
 }
 
 // clearTorn makes everything after the scan's end zero and durable. Left alone, the torn bytes would be read

@@ -76,6 +76,8 @@ type inode struct {
 	data   []byte
 	synced []byte
 	dirty  map[int64]bool // sectors that differ from synced, perhaps
+	// size is what was allocated; data may be shorter, and is zero there.
+	size, syncedSize int64
 }
 
 // Disk implements storage.FS. Methods may be called from any goroutine.
@@ -86,13 +88,20 @@ type Disk struct {
 	stable map[string]*inode // as of the directories' last sync
 	dirs   map[string]bool
 	epoch  int // files opened before a crash are dead
+	free   uint64
 }
 
-var _ storage.FS = (*Disk)(nil)
+// FreeDefault is what FreeBytes returns at first: enough for a node.
+const FreeDefault = 1 << 30
+
+var (
+	_ storage.FS           = (*Disk)(nil)
+	_ storage.FreeReporter = (*Disk)(nil)
+)
 
 // New returns an empty disk with a root directory.
 func New() *Disk {
-	return &Disk{names: map[string]*inode{}, stable: map[string]*inode{}, dirs: map[string]bool{"/": true}}
+	return &Disk{names: map[string]*inode{}, stable: map[string]*inode{}, dirs: map[string]bool{"/": true}, free: FreeDefault}
 }
 
 // SetHook replaces the hook; nil removes it.
@@ -134,6 +143,7 @@ func (n *inode) settle(name string, fate Fate) {
 	}
 	n.data = slices.Clone(n.synced)
 	n.dirty = map[int64]bool{}
+	n.size = n.syncedSize
 }
 
 // Flip inverts one bit of a file, in memory and on the disk.
@@ -141,6 +151,7 @@ func (d *Disk) Flip(name string, offset int64, bit uint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.names[path.Clean(name)]
+	n.grow(n.length())
 	n.data[offset] ^= 1 << bit
 	if offset < int64(len(n.synced)) {
 		n.synced[offset] ^= 1 << bit
@@ -152,6 +163,7 @@ func (d *Disk) Overwrite(name string, offset int64, b []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.names[path.Clean(name)]
+	n.grow(n.length())
 	copy(n.data[offset:], b)
 	if offset < int64(len(n.synced)) {
 		copy(n.synced[offset:], b)
@@ -170,6 +182,7 @@ func (d *Disk) Contents(name string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n, ok := d.names[path.Clean(name)]; ok {
+		n.grow(n.length())
 		return slices.Clone(n.data)
 	}
 	return nil
@@ -196,7 +209,7 @@ func (d *Disk) Clone() *Disk {
 	c := New()
 	c.dirs = maps.Clone(d.dirs)
 	for name, n := range d.names {
-		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}}
+		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, size: n.size, syncedSize: n.size}
 		c.names[name], c.stable[name] = copied, copied
 	}
 	return c
@@ -359,3 +372,37 @@ func Full(o Op) error { return &fs.PathError{Op: string(o.Kind), Path: o.Path, E
 
 // Broken is the error of a failing disk, for hooks.
 func Broken(o Op) error { return &fs.PathError{Op: string(o.Kind), Path: o.Path, Err: syscall.EIO} }
+
+// Fork ends the machine's life for whoever sees the disk after it: the disk that it returns is as after Crash with the same fates. This disk
+// goes on as it is, for goroutines of the dead machine that cannot be stopped at once; what they write is lost.
+func (d *Disk) Fork(fate Fate, names Names) *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := New()
+	next.dirs, next.free = maps.Clone(d.dirs), d.free
+	survivors := d.stable
+	if names == KeepNames {
+		survivors = d.names
+	}
+	for _, name := range slices.Sorted(maps.Keys(survivors)) {
+		n := survivors[name]
+		c := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.synced), dirty: maps.Clone(n.dirty), size: n.size, syncedSize: n.syncedSize}
+		c.settle(name, fate)
+		next.names[name], next.stable[name] = c, c
+	}
+	return next
+}
+
+// SetFree sets what FreeBytes returns.
+func (d *Disk) SetFree(bytes uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free = bytes
+}
+
+// FreeBytes implements storage.FreeReporter. Writing takes nothing from it: it is what SetFree said.
+func (d *Disk) FreeBytes() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.free
+}

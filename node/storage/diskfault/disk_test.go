@@ -212,3 +212,61 @@ func TestDamageByHand(t *testing.T) {
 		t.Errorf("the copy changed: %q", got)
 	}
 }
+
+// What was allocated and not written is zeros, and is lost in a crash before a sync, as a size is.
+func TestAllocatedSpace(t *testing.T) {
+	d := diskfault.New()
+	f := create(t, d, "/a", "abc")
+	must(t, errors.Join(f.Allocate(1000), f.Sync(), f.Allocate(2000), d.SyncDir("/")))
+	b := bytes.Repeat([]byte("x"), 8)
+	if n, err := f.ReadAt(b, 1); n != 8 || err != nil || string(b) != "bc\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("read %d bytes, %v: %q", n, err, b)
+	}
+	if n, err := f.ReadAt(b, 1996); n != 4 || !errors.Is(err, io.EOF) {
+		t.Errorf("read %d bytes across the end, %v", n, err)
+	}
+	for _, size := range []int{2000, 1000} {
+		if got := d.Contents("/a"); len(got) != size || !bytes.HasPrefix(got, []byte("abc\x00")) {
+			t.Errorf("%d bytes, want %d", len(got), size)
+		}
+		d.Crash(diskfault.LoseAll, diskfault.LoseNames)
+	}
+}
+
+// Who has a disk open goes on after Fork, and the next life sees nothing of it.
+func TestForkLeavesTheDeadBehind(t *testing.T) {
+	for _, tc := range []struct {
+		fate  diskfault.Fate
+		names diskfault.Names
+		want  map[string]string
+	}{
+		{diskfault.LoseAll, diskfault.LoseNames, map[string]string{"/a": "old"}},
+		{diskfault.KeepAll, diskfault.LoseNames, map[string]string{"/a": "new"}},
+		{diskfault.KeepAll, diskfault.KeepNames, map[string]string{"/a": "new", "/b": "b"}},
+	} {
+		d := diskfault.New()
+		d.SetFree(7)
+		f := create(t, d, "/a", "old")
+		must(t, errors.Join(f.Sync(), d.SyncDir("/")))
+		_, err := f.WriteAt([]byte("new"), 0)
+		must(t, err)
+		create(t, d, "/b", "b")
+		next := d.Fork(tc.fate, tc.names)
+		_, err = f.WriteAt([]byte("xyz"), 0)
+		must(t, errors.Join(err, f.Sync(), d.Rename("/a", "/c")))
+		got := map[string]string{}
+		for _, name := range next.Files() {
+			got[name] = string(next.Contents(name))
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" || next.FreeBytes() != 7 {
+			t.Errorf("after Fork, with %d bytes free (-want +got):\n%s", next.FreeBytes(), diff)
+		}
+		next.Crash(diskfault.LoseAll, diskfault.LoseNames)
+		if got := string(next.Contents("/a")); got != tc.want["/a"] {
+			t.Errorf("what survived was not durable: %q", got)
+		}
+		if got := string(d.Contents("/c")); got != "xyz" {
+			t.Errorf("the dead disk has %q", got)
+		}
+	}
+}

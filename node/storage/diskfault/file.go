@@ -30,10 +30,14 @@ func (f *file) ReadAt(b []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer f.disk.mu.Unlock()
-	if off >= int64(len(f.node.data)) {
+	n := int(min(int64(len(b)), f.node.length()-off))
+	if n <= 0 {
 		return 0, io.EOF
 	}
-	n := copy(b, f.node.data[off:])
+	clear(b[:n])
+	if off < int64(len(f.node.data)) {
+		copy(b[:n], f.node.data[off:])
+	}
 	if n < len(b) {
 		return n, io.EOF
 	}
@@ -46,17 +50,20 @@ func (f *file) WriteAt(b []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer f.disk.mu.Unlock()
-	f.grow(off + int64(len(b)))
+	f.node.grow(off + int64(len(b)))
 	copy(f.node.data[off:], b)
 	f.node.touch(off, off+int64(len(b)))
 	return len(b), nil
 }
 
-func (f *file) grow(size int64) {
-	if have := int64(len(f.node.data)); have < size {
-		f.node.data = append(f.node.data, make([]byte, size-have)...)
+func (n *inode) grow(size int64) {
+	if have := int64(len(n.data)); have < size {
+		n.data = append(n.data, make([]byte, size-have)...)
 	}
 }
+
+// length returns the size of the file.
+func (n *inode) length() int64 { return max(int64(len(n.data)), n.size) }
 
 func (n *inode) touch(from, to int64) {
 	for s := from / SectorBytes; s*SectorBytes < to; s++ {
@@ -83,6 +90,7 @@ func (f *file) SyncData() error {
 		copy(n.synced[from:to], n.data[from:to])
 	}
 	n.dirty = map[int64]bool{}
+	n.syncedSize = n.size
 	return nil
 }
 
@@ -92,7 +100,7 @@ func (f *file) Size() (int64, error) {
 		return 0, err
 	}
 	defer f.disk.mu.Unlock()
-	return int64(len(f.node.data)), nil
+	return f.node.length(), nil
 }
 
 // Allocate implements storage.File: the file has at least size bytes, zeros where none were written.
@@ -101,7 +109,7 @@ func (f *file) Allocate(size int64) error {
 		return err
 	}
 	defer f.disk.mu.Unlock()
-	f.grow(size)
+	f.node.size = max(f.node.size, size)
 	return nil
 }
 

@@ -1,0 +1,29 @@
+package node
+
+import "github.com/hashicorp/raft"
+
+// beatTimeout is the heartbeat timeout that a leader has for itself: Raft sends a heartbeat after a tenth to a fifth of it, so that
+// followers hear two at least, and three most of the time, before they miss their leader. At the followers' own timeout
+// heartbeats would be most of what an idle node does.
+const beatTimeout = 2 * heartbeatTimeout
+
+// reload changes the configuration of Raft as it runs.
+func (g *group) reload(change func(rc *raft.ReloadableConfig)) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	r := g.instance()
+	rc := r.ReloadableConfig()
+	change(&rc)
+	return r.ReloadConfig(rc)
+}
+
+// beat has Raft's timeouts be those of a leader, or those of a follower.
+func (g *group) beat(leads bool) {
+	heartbeat, election := heartbeatTimeout, electionTimeout
+	if leads {
+		heartbeat, election = beatTimeout, beatTimeout
+	}
+	if err := g.reload(func(rc *raft.ReloadableConfig) { rc.HeartbeatTimeout, rc.ElectionTimeout = heartbeat, election }); err != nil {
+		g.note("setting how often followers hear of their leader", err)
+	}
+}

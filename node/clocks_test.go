@@ -1,0 +1,327 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+const half = DefaultClockBound / 2
+
+func TestJudge(t *testing.T) {
+	const far = 10 * time.Second
+	at := func(stamp, wall time.Duration) reckoned { return reckoned{fsm.Time(stamp), fsm.Time(wall)} }
+	right := at(0, 0)
+	tests := []struct {
+		name  string
+		known map[string]reckoned
+		// off is how far a's stamps are from the median, fit who may lead, follow who anchors its clock anew.
+		off    time.Duration
+		fit    string
+		follow string
+		voters int // if there are more than the known ones
+	}{
+		{"one alone", map[string]reckoned{"a": at(far, far)}, 0, "a", "", 0},
+		{"all right", map[string]reckoned{"a": right, "b": right, "c": right}, 0, "abc", "", 0},
+		{"within half the bound", map[string]reckoned{"a": at(half, half), "b": right, "c": at(-half, -half)}, half, "abc", "", 0},
+		{"just beyond", map[string]reckoned{"a": at(half+1, half+1), "b": right, "c": right}, half + 1, "bc", "", 0},
+		{"one far ahead", map[string]reckoned{"a": at(far, far), "b": right, "c": right}, far, "bc", "", 0},
+		{"one far behind", map[string]reckoned{"a": right, "b": at(-far, -far), "c": right}, 0, "ac", "", 0},
+		{"of two the one that is behind", map[string]reckoned{"a": at(far, far), "b": right}, far, "b", "", 0},
+		{"a wall clock stepped, nobody agrees", map[string]reckoned{"a": at(0, far), "b": right, "c": right}, 0, "abc", "", 0},
+		{"suspended, the others agree with its wall clock", map[string]reckoned{"a": at(-far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
+		{"suspended, and the wall clock is wrong too", map[string]reckoned{"a": at(-far, far), "b": right, "c": right}, -far, "bc", "", 0},
+		{"all were suspended", map[string]reckoned{"a": at(-far, 0), "b": at(-far, 0), "c": at(-far, 1)}, 0, "abc", "abc", 0},
+		{"most were suspended", map[string]reckoned{"a": right, "b": at(-far, 0), "c": at(-far, 0)}, 0, "abc", "bc", 0},
+		{"set right after a start in the wrong year", map[string]reckoned{"a": at(far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
+		{"four of five", map[string]reckoned{"a": right, "b": right, "c": at(far, far), "d": at(2*far, 2*far)}, 0, "ab", "", 0},
+		{"suspended, and a third does not answer", map[string]reckoned{"a": at(-far, 0), "b": right}, 0, "ab", "a", 3},
+		{"the wall clock of the one that is ahead is behind, and a third does not answer", map[string]reckoned{"a": at(far, -far), "b": right}, far, "b", "", 3},
+		{"two of five, though they agree", map[string]reckoned{"a": at(-far, 0), "b": right}, 0, "a", "", 5},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := judge(tt.known, max(tt.voters, len(tt.known)), DefaultClockBound)
+			var fit, follow string
+			for _, server := range []string{"a", "b", "c", "d"} {
+				if c.fits(server) {
+					fit += server
+				}
+				if c.follows(server) {
+					follow += server
+				}
+			}
+			if c.off("a") != tt.off || fit != tt.fit || follow != tt.follow {
+				t.Errorf("a is %v off, %q fit, %q follow; want %v, %q, %q", c.off("a"), fit, follow, tt.off, tt.fit, tt.follow)
+			}
+			if near := c.nearMedian(); near != len(tt.fit) {
+				t.Errorf("%d are near the median, want %d", near, len(tt.fit))
+			}
+		})
+	}
+}
+
+// farClock is a peer's clock, as far away as a test says.
+type farClock struct {
+	off time.Duration
+	// there and back are how long question and answer are on their way; the first of them only for the first answer, and so on. The last
+	// one stays.
+	there, back []time.Duration
+	err         error
+}
+
+// farClocks implements Clocks in a bubble.
+type farClocks struct {
+	mu    sync.Mutex
+	peers map[string]*farClock
+	asked map[string]int
+}
+
+func (f *farClocks) ReadClock(ctx context.Context, serverID string) (ClockReading, error) {
+	f.mu.Lock()
+	p, n := f.peers[serverID], f.asked[serverID]
+	f.asked[serverID]++
+	f.mu.Unlock()
+	if p == nil {
+		<-ctx.Done()
+		return ClockReading{}, context.Cause(ctx)
+	}
+	elapse(p.there[min(n, len(p.there)-1)])
+	now := SystemClock().Wall() + fsm.Time(p.off)
+	elapse(p.back[min(n, len(p.back)-1)])
+	return ClockReading{Stamp: now, Wall: now}, p.err
+}
+
+// elapse lets time pass.
+func elapse(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+}
+
+// far returns a peer whose question and answer take as long as named.
+func far(off, there, back time.Duration) *farClock {
+	return &farClock{off: off, there: []time.Duration{there}, back: []time.Duration{back}}
+}
+
+func newTestClocks(peers map[string]*farClock) (*clocks, *farClocks) {
+	source := &farClocks{peers: peers, asked: map[string]int{}}
+	cfg := Config{ClockBound: DefaultClockBound, Clocks: source}
+	own := newNodeClock(SystemClock(), DefaultClockBound, func() bool { return false })
+	return newClocks(cfg, own, "a"), source
+}
+
+func TestReadingAPeersClock(t *testing.T) {
+	const ms = time.Millisecond
+	tests := []struct {
+		name string
+		peer *farClock
+		// off is what the clock is taken to be off, asked how often it was asked for that.
+		off   time.Duration
+		asked int
+		err   error
+	}{
+		{"at once", far(time.Second, 0, 0), time.Second, 1, nil},
+		{"a way that is even", far(time.Second, 20*ms, 20*ms), time.Second, 1, nil},
+		{"a way that is uneven costs half of it", far(0, 0, 40*ms), -20 * ms, 1, nil},
+		{"a slow way is tried again, and the best counts", &farClock{there: []time.Duration{0, 0, 0}, back: []time.Duration{200 * ms, 80 * ms, 160 * ms}}, -40 * ms, 3, nil},
+		{"the first is slow because it connects", &farClock{there: []time.Duration{time.Second, ms}, back: []time.Duration{0, ms}}, 0, 2, nil},
+		{"too slow to say anything", far(0, 126*ms, 126*ms), 0, 3, errClockSlow},
+		{"an error", &farClock{there: []time.Duration{0}, back: []time.Duration{0}, err: ErrNoLeader}, 0, 1, ErrNoLeader},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k, source := newTestClocks(map[string]*farClock{"b": tt.peer})
+				for range 2 { // the second finds the first's
+					got, err := k.read(t.Context(), "b")
+					if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+						t.Fatalf("the error is %v, want %v", err, tt.err)
+					}
+					if err != nil {
+						return
+					}
+					reading, mono := k.own.read()
+					own := reckon(reading, mono)
+					if off := got.stamp.Sub(own.stamp); (off - tt.off).Abs() > time.Microsecond {
+						t.Errorf("the clock is taken to be %v off, want %v", off, tt.off)
+					}
+				}
+				if source.asked["b"] != tt.asked {
+					t.Errorf("asked %d times, want %d", source.asked["b"], tt.asked)
+				}
+				elapse(clockFresh)
+				if _, err := k.read(t.Context(), "b"); err != nil || source.asked["b"] == tt.asked {
+					t.Errorf("an old reading was used again: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestComparing(t *testing.T) {
+	voters := []string{"a", "b", "c"}
+	tests := []struct {
+		name  string
+		peers map[string]*farClock
+		fits  bool
+		err   error
+		// least and most bound how long it may take.
+		least, most time.Duration
+	}{
+		{"all agree", map[string]*farClock{"b": far(0, 0, 0), "c": far(0, 0, 0)}, true, nil, 0, 0},
+		{"the first that agrees is enough", map[string]*farClock{"b": far(0, 0, 0)}, true, nil, 0, 0},
+		{"one disagrees, the other decides", map[string]*farClock{"b": far(-time.Hour, 0, 0), "c": far(0, 0, 90*time.Millisecond)}, true, nil, time.Millisecond, time.Second},
+		{"two disagree", map[string]*farClock{"b": far(-time.Hour, 0, 0), "c": far(-time.Hour, 0, 0)}, false, nil, 0, 0},
+		{"the only other one is behind", map[string]*farClock{"b": far(-time.Hour, 0, 0)}, false, nil, clockWait, clockWait},
+		{"nobody answers", nil, false, errClockMajority, clockWait, clockWait},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k, _ := newTestClocks(tt.peers)
+				start := time.Now()
+				c, err := k.compare(t.Context(), voters)
+				if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+					t.Fatalf("the error is %v, want %v", err, tt.err)
+				}
+				if err == nil && c.fits("a") != tt.fits {
+					t.Errorf("this node fits: %v", c.fits("a"))
+				}
+				if took := time.Since(start); took < tt.least || took > tt.most {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Six shards that begin to be led at once cost one question a peer.
+func TestShardsShareReadings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, source := newTestClocks(map[string]*farClock{"b": far(0, time.Millisecond, time.Millisecond), "c": far(0, time.Millisecond, time.Millisecond)})
+		var comparing sync.WaitGroup
+		for range 6 {
+			comparing.Go(func() {
+				if _, err := k.compare(t.Context(), []string{"a", "b", "c"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		comparing.Wait()
+		if got := fmt.Sprint(source.asked); got != "map[b:1 c:1]" {
+			t.Errorf("asked were %s", got)
+		}
+	})
+}
+
+func TestNodeClock(t *testing.T) {
+	const second = time.Second
+	tests := []struct {
+		name  string
+		step  time.Duration
+		alone bool
+		// off is how far from the wall clock the node is at once and after 100 s, asks tells that it wants others to be asked.
+		off, later time.Duration
+		asks       bool
+	}{
+		{"right", 0, false, 0, 0, false},
+		{"ahead by half the bound", -half, false, half, half - 50*time.Millisecond, false},
+		{"behind by half the bound", half, false, -half, -half + 50*time.Millisecond, false},
+		{"far ahead", -10 * second, false, 10 * second, 10*second - 50*time.Millisecond, true},
+		{"far behind", 10 * second, false, -10 * second, -10*second + 50*time.Millisecond, true},
+		{"far ahead, alone", -10 * second, true, 0, 0, false},
+		{"far behind, alone", 10 * second, true, 0, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			hand := newHandClock()
+			clock := newNodeClock(hand, DefaultClockBound, func() bool { return tt.alone })
+			hand.step(tt.step)
+			if off := clock.Wall().Sub(hand.Wall()); off != tt.off {
+				t.Errorf("at once it is %v off, want %v", off, tt.off)
+			}
+			if asks := len(clock.strayed) > 0; asks != tt.asks {
+				t.Errorf("it asks for others: %v", asks)
+			}
+			for range 100 {
+				hand.run(second)
+				clock.Wall()
+			}
+			if off := clock.Wall().Sub(hand.Wall()); off != tt.later {
+				t.Errorf("later it is %v off, want %v", off, tt.later)
+			}
+			clock.follow()
+			if off := clock.Wall().Sub(hand.Wall()); off != 0 {
+				t.Errorf("anchored anew it is %v off", off)
+			}
+		})
+	}
+}
+
+// A suspension is counted once, and what may be an error of the measurement is not.
+func TestSystemClockCountsSuspensions(t *testing.T) {
+	clock := &systemClock{start: time.Now()}
+	for _, step := range []struct{ total, want time.Duration }{
+		{-time.Second, 0}, {time.Millisecond, 0}, {time.Hour, time.Hour}, {time.Hour - time.Millisecond, time.Hour},
+		{time.Hour + suspendedLeast - 1, time.Hour}, {2 * time.Hour, 2 * time.Hour},
+	} {
+		clock.resumed(step.total)
+		if got := time.Duration(clock.missed.Load()); got != step.want {
+			t.Errorf("after %v in all, %v are counted, want %v", step.total, got, step.want)
+		}
+	}
+	if total, ok := suspendedTime(); ok && total < 0 {
+		t.Errorf("the machine was suspended for %v", total)
+	}
+}
+
+// steppedClock is a clock whose wall clock was stepped.
+type steppedClock struct {
+	Clock
+	off time.Duration
+}
+
+func (s *steppedClock) Wall() fsm.Time { return s.Clock.Wall() + fsm.Time(s.off) }
+
+// TestOnlyAMajorityIsFollowed: a node whose wall clock is wrong does not anchor its clock at it because the first that answer seem to agree.
+func TestOnlyAMajorityIsFollowed(t *testing.T) {
+	const late = 90 * time.Millisecond // after the others
+	tests := []struct {
+		name   string
+		step   time.Duration
+		voters []string
+		peers  map[string]*farClock
+	}{
+		{"back, of three", -10 * time.Second, []string{"a", "b", "c"}, map[string]*farClock{"b": far(0, 0, 0), "c": far(0, 0, late)}},
+		{"back, of three of which one is silent", -10 * time.Second, []string{"a", "b", "c"}, map[string]*farClock{"b": far(0, 0, 0)}},
+		{
+			"ahead, with one of five", 10 * time.Second, []string{"a", "b", "c", "d", "e"},
+			map[string]*farClock{"b": far(10*time.Second, 0, 0), "c": far(0, 0, late), "d": far(0, 0, late), "e": far(0, 0, late)},
+		},
+		{
+			"ahead, with one of four", 10 * time.Second, []string{"a", "b", "c", "d"},
+			map[string]*farClock{"b": far(10*time.Second, 0, 0), "c": far(0, 0, late), "d": far(0, 0, late)},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wall := &steppedClock{Clock: SystemClock()}
+				own := newNodeClock(wall, DefaultClockBound, func() bool { return false })
+				k := newClocks(Config{ClockBound: DefaultClockBound, Clocks: &farClocks{peers: tt.peers, asked: map[string]int{}}}, own, "a")
+				wall.off = tt.step
+				_, err := k.compare(t.Context(), tt.voters)
+				reading, _ := own.read()
+				if off := reading.Stamp.Sub(SystemClock().Wall()).Abs(); off > time.Second {
+					t.Errorf("the clock is %v off: it has followed (%v)", off, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// Export passes a shard on as records of a backup, as it is at one index at which everything that was answered before is applied. Queues
+// for which keep returns false are left out. The shard goes on meanwhile. Only the shard's leader exports. The first error of emit, or the end
+// of ctx, ends the export, and so does Drain, with ErrShuttingDown; it may be begun anew after any error. Nothing waits for emit: the records
+// are made of a capture in memory, which outlives the node.
+func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
+	s, done, err := n.begin(shard)
+	if err != nil {
+		return err
+	}
+	captured := sync.OnceFunc(done)
+	defer captured()
+	l, err := s.leader()
+	if err != nil {
+		return err
+	}
+	if err := s.confirm(ctx, l); err != nil { // see query
+		return err
+	}
+	snapshot, release := s.capture()
+	defer release()
+	captured()
+	if snapshot.Restoring() {
+		return fmt.Errorf("%s: %w", s.name, ErrRestoring)
+	}
+	err = snapshot.Export(shard, keep, func(r fsm.BackupRecord) error {
+		switch {
+		case n.draining.Load():
+			return ErrShuttingDown
+		case ctx.Err() != nil:
+			return canceled(ctx)
+		default:
+			return emit(r)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("exporting %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// capture takes a snapshot of the machine, which release gives back.
+func (s *shard) capture() (snapshot *fsm.Snapshot, release func()) {
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	m := s.replica.machine.(shardMachine).m
+	snapshot = m.Snapshot()
+	return snapshot, func() {
+		s.replica.mu.Lock()
+		defer s.replica.mu.Unlock()
+		m.Release(snapshot)
+	}
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// rude greets as it is told to and does not care for the answer.
+type rude struct {
+	hello    greeting
+	listener *pipeListener
+	closed   chan struct{}
+}
+
+// Dial implements raft.StreamLayer.
+func (r rude) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	conn, err := r.listener.dial(context.Background(), "")
+	if err != nil {
+		return nil, err
+	}
+	if err := writeGreeting(conn, r.hello); err != nil {
+		return nil, err
+	}
+	if _, err := readGreeting(conn); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Accept implements raft.StreamLayer.
+func (r rude) Accept() (net.Conn, error) {
+	<-r.closed
+	return nil, net.ErrClosed
+}
+
+// Close implements raft.StreamLayer.
+func (r rude) Close() error {
+	close(r.closed)
+	return nil
+}
+
+// Addr implements raft.StreamLayer.
+func (r rude) Addr() net.Addr { return serverAddr(r.hello.sender) }
+
+// Raft by itself takes entries from whoever sends them and throws its own away (RELIABILITY E7).
+func TestForeignLeaderChangesNothing(t *testing.T) {
+	const term = 99
+	tests := []struct {
+		name  string
+		greet func(hello *greeting) // what is otherwise than in a member's greeting
+		taken bool
+	}{
+		{"of another cluster", func(hello *greeting) { hello.cluster = "other" }, false},
+		{"for an earlier life of this address", func(hello *greeting) { hello.receiver = "node.0123456789abcdef" }, false},
+		{"of a group that is not here", func(hello *greeting) { hello.group = "shard-7" }, false},
+		{"under this node's own name", func(hello *greeting) { hello.sender = hello.receiver }, false},
+		{"of the cluster", func(*greeting) {}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				cfg := testConfig(t, dir)
+				listener := newPipeListener()
+				cfg.Peers = listener
+				n := openNode(t, cfg)
+				do(t, n, 0, put("orders", "x", 0))
+				before := n.Status().Shards[0]
+				hello := greeting{version: protocolVersion, cluster: n.id.ClusterID, group: shardName(0), sender: "n2.1", receiver: n.id.serverID()}
+				tt.greet(&hello)
+				trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+					Stream: rude{hello, listener, make(chan struct{})}, MaxPool: 1, Timeout: rpcTimeout, Logger: newRaftLogger(cfg.Logger),
+				})
+				defer func() { _ = trans.Close() }()
+				req := &raft.AppendEntriesRequest{Term: term, RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+				var resp raft.AppendEntriesResponse
+				err := trans.AppendEntries("", "", req, &resp)
+				synctest.Wait()
+				after := n.Status().Shards[0]
+				if taken := err == nil && after.Term == term; taken != tt.taken {
+					t.Errorf("it was answered %v; the term is %d after %d, and the shard serves: %v", err, after.Term, before.Term, after.Serving)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/google/go-cmp/cmp"
+)
+
+// machineFormat returns the format of what shard 0 has applied.
+func machineFormat(n *Node) (format fsm.Format) {
+	n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { format = m.Format() })
+	return format
+}
+
+// TestFormatThatANodeSpeaks: it is the first until the node is told, then the one that it was told, also after a start.
+func TestFormatThatANodeSpeaks(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t, dir)
+		n := openNode(t, cfg)
+		log := func(n *Node) {
+			t.Helper()
+			if _, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log(n)
+		if n.Format() != fsm.FirstFormat || machineFormat(n) != fsm.FirstFormat {
+			t.Errorf("a new node speaks format %d and has logged %d", n.Format(), machineFormat(n))
+		}
+		for _, format := range []fsm.Format{fsm.LatestFormat, fsm.FirstFormat} { // the second is lower, or the same, and changes nothing
+			if err := n.Speak(format); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log(n)
+		if n.Format() != fsm.LatestFormat || machineFormat(n) != fsm.LatestFormat {
+			t.Errorf("the node was told format %d, speaks %d and has logged %d", fsm.LatestFormat, n.Format(), machineFormat(n))
+		}
+		closeNode(t, n)
+		again := openNode(t, cfg)
+		if again.Format() != fsm.LatestFormat || again.mux.format.Load() != again.format.Load() {
+			t.Errorf("after a start it speaks format %d, and says %d", again.Format(), again.mux.format.Load())
+		}
+	})
+}
+
+// TestFormatThatANodeCannotSpeak leaves everything as it is.
+func TestFormatThatANodeCannotSpeak(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		before, err := os.ReadFile(filepath.Join(dir, identityFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Speak(fsm.LatestFormat + 1); !errors.Is(err, fsm.ErrVersion) || n.Format() != fsm.FirstFormat {
+			t.Errorf("told a format that it does not read, the node speaks %d, %v", n.Format(), err)
+		}
+		after, err := os.ReadFile(filepath.Join(dir, identityFile))
+		if diff := cmp.Diff(string(before), string(after)); err != nil || diff != "" {
+			t.Errorf("%v (-before +after):\n%s", err, diff)
+		}
+	})
+}
+
+// TestFormatOfEntries: an entry has the format in which its requests were encoded, and never requests of two formats.
+func TestFormatOfEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		b.send(t, 1)
+		flying := b.next(t)
+		const second = fsm.FirstFormat + 1
+		for _, b.format = range []fsm.Format{fsm.FirstFormat, fsm.FirstFormat, second, second, second, fsm.FirstFormat} {
+			b.send(t, 1)
+		}
+		var got []int
+		for range 3 {
+			flying.fail(ErrShuttingDown)
+			flying = b.next(t)
+			got = append(got, int(flying.entry[0]))
+		}
+		flying.fail(ErrShuttingDown)
+		if diff := cmp.Diff([]int{1, 2, 1}, got); diff != "" {
+			t.Errorf("formats of the entries (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestFormatsAreRefusedTogether: whoever waits is answered when a leadership ends, whatever the format.
+func TestFormatsAreRefusedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		b.send(t, 1)
+		flying := b.next(t)
+		var waiting []chan answer
+		for _, b.format = range []fsm.Format{1, 2, 1} {
+			_, answers := b.send(t, 1)
+			waiting = append(waiting, answers)
+		}
+		b.close(ErrNoLeader)
+		for i, answers := range waiting {
+			if len(answers) != 1 || !errors.Is((<-answers).err, ErrNoLeader) {
+				t.Errorf("request %d was not refused", i)
+			}
+		}
+		flying.fail(ErrNoLeader)
+	})
+}

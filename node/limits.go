@@ -1,0 +1,142 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"time"
+)
+
+// progressBytes is what a peer must send or take of a snapshot in each rpcTimeout. It is the pace at which Raft's own
+// deadline for a snapshot is set.
+const progressBytes = 256 << 10
+
+// inboundConn is an accepted connection of a Raft group. The library reads messages from it without a deadline or a limit, and one after
+// the other, each answered before the next is read. inboundConn adds:
+//
+//   - the first byte of a message may take for ever, since the peer keeps connections for later use; the rest of it has rpcTimeout;
+//   - messageScan finds what is too large before it is decoded;
+//   - a snapshot, which follows its message, has rpcTimeout for each progressBytes, and may be as large as there is room on the disk;
+//   - a write has rpcTimeout, so that a peer that reads nothing does not hold a goroutine.
+//
+// Only time spent waiting for the peer counts. One goroutine at a time uses it: that of the connection, and while that waits
+// for an answer, Raft's.
+type inboundConn struct {
+	*trackedConn
+	scan     messageScan
+	patience time.Duration // left for the message, or for the next progressBytes of a snapshot
+	progress int64         // bytes of the snapshot since patience was renewed
+	snapshot int64         // bytes that the snapshot may still have
+}
+
+// newInboundConn returns conn with limits.
+func newInboundConn(conn *trackedConn) net.Conn {
+	c := &inboundConn{trackedConn: conn}
+	c.reset()
+	return c
+}
+
+// reset prepares for the next message.
+func (c *inboundConn) reset() {
+	c.scan, c.patience, c.progress, c.snapshot = messageScan{}, rpcTimeout, 0, 0
+}
+
+// Read reads what is within the limits. An error ends the connection at once: if the library answered first, which it does
+// when a snapshot fails, what follows would be taken for a message.
+func (c *inboundConn) Read(p []byte) (int, error) {
+	n, err := c.read(p)
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
+}
+
+func (c *inboundConn) read(p []byte) (int, error) {
+	var deadline time.Time
+	start := time.Now()
+	if c.scan.begun {
+		deadline = start.Add(c.patience)
+	}
+	if err := c.trackedConn.SetReadDeadline(deadline); err != nil {
+		return 0, fmt.Errorf("setting a deadline for a peer's message: %w", err)
+	}
+	n, err := c.trackedConn.Read(p)
+	if c.scan.begun {
+		c.patience -= time.Since(start)
+	}
+	if broken := c.follow(p[:n]); broken != nil {
+		return 0, fmt.Errorf("from server %q: %w", c.peer, broken)
+	}
+	return n, err
+}
+
+// follow checks what was read against the limits.
+func (c *inboundConn) follow(p []byte) error {
+	if !c.scan.ended {
+		used, err := c.scan.feed(p)
+		if err != nil {
+			return err
+		}
+		if p = p[used:]; c.scan.ended && c.scan.kind == kindInstallSnapshot {
+			c.patience, c.snapshot = rpcTimeout, int64(min(c.mux.room(), 1<<62))
+		}
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	if c.scan.kind != kindInstallSnapshot {
+		return fmt.Errorf("%d bytes after a message that was not answered yet", len(p))
+	}
+	if c.snapshot -= int64(len(p)); c.snapshot < 0 {
+		return fmt.Errorf("a snapshot that is larger than the room on the disk")
+	}
+	if c.progress += int64(len(p)); c.progress >= progressBytes {
+		c.patience, c.progress = rpcTimeout, 0
+	}
+	return nil
+}
+
+// Write sends an answer, after which the next message may come.
+func (c *inboundConn) Write(p []byte) (int, error) {
+	if err := c.trackedConn.SetWriteDeadline(time.Now().Add(rpcTimeout)); err != nil {
+		return 0, fmt.Errorf("setting a deadline for the answer to a peer: %w", err)
+	}
+	c.reset()
+	return c.trackedConn.Write(p)
+}
+
+// outboundConn is a dialled connection of a Raft group. The library sets a deadline for each message with its answer, but no limit
+// for the answer, and for a snapshot a deadline of hours. outboundConn bounds the answer, and each write by rpcTimeout, so that a
+// peer that takes no more is noticed soon. One goroutine at a time uses it.
+type outboundConn struct {
+	*trackedConn
+	deadline time.Time
+	answer   int64 // bytes read since the last write
+}
+
+// SetDeadline sets the deadline for reads, and the latest one for writes.
+func (c *outboundConn) SetDeadline(t time.Time) error {
+	c.deadline = t
+	return c.trackedConn.SetDeadline(t)
+}
+
+// Write sends a part of a message.
+func (c *outboundConn) Write(p []byte) (int, error) {
+	soon := time.Now().Add(rpcTimeout)
+	if !c.deadline.IsZero() && c.deadline.Before(soon) {
+		soon = c.deadline
+	}
+	if err := c.trackedConn.SetWriteDeadline(soon); err != nil {
+		return 0, fmt.Errorf("setting a deadline for a message: %w", err)
+	}
+	c.answer = 0
+	return c.trackedConn.Write(p)
+}
+
+// Read reads a part of an answer.
+func (c *outboundConn) Read(p []byte) (int, error) {
+	n, err := c.trackedConn.Read(p)
+	if c.answer += int64(n); c.answer > replyBytesMax {
+		return 0, fmt.Errorf("server %q answers with more than %d bytes", c.peer, replyBytesMax)
+	}
+	return n, err
+}

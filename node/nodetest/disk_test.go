@@ -1,0 +1,148 @@
+package nodetest
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
+)
+
+// disks are the members' disks, in memory. A node that gives up is cut off, as if its process had ended.
+type disks struct {
+	gaveUp chan gaveUp
+
+	mu      sync.Mutex
+	byName  map[string]*diskfault.Disk
+	cluster *Cluster
+}
+
+// gaveUp says which node ended its process, and why.
+type gaveUp struct {
+	name string
+	err  error
+}
+
+// onDisks starts a cluster of three nodes on disks in memory.
+func onDisks(t *testing.T, configure func(cfg *node.Config)) (*Cluster, *disks) {
+	t.Helper()
+	d := &disks{gaveUp: make(chan gaveUp, 8), byName: map[string]*diskfault.Disk{}}
+	c := New(t, Options{Dir: "/data", Configure: func(cfg *node.Config) {
+		configure(cfg)
+		name := cfg.Name
+		cfg.FS, cfg.Fatal = d.of(name), func(err error) { d.end(name, err) }
+	}})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cluster = c
+	return c, d
+}
+
+// of returns the disk of a member, which it makes.
+func (d *disks) of(name string) *diskfault.Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byName[name] == nil {
+		d.byName[name] = diskfault.New()
+	}
+	return d.byName[name]
+}
+
+func (d *disks) end(name string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cluster != nil {
+		d.cluster.network.isolate(name)
+	}
+	d.gaveUp <- gaveUp{name, err}
+}
+
+// expectEnd waits until a node gives up, and fails the test unless it is m.
+func (d *disks) expectEnd(t *testing.T, m *Member) error {
+	t.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case end := <-d.gaveUp:
+		if end.name != m.name {
+			t.Fatalf("%s gave up because of %v", end.name, end.err)
+		}
+		return end.err
+	case <-late.C:
+		t.Fatalf("%s goes on", m.name)
+		return nil
+	}
+}
+
+// A leader whose disk hangs sends heartbeats all the same. Its process ends, and another one takes puts within ten seconds.
+func TestLeaderWhoseDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disks := onDisks(t, func(*node.Config) {})
+		old := c.Leader(0)
+		do(t, old, put("x"))
+		release := make(chan struct{})
+		defer close(release)
+		disks.of(old.name).SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
+				<-release
+			}
+			return nil
+		})
+		began := time.Now()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := old.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("y")}})
+			ended <- err
+		}()
+		if err := disks.expectEnd(t, old); !strings.Contains(err.Error(), "the disk hangs") {
+			t.Errorf("the leader gave up because of %v", err)
+		}
+		do(t, c.LeaderExcept(0, old), put("z"))
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("another leader took puts after %v", took)
+		}
+		if err := <-ended; node.OutcomeOf(err) != node.Unknown {
+			t.Errorf("the put on the disk that hangs ended with %v", err)
+		}
+	})
+}
+
+// A leader that finds its snapshot rotten when a follower needs it would try to send it for ever (hashicorp/raft issue 522), and keep
+// the follower out. Its process ends, and one that has what the follower lacks leads.
+func TestLeaderWhoseSnapshotIsRotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disks := onDisks(t, func(cfg *node.Config) { cfg.TrailingBytes = 1 })
+		lagging := c.Followers(0)[0]
+		c.Isolate(lagging)
+		const jobs = 200 // more than the least number of entries that a leader keeps
+		for range jobs {
+			do(t, c.Leader(0), put("x"))
+		}
+		leader := c.Leader(0)
+		if err := leader.Node.Snapshot(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		disk := disks.of(leader.name)
+		files := disk.Files()
+		at := slices.IndexFunc(files, func(name string) bool { return filepath.Ext(name) == ".snap" })
+		disk.Flip(files[at], int64(len(disk.Contents(files[at]))/2), 3)
+		c.Heal(lagging)
+		err := disks.expectEnd(t, leader)
+		if corrupt, ok := errors.AsType[*storage.CorruptError](err); !ok || corrupt.File != files[at] {
+			t.Errorf("the leader gave up because of %v", err)
+		}
+		c.Stop(leader)
+		c.Converge(0)
+		if held := heldJobs(t, lagging); held != jobs {
+			t.Errorf("the follower that lagged holds %d jobs, want %d", held, jobs)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// The names in greetings that are no groups. A greeting for helloGroup is a stranger's question, one for callsGroup opens
+// a connection for calls between nodes.
+const (
+	helloGroup = "hello"
+	callsGroup = "calls"
+)
+
+// PeerConn is a connection for calls between two nodes of a cluster. Its deadlines are those of the connection below.
+type PeerConn struct {
+	net.Conn
+	peer string
+}
+
+// Peer returns the server id of the node at the other end, as the greeting had it. Whether that node may be believed is a
+// matter of the connection below: over plain TCP whoever reaches the port may give itself any name.
+func (c *PeerConn) Peer() string { return c.peer }
+
+// PeerListener returns the listener for calls of other nodes. Its connections are *PeerConn: the greeting named this
+// cluster and this server. There is one listener a node; it ends with the node, or by its Close, after which
+// there is none. Before the first call of PeerListener calls of others are refused.
+func (n *Node) PeerListener() net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.calls == nil {
+		n.calls = &peerListener{n.mux.open(callsGroup)}
+	}
+	return n.calls
+}
+
+// DialPeer connects to the node with the given server id, for calls. ctx bounds the dialling and the greeting. The
+// connection is a *PeerConn and ends with the node.
+func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) {
+	conn, err := n.mux.connect(ctx, callsGroup, serverID)
+	if err != nil {
+		return nil, err
+	}
+	return &PeerConn{conn, conn.peer}, nil
+}
+
+// peerListener is the net.Listener of PeerListener.
+type peerListener struct{ *stream }
+
+// Accept waits for the next connection.
+func (l *peerListener) Accept() (net.Conn, error) {
+	conn, err := l.next()
+	if err != nil {
+		return nil, err
+	}
+	return &PeerConn{conn, conn.peer}, nil
+}
+
+// Introduction is what a node tells a stranger about itself.
+type Introduction struct {
+	// ClusterID is the cluster of the node, empty if it has none yet; ServerID is its server id: name.incarnation.
+	ClusterID, ServerID string
+	// Shards is the number of shards of the cluster, or of the one that the node would found.
+	Shards int
+	// Founder is the server id of the node that a node without a cluster leaves it to to found one, itself if it is about to; empty as long as it
+	// has agreed to nobody.
+	Founder string
+	// Format is the format in which the node writes. Who does not read it cannot join.
+	Format fsm.Format
+}
+
+// Hello asks the node that listens for its peers at addr who it is. The caller need not be a node yet. dial is as in Config;
+// nil dials TCP. It takes at most five seconds after the dialling.
+func Hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (Introduction, error) {
+	return hello(ctx, dial, addr, "")
+}
+
+// AskToFound is Hello of a node without a cluster that wants to found one: the answer says whether the other node leaves it to asker, the
+// server id of this one. See AnswerStrangers.
+func AskToFound(ctx context.Context, addr, asker string) (Introduction, error) {
+	return hello(ctx, nil, addr, asker)
+}
+
+func hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr, asker string) (Introduction, error) {
+	if dial == nil {
+		dial = dialTCP
+	}
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return Introduction{}, fmt.Errorf("dialling %s: %w", addr, err)
+	}
+	defer func() { _ = conn.Close() }() // everything that matters was read
+	var intro Introduction
+	err = during(ctx, conn, func() (err error) {
+		intro, err = askWho(conn, asker)
+		return err
+	})
+	if err != nil {
+		return Introduction{}, fmt.Errorf("asking %s which cluster it belongs to: %w", addr, err)
+	}
+	return intro, nil
+}
+
+// askWho is a stranger's side of a Hello.
+func askWho(conn net.Conn, asker string) (Introduction, error) {
+	if err := writeGreeting(conn, greeting{version: protocolVersion, group: helloGroup, sender: asker}); err != nil {
+		return Introduction{}, err
+	}
+	reply, err := readGreeting(conn)
+	if err != nil {
+		return Introduction{}, err
+	}
+	if reply.verdict != accepted || reply.version != protocolVersion {
+		return Introduction{}, fmt.Errorf("%s: by %s", reply.verdict, reply)
+	}
+	var rest [3]byte
+	if _, err := io.ReadFull(conn, rest[:]); err != nil {
+		return Introduction{}, fmt.Errorf("reading the number of shards and the format: %w", err)
+	}
+	intro := Introduction{
+		ClusterID: reply.cluster, ServerID: reply.sender, Shards: int(binary.BigEndian.Uint16(rest[:2])), Format: fsm.Format(rest[2]), Founder: reply.receiver,
+	}
+	if reply.group != helloGroup || intro.ServerID == "" || intro.Shards < 1 || intro.Shards > shardsMax || intro.Format < fsm.FirstFormat {
+		return Introduction{}, fmt.Errorf("the answer %s with %d shards and format %d makes no sense", reply, intro.Shards, intro.Format)
+	}
+	return intro, nil
+}
+
+// introduce answers a stranger.
+func (m *mux) introduce(conn net.Conn) error {
+	return writeIntroduction(conn, Introduction{ClusterID: m.cluster, ServerID: m.self, Shards: m.shards, Format: fsm.Format(m.format.Load())}) //nolint:gosec // it was a format
+}
+
+// writeIntroduction sends the answer to a stranger: a greeting, the number of shards in two bytes, and the format in one.
+func writeIntroduction(conn net.Conn, intro Introduction) error {
+	reply := greeting{version: protocolVersion, cluster: intro.ClusterID, group: helloGroup, sender: intro.ServerID, receiver: intro.Founder}
+	if err := writeGreeting(conn, reply); err != nil {
+		return err
+	}
+	rest := append(binary.BigEndian.AppendUint16(nil, uint16(intro.Shards)), byte(max(fsm.FirstFormat, intro.Format)))
+	if _, err := conn.Write(rest); err != nil {
+		return fmt.Errorf("sending the number of shards and the format: %w", err)
+	}
+	return nil
+}
+
+// dialTCP is the Dial of a configuration that names none.
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}

@@ -1,0 +1,351 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/google/go-cmp/cmp"
+)
+
+// peerNode returns a node with a name whose peer port is l, part of the given cluster, or a founder if that is empty. Its dials
+// reach to.
+func peerNode(t *testing.T, dir, name, cluster string, l, to *pipeListener) *Node {
+	t.Helper()
+	cfg := testConfig(t, dir)
+	cfg.Name, cfg.Join, cfg.Peers, cfg.Dial = name, cluster, l, to.dial
+	cfg.Resolve = func(string) (string, error) { return "", nil }
+	return openNode(t, cfg)
+}
+
+// twoNodes opens two nodes of one cluster whose dials reach each other.
+func twoNodes(t *testing.T, dirs [2]string) (a, b *Node) {
+	t.Helper()
+	la, lb := newPipeListener(), newPipeListener()
+	a = peerNode(t, dirs[0], "a", "", la, lb)
+	return a, peerNode(t, dirs[1], "b", a.Status().ClusterID, lb, la)
+}
+
+func TestCallsOverThePeerPort(t *testing.T) {
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoNodes(t, dirs)
+		var protocols http.Protocols
+		protocols.SetUnencryptedHTTP2(true)
+		type peerKey struct{}
+		server := &http.Server{
+			Protocols: &protocols, ReadHeaderTimeout: time.Second,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = fmt.Fprintf(w, "%s called by %v", r.Proto, r.Context().Value(peerKey{}))
+			}),
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return context.WithValue(ctx, peerKey{}, c.(*PeerConn).Peer())
+			},
+		}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(a.PeerListener()) }()
+		if again := a.PeerListener(); again != a.PeerListener() {
+			t.Error("there are two listeners")
+		}
+		transport := &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return b.DialPeer(ctx, a.Status().ServerID)
+		}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if want := "HTTP/2.0 called by " + b.Status().ServerID; err != nil || string(body) != want {
+			t.Errorf("the answer is %q, %v, want %q", body, err, want)
+		}
+		resp.Body.Close()
+		transport.CloseIdleConnections()
+		closeNode(t, a)
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after the end of its node the server ended with %v", err)
+		}
+		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDialPeerNamesWhatIsWrong(t *testing.T) {
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoNodes(t, dirs)
+		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "no such group here") {
+			t.Errorf("before anyone listens the error is %v", err)
+		}
+		l := a.PeerListener()
+		if _, err := b.DialPeer(t.Context(), "a.0123456789abcdef"); err == nil || !strings.Contains(err.Error(), "meant for another server") {
+			t.Errorf("calling an earlier life of the node gives %v", err)
+		}
+		b.mux.cluster = "d"
+		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "another cluster") {
+			t.Errorf("calling from another cluster gives %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPeerConnKeepsDeadlines(t *testing.T) {
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoNodes(t, dirs)
+		l := a.PeerListener()
+		near, err := b.DialPeer(t.Context(), a.Status().ServerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer near.Close()
+		far, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer far.Close()
+		time.Sleep(time.Hour) // that of the handshake is gone
+		for _, conn := range []net.Conn{near, far} {
+			start := time.Now()
+			if err := conn.SetDeadline(start.Add(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := conn.Read(make([]byte, 1))
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
+				t.Errorf("after %v reading gave %v", time.Since(start), err)
+			}
+			if _, err := conn.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("writing gave %v", err)
+			}
+		}
+	})
+}
+
+func TestDialPeerEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		go func() { _, _ = l.Accept() }() // and says nothing
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := peerOf(t, l, "c", "n2").connect(ctx, callsGroup, "n1.1")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("after %v the error is %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestHandoverThatNobodyTakesFreesTheHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := startMux(t)
+		m.open(callsGroup)
+		conn, err := peerOf(t, l, "c", "n2").connect(t.Context(), callsGroup, "n1.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("reading gives %v", err)
+		}
+		synctest.Wait() // the slot is given back after the connection has ended
+		if len(m.slots) != 0 {
+			t.Errorf("%d handshakes are under way", len(m.slots))
+		}
+	})
+}
+
+func TestHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := startMux(t)
+		m.shards = 6
+		got, err := Hello(t.Context(), l.dial, "")
+		if diff := cmp.Diff(Introduction{ClusterID: "c", ServerID: "n1.1", Shards: 6, Format: fsm.FirstFormat}, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		synctest.Wait()
+		if len(m.conns) != 0 || len(m.slots) != 0 {
+			t.Errorf("the question left %d connections and %d handshakes", len(m.conns), len(m.slots))
+		}
+	})
+}
+
+// A stranger gets an introduction and nothing else, whatever else it says.
+func TestStrangerGetsNothingElse(t *testing.T) {
+	stranger := greeting{version: protocolVersion, group: helloGroup}
+	tests := []struct {
+		name   string
+		change func(*greeting)
+		want   verdict
+	}{
+		{"hello", func(*greeting) {}, accepted},
+		{"hello with a name", func(g *greeting) { g.sender = "x.1" }, accepted},
+		{"a group", func(g *greeting) { g.group = "shard-0" }, refusedCluster},
+		{"calls", func(g *greeting) { g.group = callsGroup }, refusedCluster},
+		{"a receiver", func(g *greeting) { g.receiver = "n1.1" }, refusedCluster},
+		{"another cluster", func(g *greeting) { g.cluster = "d" }, refusedCluster},
+		{"a member that says hello to its group", func(g *greeting) { g.cluster, g.sender, g.receiver = "c", "n2.1", "n1.1" }, refusedGroup},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, l := startMux(t)
+				m.open("shard-0")
+				m.open(callsGroup)
+				conn, err := l.dial(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				hello := stranger
+				tt.change(&hello)
+				go func() {
+					_ = writeGreeting(conn, hello)
+					_, _ = conn.Write([]byte("more")) // nobody reads it
+				}()
+				reply, err := readGreeting(conn)
+				if err != nil || reply.verdict != tt.want {
+					t.Fatalf("verdict is %q, %v, want %q", reply.verdict, err, tt.want)
+				}
+				rest, err := io.ReadAll(conn)
+				if wantRest := map[verdict]int{accepted: 3}[tt.want]; err != nil || len(rest) != wantRest {
+					t.Errorf("then came %d bytes, %v, want %d and the end", len(rest), err, wantRest)
+				}
+			})
+		})
+	}
+}
+
+func TestHelloIsNotMisled(t *testing.T) {
+	good := greeting{version: protocolVersion, cluster: "c", group: helloGroup, sender: "n1.1"}
+	tests := []struct {
+		name    string
+		change  func(*greeting)
+		rest    string
+		problem string
+	}{
+		{"good", func(*greeting) {}, "\x00\x06\x01", ""},
+		{"refused", func(g *greeting) { g.verdict = refusedCluster }, "", "another cluster"},
+		{"a later version", func(g *greeting) { g.version = 2 }, "", "version 2"},
+		{"another group", func(g *greeting) { g.group = "shard-0" }, "\x00\x06\x01", "makes no sense"},
+		{"no shards", func(*greeting) {}, "\x00\x00\x01", "makes no sense"},
+		{"no format", func(*greeting) {}, "\x00\x06\x00", "makes no sense"},
+		{"a later format", func(*greeting) {}, "\x00\x06\xff", ""}, // the caller decides
+		{"half an answer", func(*greeting) {}, "\x00", "number of shards"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := answering(t, always(good, tt.change), func(conn net.Conn) { _, _ = conn.Write([]byte(tt.rest)) })
+				_, err := Hello(t.Context(), l.dial, "somewhere")
+				if tt.problem == "" && err != nil || tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)) {
+					t.Errorf("error is %v, want one that says %q", err, tt.problem)
+				}
+			})
+		})
+	}
+}
+
+func TestHelloToASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		go func() { _, _ = l.Accept() }()
+		start := time.Now()
+		if _, err := Hello(t.Context(), l.dial, "somewhere"); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != handshakeTimeout {
+			t.Errorf("after %v the error is %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestGroupNamesThatAreTaken(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		for _, name := range []string{helloGroup, callsGroup, "shard-0", "shard-9"} {
+			if _, err := n.StartGroup(t.Context(), GroupConfig{Name: name}); err == nil || !strings.Contains(err.Error(), "is taken") {
+				t.Errorf("starting a group %q gives %v", name, err)
+			}
+		}
+	})
+}
+
+// A peer that keeps connecting ends its own oldest connections, and nobody else's.
+func TestConnectionsPerPeerAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := startMux(t)
+		s := m.open(callsGroup)
+		go func() {
+			for {
+				if _, err := s.next(); err != nil {
+					return
+				}
+			}
+		}()
+		other, err := peerOf(t, l, "c", "n3").connect(t.Context(), callsGroup, "n1.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer := peerOf(t, l, "c", "n2")
+		var conns []*trackedConn
+		for range 3 * connsPeerMax {
+			conn, err := peer.connect(t.Context(), callsGroup, "n1.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		if got := len(m.conns); got != connsPeerMax+1 {
+			t.Errorf("%d connections are open, want %d and the other peer's", got, connsPeerMax)
+		}
+		for i, conn := range append(conns, other) {
+			_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // fails if the connection was ended
+			_, err := conn.Read(make([]byte, 1))
+			if open := errors.Is(err, os.ErrDeadlineExceeded); open != (i >= len(conns)-connsPeerMax) {
+				t.Errorf("connection %d of %d: %v", i, len(conns), err)
+			}
+		}
+	})
+}
+
+func TestConnectionsPerStreamAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := startMux(t)
+		s := m.open(callsGroup)
+		go func() {
+			for {
+				if _, err := s.next(); err != nil {
+					return
+				}
+			}
+		}()
+		for i := range connsStreamMax {
+			if _, err := peerOf(t, l, "c", fmt.Sprintf("x%d", i)).connect(t.Context(), callsGroup, "n1.1"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		_, err := peerOf(t, l, "c", "n2").connect(t.Context(), callsGroup, "n1.1")
+		if err == nil || !strings.Contains(err.Error(), "too many connections") {
+			t.Errorf("one connection too many: %v", err)
+		}
+		if _, err := peerOf(t, l, "c", "x7").connect(t.Context(), callsGroup, "n1.1"); err == nil {
+			t.Error("a known peer got a connection above the bound of the stream")
+		}
+	})
+}

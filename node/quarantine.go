@@ -1,0 +1,140 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+const (
+	// digestEvery is the number of entries of a group's log between two digests that every replica keeps for comparison.
+	digestEvery = 512
+	// digestsKept is how many of them a replica keeps: those of the last 16,384 entries.
+	digestsKept = 32
+)
+
+// IndexDigest is the digest of a group's machine when the entry at Index had been applied.
+type IndexDigest struct {
+	Index  uint64 `json:"index"`
+	Digest uint64 `json:"digest,string"`
+}
+
+// keepDigest notes the digest of the machine if the entry that was just applied is the first at or after a multiple of digestEvery. Which entries
+// those are follows from the log alone, so that replicas keep digests of the same ones. Called with mu held.
+func (r *replica) keepDigest(before uint64) {
+	if r.index/digestEvery == before/digestEvery {
+		return
+	}
+	if len(r.digests) == digestsKept {
+		r.digests = slices.Delete(r.digests, 0, 1)
+	}
+	r.digests = append(r.digests, IndexDigest{r.index, r.machine.Digest()})
+}
+
+// compared returns the digests to compare with other replicas': those kept, and the present one.
+func (r *replica) compared() (all []IndexDigest) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.index == 0 {
+		return nil
+	}
+	all = slices.Clone(r.digests)
+	if len(all) == 0 || all[len(all)-1].Index != r.index {
+		all = append(all, IndexDigest{r.index, r.machine.Digest()})
+	}
+	return all
+}
+
+// Quarantine takes a replica out of service whose state differs from that of most replicas: right.Digest is theirs at right.Index. If this
+// replica does not have another one at that index, or does not know any more, nothing changes and the error is ErrDisproved. A shard is handed over
+// if it is led from here, then stopped, also for the next start of the node; its files stay. StopShard, once the shard's leader has removed the member, makes room for
+// a new replica. A replica of any other group cannot be done without: the node ends.
+func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) error {
+	for _, s := range n.here() {
+		if s.name == group {
+			return n.move(ctx, s.number, "setting aside", func() error { return n.quarantineShard(ctx, s, right) })
+		}
+	}
+	for _, g := range n.allGroups() {
+		if g.name != group {
+			continue
+		}
+		err := g.replica.differs(right)
+		if err == nil {
+			n.fatal(fmt.Errorf("the replica of %s on this node differs from the others': %w. Remove the data directory and start the node as a new one", group, divergence(right)))
+		}
+		return err
+	}
+	return fmt.Errorf("%s: %w", group, ErrNotHere)
+}
+
+// differs returns nil if the replica has another digest than right at the same index.
+func (r *replica) differs(right IndexDigest) error {
+	all := r.compared()
+	i := slices.IndexFunc(all, func(d IndexDigest) bool { return d.Index == right.Index })
+	if i < 0 || all[i].Digest == right.Digest {
+		return ErrDisproved
+	}
+	return nil
+}
+
+// divergence describes that the state differs.
+func divergence(right IndexDigest) error {
+	return fmt.Errorf("at entry %d most replicas have the digest %016x", right.Index, right.Digest)
+}
+
+// quarantineShard sets a shard aside. The identity is the first to know, so that no start serves it again.
+func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest) error {
+	if n.shards[s.number].Load() != s {
+		return ErrNotHere
+	}
+	if err := s.replica.differs(right); err != nil {
+		return err
+	}
+	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name) }); err != nil {
+		return err
+	}
+	s.logger.Error("the replica is set aside", "reason", divergence(right))
+	s.lose()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)
+	defer cancel()
+	s.handOver(ctx)
+	n.shards[s.number].Store(nil)
+	return s.stop()
+}
+
+// setAside reports whether a group is in quarantine.
+func (n *Node) setAside(group string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.id.Quarantined, group)
+}
+
+// quarantined returns the names of the groups in quarantine.
+func (n *Node) quarantined() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.id.Quarantined)
+}
+
+// forget has a shard that is not here leave for good: what of its files remains after a quarantine or an interrupted stop.
+func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Context) error) error {
+	if n.setAside(s.name) {
+		if err := removed(ctx); err != nil {
+			return err
+		}
+		if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name) }); err != nil {
+			return err
+		}
+	}
+	if !n.hasLeft(s.name) {
+		return nil
+	}
+	return storage.Retire(s.dir, s.storeConfig())
+}
+
+// errQuarantined is the answer to a start of a shard whose replica is set aside.
+var errQuarantined = errors.New("the replica was set aside because its state differs from the others'; it must be stopped before another can start")

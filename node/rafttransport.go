@@ -1,0 +1,169 @@
+package node
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Pre-vote keeps a node that was cut off from unseating a healthy leader. The library silently does without it if the
+// transport does not offer it, so that is checked when this package is compiled. It closes a transport only if that can be closed.
+var (
+	_ raft.WithPreVote = (*raftTransport)(nil)
+	_ raft.WithClose   = (*raftTransport)(nil)
+)
+
+// aliveWithin is how recently a follower must have answered to count as alive: a few heartbeats.
+const aliveWithin = 500 * time.Millisecond
+
+// raftTransport is the transport of one group. It keeps messages below the size at which the other side hangs up, and remembers how far
+// each follower has come.
+type raftTransport struct {
+	*raft.NetworkTransport
+	// inbox is what Raft's main loop takes messages from.
+	inbox chan raft.RPC
+	done  chan struct{} // closed by Close
+	once  sync.Once
+	raft  atomic.Pointer[raft.Raft] // nil until it is known
+
+	mu        sync.Mutex
+	followers map[raft.ServerID]followed
+}
+
+// followed is what a leader knows of a follower.
+type followed struct {
+	index uint64    // the last entry that it confirmed in term
+	term  uint64    // in which it was last heard of
+	at    time.Time // when that was
+}
+
+// newRaftTransport returns a transport that takes its messages from inner.
+func newRaftTransport(inner *raft.NetworkTransport) *raftTransport {
+	t := &raftTransport{
+		NetworkTransport: inner, inbox: make(chan raft.RPC), done: make(chan struct{}), followers: map[raft.ServerID]followed{},
+	}
+	go t.forward()
+	return t
+}
+
+// forward passes on what comes from peers until Close.
+func (t *raftTransport) forward() {
+	for {
+		select {
+		case rpc := <-t.NetworkTransport.Consumer():
+			if outdated(rpc) {
+				rpc.Respond(nil, errOutdated)
+				continue
+			}
+			t.queue(rpc)
+		case <-t.done:
+			return
+		}
+	}
+}
+
+// errOutdated is the answer to entries that are later than the leadership in whose name they come.
+var errOutdated = errors.New("the entries are of a later term than the message")
+
+// outdated reports whether entries are of a later term than the message that brings them. A leader that lost its leadership while it waited for
+// this follower and was elected again may send what it logs now in the name of its earlier term, since the library
+// chooses at random between the news that the leadership is over and the next thing to send. Who took that would have a term in its
+// log that it never made durable, which storage rightly takes for an old copy of its term and vote at the next start.
+func outdated(rpc raft.RPC) bool {
+	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	return ok && len(req.Entries) > 0 && req.Entries[len(req.Entries)-1].Term > req.Term
+}
+
+// queue gives a message to Raft's main loop. After Close it is answered by nobody; the library waits for that end too.
+func (t *raftTransport) queue(rpc raft.RPC) {
+	select {
+	case t.inbox <- rpc:
+	case <-t.done:
+	}
+}
+
+// Consumer implements raft.Transport.
+func (t *raftTransport) Consumer() <-chan raft.RPC { return t.inbox }
+
+// SetHeartbeatHandler takes the function with which Raft answers heartbeats beside its main loop, so that they need not wait for its disk.
+// That function also takes over the term of a heartbeat and steps down, unsynchronised with the main loop, which may be about to
+// log, vote or lead in another term: entries of two leaders then carry one term (hashicorp/raft issue 695), and a term that was
+// promised to a candidate is taken back. Hence only a follower's heartbeat of the present term goes this way, which changes neither; all others wait
+// for the main loop. A change of state in between is caught by the stable store, which takes no lower term.
+func (t *raftTransport) SetHeartbeatHandler(beside func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {
+			beside(rpc)
+			return
+		}
+		t.queue(rpc)
+	})
+}
+
+// follows reports whether this node is a follower in a term.
+func (t *raftTransport) follows(term uint64) bool {
+	r := t.raft.Load()
+	return r != nil && r.State() == raft.Follower && r.CurrentTerm() == term
+}
+
+// Close implements raft.WithClose.
+func (t *raftTransport) Close() error {
+	t.once.Do(func() { close(t.done) })
+	return t.NetworkTransport.Close()
+}
+
+// AppendEntries sends entries, or a heartbeat. Of many large entries it sends the first ones only, and takes the others out of the
+// request, so that Raft, which counts as sent what is in the request, sends them next.
+func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	req.Entries = firstEntries(req.Entries)
+	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
+	if err == nil && resp.Success {
+		t.confirmed(id, req)
+	}
+	return err
+}
+
+// firstEntries returns as many entries as fit into appendBytesMax, at least one.
+func firstEntries(entries []*raft.Log) []*raft.Log {
+	var size int
+	for i, e := range entries {
+		if size += len(e.Data) + len(e.Extensions) + entryOverheadBytes; i > 0 && size > appendBytesMax {
+			return entries[:i]
+		}
+	}
+	return entries
+}
+
+// confirmed notes that a follower holds what was sent.
+func (t *raftTransport) confirmed(id raft.ServerID, req *raft.AppendEntriesRequest) {
+	index := req.PrevLogEntry // 0 in a heartbeat
+	if n := len(req.Entries); n > 0 {
+		index = req.Entries[n-1].Index
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.followers[id]; known.term == req.Term {
+		index = max(index, known.index)
+	}
+	t.followers[id] = followed{index: index, term: req.Term, at: time.Now()}
+}
+
+// furthest returns the follower that has confirmed most of those that answered in a term, and lately.
+func (t *raftTransport) furthest(candidates []raft.ServerID, term uint64) (furthest raft.ServerID, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var most uint64
+	for _, id := range candidates {
+		f := t.followers[id]
+		if f.term != term || time.Since(f.at) > aliveWithin {
+			continue
+		}
+		if !ok || f.index > most {
+			furthest, most, ok = id, f.index, true
+		}
+	}
+	return furthest, ok
+}

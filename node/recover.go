@@ -1,0 +1,347 @@
+package node
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/hashicorp/raft"
+)
+
+// recoveryFile holds the id of the cluster that a recovery which has begun makes; it goes when the recovery is complete.
+const recoveryFile = "recovering"
+
+// RecoveryConfig says which data directory to recover. All but Logger are required.
+type RecoveryConfig struct {
+	Dir string
+	// Machine configures the machines of the shards, as Config.Machine does.
+	Machine fsm.Config
+	// Others returns the machine of a group beside the shards, in its first state, such that what it becomes suits a cluster with the given
+	// id of which this server is the only node.
+	Others func(group, clusterID string) (Machine, error)
+	Logger *slog.Logger
+}
+
+// Recovery is the data directory of a stopped node that is to go on without the other nodes of its cluster, because too few of them are
+// left: as the only voter of all its groups, in a cluster of another id. What the other nodes had acknowledged and this one had not heard
+// of is lost; what was in its log and not acknowledged becomes so. The directory stays locked until Close.
+type Recovery struct {
+	cfg    RecoveryConfig
+	lock   *storage.DirLock
+	id     *identity
+	next   string // the id of the new cluster
+	groups []RecoveryGroup
+}
+
+// RecoveryGroup is one group as the directory has it.
+type RecoveryGroup struct {
+	Group string
+	// LastIndex and LastTerm are the end of its log: of several survivors the one with the higher term, then index, has more.
+	LastIndex, LastTerm uint64
+	// Voters are the voting members as this server last heard of them.
+	Voters []string
+	// Done tells that an earlier attempt at this recovery has dealt with it.
+	Done bool
+}
+
+// OpenRecovery locks a data directory and looks at its groups; it changes nothing but what every start repairs.
+func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
+	if _, ok, err := Identify(cfg.Dir); err != nil || !ok {
+		return nil, errors.Join(err, notThere(cfg.Dir, ok))
+	}
+	r := &Recovery{cfg: cfg}
+	if r.lock, err = storage.Lock(cfg.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.lock.Close())
+		}
+	}()
+	path := filepath.Join(cfg.Dir, identityFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the node's identity: %w", err)
+	}
+	if r.id, err = parseIdentity(path, data); err != nil {
+		return nil, err
+	}
+	r.id.FS = storage.OSFS{}
+	if r.next, err = pendingRecovery(cfg.Dir, r.id.ClusterID); err != nil {
+		return nil, err
+	}
+	for _, name := range r.id.Groups {
+		g, err := r.inspect(name)
+		if err != nil {
+			return nil, fmt.Errorf("looking at %s: %w", name, err)
+		}
+		r.groups = append(r.groups, g)
+	}
+	return r, nil
+}
+
+func notThere(dir string, there bool) error {
+	if there {
+		return nil
+	}
+	return fmt.Errorf("%s is no data directory: there is no %s in it", dir, identityFile)
+}
+
+// pendingRecovery returns the id of the cluster that an earlier attempt began to make, or a new one. An attempt that has made the present
+// cluster is complete.
+func pendingRecovery(dir, present string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, recoveryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return randomHex(clusterIDBytes), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading how far an earlier recovery has come: %w", err)
+	}
+	id := strings.TrimSpace(string(data))
+	if id == present {
+		return randomHex(clusterIDBytes), nil
+	}
+	if raw, err := hex.DecodeString(id); err != nil || len(raw) != clusterIDBytes {
+		return "", fmt.Errorf("%s holds no cluster id; remove it if no recovery was begun", filepath.Join(dir, recoveryFile))
+	}
+	return id, nil
+}
+
+// Identity returns whose directory it is.
+func (r *Recovery) Identity() Identity {
+	return Identity{ClusterID: r.id.ClusterID, Name: r.id.Name, ServerID: r.id.serverID(), Shards: r.id.Shards}
+}
+
+// NextCluster returns the id of the cluster that Run makes.
+func (r *Recovery) NextCluster() string { return r.next }
+
+// Groups returns the groups of the directory.
+func (r *Recovery) Groups() []RecoveryGroup { return r.groups }
+
+// Missing returns the shards of which nothing is here. After Run they begin empty.
+func (r *Recovery) Missing() (shards []uint32) {
+	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by shardsMax
+		has := func(g RecoveryGroup) bool { return g.Group == shardName(i) && (g.LastIndex > 0 || g.Done) }
+		if !slices.ContainsFunc(r.groups, has) {
+			shards = append(shards, i)
+		}
+	}
+	return shards
+}
+
+// Close unlocks the directory.
+func (r *Recovery) Close() error { return r.lock.Close() }
+
+// dirOf returns the directory of a group.
+func (r *Recovery) dirOf(name string) string {
+	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by shardsMax
+		if shardName(i) == name {
+			return shardDir(r.cfg.Dir, i)
+		}
+	}
+	return groupDir(r.cfg.Dir, name)
+}
+
+// tag returns what the files of a group are marked with in a cluster.
+func (r *Recovery) tag(clusterID, name string) string {
+	return clusterID + "/" + r.id.serverID() + "/" + name
+}
+
+func (r *Recovery) open(name string) (*storage.Stores, error) {
+	return storage.Open(r.dirOf(name), storage.Config{
+		Group: r.tag(r.id.ClusterID, name), Birth: storage.MustExist, Engine: storage.Engine(r.id.Store), Logger: r.cfg.Logger,
+	})
+}
+
+// inspect reads the end and the members of a group.
+func (r *Recovery) inspect(name string) (g RecoveryGroup, err error) {
+	g.Group = name
+	tag, err := storage.Named(r.dirOf(name), storage.OSFS{})
+	if err != nil {
+		return g, err
+	}
+	if g.Done = tag == r.tag(r.next, name); g.Done {
+		return g, nil
+	}
+	stores, err := r.open(name)
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	return g, replay(stores, &g, func(*raft.Log) error { return nil })
+}
+
+// replay goes through the log after the newest snapshot and notes what g is about.
+func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) error) error {
+	var members raft.Configuration
+	newest, ok := stores.Snapshots.Newest()
+	if ok {
+		g.LastIndex, g.LastTerm, members = newest.Index, newest.Term, newest.Configuration
+	}
+	last, err := stores.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("reading the end of the log: %w", err)
+	}
+	for index := newest.Index + 1; index <= last; index++ {
+		var entry raft.Log
+		if err := stores.Log.GetLog(index, &entry); err != nil {
+			return fmt.Errorf("reading entry %d: %w", index, err)
+		}
+		if entry.Type == raft.LogConfiguration {
+			members = raft.DecodeConfiguration(entry.Data)
+		}
+		if err := apply(&entry); err != nil {
+			return err
+		}
+		g.LastIndex, g.LastTerm = entry.Index, entry.Term
+	}
+	g.Voters = nil
+	for _, s := range members.Servers {
+		if s.Suffrage == raft.Voter {
+			g.Voters = append(g.Voters, string(s.ID))
+		}
+	}
+	return nil
+}
+
+// Run makes the recovery. The id of the new cluster is on the disk before anything else changes and the identity changes last: after a
+// crash in between the node does not start, and Run goes on where it was.
+func (r *Recovery) Run() error {
+	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile), []byte(r.next+"\n")); err != nil {
+		return fmt.Errorf("noting that a recovery begins: %w", err)
+	}
+	next := *r.id
+	next.ClusterID, next.Founder = r.next, true
+	next.Groups, next.Left, next.Quarantined = nil, nil, nil
+	for i := range r.groups {
+		g := &r.groups[i]
+		if !g.Done && g.LastIndex > 0 {
+			if err := r.recover(g); err != nil {
+				return fmt.Errorf("recovering %s: %w", g.Group, err)
+			}
+		}
+		if g.Done || g.LastIndex > 0 {
+			next.Groups = append(next.Groups, g.Group)
+		}
+	}
+	for _, shard := range r.Missing() {
+		if err := r.clear(shard); err != nil {
+			return fmt.Errorf("making room for shard %d: %w", shard, err)
+		}
+	}
+	if err := next.save(r.cfg.Dir); err != nil {
+		return err
+	}
+	r.id = &next
+	if err := os.Remove(filepath.Join(r.cfg.Dir, recoveryFile)); err != nil {
+		return fmt.Errorf("noting that the recovery is complete: %w", err)
+	}
+	return storage.OSFS{}.SyncDir(r.cfg.Dir)
+}
+
+// clear makes room for a shard that begins empty. What is left of one that was here is a term and a vote in a cluster that has ended; the
+// files of one that was set aside are kept for people to look at.
+func (r *Recovery) clear(shard uint32) error {
+	dir := shardDir(r.cfg.Dir, shard)
+	if slices.Contains(r.id.Quarantined, shardName(shard)) {
+		err := os.Rename(dir, dir+"."+r.id.ClusterID)
+		if errors.Is(err, fs.ErrNotExist) { // an earlier attempt did it
+			return nil
+		}
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// recover makes this server the only voter of a group: a snapshot of all that its log holds says so, and the log goes.
+func (r *Recovery) recover(g *RecoveryGroup) (err error) {
+	stores, err := r.open(g.Group)
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, stores.Close())
+		}
+	}()
+	machine, err := r.rebuild(g, stores)
+	if err != nil {
+		return err
+	}
+	if err := r.persist(g, stores, machine); err != nil {
+		return err
+	}
+	first, err := stores.Log.FirstIndex()
+	if err == nil && first > 0 {
+		err = stores.Log.DeleteRange(first, g.LastIndex)
+	}
+	if err != nil {
+		return fmt.Errorf("emptying the log: %w", err)
+	}
+	closed = true
+	if err := stores.Close(); err != nil {
+		return err
+	}
+	g.Done = true
+	return storage.Rename(r.dirOf(g.Group), storage.OSFS{}, r.tag(r.id.ClusterID, g.Group), r.tag(r.next, g.Group))
+}
+
+// rebuild returns the machine of a group with all of its log applied.
+func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Machine, err error) {
+	if strings.HasPrefix(g.Group, shardPrefix) {
+		machine = newShardMachine(r.cfg.Machine)
+	} else if machine, err = r.cfg.Others(g.Group, r.next); err != nil {
+		return nil, err
+	}
+	if newest, ok := stores.Snapshots.Newest(); ok {
+		_, source, err := stores.Snapshots.Open(newest.ID)
+		if err != nil {
+			return nil, fmt.Errorf("opening the newest snapshot: %w", err)
+		}
+		machine, err = machine.Restore(source)
+		if err == nil {
+			_, err = io.Copy(io.Discard, source) // as in replica.Restore
+		}
+		if err = errors.Join(err, source.Close()); err != nil {
+			return nil, fmt.Errorf("restoring the newest snapshot: %w", err)
+		}
+	}
+	return machine, replay(stores, g, func(entry *raft.Log) error {
+		if entry.Type != raft.LogCommand {
+			return nil
+		}
+		_, err := machine.Apply(entry.Index, entry.Data)
+		return err
+	})
+}
+
+// persist stores the machine as a snapshot of which this server is the only member.
+func (r *Recovery) persist(g *RecoveryGroup, stores *storage.Stores, machine Machine) error {
+	self := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(r.id.serverID()), Address: raft.ServerAddress(r.id.serverID())}
+	sink, err := stores.Snapshots.Create(1, g.LastIndex, g.LastTerm, raft.Configuration{Servers: []raft.Server{self}}, 1, nil)
+	if err != nil {
+		return fmt.Errorf("storing a snapshot: %w", err)
+	}
+	snapshot := machine.Snapshot()
+	defer snapshot.Release()
+	if d, ok := sink.(storage.DigestSetter); ok {
+		d.SetDigest(snapshot.Digest())
+	}
+	if _, err := snapshot.WriteTo(sink); err != nil {
+		return fmt.Errorf("storing a snapshot: %w", errors.Join(err, sink.Cancel()))
+	}
+	if err := sink.Close(); err != nil {
+		return fmt.Errorf("storing a snapshot: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+// openRecovery opens the recovery of a directory of shards alone.
+func openRecovery(t *testing.T, dir string) *Recovery {
+	t.Helper()
+	r, err := OpenRecovery(RecoveryConfig{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// filled makes a data directory of two shards with so many jobs in each, and returns the id of its cluster.
+func filled(t *testing.T, dir string, jobs int) (clusterID string) {
+	t.Helper()
+	n, err := Open(t.Context(), Config{Dir: dir, Shards: 2, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shard := range uint32(2) {
+		for range jobs {
+			if _, err := n.Do(t.Context(), shard, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "q", Partitions: 1}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	clusterID = n.Status().ClusterID
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return clusterID
+}
+
+// checkRecovered starts a recovered directory and looks for its jobs.
+func checkRecovered(t *testing.T, dir, old string, jobs ...int) {
+	t.Helper()
+	n, err := Open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := n.Status()
+	if st.ClusterID == old {
+		t.Error("it is the old cluster still")
+	}
+	for i, want := range jobs {
+		if g := st.Shards[i]; g.Jobs != want || !g.Serving || len(g.Voters) != 1 {
+			t.Errorf("shard %d has %d jobs, want %d; %+v", i, g.Jobs, want, g)
+		}
+	}
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRecoveryGoesOn ends a recovery after each of its steps: the node then does not start, and the next attempt completes it.
+func TestRecoveryGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := filled(t, dir, 5)
+	r := openRecovery(t, dir)
+	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile), []byte(r.NextCluster()+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	next := r.NextCluster()
+	if err := r.recover(&r.groups[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}}); err == nil {
+		t.Errorf("a node starts on half a recovery: %v, closing it: %v", n.Status(), n.Close(t.Context()))
+	}
+
+	r = openRecovery(t, dir)
+	done := slices.ContainsFunc(r.Groups(), func(g RecoveryGroup) bool { return g.Done })
+	if r.NextCluster() != next || !done || len(r.Missing()) != 0 {
+		t.Errorf("the second attempt makes %s, the first began %s; groups %+v", r.NextCluster(), next, r.Groups())
+	}
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkRecovered(t, dir, old, 5, 5)
+
+	// The last step is cut off: the file that says that a recovery is under way stays. Another recovery makes another cluster.
+	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile), []byte(next+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	r = openRecovery(t, dir)
+	if r.NextCluster() == next {
+		t.Error("a second recovery would make the cluster that is there")
+	}
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkRecovered(t, dir, next, 5, 5)
+}
+
+// TestRecoveryWithoutAShard recovers a node that had given a shard away: it begins empty. One that was set aside is kept beside.
+func TestRecoveryWithoutAShard(t *testing.T) {
+	t.Parallel()
+	for _, aside := range []bool{false, true} {
+		dir := t.TempDir()
+		old := filled(t, dir, 3)
+		path := filepath.Join(dir, identityFile)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := parseIdentity(path, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id.FS = storage.OSFS{}
+		if aside {
+			err = id.quarantine(dir, shardName(1))
+		} else {
+			err = id.leave(dir, shardName(1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := openRecovery(t, dir)
+		if missing := r.Missing(); !slices.Equal(missing, []uint32{1}) {
+			t.Errorf("missing are %d", missing)
+		}
+		if err := r.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		checkRecovered(t, dir, old, 3, 0)
+		kept, err := filepath.Glob(filepath.Join(dir, shardsDir, "0001."+old))
+		if err != nil || (len(kept) == 1) != aside {
+			t.Errorf("aside %t: kept %v, %v", aside, kept, err)
+		}
+	}
+}
+
+func TestRecoveryRefuses(t *testing.T) {
+	t.Parallel()
+	if _, err := OpenRecovery(RecoveryConfig{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no data directory") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	dir := t.TempDir()
+	filled(t, dir, 1)
+	lock, err := storage.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenRecovery(RecoveryConfig{Dir: dir}); err == nil {
+		t.Error("a directory in use is opened")
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, recoveryFile), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenRecovery(RecoveryConfig{Dir: dir}); err == nil || !strings.Contains(err.Error(), "no cluster id") {
+		t.Errorf("a damaged note: %v", err)
+	}
+}

@@ -1,0 +1,278 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/hashicorp/raft"
+)
+
+// agree waits until this leader may stamp: until a majority of the voters has told the time, and its own clock is near their median. A leader
+// whose clock is not hands over to a voter whose clock is. An error means that the leadership ended before.
+func (s *shard) agree(ctx context.Context, l *leadership) error {
+	for {
+		voters, _ := s.members()
+		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.node.id.serverID() })
+		if !others {
+			s.compared(l, func() { s.medianOff.Store(0) })
+			return nil
+		}
+		c, err := s.node.clocks.compare(ctx, voters)
+		if err == nil && s.heed(ctx, l, &c) {
+			return nil
+		}
+		if err != nil {
+			s.hold(l, err)
+		}
+		pause := time.NewTimer(clockPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// heed reports whether this node may lead by a comparison; if not, it hands over, if there is a voter to hand over to.
+func (s *shard) heed(ctx context.Context, l *leadership, c *comparison) bool {
+	self := s.node.id.serverID()
+	off, fits := c.off(self), c.fits(self)
+	current := s.compared(l, func() {
+		s.medianOff.Store(int64(off))
+		if fits {
+			s.held.Store(nil)
+		}
+	})
+	if !current || fits {
+		return current
+	}
+	s.hold(l, fmt.Errorf("%w: this node's clock is %v away from the median of the voters' clocks", ErrClockAhead, off.Round(time.Millisecond)))
+	unfit := map[raft.ServerID]bool{}
+	voters, _ := s.members()
+	for _, voter := range voters {
+		if !c.fits(voter) {
+			unfit[raft.ServerID(voter)] = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+	defer cancel()
+	s.handOverExcept(ctx, unfit)
+	return false
+}
+
+// hold notes why this leader stamps nothing, for callers and for people.
+func (s *shard) hold(l *leadership, err error) {
+	var before *error
+	if !s.compared(l, func() { before = s.held.Swap(&err) }) {
+		return
+	}
+	if before == nil || errors.Is(*before, ErrClockAhead) != errors.Is(err, ErrClockAhead) {
+		s.note("comparing clocks", err)
+	}
+}
+
+// withheld returns why this leader stamps nothing, nil if that is not because of clocks.
+func (s *shard) withheld() error {
+	if err := s.held.Load(); err != nil && errors.Is(*err, ErrClockAhead) {
+		return *err
+	}
+	return nil
+}
+
+// beginComparing has the comparisons made in a leadership count.
+func (s *shard) beginComparing(l *leadership) {
+	s.comparing.Lock()
+	defer s.comparing.Unlock()
+	s.comparedIn = l
+}
+
+// compared notes what a comparison says, unless the leadership in which it was begun has ended meanwhile: a question for the time may be under
+// way for seconds. It reports whether that goes on.
+func (s *shard) compared(l *leadership, note func()) bool {
+	s.comparing.Lock()
+	defer s.comparing.Unlock()
+	if s.comparedIn != l {
+		return false
+	}
+	note()
+	return true
+}
+
+// forgetComparison ends what a comparison says: it counts only for a leader.
+func (s *shard) forgetComparison() {
+	s.comparing.Lock()
+	defer s.comparing.Unlock()
+	s.comparedIn = nil
+	s.medianOff.Store(0)
+	s.held.Store(nil)
+}
+
+// reference returns what this node, and the comparison with others while it leads, take the time to be.
+func (s *shard) reference() fsm.Time {
+	return s.node.clock.Wall() - fsm.Time(s.medianOff.Load())
+}
+
+// timeAhead returns by how much the shard's time is ahead of what it should be; not above zero if it is not. It does not wait for the machine.
+func (s *shard) timeAhead() time.Duration {
+	return fsm.Time(s.appliedClock.Load()).Sub(s.reference())
+}
+
+// watchTime tells people when the shard's time gets ahead by more than the bound, and when it no longer is.
+func (s *shard) watchTime() {
+	ahead := s.timeAhead()
+	switch alarm := ahead > s.cfg.ClockBound; {
+	case alarm && !s.alarmed.Swap(true):
+		s.logger.Error("CLOCK_AHEAD: the shard's time is ahead of the clocks; 'belfry cluster reset-clock' moves it back", "ahead", ahead.Round(time.Millisecond))
+	case !alarm && s.alarmed.Swap(false):
+		s.logger.Info("the shard's time is no longer ahead of the clocks")
+	}
+}
+
+// ClockReset is what became of a shard's time.
+type ClockReset struct {
+	// From is what it was, To what it is. They are equal if it was not ahead by more than the bound: then nothing was logged.
+	From, To fsm.Time
+}
+
+// ResetClock moves the time of a shard, which this node must lead, back to the median of the voters' clocks, if it is ahead of that by
+// more than the bound. The wishes of fsm.ResetClock hold. It may be repeated after any error.
+func (n *Node) ResetClock(ctx context.Context, shard uint32) (ClockReset, error) {
+	s, done, err := n.begin(shard)
+	if err != nil {
+		return ClockReset{}, err
+	}
+	defer done()
+	return s.resetClock(ctx)
+}
+
+func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
+	if _, err := s.leader(); err != nil {
+		return ClockReset{}, err
+	}
+	to := s.node.clock.Wall()
+	if !s.soleVoter() {
+		voters, _ := s.members()
+		c, err := s.node.clocks.compare(ctx, voters)
+		if err != nil {
+			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name, ErrClockAhead, err)
+		}
+		if n := c.nearMedian(); n <= len(voters)/2 {
+			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait for them", s.name, ErrClockAhead, n, len(voters))
+		}
+		to = c.median + fsm.Time(s.node.clock.Monotonic())
+	}
+	from := max(s.machineClock(), s.clock.now())
+	if from.Sub(to) <= s.cfg.ClockBound {
+		return ClockReset{From: from, To: from}, nil
+	}
+	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from), "to", instant(to))
+	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to, Grace: 2 * s.cfg.ClockBound}}})
+	if err != nil {
+		s.clock.raise(s.machineClock()) // it was lowered when the entry was stamped
+		return ClockReset{}, err
+	}
+	s.waiters.touchedAll()
+	s.watchTime()
+	return ClockReset{From: from, To: reply.Witness.Time}, nil
+}
+
+// stamped is told of each batch once its entry has its stamp: after a reset the next entry has a stamp of the new time. One of the old
+// time, which is in flight as well, would undo it.
+func (s *shard) stamped(batch []*proposal) {
+	for _, pr := range batch {
+		if len(pr.request.Commands) == 1 && pr.request.Commands[0].Kind() == fsm.KindResetClock {
+			s.clock.lower(pr.request.Commands[0].(*fsm.ResetClock).To)
+		}
+	}
+}
+
+// follow is told the machine's clock after each entry: where it was moved back, this replica's stamps follow.
+func (s *shard) follow(clock fsm.Time) {
+	if before := s.appliedClock.Swap(int64(clock)); int64(clock) < before {
+		s.clock.lower(clock)
+	}
+}
+
+// instant returns a time in the form that people read.
+func instant(t fsm.Time) time.Time { return time.Unix(0, int64(t)).UTC() }
+
+// ReadClock returns what this node takes the time to be, for peers that ask.
+func (n *Node) ReadClock() ClockReading {
+	reading, _ := n.clock.read()
+	return reading
+}
+
+// runClocks compares clocks until ctx ends: every clockInterval for the shards that this node leads, and when its own clock is far from its
+// wall clock.
+func (n *Node) runClocks(ctx context.Context) {
+	tick := time.NewTicker(clockInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			n.compareLed(ctx)
+		case <-n.clock.strayed:
+			n.compareOnce(ctx)
+		case <-ctx.Done():
+			return
+		}
+		pause := time.NewTimer(clockFresh)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// compareLed compares the clock for each shard that this node leads, and hands over those that it should not lead.
+func (n *Node) compareLed(ctx context.Context) {
+	var comparing sync.WaitGroup
+	for _, s := range n.here() {
+		l := s.serving.Load()
+		if l == nil {
+			continue
+		}
+		comparing.Go(func() {
+			if !s.soleVoter() {
+				voters, _ := s.members()
+				if c, err := n.clocks.compare(ctx, voters); err == nil {
+					s.heed(ctx, l, &c)
+				}
+			}
+			s.watchTime()
+		})
+	}
+	comparing.Wait()
+}
+
+// compareOnce compares the clock with the voters of one shard, which anchors it anew if they agree with the wall clock, and then looks at what
+// this node leads.
+func (n *Node) compareOnce(ctx context.Context) {
+	for _, s := range n.here() {
+		if voters, _ := s.members(); slices.Contains(voters, n.id.serverID()) && len(voters) > 1 {
+			if c, err := n.clocks.compare(ctx, voters); err == nil && c.follows(n.id.serverID()) {
+				n.cfg.Logger.Warn("the clock was anchored anew at the wall clock, with which the others agree")
+			}
+			break
+		}
+	}
+	n.compareLed(ctx)
+}
+
+// alone reports whether this node is the only voter of every shard that it runs.
+func (n *Node) alone() bool {
+	for _, s := range n.here() {
+		if s.instance() == nil || !s.soleVoter() {
+			return false
+		}
+	}
+	return true
+}

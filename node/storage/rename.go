@@ -1,0 +1,30 @@
+package storage
+
+import "fmt"
+
+// Rename makes the group in dir the one of another identity. It does nothing if that is done already. The group must be closed. To Raft a
+// renamed group is another one: whoever knew it under its old name must never hear of it again.
+func Rename(dir string, fsys FS, from, to string) error {
+	p := pathsIn(dir)
+	m, err := readManifest(fsys, p.manifest)
+	if err != nil {
+		return err
+	}
+	if m.Group == to {
+		return nil
+	}
+	if m.Group != from {
+		return &CorruptError{File: p.manifest, Detail: fmt.Sprintf("belongs to group %q, not %q", m.Group, from)}
+	}
+	m.Group = to
+	if err := writeManifest(fsys, p.manifest, m); err != nil {
+		return fmt.Errorf("storage: renaming the group in %s: %w", dir, err)
+	}
+	return syncDirs(fsys, dir)
+}
+
+// Named returns the identity of the group in dir.
+func Named(dir string, fsys FS) (string, error) {
+	m, err := readManifest(fsys, pathsIn(dir).manifest)
+	return m.Group, err
+}
