@@ -47,7 +47,7 @@ var importTable = []importRow{
 	{
 		dir:     "node",
 		may:     []string{"fsm", "node/..."},
-		testMay: []string{"node/nodetest"},
+		testMay: []string{"node/nodetest", "node/nodetest/pipetest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
 			"golang.org/x/sync", "golang.org/x/sys",
@@ -56,14 +56,14 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "node/nodetest",
-		may:      []string{"fsm", "node/..."},
+		may:      []string{"fsm", "node/...", "node/nodetest/pipetest"},
 		external: []string{"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt"},
 		reason:   "a cluster of nodes in memory for tests, under the rules of node",
 	},
 	{
 		dir:      "cluster",
 		may:      []string{"node/...", "fsm", "cluster/..."},
-		testMay:  []string{"node/nodetest"},
+		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest"},
 		external: []string{"github.com/hashicorp"},
 		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
 	},
@@ -124,10 +124,10 @@ var importTable = []importRow{
 	{
 		dir:     "cmd/belfry",
 		may:     []string{"client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "cmd/belfry/..."},
-		testMay: []string{"client/belfrytest"},
+		testMay: []string{"client/belfrytest", "cmd/belfry/processtest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
-			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "golang.org/x", "gopkg.in/yaml.v3",
+			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "golang.org/x", "go.yaml.in/yaml/v3",
 		},
 		reason: "the command wires everything, except what only tests may import",
 	},

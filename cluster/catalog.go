@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -29,14 +30,15 @@ type Shards interface {
 	ShardCount() int
 	// Do proposes a request to a shard and waits for its results.
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
-	// View runs f on what this node has applied.
-	View(shard uint32, f func(m *fsm.Machine, now fsm.Time)) (node.Witness, error)
+	// Query answers q; the answer shows everything that was answered before.
+	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 }
 
 // Catalog is this node's replica of the catalog. Its methods may be called from any goroutine. It ends with its node.
 type Catalog struct {
 	group  *node.Group
 	shards Shards
+	peers  *peers // nil if the node has none
 	logger *slog.Logger
 	self   Node
 	found  foundation
@@ -45,49 +47,47 @@ type Catalog struct {
 	changed chan struct{}
 	// turn holds a token while a queue's partitions are opened or emptied, so that nothing opens what was just emptied.
 	turn chan struct{}
+	// whileLeading runs beside the catalog's own duties while this node leads it; nil for nothing.
+	whileLeading func(ctx context.Context)
 	// request is what the catalog is bound to, nil if to none.
 	request *request
+	// outside is why this node is no recorded one yet, for people; nil if it is.
+	outside *atomic.Pointer[string]
 }
 
-// Open starts the catalog group on a node, founding it at the first start, and returns when it serves. ctx bounds the start only.
-func Open(ctx context.Context, n *node.Node, logger *slog.Logger) (*Catalog, error) {
-	return start(ctx, n, n, logger)
-}
-
-// start is Open with the shards apart from the node.
-func start(ctx context.Context, n *node.Node, shards Shards, logger *slog.Logger) (*Catalog, error) {
-	st := n.Status()
-	c := &Catalog{
-		shards: shards, logger: logger, self: Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: st.PeerAddr},
-		found: foundation{ClusterID: st.ClusterID, Shards: n.ShardCount()},
+// newCatalog returns the catalog of a node; start starts it.
+func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
+	return &Catalog{
+		logger: logger, self: self, found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
 		ready: make(chan struct{}), changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		outside: new(atomic.Pointer[string]),
 	}
-	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: newMachine(), Lead: c.lead})
+}
+
+// start starts the catalog group, founding it at the first start of a cluster. If this node is its only voter, it serves then.
+func (c *Catalog) start(ctx context.Context, n *node.Node) error {
+	m := newMachine()
+	m.begun = c.kick // whichever node proposed it: that one may end before it has told the shards
+	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: m, Lead: c.lead})
 	if err != nil {
-		return nil, fmt.Errorf("starting the catalog: %w", err)
+		return fmt.Errorf("starting the catalog: %w", err)
 	}
 	c.group = group
 	close(c.ready)
-	if !group.Serving() {
-		return c, nil
-	}
-	if err := c.introduce(ctx); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return nil
 }
 
-// introduce records the cluster and this node, as far as they are not recorded.
-func (c *Catalog) introduce(ctx context.Context) error {
+// introduce records the cluster and its first settings, if it is not recorded. It is called where the catalog serves.
+func (c *Catalog) introduce(ctx context.Context, first Settings) error {
 	var known foundation
-	var recorded bool
-	c.view(func(m *machine) {
-		known = m.state.Foundation
-		for _, n := range m.state.Nodes {
-			recorded = recorded || n == c.self
-		}
-	})
+	c.view(func(m *machine) { known = m.state.Foundation })
 	if known == (foundation{}) {
+		// The settings come first: a start that was cut off between the two does both again.
+		if first != (Settings{}) {
+			if _, err := c.Configure(ctx, first); err != nil {
+				return err
+			}
+		}
 		if _, err := c.propose(ctx, command{Found: &c.found}); err != nil {
 			return fmt.Errorf("recording the cluster: %w", err)
 		}
@@ -95,25 +95,43 @@ func (c *Catalog) introduce(ctx context.Context) error {
 		return fmt.Errorf("the catalog is of cluster %s with %d shards, this node's data of cluster %s with %d: they do not belong together",
 			known.ClusterID, known.Shards, c.found.ClusterID, c.found.Shards)
 	}
-	if recorded {
-		return nil
-	}
-	if _, err := c.propose(ctx, command{Join: &c.self}); err != nil {
-		return fmt.Errorf("recording this node: %w", err)
-	}
 	return nil
 }
 
-// CreateQueue makes a queue ahead of its first put. When it returns without error, every partition is open with the settings.
-// Of an unknown outcome, or a failure after the record was made, the leader completes the birth.
-func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
+// holds reports whether the catalog, as this node has it, has a node just as given, draining or not.
+func (c *Catalog) holds(node Node) (holds bool) {
+	c.view(func(m *machine) {
+		for _, n := range m.state.Nodes {
+			n.Draining = node.Draining
+			holds = holds || n == node
+		}
+	})
+	return holds
+}
+
+// mayCall reports whether a server is recorded. A node that knows nobody yet cannot tell: its shards may be needed before it hears of the catalog.
+func (c *Catalog) mayCall(serverID string) (known bool) {
+	select {
+	case <-c.ready:
+	default:
+		return false
+	}
+	c.view(func(m *machine) {
+		_, found := m.findNode(serverID)
+		known = found || len(m.state.Nodes) == 0
+	})
+	return known
+}
+
+// create is CreateQueue where the catalog is led.
+func (c *Catalog) create(ctx context.Context, record *queueRecord) (QueueConfig, error) {
+	name := record.Name
 	if q, remembered, err := c.recall(); err != nil || remembered {
 		return q, err
 	}
-	if c.born(name) {
+	if c.born(ctx, name) {
 		return QueueConfig{}, fmt.Errorf("queue %q: %w", name, ErrQueueExists)
 	}
-	record := &queueRecord{Name: name, Partitions: max(1, partitions), Settings: settingsRecord(settings)}
 	out, err := c.proposeOnce(ctx, command{Create: record})
 	if err != nil {
 		return QueueConfig{}, fmt.Errorf("creating queue %q: %w", name, err)
@@ -140,13 +158,13 @@ func (c *Catalog) bear(ctx context.Context, q QueueConfig) (QueueConfig, error) 
 }
 
 // born reports whether the home shard holds a queue that is not recorded.
-func (c *Catalog) born(name string) (held bool) {
+func (c *Catalog) born(ctx context.Context, name string) bool {
 	if _, recorded := c.Queue(name); recorded {
 		return true
 	}
 	home := node.ShardOf(name, 0, c.shards.ShardCount())
-	_, err := c.shards.View(home, func(m *fsm.Machine, now fsm.Time) { _, held = m.Queue(name, now) })
-	return err == nil && held
+	r, _, err := c.shards.Query(ctx, home, &fsm.QueueQuery{Queue: name})
+	return err == nil && len(r.Queues) > 0
 }
 
 // open brings a record to its shards, the home shard first, and ends the birth.
@@ -160,7 +178,11 @@ func (c *Catalog) open(ctx context.Context, q QueueConfig) (QueueConfig, error) 
 		return QueueConfig{}, fmt.Errorf("queue %q was deleted while it was created", q.Name)
 	}
 	for p := range q.Partitions {
-		if err := c.configure(ctx, q, p); err != nil {
+		err := c.stillLeads()
+		if err == nil {
+			_, err = c.configure(ctx, q, p)
+		}
+		if err != nil {
 			return QueueConfig{}, fmt.Errorf("opening partition %d of queue %q: %w", p, q.Name, err)
 		}
 	}
@@ -177,26 +199,29 @@ func (c *Catalog) open(ctx context.Context, q QueueConfig) (QueueConfig, error) 
 	return out.queue, nil
 }
 
-// configure opens one partition and sets its settings; both may be repeated.
-func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32) error {
+// configure opens one partition and sets its settings; both may be repeated. The witness is of the settings.
+func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32) (node.Witness, error) {
 	shard := node.ShardOf(q.Name, partition, c.shards.ShardCount())
 	reply, err := c.shards.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{
 		&fsm.Open{Queue: q.Name, Partition: partition, Partitions: q.Partitions},
 		&fsm.Configure{Queue: q.Name, Partition: partition, Partitions: q.Partitions, Version: q.Version, Settings: q.Settings.Clone()},
 	}})
 	if err != nil {
-		return err
+		return node.Witness{}, err
 	}
 	for _, result := range reply.Results {
 		if result.Code != fsm.OK {
-			return fmt.Errorf("shard %d answered code %d: %w", shard, result.Code, ErrQueueExists)
+			return node.Witness{}, fmt.Errorf("shard %d answered code %d: %w", shard, result.Code, ErrQueueExists)
 		}
 	}
-	return nil
+	w := reply.Witness
+	w.Entry++
+	return w, nil
 }
 
 // UpdateQueue records what change makes of a queue's settings, of the default ones if the queue is not recorded. change may be called more than
-// once. The caller brings the new record to the shards and so learns which are pending; the leader sees to those later.
+// once: the record changes only if it is still the one that the change was made from. Bring has the shards know it; if that is not called, the leader
+// sees to it later.
 func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
 	if q, remembered, err := c.recall(); err != nil || remembered {
 		return q, err
@@ -233,6 +258,12 @@ func (c *Catalog) Queue(name string) (config QueueConfig, recorded bool) {
 	return config, recorded
 }
 
+// Altered returns a channel that is closed when the record of a queue begins, ends or changes after this call, as this replica sees it.
+func (c *Catalog) Altered() (altered <-chan struct{}) {
+	c.view(func(m *machine) { altered = m.altered.rung() })
+	return altered
+}
+
 // Queues returns all records, by name, from memory.
 func (c *Catalog) Queues() (configs []QueueConfig) {
 	c.view(func(m *machine) {
@@ -253,16 +284,61 @@ func (c *Catalog) view(f func(m *machine)) {
 	c.group.View(func(m node.Machine) { f(m.(*machine)) })
 }
 
-// propose logs a command and returns its outcome.
+// propose logs a command and returns its outcome. When it returns, this node's replica has it: what follows sees it.
 func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
-	cmd.Format = catalogFormat
+	cmd.Format = c.Format()
 	entry, err := json.Marshal(cmd)
 	if err != nil {
 		return outcome{}, fmt.Errorf("encoding a catalog entry: %w", err)
 	}
+	if _, err := c.validate(entry); err != nil {
+		return outcome{}, err
+	}
 	reply, err := c.group.Propose(ctx, entry)
+	if errors.Is(err, node.ErrNotLeader) {
+		return c.proposeAt(ctx, c.group.Leader(), entry)
+	}
 	if err != nil {
 		return outcome{}, err
 	}
 	return reply.Value.(outcome), nil
+}
+
+const pathPropose = "/catalog/propose"
+
+// proposed is the answer to an entry that was logged for another node.
+type proposed struct {
+	Index    uint64      `json:"index"`
+	Verdict  verdict     `json:"verdict"`
+	Queue    QueueConfig `json:"queue"`
+	Replayed bool        `json:"replayed,omitempty"`
+}
+
+// proposeAt has the leader log an entry.
+func (c *Catalog) proposeAt(ctx context.Context, leader string, entry []byte) (outcome, error) {
+	if leader == "" || leader == c.self.ServerID {
+		return outcome{}, fmt.Errorf("%s: %w", groupName, node.ErrNoLeader)
+	}
+	p, err := callPeer[proposed](ctx, c.peers, leader, pathPropose, json.RawMessage(entry))
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := c.group.Await(ctx, p.Index); err != nil {
+		return outcome{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
+	}
+	return outcome{verdict: p.Verdict, queue: p.Queue, replayed: p.Replayed}, nil
+}
+
+// logFor logs an entry of another node, which took this one for the leader.
+func (c *Catalog) logFor(ctx context.Context, _ string, entry json.RawMessage) (proposed, error) {
+	// What this program cannot apply must not get into the log: it would end every node.
+	if _, err := c.validate(entry); err != nil {
+		return proposed{}, err
+	}
+	reply, err := c.group.Propose(ctx, entry)
+	if err != nil {
+		return proposed{}, err
+	}
+	out := reply.Value.(outcome)
+	return proposed{Index: reply.Index, Verdict: out.verdict, Queue: out.queue, Replayed: out.replayed}, nil
 }

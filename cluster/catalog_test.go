@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,12 +19,34 @@ import (
 // open starts a node with a catalog on dir. The returned function ends it; it also runs at the end of the test.
 func open(t *testing.T, dir string) (*node.Node, *Catalog, func()) {
 	t.Helper()
-	n, end := openNode(t, dir)
-	c, err := Open(t.Context(), n, slog.New(slog.DiscardHandler))
+	n, endNode := openNode(t, dir)
+	c, err := Open(t.Context(), n, Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n, c, end
+	end := sync.OnceFunc(func() {
+		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("closing the cluster: %v", err)
+		}
+		endNode()
+	})
+	t.Cleanup(end)
+	return n, c.Catalog, end
+}
+
+// openOver starts the catalog alone, over shards that are not quite the node's.
+func openOver(t *testing.T, n *node.Node, shards Shards) *Catalog {
+	t.Helper()
+	st := n.Status()
+	c := newCatalog(n, Node{Name: st.Name, ServerID: st.ServerID}, slog.New(slog.DiscardHandler))
+	c.shards = shards
+	if err := c.start(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.introduce(t.Context(), Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func openNode(t *testing.T, dir string) (*node.Node, func()) {
@@ -56,12 +79,15 @@ func versions(t *testing.T, n *node.Node, q QueueConfig) []uint64 {
 	t.Helper()
 	var all []uint64
 	for p := range q.Partitions {
-		if _, err := n.View(node.ShardOf(q.Name, p, n.ShardCount()), func(m *fsm.Machine, now fsm.Time) {
-			held, _ := m.Queue(q.Name, now)
-			all = append(all, held.Version)
-		}); err != nil {
+		r, _, err := n.Peek(node.ShardOf(q.Name, p, n.ShardCount()), &fsm.QueueQuery{Queue: q.Name})
+		if err != nil {
 			t.Fatal(err)
 		}
+		var version uint64
+		if len(r.Queues) > 0 {
+			version = r.Queues[0].Version
+		}
+		all = append(all, version)
 	}
 	return all
 }
@@ -259,7 +285,7 @@ func TestCatalogOfAnotherClusterIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := open(t, dir)
 		c.found.ClusterID = "another"
-		if err := c.introduce(t.Context()); err == nil {
+		if err := c.introduce(t.Context(), Settings{}); err == nil {
 			t.Error("a catalog of another cluster was accepted")
 		}
 	})
@@ -283,10 +309,7 @@ func TestCreateQueueThatCannotReachAShardIsCompletedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := openNode(t, dir)
 		shards := &cutShards{Shards: n}
-		c, err := start(t.Context(), n, shards, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := openOver(t, n, shards)
 		shards.cut.Store(true)
 		if _, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{}); !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("error is %v, want ErrNoLeader", err)

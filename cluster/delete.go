@@ -8,12 +8,16 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// DeleteQueue ends a recorded queue; there need be none. It marks the record, removes what the shards hold, and forgets the
-// record that it marked. From the mark on the deletion is carried to its end, if not by this call then by the leader or by
-// the next call. What the shards hold of a queue without a record is the caller's to delete.
-func (c *Catalog) DeleteQueue(ctx context.Context, name string) error {
+// end is DeleteQueue where the catalog is led.
+func (c *Catalog) end(ctx context.Context, name string) error {
 	if _, recorded := c.Queue(name); !recorded {
-		return nil
+		// One that was replaced may not know it yet.
+		if _, err := c.group.Confirm(ctx); err != nil {
+			return fmt.Errorf("deleting queue %q: %w", name, err)
+		}
+		if _, recorded = c.Queue(name); !recorded {
+			return nil
+		}
 	}
 	out, err := c.propose(ctx, command{Delete: &versioned{Name: name}})
 	if err != nil {
@@ -37,6 +41,9 @@ func (c *Catalog) bury(ctx context.Context, q QueueConfig) error {
 		return nil // another call came first, and the queue may have been made again
 	}
 	for p := range q.Partitions {
+		if err := c.stillLeads(); err != nil {
+			return err
+		}
 		if err := c.empty(ctx, q.Name, p); err != nil {
 			return fmt.Errorf("deleting partition %d of queue %q: %w", p, q.Name, err)
 		}

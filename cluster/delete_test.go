@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +14,11 @@ import (
 func holders(t *testing.T, n *node.Node, name string) (held int) {
 	t.Helper()
 	for shard := range uint32(n.ShardCount()) {
-		if _, err := n.View(shard, func(m *fsm.Machine, now fsm.Time) {
-			if _, ok := m.Queue(name, now); ok {
-				held++
-			}
-		}); err != nil {
+		r, _, err := n.Peek(shard, &fsm.QueueQuery{Queue: name})
+		if err != nil {
 			t.Fatal(err)
 		}
+		held += len(r.Queues)
 	}
 	return held
 }
@@ -54,10 +51,7 @@ func TestADeletionThatWasCutShortIsCompleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := openNode(t, dir)
 		shards := &cutShards{Shards: n}
-		c, err := start(t.Context(), n, shards, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := openOver(t, n, shards)
 		if _, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{}); err != nil {
 			t.Fatal(err)
 		}

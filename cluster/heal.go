@@ -2,13 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
-	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
-// kick has the leader look for shards that lag.
+// kick has the leader look for shards that lag. It is called on every node, and heeded by the leader.
 func (c *Catalog) kick() {
 	select {
 	case c.changed <- struct{}{}:
@@ -24,17 +25,25 @@ func (c *Catalog) lead(ctx context.Context, _ *node.Group) {
 	case <-ctx.Done():
 		return
 	}
-	again := time.NewTimer(0)
+	if c.whileLeading != nil {
+		var leading sync.WaitGroup
+		defer leading.Wait()
+		leading.Go(func() { c.whileLeading(ctx) })
+	}
+	again, waiting := time.NewTimer(0), true
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.changed:
-			// Whoever changed something is about to tell the shards; what is left after a while is ours.
-			again.Reset(healInterval)
+			// Whoever changed something is about to tell the shards; what is left after a while is ours. Changes without end put nothing off.
+			if !waiting {
+				again.Reset(healInterval)
+			}
+			waiting = true
 		case <-again.C:
-			if !c.heal(ctx) {
+			if waiting = !c.heal(ctx); waiting {
 				again.Reset(healInterval)
 			}
 		}
@@ -46,16 +55,16 @@ func (c *Catalog) heal(ctx context.Context) bool {
 	healed := true
 	for _, q := range c.Queues() {
 		if q.State == Deleting {
-			if err := c.bury(ctx, q); err != nil && ctx.Err() == nil {
+			if err := c.bury(ctx, q); err != nil && !ending(ctx, err) {
 				c.logger.Warn("deleting a queue", "queue", q.Name, "error", err)
 				healed = false
 			}
 			continue
 		}
-		if q.State == Active && !c.lags(q) {
+		if q.State == Active && !c.lags(ctx, q) {
 			continue
 		}
-		if _, err := c.bear(ctx, q); err != nil && ctx.Err() == nil {
+		if _, err := c.bear(ctx, q); err != nil && !ending(ctx, err) {
 			c.logger.Warn("bringing a queue's settings to its shards", "queue", q.Name, "error", err)
 			healed = false
 		}
@@ -63,16 +72,15 @@ func (c *Catalog) heal(ctx context.Context) bool {
 	return healed
 }
 
+// ending reports whether an attempt failed because this leadership, or the node, ends: what is left is its successor's.
+func ending(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, node.ErrShuttingDown)
+}
+
 // lags reports whether a shard does not have a queue's record as it is now.
-func (c *Catalog) lags(q QueueConfig) bool {
+func (c *Catalog) lags(ctx context.Context, q QueueConfig) bool {
 	for p := range q.Partitions {
-		var version uint64
-		shard := node.ShardOf(q.Name, p, c.shards.ShardCount())
-		_, err := c.shards.View(shard, func(m *fsm.Machine, now fsm.Time) {
-			held, _ := m.Queue(q.Name, now)
-			version = held.Version
-		})
-		if err != nil || version < q.Version {
+		if _, has, err := c.has(ctx, q, p); err != nil || !has {
 			return true
 		}
 	}

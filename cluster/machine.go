@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,20 +10,33 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
-// catalogFormat is the version of commands and snapshots. A later one stops the node; it is never skipped.
-const catalogFormat = 1
-
 // command is an entry of the catalog's log, in JSON. Exactly one of the pointers is set.
 type command struct {
-	Format int `json:"format"`
+	// Format is that of the entry. A later one than this program reads stops the node; it is never skipped.
+	Format fsm.Format `json:"format"`
 	// Found says what the cluster is; the first one holds.
 	Found *foundation `json:"found,omitempty"`
-	// Join records a node, or its new address.
+	// Join records a node, or what is new about it. Whether it is draining stays as it is.
 	Join *Node `json:"join,omitempty"`
+	// Silent are the server ids of recorded nodes of the same name that did not answer when Join was proposed. A new node is recorded only if every
+	// other one of its name is among them.
+	Silent []string `json:"silent,omitempty"`
+	// Leave forgets a node, and remembers that it is gone.
+	Leave *departure `json:"leave,omitempty"`
+	// Raise has the cluster speak a later format.
+	Raise *raise `json:"raise,omitempty"`
+	// Drain says that a node is to be emptied, or no longer.
+	Drain *drain `json:"drain,omitempty"`
+	// Place records who runs a shard.
+	Place *Placement `json:"place,omitempty"`
+	// Settle changes those settings of the cluster that are not zero in it.
+	Settle *Settings `json:"settle,omitempty"`
 	// Create records a queue that is not recorded yet. Version is ignored.
 	Create *queueRecord `json:"create,omitempty"`
 	// Activate ends a queue's birth.
@@ -41,6 +55,13 @@ type command struct {
 type foundation struct {
 	ClusterID string `json:"clusterId"`
 	Shards    int    `json:"shards"`
+}
+
+// drain sets whether a node is draining. A drain that leaves fewer than Keep other nodes that do not drain changes nothing.
+type drain struct {
+	ServerID string `json:"serverId"`
+	Draining bool   `json:"draining"`
+	Keep     int    `json:"keep,omitempty"`
 }
 
 // versioned names a queue's record as of a version; 0 means any.
@@ -75,6 +96,16 @@ const (
 	overtaken
 	// misused: the request was used before with other content.
 	misused
+	// taken: another node has the name.
+	taken
+	// impossible: there is no such thing. Nothing was changed.
+	impossible
+	// unread: a node does not read what is spoken, or would be.
+	unread
+	// gone: the node left for good.
+	gone
+	// needed: without the node too few would be left.
+	needed
 )
 
 // machine is the catalog's state. It implements node.Machine.
@@ -82,31 +113,48 @@ type machine struct {
 	state  catalogState
 	byName map[string]*queueRecord
 	byID   map[string]*answer // by request id
+	// begun is called when something begins that the leader is to bring to the shards.
+	begun func()
+	// altered tells of changed records of queues; a machine hands it on to the one that is restored in its place.
+	altered *bell
+	// digest is that of the state, nil until it is asked for after a change. Readers share the machine, so it is atomic.
+	digest atomic.Pointer[uint64]
 }
 
 // catalogState is what a snapshot holds.
 type catalogState struct {
-	Format     int            `json:"format"`
+	// Format is the format that the cluster speaks: of this snapshot, of entries from now on, and of those of the shards.
+	Format     fsm.Format     `json:"format"`
 	Foundation foundation     `json:"foundation"`
-	Nodes      []Node         `json:"nodes"`  // by server id
-	Queues     []*queueRecord `json:"queues"` // by name
+	Settings   Settings       `json:"settings,omitzero"`
+	Nodes      []Node         `json:"nodes"`                // by server id
+	Departed   []departure    `json:"departed,omitempty"`   // at most departedMax, oldest first
+	Placements []Placement    `json:"placements,omitempty"` // by shard
+	Queues     []*queueRecord `json:"queues"`               // by name
 	// Answers are remembered outcomes, oldest first, and Clock is the time of the last command with a request.
 	Answers []*answer `json:"answers,omitempty"`
 	Clock   int64     `json:"clockNanos,omitempty"`
 }
 
 func newMachine() *machine {
-	return &machine{state: catalogState{Format: catalogFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}}
+	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, begun: func() {}, altered: newBell()}
 }
 
 // Apply implements node.Machine. The value is an outcome.
 func (m *machine) Apply(index uint64, entry []byte) (any, error) {
-	var c command
-	if err := decodeStrictly(entry, &c); err != nil {
+	c, err := decodeCommand(entry)
+	if err != nil {
 		return nil, fmt.Errorf("catalog entry %d: %w", index, err)
 	}
-	if c.Format != catalogFormat {
-		return nil, fmt.Errorf("catalog entry %d has format %d, this program reads %d", index, c.Format, catalogFormat)
+	if m.check(&c) != nil {
+		return outcome{verdict: impossible}, nil
+	}
+	m.digest.Store(nil)
+	if c.Create != nil || c.Configure != nil || c.Delete != nil {
+		defer m.begun()
+	}
+	if c.Create != nil || c.Activate != nil || c.Delete != nil || c.Forget != nil {
+		defer m.altered.ring()
 	}
 	switch {
 	case c.Found != nil:
@@ -115,7 +163,22 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 		}
 		return outcome{}, nil
 	case c.Join != nil:
-		m.join(*c.Join)
+		return m.join(*c.Join, c.Silent), nil
+	case c.Leave != nil:
+		return m.leave(*c.Leave), nil
+	case c.Raise != nil:
+		out, err := m.raise(c.Raise)
+		if err != nil {
+			return nil, fmt.Errorf("catalog entry %d: %w", index, err)
+		}
+		return out, nil
+	case c.Drain != nil:
+		return m.drain(c.Drain), nil
+	case c.Place != nil:
+		m.place(*c.Place)
+		return outcome{}, nil
+	case c.Settle != nil:
+		m.state.Settings = c.Settle.over(m.state.Settings)
 		return outcome{}, nil
 	case c.Create != nil:
 		return m.once(c.Request, func() outcome { return m.create(index, c.Create) }), nil
@@ -131,23 +194,74 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 	return nil, fmt.Errorf("catalog entry %d holds no command of this program", index)
 }
 
-func (m *machine) join(n Node) {
-	i, found := slices.BinarySearchFunc(m.state.Nodes, n.ServerID, func(a Node, id string) int { return strings.Compare(a.ServerID, id) })
-	if !found {
-		m.state.Nodes = slices.Insert(m.state.Nodes, i, n)
-		return
-	}
-	m.state.Nodes[i] = n
+// findNode returns where a node's record is or would be.
+func (m *machine) findNode(serverID string) (int, bool) {
+	return slices.BinarySearchFunc(m.state.Nodes, serverID, func(n Node, id string) int { return strings.Compare(n.ServerID, id) })
 }
 
-// place returns where a queue's record is or would be.
-func (m *machine) place(name string) int {
+func (m *machine) join(n Node, silent []string) outcome {
+	if _, left := m.departed(n.ServerID); left {
+		return outcome{verdict: gone}
+	}
+	if m.admits(&n) != nil {
+		return outcome{verdict: unread}
+	}
+	i, found := m.findNode(n.ServerID)
+	if found {
+		n.Draining = m.state.Nodes[i].Draining
+		m.state.Nodes[i] = n
+		return outcome{}
+	}
+	for j := range m.state.Nodes {
+		if other := &m.state.Nodes[j]; other.Name == n.Name && !slices.Contains(silent, other.ServerID) {
+			return outcome{verdict: taken}
+		}
+	}
+	m.state.Nodes = slices.Insert(m.state.Nodes, i, n)
+	return outcome{}
+}
+
+func (m *machine) drain(d *drain) outcome {
+	i, found := m.findNode(d.ServerID)
+	if !found {
+		return outcome{verdict: overtaken}
+	}
+	if n := &m.state.Nodes[i]; d.Draining && !n.Draining && m.stayingBut(n.ServerID) < d.Keep {
+		return outcome{verdict: needed}
+	}
+	m.state.Nodes[i].Draining = d.Draining
+	return outcome{}
+}
+
+// stayingBut counts the nodes that do not drain, but for one.
+func (m *machine) stayingBut(serverID string) (staying int) {
+	for i := range m.state.Nodes {
+		if n := &m.state.Nodes[i]; n.ServerID != serverID && !n.Draining {
+			staying++
+		}
+	}
+	return staying
+}
+
+func (m *machine) place(p Placement) {
+	slices.Sort(p.Servers)
+	p.Servers = slices.Compact(p.Servers)
+	i, found := slices.BinarySearchFunc(m.state.Placements, p.Shard, func(q Placement, shard uint32) int { return cmp.Compare(q.Shard, shard) })
+	if !found {
+		m.state.Placements = slices.Insert(m.state.Placements, i, p)
+		return
+	}
+	m.state.Placements[i] = p
+}
+
+// find returns where a queue's record is or would be.
+func (m *machine) find(name string) int {
 	i, _ := slices.BinarySearchFunc(m.state.Queues, name, func(r *queueRecord, name string) int { return strings.Compare(r.Name, name) })
 	return i
 }
 
 func (m *machine) add(r *queueRecord) {
-	m.state.Queues = slices.Insert(m.state.Queues, m.place(r.Name), r)
+	m.state.Queues = slices.Insert(m.state.Queues, m.find(r.Name), r)
 	m.byName[r.Name] = r
 }
 
@@ -200,7 +314,7 @@ func (m *machine) forget(v *versioned) outcome {
 	if v.Version != 0 && v.Version != r.Version {
 		return outcome{verdict: overtaken}
 	}
-	i := m.place(v.Name)
+	i := m.find(v.Name)
 	m.state.Queues = slices.Delete(m.state.Queues, i, i+1)
 	delete(m.byName, v.Name)
 	return outcome{}
@@ -215,8 +329,15 @@ func (m *machine) encode() []byte {
 	return data
 }
 
-// Digest implements node.Machine.
-func (m *machine) Digest() uint64 { return digest(m.encode()) }
+// Digest implements node.Machine. Each status asks for it, so it is computed once a change.
+func (m *machine) Digest() uint64 {
+	if known := m.digest.Load(); known != nil {
+		return *known
+	}
+	sum := digest(m.encode())
+	m.digest.Store(&sum)
+	return sum
+}
 
 func digest(data []byte) uint64 {
 	h := fnv.New64a()
@@ -249,11 +370,12 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 		return nil, fmt.Errorf("reading the catalog's snapshot: %w", err)
 	}
 	restored := newMachine()
+	restored.begun = m.begun
+	if err := formatOf(data); err != nil {
+		return nil, fmt.Errorf("the catalog's snapshot: %w", err)
+	}
 	if err := decodeStrictly(data, &restored.state); err != nil {
 		return nil, fmt.Errorf("decoding the catalog's snapshot: %w", err)
-	}
-	if restored.state.Format != catalogFormat {
-		return nil, fmt.Errorf("the catalog's snapshot has format %d, this program reads %d", restored.state.Format, catalogFormat)
 	}
 	for _, q := range restored.state.Queues {
 		if q == nil || restored.byName[q.Name] != nil {
@@ -267,6 +389,8 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 		}
 		restored.byID[a.Request.ID] = a
 	}
+	restored.altered = m.altered
+	defer restored.altered.ring()
 	return restored, nil
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func apply(t *testing.T, m *machine, commands ...command) outcome {
 	t.Helper()
 	var last outcome
 	for i, c := range commands {
-		c.Format = catalogFormat
+		c.Format = fsm.FirstFormat
 		entry, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +163,8 @@ func TestMachineIsRestoredFromItsSnapshot(t *testing.T) {
 func TestMachineStopsAtWhatItDoesNotKnow(t *testing.T) {
 	tests := []struct{ name, entry, problem string }{
 		{"not JSON", "\x00", "invalid character"},
-		{"a later format", `{"format":2,"create":{}}`, "format 2"},
+		{"a later format", fmt.Sprintf(`{"format":%d,"split":{}}`, fsm.LatestFormat+1), fmt.Sprintf("format %d, this program reads up to %d", fsm.LatestFormat+1, fsm.LatestFormat)},
+		{"no format", `{"forget":{"name":"a"}}`, "format 0"},
 		{"a later command", `{"format":1,"split":{}}`, "unknown field"},
 		{"a later field", `{"format":1,"forget":{"name":"a","purge":true}}`, "unknown field"},
 		{"no command", `{"format":1}`, "no command"},
@@ -180,7 +182,7 @@ func TestMachineStopsAtWhatItDoesNotKnow(t *testing.T) {
 func TestMachineRefusesSnapshots(t *testing.T) {
 	tests := []struct{ name, data, problem string }{
 		{"cut", `{"format":1`, "unexpected EOF"},
-		{"a later format", `{"format":2}`, "format 2"},
+		{"a later format", fmt.Sprintf(`{"format":%d,"shardsOf":{}}`, fsm.LatestFormat+1), fmt.Sprintf("format %d, this program reads up to %d", fsm.LatestFormat+1, fsm.LatestFormat)},
 		{"a queue twice", `{"format":1,"queues":[{"name":"a"},{"name":"a"}]}`, "twice"},
 		{"an empty queue", `{"format":1,"queues":[null]}`, "empty"},
 	}
@@ -207,4 +209,29 @@ func FuzzMachineApply(f *testing.F) {
 			t.Errorf("the state after %q does not survive a snapshot: %v", entry, err)
 		}
 	})
+}
+
+// TestDigestIsComputedOncePerChange: the encoding is made for the first question after a change only, and what is remembered
+// is what a machine that has it from a snapshot computes.
+func TestDigestIsComputedOncePerChange(t *testing.T) {
+	m := newMachine()
+	seen := map[uint64]int{}
+	for i, c := range []command{create("a"), create("b"), {Delete: &versioned{Name: "a"}}, {Forget: &versioned{Name: "a"}}} {
+		apply(t, m, c)
+		got := m.Digest()
+		if allocated := testing.AllocsPerRun(10, func() { m.Digest() }); allocated > 0 {
+			t.Errorf("after command %d a repeated question allocates %v times", i, allocated)
+		}
+		restored, err := m.Restore(bytes.NewReader(m.encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fresh := restored.Digest(); got != fresh {
+			t.Errorf("after command %d the digest is %x, of the same state restored %x", i, got, fresh)
+		}
+		if before, twice := seen[got]; twice {
+			t.Errorf("commands %d and %d have the same digest", before, i)
+		}
+		seen[got] = i
+	}
 }

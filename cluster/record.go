@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -36,6 +37,27 @@ type Node struct {
 	ServerID string `json:"serverId"`
 	// PeerAddr is where its peers reach it; empty if it does not listen for any.
 	PeerAddr string `json:"peerAddr,omitempty"`
+	// ClientAddr is where clients reach it; Zone is what it fails together with.
+	ClientAddr string `json:"clientAddr,omitempty"`
+	Zone       string `json:"zone,omitempty"`
+	// Format is the latest format that it reads; 0 is the first.
+	Format fsm.Format `json:"format,omitempty"`
+	// Draining: the node is to be emptied.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// Placement says which nodes are to run a replica of a shard: its members in Raft, and those about to become members or no
+// longer to be any. A node starts and stops its replicas by it.
+type Placement struct {
+	Shard uint32 `json:"shard"`
+	// Servers are server ids in order.
+	Servers []string `json:"servers"`
+}
+
+// clone returns a copy that shares no memory.
+func (p Placement) clone() Placement {
+	p.Servers = slices.Clone(p.Servers)
+	return p
 }
 
 // The stored form of the records. The names are part of the format; fields may be added, none may change its meaning.

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+const (
+	// enrolPause is the time between two attempts to be recorded, enrolNotice that after which it is said that they fail, and between two messages.
+	enrolPause  = 500 * time.Millisecond
+	enrolNotice = 10 * time.Second
+	// enrolPatience is how long a recorded node hears of no leader before it asks whether it still is one. An election takes one to three seconds.
+	enrolPatience = 3 * time.Second
+)
+
+// enrol has this node recorded, unless it is recorded as it is. A node that hears of no leader may have been forgotten, or be sought at an
+// old address, without knowing: it asks as well. A *DepartedError is final.
+func (m *members) enrol(ctx context.Context) error {
+	c := m.catalog
+	if left := c.Departed(c.self.ServerID); left != nil {
+		return left
+	}
+	if c.group.Leader() != "" {
+		m.led = time.Now()
+		if c.holds(c.self) {
+			return nil
+		}
+	} else if c.holds(c.self) && time.Since(m.led) < enrolPatience {
+		return nil
+	}
+	err := c.admit(ctx, c.self)
+	if err == nil || c.group.Leader() != "" {
+		return err
+	}
+	// Until it hears of a leader, a node that starts again does not know what its own log says.
+	for _, other := range m.heardOf() {
+		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, c.self)
+		if refused == nil && answer.Departed == nil {
+			return nil
+		}
+		// What the cluster says weighs more than who cannot be reached.
+		if refused == nil {
+			return &DepartedError{ServerID: c.self.ServerID, ClusterID: c.found.ClusterID, Heir: answer.Departed.Heir}
+		}
+		if errors.Is(refused, ErrNameTaken) || errors.Is(refused, ErrFormat) {
+			return refused
+		}
+		err = refused
+	}
+	return err
+}
+
+// heardOf returns the servers that this node has heard of, those first that it was told to join, and not itself.
+func (m *members) heardOf() (servers []string) {
+	servers = append(slices.Clone(m.config.Seeds), m.config.Directory.servers()...)
+	return slices.DeleteFunc(servers, func(server string) bool { return server == m.catalog.self.ServerID })
+}
+
+// gone reports whether err says that this node left for good, and tells so.
+func (m *members) gone(err error) bool {
+	left, ok := errors.AsType[*DepartedError](err)
+	if !ok {
+		return false
+	}
+	m.catalog.note(err)
+	m.config.Logger.Error("this node is no longer one of the cluster", "error", err)
+	if m.config.Departed != nil {
+		m.config.Departed(left)
+	}
+	return true
+}
+
+// refusal is how long a node has not been recorded as it is, and when that was said last. The leader of the catalog is not known at once after a start, nor
+// always within the life of a cluster: what passes is not worth a word.
+type refusal struct{ since, said time.Time }
+
+// matters takes what became of an attempt. It reports whether that is final, or has lasted for some time.
+func (r *refusal) matters(err error) bool {
+	if err == nil {
+		*r = refusal{}
+		return false
+	}
+	if r.since.IsZero() {
+		r.since = time.Now()
+	}
+	return errors.Is(err, ErrNameTaken) || errors.Is(err, ErrFormat) || time.Since(r.since) >= enrolNotice
+}
+
+// isDue reports whether it is to be said again, and notes that it was.
+func (r *refusal) isDue() bool {
+	if time.Since(r.said) < enrolNotice {
+		return false
+	}
+	r.said = time.Now()
+	return true
+}
+
+// complain says that this node is not recorded as it is, if that matters, to the log and to whoever asks whether the node is ready.
+func (m *members) complain(ctx context.Context, r *refusal, err error) {
+	if !r.matters(err) || ctx.Err() != nil {
+		m.catalog.note(nil)
+		return
+	}
+	if !m.catalog.holds(m.catalog.self) { // else only the leader is missing
+		m.catalog.note(err)
+	}
+	if r.isDue() {
+		m.config.Logger.Warn("asking to be a node of the cluster", "error", err)
+	}
+}
+
+// note keeps why this node is no recorded one, for whoever asks whether it is ready.
+func (c *Catalog) note(err error) {
+	if err == nil {
+		c.outside.Store(nil)
+		return
+	}
+	why := fmt.Sprintf("%s is not recorded as it is in the cluster: %s", c.self.ServerID, err)
+	c.outside.Store(&why)
+}
+
+// admission is the answer to a node that asks to join.
+type admission struct {
+	// Departed is set if the node left for good.
+	Departed *departure `json:"departed,omitempty"`
+}
+
+// answerJoin answers a node that asks to be recorded.
+func (m *members) answerJoin(ctx context.Context, from string, n Node) (admission, error) {
+	if n.ServerID != from {
+		return admission{}, fmt.Errorf("%w: %s asks for the admission of %s", node.ErrCanceled, from, n.ServerID)
+	}
+	if left := m.catalog.Departed(n.ServerID); left != nil {
+		return admission{Departed: &departure{ServerID: n.ServerID, Heir: left.Heir}}, nil
+	}
+	if m.catalog.holds(n) {
+		return admission{}, nil
+	}
+	silent, err := m.nameFree(ctx, n)
+	if err == nil {
+		err = m.catalog.admit(ctx, n, silent...)
+	}
+	if left, ok := errors.AsType[*DepartedError](err); ok {
+		return admission{Departed: &departure{ServerID: n.ServerID, Heir: left.Heir}}, nil
+	}
+	return admission{}, err
+}
+
+// ErrNameTaken is answered to a node that asks to join under the name of a node that is alive.
+var ErrNameTaken = errors.New("the name is taken by another node")
+
+// nameFree refuses a newcomer whose name a live node has. One that is silent does not keep its name; those are returned. A node that is recorded has
+// its name.
+func (m *members) nameFree(ctx context.Context, newcomer Node) (silent []string, err error) {
+	all := m.catalog.Nodes()
+	if slices.ContainsFunc(all, func(n Node) bool { return n.ServerID == newcomer.ServerID }) {
+		return nil, nil
+	}
+	for _, n := range all {
+		if n.Name != newcomer.Name {
+			continue
+		}
+		if _, err := m.report(ctx, n.ServerID); err == nil {
+			return nil, fmt.Errorf("%w: %s is %s at %s, which answers: start this one under a name of its own, or stop that one first",
+				ErrNameTaken, n.Name, n.ServerID, n.PeerAddr)
+		}
+		silent = append(silent, n.ServerID)
+	}
+	return silent, nil
+}
+
+// admit records a node that asks to join, or asks again because something about it is new. silent are the nodes of its name that are known not to
+// answer: two newcomers of one name may ask two nodes at the same time, and the catalog takes the first.
+func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
+	if n.Name == "" || n.ServerID == "" {
+		return fmt.Errorf("%w: a node without name or server id cannot join: %+v", node.ErrCanceled, n)
+	}
+	out, err := c.propose(ctx, command{Join: &n, Silent: silent})
+	if err != nil {
+		return err
+	}
+	switch out.verdict {
+	case taken:
+		return fmt.Errorf("%w: another node of the name %s was admitted meanwhile", ErrNameTaken, n.Name)
+	case gone:
+		return &DepartedError{ServerID: n.ServerID, ClusterID: c.found.ClusterID, Heir: c.heirOf(n.ServerID)}
+	case unread:
+		c.view(func(m *machine) { err = m.admits(&n) })
+	case done, exists, overtaken, misused, impossible, needed:
+	}
+	return err
+}
+
+// heirOf returns who has the place of a server that left; empty if nobody has.
+func (c *Catalog) heirOf(serverID string) string {
+	if left := c.Departed(serverID); left != nil {
+		return left.Heir
+	}
+	return ""
+}
+
+// leave implements record.
+func (c *Catalog) leave(ctx context.Context, d departure) error {
+	_, err := c.propose(ctx, command{Leave: &d})
+	return err
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// TestRefusalsThatMatter: what passes within a moment is not worth a word, what is final is at once, and nothing is said too often.
+func TestRefusalsThatMatter(t *testing.T) {
+	passing, final := fmt.Errorf("catalog: %w", node.ErrNoLeader), fmt.Errorf("%w: x", ErrNameTaken)
+	synctest.Test(t, func(t *testing.T) {
+		var r refusal
+		for _, step := range []struct {
+			after time.Duration
+			err   error
+			want  bool
+		}{
+			{0, passing, false}, {enrolNotice - 1, passing, false}, {1, passing, true}, {time.Hour, passing, true},
+			{1, nil, false}, {1, passing, false}, {enrolNotice, passing, true}, {1, nil, false}, {1, final, true},
+		} {
+			<-time.After(step.after)
+			if got := r.matters(step.err); got != step.want {
+				t.Errorf("after %v more, %v: %v", step.after, step.err, got)
+			}
+		}
+		said := 0
+		for range 25 {
+			if r.isDue() {
+				said++
+			}
+			<-time.After(enrolNotice / 10)
+		}
+		if said != 3 {
+			t.Errorf("in two and a half times the pause it was said %d times", said)
+		}
+	})
+}
+
+// TestNodeThatIsNotAdmitted says why, as part of whether it is ready.
+func TestNodeThatIsNotAdmitted(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a := newMember(t, network, dir, "a", nil)
+		twin := &member{t: t, name: "a", addr: "elsewhere", dir: t.TempDir(), network: network}
+		twin.start(a)
+		t.Cleanup(twin.stop)
+		await(t, "the reason", func() bool {
+			why := twin.cluster.outside.Load()
+			return why != nil && twin.cluster.Router().Unreached(t.Context())[groupName] == *why
+		})
+		if err := twin.cluster.members.enrol(t.Context()); !errors.Is(err, ErrNameTaken) {
+			t.Error(err)
+		}
+		if why := a.cluster.outside.Load(); why != nil {
+			t.Errorf("a recorded node says %q", *why)
+		}
+	})
+}

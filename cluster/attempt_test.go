@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// TestAttemptsMeetAtTheLeader: attempts at one request through different members take turns; the newer tells the older, and waits for its end.
+func TestAttemptsMeetAtTheLeader(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		const shard = 0
+		leader, _ := tr.leader(shard)
+		for _, first := range tr.all {
+			for _, second := range tr.all {
+				name := first.name + " then " + second.name
+				newer, end, err := first.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Minute)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				synctest.Wait()
+				if isClosed(newer) {
+					t.Errorf("%s: the first hears of a newer one before there is one", name)
+				}
+				other, leave, err := second.cluster.Router().Attempt(t.Context(), shard, "r-2", time.Minute)
+				if err != nil {
+					t.Fatalf("%s: another request: %v", name, err)
+				}
+				leave()
+				_ = other
+				turn := make(chan func(), 1)
+				go func() {
+					_, end, err := second.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Minute)
+					if err != nil {
+						t.Errorf("%s: the second: %v", name, err)
+					}
+					turn <- end
+				}()
+				<-newer
+				synctest.Wait()
+				if len(turn) > 0 {
+					t.Errorf("%s: both run", name)
+				}
+				end()
+				if end := <-turn; end != nil {
+					end()
+				}
+				await(t, "nothing to be left", func() bool { return leader.cluster.Router().attempts.Len() == 0 })
+			}
+		}
+	})
+}
+
+// TestAttemptThatGetsNoTurn ends with its patience or its caller; the outcome of the request is unknown then, or nothing was done.
+func TestAttemptThatGetsNoTurn(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		const shard = 0
+		leader, other := tr.leader(shard)
+		_, end, err := leader.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, _, err = other.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Second)
+		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || took != time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		_, _, err = other.cluster.Router().Attempt(ctx, shard, "r-1", time.Minute)
+		if took := time.Since(began); err == nil || took != time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		end()
+		await(t, "nothing to be left", func() bool { return leader.cluster.Router().attempts.Len() == 0 })
+	})
+}

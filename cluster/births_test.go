@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// TestEndThroughANodeThatLags deletes queues through a node that has not heard of them yet.
+func TestEndThroughANodeThatLags(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		leader, others := leads(t, groupName, all)
+		for i := range 5 {
+			name := fmt.Sprintf("wide%d", i)
+			if _, err := leader.cluster.CreateQueue(t.Context(), name, testShards, fsm.Settings{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := others[0].cluster.DeleteQueue(t.Context(), name); err != nil {
+				t.Errorf("deleting %s: %v", name, err)
+			}
+			for _, m := range []*member{leader, others[0]} {
+				if q, recorded := m.cluster.Queue(name); recorded {
+					t.Errorf("after its end node %s has %+v", m.name, q)
+				}
+			}
+			if held := shardsWith(t, leader, name); held != 0 {
+				t.Errorf("%d shards hold %s", held, name)
+			}
+		}
+	})
+}
+
+// shardsWith returns how many shards hold something of a queue, as their leaders say.
+func shardsWith(t *testing.T, through *member, name string) (held int) {
+	t.Helper()
+	for shard := range uint32(testShards) {
+		r, _, err := through.cluster.Router().Query(t.Context(), shard, &fsm.QueueQuery{Queue: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held += len(r.Queues)
+	}
+	return held
+}
+
+// TestBirthsAndEndsThroughAllNodes makes and deletes one queue through all nodes at once. Whatever comes first, in the end the shards hold
+// what is recorded.
+func TestBirthsAndEndsThroughAllNodes(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		for i := range 10 {
+			name := fmt.Sprintf("wide%d", i)
+			var calls sync.WaitGroup
+			for _, m := range all {
+				for range 2 {
+					calls.Go(func() {
+						if _, err := m.cluster.CreateQueue(t.Context(), name, testShards, fsm.Settings{}); err != nil {
+							t.Logf("creating: %v", err) // it is there already, or was deleted meanwhile
+						}
+					})
+					calls.Go(func() {
+						if err := m.cluster.DeleteQueue(t.Context(), name); err != nil {
+							t.Errorf("deleting: %v", err)
+						}
+					})
+				}
+			}
+			calls.Wait()
+			if err := all[0].cluster.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			q, recorded := all[0].cluster.Queue(name)
+			if held := shardsWith(t, all[0], name); recorded && held != testShards || !recorded && held != 0 {
+				t.Errorf("recorded: %v, as %s; %d shards hold it", recorded, q.State, held)
+			}
+		}
+	})
+}
+
+// TestRequestsThroughAnotherNode are known to the leader: a repeat gets the first answer, other content is refused.
+func TestRequestsThroughAnotherNode(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		_, others := leads(t, groupName, all)
+		create := func(m *member, content string) (QueueConfig, error) {
+			return m.cluster.ForRequest("r", content).CreateQueue(t.Context(), "wide", 2, fsm.Settings{MaxJobs: 7})
+		}
+		first, err := create(others[0], "c")
+		if err != nil || first.State != Active || first.Settings.MaxJobs != 7 {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		if q, recorded := others[0].cluster.Queue("wide"); !recorded || q.State != Active {
+			t.Errorf("the node that was asked has %+v, %v", q, recorded)
+		}
+		if again, err := create(others[1], "c"); err != nil || again.Version != first.Version {
+			t.Errorf("a repeat through the other node gives %+v, %v", again, err)
+		}
+		var misused *RequestError
+		if _, err := create(others[1], "other"); !errors.As(err, &misused) || misused.ID != "r" {
+			t.Errorf("other content gives %v", err)
+		}
+		if _, err := others[1].cluster.CreateQueue(t.Context(), "wide", 2, fsm.Settings{}); !errors.Is(err, ErrQueueExists) {
+			t.Errorf("another creation gives %v", err)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package cluster
+
+import "slices"
+
+// catalogVotersMax is how many voters the catalog has at most; all other nodes follow it without a vote.
+const catalogVotersMax = 5
+
+// planCatalog returns the next step for the members of the catalog itself: every recorded node is one, the first to catch up vote,
+// once they have been there for a while, and who is recorded no longer leaves. A vote that a node is not to keep, because it drains or is lost, goes as soon as the others suffice;
+// the node follows on. At most one step is taken at a time; there may be none.
+func planCatalog(w *world, c *worldShard) (step, bool) {
+	if c.leader == "" {
+		return step{}, false
+	}
+	p := newPlanner(*w)
+	p.wanted = 1 // who is not recorded leaves also if nobody takes its place
+	for _, id := range c.nonvoters {
+		switch {
+		case p.byID[id] == nil:
+			return step{c.shard, remove, id}, true
+		case len(c.voters) < catalogVotersMax && p.steady(id) && p.sound(c, id):
+			return step{c.shard, promote, id}, true
+		}
+	}
+	members := slices.Concat(c.voters, c.nonvoters)
+	for i := range p.nodes {
+		if id := p.nodes[i].server; p.answers(id) && !slices.Contains(members, id) {
+			return step{c.shard, addNonvoter, id}, true
+		}
+	}
+	for _, id := range c.voters {
+		action := p.unvote(c, id)
+		if action == 0 || !p.safeWithout(c, id) {
+			continue
+		}
+		if id != c.leader {
+			return step{c.shard, action, id}, true
+		}
+		if to, ok := p.successor(c, id); ok {
+			return step{c.shard, transfer, to}, true
+		}
+	}
+	return step{}, false
+}
+
+// unvote returns how a voter of the catalog should cease to be one, nothing if it should stay. The vote of a lost node harms less than that of
+// one voter fewer, so it stays unless another node can have it.
+func (p *planner) unvote(c *worldShard, id string) action {
+	n := p.byID[id]
+	spare := slices.ContainsFunc(c.nonvoters, func(other string) bool { return p.stays(other) && p.sound(c, other) })
+	switch {
+	case n == nil:
+		return remove
+	case n.draining, !n.stays() && spare:
+		return demote
+	default:
+		return 0
+	}
+}

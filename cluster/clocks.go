@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// The calls about time between nodes.
+const (
+	pathClock      = "/clock"
+	pathResetClock = "/clock/reset"
+)
+
+// Clocks asks the other nodes of the cluster for the time, for node.Config.Clocks. A node is opened before it can call others, so Clocks is made
+// first and asks once Open was given it. Its methods may be called from any goroutine.
+type Clocks struct {
+	mu    sync.Mutex
+	peers *peers
+}
+
+// NewClocks returns Clocks that cannot ask yet.
+func NewClocks() *Clocks { return &Clocks{} }
+
+// errNoCalls says that this node does not call others yet.
+var errNoCalls = errors.New("this node does not call others yet")
+
+// ReadClock implements node.Clocks.
+func (c *Clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReading, error) {
+	c.mu.Lock()
+	p := c.peers
+	c.mu.Unlock()
+	if p == nil {
+		return node.ClockReading{}, errNoCalls
+	}
+	return callPeer[node.ClockReading](ctx, p, serverID, pathClock, struct{}{})
+}
+
+// begin lets c ask.
+func (c *Clocks) begin(p *peers) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peers = p
+}
+
+// clockHost is what of a node's time is called from others. *node.Node implements it.
+type clockHost interface {
+	ReadClock() node.ClockReading
+	ResetClock(ctx context.Context, shard uint32) (node.ClockReset, error)
+}
+
+// answerClocks registers the calls about time.
+func answerClocks(p *peers, host clockHost) {
+	handlePeer(p, pathClock, func(context.Context, string, struct{}) (node.ClockReading, error) { return host.ReadClock(), nil })
+	handlePeer(p, pathResetClock, func(ctx context.Context, _ string, shard uint32) (node.ClockReset, error) {
+		return host.ResetClock(ctx, shard)
+	})
+}
+
+// ResetClock has the leader of a shard, the server of the given id, move the shard's time back; see node.Node.ResetClock.
+func (c *Cluster) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	if leader == c.self.ServerID {
+		return c.members.host.ResetClock(ctx, shard)
+	}
+	reset, err := callPeer[node.ClockReset](ctx, c.peers, leader, pathResetClock, shard)
+	if err != nil {
+		return node.ClockReset{}, fmt.Errorf("moving the time of shard %d back at %s: %w", shard, leader, err)
+	}
+	return reset, nil
+}
+
+// clockAhead returns by how much a shard's time is ahead if that is an alarm, else zero.
+func clockAhead(g *node.GroupStatus) time.Duration {
+	if !g.ClockAhead {
+		return 0
+	}
+	return g.ClockAheadBy
+}

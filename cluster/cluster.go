@@ -1,0 +1,340 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// Config configures this node's part in its cluster.
+type Config struct {
+	// PeerAddr is where other nodes reach this one, ClientAddr where clients do; PeerAddr is empty if there can be no others.
+	PeerAddr, ClientAddr string
+	// Zone names what this node fails together with; replicas are spread over zones.
+	Zone string
+	// Version is what this node says it runs.
+	Version string
+	// Directory resolves server ids for the node; it is told what the catalog holds.
+	Directory *Directory
+	// Clocks is what the node asks others for the time with; nil if it asks nobody.
+	Clocks *Clocks
+	// Seeds are server ids of members, which the directory resolves, to ask for admission. A node that was admitted, and
+	// one that founded its cluster, needs none.
+	Seeds []string
+	// Settings are those that the cluster gets if this node founds it; later they are ignored. A zero stands for the default.
+	Settings Settings
+	// Departed is told, once, that this node is one of its cluster no more, for good: it should end. It must return soon; nil for nobody.
+	Departed func(*DepartedError)
+	Logger   *slog.Logger
+}
+
+// Cluster is this node's part in its cluster: its replica of the catalog, the way to every shard, and, while it leads the
+// catalog, placement. Its methods may be called from any goroutine.
+type Cluster struct {
+	*Catalog
+	router  *Router
+	members *members
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// settleWait bounds one round of starting and stopping replicas: whoever hangs in it does not keep this node's record and directory from following.
+const settleWait = 30 * time.Second
+
+// Open takes up this node's part. If the node founded its cluster and is alone, the catalog serves when Open returns; else it
+// joins or comes back in the background. ctx bounds the start only. Close must be called before the node is closed.
+func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
+	st := n.Status()
+	if cfg.Directory == nil {
+		cfg.Directory = NewDirectory()
+	}
+	if err := cfg.Settings.Check(); err != nil {
+		return nil, err
+	}
+	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat}
+	catalog := newCatalog(n, self, cfg.Logger)
+	catalog.peers = newPeers(n, cfg.Logger)
+	catalog.peers.member = catalog.mayCall
+	catalog.peers.format = n.Format
+	m := &members{host: n, catalog: catalog, peers: catalog.peers, config: cfg, rebuilt: map[uint32]bool{}}
+	catalog.whileLeading = m.lead
+	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
+	catalog.shards = c.router
+	c.router.others = m.heardOf
+	if err := catalog.start(ctx, n); err != nil {
+		return nil, err
+	}
+	m.answer()
+	answerShards(catalog.peers, n, self.ServerID)
+	answerAttempts(catalog.peers, n, &c.router.attempts)
+	answerExports(catalog.peers, n, catalog.found)
+	answerClocks(catalog.peers, n)
+	cfg.Clocks.begin(catalog.peers)
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	c.running.Go(func() {
+		if err := catalog.peers.serve(n.PeerListener()); err != nil {
+			cfg.Logger.Error("answering other nodes", "error", err)
+		}
+	})
+	if catalog.group.Serving() {
+		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
+			return nil, errors.Join(err, c.Close(ctx))
+		}
+	}
+	c.running.Go(func() { m.follow(background) })
+	c.running.Go(func() { c.router.watch(background) })
+	return c, nil
+}
+
+// Close ends this node's part: it answers other nodes no more. The catalog's replica ends with the node. The node should be drained before: what other
+// nodes have on its way here else ends with an unknown outcome. It waits no longer than ctx, and a second at most, for answers to get out.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.cancel()
+	err := c.peers.close(ctx)
+	c.running.Wait()
+	return err
+}
+
+// Router returns the way to every shard of the cluster.
+func (c *Cluster) Router() *Router { return c.router }
+
+// follow keeps this node recorded as it is, and the directory as the catalog is.
+func (m *members) follow(ctx context.Context) {
+	tick := time.NewTicker(enrolPause)
+	defer tick.Stop()
+	var told refusal
+	for {
+		m.config.Directory.record(m.catalog.Nodes())
+		if err := m.host.Speak(m.catalog.Format()); err != nil {
+			m.config.Logger.Error("taking over the format that the cluster speaks", "error", err)
+		}
+		err := m.enrol(ctx)
+		if m.gone(err) {
+			return
+		}
+		m.complain(ctx, &told, err)
+		m.settle(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// settle starts the replicas that are recorded for this node, and stops those that are not and of which their leader says that they
+// are no members. A record alone may be older than the group.
+func (m *members) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	self := m.catalog.self.ServerID
+	here := map[uint32]bool{}
+	st := m.host.Status()
+	for _, g := range st.Shards {
+		here[g.Shard] = true
+	}
+	for _, p := range m.catalog.Placements() {
+		var err error
+		switch placed := slices.Contains(p.Servers, self); {
+		case slices.Contains(st.Quarantined, shardGroup(p.Shard)):
+			if !m.rebuilt[p.Shard] && m.left(ctx, p) == nil {
+				err = m.stop(ctx, p)
+				m.rebuilt[p.Shard] = err == nil
+			}
+		case placed && !here[p.Shard]:
+			err = m.host.StartShard(ctx, p.Shard)
+		case !placed && here[p.Shard] && m.left(ctx, p) == nil:
+			err = m.stop(ctx, p)
+		}
+		if err != nil && ctx.Err() == nil {
+			m.config.Logger.Warn("starting or stopping a replica", "shard", p.Shard, "error", err)
+		}
+	}
+}
+
+// stop stops a replica that is no member any more. It is asked twice: before, because a replica that is stopped in vain is one that is missing, and
+// when the replica acknowledges nothing any more, because it may have become a member again.
+func (m *members) stop(ctx context.Context, p Placement) error {
+	return m.host.StopShard(ctx, p.Shard, func(ctx context.Context) error { return m.left(ctx, p) })
+}
+
+// left returns nil if the shard's leader, which one of the recorded servers is, says that this node is no member and that this is committed. A
+// removal that is only in the leader's log may never happen, and what this replica has acknowledged counts until it has.
+func (m *members) left(ctx context.Context, p Placement) error {
+	err := fmt.Errorf("%w of %s", node.ErrNoLeader, shardGroup(p.Shard))
+	for _, server := range p.Servers {
+		if server == m.catalog.self.ServerID {
+			continue
+		}
+		known, unknown := m.membersOf(ctx, server, p.Shard)
+		switch {
+		case unknown != nil:
+			err = errors.Join(err, unknown)
+		case known.Has(m.catalog.self.ServerID):
+			return fmt.Errorf("%w: %s is a member of %s", errStays, m.catalog.self.ServerID, shardGroup(p.Shard))
+		default:
+			return nil
+		}
+	}
+	return err
+}
+
+// errStays says that a replica must not go.
+var errStays = errors.New("the replica stays")
+
+// membersOf asks a node for the members of a shard, which it must lead.
+func (m *members) membersOf(ctx context.Context, server string, shard uint32) (node.Membership, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	return callPeer[node.Membership](ctx, m.peers, server, pathMembers, shard)
+}
+
+// The paths of the calls between nodes.
+const (
+	pathReport = "/report"
+	pathChange = "/change"
+	pathJoin   = "/join"
+	pathAside  = "/quarantine"
+	// pathMembers asks the leader of a shard for its committed members.
+	pathMembers = "/members"
+)
+
+// members is this node's part in the cluster besides the catalog: it answers the other nodes, joins, follows the catalog, and
+// runs placement while it leads the catalog.
+type members struct {
+	host    *node.Node
+	catalog *Catalog
+	peers   *peers
+	config  Config
+	// story is what this node knows as the leader of the catalog; nil while it is not.
+	story atomic.Pointer[Story]
+	led   time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
+	// rebuilt are the shards whose replica was set aside and given up for a new one since the start. If the new one differs again, the reason
+	// is in this process, and it stays aside until another one starts. Only follow uses it.
+	rebuilt map[uint32]bool
+}
+
+// answer registers what other nodes may call.
+func (m *members) answer() {
+	handlePeer(m.peers, pathPropose, m.catalog.logFor)
+	handlePeer(m.peers, pathQueue, m.catalog.answerQueue)
+	handlePeer(m.peers, pathIndex, m.catalog.answerIndex)
+	handlePeer(m.peers, pathReport, func(context.Context, string, struct{}) (Report, error) { return m.self(), nil })
+	handlePeer(m.peers, pathChange, func(ctx context.Context, _ string, c Change) (struct{}, error) { return struct{}{}, m.carryOut(ctx, c) })
+	handlePeer(m.peers, pathMembers, func(ctx context.Context, _ string, shard uint32) (node.Membership, error) {
+		return m.host.Members(ctx, shardGroup(shard))
+	})
+	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d divergence) (struct{}, error) {
+		return struct{}{}, m.setAside(ctx, from, d)
+	})
+	handlePeer(m.peers, pathHeard, m.answerHeard)
+	handlePeer(m.peers, pathJoin, m.answerJoin)
+}
+
+// self is this node's own report.
+func (m *members) self() Report {
+	st := m.host.Status()
+	r := Report{ServerID: st.ServerID, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Story: m.story.Load()}
+	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
+		for i := range groups {
+			g := &groups[i]
+			r.Groups = append(r.Groups, GroupReport{
+				Group: g.Group, Serving: g.Serving, Term: g.Term, Voters: g.Voters, Nonvoters: g.Nonvoters, Members: g.MembersIndex, Applied: g.AppliedIndex, Commit: g.CommitIndex,
+				Digest: g.Digest, DigestIndex: g.DigestIndex, Digests: g.Digests, Jobs: uint64(g.Jobs), Clock: g.Clock, Restoring: g.Restoring, ClockAhead: clockAhead(g),
+			})
+		}
+	}
+	return r
+}
+
+// carryOut changes the members of a group that this node leads.
+func (m *members) carryOut(ctx context.Context, c Change) error {
+	if c.Action != transfer && c.After == 0 {
+		return fmt.Errorf("%w: the change does not say from which members it was made", node.ErrCanceled)
+	}
+	if err := m.host.Answered(c.Group, c.Alive); err != nil {
+		return err
+	}
+	switch c.Action {
+	case addNonvoter:
+		return m.host.AddNonvoter(ctx, c.Group, c.ServerID, c.After)
+	case promote:
+		return m.host.AddVoter(ctx, c.Group, c.ServerID, c.After)
+	case remove:
+		return m.host.RemoveServer(ctx, c.Group, c.ServerID, c.After)
+	case transfer:
+		return m.host.TransferLeader(ctx, c.Group, c.ServerID)
+	case demote:
+		return m.host.DemoteVoter(ctx, c.Group, c.ServerID, c.After)
+	default:
+		return fmt.Errorf("%w: %s is no change of members", node.ErrCanceled, c.Action)
+	}
+}
+
+// report implements nodes.
+func (m *members) report(ctx context.Context, serverID string) (Report, error) {
+	if serverID == m.catalog.self.ServerID {
+		return m.self(), nil
+	}
+	return callPeer[Report](ctx, m.peers, serverID, pathReport, struct{}{})
+}
+
+// change implements nodes.
+func (m *members) change(ctx context.Context, serverID string, c Change) error {
+	if serverID == m.catalog.self.ServerID {
+		return m.carryOut(ctx, c)
+	}
+	_, err := callPeer[struct{}](ctx, m.peers, serverID, pathChange, c)
+	return err
+}
+
+// quarantine implements nodes.
+func (m *members) quarantine(ctx context.Context, serverID string, d divergence) error {
+	if serverID == m.catalog.self.ServerID {
+		return m.setAside(ctx, serverID, d)
+	}
+	_, err := callPeer[struct{}](ctx, m.peers, serverID, pathAside, d)
+	return err
+}
+
+// setAside takes a replica of this node out of service.
+func (m *members) setAside(ctx context.Context, from string, d divergence) error {
+	m.config.Logger.Error("a replica here is said to differ from the others", "group", d.Group, "index", d.Right.Index, "says", from)
+	return m.host.Quarantine(ctx, d.Group, d.Right)
+}
+
+// lead runs placement while this node leads the catalog.
+func (m *members) lead(ctx context.Context) {
+	p := &placer{
+		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
+		told:     m.story.Store,
+		reported: m.raise,
+	}
+	defer m.story.Store(nil)
+	p.run(ctx)
+}
+
+// Placements returns who is recorded to run the shards, by shard, from memory.
+func (c *Catalog) Placements() (all []Placement) {
+	c.view(func(m *machine) {
+		for _, p := range m.state.Placements {
+			all = append(all, p.clone())
+		}
+	})
+	return all
+}
+
+// place implements record.
+func (c *Catalog) place(ctx context.Context, p Placement) error {
+	_, err := c.propose(ctx, command{Place: &p})
+	return err
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// DefaultGrace is how long a node may be silent before its replicas are replaced.
+	DefaultGrace = 10 * time.Minute
+	// DefaultFactor is how many voters a shard has if there are as many nodes.
+	DefaultFactor = 3
+
+	factorMax = 7
+	graceMin  = time.Second
+	graceMax  = 30 * 24 * time.Hour
+)
+
+// Settings are those of the whole cluster. The catalog has them, so that they are the same on all nodes and outlive each of them.
+type Settings struct {
+	// Factor is how many voters each shard should have, as far as there are nodes: 1, 3, 5 or 7. An even number would survive no more
+	// failures than the odd one below it.
+	Factor int `json:"factor,omitempty"`
+	// Grace is how long a node may be silent before its replicas are replaced, 1 s to 30 days.
+	Grace time.Duration `json:"graceNanos,omitempty"`
+}
+
+// ErrSettings says that a setting of the cluster cannot have a value.
+var ErrSettings = errors.New("no setting for a cluster")
+
+// Check returns what is wrong with settings, as an ErrSettings. A zero is no fault: it stands for what there is.
+func (s Settings) Check() error {
+	switch {
+	case s.Factor < 0 || s.Factor > factorMax || s.Factor != 0 && s.Factor%2 == 0:
+		return fmt.Errorf("%w: a replication factor of %d; it must be odd, 1 to %d", ErrSettings, s.Factor, factorMax)
+	case s.Grace != 0 && (s.Grace < graceMin || s.Grace > graceMax):
+		return fmt.Errorf("%w: a grace period of %v; it must be %v to %v", ErrSettings, s.Grace, graceMin, graceMax)
+	}
+	return nil
+}
+
+// over returns s, and where it has a zero what below has.
+func (s Settings) over(below Settings) Settings {
+	if s.Factor == 0 {
+		s.Factor = below.Factor
+	}
+	if s.Grace == 0 {
+		s.Grace = below.Grace
+	}
+	return s
+}
+
+// Settings returns the cluster's settings as this node has them, from memory.
+func (c *Catalog) Settings() (s Settings) {
+	c.view(func(m *machine) { s = m.state.Settings })
+	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace})
+}
+
+// Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. An ErrSettings says that s is impossible. It may
+// be repeated.
+func (c *Catalog) Configure(ctx context.Context, s Settings) (Settings, error) {
+	if err := s.Check(); err != nil {
+		return Settings{}, err
+	}
+	if _, err := c.propose(ctx, command{Settle: &s}); err != nil {
+		return Settings{}, fmt.Errorf("changing the settings of the cluster: %w", err)
+	}
+	return c.Settings(), nil
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+)
+
+// departedMax bounds the departures that the catalog remembers; the oldest goes first. A node that comes back after so many others have left is
+// a stranger again: it is let in as one more node, with nothing, and its replicas are still members of nothing.
+const departedMax = 1024
+
+// departure is a server id that left the cluster for good.
+type departure struct {
+	ServerID string `json:"serverId"`
+	// Heir is the server that took its place under the same name; empty if it was removed.
+	Heir string `json:"heir,omitempty"`
+}
+
+// DepartedError says that a server is a node of its cluster no more, for good: it was removed, or a new node of its name has its place. What it has on its
+// disk is of no use to the cluster.
+type DepartedError struct {
+	ServerID, ClusterID string
+	// Heir is the server that took its place; empty if it was removed.
+	Heir string
+}
+
+// Error says which of the two it is.
+func (e *DepartedError) Error() string {
+	if e.Heir != "" {
+		return fmt.Sprintf("%s is no node of cluster %s any more: %s, a new node of the same name, has taken its place", e.ServerID, e.ClusterID, e.Heir)
+	}
+	return fmt.Sprintf("%s was removed from cluster %s", e.ServerID, e.ClusterID)
+}
+
+// departed returns how a server left.
+func (m *machine) departed(serverID string) (departure, bool) {
+	i := slices.IndexFunc(m.state.Departed, func(d departure) bool { return d.ServerID == serverID })
+	if i < 0 {
+		return departure{}, false
+	}
+	return m.state.Departed[i], true
+}
+
+// leave forgets a node and remembers that it left.
+func (m *machine) leave(d departure) outcome {
+	i, found := m.findNode(d.ServerID)
+	if !found {
+		return outcome{verdict: overtaken}
+	}
+	m.state.Nodes = slices.Delete(m.state.Nodes, i, i+1)
+	m.state.Departed = append(m.state.Departed, d)
+	m.state.Departed = slices.Delete(m.state.Departed, 0, max(0, len(m.state.Departed)-departedMax))
+	return outcome{}
+}
+
+// Departed returns why a server is no node of the cluster any more, as far as this node knows; nil if it never left.
+func (c *Catalog) Departed(serverID string) (left *DepartedError) {
+	c.view(func(m *machine) {
+		if d, ok := m.departed(serverID); ok {
+			left = &DepartedError{ServerID: serverID, ClusterID: c.found.ClusterID, Heir: d.Heir}
+		}
+	})
+	return left
+}

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestDepartureIsRemembered: who left is not recorded again, whatever it asks for, and also not after a snapshot.
+func TestDepartureIsRemembered(t *testing.T) {
+	x, moved, other := Node{Name: "x", ServerID: "x.1"}, Node{Name: "x", ServerID: "x.1", PeerAddr: "elsewhere"}, Node{Name: "x", ServerID: "x.2"}
+	m := newMachine()
+	apply(t, m, command{Join: &x}, command{Join: &other, Silent: []string{"x.1"}})
+	for _, step := range []struct {
+		name string
+		c    command
+		want verdict
+	}{
+		{"a stranger leaves", command{Leave: &departure{ServerID: "x.9"}}, overtaken},
+		{"it leaves", command{Leave: &departure{ServerID: "x.1", Heir: "x.2"}}, done},
+		{"it leaves again", command{Leave: &departure{ServerID: "x.1"}}, overtaken},
+		{"it comes back", command{Join: &x, Silent: []string{"x.2"}}, gone},
+		{"it comes back from elsewhere", command{Join: &moved, Silent: []string{"x.2"}}, gone},
+		{"a stranger comes", command{Join: &Node{Name: "x", ServerID: "x.9"}, Silent: []string{"x.2"}}, done},
+	} {
+		if got := apply(t, m, step.c); got.verdict != step.want {
+			t.Errorf("%s: verdict %d, want %d", step.name, got.verdict, step.want)
+		}
+	}
+	if got, _ := m.departed("x.1"); got.Heir != "x.2" {
+		t.Errorf("its heir is %q", got.Heir)
+	}
+	var stored bytes.Buffer
+	if _, err := m.Snapshot().WriteTo(&stored); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := newMachine().Restore(&stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := apply(t, restored.(*machine), command{Join: &x, Silent: []string{"x.2", "x.9"}}); got.verdict != gone {
+		t.Errorf("after a restore it is admitted: verdict %d", got.verdict)
+	}
+}
+
+// TestDeparturesAreBounded: the oldest are forgotten, the others are not.
+func TestDeparturesAreBounded(t *testing.T) {
+	m := newMachine()
+	id := func(i int) string { return fmt.Sprintf("x.%d", i) }
+	const more = 3
+	for i := range departedMax + more {
+		apply(t, m, command{Join: &Node{Name: id(i), ServerID: id(i)}}, command{Leave: &departure{ServerID: id(i)}})
+	}
+	if n := len(m.state.Departed); n != departedMax {
+		t.Errorf("%d departures are remembered", n)
+	}
+	for i, want := range map[int]verdict{more - 1: done, more: gone, departedMax + more - 1: gone} {
+		if got := apply(t, m, command{Join: &Node{Name: id(i), ServerID: id(i)}}); got.verdict != want {
+			t.Errorf("%s comes back: verdict %d, want %d", id(i), got.verdict, want)
+		}
+	}
+}
+
+// TestRemovedNodeReturns starts a node that was removed again on its old data, or lets one that was cut off meanwhile come back: it is told so, gets
+// nothing, and no group goes on electing because of it.
+func TestRemovedNodeReturns(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) { removedNodeReturns(t, cut) })
+	}
+}
+
+func removedNodeReturns(t *testing.T, cut bool) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network, a, b, c := three(t, dir)
+		removed := c.id()
+		if cut {
+			network.isolate("c", true)
+		} else {
+			c.stop()
+		}
+		await(t, "the removal", func() bool { return a.cluster.Remove(t.Context(), removed) == nil })
+		await(t, "shards of two", func() bool { return settled(a.cluster, 2, a, b) && len(catalogVoters(a, b)) == 2 })
+		<-time.After(time.Minute) // the leaderships are spread evenly
+		before := termsOf(a, b)
+		if cut {
+			network.isolate("c", false)
+		} else {
+			c.start(nil)
+			c.known.Hear(a.id(), a.addr) // as gossip says
+		}
+		left := c.awaitLeft()
+		if left.ServerID != removed || left.Heir != "" || left.ClusterID != a.node.Status().ClusterID || !strings.Contains(left.Error(), "was removed from cluster") {
+			t.Errorf("it is told %v", left)
+		}
+		<-time.After(time.Minute)
+		if n := a.cluster.Nodes(); len(n) != 2 || slices.ContainsFunc(n, func(n Node) bool { return n.ServerID == removed }) {
+			t.Errorf("the nodes are %+v", n)
+		}
+		for _, g := range c.report().Groups {
+			if g.Serving {
+				t.Errorf("the removed node leads %s", g.Group)
+			}
+		}
+		for group, term := range termsOf(a, b) {
+			if term > before[group]+1 { // a server that comes back every second would cost an election every time
+				t.Errorf("the term of %s was %d before the return and is %d", group, before[group], term)
+			}
+		}
+	})
+}
+
+// termsOf returns the terms of all groups that the members lead.
+func termsOf(all ...*member) map[string]uint64 {
+	terms := map[string]uint64{}
+	for _, m := range all {
+		for _, g := range m.report().Groups {
+			if g.Serving {
+				terms[g.Group] = g.Term
+			}
+		}
+	}
+	return terms
+}
+
+// TestRecordedNodeKeepsItsName: a node whose address changed is recorded anew although another one of its name answers.
+func TestRecordedNodeKeepsItsName(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		twin := Node{Name: "b", ServerID: "b.twin", PeerAddr: "nowhere"}
+		if err := all[0].cluster.admit(t.Context(), twin, all[1].id()); err != nil {
+			t.Fatal(err)
+		}
+		twin.PeerAddr = "elsewhere"
+		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, twin); err != nil || answer.Departed != nil {
+			t.Errorf("a recorded node at another address: %+v, %v", answer, err)
+		}
+		stranger := Node{Name: "b", ServerID: "b.stranger"}
+		if _, err := all[0].cluster.members.answerJoin(t.Context(), stranger.ServerID, stranger); err == nil {
+			t.Error("a stranger got the name of a node that answers")
+		}
+		if _, err := all[0].cluster.members.answerJoin(t.Context(), "b.other", stranger); err == nil {
+			t.Error("one was admitted for another")
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestDirectory(t *testing.T) {
+	type heard struct{ server, addr string }
+	for _, test := range []struct {
+		name  string
+		steps []any // heard, or []Node as the catalog records them
+		want  string
+	}{
+		{"nobody", nil, ""},
+		{"from the catalog", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}}, "x"},
+		{"from gossip", []any{heard{"a.1", "y"}}, "y"},
+		{"gossip before the first look into the catalog", []any{heard{"a.1", "y"}, []Node{{ServerID: "a.1", PeerAddr: "x"}}}, "y"},
+		{"gossip after the catalog", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}}, "y"},
+		{"a new record after gossip", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}, []Node{{ServerID: "a.1", PeerAddr: "z"}}}, "z"},
+		{"another server is heard there", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}}, ""},
+		{"another server was heard there first", []any{heard{"a.2", "x"}, []Node{{ServerID: "a.1", PeerAddr: "x"}}}, ""},
+		{"another server follows it there", []any{heard{"a.1", "x"}, heard{"a.2", "x"}}, ""},
+		{"it comes back", []any{heard{"a.1", "x"}, heard{"a.2", "x"}, heard{"a.1", "x"}}, "x"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := NewDirectory()
+			for _, step := range test.steps {
+				switch step := step.(type) {
+				case heard:
+					d.Hear(step.server, step.addr)
+				case []Node:
+					d.record(step)
+				}
+			}
+			got, err := d.Resolve("a.1")
+			if got != test.want || (err != nil) != (test.want == "") {
+				t.Errorf("resolved to %q, %v, want %q", got, err, test.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "a.1") {
+				t.Errorf("the error does not name the server: %v", err)
+			}
+		})
+	}
+	d := NewDirectory()
+	d.Hear("b.1", "y")
+	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})
+	if got := d.servers(); !slices.Equal(got, []string{"a.1", "b.1"}) {
+		t.Errorf("the known servers are %v", got)
+	}
+}
+
+// TestDirectoryTakesTurns where the record is another address than what was heard: each dialling that failed asks again.
+func TestDirectoryTakesTurns(t *testing.T) {
+	d := NewDirectory()
+	resolve := func(want ...string) {
+		t.Helper()
+		for i, addr := range want {
+			if got, err := d.Resolve("a.1"); got != addr || err != nil {
+				t.Errorf("answer %d is %q, %v, want %q", i, got, err, addr)
+			}
+		}
+	}
+	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}})
+	d.Hear("a.1", "y")
+	resolve("y", "x", "y", "x", "y")
+	d.Hear("a.1", "y")
+	resolve("y")
+	d.Hear("b.1", "x") // nobody else is called there
+	resolve("y", "y")
+	d.Hear("a.1", "x")
+	resolve("x", "x")
+}
+
+// TestDirectoryForgets whom the catalog has no more, and keeps newcomers that it does not have yet.
+func TestDirectoryForgets(t *testing.T) {
+	d := NewDirectory()
+	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})
+	d.Hear("b.1", "z")
+	d.Hear("c.1", "w")
+	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}})
+	if got := d.servers(); !slices.Equal(got, []string{"a.1", "c.1"}) {
+		t.Errorf("the known servers are %v", got)
+	}
+	if addr, err := d.Resolve("b.1"); err == nil {
+		t.Errorf("a server that was removed is still known at %s", addr)
+	}
+}

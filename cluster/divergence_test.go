@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDiverged(t *testing.T) {
+	type digests map[uint64]uint64
+	tests := []struct {
+		name              string
+		voters, nonvoters []string
+		reports           map[string]digests
+		wrong             map[string]uint64
+		undecided         bool
+	}{
+		{"all alike", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 7, 900: 8}, "c": {512: 7}}, nil, false},
+		{"one of three", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}, "c": {512: 7}}, map[string]uint64{"b": 7}, false},
+		{"no index in common", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {1024: 6}, "c": {1536: 5}}, nil, false},
+		{"one silent", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}}, nil, true},
+		{"two voters", []string{"a", "b"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}}, nil, true},
+		{"half of four", []string{"a", "b", "c", "d"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}, "c": {512: 7}, "d": {512: 6}}, nil, true},
+		{"a follower", []string{"a"}, []string{"b"}, map[string]digests{"a": {512: 7}, "b": {512: 6}}, map[string]uint64{"b": 7}, false},
+		{"followers do not vote", []string{"a", "b", "c"}, []string{"d"}, map[string]digests{"a": {512: 7}, "d": {512: 7}}, nil, false},
+		{"two of five", []string{"a", "b", "c", "d", "e"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 7}, "c": {512: 7}, "d": {512: 6}, "e": {512: 5}}, map[string]uint64{"d": 7, "e": 7}, false},
+		{"a stranger", []string{"a"}, nil, map[string]digests{"a": {512: 7}, "x": {512: 6}}, nil, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			reports := map[string]*Report{}
+			for id, all := range tt.reports {
+				g := GroupReport{Group: "shard-0"}
+				for index, digest := range all {
+					g.Digests = append(g.Digests, node.IndexDigest{Index: index, Digest: digest})
+				}
+				reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
+			}
+			wrong, undecided := diverged("shard-0", &worldShard{voters: tt.voters, nonvoters: tt.nonvoters}, reports)
+			got := map[string]uint64{}
+			for id, right := range wrong {
+				got[id] = right.Digest
+			}
+			if tt.wrong == nil {
+				tt.wrong = map[string]uint64{}
+			}
+			if diff := cmp.Diff(tt.wrong, got); diff != "" || undecided != tt.undecided {
+				t.Errorf("undecided %v; wrong replicas (-want +got):\n%s", undecided, diff)
+			}
+		})
+	}
+}
+
+// messages counts the records of a log by their message.
+type messages struct {
+	slog.Handler
+	mu   *sync.Mutex
+	seen map[string]int
+}
+
+// Handle implements slog.Handler.
+func (m messages) Handle(_ context.Context, r slog.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[r.Message]++
+	return nil
+}
+
+// Enabled implements slog.Handler.
+func (m messages) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (m messages) WithAttrs([]slog.Attr) slog.Handler { return m }
+
+func (m messages) count(message string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen[message]
+}
+
+// TestReplicaThatDiffers has one node apply entries otherwise than the others, as different software might: its replicas are set
+// aside, those that lead included, and built anew: once by the same process, in vain, and then by one that runs the right
+// software.
+func TestReplicaThatDiffers(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a := newMember(t, network, dir, "a", nil)
+		b := newMember(t, network, dir, "b", a)
+		log := messages{slog.DiscardHandler, &sync.Mutex{}, map[string]int{}}
+		odd := &member{t: t, name: "odd", dir: filepath.Join(dir, "odd"), network: network, machine: fsm.Config{QueuesMax: 1}, logger: slog.New(log)}
+		odd.start(a)
+		t.Cleanup(odd.stop)
+		all := []*member{a, b, odd}
+		await(t, "an even cluster", func() bool { return settled(a.cluster, 3, all...) })
+		for made, i := map[uint32]int{}, 0; len(made) < testShards || slices.Min(slices.Collect(maps.Values(made))) < 2; i++ { // of two queues a shard the third node takes one
+			queue := fmt.Sprintf("q%d", i)
+			await(t, "a put", func() bool { return put(a, queue) == nil })
+			made[node.ShardOf(queue, 0, testShards)]++
+		}
+		await(t, "the replicas to be set aside", func() bool { return log.count("the replica is set aside") == 2*testShards })
+		await(t, "the other replicas to go on alone", func() bool {
+			return len(odd.node.Status().Quarantined) == testShards && settled(a.cluster, 2, a, b)
+		})
+		odd.stop()
+		odd.machine = fsm.Config{}
+		odd.start(nil)
+		await(t, "the replicas to be built anew", func() bool {
+			return settled(a.cluster, 3, all...) && len(odd.node.Status().Quarantined) == 0 && alike(all)
+		})
+	})
+}
+
+// alike reports whether all nodes have the same state of all shards.
+func alike(all []*member) bool {
+	for shard := range testShards {
+		want := all[0].node.Status().Shards[shard]
+		for _, m := range all[1:] {
+			here := m.node.Status().Shards
+			if got := here[shard]; got.DigestIndex != want.DigestIndex || got.Digest != want.Digest {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func TestPlanExpels(t *testing.T) {
+	three := world{factor: 3, nodes: []worldNode{{server: "a"}, {server: "b"}, {server: "c"}}}
+	shard := worldShard{leader: "a", voters: []string{"a", "b", "c"}, recorded: []string{"a", "b", "c"}, caughtUp: []string{"a", "b"}, quarantined: []string{"c"}}
+	tests := []struct {
+		name   string
+		change func(s *worldShard)
+		want   []step
+	}{
+		{"a voter", func(*worldShard) {}, []step{{0, remove, "c"}}},
+		{"not while another is behind", func(s *worldShard) { s.caughtUp = []string{"a"} }, nil},
+		{"a follower", func(s *worldShard) { s.voters, s.nonvoters = []string{"a", "b"}, []string{"c"} }, []step{{0, remove, "c"}}},
+		{"not back while it is aside", func(s *worldShard) { s.voters, s.recorded = []string{"a", "b"}, nil }, nil},
+		{"back once it has left", func(s *worldShard) { s.voters, s.recorded, s.quarantined = []string{"a", "b"}, nil, nil }, []step{{0, addNonvoter, "c"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w, s := three, shard
+			tt.change(&s)
+			w.shards = []worldShard{s}
+			if got := plan(w); !slices.Equal(got, tt.want) {
+				t.Errorf("planned %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestReplicasOfWhichNobodyKnows: where no state is that of most voters nothing is set aside, and it is said, once for as long as it lasts.
+func TestReplicasOfWhichNobodyKnows(t *testing.T) {
+	c := newFakeCluster(1, "a")
+	p := c.placer()
+	log := messages{slog.DiscardHandler, &sync.Mutex{}, map[string]int{}}
+	p.logger = slog.New(log)
+	w := world{shards: []worldShard{{shard: 0, voters: []string{"a", "b"}}}}
+	for _, round := range []struct {
+		digest uint64 // of the second
+		said   int
+	}{{6, 1}, {6, 1}, {7, 1}, {6, 2}} {
+		reports := map[string]*Report{}
+		for id, digest := range map[string]uint64{"a": 7, "b": round.digest} {
+			g := GroupReport{Group: shardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
+			reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
+		}
+		p.compare(t.Context(), &w, &worldShard{}, reports)
+		if got := log.count("replicas differ and none of their states is that of most voters"); got != round.said {
+			t.Errorf("with %d at the second it was said %d times, want %d", round.digest, got, round.said)
+		}
+	}
+	const wrong = "a replica differs from the others"
+	if log.count(wrong) != 0 {
+		t.Error("one of them was called wrong")
+	}
+	reports := map[string]*Report{}
+	for id, digest := range map[string]uint64{"a": 7, "b": 6, "c": 7} {
+		g := GroupReport{Group: shardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
+		reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
+	}
+	w.shards[0].voters = []string{"a", "b", "c"}
+	p.compare(t.Context(), &w, &worldShard{}, reports)
+	if log.count(wrong) != 1 {
+		t.Errorf("of one that differs from two it was said %d times", log.count(wrong))
+	}
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+const pathExport = "/shard/export"
+
+// exportHost is a node whose shards can be exported. *node.Node implements it.
+type exportHost interface {
+	Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error
+}
+
+// Export is node.Node's Export for any shard. A shard that another node leads comes as a backup of its own over the peer port, and
+// everything in it is checked on the way.
+func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
+	to := &filter{keep: keep, emit: emit}
+	return r.seeker.follow(ctx, shard, newPatience(ctx, leaderWait, nil), func() error {
+		return to.unbegun(r.Node.Export(ctx, shard, keep, to.note))
+	}, func(server string) error {
+		return to.unbegun(r.peers.export(ctx, server, shard, to))
+	})
+}
+
+// answerExports registers the call that exports a shard.
+func answerExports(p *peers, host exportHost, found foundation) {
+	p.mux.HandleFunc("POST "+pathExport, func(w http.ResponseWriter, r *http.Request) {
+		shard, err := shardOf(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		var out *fsm.BackupWriter // nil before the first record: until then an error can be answered
+		all := func(*fsm.QueueRecord) bool { return true }
+		err = host.Export(r.Context(), shard, all, func(record fsm.BackupRecord) error {
+			if out == nil {
+				w.Header().Set("Content-Type", "application/octet-stream")
+				out = fsm.NewBackupWriter(w, &fsm.BackupHeader{ClusterID: found.ClusterID, Shards: uint32(found.Shards), Parts: 1}) //nolint:gosec // bounded
+			}
+			return out.Append(record)
+		})
+		switch {
+		case err == nil:
+			err = out.Close()
+		case out == nil:
+			writePeerError(w, err)
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // the caller finds the backup incomplete
+		}
+	})
+}
+
+// export asks another node for a shard.
+func (p *peers) export(ctx context.Context, server string, shard uint32, to *filter) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathExport+"?shard="+strconv.Itoa(int(shard)), http.NoBody)
+	if err != nil {
+		return fmt.Errorf("%w: %w", node.ErrNoLeader, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("exporting shard %d from %s: %w", shard, server, unreached(ctx, false, err))
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		_, err := readAnswer(ctx, response)
+		return fmt.Errorf("exporting shard %d from %s: %w", shard, server, err)
+	}
+	in, err := fsm.NewBackupReader(newUnstalled(response.Body))
+	for err == nil {
+		var record fsm.BackupRecord
+		if record, err = in.Next(); err == nil {
+			err = to.pass(record)
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("exporting shard %d from %s: %w: %w", shard, server, node.ErrCanceled, context.Cause(ctx))
+	case errors.Is(err, to.failed) && to.failed != nil:
+		return err
+	default:
+		return fmt.Errorf("exporting shard %d from %s: %w: %w", shard, server, node.ErrNoLeader, err)
+	}
+}
+
+// filter passes the records of a shard on, but for the queues that are left out, and counts what it passes.
+type filter struct {
+	keep   func(*fsm.QueueRecord) bool
+	emit   func(fsm.BackupRecord) error
+	left   map[string]bool
+	counts fsm.BackupTotals
+	failed error
+	// begun: something was emitted, so that nothing can begin anew.
+	begun bool
+}
+
+// note emits a record that needs no filter.
+func (f *filter) note(r fsm.BackupRecord) error {
+	f.begun = true
+	return f.emit(r)
+}
+
+// unbegun returns the error of an export such that it is begun again, elsewhere, only if nothing was emitted.
+func (f *filter) unbegun(err error) error {
+	switch {
+	case err == nil, !elsewhere(err):
+		return err
+	case f.begun:
+		return fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
+	default:
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+}
+
+func (f *filter) pass(r fsm.BackupRecord) error {
+	switch r.Kind {
+	case fsm.BackupQueue:
+		q, err := r.Queue()
+		if err != nil {
+			return err
+		}
+		if !f.keep(&q) {
+			if f.left == nil {
+				f.left = map[string]bool{}
+			}
+			f.left[q.Name] = true
+			return nil
+		}
+	case fsm.BackupJob, fsm.BackupTombstone:
+		if name, err := r.Owner(); err != nil || f.left[name] {
+			return err
+		}
+	case fsm.BackupShardEnd:
+		shard, err := r.End()
+		if err != nil {
+			return err
+		}
+		r = fsm.EndRecord(shard, &f.counts)
+	default:
+	}
+	f.counts.Count(r.Kind)
+	f.failed = f.note(r)
+	return f.failed
+}

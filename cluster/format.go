@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// ErrFormat is answered to a node that asks to join and does not read what the cluster writes.
+var ErrFormat = errors.New("the cluster speaks a later format")
+
+// errBehind is answered to a node that forwards a request in a format which this one does not write yet: it hears of a raise of the format a moment
+// later than others. Logged in the earlier format, the request might say what that format does not have.
+var errBehind = errors.New("the node does not write the request's format yet")
+
+// raise has the cluster speak a format from the next entry on, if every recorded node reads it.
+type raise struct {
+	Format fsm.Format `json:"format"`
+}
+
+// reads returns the latest format that a node reads.
+func (n *Node) reads() fsm.Format { return max(fsm.FirstFormat, n.Format) }
+
+// admits returns nil if a node reads what the cluster writes.
+func (m *machine) admits(n *Node) error {
+	if n.reads() < m.state.Format {
+		return fmt.Errorf("%w: it speaks format %d, node %s (%s) reads up to %d: run a later version of belfry there",
+			ErrFormat, m.state.Format, n.Name, n.ServerID, n.reads())
+	}
+	return nil
+}
+
+// raise applies a raise. An error means that every node reads the format but this program, which its record does not say: it must not go on.
+func (m *machine) raise(r *raise) (outcome, error) {
+	if r.Format <= m.state.Format {
+		return outcome{}, nil
+	}
+	for i := range m.state.Nodes {
+		if m.state.Nodes[i].reads() < r.Format {
+			return outcome{verdict: unread}, nil
+		}
+	}
+	if err := r.Format.Readable(); err != nil {
+		return outcome{}, fmt.Errorf("from here on the cluster's log is %w", err)
+	}
+	m.state.Format = r.Format
+	return outcome{}, nil
+}
+
+// formatOf returns an error if what begins like an entry or a snapshot has a format that this program does not read. It comes before strict
+// decoding, which would name a field that is unknown and not why.
+func formatOf(data []byte) error {
+	var head struct {
+		Format uint64 `json:"format"`
+	}
+	if json.Unmarshal(data, &head) != nil {
+		return nil // strict decoding says what is wrong with it
+	}
+	return fsm.Format(min(head.Format, 255)).Readable()
+}
+
+// Format returns the format that the cluster speaks, from memory. It may be a later one already.
+func (c *Catalog) Format() (format fsm.Format) {
+	c.view(func(m *machine) { format = m.state.Format })
+	return format
+}
+
+// agreed returns the latest format that all nodes read. Each must say so itself, now: a silent one may come back as another program than its
+// record says, so the first format is all that there is as long as one is silent.
+func agreed(all []Node, reports map[string]*Report) fsm.Format {
+	format := fsm.LatestFormat
+	for i := range all {
+		r := reports[all[i].ServerID]
+		if r == nil {
+			return fsm.FirstFormat
+		}
+		format = min(format, all[i].reads(), max(fsm.FirstFormat, r.Format))
+	}
+	return format
+}
+
+// raise has the cluster speak the latest format that all nodes read. It is never lowered.
+func (m *members) raise(ctx context.Context, reports map[string]*Report) {
+	spoken, format := m.catalog.Format(), agreed(m.catalog.Nodes(), reports)
+	if format <= spoken {
+		return
+	}
+	out, err := m.catalog.propose(ctx, command{Raise: &raise{format}})
+	switch {
+	case err != nil:
+		m.config.Logger.Warn("raising the format that the cluster speaks", "format", format, "error", err)
+	case out.verdict == done:
+		m.config.Logger.Info("every node reads a later format: the cluster speaks it from now on", "format", format, "before", spoken)
+	}
+}

@@ -1,0 +1,427 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// The calls of shards between nodes. Requests are sent as log entries of one request, which have a version and a checksum;
+// queries and what is answered in the encodings of fsm.
+const (
+	pathDo      = "/shard/do"
+	pathReserve = "/shard/reserve"
+	pathQuery   = "/shard/query"
+	pathLeader  = "/shard/leader"
+	pathOffers  = "/shard/offers"
+	pathPeek    = "/shard/peek"
+)
+
+// shardHost is what of a node is called from others. *node.Node implements it.
+type shardHost interface {
+	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
+	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error)
+	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+	Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+	// Leader returns the server id of the shard's leader as far as this node knows.
+	Leader(shard uint32) (string, error)
+	// Serves reports whether this node leads a shard and serves.
+	Serves(shard uint32) bool
+	// Offers reports whether a Reserve that does not wait would find something.
+	Offers(shard uint32, queues []string) (bool, error)
+	// Format returns the format in which this node writes requests.
+	Format() fsm.Format
+}
+
+// offersCall asks for Offers.
+type offersCall struct {
+	Shard  uint32   `json:"shard"`
+	Queues []string `json:"queues"`
+}
+
+// answerShards registers the calls of shards. They are answered here or refused: a call is forwarded once.
+func answerShards(p *peers, n shardHost, self string) {
+	host := patientHost{n, self, leaderWait}
+	p.mux.HandleFunc("POST "+pathDo, func(w http.ResponseWriter, r *http.Request) {
+		shard, body, err := readShardCall(w, r)
+		var req *fsm.Request
+		if err == nil {
+			req, err = parseForwarded(body, n.Format())
+		}
+		if err != nil {
+			refuseForwarded(w, err)
+			return
+		}
+		reply, err := host.patient(r).Do(r.Context(), shard, req)
+		if err != nil {
+			writePeerError(w, err)
+			return
+		}
+		writeReply(w, &reply, heldBy(&reply))
+	})
+	answerQueries(p, pathQuery, func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+		return host.patient(r).Query(r.Context(), shard, q)
+	})
+	answerQueries(p, pathPeek, func(_ *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+		return n.Peek(shard, q)
+	})
+	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { answerReserve(w, r, host) })
+	handlePeer(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
+	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
+}
+
+// patientHost has calls wait that come before this node, which was elected a moment ago, serves.
+type patientHost struct {
+	shardHost
+	self string
+	// most is how long they wait.
+	most time.Duration
+}
+
+// patient returns the host for a call of which the caller may have said how long it can still wait.
+func (h patientHost) patient(r *http.Request) patientHost {
+	if most, err := time.ParseDuration(r.URL.Query().Get("patience")); err == nil {
+		h.most = min(most, leaderWait)
+	}
+	return h
+}
+
+// Do implements shardHost.
+func (h patientHost) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply node.Reply, err error) {
+	err = h.wait(ctx, shard, newPatience(ctx, h.most, nil), func() error {
+		reply, err = h.shardHost.Do(ctx, shard, req)
+		return err
+	})
+	return reply, err
+}
+
+// Reserve implements shardHost.
+func (h patientHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (reply node.Reply, err error) {
+	most := h.most
+	if wait.For > 0 {
+		most = wait.For
+	}
+	err = h.wait(ctx, shard, newPatience(ctx, most, wait.Stop), func() error {
+		reply, err = h.shardHost.Reserve(ctx, shard, req, wait)
+		return err
+	})
+	return reply, err
+}
+
+// Query implements shardHost.
+func (h patientHost) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
+	err = h.wait(ctx, shard, newPatience(ctx, h.most, nil), func() error {
+		reading, witness, err = h.shardHost.Query(ctx, shard, q)
+		return err
+	})
+	return reading, witness, err
+}
+
+// wait makes a call, and again while it is refused only because this node does not serve yet.
+func (h patientHost) wait(ctx context.Context, shard uint32, p *patience, call func() error) error {
+	for {
+		err := call()
+		if !elsewhere(err) {
+			return err
+		}
+		for elected := true; elected && !h.Serves(shard); {
+			leader, unknown := h.Leader(shard)
+			if elected = unknown == nil && leader == h.self; elected && !p.last(ctx) {
+				return err
+			}
+		}
+		if !h.Serves(shard) || !p.last(ctx) {
+			return err
+		}
+	}
+}
+
+// answerQueries registers calls that read.
+func answerQueries(p *peers, path string, query func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)) {
+	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		shard, body, err := readShardCall(w, r)
+		var q fsm.Query
+		if err == nil {
+			q, err = fsm.ParseQuery(body)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		reading, witness, err := query(r, shard, q)
+		if err != nil {
+			writePeerError(w, err)
+			return
+		}
+		writeReply(w, &node.Reply{Witness: witness}, &reading)
+	})
+}
+
+// readShardCall reads the shard and the body of a call.
+func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body []byte, err error) {
+	if shard, err = shardOf(r); err != nil {
+		return 0, nil, err
+	}
+	if body, err = io.ReadAll(inbound(w, r)); err != nil {
+		return 0, nil, fmt.Errorf("reading a call: %w", err)
+	}
+	return shard, body, nil
+}
+
+// answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so.
+func answerReserve(w http.ResponseWriter, r *http.Request, host shardHost) {
+	shard, err := shardOf(r)
+	var req *fsm.Request
+	var wait node.Wait
+	if err == nil {
+		wait.For, err = time.ParseDuration(r.URL.Query().Get("wait"))
+	}
+	if err == nil {
+		body := inbound(w, r)
+		req, err = readForwarded(body, host.Format())
+		body.free() // what follows may take as long as the caller waits
+	}
+	if err != nil {
+		refuseForwarded(w, err)
+		return
+	}
+	if r.URL.Query().Has("stoppable") {
+		stop := make(chan struct{})
+		wait.Stop = stop
+		go func() {
+			defer close(stop)
+			_, _ = io.Copy(io.Discard, r.Body) // it is empty; it ends with the caller's interest, or with the call
+		}()
+	}
+	reply, err := host.Reserve(r.Context(), shard, req, wait)
+	if err != nil {
+		writePeerError(w, err)
+		return
+	}
+	writeReply(w, &reply, heldBy(&reply))
+}
+
+// heldBy returns the jobs of a reply as a reading.
+func heldBy(reply *node.Reply) *fsm.Reading {
+	return &fsm.Reading{Kind: fsm.KindHeldQuery, Jobs: reply.Jobs}
+}
+
+func shardOf(r *http.Request) (uint32, error) {
+	shard, err := strconv.ParseUint(r.URL.Query().Get("shard"), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("no shard is named: %w", err)
+	}
+	return uint32(shard), nil
+}
+
+// parseForwarded reads a request that another node forwarded, and which is to be logged by this one in the format that it writes.
+func parseForwarded(entry []byte, spoken fsm.Format) (*fsm.Request, error) {
+	_, requests, err := fsm.DecodeEntry(entry)
+	switch {
+	case errors.Is(err, fsm.ErrVersion):
+		return nil, fmt.Errorf("%w: %w", errBehind, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", node.ErrCanceled, err)
+	case fsm.FormatOf(entry) > spoken:
+		return nil, fmt.Errorf("%w: it was made for format %d, this node writes %d so far", errBehind, fsm.FormatOf(entry), spoken)
+	case len(requests) != 1:
+		return nil, fmt.Errorf("%w: %d requests in one call", node.ErrCanceled, len(requests))
+	}
+	return &requests[0], nil
+}
+
+// readForwarded reads a request with its length before it. What is announced takes no room before it comes.
+func readForwarded(r io.Reader, spoken fsm.Format) (*fsm.Request, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, fmt.Errorf("reading the length of a request: %w", err)
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > peerBytesMax {
+		return nil, fmt.Errorf("a request of %d bytes; %d are the most", n, peerBytesMax)
+	}
+	entry := bytes.NewBuffer(make([]byte, 0, min(n, roomAtFirst)+bytes.MinRead))
+	if got, err := io.CopyN(entry, r, int64(n)); err != nil {
+		return nil, fmt.Errorf("reading a request of %d bytes, of which %d came: %w", n, got, err)
+	}
+	return parseForwarded(entry.Bytes(), spoken)
+}
+
+// refuseForwarded answers a request that cannot be read. In a later format it is as good as any other, and may go elsewhere, or come again.
+func refuseForwarded(w http.ResponseWriter, err error) {
+	if errors.Is(err, errBehind) {
+		writePeerError(w, err)
+		return
+	}
+	http.Error(w, err.Error(), http.StatusBadRequest)
+}
+
+// forwarded encodes a request for another node.
+func (p *peers) forwarded(req *fsm.Request) []byte {
+	format := fsm.FirstFormat
+	if p.format != nil {
+		format = p.format()
+	}
+	return fsm.AppendEntryIn(nil, format, 0, [][]byte{fsm.AppendRequest(nil, req)})
+}
+
+// forwardedTo is where a call goes, and how long it may wait there for the leader to serve; 0 for as long as that node sees fit.
+type forwardedTo struct {
+	server   string
+	shard    uint32
+	patience time.Duration
+}
+
+// at says where a call goes next.
+func (p *patience) at(server string, shard uint32) forwardedTo {
+	return forwardedTo{server, shard, max(lookPauseMin, p.left())}
+}
+
+// at returns the path and the parameters of a call.
+func (to forwardedTo) at(path string) string {
+	path += "?shard=" + strconv.Itoa(int(to.shard))
+	if to.patience > 0 {
+		path += "&patience=" + to.patience.String()
+	}
+	return path
+}
+
+// writeReply writes witness, results and reading.
+func writeReply(w http.ResponseWriter, reply *node.Reply, reading *fsm.Reading) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	body := appendWitness(nil, reply.Witness)
+	body = appendPart(body, fsm.AppendResults(nil, reply.Results))
+	_, _ = w.Write(append(body, fsm.AppendReading(nil, reading)...)) // the caller is gone, or gets it
+}
+
+func appendPart(dst, part []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(part)))
+	return append(dst, part...)
+}
+
+func appendWitness(dst []byte, w node.Witness) []byte {
+	for _, v := range []uint64{uint64(w.Shard), w.Term, w.Index, uint64(w.Entry)} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return binary.AppendVarint(dst, int64(w.Time))
+}
+
+// readReply reads what writeReply wrote.
+func readReply(body []byte) (node.Reply, fsm.Reading, error) {
+	var reply node.Reply
+	var fields [4]uint64
+	damaged := fmt.Errorf("%w: the answer is cut off", node.ErrUnknownOutcome)
+	for i := range fields {
+		v, n := binary.Uvarint(body)
+		if n <= 0 {
+			return reply, fsm.Reading{}, damaged
+		}
+		fields[i], body = v, body[n:]
+	}
+	at, n := binary.Varint(body)
+	if n <= 0 {
+		return reply, fsm.Reading{}, damaged
+	}
+	body = body[n:]
+	reply.Witness = node.Witness{Shard: uint32(fields[0]), Term: fields[1], Index: fields[2], Entry: uint32(fields[3]), Time: fsm.Time(at)} //nolint:gosec // written from such
+	length, n := binary.Uvarint(body)
+	if n <= 0 || length > uint64(len(body)-n) {
+		return reply, fsm.Reading{}, damaged
+	}
+	results, err := fsm.ParseResults(body[n : n+int(length)])
+	if err != nil {
+		return reply, fsm.Reading{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
+	}
+	reading, err := fsm.ParseReading(body[n+int(length):])
+	if err != nil {
+		return reply, fsm.Reading{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
+	}
+	reply.Results, reply.Jobs = results, reading.Jobs
+	return reply, reading, nil
+}
+
+// do forwards a request.
+func (p *peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.Reply, error) {
+	body, err := p.post(ctx, to.server, to.at(pathDo), p.forwarded(req))
+	if err != nil {
+		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", to.server, err)
+	}
+	reply, _, err := readReply(body)
+	return reply, err
+}
+
+// query forwards a query, to pathQuery or pathPeek.
+func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	body, err := p.post(ctx, to.server, to.at(path), fsm.AppendQuery(nil, q))
+	if err != nil {
+		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking %s: %w", to.server, err)
+	}
+	reply, reading, err := readReply(body)
+	if err == nil && reading.Kind != q.Kind() {
+		err = fmt.Errorf("%w: %s answered a query of kind %d as one of kind %d", node.ErrUnknownOutcome, to.server, q.Kind(), reading.Kind)
+	}
+	return reading, reply.Witness, err
+}
+
+// reserve forwards a Reserve. The body of the call stays open until the wait is stopped.
+func (p *peers) reserve(ctx context.Context, server string, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+	entry := p.forwarded(req)
+	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...) //nolint:gosec // far less
+	url := "http://" + server + pathReserve + "?shard=" + strconv.Itoa(int(shard)) + "&wait=" + wait.For.String()
+	if wait.Stop != nil {
+		url += "&stoppable"
+	}
+	var sent atomic.Bool
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &untilStopped{head: head, stop: wait.Stop, done: ctx.Done()})
+	if err != nil {
+		return node.Reply{}, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return node.Reply{}, unreached(ctx, sent.Load(), err)
+	}
+	defer response.Body.Close()
+	defer cancel() // Close waits for the body of the call, which stays open until then
+	body, err := readAnswer(ctx, response)
+	if err != nil {
+		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", server, err)
+	}
+	reply, _, err := readReply(body)
+	return reply, err
+}
+
+// untilStopped is a body that ends when stop is closed; at once if there is no stop.
+type untilStopped struct {
+	head []byte
+	stop <-chan struct{}
+	done <-chan struct{}
+}
+
+// Read implements io.Reader.
+func (b *untilStopped) Read(p []byte) (int, error) {
+	if len(b.head) > 0 {
+		n := copy(p, b.head)
+		b.head = b.head[n:]
+		return n, nil
+	}
+	if b.stop != nil {
+		select {
+		case <-b.stop:
+		case <-b.done:
+		}
+	}
+	return 0, io.EOF
+}

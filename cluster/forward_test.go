@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// loneHost is a node that leads every shard and carries out nothing.
+type loneHost struct {
+	shardHost
+	format atomic.Uint32
+	// reserve answers Reserve; nil for nothing.
+	reserve func(ctx context.Context, wait node.Wait) error
+}
+
+func (h *loneHost) Format() fsm.Format { return fsm.Format(h.format.Load()) } //nolint:gosec // stored from one
+
+func (h *loneHost) Serves(uint32) bool { return true }
+
+func (h *loneHost) Do(context.Context, uint32, *fsm.Request) (node.Reply, error) {
+	return node.Reply{}, nil
+}
+
+func (h *loneHost) Reserve(ctx context.Context, _ uint32, _ *fsm.Request, wait node.Wait) (node.Reply, error) {
+	return node.Reply{}, h.reserve(ctx, wait)
+}
+
+// newLoneHost serves such a node at b.2, and returns it and another node's way to it.
+func newLoneHost(t *testing.T) (*loneHost, *peers) {
+	t.Helper()
+	network := newPipes()
+	host := &loneHost{}
+	host.format.Store(uint32(fsm.LatestFormat))
+	a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.2"))
+	answerShards(b, host, "b.2")
+	return host, a
+}
+
+// aPut is a request that is like any other.
+func aPut() *fsm.Request {
+	return &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "orders", Partitions: 1, Body: []byte("x")}}}
+}
+
+// TestForwardedInALaterFormat: a node that does not write a request's format yet, or does not read it, takes nothing, and says so in a way that lets
+// the call go elsewhere or come again. .ci/formats runs this with more than one format.
+func TestForwardedInALaterFormat(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		made, written fsm.Format
+		refused       bool
+	}{
+		{"the same", fsm.LatestFormat, fsm.LatestFormat, false},
+		{"an earlier one", fsm.FirstFormat, fsm.LatestFormat, false},
+		{"one that the leader does not read", fsm.LatestFormat + 1, fsm.LatestFormat, true},
+		{"one that the leader reads and does not write yet", fsm.LatestFormat, fsm.FirstFormat, fsm.LatestFormat > fsm.FirstFormat},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			host, from := newLoneHost(t)
+			host.reserve = func(context.Context, node.Wait) error { return nil }
+			host.format.Store(uint32(tt.written))
+			from.format = func() fsm.Format { return tt.made }
+			_, did := from.do(t.Context(), forwardedTo{server: "b.2"}, aPut())
+			_, reserved := from.reserve(t.Context(), "b.2", 0, aPut(), node.Wait{})
+			for what, err := range map[string]error{"do": did, "reserve": reserved} {
+				again := errors.Is(err, errAgain) && errors.Is(err, node.ErrNoLeader) && node.OutcomeOf(err) == node.NotApplied
+				if (err != nil) != tt.refused || again != tt.refused {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}

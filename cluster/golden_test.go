@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// writeGolden is the environment variable that has TestGoldenFormat write its files: only for what is new in a format that was never released.
+const writeGolden = "TEST_WRITES_GOLDEN"
+
+// everyEntry has each command, with every field, in the order of a cluster's life. The version of a record is the position of its last change.
+func everyEntry() []command {
+	settings := settingsRecord{
+		TTR: time.Minute, MaxAttempts: 3, MaxAttemptsSet: true, RetryDelays: []time.Duration{0, time.Minute}, DedupWindow: time.Hour, DedupWindowSet: true, MaxInFlight: 5,
+		MaxJobs: 6, MaxBytes: 7, PutsPerSecond: 8, Overdue: fsm.SpreadOverdue, OverduePeriod: time.Hour, OverdueAfter: time.Second, ExpireToDead: true, Paused: true, PausedUntil: 9,
+	}
+	node := func(name, incarnation string) Node {
+		return Node{Name: name, ServerID: name + "." + incarnation, PeerAddr: name + ":7401", ClientAddr: name + ":7400", Zone: "z-" + name, Format: fsm.FirstFormat}
+	}
+	a, b, heir := node("a", "1"), node("b", "1"), node("b", "2")
+	return []command{
+		{Found: &foundation{ClusterID: "c1", Shards: 2}},
+		{Settle: &Settings{Factor: 3, Grace: time.Minute}},
+		{Join: &a},
+		{Join: &b},
+		{Place: &Placement{Shard: 1, Servers: []string{"a.1", "b.1"}}},
+		{Create: &queueRecord{Name: "orders", Partitions: 2, State: Creating, Settings: settings}, Request: &request{ID: "r1", Content: "x", At: 5}},
+		{Activate: &versioned{Name: "orders", Version: 6}},
+		{Configure: &configuration{Name: "orders", Version: 6, Settings: settingsRecord{DedupForever: true}}, Request: &request{ID: "r2", Content: "y", At: 6}},
+		{Create: &queueRecord{Name: "mails", Partitions: 1, State: Creating}},
+		{Delete: &versioned{Name: "mails"}},
+		{Forget: &versioned{Name: "mails"}},
+		{Delete: &versioned{Name: "orders", Version: 8}},
+		{Drain: &drain{ServerID: "a.1", Draining: true, Keep: 1}},
+		{Join: &heir, Silent: []string{"b.1"}},
+		{Leave: &departure{ServerID: "b.1", Heir: "b.2"}},
+		{Raise: &raise{Format: fsm.FirstFormat}},
+	}
+}
+
+// TestGoldenFormat: the log and the snapshot of a catalog, as they are on disks, are read and written for ever as they are in testdata.
+func TestGoldenFormat(t *testing.T) {
+	var log bytes.Buffer
+	missing := map[string]bool{}
+	for i, field := range reflect.VisibleFields(reflect.TypeFor[command]()) {
+		missing[field.Name] = i > 0
+	}
+	m := newMachine()
+	for i, c := range everyEntry() {
+		c.Format = fsm.FirstFormat
+		entry, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Write(append(entry, '\n'))
+		for _, field := range reflect.VisibleFields(reflect.TypeFor[command]()) {
+			if !reflect.ValueOf(c).FieldByIndex(field.Index).IsZero() {
+				delete(missing, field.Name)
+			}
+		}
+		if decoded, err := decodeCommand(entry); err != nil || !cmp.Equal(c, decoded) {
+			t.Errorf("%s is read as %+v, %v", entry, decoded, err)
+		}
+		if _, err := m.Apply(uint64(i)+1, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no entry has %v", missing)
+	}
+	golden(t, "catalog-1.log", log.Bytes())
+	golden(t, "catalog-1.snapshot", m.encode())
+	restored, err := newMachine().Restore(bytes.NewReader(m.encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(m.encode(), restored.(*machine).encode()); diff != "" {
+		t.Errorf("a restored snapshot is written otherwise (-was +is):\n%s", diff)
+	}
+}
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if os.Getenv(writeGolden) != "" {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s: what is on disks would be read otherwise (-file +now):\n%s", file, diff)
+	}
+}

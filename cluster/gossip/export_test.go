@@ -1,0 +1,4 @@
+package gossip
+
+// StartWithLookup is Start with another way to resolve names.
+var StartWithLookup = start

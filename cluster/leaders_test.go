@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// TestFollow has calls meet leaders that come and go. A call that was sent is never sent again, whatever it is answered.
+func TestFollow(t *testing.T) {
+	notLeader, noLeader := fmt.Errorf("x: %w", node.ErrNotLeader), fmt.Errorf("x: %w", node.ErrNoLeader)
+	unsent := fmt.Errorf("%w: %w", node.ErrNoLeader, errAgain)
+	unknown := fmt.Errorf("%w: %w", node.ErrUnknownOutcome, node.ErrNoLeader)
+	for _, tt := range []struct {
+		name string
+		// found are the leaders that looks find, in order, the last one for ever; here and there what the calls answer.
+		found, here, there []error
+		want               error
+		calls              string // h for one here, t for one there
+		bounded            bool   // it takes as long as the patience
+	}{
+		{name: "it leads", here: []error{nil}, calls: "h"},
+		{name: "it failed", here: []error{node.ErrDiskFull}, want: node.ErrDiskFull, calls: "h"},
+		{name: "unknown here", here: []error{unknown}, want: node.ErrUnknownOutcome, calls: "h"},
+		{name: "elsewhere", here: []error{notLeader}, found: []error{errThere}, there: []error{nil}, calls: "ht"},
+		{name: "refused there", here: []error{notLeader}, found: []error{errThere}, there: []error{notLeader, nil}, want: node.ErrNotLeader, calls: "ht"},
+		{name: "no leader there", here: []error{notLeader}, found: []error{errThere}, there: []error{noLeader, nil}, want: node.ErrNoLeader, calls: "ht"},
+		{name: "unknown there", here: []error{notLeader}, found: []error{errThere}, there: []error{unknown, nil}, want: node.ErrUnknownOutcome, calls: "ht"},
+		{name: "its clock does not agree", here: []error{fmt.Errorf("x: %w", node.ErrClockAhead)}, found: []error{errThere}, there: []error{nil}, calls: "ht"},
+		{name: "its node stops", here: []error{node.ErrShuttingDown}, want: node.ErrShuttingDown, calls: "h"},
+		{name: "found late", here: []error{noLeader}, found: []error{nil, nil, nil, errThere}, there: []error{nil}, calls: "ht"},
+		{name: "it is elected meanwhile", here: []error{noLeader, nil}, found: []error{nil, nil, errHere}, calls: "hh"},
+		{name: "elected and lost", here: []error{noLeader, noLeader}, found: []error{errHere, errThere}, there: []error{nil}, calls: "hht"},
+		{name: "not reached, then another", here: []error{notLeader}, found: []error{errThere}, there: []error{unsent, unsent, nil}, calls: "httt"},
+		{name: "nobody", here: []error{notLeader}, found: []error{nil}, want: node.ErrNoLeader, calls: "h", bounded: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls strings.Builder
+				take := func(from *[]error) (err error) {
+					if err = (*from)[0]; len(*from) > 1 {
+						*from = (*from)[1:]
+					}
+					return err
+				}
+				s := &seeker{self: "a.1", forget: func(uint32, string) {}, find: func(context.Context, uint32) string {
+					return map[error]string{errHere: "a.1", errThere: "b.2"}[take(&tt.found)]
+				}}
+				answer := func(mark byte, from *[]error) error {
+					calls.WriteByte(mark)
+					return take(from)
+				}
+				began := time.Now()
+				err := s.follow(t.Context(), 0, newPatience(t.Context(), time.Hour, nil), func() error { return answer('h', &tt.here) }, func(server string) error {
+					if server != "b.2" {
+						t.Errorf("sent to %q", server)
+					}
+					return answer('t', &tt.there)
+				})
+				took := time.Since(began)
+				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == leaderWait) != tt.bounded || took > leaderWait || s.seeking.Load() != 0 {
+					t.Errorf("after %v, calls %s: %v", took, calls.String(), err)
+				}
+			})
+		})
+	}
+}
+
+// TestElsewhere: what was refused because of who was asked may be asked of another; what may have been logged may not, whatever else it is.
+func TestElsewhere(t *testing.T) {
+	for err, want := range map[error]bool{
+		node.ErrNotLeader: true, node.ErrNotHere: true, node.ErrNoLeader: true, node.ErrClockAhead: true, nil: false,
+		node.ErrShuttingDown: false, node.ErrOverloaded: false, node.ErrDiskFull: false, node.ErrCanceled: false, node.ErrUnknownOutcome: false,
+	} {
+		if got := elsewhere(err); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
+		if unknown := fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err); err != nil && elsewhere(unknown) {
+			t.Errorf("%v is asked of another", unknown)
+		}
+	}
+}
+
+var (
+	errHere  = errors.New("here")
+	errThere = errors.New("there")
+)
+
+// TestFollowEndsWithItsCaller: a deadline or the end of the caller's interest ends the wait; nothing was applied.
+func TestFollowEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &seeker{self: "a.1", find: func(context.Context, uint32) string { return "" }}
+		here := func() error { return node.ErrNoLeader }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := s.follow(ctx, 0, newPatience(t.Context(), time.Hour, nil), here, nil)
+		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) || node.OutcomeOf(err) != node.NotApplied {
+			t.Errorf("after %v: %v", took, err)
+		}
+		began = time.Now()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = s.follow(ctx, 0, newPatience(ctx, time.Hour, nil), here, nil)
+		if took := time.Since(began); took != time.Second-time.Second/answerShare || !errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
+			t.Errorf("the caller would not hear that there is no leader: after %v: %v", took, err)
+		}
+		stop := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(stop) })
+		began = time.Now()
+		err = s.follow(t.Context(), 0, newPatience(t.Context(), time.Hour, stop), here, nil)
+		if took := time.Since(began); took != time.Second || !errors.Is(err, node.ErrNoLeader) {
+			t.Errorf("after %v: %v", took, err)
+		}
+		s.seeking.Store(seekersMax)
+		began = time.Now()
+		if err = s.follow(t.Context(), 0, newPatience(t.Context(), time.Hour, nil), here, nil); time.Since(began) != 0 || !errors.Is(err, node.ErrNoLeader) {
+			t.Errorf("one too many: after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestRumours asks once for all who want to know at a time, believes a name until it is forgotten, and that there is none for a moment.
+func TestRumours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		asked, says := 0, ""
+		set := func(name string) {
+			mu.Lock()
+			defer mu.Unlock()
+			says = name
+		}
+		r := newRumours(func(context.Context, uint32) string {
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			return says
+		})
+		all := func() []string {
+			var group sync.WaitGroup
+			heard := make([]string, 5)
+			for i := range heard {
+				group.Go(func() { heard[i] = r.leader(t.Context(), 1) })
+			}
+			group.Wait()
+			return slices.Compact(heard)
+		}
+		expect := func(what, name string, times int) {
+			t.Helper()
+			if heard := all(); !slices.Equal(heard, []string{name}) || asked != times {
+				t.Errorf("%s: heard %q, asked %d times", what, heard, asked)
+			}
+		}
+		expect("nobody is known", "", 1)
+		set("b.2")
+		expect("asked again too early", "", 1)
+		time.Sleep(hearsayFor)
+		expect("later", "b.2", 2)
+		time.Sleep(time.Hour)
+		expect("much later", "b.2", 2)
+		r.forget(1, "c.3")
+		expect("another was forgotten", "b.2", 2)
+		set("c.3")
+		r.forget(1, "b.2")
+		expect("forgotten", "c.3", 3)
+	})
+}
+
+// TestHurriedQuestionForALeader: who has little time asks no longer than that, and that nobody answered does not count for the next.
+func TestHurriedQuestionForALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := time.Second / 2
+		r := newRumours(func(ctx context.Context, _ uint32) string {
+			answered := time.NewTimer(answers)
+			defer answered.Stop()
+			select {
+			case <-answered.C:
+				return "b.2"
+			case <-ctx.Done():
+				return ""
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/10)
+		defer cancel()
+		began := time.Now()
+		if heard := r.leader(ctx, 1); heard != "" || time.Since(began) != time.Second/10 {
+			t.Errorf("in a hurry: heard %q after %v", heard, time.Since(began))
+		}
+		if heard := r.leader(t.Context(), 1); heard != "b.2" {
+			t.Errorf("without: heard %q", heard)
+		}
+	})
+}
+
+// TestStays has those leave who wait at a node that leads no more, but not while nobody is known to lead.
+func TestStays(t *testing.T) {
+	var s stays
+	var left []string
+	add := func(name string, shard uint32, server string) func() {
+		return s.add(&stay{shard: shard, server: server, leave: func() { left = append(left, name) }})
+	}
+	add("old", 1, "a.1")
+	add("new", 1, "b.2")
+	add("leaderless", 2, "a.1")
+	add("gone", 1, "a.1")()
+	s.look(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] })
+	if !slices.Equal(left, []string{"old"}) {
+		t.Errorf("left: %q", left)
+	}
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// threeMembers starts three nodes and waits until each shard is on all of them.
+func threeMembers(t *testing.T, dir string) (network *pipes, all []*member) {
+	t.Helper()
+	network, a, b, c := three(t, dir)
+	return network, []*member{a, b, c}
+}
+
+// leads splits the nodes into the leader of a group and the others.
+func leads(t *testing.T, group string, all []*member) (leader *member, others []*member) {
+	t.Helper()
+	for _, m := range all {
+		if g := m.report().group(group); g != nil && g.Serving {
+			leader = m
+		} else {
+			others = append(others, m)
+		}
+	}
+	if leader == nil {
+		t.Fatalf("nobody leads %s", group)
+	}
+	return leader, others
+}
+
+func (m *member) report() *Report {
+	r := m.cluster.members.self()
+	return &r
+}
+
+func (m *member) serverID() string { return m.node.Status().ServerID }
+
+// TestReplicaStaysUntilItsRemovalIsCommitted asks a leader that is about to remove a replica and cannot commit that.
+func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network, all := threeMembers(t, dir)
+		leader, others := leads(t, shardGroup(0), all)
+		leaving, cutOff := others[0], others[1]
+		record := Placement{Shard: 0, Servers: []string{leader.serverID(), cutOff.serverID()}}
+		network.isolate(cutOff.addr, true)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- leader.node.RemoveServer(t.Context(), shardGroup(0), leaving.serverID(), 0)
+		}()
+		synctest.Wait()
+		if err := leaving.cluster.members.left(t.Context(), record); err == nil {
+			t.Error("the replica may go although its removal is not committed")
+		}
+		if err := <-ended; err == nil {
+			t.Error("a removal was committed by one of two")
+		}
+		network.isolate(cutOff.addr, false)
+		await(t, "the removal", func() bool {
+			for _, m := range all {
+				if err := m.node.RemoveServer(t.Context(), shardGroup(0), leaving.serverID(), 0); err == nil {
+					return true
+				}
+			}
+			return false
+		})
+		await(t, "the leader to say so", func() bool { return leaving.cluster.members.left(t.Context(), record) == nil })
+	})
+}
+
+// TestStepsFromOldMembers has a leader of the catalog plan by what another has changed since.
+func TestStepsFromOldMembers(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		leader, others := leads(t, shardGroup(0), all)
+		after := leader.report().group(shardGroup(0)).Members
+		step := func(action action, server string) error {
+			return others[0].cluster.members.change(t.Context(), leader.serverID(), Change{Group: shardGroup(0), Action: action, ServerID: server, After: after})
+		}
+		if err := step(remove, others[0].serverID()); err != nil {
+			t.Fatal(err)
+		}
+		for _, stale := range []action{remove, promote, demote, addNonvoter} {
+			if err := step(stale, others[1].serverID()); !errors.Is(err, node.ErrOvertaken) {
+				t.Errorf("%s after another change gives %v", stale, err)
+			}
+		}
+		if after = 0; !errors.Is(step(remove, others[1].serverID()), node.ErrCanceled) {
+			t.Error("a change that does not say what it was made from was not refused")
+		}
+		if g := leader.report().group(shardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) || len(g.Voters) != 2 {
+			t.Errorf("the members are %+v", g)
+		}
+	})
+}
+
+// TestCommitsOfTheNewestLeader are not hidden by one that was replaced.
+func TestCommitsOfTheNewestLeader(t *testing.T) {
+	reports := map[string]*Report{}
+	for server, g := range map[string]GroupReport{
+		"a": {Term: 3, Commit: 7, Serving: true}, "b": {Term: 5, Commit: 90, Serving: true}, "c": {Term: 4, Commit: 8, Serving: true}, "d": {Term: 9, Commit: 1},
+	} {
+		g.Group = "shard-0"
+		reports[server] = &Report{ServerID: server, Groups: []GroupReport{g}}
+	}
+	for range 20 { // whatever the order of the map
+		if got := commits(reports)["shard-0"]; got != 90 {
+			t.Fatalf("the leader has committed %d", got)
+		}
+	}
+}
+
+// TestCaughtUp: a follower is level that has applied what the leader had committed one look before. At the first look nobody is known to be.
+func TestCaughtUp(t *testing.T) {
+	reports := map[string]*Report{}
+	for server, g := range map[string]GroupReport{
+		"a": {Applied: 60, Commit: 60, Term: 2, Serving: true, Voters: []string{"a", "b"}, Nonvoters: []string{"c", "d", "e"}},
+		"b": {Applied: 50, Term: 2}, "c": {Applied: 49, Term: 2}, "d": {Applied: 51, Term: 2}, "x": {Applied: 60, Term: 2},
+	} {
+		g.Group = shardGroup(0)
+		reports[server] = &Report{ServerID: server, Groups: []GroupReport{g}}
+	}
+	p := newFakeCluster(1, "a").placer()
+	if got := p.group(shardGroup(0), reports).caughtUp; len(got) != 0 {
+		t.Errorf("at the first look %v are level", got)
+	}
+	p.commits = map[string]uint64{shardGroup(0): 50}
+	if got, want := p.group(shardGroup(0), reports).caughtUp, []string{"a", "b", "d"}; !slices.Equal(got, want) {
+		t.Errorf("%v are level, want %v", got, want)
+	}
+}

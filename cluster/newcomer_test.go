@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+	"github.com/google/go-cmp/cmp"
+)
+
+// steadyRounds is how many rounds a node must answer before it is counted on.
+const steadyRounds = int(steadyAfter / placeInterval)
+
+// holds returns the groups that a node has something of: shards, or a vote in the catalog.
+func (c *fakeCluster) holds(id string) (groups []string) {
+	for name, m := range c.members {
+		if slices.Contains(m.voters, id) || name != groupName && slices.Contains(m.nonvoters, id) {
+			groups = append(groups, name)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// TestNewcomerThatGoes: a node that is there for some seconds is given nothing, however often it comes, so that nothing is lost with it. One that stays
+// gets its share.
+func TestNewcomerThatGoes(t *testing.T) {
+	for _, first := range [][]string{nil, {"b.1"}, {"b.1", "c.1"}} {
+		c := newFakeCluster(6, "a.1")
+		c.add(first...)
+		p := c.placer()
+		c.rounds(t, p, 80)
+		c.want(t, 1+len(first))
+		c.add("d.1")
+		for range 3 {
+			c.down["d.1"] = false
+			c.rounds(t, p, steadyRounds-1)
+			c.down["d.1"] = true
+			c.rounds(t, p, 5)
+			if held := c.holds("d.1"); len(held) > 0 {
+				t.Errorf("a newcomer to %d nodes was given %v", 1+len(first), held)
+			}
+		}
+		c.want(t, 1+len(first))
+		c.down["d.1"] = false
+		c.rounds(t, p, 80)
+		c.want(t, min(3, 2+len(first)))
+		if held := c.holds("d.1"); len(held) < 2 || held[0] != groupName {
+			t.Errorf("a newcomer to %d nodes that stayed has %v", 1+len(first), held)
+		}
+	}
+}
+
+// TestPlanGivesUpAFollowerThatIsGone: a replica without a vote whose node went away keeps nothing waiting for the whole grace period.
+func TestPlanGivesUpAFollowerThatIsGone(t *testing.T) {
+	three := []string{"n1.1", "n2.1", "n3.1"}
+	for _, test := range []struct {
+		name   string
+		change func(fourth *worldNode)
+		want   []step
+	}{
+		{"silent for a moment", func(n *worldNode) { n.silent = true }, nil},
+		{"gone, and there is no other", func(n *worldNode) { n.silent, n.fresh = true, true }, nil},
+		{"back, and fresh", func(n *worldNode) { n.fresh = true }, nil},
+		{"back, and steady", func(*worldNode) {}, []step{{0, promote, "n4.1"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := world{nodes: nodesNamed(4), factor: 3, shards: []worldShard{{leader: "n1.1", voters: three, nonvoters: []string{"n4.1"}, caughtUp: append(slices.Clone(three), "n4.1")}}}
+			w.nodes[1].draining = true
+			test.change(&w.nodes[3])
+			if w.nodes[3].silent {
+				w.shards[0].caughtUp = three
+			}
+			if diff := cmp.Diff(test.want, plan(w), cmp.AllowUnexported(step{})); diff != "" {
+				t.Errorf("planned (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHeirMustStay: a node under the name of a silent one is its heir when it has stayed for a while, and until then nobody else is given the places.
+func TestHeirMustStay(t *testing.T) {
+	c := newFakeCluster(6, "a.1")
+	c.add("b.1", "c.1", "d.1")
+	p := c.placer()
+	c.rounds(t, p, 100)
+	before := c.Placements()
+	c.down["b.1"] = true
+	c.rounds(t, p, steadyRounds-2)
+	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2"}) // a name as add gives it
+	c.rounds(t, p, steadyRounds-1)
+	if held := c.holds("b.2"); len(held) > 0 {
+		t.Errorf("a new incarnation has %v at once", held)
+	}
+	byShard := func(a, b Placement) int { return int(a.Shard) - int(b.Shard) }
+	slices.SortFunc(before, byShard)
+	after := c.Placements()
+	slices.SortFunc(after, byShard)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("meanwhile placements changed:\n%s", diff)
+	}
+	c.rounds(t, p, 80)
+	c.want(t, 3, "b.1")
+}
+
+// TestWhatAChangeReliesOn: a vote is given to who is there, and taken only while those are there that make up for it.
+func TestWhatAChangeReliesOn(t *testing.T) {
+	s := &worldShard{voters: []string{"a", "b", "c", "d"}, nonvoters: []string{"e"}, caughtUp: []string{"a", "b", "d", "e"}, members: 7}
+	for _, test := range []struct {
+		step step
+		want []string
+	}{
+		{step{0, addNonvoter, "f"}, nil},
+		{step{0, promote, "e"}, []string{"e"}},
+		{step{0, remove, "a"}, []string{"b", "d"}},
+		{step{0, remove, "c"}, []string{"a", "b", "d"}},
+		{step{0, remove, "e"}, nil},
+		{step{0, demote, "b"}, []string{"a", "d"}},
+		{step{0, transfer, "b"}, nil},
+	} {
+		want := Change{Group: "shard-0", Action: test.step.action, ServerID: test.step.server, After: 7, Alive: test.want}
+		if diff := cmp.Diff(want, s.change("shard-0", test.step)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", test.step, diff)
+		}
+	}
+}
+
+// TestVoterStaysIfItsSuccessorIsGone asks a leader to remove a voter when another one, by which that was planned, went away a moment ago.
+func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network, all := threeMembers(t, dir)
+		leader, others := leads(t, shardGroup(0), all)
+		members := leader.report().group(shardGroup(0))
+		s := worldShard{leader: leader.serverID(), voters: members.Voters, caughtUp: members.Voters, members: members.Members}
+		ask := func() error {
+			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(shardGroup(0), step{0, remove, others[0].serverID()}))
+		}
+		network.isolate(others[1].addr, true)
+		time.Sleep(time.Second)
+		if err := ask(); !errors.Is(err, node.ErrSilent) {
+			t.Errorf("while the other voter is away: %v", err)
+		}
+		if now := leader.report().group(shardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
+			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
+		}
+		network.isolate(others[1].addr, false)
+		await(t, "the other voter to be heard", func() bool { return !errors.Is(leader.node.Answered(shardGroup(0), s.voters), node.ErrSilent) })
+		if err := ask(); err != nil {
+			t.Errorf("when it is back: %v", err)
+		}
+	})
+}
+
+// TestNodesThatMissALookNowAndThen: a busy machine answers late sometimes. A cluster forms on it all the same.
+func TestNodesThatMissALookNowAndThen(t *testing.T) {
+	c := newFakeCluster(1, "a.1")
+	c.add("b.1", "c.1")
+	p := c.placer()
+	for i := range 100 {
+		c.down["b.1"] = i%5 == 0
+		c.down["c.1"] = i%5 == 2
+		c.rounds(t, p, 1)
+	}
+	c.down = map[string]bool{}
+	c.want(t, 3)
+}
+
+// TestNewcomerThatComesAndGoes does not keep its shard from a node that stays.
+func TestNewcomerThatComesAndGoes(t *testing.T) {
+	c := newFakeCluster(1, "a.1")
+	c.add("b.1", "c.1")
+	p := c.placer()
+	c.rounds(t, p, 60)
+	c.down["b.1"] = true
+	c.add("d.1")
+	for len(c.members[shardGroup(0)].nonvoters) == 0 {
+		c.rounds(t, p, 1)
+	}
+	c.add("e.1")
+	for range 30 {
+		c.down["d.1"] = true
+		c.rounds(t, p, 4)
+		c.down["d.1"] = false
+		c.rounds(t, p, 4)
+	}
+	if got := c.members[shardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
+		t.Errorf("b is lost and e stays, but the members are %+v", *got)
+	}
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MemberStatus is a node as this node sees it.
+type MemberStatus struct {
+	Node
+	// Report is what the node says of itself; nil if it does not answer.
+	Report *Report
+	// SilentSince is when a node that does not answer did so last, as far as the leader of the catalog knows; zero if it answers, or nobody leads.
+	SilentSince time.Time
+}
+
+// Members asks all nodes of the cluster for their state, in the order of their server ids, and for what placement does. ctx bounds how long it
+// waits; it never waits longer than two seconds.
+func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []Move) {
+	reports := askAll(ctx, c.Nodes(), c.members)
+	story := storyOf(reports)
+	var all []MemberStatus
+	for _, n := range c.Nodes() {
+		m := MemberStatus{Node: n, Report: reports[n.ServerID]}
+		for _, silence := range story.Silent {
+			if silence.ServerID == n.ServerID && m.Report == nil {
+				m.SilentSince = silence.Since
+			}
+		}
+		all = append(all, m)
+	}
+	return all, story.Moves
+}
+
+// VotersWanted returns how many voters each shard should have, from memory: the replication factor, whether or not there are as many
+// nodes that could hold them. A node that is alone has no copies elsewhere, and nobody expects any.
+func (c *Cluster) VotersWanted() int {
+	if len(c.Nodes()) <= 1 {
+		return 1
+	}
+	return c.Settings().Factor
+}
+
+// Drain says that a node is to be emptied. Its replicas and leaderships move away as far as other nodes can take them; Members
+// shows how far that is. If fewer than keep other nodes would be left that do not drain, also by drains that were asked for at the same
+// time, nothing changes and the error is ErrNodeNeeded. It may be repeated, as may Undrain.
+func (c *Cluster) Drain(ctx context.Context, serverID string, keep int) error {
+	return c.setDraining(ctx, drain{ServerID: serverID, Draining: true, Keep: keep})
+}
+
+// Undrain says that a node may have replicas and leaderships again.
+func (c *Cluster) Undrain(ctx context.Context, serverID string) error {
+	return c.setDraining(ctx, drain{ServerID: serverID})
+}
+
+func (c *Cluster) setDraining(ctx context.Context, d drain) error {
+	out, err := c.propose(ctx, command{Drain: &d})
+	if err != nil {
+		return fmt.Errorf("draining %s: %w", d.ServerID, err)
+	}
+	switch out.verdict {
+	case overtaken:
+		return fmt.Errorf("draining %s: %w", d.ServerID, ErrUnknownNode)
+	case needed:
+		return fmt.Errorf("draining %s: %w: fewer than %d would be left that do not drain", d.ServerID, ErrNodeNeeded, d.Keep)
+	default:
+		return nil
+	}
+}
+
+// Remove forgets a node. Its replicas are replaced as those of a node that is lost; if it comes back under its server id it is told so, and ends.
+func (c *Cluster) Remove(ctx context.Context, serverID string) error {
+	if by := c.members.heardBy(ctx, serverID); by != "" {
+		return fmt.Errorf("removing %s: %w %s", serverID, ErrNodeAnswers, nameOf(by))
+	}
+	out, err := c.propose(ctx, command{Leave: &departure{ServerID: serverID}})
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", serverID, err)
+	}
+	if out.verdict == overtaken {
+		return fmt.Errorf("removing %s: %w", serverID, ErrUnknownNode)
+	}
+	return nil
+}
+
+// Transfer is a change of a shard's leader.
+type Transfer struct {
+	Shard uint32
+	// From is the server id of the leader, To that of the voter that is to lead.
+	From, To string
+}
+
+// TransferLeader has the leader of a shard hand over, and returns when it leads no more. It fails with node.ErrNotLeader if t.From does not lead;
+// node.ErrUnknownOutcome says that it may hand over all the same.
+func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	if err := c.members.change(ctx, t.From, Change{Group: shardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
+		return fmt.Errorf("handing shard %d over from %s to %s: %w", t.Shard, t.From, t.To, err)
+	}
+	return nil
+}
+
+var (
+	// ErrUnknownNode says that the catalog has no node of that server id.
+	ErrUnknownNode = errors.New("no such node")
+	// ErrNodeAnswers says that a node is alive: somebody hears it.
+	ErrNodeAnswers = errors.New("the node still answers")
+	// ErrNodeNeeded says that a node cannot be spared.
+	ErrNodeNeeded = errors.New("the node is needed")
+)

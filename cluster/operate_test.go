@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// holds counts the members that a server is, and the shards that it leads, as the leaders of the shards say.
+func holds(t *testing.T, c *Cluster, serverID string) (replicas, leads int) {
+	t.Helper()
+	all, _ := c.Members(t.Context())
+	for _, m := range all {
+		for shard := range uint32(testShards) {
+			g := m.Report.group(shardGroup(shard))
+			if g == nil || !g.Serving {
+				continue
+			}
+			if slices.Contains(slices.Concat(g.Voters, g.Nonvoters), serverID) {
+				replicas++
+			}
+			if m.ServerID == serverID {
+				leads++
+			}
+		}
+	}
+	return replicas, leads
+}
+
+// TestDrainedNode empties a node, which goes on to serve every call, and fills it again.
+func TestDrainedNode(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a := newMember(t, network, dir, "a", nil)
+		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
+		await(t, "an even cluster", func() bool { return settled(a.cluster, 3, a, b, c) })
+		drained := c.node.Status().ServerID
+		if err := b.cluster.Drain(t.Context(), drained, 3); !errors.Is(err, ErrNodeNeeded) {
+			t.Errorf("a drain that leaves two nodes of three gives %v", err)
+		}
+		if err := b.cluster.Drain(t.Context(), drained, 0); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "an empty node", func() bool {
+			replicas, leads := holds(t, a.cluster, drained)
+			return replicas+leads == 0 && len(catalogVoters(a, b)) == 2
+		})
+		if voters := catalogVoters(a, b); slices.Contains(voters, drained) {
+			t.Errorf("the empty node still has a vote in the catalog: %v", voters)
+		}
+		// A replica of which the leader knows nothing hears of no leader; other nodes do. It is stopped again and again until it is seen.
+		await(t, "a replica that hears of no leader", func() bool {
+			if leader, err := c.node.Leader(0); err == nil && leader == "" {
+				return true
+			}
+			_ = c.node.StartShard(t.Context(), 0) // it may be there
+			leader, err := c.node.Leader(0)
+			return err == nil && leader == ""
+		})
+		if server := c.cluster.Router().find(t.Context(), 0); server != a.node.Status().ServerID && server != b.node.Status().ServerID {
+			t.Errorf("calls of a shard of which only a forgotten replica is here go to %q", server)
+		}
+		// Started again, it remembers no leader of what it has left.
+		c.stop()
+		c.start(nil)
+		for q := range testShards * 2 {
+			await(t, "a put through a node that holds nothing", func() bool { return put(c, fmt.Sprintf("q%d", q)) == nil })
+		}
+		if err := b.cluster.Undrain(t.Context(), drained); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "an even cluster again", func() bool { return settled(a.cluster, 3, a, b, c) && len(catalogVoters(a, b, c)) == 3 })
+	})
+}
+
+func TestTransferAndRemove(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a := newMember(t, network, dir, "a", nil)
+		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
+		all := []*member{a, b, c}
+		await(t, "an even cluster", func() bool { return settled(a.cluster, 3, all...) })
+		from := slices.IndexFunc(all, func(m *member) bool { return m.node.Status().Shards[0].Serving })
+		to := all[(from+1)%3]
+		move := Transfer{Shard: 0, From: all[from].node.Status().ServerID, To: to.node.Status().ServerID}
+		if err := all[(from+2)%3].cluster.TransferLeader(t.Context(), move); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the new leader", func() bool { return to.node.Status().Shards[0].Serving })
+		// Placement may have handed the shard back meanwhile; who does not lead refuses.
+		if err := a.cluster.TransferLeader(t.Context(), move); err != nil && node.OutcomeOf(err) != node.NotApplied {
+			t.Errorf("a transfer from who no longer leads: %v", err)
+		}
+
+		gone := c.node.Status().ServerID
+		if err := a.cluster.Remove(t.Context(), gone); !errors.Is(err, ErrNodeAnswers) {
+			t.Errorf("removing a node that runs: %v", err)
+		}
+		c.stop()
+		await(t, "a leader of the catalog", func() bool { return a.cluster.Remove(t.Context(), gone) == nil })
+		await(t, "two nodes that have everything", func() bool { return len(b.cluster.Nodes()) == 2 && settled(b.cluster, 2, a, b) })
+		for what, err := range map[string]error{
+			"remove": b.cluster.Remove(t.Context(), gone), "drain": b.cluster.Drain(t.Context(), gone, 0), "undrain": b.cluster.Undrain(t.Context(), gone),
+		} {
+			if !errors.Is(err, ErrUnknownNode) {
+				t.Errorf("%s of a node that is gone: %v", what, err)
+			}
+		}
+	})
+}
+
+// TestDrainsAtTheSameTime: two drains, each of which leaves enough nodes by itself, do not leave too few together.
+func TestDrainsAtTheSameTime(t *testing.T) {
+	m := newMachine()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		apply(t, m, command{Join: &Node{Name: name, ServerID: name + ".1"}})
+	}
+	ask := func(server string, draining bool, keep int) verdict {
+		return apply(t, m, command{Drain: &drain{ServerID: server, Draining: draining, Keep: keep}}).verdict
+	}
+	for i, step := range []struct {
+		server   string
+		draining bool
+		keep     int
+		want     verdict
+	}{
+		{"d.1", true, 3, done},
+		{"c.1", true, 3, needed},
+		{"d.1", true, 3, done}, // again
+		{"c.1", true, 0, done}, // forced
+		{"a.1", true, 2, needed},
+		{"c.1", false, 3, done},
+		{"c.1", true, 2, done},
+		{"x.1", true, 3, overtaken},
+	} {
+		if got := ask(step.server, step.draining, step.keep); got != step.want {
+			t.Errorf("drain %d, %+v: verdict %d", i, step, got)
+		}
+		if at, found := m.findNode(step.server); found && step.want == needed && m.state.Nodes[at].Draining {
+			t.Errorf("drain %d was refused, and the node drains", i)
+		}
+	}
+}

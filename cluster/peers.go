@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+const (
+	// peerBytesMax bounds the body of a call between nodes, and of its answer.
+	peerBytesMax = 64 << 20
+	// peerHeaderWait bounds how long a peer may take to send the header of a call.
+	peerHeaderWait = 10 * time.Second
+	// peerPingAfter is the silence after which a connection is tried, and peerPingWait how long the answer may take: a call that
+	// waits for a job must notice that the other node is gone.
+	peerPingAfter = 5 * time.Second
+	peerPingWait  = 5 * time.Second
+	// peerDialWait bounds one attempt to reach a node. Calls wait for it that could go to the next leader.
+	peerDialWait = 2 * time.Second
+	// peerCloseWait is how long calls under way may take when a node stops. Those that wait for jobs have been told to go elsewhere by then.
+	peerCloseWait = time.Second
+	// peerCallsMax bounds the calls on one connection. Each poll that waits at another node is one; what is beyond the bound takes a connection
+	// more, and a node takes few from each peer.
+	peerCallsMax = 1 << 16
+	// peerConnsMax bounds the connections to a node: calls that come while the first is being made must not each make one.
+	peerConnsMax = 4
+)
+
+// Link is where connections between nodes come from. The peer at the other end of one is the server that its handshake named.
+// *node.Node implements it.
+type Link interface {
+	// PeerListener accepts connections of peers that call; each has a method Peer that returns the server id.
+	PeerListener() net.Listener
+	// DialPeer connects to the server with the given id.
+	DialPeer(ctx context.Context, serverID string) (net.Conn, error)
+}
+
+// peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server id is the host of a URL.
+type peers struct {
+	client http.Client
+	server http.Server
+	mux    *http.ServeMux
+	// member reports whether a server may call; nil lets all do.
+	member func(serverID string) bool
+	// format returns the format in which requests are written; nil for the first.
+	format func() fsm.Format
+}
+
+// peerKey is the context key of the server id at the other end of a connection.
+type peerKey struct{}
+
+func newPeers(link Link, logger *slog.Logger) *peers {
+	p := &peers{mux: http.NewServeMux()}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	http2 := &http.HTTP2Config{SendPingTimeout: peerPingAfter, PingTimeout: peerPingWait, MaxConcurrentStreams: peerCallsMax}
+	p.client.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, peerDialWait)
+			defer cancel()
+			server, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, fmt.Errorf("no server id in %q: %w", address, err)
+			}
+			return link.DialPeer(ctx, server)
+		},
+		Protocols: protocols, HTTP2: http2, DisableCompression: true, MaxConnsPerHost: peerConnsMax,
+	}
+	p.server = http.Server{
+		Handler: http.HandlerFunc(p.admit), Protocols: protocols, HTTP2: http2, ReadHeaderTimeout: peerHeaderWait,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			if peer, ok := conn.(interface{ Peer() string }); ok {
+				ctx = context.WithValue(ctx, peerKey{}, peer.Peer())
+			}
+			return ctx
+		},
+	}
+	return p
+}
+
+// admit answers calls of members. Others may ask to become one: a server that was removed, or never admitted, is not to change anything.
+func (p *peers) admit(w http.ResponseWriter, r *http.Request) {
+	from, _ := r.Context().Value(peerKey{}).(string)
+	if r.URL.Path != pathJoin && p.member != nil && !p.member(from) {
+		writePeerError(w, fmt.Errorf("%w: %s is not a node of the cluster, or not yet as far as this node knows", node.ErrNoLeader, from))
+		return
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// serve answers calls until the listener or the server is closed.
+func (p *peers) serve(listener net.Listener) error {
+	err := p.server.Serve(listener)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("answering the calls of other nodes: %w", err)
+}
+
+// close takes no more calls, lets those under way be answered for a moment, since whoever made them would not know what became of them, and ends all.
+func (p *peers) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
+	defer cancel()
+	err := p.server.Shutdown(ctx)
+	p.client.CloseIdleConnections()
+	if ctx.Err() == nil {
+		return err
+	}
+	return p.server.Close()
+}
+
+// handlePeer answers calls of a path with what f returns.
+func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, from string, request Q) (R, error)) {
+	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		var request Q
+		from, _ := r.Context().Value(peerKey{}).(string)
+		err := json.NewDecoder(inbound(w, r)).Decode(&request)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		response, err := f(r.Context(), from, request)
+		if err != nil {
+			writePeerError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(response) // the caller is gone, or gets it
+	})
+}
+
+// callPeer makes a call. An error of the node package comes back as the same error; if it is not known whether the call was
+// carried out, that is node.ErrUnknownOutcome.
+func callPeer[R, Q any](ctx context.Context, p *peers, server, path string, request Q) (R, error) {
+	var response R
+	body, err := json.Marshal(request)
+	if err != nil {
+		return response, fmt.Errorf("encoding a call of %s: %w", path, err)
+	}
+	answer, err := p.post(ctx, server, path, body)
+	if err != nil {
+		return response, fmt.Errorf("calling %s of %s: %w", path, server, err)
+	}
+	if err := json.Unmarshal(answer, &response); err != nil {
+		return response, fmt.Errorf("decoding the answer of %s to %s: %w: %w", server, path, node.ErrUnknownOutcome, err)
+	}
+	return response, nil
+}
+
+// post sends a request and returns the answer.
+func (p *peers) post(ctx context.Context, server, path string, body []byte) ([]byte, error) {
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return nil, unreached(ctx, sent.Load(), err)
+	}
+	defer response.Body.Close()
+	return readAnswer(ctx, response)
+}
+
+// readAnswer returns the body of an answer, or the error that it is.
+func readAnswer(ctx context.Context, response *http.Response) ([]byte, error) {
+	answer, err := readPaced(response.Body, peerBytesMax+1)
+	switch {
+	case err != nil:
+		return nil, unreached(ctx, true, err)
+	case len(answer) > peerBytesMax:
+		return nil, fmt.Errorf("%w: the answer is larger than %d bytes", node.ErrUnknownOutcome, peerBytesMax)
+	case response.StatusCode != http.StatusOK:
+		return nil, readPeerError(response.StatusCode, answer)
+	}
+	return answer, nil
+}
+
+// unreached returns the error of a call that broke.
+func unreached(ctx context.Context, sent bool, err error) error {
+	switch {
+	case sent:
+		return fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", node.ErrCanceled, err)
+	default:
+		return fmt.Errorf("%w: %w: %w", node.ErrNoLeader, errAgain, err)
+	}
+}
+
+// The names of errors that are about the node that was asked. They mean no more to who asked than that another may take the call.
+const (
+	nameStopping = "shutting_down"
+	nameBehind   = "behind"
+)
+
+// peerErrors are the errors that nodes tell each other, by name. All but those about the node itself keep their identity.
+func peerErrors() map[string]error {
+	return map[string]error{
+		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded, nameStopping: node.ErrShuttingDown,
+		"disk_full": node.ErrDiskFull, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
+		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
+		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
+		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind,
+	}
+}
+
+// peerError is an error on its way between nodes.
+type peerError struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// writePeerError answers with an error. One that has no name says nothing about the outcome.
+func writePeerError(w http.ResponseWriter, err error) {
+	out := peerError{Name: "unknown_outcome", Text: err.Error()}
+	for name, known := range peerErrors() {
+		// An error that wraps several has the worst outcome.
+		if errors.Is(err, known) && !errors.Is(err, node.ErrUnknownOutcome) {
+			out.Name = name
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusConflict)
+	_ = json.NewEncoder(w).Encode(out) // the caller is gone, or gets it
+}
+
+// readPeerError returns the error of an answer.
+func readPeerError(status int, body []byte) error {
+	var in peerError
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // it was not understood, so it was not carried out
+		return fmt.Errorf("%w: status %d: %s", node.ErrCanceled, status, firstOf(body))
+	}
+	if status != http.StatusConflict || json.Unmarshal(body, &in) != nil {
+		return fmt.Errorf("%w: status %d: %s", node.ErrUnknownOutcome, status, firstOf(body))
+	}
+	if in.Name == nameStopping || in.Name == nameBehind {
+		// That is so of the node that was asked, not of the one that the caller talks to: another may take the call, or the same one in a moment.
+		return fmt.Errorf("%w: %w: %s", node.ErrNoLeader, errAgain, in.Text)
+	}
+	known := peerErrors()[in.Name]
+	if known == nil {
+		known = node.ErrUnknownOutcome
+	}
+	return fmt.Errorf("%w: %s", known, in.Text)
+}
+
+// firstOf returns the beginning of an answer that is for people.
+func firstOf(body []byte) string { return strings.TrimSpace(string(body[:min(len(body), 200)])) }

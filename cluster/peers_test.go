@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
+)
+
+// pipes connects links in memory.
+type pipes struct {
+	mu    sync.Mutex
+	links map[string]*pipeLink
+	down  map[string]bool
+}
+
+func newPipes() *pipes { return &pipes{links: map[string]*pipeLink{}, down: map[string]bool{}} }
+
+// pipeLink is one node's Link.
+type pipeLink struct {
+	*pipetest.Listener
+	net   *pipes
+	id    string
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// pipeConn tells who is at the other end.
+type pipeConn struct {
+	net.Conn
+	peer string
+}
+
+func (c pipeConn) Peer() string { return c.peer }
+
+func (p *pipes) link(id string) *pipeLink {
+	l := &pipeLink{Listener: pipetest.Listen(id), net: p, id: id}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.links[id] = l
+	return l
+}
+
+func (l *pipeLink) PeerListener() net.Listener { return l }
+
+func (l *pipeLink) DialPeer(ctx context.Context, serverID string) (net.Conn, error) {
+	l.net.mu.Lock()
+	to, down := l.net.links[serverID], l.net.down[serverID] || l.net.down[l.id]
+	l.net.mu.Unlock()
+	if to == nil || down {
+		return nil, fmt.Errorf("nobody is at %q", serverID)
+	}
+	here, there := net.Pipe()
+	to.mu.Lock()
+	to.conns = append(to.conns, pipeConn{there, l.id})
+	to.mu.Unlock()
+	select {
+	case to.Conns() <- pipeConn{there, l.id}:
+		return here, nil
+	case <-to.Done():
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// isolate cuts a link off from all others, or no longer. All connections end; those that may be are made anew.
+func (p *pipes) isolate(id string, cut bool) {
+	p.mu.Lock()
+	p.down[id] = cut
+	links := slices.Collect(maps.Values(p.links))
+	p.mu.Unlock()
+	for _, l := range links {
+		l.cut()
+	}
+}
+
+// cut ends all connections to the link.
+func (l *pipeLink) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// startPeers serves peers on a link until the test ends.
+func startPeers(t *testing.T, link *pipeLink) *peers {
+	t.Helper()
+	p := newPeers(link, slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- p.serve(link) }()
+	t.Cleanup(func() {
+		if err := errors.Join(p.close(t.Context()), <-served); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	})
+	return p
+}
+
+func TestPeerCall(t *testing.T) {
+	network := newPipes()
+	a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.2"))
+	type question struct{ Text string }
+	type reply struct{ From, Text string }
+	handlePeer(b, "/echo", func(_ context.Context, from string, q question) (reply, error) { return reply{from, q.Text}, nil })
+	got, err := callPeer[reply](t.Context(), a, "b.2", "/echo", question{"hello"})
+	if err != nil || got != (reply{"a.1", "hello"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := callPeer[reply](t.Context(), a, "b.2", "/nothing", question{}); !errors.Is(err, node.ErrCanceled) {
+		t.Errorf("a path that is not there: %v", err)
+	}
+	if _, err := callPeer[reply](t.Context(), a, "c.3", "/echo", question{}); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied {
+		t.Errorf("a node that is not there: %v", err)
+	}
+}
+
+// TestPeerErrors keeps each error's identity, but for those that are about the node that was asked, and takes the worst outcome of an error that is two.
+func TestPeerErrors(t *testing.T) {
+	network := newPipes()
+	a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.2"))
+	var fail error
+	handlePeer(b, "/fail", func(context.Context, string, struct{}) (struct{}, error) { return struct{}{}, fail })
+	for name, want := range peerErrors() {
+		fail = fmt.Errorf("because: %w", want)
+		_, err := callPeer[struct{}](t.Context(), a, "b.2", "/fail", struct{}{})
+		again := name == nameStopping || name == nameBehind
+		if again {
+			if errors.Is(err, want) {
+				t.Errorf("%s is said to be of the node that asked: %v", name, err)
+			}
+			want = node.ErrNoLeader
+		}
+		if !errors.Is(err, want) || errors.Is(err, node.ErrUnknownOutcome) != (name == "unknown_outcome") || errors.Is(err, errAgain) != again {
+			t.Errorf("%s came as %v", name, err)
+		}
+	}
+	for _, fail = range []error{errors.New("no idea"), fmt.Errorf("%w: %w", node.ErrUnknownOutcome, node.ErrShuttingDown)} {
+		if _, err := callPeer[struct{}](t.Context(), a, "b.2", "/fail", struct{}{}); !errors.Is(err, node.ErrUnknownOutcome) || node.OutcomeOf(err) != node.Unknown {
+			t.Errorf("%v came as %v", fail, err)
+		}
+	}
+}
+
+// TestPeerBreaks: a connection that breaks under a call leaves its outcome unknown, and the handler learns of it.
+func TestPeerBreaks(t *testing.T) {
+	network := newPipes()
+	link := network.link("b.2")
+	a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
+	ended := make(chan struct{})
+	handlePeer(b, "/wait", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
+		link.cut()
+		<-ctx.Done()
+		close(ended)
+		return struct{}{}, ctx.Err()
+	})
+	if _, err := callPeer[struct{}](t.Context(), a, "b.2", "/wait", struct{}{}); !errors.Is(err, node.ErrUnknownOutcome) {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+	<-ended
+}

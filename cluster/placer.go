@@ -1,0 +1,425 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+const (
+	// placeInterval is the time between two looks at the whole cluster.
+	placeInterval = time.Second
+	// askWait bounds the question for a node's status; a node that does not answer in time counts as silent in this round.
+	askWait = 2 * time.Second
+	// changeWait bounds one change of a shard's members.
+	changeWait = 15 * time.Second
+)
+
+// GroupReport is what a node says of its replica of a group.
+type GroupReport struct {
+	Group string `json:"group"`
+	// Serving: this node leads the group and serves; then Voters, Nonvoters and Commit are those of the group. The members are those of the committed
+	// configuration at position Members of its log.
+	Serving   bool     `json:"serving"`
+	Term      uint64   `json:"term"`
+	Voters    []string `json:"voters,omitempty"`
+	Nonvoters []string `json:"nonvoters,omitempty"`
+	Members   uint64   `json:"members,omitempty"`
+	// Applied and Commit are positions in the group's log; Digest is the machine's at DigestIndex.
+	Applied     uint64 `json:"applied"`
+	Commit      uint64 `json:"commit"`
+	Digest      uint64 `json:"digest,string"`
+	DigestIndex uint64 `json:"digestIndex"`
+	// Digests are those of earlier entries, to be compared between replicas.
+	Digests []node.IndexDigest `json:"digests,omitempty"`
+	// Jobs is how many jobs a shard holds, Clock its time; both are zero for other groups.
+	Jobs  uint64   `json:"jobs"`
+	Clock fsm.Time `json:"clockNanos,omitempty"`
+	// Restoring: a restore of the shard has begun and not ended.
+	Restoring bool `json:"restoring,omitempty"`
+	// ClockAhead is by how much a shard's time is ahead of the clocks if that is more than the bound, else zero.
+	ClockAhead time.Duration `json:"clockAheadNanos,omitempty"`
+}
+
+// Report is what a node says of itself.
+type Report struct {
+	ServerID string `json:"serverId"`
+	// Version is the version of the software it runs.
+	Version string `json:"version,omitempty"`
+	// Format is the latest format that it reads; 0 is the first.
+	Format fsm.Format    `json:"format,omitempty"`
+	Groups []GroupReport `json:"groups"`
+	// Quarantined are the groups whose replica the node has set aside.
+	Quarantined []string `json:"quarantined,omitempty"`
+	// Leaving: the node is about to stop.
+	Leaving bool `json:"leaving,omitempty"`
+	// Story is told by the node that leads the catalog.
+	Story *Story `json:"story,omitempty"`
+}
+
+// Change asks the leader of a group to change its members.
+type Change struct {
+	Group    string `json:"group"`
+	Action   action `json:"action"`
+	ServerID string `json:"serverId"`
+	// After is the GroupReport.Members that the change was made from: it is refused if there is a newer configuration. A transfer needs none.
+	After uint64 `json:"after,omitempty"`
+	// Alive are the members that the change relies on: it is refused if the leader has not heard of one of them in the last moment.
+	Alive []string `json:"alive,omitempty"`
+}
+
+// nodes are all nodes, this one included, as far as placement needs them.
+type nodes interface {
+	// report asks a node for its report.
+	report(ctx context.Context, serverID string) (Report, error)
+	// change asks a node, which should lead the group, for a change of its members, and returns when it is made.
+	change(ctx context.Context, serverID string, c Change) error
+	// quarantine asks a node to set a replica aside.
+	quarantine(ctx context.Context, serverID string, d divergence) error
+}
+
+// record is what placement reads and writes in the catalog.
+type record interface {
+	Nodes() []Node
+	Placements() []Placement
+	// Settings are those of the cluster, with defaults filled in.
+	Settings() Settings
+	place(ctx context.Context, p Placement) error
+	// leave forgets a node for good.
+	leave(ctx context.Context, d departure) error
+}
+
+// placer moves replicas and leaderships while this node leads the catalog. It keeps nothing that a successor would miss: what
+// it knows besides the catalog it sees anew in its first rounds.
+type placer struct {
+	record record
+	nodes  nodes
+	logger *slog.Logger
+	shards int
+	// told is given the story of each round; nil for nobody.
+	told func(*Story)
+	now  func() time.Time
+	// reported is given the reports of each round; nil for nobody.
+	reported func(ctx context.Context, reports map[string]*Report)
+
+	heard  map[string]time.Time // when each node answered last
+	steady map[string]time.Time // since when each node has answered every time
+	// commits are the positions that the leaders had committed in the round before: who has applied those is level.
+	commits map[string]uint64
+	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
+	handed   sync.Map
+	declined map[string]decline
+	// undecided are the groups of which it was said that their replicas differ and nobody knows which is right.
+	undecided map[string]bool
+}
+
+// run looks at the cluster until ctx ends.
+func (p *placer) run(ctx context.Context) {
+	p.heard, p.steady, p.declined = map[string]time.Time{}, map[string]time.Time{}, map[string]decline{}
+	p.commits, p.undecided = map[string]uint64{}, map[string]bool{}
+	tick := time.NewTicker(placeInterval)
+	defer tick.Stop()
+	for {
+		p.round(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// round looks at the whole cluster once and takes the steps that can be taken.
+func (p *placer) round(ctx context.Context) {
+	reports := p.ask(ctx)
+	if p.reported != nil {
+		p.reported(ctx, reports)
+	}
+	w := p.world(reports)
+	catalog := p.group(groupName, reports)
+	p.commits = commits(reports)
+	p.compare(ctx, &w, &catalog, reports)
+	steps := plan(w)
+	if p.told != nil {
+		p.told(p.tell(&w, steps))
+	}
+	p.correct(ctx, &w, steps)
+	var changing sync.WaitGroup
+	for _, st := range steps {
+		changing.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, changeWait)
+			defer cancel()
+			p.report(shardGroup(st.shard), st, p.take(ctx, &w.shards[st.shard], st, reports))
+		})
+	}
+	if st, ok := planCatalog(&w, &catalog); ok {
+		ctx, cancel := context.WithTimeout(ctx, changeWait)
+		defer cancel()
+		p.report(groupName, st, p.nodes.change(ctx, catalog.leader, catalog.change(groupName, st)))
+	}
+	changing.Wait()
+	p.retire(ctx, &w, &catalog)
+}
+
+// report logs a step that failed. It is planned again, if it still makes sense then.
+func (p *placer) report(group string, st step, err error) {
+	if err != nil {
+		p.logger.Warn("changing the members of a group", "group", group, "action", st.action.String(), "server", st.server, "error", err)
+	}
+}
+
+// ask collects the reports of all nodes that answer, and notes who did.
+func (p *placer) ask(ctx context.Context) map[string]*Report {
+	all := p.record.Nodes()
+	reports := askAll(ctx, all, p.nodes)
+	now := p.now()
+	for _, n := range all {
+		// The grace period of a node that this leader never heard begins now.
+		if reports[n.ServerID] != nil || p.heard[n.ServerID].IsZero() {
+			p.heard[n.ServerID] = now
+		}
+		if now.Sub(p.heard[n.ServerID]) > missedMost {
+			delete(p.steady, n.ServerID)
+		} else if reports[n.ServerID] != nil && p.steady[n.ServerID].IsZero() {
+			p.steady[n.ServerID] = now
+		}
+	}
+	return reports
+}
+
+const (
+	// steadyAfter is how long a node must have answered before it is given replicas and votes. One that comes for a moment must not cost a
+	// shard a voter that stays, and a process that cannot live ends within seconds of its start. A shard that lacks a voter waits as
+	// long, and with it a new cluster.
+	steadyAfter = 5 * time.Second
+	// missedMost is how long a node may miss looks meanwhile: on a busy machine some answers come too late, and that is when a cluster grows.
+	missedMost = 3 * time.Second
+)
+
+// askAll returns the reports of the nodes that answer, by server id.
+func askAll(ctx context.Context, all []Node, of nodes) map[string]*Report {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	answers := make([]*Report, len(all))
+	var asking sync.WaitGroup
+	for i, n := range all {
+		asking.Go(func() {
+			if r, err := of.report(ctx, n.ServerID); err == nil {
+				answers[i] = &r
+			}
+		})
+	}
+	asking.Wait()
+	reports := map[string]*Report{}
+	for i, n := range all {
+		if answers[i] != nil {
+			reports[n.ServerID] = answers[i]
+		}
+	}
+	return reports
+}
+
+// world makes of the reports what a plan depends on.
+func (p *placer) world(reports map[string]*Report) world {
+	settings := p.record.Settings()
+	w := world{factor: settings.Factor}
+	recorded := p.record.Nodes()
+	for _, n := range recorded {
+		report := reports[n.ServerID]
+		silent, since := report == nil, p.now().Sub(p.heard[n.ServerID])
+		w.nodes = append(w.nodes, worldNode{
+			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving,
+			silent: silent, lost: silent && since > settings.Grace, fresh: p.now().Sub(p.steady[n.ServerID]) < steadyAfter,
+			declines: p.now().Before(p.declined[n.ServerID].until),
+		})
+	}
+	p.findHeirs(w.nodes, recorded)
+	placed := map[uint32][]string{}
+	for _, pl := range p.record.Placements() {
+		placed[pl.Shard] = pl.Servers
+	}
+	for shard := range uint32(p.shards) { //nolint:gosec // at most 1,024
+		s := p.group(shardGroup(shard), reports)
+		s.shard, s.recorded = shard, placed[shard]
+		p.watchHandover(&s)
+		w.shards = append(w.shards, s)
+	}
+	return w
+}
+
+// group returns what the reports say of a group.
+func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
+	var term uint64 // a leader that was replaced may not know it yet
+	for id, r := range reports {
+		if g := r.group(name); g != nil && g.Serving && g.Term >= term {
+			s.leader, s.voters, s.nonvoters, s.members, term = id, g.Voters, g.Nonvoters, g.Members, g.Term
+		}
+	}
+	level, known := p.commits[name]
+	for id, r := range reports {
+		if slices.Contains(r.Quarantined, name) {
+			s.quarantined = append(s.quarantined, id)
+		}
+	}
+	slices.Sort(s.quarantined)
+	for _, id := range slices.Concat(s.voters, s.nonvoters) {
+		if g := reports[id].group(name); known && g != nil && g.Applied >= level {
+			s.caughtUp = append(s.caughtUp, id)
+		}
+	}
+	return s
+}
+
+// commits returns the position that the leader of each group has committed. One that was replaced may not know it yet, and be far behind.
+func commits(reports map[string]*Report) map[string]uint64 {
+	all, terms := map[string]uint64{}, map[string]uint64{}
+	for _, r := range reports {
+		for i := range r.Groups {
+			if g := &r.Groups[i]; g.Serving && g.Term >= terms[g.Group] {
+				all[g.Group], terms[g.Group] = g.Commit, g.Term
+			}
+		}
+	}
+	return all
+}
+
+// group returns what the report says of a group, nil if the node does not run it or did not answer.
+func (r *Report) group(name string) *GroupReport {
+	if r == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(r.Groups, func(g GroupReport) bool { return g.Group == name }); i >= 0 {
+		return &r.Groups[i]
+	}
+	return nil
+}
+
+// handover is a leadership that was handed to a server.
+type handover struct {
+	to string
+	at time.Time
+}
+
+// decline is what became of handing leaderships to a node that gave them back, one after the other.
+type decline struct {
+	pause time.Duration // how long it is left alone after the last one
+	until time.Time
+}
+
+const (
+	// handoverWatch is how long a leadership must stay where it was handed to for that to count as accepted.
+	handoverWatch = 10 * time.Second
+	// A node that gave a leadership back is left alone for declinedMin, and twice as long each time that it does so again. A leader that
+	// crashes in its first seconds looks the same from here, and should not wait long for its share when it is back.
+	declinedMin = 5 * time.Second
+	declinedMax = time.Minute
+)
+
+// watchHandover notes who gave a leadership back that it was handed: handing it over again and again would cost two elections each time.
+func (p *placer) watchHandover(s *worldShard) {
+	v, ok := p.handed.Load(s.shard)
+	if !ok || s.leader == "" {
+		return
+	}
+	h := v.(handover)
+	switch {
+	case s.leader != h.to:
+		p.handed.Delete(s.shard)
+		pause := min(max(declinedMin, 2*p.declined[h.to].pause), declinedMax)
+		p.declined[h.to] = decline{pause, p.now().Add(pause)}
+	case p.now().Sub(h.at) > handoverWatch:
+		p.handed.Delete(s.shard)
+		if h.at.After(p.declined[h.to].until) { // what was accepted before it declined says nothing
+			delete(p.declined, h.to)
+		}
+	}
+}
+
+// take carries out one step. A replica is recorded before it becomes a member, so that its node has started it, and until it
+// is none any more.
+func (p *placer) take(ctx context.Context, s *worldShard, st step, reports map[string]*Report) error {
+	name := shardGroup(st.shard)
+	if st.action == addNonvoter {
+		if !slices.Contains(s.recorded, st.server) {
+			return p.record.place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
+		}
+		if reports[st.server].group(name) == nil {
+			return nil // its node is about to start it
+		}
+	}
+	if st.action == transfer {
+		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
+	}
+	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
+	return p.nodes.change(ctx, s.leader, s.change(name, st))
+}
+
+// change returns what the group's leader is asked for. A server that gets a vote must be there, and so must those voters by whose soundness another
+// may lose its own: the reports are seconds old by the time that the leader acts.
+func (s *worldShard) change(group string, st step) Change {
+	c := Change{Group: group, Action: st.action, ServerID: st.server, After: s.members}
+	switch {
+	case st.action == promote:
+		c.Alive = []string{st.server}
+	case st.action == demote, st.action == remove && slices.Contains(s.voters, st.server):
+		for _, id := range s.voters {
+			if id != st.server && slices.Contains(s.caughtUp, id) {
+				c.Alive = append(c.Alive, id)
+			}
+		}
+	}
+	return c
+}
+
+// correct brings the records up to what the leaders say: members that are not recorded are, and a server that ceased to be
+// a member, or never became one because another was chosen, no longer is.
+func (p *placer) correct(ctx context.Context, w *world, steps []step) {
+	for i := range w.shards {
+		s := &w.shards[i]
+		if s.leader == "" {
+			continue
+		}
+		want := slices.Concat(s.voters, s.nonvoters)
+		for _, st := range steps {
+			if st.shard == s.shard && st.action == addNonvoter && slices.Contains(s.recorded, st.server) {
+				want = append(want, st.server)
+			}
+		}
+		slices.Sort(want)
+		if slices.Equal(want, s.recorded) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, changeWait)
+		if err := p.record.place(ctx, Placement{Shard: s.shard, Servers: want}); err != nil {
+			p.logger.Warn("recording the replicas of a shard", "shard", s.shard, "error", err)
+		}
+		cancel()
+	}
+}
+
+// shardGroup returns the name of a shard's Raft group.
+func shardGroup(shard uint32) string { return fmt.Sprintf("shard-%d", shard) }
+
+// String returns the action as logs and operators see it.
+func (a action) String() string {
+	switch a {
+	case addNonvoter:
+		return "add"
+	case promote:
+		return "promote"
+	case remove:
+		return "remove"
+	case transfer:
+		return "transfer"
+	case demote:
+		return "demote"
+	default:
+		return fmt.Sprintf("action %d", uint8(a))
+	}
+}

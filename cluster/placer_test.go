@@ -1,0 +1,336 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// fakeCluster is nodes and a catalog in memory. A node runs what the catalog places on it, and has everything at once.
+type fakeCluster struct {
+	mu         sync.Mutex
+	now        time.Time
+	nodes_     []Node
+	placements map[uint32]Placement
+	members    map[string]*worldShard // by group
+	down       map[string]bool
+	departed   []departure
+	commit     uint64
+}
+
+func newFakeCluster(shards int, first string) *fakeCluster {
+	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}}
+	c.nodes_ = []Node{{Name: first, ServerID: first}}
+	for i := range uint32(shards) {
+		c.members[shardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
+	}
+	c.members[groupName] = &worldShard{shard: 1 << 20, leader: first, voters: []string{first}, members: 1}
+	return c
+}
+
+func (c *fakeCluster) Nodes() []Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nodes_)
+}
+
+func (c *fakeCluster) Placements() (all []Placement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.placements {
+		all = append(all, p)
+	}
+	return all
+}
+
+func (c *fakeCluster) place(_ context.Context, p Placement) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.Servers = slices.Sorted(slices.Values(p.Servers))
+	c.placements[p.Shard] = p
+	return nil
+}
+
+func (c *fakeCluster) leave(_ context.Context, d departure) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes_ = slices.DeleteFunc(c.nodes_, func(n Node) bool { return n.ServerID == d.ServerID })
+	c.departed = append(c.departed, d)
+	return nil
+}
+
+func (c *fakeCluster) Settings() Settings { return Settings{Factor: 3, Grace: DefaultGrace} }
+
+var errDown = errors.New("it is down")
+
+func (c *fakeCluster) report(_ context.Context, id string) (Report, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down[id] {
+		return Report{}, errDown
+	}
+	c.commit++
+	r := Report{ServerID: id}
+	for name, m := range c.members {
+		c.elect(m)
+		g := GroupReport{Group: name, Term: 1, Applied: c.commit, Commit: c.commit}
+		if m.leader == id {
+			g.Serving, g.Voters, g.Nonvoters, g.Members = true, slices.Clone(m.voters), slices.Clone(m.nonvoters), m.members
+		}
+		if slices.Contains(m.voters, id) || slices.Contains(m.nonvoters, id) || slices.Contains(c.placements[m.shard].Servers, id) {
+			r.Groups = append(r.Groups, g)
+		}
+	}
+	return r, nil
+}
+
+// elect gives a group another leader if its own is down and most voters are not.
+func (c *fakeCluster) elect(m *worldShard) {
+	up := slices.DeleteFunc(slices.Clone(m.voters), func(id string) bool { return c.down[id] })
+	switch {
+	case len(up) <= len(m.voters)/2:
+		m.leader = ""
+	case !slices.Contains(up, m.leader):
+		m.leader = up[0]
+	}
+}
+
+func (c *fakeCluster) change(_ context.Context, id string, ch Change) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.members[ch.Group]
+	if c.down[id] || m.leader != id {
+		return errDown
+	}
+	if ch.Action != transfer {
+		if ch.After != m.members {
+			return node.ErrOvertaken
+		}
+		m.members++
+	}
+	s := sim{world: world{nodes: []worldNode{{server: ch.ServerID}}, shards: []worldShard{*m}}}
+	s.shards[0].caughtUp = slices.Concat(m.voters, m.nonvoters)
+	s.t = &testing.T{} // a step that is impossible ends the goroutine
+	s.apply(step{shard: 0, action: ch.Action, server: ch.ServerID})
+	*m = s.shards[0]
+	return nil
+}
+
+func (c *fakeCluster) quarantine(context.Context, string, divergence) error { return nil }
+
+func (c *fakeCluster) placer() *placer {
+	return &placer{
+		record: c, nodes: c, logger: slog.New(slog.DiscardHandler), shards: len(c.members) - 1,
+		now:   func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
+		heard: map[string]time.Time{}, steady: map[string]time.Time{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
+	}
+}
+
+// rounds lets so many rounds pass, a second each.
+func (c *fakeCluster) rounds(t *testing.T, p *placer, n int) {
+	for range n {
+		p.round(t.Context())
+		c.mu.Lock()
+		c.now = c.now.Add(placeInterval)
+		c.mu.Unlock()
+	}
+}
+
+// want checks that each shard has so many voters, none of them one of without, and that the catalog records exactly those.
+func (c *fakeCluster) want(t *testing.T, voters int, without ...string) {
+	t.Helper()
+	for name, m := range c.members {
+		if name == groupName {
+			continue
+		}
+		if len(m.voters) != voters || len(m.nonvoters) > 0 || slices.ContainsFunc(m.voters, func(id string) bool { return slices.Contains(without, id) }) {
+			t.Errorf("%s: %+v, want %d voters without %v", name, *m, voters, without)
+		}
+		if got, want := c.placements[m.shard].Servers, slices.Sorted(slices.Values(m.voters)); !slices.Equal(got, want) {
+			t.Errorf("%s: recorded on %v, its voters are %v", name, got, want)
+		}
+	}
+}
+
+// votesOf counts the groups in which a node votes.
+func (c *fakeCluster) votesOf(id string) (n int) {
+	for _, m := range c.members {
+		if slices.Contains(m.voters, id) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *fakeCluster) add(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		c.nodes_ = append(c.nodes_, Node{Name: id, ServerID: id})
+	}
+}
+
+// TestPlacerGrowsAndDrains grows a cluster from one node to five and drains two.
+func TestPlacerGrowsAndDrains(t *testing.T) {
+	c := newFakeCluster(6, "a.1")
+	p := c.placer()
+	c.rounds(t, p, 5)
+	c.want(t, 1)
+	c.add("b.1", "c.1")
+	c.rounds(t, p, 30)
+	c.want(t, 3)
+	c.add("d.1", "e.1")
+	c.rounds(t, p, 100)
+	c.want(t, 3)
+	c.nodes_[0].Draining, c.nodes_[3].Draining = true, true
+	c.rounds(t, p, 100)
+	c.want(t, 3, "a.1", "d.1")
+}
+
+// TestPlacerWaitsForSilence replaces a silent node after the grace period, not before, also if the placer is another one by then.
+func TestPlacerWaitsForSilence(t *testing.T) {
+	c := newFakeCluster(3, "a.1")
+	c.add("b.1", "c.1", "d.1")
+	p := c.placer()
+	c.rounds(t, p, 60)
+	c.want(t, 3)
+	c.down["b.1"] = true
+	held := c.votesOf("b.1")
+	if held == 0 {
+		t.Fatal("b.1 held nothing to begin with")
+	}
+	c.rounds(t, p, int(DefaultGrace/placeInterval)-5)
+	if now := c.votesOf("b.1"); now != held {
+		t.Errorf("within the grace period b.1 has %d votes of %d", now, held)
+	}
+	p = c.placer() // the catalog has another leader, which has heard nobody yet
+	c.rounds(t, p, 60)
+	if now := c.votesOf("b.1"); now != held {
+		t.Errorf("under a new leader of the catalog, which did not wait, b.1 has %d votes of %d", now, held)
+	}
+	c.rounds(t, p, int(DefaultGrace/placeInterval)+60)
+	c.want(t, 3, "b.1")
+}
+
+// TestPlacerHeir replaces a node by the new incarnation of its name, and not by a node that is empty, and forgets the old one when nothing is left
+// to it. As long as two nodes of the name answer, nothing happens.
+func TestPlacerHeir(t *testing.T) {
+	c := newFakeCluster(6, "a.1")
+	c.add("b.1", "c.1")
+	p := c.placer()
+	c.rounds(t, p, 60)
+	c.want(t, 3)
+	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2", Draining: true}) // a name as add gives it
+	c.rounds(t, p, 60)
+	c.want(t, 3, "b.2")
+	c.nodes_[3].Draining = false
+	c.down["b.1"] = true
+	c.nodes_ = append(c.nodes_, Node{Name: "d.1", ServerID: "d.1"})
+	began := c.now
+	for len(c.nodes_) == 5 {
+		c.rounds(t, p, 1)
+		if c.now.Sub(began) > DefaultGrace {
+			t.Fatal("the old incarnation is still recorded")
+		}
+		for name, m := range c.members {
+			if !slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }) && slices.Contains(m.voters, "b.1") && name != groupName {
+				t.Errorf("b.1 is forgotten and still in %+v", *m)
+			}
+		}
+	}
+	if want := []departure{{ServerID: "b.1", Heir: "b.2"}}; !slices.Equal(c.departed, want) {
+		t.Errorf("of who left is remembered %v, want %v", c.departed, want)
+	}
+	for _, m := range c.members {
+		if m.shard < 6 && !slices.Contains(m.voters, "b.2") {
+			t.Errorf("%+v did not get the new incarnation", *m)
+		}
+	}
+	c.rounds(t, p, 60)
+	c.want(t, 3, "b.1")
+	if catalog := c.members[groupName]; len(catalog.voters) != 4 || slices.Contains(catalog.voters, "b.1") {
+		t.Errorf("%+v", *catalog)
+	}
+}
+
+// TestOldIncarnationIsForgottenLast: not before its heir has what the catalog has, nor while it may be a member of a shard.
+func TestOldIncarnationIsForgottenLast(t *testing.T) {
+	level, lagging := []string{"a", "b.2"}, []string{"a"}
+	for _, tt := range []struct {
+		name     string
+		caughtUp []string
+		shard    worldShard
+		back     bool
+		want     int
+	}{
+		{"the heir lacks what the catalog has", lagging, worldShard{leader: "a"}, false, 3},
+		{"a shard has it as a member", level, worldShard{leader: "a", nonvoters: []string{"b.1"}}, false, 3},
+		{"a shard has no leader to say so", level, worldShard{}, false, 3},
+		{"it is back", level, worldShard{leader: "a", voters: []string{"a", "b.2"}}, true, 3},
+		{"nothing is left to it", level, worldShard{leader: "a", voters: []string{"a", "b.2"}}, false, 2},
+	} {
+		c := newFakeCluster(1, "a")
+		c.add("b.1", "b.2")
+		c.down["b.1"] = !tt.back
+		w := world{nodes: []worldNode{{server: "a"}, {server: "b.1", silent: true, heir: "b.2"}, {server: "b.2"}}, shards: []worldShard{tt.shard}}
+		c.placer().retire(t.Context(), &w, &worldShard{leader: "a", caughtUp: tt.caughtUp})
+		if got := len(c.Nodes()); got != tt.want {
+			t.Errorf("%s: %d nodes are recorded, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestPlacerHeedsWhoDeclines: a node that gives leaderships back, because its clock is wrong or it is about to stop, is not handed them again and
+// again.
+func TestPlacerHeedsWhoDeclines(t *testing.T) {
+	p := newFakeCluster(1, "a").placer()
+	shard := func(leader string) *worldShard { return &worldShard{shard: 0, leader: leader} }
+	handed := func(leaders ...string) time.Duration {
+		p.handed.Store(uint32(0), handover{to: "b", at: p.now()})
+		for _, leader := range leaders {
+			p.watchHandover(shard(leader))
+		}
+		return p.declined["b"].until.Sub(p.now())
+	}
+	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		if got := handed("" /* an election */, "b", "a", "a"); got != want {
+			t.Errorf("b gave the leadership back again and is left alone for %v, want %v", got, want)
+		}
+	}
+	ahead := func(d time.Duration) {
+		later := p.now().Add(d)
+		p.now = func() time.Time { return later }
+	}
+	for _, declined := range []bool{true, false} { // what it accepts while it is left alone says nothing
+		handed("b")
+		ahead(handoverWatch + time.Second)
+		p.watchHandover(shard("b"))
+		if _, got := p.declined["b"]; got != declined {
+			t.Errorf("b keeps the leadership and is said to decline: %v", got)
+		}
+		ahead(declinedMax)
+	}
+	handed("b")
+	ahead(handoverWatch + time.Second) // a round that took long
+	p.watchHandover(shard("a"))
+	if got := p.declined["b"].until.Sub(p.now()); got != declinedMin {
+		t.Errorf("b gave the leadership back while nobody looked and is left alone for %v", got)
+	}
+	even := world{factor: 3, nodes: []worldNode{{server: "a"}, {server: "b", declines: true}}}
+	for i := range uint32(3) {
+		even.shards = append(even.shards, worldShard{shard: i, leader: "a", voters: []string{"a", "b"}, recorded: []string{"a", "b"}, caughtUp: []string{"a", "b"}})
+	}
+	if steps := plan(even); len(steps) != 0 {
+		t.Errorf("planned %v, want nothing", steps)
+	}
+	even.nodes[0].draining = true
+	if steps := plan(even); len(steps) == 0 || steps[0].action != transfer || steps[0].server != "b" {
+		t.Errorf("planned %v, want that b leads all the same", steps)
+	}
+}

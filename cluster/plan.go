@@ -1,0 +1,403 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+)
+
+// worldNode is a node as placement sees it.
+type worldNode struct {
+	server, zone string
+	// silent: the node does not answer at present. It keeps its replicas, but gets no new ones and no leadership.
+	silent bool
+	// lost: it has been silent for longer than the grace period, or was removed; its replicas are to be replaced.
+	lost bool
+	// draining: an operator wants it empty.
+	draining bool
+	// leaving: it is about to stop. It is given nothing, and keeps its replicas, since it is likely to come back.
+	leaving bool
+	// fresh: it has not answered for long enough to be counted on. It is given neither replicas nor votes.
+	fresh bool
+	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
+	declines bool
+	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none.
+	heir string
+}
+
+// takes reports whether the node may be given replicas.
+func (n *worldNode) takes() bool { return n.stays() && !n.silent && !n.leaving && !n.fresh }
+
+// stays reports whether the node may keep its replicas.
+func (n *worldNode) stays() bool { return !n.lost && !n.draining && n.heir == "" }
+
+// worldShard is a shard as its leader sees it.
+type worldShard struct {
+	shard uint32
+	// leader is the server that serves; a shard without one cannot be changed.
+	leader            string
+	voters, nonvoters []string
+	members           uint64 // the position of their configuration in the shard's log
+	// recorded are the servers that are to run a replica: the members, and one that is about to become a member.
+	recorded []string
+	// caughtUp are the members whose logs are level with the leader's.
+	caughtUp []string
+	// quarantined are the servers on which a replica was set aside; it can only be replaced.
+	quarantined []string
+}
+
+// world is everything that placement depends on.
+type world struct {
+	nodes  []worldNode // by server id
+	shards []worldShard
+	// factor is how many voters a shard is to have, as far as there are nodes.
+	factor int
+}
+
+// action is what a step does.
+type action uint8
+
+const (
+	addNonvoter action = iota + 1
+	promote
+	remove
+	transfer
+	demote
+)
+
+// step is one change of one shard: its leader adds, promotes, demotes or removes server, or hands the leadership to it.
+type step struct {
+	shard  uint32
+	action action
+	server string
+}
+
+// plan returns the steps that can be taken now: at most one for each shard, and each safe by itself whatever becomes of the
+// others. Called again when they are done, and on a world that does not change, it comes to an end.
+//
+// A replica moves by a non-voter that catches up and becomes a voter before the old voter leaves, so that a shard never has
+// fewer copies than before. Leaderships leave a draining node before replicas do. Replacing what is lost or draining goes
+// first; only a world in which nothing else is to be done is made even, by one replica or one leadership at a time.
+func plan(w world) []step {
+	p := newPlanner(w)
+	var steps []step
+	settled := true
+	for i := range w.shards {
+		s := &w.shards[i]
+		if s.leader == "" {
+			settled = false
+			continue
+		}
+		if st, busy := p.repair(s); busy {
+			settled = false
+			if st.action != 0 {
+				steps = append(steps, st)
+			}
+		}
+	}
+	if settled {
+		if st, ok := p.evenReplicas(); ok {
+			return []step{st}
+		}
+	}
+	if st, ok := p.evenLeaders(steps); ok {
+		steps = append(steps, st)
+	}
+	return steps
+}
+
+// planner holds what plan counts once.
+type planner struct {
+	world
+	byID     map[string]*worldNode
+	replicas map[string]int // by node, those on their way included
+	leads    map[string]int
+	wanted   int // voters of each shard
+}
+
+func newPlanner(w world) *planner {
+	p := &planner{world: w, byID: map[string]*worldNode{}, replicas: map[string]int{}, leads: map[string]int{}}
+	takers := 0
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		p.byID[n.server] = n
+		if !n.draining && n.heir == "" {
+			takers++ // also one that is lost: without a spare node its replicas wait for it
+		}
+	}
+	p.wanted = max(1, min(w.factor, takers))
+	for i := range w.shards {
+		s := &w.shards[i]
+		for _, id := range s.voters {
+			p.replicas[id]++
+		}
+		for _, id := range s.nonvoters {
+			p.replicas[id]++
+		}
+		if s.leader != "" {
+			p.leads[s.leader]++
+		}
+	}
+	return p
+}
+
+// stays reports whether a member may keep its replica.
+func (p *planner) stays(id string) bool {
+	n := p.byID[id]
+	return n != nil && n.stays()
+}
+
+// steady reports whether a member may be given a vote: by it the others depend on its being there.
+func (p *planner) steady(id string) bool {
+	n := p.byID[id]
+	return n != nil && n.takes()
+}
+
+// givesUp reports whether a member without a vote is not worth waiting for: it is away, cannot be counted on, and there is another node. As long as
+// a member catches up, nothing else happens to its shard.
+func (p *planner) givesUp(s *worldShard, id string) bool {
+	n := p.byID[id]
+	_, spare := p.candidate(s)
+	return n != nil && n.silent && n.fresh && spare
+}
+
+// answers reports whether a member is known and not silent.
+func (p *planner) answers(id string) bool {
+	n := p.byID[id]
+	return n != nil && !n.silent && !n.lost
+}
+
+// repair returns the next step that brings a shard to its voters; busy without a step means waiting.
+func (p *planner) repair(s *worldShard) (st step, busy bool) {
+	if st, busy := p.expel(s); busy {
+		return st, true
+	}
+	if !p.stays(s.leader) {
+		if to, ok := p.successor(s, s.leader); ok {
+			p.leads[s.leader]--
+			p.leads[to]++
+			return step{s.shard, transfer, to}, true
+		}
+	}
+	good := 0
+	for _, id := range s.voters {
+		if p.stays(id) {
+			good++
+		}
+	}
+	for _, id := range s.nonvoters {
+		switch {
+		case !p.stays(id), p.givesUp(s, id), good >= p.wanted && len(s.voters) >= p.wanted && (p.awaited(s) || !p.replaces(s, id)):
+			return step{s.shard, remove, id}, true
+		case slices.Contains(s.caughtUp, id) && p.steady(id):
+			return step{s.shard, promote, id}, true
+		default:
+			return step{}, true // it is catching up
+		}
+	}
+	if good < p.wanted {
+		if id, ok := p.candidate(s); ok {
+			p.replicas[id]++
+			return step{s.shard, addNonvoter, id}, true
+		}
+	}
+	if len(s.voters) > p.wanted || good < len(s.voters) && good >= p.wanted {
+		return p.shrink(s)
+	}
+	if good < p.wanted {
+		return step{}, true // there is no spare node
+	}
+	return step{}, false
+}
+
+// awaited reports whether a voter is silent and may come back. Until it does, or is lost, the shard is not changed for its looks: with
+// another voter it could lose fewer of those that are left.
+func (p *planner) awaited(s *worldShard) bool {
+	return slices.ContainsFunc(s.voters, func(id string) bool { return p.stays(id) && !p.answers(id) })
+}
+
+// expel returns the step that removes a member whose replica was set aside. It may come back as any other node may: with nothing.
+func (p *planner) expel(s *worldShard) (st step, busy bool) {
+	for _, id := range s.quarantined {
+		votes := slices.Contains(s.voters, id)
+		switch {
+		case slices.Contains(s.nonvoters, id), votes && p.safeWithout(s, id):
+			return step{s.shard, remove, id}, true
+		case votes:
+			busy = true
+		}
+	}
+	return step{}, busy
+}
+
+// replaces reports whether a non-voter is to take the place of a voter: it is better placed than one of them.
+func (p *planner) replaces(s *worldShard, id string) bool {
+	worst := p.worst(s, append(slices.Clone(s.voters), id))
+	return worst != id
+}
+
+// shrink returns the step by which the shard loses the voter that is placed worst. A silent one that may come back is waited for.
+func (p *planner) shrink(s *worldShard) (step, bool) {
+	id := p.worst(s, s.voters)
+	if p.stays(id) && !p.answers(id) || !p.safeWithout(s, id) {
+		return step{}, true
+	}
+	if id != s.leader {
+		p.replicas[id]--
+		return step{s.shard, remove, id}, true
+	}
+	if to, ok := p.successor(s, id); ok {
+		return step{s.shard, transfer, to}, true
+	}
+	return step{}, true
+}
+
+// safeWithout reports whether the shard may lose a voter: most of those that remain must be sound, and if it is sound itself,
+// as many as are wanted.
+func (p *planner) safeWithout(s *worldShard, id string) bool {
+	left, sound := len(s.voters)-1, 0
+	for _, v := range s.voters {
+		if v != id && p.sound(s, v) {
+			sound++
+		}
+	}
+	return sound > left/2 && (!p.sound(s, id) || sound >= min(p.wanted, left))
+}
+
+// sound reports whether a member answers and has everything.
+func (p *planner) sound(s *worldShard, id string) bool {
+	return p.answers(id) && slices.Contains(s.caughtUp, id)
+}
+
+// successor returns the voter that should lead instead of id.
+func (p *planner) successor(s *worldShard, id string) (string, bool) {
+	var best string
+	for _, v := range s.voters {
+		if v == id || !p.stays(v) || !p.sound(s, v) || p.byID[v].leaving {
+			continue
+		}
+		if best == "" || cmp.Or(compareBool(p.byID[v].declines, p.byID[best].declines), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
+			best = v
+		}
+	}
+	return best, best != ""
+}
+
+// candidate returns the node that should get a new replica: the one that was chosen before, else the new incarnation of a voter's node, else
+// one of a zone that the shard's good voters are not in, if there is one, and of those the one with the fewest replicas.
+func (p *planner) candidate(s *worldShard) (string, bool) {
+	zones := p.zonesOf(s.voters)
+	heirs := p.heirs(s)
+	var best *worldNode
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if !n.takes() || slices.Contains(s.quarantined, n.server) || slices.Contains(s.voters, n.server) || slices.Contains(s.nonvoters, n.server) {
+			continue
+		}
+		if slices.Contains(s.recorded, n.server) {
+			return n.server, true
+		}
+		if best == nil || cmp.Or(compareBool(heirs[best.server], heirs[n.server]), cmp.Compare(zones[n.zone], zones[best.zone]), cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
+			best = n
+		}
+	}
+	if best == nil {
+		return "", false
+	}
+	return best.server, true
+}
+
+// heirs returns the nodes to which places of the shard's voters go.
+func (p *planner) heirs(s *worldShard) map[string]bool {
+	heirs := map[string]bool{}
+	for _, id := range s.voters {
+		if n := p.byID[id]; n != nil && n.heir != "" {
+			heirs[n.heir] = true
+		}
+	}
+	return heirs
+}
+
+// zonesOf counts the good members by zone.
+func (p *planner) zonesOf(members []string) map[string]int {
+	zones := map[string]int{}
+	for _, id := range members {
+		if p.stays(id) {
+			zones[p.byID[id].zone]++
+		}
+	}
+	return zones
+}
+
+// worst returns the member that the shard should rather do without: one that may not stay, then one of the fullest zone, then the one whose
+// node has most replicas. Silence counts for nothing before the grace period is over.
+func (p *planner) worst(s *worldShard, members []string) string {
+	zones := p.zonesOf(members)
+	rank := func(id string) (stays bool, crowd, load int) {
+		crowd = 0
+		if n := p.byID[id]; n != nil {
+			crowd = zones[n.zone]
+		}
+		return p.stays(id), crowd, p.replicas[id]
+	}
+	return slices.MinFunc(members, func(a, b string) int {
+		aStays, aCrowd, aLoad := rank(a)
+		bStays, bCrowd, bLoad := rank(b)
+		return cmp.Or(
+			compareBool(aStays, bStays), cmp.Compare(bCrowd, aCrowd), cmp.Compare(bLoad, aLoad),
+			compareBool(a == s.leader, b == s.leader), cmp.Compare(b, a),
+		)
+	})
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// evenReplicas moves one replica from the node with most to one with at least two fewer, if no zone gets more crowded by it. A shard with a
+// silent voter stays as it is.
+func (p *planner) evenReplicas() (step, bool) {
+	for i := range p.shards {
+		s := &p.shards[i]
+		if p.awaited(s) {
+			continue
+		}
+		for _, from := range s.voters {
+			for j := range p.nodes {
+				to := &p.nodes[j]
+				if !to.takes() || slices.Contains(s.quarantined, to.server) || slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
+					continue
+				}
+				zones := p.zonesOf(s.voters)
+				if to.zone != p.byID[from].zone && zones[to.zone] >= zones[p.byID[from].zone] {
+					continue
+				}
+				return step{s.shard, addNonvoter, to.server}, true
+			}
+		}
+	}
+	return step{}, false
+}
+
+// evenLeaders hands over one leadership, of a shard without another step, from a node that leads two more than the new leader,
+// or that should not lead at all.
+func (p *planner) evenLeaders(steps []step) (step, bool) {
+	for i := range p.shards {
+		s := &p.shards[i]
+		if s.leader == "" || slices.ContainsFunc(steps, func(st step) bool { return st.shard == s.shard }) {
+			continue
+		}
+		to, ok := p.successor(s, s.leader)
+		if ok && (!p.stays(s.leader) || !p.byID[to].declines && p.leads[s.leader]-p.leads[to] >= 2) {
+			return step{s.shard, transfer, to}, true
+		}
+	}
+	return step{}, false
+}

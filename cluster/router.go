@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// Router has the calls of shards carried out: by this node where it leads, else by the leader, in one hop. While no leader is known, or the one that
+// is known cannot be reached, a call waits up to leaderWait. What was sent on is not sent again: what a leader refuses because it no longer
+// leads, the caller tries again. Waiting for a job is the exception; see Reserve. It is otherwise this node. Its methods may be called from any
+// goroutine.
+type Router struct {
+	*node.Node
+	catalog *Catalog
+	peers   *peers
+	rumours *rumours
+	stays   stays
+	seeker  seeker
+	reach   reach
+	// others returns the servers that this node has heard of, itself excepted; nil if it can hear of none.
+	others func() []string
+	// attempts are those at requests whose first shard this node leads.
+	attempts node.Attempts
+}
+
+func newRouter(n *node.Node, c *Catalog) *Router {
+	r := &Router{Node: n, catalog: c, peers: c.peers}
+	r.rumours = newRumours(r.ask)
+	r.seeker.self, r.seeker.find, r.seeker.forget = c.self.ServerID, r.find, r.rumours.forget
+	return r
+}
+
+// Do is node.Node's Do for any shard.
+func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply node.Reply, err error) {
+	p := newPatience(ctx, leaderWait, nil)
+	err = r.seeker.follow(ctx, shard, p, func() error {
+		reply, err = r.Node.Do(ctx, shard, req)
+		return err
+	}, func(server string) error {
+		reply, err = r.peers.do(ctx, p.at(server, shard), req)
+		return err
+	})
+	return reply, err
+}
+
+// Query is node.Node's Query for any shard.
+func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
+	p := newPatience(ctx, leaderWait, nil)
+	err = r.seeker.follow(ctx, shard, p, func() error {
+		reading, witness, err = r.Node.Query(ctx, shard, q)
+		return err
+	}, func(server string) error {
+		if reading, witness, err = r.peers.query(ctx, pathQuery, p.at(server, shard), q); errors.Is(err, node.ErrUnknownOutcome) && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w: %w", node.ErrNoLeader, errAgain, err) // it changed nothing
+		}
+		return err
+	})
+	return reading, witness, err
+}
+
+// Stale answers a query as the nearest replica is: the one here, else that of the first node that answers. It needs no leader.
+func (r *Router) Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	reading, witness, err := r.Node.Peek(shard, q)
+	if !errors.Is(err, node.ErrNotHere) {
+		return reading, witness, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaderWait)
+	defer cancel()
+	type answer struct {
+		reading fsm.Reading
+		witness node.Witness
+		err     error
+	}
+	servers := r.replicas(shard)
+	answers := make(chan answer, len(servers))
+	for _, server := range servers {
+		go func() {
+			var a answer
+			a.reading, a.witness, a.err = r.peers.query(ctx, pathPeek, forwardedTo{server: server, shard: shard}, q)
+			answers <- a
+		}()
+	}
+	for range servers {
+		a := <-answers
+		if a.err == nil {
+			return a.reading, a.witness, nil
+		}
+		err = fmt.Errorf("%w: %w", node.ErrNoLeader, a.err) // it changed nothing
+	}
+	return fsm.Reading{}, node.Witness{}, err
+}
+
+// replicas returns the other nodes that are recorded to run a shard.
+func (r *Router) replicas(shard uint32) (servers []string) {
+	for _, p := range r.catalog.Placements() {
+		if p.Shard == shard {
+			servers = append(servers, p.Servers...)
+		}
+	}
+	return slices.DeleteFunc(servers, func(server string) bool { return server == r.catalog.self.ServerID })
+}
+
+// Offers is node.Node's Offers for any shard. It waits for no leader.
+func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (offers bool, err error) {
+	err = r.seeker.follow(ctx, shard, newPatience(ctx, 0, nil), func() error {
+		offers, err = r.Node.Offers(shard, queues)
+		return err
+	}, func(server string) error {
+		offers, err = callPeer[bool](ctx, r.peers, server, pathOffers, offersCall{Shard: shard, Queues: queues})
+		return err
+	})
+	return offers, err
+}
+
+// Reserve is node.Node's Reserve for any shard. A call that waits follows the leader: when the one that it waits at hands over, falls silent or ends, it
+// waits on at the next. What it was granted by one that ended in that moment comes again under the same request id; without one, its lease
+// lapses, as if the answer had been lost on its way to the client.
+func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+	until := time.Now().Add(wait.For)
+	var lost time.Time // when the wait last had a leader
+	for {
+		began := time.Now()
+		most := leaderWait
+		if wait.For > 0 {
+			most = wait.For
+		}
+		reply, err := r.reserve(ctx, shard, req, wait, newPatience(ctx, most, wait.Stop))
+		if err == nil || wait.For <= 0 || !adrift(err) || ctx.Err() != nil || isClosed(wait.Stop) {
+			return reply, err
+		}
+		if lost.IsZero() || time.Since(began) > leaderWait {
+			lost = time.Now()
+		}
+		if wait.For = time.Until(until); wait.For <= 0 || time.Since(lost) > leaderWait {
+			return reply, err
+		}
+		if !(&patience{until: until, pause: lookPauseMin, stop: wait.Stop}).last(ctx) {
+			return reply, err
+		}
+	}
+}
+
+// reserve is one stay at one leader.
+func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *patience) (reply node.Reply, err error) {
+	err = r.seeker.follow(ctx, shard, p, func() error {
+		reply, err = r.Node.Reserve(ctx, shard, req, wait)
+		return err
+	}, func(server string) error {
+		reply, err = r.stay(ctx, server, shard, req, wait)
+		return err
+	})
+	return reply, err
+}
+
+// stay waits at another node, for as long as this one does not hear of another leader: a leader that is cut off says nothing.
+func (r *Router) stay(ctx context.Context, server string, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+	if wait.For <= strayLook {
+		return r.peers.reserve(ctx, server, shard, req, wait)
+	}
+	staying, leave := context.WithCancel(ctx)
+	defer leave()
+	defer r.stays.add(&stay{shard: shard, server: server, leave: leave})()
+	reply, err := r.peers.reserve(staying, server, shard, req, wait)
+	if err != nil && staying.Err() != nil && ctx.Err() == nil {
+		// What that leader grants now it cannot commit, or gives back, since we have left.
+		err = fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
+	}
+	return reply, err
+}
+
+// adrift reports whether a call that waited has lost its leader.
+func adrift(err error) bool {
+	return elsewhere(err) || errors.Is(err, node.ErrUnknownOutcome)
+}
+
+// isClosed reports whether a channel, which may be nil, is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// ClientAddr returns the address of a shard's leader for clients, as far as this node knows without asking; empty if it does not.
+func (r *Router) ClientAddr(shard uint32) string {
+	server, err := r.Node.Leader(shard)
+	if err != nil {
+		server = r.rumours.known(shard)
+	}
+	if server == "" {
+		return ""
+	}
+	for _, n := range r.catalog.Nodes() {
+		if n.ServerID == server {
+			return n.ClientAddr
+		}
+	}
+	return ""
+}
