@@ -151,6 +151,22 @@ func badSizes() []abuse {
 	}
 }
 
+// badCrowds are requests of so many elements that they are refused before anything is made of them.
+func badCrowds() []abuse {
+	var out []abuse
+	for _, c := range crowds() {
+		if c.path == "" {
+			continue // it has a stream of its own
+		}
+		_, want, _ := strings.Cut(c.want, ": ")
+		out = append(out,
+			abuse{"a crowd of " + c.name, c.path, c.json, nil, 400, want},
+			abuse{"a crowd of " + c.name + " in protobuf", c.path, string(c.binary), []string{"Content-Type", "application/proto"}, 400, want},
+		)
+	}
+	return out
+}
+
 // badLeases are leases that are none.
 func badLeases() []abuse {
 	lease := formatLease(leaseOfNothing())
@@ -190,7 +206,7 @@ func bombs(t *testing.T) []abuse {
 // words that name the field and, where there is one, the limit; and none leaves anything behind.
 func TestAbuse(t *testing.T) {
 	s := serve(t)
-	all := slices.Concat(badForm(), badTypes(), badNames(), badTimes(), badSizes(), badLeases(), badSettings(), bombs(t))
+	all := slices.Concat(badForm(), badTypes(), badNames(), badTimes(), badSizes(), badCrowds(), badLeases(), badSettings(), bombs(t))
 	if len(all) < 60 {
 		t.Errorf("only %d requests", len(all))
 	}
@@ -214,7 +230,7 @@ func TestAbuse(t *testing.T) {
 		})
 	}
 	s.t = t
-	if got := s.post("/v1/list-queues", ""); got.body != `{"queues":[],"nextPageToken":""}`+"\n" {
+	if got := s.post("/v1/list-queues", ""); got.body != `{"queues":[],"nextPageToken":"","stale":false}`+"\n" {
 		t.Errorf("something was left behind: %s", got.body)
 	}
 }

@@ -3,24 +3,21 @@ package rpc
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
+	"log/slog"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // adminService answers belfry.v1.AdminService.
 type adminService struct {
 	*queueService
-	// name, address and version describe this node.
-	name, address, version string
+	cluster Cluster
+	logger  *slog.Logger
 }
 
 // CreateQueue implements AdminService.
@@ -53,13 +50,24 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	}, nil
 }
 
-// bring is configure for a record that may be the answer of an earlier call, which is not brought to the shards if the queue
-// has another one by now.
+// bring is configure for a record that was just changed, or that is the answer of an earlier call, which is not brought to the shards if the queue
+// has another one by now. The change itself is made: shards that cannot be told of it now are pending, which is no failure of the call, nor is a deletion
+// that came after it.
 func (s *adminService) bring(ctx context.Context, config QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
 	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
-	return s.configure(ctx, config)
+	witnesses, pending, err = s.configure(ctx, config)
+	if err == nil {
+		return witnesses, pending, nil
+	}
+	if f := faultOfError(err); f.Reason == belfryv1.Reason_REASON_QUEUE_EXISTS {
+		return nil, nil, f
+	}
+	for p := range max(1, config.Partitions) {
+		pending = append(pending, s.shard(config.Name, p))
+	}
+	return nil, pending, nil
 }
 
 // mustNotExist returns QUEUE_EXISTS if the catalog or the home shard knows a queue.
@@ -94,6 +102,16 @@ func beingDeleted(queue string) *Fault {
 // configure brings a queue's record to its shards: opens its partitions and sets the settings. Both are safe to repeat.
 // pending are the shards that could not be reached; it is an error only if none could.
 func (s *queueService) configure(ctx context.Context, config QueueConfig) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+	if catalog, ok := s.catalog.(Bringing); ok {
+		brought, err := catalog.Bring(ctx, config.Name)
+		if err != nil {
+			return nil, nil, faultOfError(err)
+		}
+		for _, w := range brought.Witnesses {
+			witnesses = append(witnesses, wireWitness(w))
+		}
+		return witnesses, brought.Pending, nil
+	}
 	s.openings.RLock()
 	defer s.openings.RUnlock()
 	if held, ok := s.catalog.Queue(config.Name); !ok || held.deleting() {
@@ -126,10 +144,15 @@ func (s *queueService) configure(ctx context.Context, config QueueConfig) (witne
 // repair brings a queue's record to its shards again after one of them refused a put because it did not know the queue
 // as the put's sender did. It reports whether the put may be routed again.
 func (s *queueService) repair(ctx context.Context, put *fsm.Put) bool {
+	if err := s.refresh(ctx); err != nil {
+		return false // the shard may know better than this node
+	}
 	config, ok := s.catalog.Queue(put.Queue)
 	switch {
 	case !ok:
 		return put.Partitions != 1 // it was routed by a record that is gone
+	case put.Partitions != config.Partitions && !config.deleting():
+		return true // it was routed by an older record
 	case config.deleting():
 		return false
 	}
@@ -140,12 +163,17 @@ func (s *queueService) repair(ctx context.Context, put *fsm.Put) bool {
 // UpdateQueue implements AdminService.
 func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	c := s.checker()
-	queue := c.queue("queue", req.GetQueue())
+	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
 	if req.GetSettings() == nil {
 		c.fail(invalid("settings", "at least one setting is required"))
 	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := s.refresh(ctx); err != nil { // limits are checked against the number of partitions
+		return nil, err
+	}
 	change := c.settings("settings", req.GetSettings(), s.partitions(queue))
-	requestID := c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -191,25 +219,20 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 	if c.err != nil {
 		return nil, c.err
 	}
+	from := reader{s.router, req.GetStale()}
+	if err := from.learn(ctx, queue); err != nil {
+		return nil, err
+	}
 	shards := s.shards(queue)
-	parts := make([]queuePart, len(shards))
-	known := make([]bool, len(shards))
-	witnesses, err := s.readAll(ctx, shards, func(i int, m *fsm.Machine, now fsm.Time) {
-		parts[i], known[i] = readQueue(m, queue, now)
-	})
+	readings, witnesses, err := from.readAll(ctx, shards, func(int) fsm.Query { return &fsm.QueueQuery{Queue: queue} })
 	if err != nil {
 		return nil, err
 	}
-	held := parts[:0]
-	for i := range parts {
-		if known[i] {
-			held = append(held, parts[i])
-		}
-	}
-	if len(held) == 0 {
+	parts := queueParts(readings)
+	if len(parts) == 0 {
 		return nil, fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
-	return &belfryv1.GetQueueResponse{Queue: s.wireQueue(held), Witnesses: witnesses}, nil
+	return &belfryv1.GetQueueResponse{Queue: s.wireQueue(parts), Witnesses: witnesses, Stale: req.GetStale()}, nil
 }
 
 // queuePart is what one shard holds of a queue.
@@ -219,10 +242,15 @@ type queuePart struct {
 	asOf, now fsm.Time
 }
 
-// readQueue reads what a shard holds of a queue.
-func readQueue(m *fsm.Machine, name string, now fsm.Time) (part queuePart, ok bool) {
-	q, ok := m.Queue(name, now)
-	return queuePart{Queue: q, asOf: m.Clock(), now: now}, ok
+// queueParts returns the queues of all readings, in the order of the readings.
+func queueParts(readings []fsm.Reading) (parts []queuePart) {
+	for i := range readings {
+		r := &readings[i]
+		for _, q := range r.Queues {
+			parts = append(parts, queuePart{Queue: q, asOf: r.Clock, now: r.Now})
+		}
+	}
+	return parts
 }
 
 // wireQueue adds the parts of a queue up.
@@ -296,55 +324,6 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 	t.Redrives += c.Redriven
 }
 
-// GetCluster implements AdminService. Of the other nodes only what the groups' memberships say is known here.
-func (s *adminService) GetCluster(context.Context, *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
-	status := s.node.Status()
-	out := &belfryv1.GetClusterResponse{ClusterId: status.ClusterID, AnsweredBy: status.Name}
-	servers := []string{status.ServerID}
-	for i := range status.Shards {
-		g := &status.Shards[i]
-		servers = append(servers, g.Voters...)
-		out.Shards = append(out.Shards, s.wireShard(g))
-	}
-	slices.Sort(servers)
-	for _, server := range slices.Compact(servers) {
-		name, incarnation := splitServer(server)
-		member := &belfryv1.Node{Name: name, Incarnation: incarnation}
-		if server == status.ServerID {
-			member.Address, member.Version = s.address, s.version
-		}
-		out.Nodes = append(out.Nodes, member)
-	}
-	return out, nil
-}
-
-// wireShard converts the status of a shard's group.
-func (s *adminService) wireShard(g *node.GroupStatus) *belfryv1.Shard {
-	out := &belfryv1.Shard{
-		Shard: g.Shard, Term: g.Term, AppliedIndex: g.DigestIndex, Digest: fmt.Sprintf("%016x", g.Digest), Time: exactTime(g.Clock),
-	}
-	out.Leader, _ = splitServer(g.Leader)
-	for _, voter := range g.Voters {
-		name, _ := splitServer(voter)
-		out.Voters = append(out.Voters, name)
-	}
-	// What cannot be read counts as nothing here: the rest of the answer is still worth having.
-	_, err := s.node.View(g.Shard, func(m *fsm.Machine, _ fsm.Time) {
-		stats := m.Stats()
-		out.Jobs = count32(uint64(stats.Jobs))
-	})
-	if err != nil {
-		out.Jobs = 0
-	}
-	return out
-}
-
-// splitServer takes a Raft server id, name.incarnation, apart. A name has no dot.
-func splitServer(id string) (name, incarnation string) {
-	name, incarnation, _ = strings.Cut(id, ".")
-	return name, incarnation
-}
-
 // PurgeQueue implements AdminService.
 func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
 	c := s.checker()
@@ -367,6 +346,9 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	left := uint64(req.GetMax())
 	if left == 0 {
 		left = 1 << 62
+	}
+	if err := (reader{router: s.router}).learn(ctx, queue); err != nil {
+		return nil, err
 	}
 	done, err := s.inShards(ctx, s.shards(queue), requestID, left, func(most uint32) fsm.Command {
 		return &fsm.Purge{Queue: queue, States: states, Max: most}

@@ -14,16 +14,41 @@ type Node interface {
 	ShardCount() int
 	// Do proposes a request to a shard and waits for its results.
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
-	// Reserve proposes a request of one fsm.Reserve, and waits if that grants nothing.
-	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait time.Duration) (node.Reply, error)
-	// Read runs f on a machine that has everything that was answered before.
-	Read(ctx context.Context, shard uint32, f func(m *fsm.Machine, now fsm.Time)) (node.Witness, error)
-	// View runs f on what this node has applied, which includes its own replies.
-	View(shard uint32, f func(m *fsm.Machine, now fsm.Time)) (node.Witness, error)
+	// Reserve proposes a request of one fsm.Reserve, waits if that grants nothing, and answers with the jobs that were granted.
+	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error)
+	// Query answers q; the answer shows everything that was answered before.
+	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+	// Peek answers q from what this node has applied, which includes its own replies.
+	Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 	// Status returns what the node knows about itself and its groups.
 	Status() node.Status
 	// Stats returns the node's measurements.
 	Stats() node.Stats
+}
+
+// Offering is a Node that can tell what a Reserve would find, so that a poll over several shards need not ask one after the other.
+type Offering interface {
+	// Offers reports whether a Reserve of these queues that does not wait would find something. Nothing is logged, and no leader is waited for.
+	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
+}
+
+// Arbiter is a Node that keeps attempts at one request apart also when they come through different nodes.
+type Arbiter interface {
+	// Attempt is Begin of the node.Attempts at the leader of a shard.
+	Attempt(ctx context.Context, shard uint32, name string, patience time.Duration) (newer <-chan struct{}, end func(), err error)
+}
+
+// Replicated is a Node that other nodes have replicas of shards for.
+type Replicated interface {
+	// Stale answers q from the nearest replica, as that is, whether or not the shard has a leader.
+	Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+}
+
+// Reaching is a Node for which other nodes lead shards.
+type Reaching interface {
+	// Unreached says what keeps calls through this node from being served, by the names of the groups concerned, "shard-3" or "catalog"; it is empty
+	// if nothing does. It may be asked often and answers within a second.
+	Unreached(ctx context.Context) map[string]string
 }
 
 // QueueConfig is what the catalog holds about a queue.
@@ -53,4 +78,86 @@ type Catalog interface {
 	DeleteQueue(ctx context.Context, name string) error
 	// Queue returns the record of a queue, from memory.
 	Queue(name string) (QueueConfig, bool)
+}
+
+// Bringing is a Catalog that brings its records to the shards itself, in an order with births and ends on all nodes.
+type Bringing interface {
+	// Bring has the shards of a queue know its record as it is now. It fails with a *Fault of reason QUEUE_CHANGED if the queue is not recorded any more,
+	// or is being deleted, and otherwise only if no shard was reached.
+	Bring(ctx context.Context, name string) (Brought, error)
+}
+
+// Brought says where a queue's record is known: Witnesses are of the shards that have it, Pending those that could not be reached.
+type Brought struct {
+	Witnesses []node.Witness
+	Pending   []uint32
+}
+
+// Member is a node of the cluster.
+type Member struct {
+	Name, ServerID string
+	// ClientAddr is where clients reach it, PeerAddr where other nodes do, Zone what it fails together with.
+	ClientAddr, PeerAddr, Zone string
+	// Format is the latest format of logs and snapshots that it reads.
+	Format fsm.Format
+	// Draining tells that the node is to be emptied.
+	Draining bool
+	// Answers tells that the node was asked and answered. What follows is what it said.
+	Answers bool
+	// SilentSince is when a node that does not answer did so last; zero if that is not known.
+	SilentSince time.Time
+	Version     string
+	// Groups are its replicas of all groups. Of the fields of a status Role, Leader, LastIndex, SnapshotIndex, ClockAhead and
+	// LastError may be missing.
+	Groups []node.GroupStatus
+	// Quarantined are the groups whose replica the node has set aside because its state differs from the others'.
+	Quarantined []string
+}
+
+// Cluster is what the handlers need of the cluster as a whole. A server id is a name, a dot and an incarnation.
+type Cluster interface {
+	// Members asks all nodes for their state, and for what placement does; it waits at most some seconds. The nodes are in order of their
+	// server ids, the moves in order of their shards.
+	Members(ctx context.Context) ([]Member, []Move)
+	// Settings returns the settings of the cluster.
+	Settings() ClusterSettings
+	// Configure changes the settings that are not zero, and returns those that hold then. It may be repeated.
+	Configure(ctx context.Context, s ClusterSettings) (ClusterSettings, error)
+	// Format returns the format of logs and snapshots that the nodes write.
+	Format() fsm.Format
+	// VotersWanted returns how many voters each shard should have, from memory: the replication factor, or one in a cluster of one node.
+	VotersWanted() int
+	// Drain says that a node is to be emptied, Undrain that it is not. Both may be repeated. A drain that would leave fewer than keep other nodes
+	// that do not drain is refused with a *Fault.
+	Drain(ctx context.Context, serverID string, keep int) error
+	Undrain(ctx context.Context, serverID string) error
+	// Remove forgets a node for good. A node that is not recorded is no error.
+	Remove(ctx context.Context, serverID string) error
+	// TransferLeader has the leader of a shard hand over.
+	TransferLeader(ctx context.Context, t Transfer) error
+	// ResetClock has the leader of a shard, the server of the given id, move the shard's time back if it is ahead; see node.Node.ResetClock.
+	ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error)
+}
+
+// Move says, for people, what is done about a shard that is not where it should be, and why.
+type Move struct {
+	Shard uint32
+	Text  string
+	// Leaves is the server that Text says leaves the shard; empty for other moves.
+	Leaves string
+}
+
+// ClusterSettings are those of the whole cluster.
+type ClusterSettings struct {
+	// Factor is how many voters a shard is to have, if there are as many nodes.
+	Factor int
+	// Grace is how long a node may be silent before its replicas are replaced.
+	Grace time.Duration
+}
+
+// Transfer is a change of a shard's leader.
+type Transfer struct {
+	Shard uint32
+	// From is the server id of the leader, To that of the voter that is to lead.
+	From, To string
 }

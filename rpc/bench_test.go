@@ -125,3 +125,32 @@ func BenchmarkPutBatch(b *testing.B) {
 	}
 	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
+
+// BenchmarkAckBatch is 100 acks in one call through the whole edge, without a socket.
+func BenchmarkAckBatch(b *testing.B) {
+	s, err := NewServer(Config{
+		Node: instantNode{newMemoryNode(6)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	batch := &belfryv1.AckBatchRequest{RequestId: "r"}
+	for i := range uint64(100) {
+		batch.Leases = append(batch.Leases, formatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
+	}
+	body, err := proto.Marshal(batch)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/belfry.v1.QueueService/AckBatch", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/proto")
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			b.Fatal(w.Code, w.Body)
+		}
+	}
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}

@@ -15,7 +15,11 @@ const (
 // jsonCodec is JSON that is forgiving in form and strict in meaning. What protojson takes is taken as it is, except that
 // an unknown field is an error. What it refuses is looked at a second time with the schema in hand, see relax; what is
 // refused then is refused with the path of the field. Output has its zero values, no whitespace, and ends in a newline.
-type jsonCodec struct{ name string }
+type jsonCodec struct {
+	name string
+	// bounds, if set, refuse requests with too many elements.
+	bounds bounds
+}
 
 // Name returns the name under which the codec is registered.
 func (c jsonCodec) Name() string { return c.name }
@@ -47,6 +51,9 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return fmt.Errorf("unmarshalling JSON: %T is no protobuf message", message)
+	}
+	if err := c.bounds.json(data, m); err != nil {
+		return err
 	}
 	return decodeJSON(data, m)
 }

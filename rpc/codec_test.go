@@ -46,7 +46,7 @@ func TestDecodePut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := &belfryv1.PutRequest{}
-			if err := (jsonCodec{codecJSON}).Unmarshal([]byte(c.text), got); err != nil {
+			if err := (jsonCodec{name: codecJSON}).Unmarshal([]byte(c.text), got); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, got, protocmp.Transform()); diff != "" {
@@ -158,7 +158,7 @@ func TestEncode(t *testing.T) {
 			`{"code":"","reason":"STALE_LEASE","message":"","outcome":"UNSPECIFIED","shard":0,"leader":"","retryAfter":"1.500s"}`},
 		{&belfryv1.QueueRates{PutsPerSecond: 0.5}, `{"putsPerSecond":0.5,"reservesPerSecond":0,"acksPerSecond":0}`},
 	} {
-		got, err := (jsonCodec{codecJSON}).Marshal(c.message)
+		got, err := (jsonCodec{name: codecJSON}).Marshal(c.message)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestEncodeBody(t *testing.T) {
 		"plain": `"text":"plain"`, "": `"text":""`, "{\"a\":9007199254740993}": `"text":"{\"a\":9007199254740993}"`,
 		"\xff\xfe": `"data":"//4="`, "a\x00b": `"text":"a\u0000b"`, "\xed\xa0\x80": `"data":"7aCA"`,
 	} {
-		got, err := (jsonCodec{codecJSON}).Marshal(&belfryv1.GetResponse{Job: &belfryv1.Job{Body: &belfryv1.Job_Data{Data: []byte(body)}}})
+		got, err := (jsonCodec{name: codecJSON}).Marshal(&belfryv1.GetResponse{Job: &belfryv1.Job{Body: &belfryv1.Job_Data{Data: []byte(body)}}})
 		if err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%q: %s, %v; want %s in it", body, got, err, want)
 		}
@@ -186,7 +186,7 @@ func TestEncodeBody(t *testing.T) {
 // TestEncodeAgreesWithProtojson holds our writer against protojson: equal but for the prefixes of enum values and text.
 func TestEncodeAgreesWithProtojson(t *testing.T) {
 	for _, m := range sampleMessages() {
-		ours, err := (jsonCodec{codecJSON}).Marshal(m)
+		ours, err := (jsonCodec{name: codecJSON}).Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func FuzzDecodeJSON(f *testing.F) {
 			return
 		}
 		// What was accepted is written and read back as the same message.
-		out, err := (jsonCodec{codecJSON}).Marshal(m)
+		out, err := (jsonCodec{name: codecJSON}).Marshal(m)
 		if err != nil {
 			t.Fatalf("%q is read and cannot be written: %v", text, err)
 		}

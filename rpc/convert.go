@@ -50,7 +50,15 @@ func ceilTime(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
 	}
-	return timestamppb.New(time.UnixMilli(t.CeilMillis()))
+	out := &timestamppb.Timestamp{}
+	setCeilTime(out, t)
+	return out
+}
+
+// setCeilTime is ceilTime into a message that is there.
+func setCeilTime(out *timestamppb.Timestamp, t fsm.Time) {
+	at := time.UnixMilli(t.CeilMillis())
+	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
 }
 
 // floorTime converts a time at which something ends: whole milliseconds, rounded down, so that nobody counts on more
@@ -79,21 +87,21 @@ func ceilMillis(d time.Duration) time.Duration {
 }
 
 // wireWitness converts a witness. The zero witness, which says that nothing was logged, is nil.
-func wireWitness(w node.Witness) *belfryv1.Witness { return wireWitnesses(w, 1)[0] }
-
-// wireWitnesses converts the witnesses of n commands of one request. They share their time.
-func wireWitnesses(w node.Witness, n int) []*belfryv1.Witness {
-	out := make([]*belfryv1.Witness, n)
+func wireWitness(w node.Witness) *belfryv1.Witness {
 	if w == (node.Witness{}) {
-		return out
+		return nil
 	}
+	return &wireWitnesses(w, 1)[0]
+}
+
+// wireWitnesses converts the witnesses of n commands of one request that was logged. They share their time.
+func wireWitnesses(w node.Witness, n int) []belfryv1.Witness {
 	at := exactTime(w.Time)
 	all := make([]belfryv1.Witness, n)
 	for i := range all {
 		all[i].Shard, all[i].Term, all[i].Index, all[i].Entry, all[i].Time = w.Shard, w.Term, w.Index, w.Entry+uint32(i), at
-		out[i] = &all[i]
 	}
-	return out
+	return all
 }
 
 // count32 converts a count for people; what is above the range is shown as its end.
@@ -108,14 +116,10 @@ func durations(ds []time.Duration) []*durationpb.Duration {
 	return out
 }
 
-// put converts a put, all but its partition. bodyBytes is what it counts against the limit of a batch.
-func (c *checker) put(req *belfryv1.PutRequest) (put *fsm.Put, bodyBytes int) {
-	put = &fsm.Put{
-		Queue: c.queue("queue", req.GetQueue()),
-		ID:    c.newID("id", req.GetId()),
-		Again: req.GetAgain(),
-		TTR:   c.ttr("ttr", req.GetTtr()),
-	}
+// put converts a put, all but its partition, into the zero put. bodyBytes is what it counts against the limit of a batch.
+func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
+	put.Queue, put.ID = c.queue("queue", req.GetQueue()), c.newID("id", req.GetId())
+	put.Again, put.TTR = req.GetAgain(), c.ttr("ttr", req.GetTtr())
 	if put.Again && put.ID == "" {
 		c.fail(invalid("again", "it needs an id"))
 	}
@@ -147,7 +151,7 @@ func (c *checker) put(req *belfryv1.PutRequest) (put *fsm.Put, bodyBytes int) {
 	for _, h := range put.Headers {
 		bodyBytes += len(h.Name) + len(h.Value)
 	}
-	return put, bodyBytes
+	return bodyBytes
 }
 
 // when converts the two ways to say when a job is due; at most one of them is set. Both are rounded up to the precision
@@ -163,70 +167,4 @@ func (c *checker) when(delay *durationpb.Duration, dueAt *timestamppb.Timestamp,
 	default:
 		return 0, 0, given
 	}
-}
-
-// effective is what counts for a job where it, or its queue, or neither says something.
-type effective struct {
-	ttr         time.Duration
-	maxAttempts uint32
-	retryDelays []time.Duration
-}
-
-// effectiveOf looks defaults up as the machine does: the job's own, else the queue's, else the product's.
-func effectiveOf(job *fsm.Job, s *fsm.Settings) effective {
-	e := effective{ttr: fsm.DefaultTTR, maxAttempts: fsm.DefaultMaxAttempts, retryDelays: s.RetryDelays}
-	if s.TTR > 0 {
-		e.ttr = s.TTR
-	}
-	if s.MaxAttemptsSet {
-		e.maxAttempts = s.MaxAttempts
-	}
-	if job.Given.Has(fsm.GivenTTR) {
-		e.ttr = job.TTR
-	}
-	if job.Given.Has(fsm.GivenMaxAttempts) {
-		e.maxAttempts = job.MaxAttempts
-	}
-	if job.Given.Has(fsm.GivenRetryDelays) {
-		e.retryDelays = job.RetryDelays
-	}
-	return e
-}
-
-// withBody says whether a job goes out with its body.
-type withBody bool
-
-// wireJob converts a job as an inspector sees it. Nothing of the result aliases the machine's memory.
-func wireJob(job *fsm.Job, settings *fsm.Settings, body withBody) *belfryv1.Job {
-	e := effectiveOf(job, settings)
-	out := &belfryv1.Job{
-		Queue: job.Queue, Id: job.ID, Fence: job.Fence, Attempt: job.Attempt,
-		DueAt: ceilTime(job.Due), FirstDueAt: ceilTime(job.FirstDue), CreatedAt: floorTime(job.Created),
-		ExpiresAt: floorTime(job.TTL), State: wireState(job.State), Priority: int32(job.Priority),
-		Ttr: durationpb.New(e.ttr), MaxAttempts: e.maxAttempts, RetryDelays: durations(e.retryDelays),
-		LastError: job.LastError, BodyBytes: uint32(len(job.Body)),
-	}
-	if job.State == fsm.Reserved {
-		out.LeaseUntil = floorTime(job.Until)
-	}
-	if len(job.Headers) > 0 {
-		out.Headers = make(map[string]string, len(job.Headers))
-		for _, h := range job.Headers {
-			out.Headers[h.Name] = h.Value
-		}
-	}
-	if body {
-		out.Body = &belfryv1.Job_Data{Data: append([]byte{}, job.Body...)}
-	}
-	return out
-}
-
-// wireGrant converts a job that is handed out.
-func wireGrant(grant *fsm.Grant, job *fsm.Job, settings *fsm.Settings, w *belfryv1.Witness) *belfryv1.Job {
-	out := wireJob(job, settings, true)
-	out.Lease = formatLease(fsm.Ref{Queue: grant.Queue, Partition: grant.Partition, Serial: grant.Serial, Fence: grant.Fence})
-	out.Fence, out.Attempt = grant.Fence, grant.Attempt
-	out.DueAt, out.LeaseUntil = ceilTime(grant.Due), floorTime(grant.Until)
-	out.State, out.Witness = belfryv1.JobState_JOB_STATE_RESERVED, w
-	return out
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
 // The well-known types that have a form of their own in JSON.
@@ -327,7 +328,7 @@ func unknownField(desc protoreflect.MessageDescriptor, path, name string) *Fault
 		names[i] = desc.Fields().Get(i).JSONName()
 	}
 	field := join(path, clip(name, quotedBytesMax))
-	if near := nearest(name, names); near != "" {
+	if near := spelling.Nearest(name, names); near != "" {
 		return invalid(field, "unknown field; did you mean %q?", near)
 	}
 	return invalid(field, "unknown field; the fields here are %s", strings.Join(names, ", "))

@@ -17,6 +17,9 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 	if c.err != nil {
 		return nil, c.err
 	}
+	if err := s.refresh(ctx); err != nil { // whether there is a record decides what there is to delete
+		return nil, err
+	}
 	config, recorded := s.catalog.Queue(queue)
 	done, err := s.inShards(ctx, s.shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
 		return &fsm.DeleteQueue{Queue: queue}
@@ -55,6 +58,10 @@ func (s *adminService) forget(ctx context.Context, queue string) error {
 // born reports whether the home shard holds a queue. A repeated deletion whose answer came from memory must leave such a
 // queue alone: it was made after the first deletion, which empties the home shard before it forgets the record.
 func (s *adminService) born(ctx context.Context, queue string) (born bool, err error) {
-	_, err = s.readAll(ctx, []uint32{s.shard(queue, 0)}, func(_ int, m *fsm.Machine, now fsm.Time) { _, born = m.Queue(queue, now) })
-	return born, err
+	home := s.shard(queue, 0)
+	r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
+	if err != nil {
+		return false, faultOfShard(home, err)
+	}
+	return len(r.Queues) > 0, nil
 }

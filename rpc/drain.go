@@ -10,23 +10,13 @@ import (
 type drain struct {
 	// begun is closed at that moment.
 	begun chan struct{}
-	once  sync.Once
-	// after arranges for f to run at that moment, unless stop is called first.
-	after func(f func()) (stop func() bool)
 	begin func()
 }
 
 // newDrain returns a drain that has not begun.
 func newDrain() *drain {
-	ctx, cancel := context.WithCancel(context.Background())
-	d := &drain{begun: make(chan struct{}), after: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
-	d.begin = func() {
-		d.once.Do(func() {
-			close(d.begun)
-			cancel()
-		})
-	}
-	return d
+	begun := make(chan struct{})
+	return &drain{begun: begun, begin: sync.OnceFunc(func() { close(begun) })}
 }
 
 // isBegun reports whether the moment has passed.
@@ -39,12 +29,19 @@ func (d *drain) isBegun() bool {
 	}
 }
 
-// until returns a context that ends with ctx or with the beginning of the drain. stop must be called.
-func (d *drain) until(ctx context.Context) (until context.Context, stop context.CancelFunc) {
-	until, cancel := context.WithCancel(ctx)
-	forget := d.after(cancel)
-	return until, func() {
-		forget()
+// until returns a context that ends with ctx or when the drain begins, and a function that must be called when it is not needed any more.
+func (d *drain) until(ctx context.Context) (bound context.Context, end func()) {
+	bound, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-d.begun:
+			cancel()
+		case <-bound.Done():
+		}
+	})
+	return bound, func() {
 		cancel()
+		waiting.Wait()
 	}
 }

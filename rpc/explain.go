@@ -27,12 +27,16 @@ func explain(code connect.Code, message string) *Fault {
 	}
 }
 
-// explainUnreadable names the field that a request could not be read because of. The JSON codec puts it first.
+// explainUnreadable names the field that a request could not be read because of. Our codecs put it first, after the reason.
 func explainUnreadable(message string) *Fault {
 	text, ours := strings.CutPrefix(message, "unmarshal message: ")
+	reason := belfryv1.Reason_REASON_INVALID
+	if rest, large := strings.CutPrefix(text, "TOO_LARGE: "); ours && large {
+		reason, text = belfryv1.Reason_REASON_TOO_LARGE, rest
+	}
 	text = strings.TrimPrefix(text, "INVALID: ")
 	if field, _, ok := strings.Cut(text, ": "); ours && ok && !strings.ContainsAny(field, " \u00a0") {
-		return &Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: text}
+		return &Fault{Reason: reason, Field: field, Message: text}
 	}
 	return invalid("request", "%s", text)
 }

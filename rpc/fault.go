@@ -74,7 +74,7 @@ type row struct {
 }
 
 // contract is the one table between the machine's codes, node's errors and the wire.
-func contract() [26]row {
+func contract() [28]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
@@ -93,13 +93,15 @@ func contract() [26]row {
 		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.Quota, nil, 0, "the shard holds as many queues as it may; delete some"},
 		{belfryv1.Reason_REASON_RATE_LIMITED, connect.CodeResourceExhausted, none, fsm.RateLimited, nil, 100 * time.Millisecond, "the queue takes no more puts this second"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrOverloaded, 100 * time.Millisecond, "the server has more requests waiting than it takes"},
+		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.Restoring, node.ErrRestoring, time.Second, "a restore of the cluster is under way or was interrupted: nothing else is done until it has ended; repeat it with the same backup if nobody does"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrCanceled, 0, "the call ended before it was logged"},
 		{belfryv1.Reason_REASON_DISK_FULL, connect.CodeResourceExhausted, none, fsm.OK, node.ErrDiskFull, 5 * time.Second, "the server's disk is nearly full"},
 		{belfryv1.Reason_REASON_REQUEST_EXPIRED, connect.CodeFailedPrecondition, unknown, fsm.RequestExpired, nil, 0, "requestId: it is older than what is remembered; nothing was done now, the earlier outcome is unknown"},
 		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotLeader, 50 * time.Millisecond, "another node leads the shard"},
+		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotHere, 50 * time.Millisecond, "no replica of the shard is on the node that was asked"},
 		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNoLeader, 200 * time.Millisecond, "the shard has no leader that serves"},
 		{belfryv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable, none, fsm.OK, node.ErrShuttingDown, time.Second, "the server is stopping"},
-		{belfryv1.Reason_REASON_CLOCK_AHEAD, connect.CodeUnavailable, none, fsm.OK, node.ErrClockAhead, time.Second, "the shard's time is ahead of the wall clock"},
+		{belfryv1.Reason_REASON_CLOCK_AHEAD, connect.CodeUnavailable, none, fsm.OK, node.ErrClockAhead, time.Second, "the clock of the shard's leader does not agree with the other voters'"},
 		{belfryv1.Reason_REASON_UNKNOWN_OUTCOME, connect.CodeUnavailable, unknown, fsm.OK, node.ErrUnknownOutcome, 100 * time.Millisecond, "the call may have been applied; repeat it with the same requestId to find out"},
 		{belfryv1.Reason_REASON_UNAUTHENTICATED, connect.CodeUnauthenticated, none, fsm.OK, nil, 0, "the call carries no valid credentials"},
 		{belfryv1.Reason_REASON_FORBIDDEN, connect.CodePermissionDenied, none, fsm.OK, nil, 0, "the call is not allowed"},
@@ -130,6 +132,14 @@ func invalid(field, format string, args ...any) *Fault {
 	return &Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
 }
 
+// tooMany returns a fault about the number of entries of a field.
+func tooMany(field string, is, limit int) *Fault {
+	return &Fault{
+		Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: field,
+		Message: field + ": " + itoa(is) + " entries; the limit is " + itoa(limit),
+	}
+}
+
 // tooLarge returns a fault about the size of a field.
 func tooLarge(field string, is, limit int) *Fault {
 	return &Fault{
@@ -149,7 +159,7 @@ func faultOfResult(shard uint32, result *fsm.Result) *Fault {
 	f := fault(belfryv1.Reason_REASON_INTERNAL)
 	for _, r := range contract() {
 		if r.machine == result.Code && r.machine != fsm.OK {
-			f = fault(r.reason)
+			f = &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
 			break
 		}
 	}

@@ -31,7 +31,7 @@ func TestContractIsComplete(t *testing.T) {
 			t.Errorf("%v is not in the table", belfryv1.Reason(n))
 		}
 	}
-	for code := fsm.OK + 1; code <= fsm.Quota; code++ {
+	for code := fsm.OK + 1; code <= fsm.Restoring; code++ {
 		if f := faultOfResult(1, &fsm.Result{Code: code}); f.Reason == belfryv1.Reason_REASON_INTERNAL {
 			t.Errorf("machine code %d has no reason", code)
 		}
@@ -60,6 +60,7 @@ func TestFaultOfMachineCode(t *testing.T) {
 		fsm.QueueFull: belfryv1.Reason_REASON_QUEUE_FULL, fsm.RateLimited: belfryv1.Reason_REASON_RATE_LIMITED,
 		fsm.RequestExpired: belfryv1.Reason_REASON_REQUEST_EXPIRED,
 		fsm.Quota:          belfryv1.Reason_REASON_QUOTA,
+		fsm.Restoring:      belfryv1.Reason_REASON_OVERLOADED,
 	} {
 		if got := faultOfResult(1, &fsm.Result{Code: code}).Reason; got != want {
 			t.Errorf("code %d: %v; want %v", code, got, want)

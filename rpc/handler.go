@@ -27,6 +27,8 @@ import (
 type Config struct {
 	Node    Node
 	Catalog Catalog
+	// Cluster is the cluster that the node is part of; nil for a node that is alone and stays so.
+	Cluster Cluster
 	// Logger takes what went wrong in the server. Requests are not logged.
 	Logger *slog.Logger
 	// Registry takes the metrics and is served at /metrics.
@@ -59,6 +61,9 @@ func (c *Config) validate() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Cluster == nil {
+		c.Cluster = &alone{node: c.Node, address: c.Address, version: c.Version}
 	}
 	return errors.Join(append(errs, c.Limits.Validate())...)
 }
@@ -102,7 +107,7 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Registry.Register(newNodeCollector(cfg.Node)); err != nil {
+	if err := cfg.Registry.Register(newNodeCollector(cfg.Node, cfg.Cluster.VotersWanted)); err != nil {
 		return nil, fmt.Errorf("registering the node's metrics: %w", err)
 	}
 	h := &handler{
@@ -114,7 +119,7 @@ func newHandler(cfg Config) (*handler, error) {
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
 		drain: h.drain, meters: newMeters(cfg.Now),
 	}
-	admin := &adminService{queueService: h.queues, name: cfg.Name, address: cfg.Address, version: cfg.Version}
+	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger}
 	options := connectOptions(cfg, watch)
 	h.mountServices(admin, options)
 	h.mountOperations(cfg, options)
@@ -123,9 +128,11 @@ func newHandler(cfg Config) (*handler, error) {
 
 // connectOptions are the options of every service.
 func connectOptions(cfg Config, watch *traffic) []connect.HandlerOption {
+	bounds := newBounds(&cfg.Limits)
 	return []connect.HandlerOption{
-		connect.WithCodec(jsonCodec{codecJSON}),
-		connect.WithCodec(jsonCodec{codecJSONUTF8}),
+		connect.WithCodec(jsonCodec{name: codecJSON, bounds: bounds}),
+		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: bounds}),
+		connect.WithCodec(binaryCodec{bounds: bounds}),
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytesMax),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			if spec.Procedure != belfryv1connect.QueueServiceWorkProcedure {

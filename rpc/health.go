@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,7 +25,7 @@ type health struct {
 type healthCheck struct{ name, problem string }
 
 // checks returns all checks in order.
-func (h *health) checks() []healthCheck {
+func (h *health) checks(ctx context.Context) []healthCheck {
 	status := h.node.Status()
 	out := []healthCheck{{name: "serving"}, {name: "disk"}}
 	if h.drain.isBegun() || status.Draining {
@@ -33,12 +34,24 @@ func (h *health) checks() []healthCheck {
 	if status.DiskFull {
 		out[1].problem = fmt.Sprintf("nearly full: %d bytes free", status.DiskFreeBytes)
 	}
+	here := map[string]string{}
 	for i := range status.Shards {
-		g := &status.Shards[i]
-		out = append(out, healthCheck{name: fmt.Sprintf("shard-%d", g.Shard), problem: shardProblem(g)})
+		here[shardGroup(int(status.Shards[i].Shard))] = shardProblem(&status.Shards[i])
+	}
+	var unreached map[string]string
+	if node, ok := h.node.(Reaching); ok {
+		unreached = node.Unreached(ctx)
+		out = append(out, healthCheck{name: catalogGroup, problem: unreached[catalogGroup]})
+	}
+	for shard := range h.node.ShardCount() {
+		name := shardGroup(shard)
+		out = append(out, healthCheck{name: name, problem: cmp.Or(here[name], unreached[name])})
 	}
 	return out
 }
+
+// shardGroup returns the name of a shard's group.
+func shardGroup(shard int) string { return fmt.Sprintf("shard-%d", shard) }
 
 // shardProblem says why a shard cannot be used through this node, "" if it can.
 func shardProblem(g *node.GroupStatus) string {
@@ -66,7 +79,7 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	var lines strings.Builder
 	status := http.StatusOK
-	for _, c := range h.checks() {
+	for _, c := range h.checks(r.Context()) {
 		switch {
 		case slices.Contains(query["exclude"], c.name):
 			fmt.Fprintf(&lines, "[ ]%s excluded\n", c.name)
@@ -97,11 +110,11 @@ func writeText(w http.ResponseWriter, status int, text string) {
 }
 
 // Check implements grpchealth.Checker.
-func (h *health) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+func (h *health) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if !slices.Contains(h.services, req.Service) {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", clip(req.Service, quotedBytesMax)))
 	}
-	for _, c := range h.checks() {
+	for _, c := range h.checks(ctx) {
 		if c.problem != "" {
 			return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -24,16 +25,23 @@ var errLease = errors.New("not a lease: pass on the string that Reserve gave, un
 //	base64url( version(1) │ len(queue) uvarint │ queue │ partition uvarint │ serial uvarint │ fence uvarint │ CRC32C(4) )
 //
 // The checksum runs over everything before it, little endian at the end. It finds damage, not malice.
-func formatLease(ref fsm.Ref) string {
-	b := make([]byte, 0, 1+len(ref.Queue)+4*binary.MaxVarintLen64+crc32.Size)
+func formatLease(ref fsm.Ref) string { return new(leaseWriter).format(ref) }
+
+// leaseWriter formats many tokens with the same scratch memory.
+type leaseWriter struct{ raw, text []byte }
+
+// format is formatLease.
+func (w *leaseWriter) format(ref fsm.Ref) string {
+	b := slices.Grow(w.raw[:0], 1+len(ref.Queue)+4*binary.MaxVarintLen64+crc32.Size)
 	b = append(b, leaseVersion)
 	b = binary.AppendUvarint(b, uint64(len(ref.Queue)))
 	b = append(b, ref.Queue...)
 	b = binary.AppendUvarint(b, uint64(ref.Partition))
 	b = binary.AppendUvarint(b, ref.Serial)
 	b = binary.AppendUvarint(b, ref.Fence)
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
-	return base64.RawURLEncoding.EncodeToString(b)
+	w.raw = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+	w.text = base64.RawURLEncoding.AppendEncode(w.text[:0], w.raw) // it grows text once
+	return string(w.text)
 }
 
 // parseLease is the inverse of formatLease. Only what formatLease can have written is accepted, so that one reservation
@@ -42,8 +50,8 @@ func parseLease(token string) (fsm.Ref, error) {
 	if token == "" || len(token) > leaseTextMax {
 		return fsm.Ref{}, errLease
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < 1+crc32.Size || b[0] != leaseVersion {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token) // it skips line breaks
+	if err != nil || len(b) < 1+crc32.Size || b[0] != leaseVersion || len(token) != base64.RawURLEncoding.EncodedLen(len(b)) {
 		return fsm.Ref{}, errLease
 	}
 	payload, sum := b[:len(b)-crc32.Size], b[len(b)-crc32.Size:]
@@ -54,7 +62,7 @@ func parseLease(token string) (fsm.Ref, error) {
 	ref := fsm.Ref{Queue: r.text()}
 	partition := r.number()
 	ref.Partition, ref.Serial, ref.Fence = uint32(partition), r.number(), r.number()
-	if r.failed || len(r.rest) != 0 || partition > 1<<32-1 || formatLease(ref) != token {
+	if r.failed || len(r.rest) != 0 || partition > 1<<32-1 {
 		return fsm.Ref{}, errLease
 	}
 	return ref, nil
@@ -66,10 +74,10 @@ type leaseReader struct {
 	failed bool
 }
 
-// number takes a uvarint.
+// number takes a uvarint in its shortest form.
 func (r *leaseReader) number() uint64 {
 	n, size := binary.Uvarint(r.rest)
-	if size <= 0 {
+	if size <= 0 || size > 1 && r.rest[size-1] == 0 {
 		r.failed, r.rest = true, nil
 		return 0
 	}

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -61,6 +63,32 @@ func TestLeaseDamage(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "x", "lease", token + "=", token + "A", " " + token, token + "\n", strings.Repeat("A", 5000), "日本"} {
+		if ref, err := parseLease(text); err == nil {
+			t.Errorf("%q is read as %+v", text, ref)
+		}
+	}
+}
+
+// TestLeaseHasOneForm: what says the same as a token in another form is none.
+func TestLeaseHasOneForm(t *testing.T) {
+	sealed := func(payload ...byte) string {
+		sum := crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli))
+		return base64.RawURLEncoding.EncodeToString(binary.LittleEndian.AppendUint32(payload, sum))
+	}
+	want := fsm.Ref{Queue: "q", Partition: 0, Serial: 3, Fence: 128}
+	if ref, err := parseLease(sealed(leaseVersion, 1, 'q', 0, 3, 0x80, 1)); err != nil || ref != want {
+		t.Fatalf("%+v, %v", ref, err)
+	}
+	for _, payload := range [][]byte{
+		{leaseVersion, 0x81, 0, 'q', 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0x80, 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0, 0x83, 0x80, 0, 0x80, 1},
+		{leaseVersion, 1, 'q', 0, 3, 0x80, 0x81, 0}, {leaseVersion, 1, 'q', 0, 3, 0x80, 1, 0}, {leaseVersion, 1, 'q', 0x80, 0x80, 0x80, 0x80, 0x10, 3, 0x80, 1},
+	} {
+		if ref, err := parseLease(sealed(payload...)); err == nil {
+			t.Errorf("%x is read as %+v", payload, ref)
+		}
+	}
+	token := formatLease(want)
+	for _, text := range []string{token[:4] + "\n" + token[4:], "\r\n" + token, token + "\n"} {
 		if ref, err := parseLease(text); err == nil {
 			t.Errorf("%q is read as %+v", text, ref)
 		}

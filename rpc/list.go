@@ -29,21 +29,28 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	}
 	query.DueAfter = c.listTime("dueAfter", req.GetDueAfter())
 	query.DueBefore = c.listTime("dueBefore", req.GetDueBefore())
+	from := reader{s.router, req.GetStale()}
+	if c.err == nil {
+		if err := from.learn(ctx, query.Queue); err != nil {
+			return nil, err
+		}
+	}
 	shards := s.shards(query.Queue)
 	cursors := c.cursors("pageToken", req.GetPageToken(), &query, len(shards))
 	if c.err != nil {
 		return nil, c.err
 	}
-	pages := make([]listPage, len(shards))
-	witnesses, err := s.readAll(ctx, shards, func(i int, m *fsm.Machine, now fsm.Time) {
-		pages[i] = readPage(m, query, cursors[i], now)
+	readings, witnesses, err := from.readAll(ctx, shards, func(i int) fsm.Query {
+		page := query
+		page.After = cursors[i]
+		return &page
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := &belfryv1.ListResponse{Witnesses: witnesses}
-	jobs, more := mergePages(pages, cursors, query.Max)
-	out.Jobs = jobs
+	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: asOf(readings...)}
+	jobs, more := mergePages(readings, cursors, query.Max)
+	out.Jobs = appendJobs([]*belfryv1.Job{}, jobs)
 	if more {
 		out.NextPageToken = formatCursors(&query, cursors)
 	}
@@ -71,54 +78,27 @@ func (c *checker) listTime(field string, t *timestamppb.Timestamp) fsm.Time {
 	}
 }
 
-// listed is a job of a page with its place in the order.
-type listed struct {
-	cursor fsm.Cursor
-	job    *belfryv1.Job
-}
-
-// listPage is what one shard contributes to a page.
-type listPage struct {
-	jobs []listed
-	more bool
-}
-
-// readPage reads one shard's next jobs.
-func readPage(m *fsm.Machine, query fsm.ListQuery, after fsm.Cursor, now fsm.Time) listPage {
-	query.After, query.Now = after, now
-	jobs, _, more := m.List(query)
-	q, _ := m.Queue(query.Queue, now)
-	page := listPage{jobs: make([]listed, len(jobs)), more: more}
-	for i := range jobs {
-		page.jobs[i] = listed{
-			cursor: fsm.Cursor{Due: jobs[i].Due, Serial: jobs[i].Serial},
-			job:    wireJob(&jobs[i], &q.Settings, false),
-		}
-	}
-	return page
-}
-
 // mergePages takes the first most jobs of all pages in due order and moves the cursors behind them.
-func mergePages(pages []listPage, cursors []fsm.Cursor, most int) (jobs []*belfryv1.Job, more bool) {
-	jobs = []*belfryv1.Job{}
+func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm.Job, more bool) {
 	for len(jobs) < most {
 		next := -1
 		for i := range pages {
-			if len(pages[i].jobs) == 0 {
+			if len(pages[i].Jobs) == 0 {
 				continue
 			}
-			if next < 0 || pages[i].jobs[0].cursor.Due < pages[next].jobs[0].cursor.Due {
+			if next < 0 || pages[i].Jobs[0].Due < pages[next].Jobs[0].Due {
 				next = i
 			}
 		}
 		if next < 0 {
 			break
 		}
-		jobs = append(jobs, pages[next].jobs[0].job)
-		cursors[next] = pages[next].jobs[0].cursor
-		pages[next].jobs = pages[next].jobs[1:]
+		job := pages[next].Jobs[0]
+		jobs = append(jobs, job)
+		cursors[next] = fsm.Cursor{Due: job.Due, Serial: job.Serial}
+		pages[next].Jobs = pages[next].Jobs[1:]
 	}
-	return jobs, slices.ContainsFunc(pages, func(p listPage) bool { return p.more || len(p.jobs) > 0 })
+	return jobs, slices.ContainsFunc(pages, func(p fsm.Reading) bool { return p.More || len(p.Jobs) > 0 })
 }
 
 // cursorVersion is the first byte of a page token.
@@ -183,16 +163,14 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	for i := range all {
 		all[i] = uint32(i)
 	}
-	found := make([][]queuePart, len(all))
-	_, err := s.readAll(ctx, all, func(i int, m *fsm.Machine, now fsm.Time) {
-		found[i] = queuesWithPrefix(m, req.GetPrefix(), after, most+1, now)
-	})
+	query := &fsm.QueuesQuery{Prefix: req.GetPrefix(), After: after, Max: most + 1}
+	readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
 	if err != nil {
 		return nil, err
 	}
-	parts := slices.Concat(found...)
+	parts := queueParts(readings)
 	slices.SortStableFunc(parts, func(a, b queuePart) int { return cmp.Compare(a.Name, b.Name) })
-	out := &belfryv1.ListQueuesResponse{}
+	out := &belfryv1.ListQueuesResponse{Stale: req.GetStale()}
 	for len(parts) > 0 {
 		n := 1
 		for n < len(parts) && parts[n].Name == parts[0].Name {
@@ -215,33 +193,4 @@ func (c *checker) queueToken(field, token string) string {
 		c.fail(invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
 	}
 	return string(name)
-}
-
-// queuesWithPrefix returns the first queues of a shard whose names start with prefix and come after a name.
-func queuesWithPrefix(m *fsm.Machine, prefix, after string, most int, now fsm.Time) []queuePart {
-	var out []queuePart
-	for _, q := range m.Queues(max(after, before(prefix)), most+1) {
-		switch {
-		case q.Name < prefix:
-		case len(q.Name) < len(prefix) || q.Name[:len(prefix)] != prefix || len(out) == most:
-			return out
-		default:
-			part, _ := readQueue(m, q.Name, now)
-			out = append(out, part)
-		}
-	}
-	return out
-}
-
-// before returns a name such that no queue's name lies between it and prefix: no name has a byte above 'z'.
-func before(prefix string) string {
-	if prefix == "" {
-		return ""
-	}
-	b := []byte(prefix)
-	if b[len(b)-1] == 0 {
-		return string(b[:len(b)-1])
-	}
-	b[len(b)-1]--
-	return string(append(b, 0xff))
 }

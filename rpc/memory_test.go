@@ -67,7 +67,7 @@ func newMemoryNode(n int) *memoryNode {
 	for i := range n {
 		m.status.Shards = append(m.status.Shards, node.GroupStatus{
 			Group: fmt.Sprintf("shard-%d", i), Shard: uint32(i), Role: node.Leader, Serving: true, Leader: m.status.ServerID,
-			Voters: []string{m.status.ServerID}, Term: 2,
+			Voters: []string{m.status.ServerID}, Term: 2, Jobs: 10 + i,
 		})
 	}
 	return m
@@ -95,10 +95,18 @@ func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node
 	return node.Reply{Witness: w, Results: results}, nil
 }
 
-func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait time.Duration) (node.Reply, error) {
-	until := m.now().Add(wait)
+func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+	reply, err := m.reserve(ctx, shard, req, wait)
+	if err != nil {
+		return reply, err
+	}
+	return m.withJobs(shard, reply), nil
+}
+
+func (m *memoryNode) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+	until := m.now().Add(wait.For)
 	reply, err := m.Do(ctx, shard, req)
-	if err != nil || granted(reply) || wait <= 0 {
+	if err != nil || granted(reply) || wait.For <= 0 {
 		return reply, err
 	}
 	m.park(1)
@@ -120,6 +128,9 @@ func (m *memoryNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request
 		case <-ctx.Done():
 			timer.Stop()
 			return node.Reply{}, fmt.Errorf("%w: %w", node.ErrCanceled, context.Cause(ctx))
+		case <-wait.Stop:
+			timer.Stop()
+			return reply, nil
 		case <-changed:
 		case <-timer.C:
 		}
@@ -160,22 +171,31 @@ func (m *memoryNode) parkedPolls() int {
 	return m.parked
 }
 
-func (m *memoryNode) Read(_ context.Context, shard uint32, f func(*fsm.Machine, fsm.Time)) (node.Witness, error) {
+func (m *memoryNode) Query(_ context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 	if m.fail != nil {
 		if err := m.fail(shard); err != nil {
-			return node.Witness{}, err
+			return fsm.Reading{}, node.Witness{}, err
 		}
 	}
-	return m.View(shard, f)
+	return m.Peek(shard, q)
 }
 
-func (m *memoryNode) View(shard uint32, f func(*fsm.Machine, fsm.Time)) (node.Witness, error) {
+func (m *memoryNode) Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 	s := m.shards[shard]
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	now := max(s.machine.Clock(), fsm.Time(m.now().UnixNano()))
-	f(s.machine, now)
-	return node.Witness{Shard: shard, Term: 2, Index: s.index, Time: now}, nil
+	r := s.machine.Answer(q, fsm.Time(m.now().UnixNano()))
+	return r, node.Witness{Shard: shard, Term: 2, Index: s.index, Time: r.Now}, nil
+}
+
+// withJobs adds the jobs that a reply hands out.
+func (m *memoryNode) withJobs(shard uint32, reply node.Reply) node.Reply {
+	r, _, err := m.Peek(shard, &fsm.HeldQuery{Grants: reply.Results[0].Grants})
+	if err != nil {
+		panic(err) // it has no way to fail
+	}
+	reply.Jobs = r.Jobs
+	return reply
 }
 
 func (m *memoryNode) Status() node.Status {

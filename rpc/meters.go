@@ -49,20 +49,34 @@ func newMeters(now func() time.Time) *meters {
 // put counts jobs put.
 func (ms *meters) put(queue string, jobs uint32) { ms.count(queue, func(s *slot) { s.puts += jobs }) }
 
-// ack counts a job acked.
-func (ms *meters) ack(queue string) { ms.count(queue, func(s *slot) { s.acks++ }) }
+// ack counts jobs acked.
+func (ms *meters) ack(queue string, jobs uint32) { ms.count(queue, func(s *slot) { s.acks += jobs }) }
 
-// grant counts a job handed out at a shard's time. Only first attempts say how late jobs are.
-func (ms *meters) grant(g *fsm.Grant, at fsm.Time) {
-	ms.count(g.Queue, func(s *slot) {
-		s.reserves++
-		if g.Attempt != 1 {
-			return
+// grants counts jobs handed out at a shard's time.
+func (ms *meters) grants(grants []fsm.Grant, at fsm.Time) {
+	for len(grants) > 0 {
+		queue, n := grants[0].Queue, 1
+		for n < len(grants) && grants[n].Queue == queue {
+			n++
 		}
-		late := max(0, at.Sub(g.Due))
-		s.late[min(lateBuckets-1, bits.Len64(uint64(late/time.Millisecond)))]++
-		s.lateMax = max(s.lateMax, late)
-	})
+		ms.count(queue, func(s *slot) {
+			for i := range grants[:n] {
+				s.grant(&grants[i], at)
+			}
+		})
+		grants = grants[n:]
+	}
+}
+
+// grant counts a job handed out. Only first attempts say how late jobs are.
+func (s *slot) grant(g *fsm.Grant, at fsm.Time) {
+	s.reserves++
+	if g.Attempt != 1 {
+		return
+	}
+	late := max(0, at.Sub(g.Due))
+	s.late[min(lateBuckets-1, bits.Len64(uint64(late/time.Millisecond)))]++
+	s.lateMax = max(s.lateMax, late)
 }
 
 // slotNumber returns the number of the present slot.

@@ -18,22 +18,26 @@ const (
 // nodeCollector turns a node's measurements into metrics when they are asked for.
 type nodeCollector struct {
 	node Node
+	// votersWanted returns how many voters each shard should have.
+	votersWanted func() int
 
 	requests, refused, entries, commands, leaderChanges        *prometheus.Desc
-	appliedIndex, queued, queuedBytes, waiters, leading        *prometheus.Desc
+	appliedIndex, queued, queuedBytes, waiters, leading, ahead *prometheus.Desc
 	snapshotBytes, snapshotTime, snapshots                     *prometheus.Desc
 	entryCommands, entryBytes, propose, commit, apply, latency *prometheus.Desc
 	jobs, queueBytes, oldestReady, nextDue, events             *prometheus.Desc
+	voters, wanted                                             *prometheus.Desc
 	diskFree                                                   *prometheus.Desc
 }
 
 // newNodeCollector describes the metrics.
-func newNodeCollector(n Node) *nodeCollector {
+func newNodeCollector(n Node, votersWanted func() int) *nodeCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("belfry_"+name, help, labels, nil)
 	}
 	return &nodeCollector{
 		node:          n,
+		votersWanted:  votersWanted,
 		requests:      desc("shard_requests_total", "Requests by outcome.", "shard", "outcome"),
 		refused:       desc("shard_refused_total", "Requests refused before they were logged, by reason.", "shard", "reason"),
 		entries:       desc("shard_entries_total", "Log entries proposed here and applied.", "shard"),
@@ -44,6 +48,9 @@ func newNodeCollector(n Node) *nodeCollector {
 		queuedBytes:   desc("shard_queued_bytes", "Bytes of the requests that wait to be logged.", "shard"),
 		waiters:       desc("shard_waiters", "Parked polls.", "shard"),
 		leading:       desc("shard_leading", "1 if this node leads the shard and serves it.", "shard"),
+		voters:        desc("shard_voters", "Voters of the shard, as its leader has them; only the leader says.", "shard"),
+		wanted:        desc("shard_voters_wanted", "Voters that the shard should have: with fewer it is under-replicated; only the leader says.", "shard"),
+		ahead:         desc("shard_clock_ahead_seconds", "By how much shard time is ahead of the clocks; above the clock bound, 0.5, it is an alarm.", "shard"),
 		snapshotBytes: desc("shard_snapshot_bytes", "Size of the last snapshot.", "shard"),
 		snapshotTime:  desc("shard_snapshot_timestamp_seconds", "When the last snapshot was finished.", "shard"),
 		snapshots:     desc("shard_snapshots_total", "Snapshots by outcome.", "shard", "outcome"),
@@ -69,13 +76,17 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.Descri
 func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	status := c.node.Status()
 	ch <- prometheus.MustNewConstMetric(c.diskFree, prometheus.GaugeValue, float64(status.DiskFreeBytes))
+	wanted := float64(c.votersWanted())
 	for i := range status.Shards {
 		g := &status.Shards[i]
 		leading := 0.0
 		if g.Serving {
 			leading = 1
+			ch <- prometheus.MustNewConstMetric(c.voters, prometheus.GaugeValue, float64(len(g.Voters)), shardLabel(g.Shard))
+			ch <- prometheus.MustNewConstMetric(c.wanted, prometheus.GaugeValue, wanted, shardLabel(g.Shard))
 		}
 		ch <- prometheus.MustNewConstMetric(c.leading, prometheus.GaugeValue, leading, shardLabel(g.Shard))
+		ch <- prometheus.MustNewConstMetric(c.ahead, prometheus.GaugeValue, g.ClockAheadBy.Seconds(), shardLabel(g.Shard))
 	}
 	stats := c.node.Stats()
 	for i := range stats.Shards {
@@ -135,22 +146,18 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 // collectQueues sends what is known of a shard's queues. Beyond queueSeriesMax they are added up.
 func (c *nodeCollector) collectQueues(ch chan<- prometheus.Metric, shard uint32) {
 	var queues []fsm.Queue
-	_, err := c.node.View(shard, func(m *fsm.Machine, now fsm.Time) {
-		for after := ""; ; {
-			page := m.Queues(after, queueSeriesMax)
-			if len(page) == 0 {
-				return
-			}
-			after = page[len(page)-1].Name
-			for i := range page {
-				// The page is as of the last entry; a job that came due since is ready all the same.
-				q, _ := m.Queue(page[i].Name, now)
-				queues = addSeries(queues, &q)
-			}
+	for query := (&fsm.QueuesQuery{Max: queueSeriesMax}); ; {
+		page, _, err := c.node.Peek(shard, query)
+		if err != nil {
+			return // A shard that cannot be read has no series; that it is so shows in belfry_shard_leading.
 		}
-	})
-	if err != nil {
-		return // A shard that cannot be read has no series; that it is so shows in belfry_shard_leading.
+		for i := range page.Queues {
+			queues = addSeries(queues, &page.Queues[i])
+		}
+		if !page.More {
+			break
+		}
+		query.After = page.Queues[len(page.Queues)-1].Name
 	}
 	for i := range queues {
 		c.collectQueue(ch, shardLabel(shard), &queues[i])

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,9 +10,6 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
-
-// errPollEnded ends the other shards' waits of a poll once one shard granted something.
-var errPollEnded = errors.New("the poll found jobs in another shard")
 
 // Reserve implements QueueService.
 func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest) (*belfryv1.ReserveResponse, error) {
@@ -32,9 +28,7 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	if s.drain.isBegun() {
 		return nil, fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
-	polling, stop := s.drain.until(ctx)
-	defer stop()
-	if err := p.run(polling, withinDeadline(ctx, wait)); err != nil && !endedByDrain(ctx, polling) {
+	if err := p.run(ctx, withinDeadline(ctx, wait)); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil && p.requestID == "" {
@@ -66,16 +60,21 @@ func withinDeadline(ctx context.Context, wait time.Duration) time.Duration {
 	return max(0, min(wait, left-min(max(left/answerShare, answerTimeMin), answerTimeMax)))
 }
 
-// endedByDrain reports whether a poll was ended because the server stops. Its caller gets what there is: nothing.
-func endedByDrain(ctx, polling context.Context) bool { return polling.Err() != nil && ctx.Err() == nil }
-
-// poll is one attempt to get jobs of several queues. It is used by one goroutine, except collect and park's results.
+// poll is one attempt to get jobs of several queues. It is used by one goroutine. When the server drains it waits no more, and
+// takes what is under way.
 type poll struct {
 	service   *queueService
 	queues    []string
 	jobsMax   uint32
 	ttr       time.Duration
 	requestID string
+	// stop is closed when the server drains or queues were altered: then what is waited for may be elsewhere.
+	stop <-chan struct{}
+	// newer is closed when a repeat of this poll has come: then it waits no more. nil if there cannot be any.
+	newer <-chan struct{}
+
+	// rest, if it is not nil, is to be done after the answer and before a repeat has its turn.
+	rest func()
 
 	jobs      []*belfryv1.Job
 	witnesses []*belfryv1.Witness
@@ -89,28 +88,139 @@ type step struct {
 	key    string
 }
 
+// turnTimeMin is how long also a poll that does not wait itself waits for an earlier attempt at it to end.
+const turnTimeMin = 2 * crossingTimeMax
+
 // run fills p.jobs. One shard needs one call, since the machine itself tries the queues in order and remembers the
 // grants of a request. Several shards are asked in the order of the queues without waiting; if none has a job, all are
-// waited for together.
+// waited for together. Before that, a repeat waits for the end of the attempts before it, and collects what they were granted.
+//
+// A poll that waits while the number of partitions of one of its queues changes, or this node hears of it, goes on waiting in the shards of now.
 func (p *poll) run(ctx context.Context, wait time.Duration) error {
-	steps := p.steps()
-	if len(steps) == 1 {
-		return p.once(ctx, steps[0], wait)
+	until := time.Now().Add(wait)
+	for left := wait; ; left = time.Until(until) {
+		p.stop = p.service.stops.next(p.service)
+		steps := p.steps()
+		if len(steps) > 1 {
+			return p.runAll(ctx, steps, left)
+		}
+		if err := p.once(ctx, steps[0], left); err != nil || len(p.jobs) > 0 || !p.goesOn(ctx, until) {
+			return err
+		}
 	}
+}
+
+// runAll is run for several shards.
+func (p *poll) runAll(ctx context.Context, steps []step, wait time.Duration) error {
+	until := time.Now().Add(wait)
 	if p.requestID != "" {
+		newer, end, err := p.begin(ctx, withinDeadline(ctx, max(wait, turnTimeMin)))
+		if err != nil {
+			return err
+		}
+		defer func() { p.service.polls.finish(p.rest, end) }()
+		p.newer = newer
 		if err := p.recall(ctx, steps); err != nil || len(p.jobs) > 0 {
 			return err
 		}
 	}
-	for _, st := range steps {
-		if err := p.once(ctx, st, 0); err != nil || len(p.jobs) > 0 {
+	for {
+		if err := p.try(ctx, steps, time.Until(until)); err != nil || len(p.jobs) > 0 || !p.goesOn(ctx, until) {
 			return err
 		}
+		p.stop = p.service.stops.next(p.service)
+		steps = p.steps()
 	}
-	if wait <= 0 {
-		return nil
+}
+
+// goesOn reports whether a poll that found nothing is to look again because it was stopped by an alteration of queues.
+func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
+	select {
+	case <-p.stop:
+	default:
+		return false
+	}
+	select {
+	case <-p.newer:
+		return false
+	default:
+		return ctx.Err() == nil && !p.service.drain.isBegun() && time.Until(until) > 0
+	}
+}
+
+// begin takes the turn of this attempt at its request, at the leader of the first shard concerned: there all attempts meet, through whichever nodes they
+// come.
+func (p *poll) begin(ctx context.Context, patience time.Duration) (newer <-chan struct{}, end func(), err error) {
+	n, ok := p.service.node.(Arbiter)
+	if !ok {
+		return p.service.polls.begin(ctx, p.name(), patience)
+	}
+	shard := p.service.shard(p.queues[0], 0)
+	if newer, end, err = n.Attempt(ctx, shard, p.name(), patience); err != nil {
+		return nil, nil, p.service.faultAt(shard, err)
+	}
+	return newer, end, nil
+}
+
+// try asks the shards that offer something in turn, and waits for all of them if none has a job. One that answers nobody for now is passed over: the
+// poll fails only if all are such, or if nothing was found.
+func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error {
+	began := time.Now()
+	var failed error
+	failures := 0
+	for _, st := range p.offered(ctx, steps, wait) {
+		err := p.once(ctx, st, 0)
+		if err != nil && !passes(err) || len(p.jobs) > 0 {
+			return err
+		}
+		if err != nil {
+			failed = graver(failed, err)
+			failures++
+		}
+	}
+	if wait -= time.Since(began); failures == len(steps) || wait <= 0 {
+		return failed
 	}
 	return p.park(ctx, p.parkSteps(), wait)
+}
+
+// offered returns the steps that would find something, in their order. All shards are asked at once: one after the other they would take so long
+// that a job which becomes due meanwhile is late. Shards that do not answer are asked again when all others were, by a poll that does not wait or has no
+// others; else it waits there as well.
+func (p *poll) offered(ctx context.Context, steps []step, wait time.Duration) []step {
+	node, ok := p.service.node.(Offering)
+	if !ok {
+		return steps
+	}
+	type offer struct {
+		some bool
+		err  error
+	}
+	offers := make([]offer, len(steps))
+	var group sync.WaitGroup
+	for i, st := range steps {
+		group.Go(func() { offers[i].some, offers[i].err = node.Offers(ctx, st.shard, st.queues) })
+	}
+	group.Wait()
+	var some, silent []step
+	for i, st := range steps {
+		switch {
+		case offers[i].err != nil:
+			silent = append(silent, st)
+		case offers[i].some:
+			some = append(some, st)
+		}
+	}
+	if wait > 0 && len(silent) < len(steps) {
+		return some
+	}
+	return append(some, silent...)
+}
+
+// passes reports whether an error says that a shard did nothing, and that it may do it later.
+func passes(err error) bool {
+	f := faultOfError(err)
+	return f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.RetryAfter > 0
 }
 
 // steps returns the Reserves of the first round: the queues in order, the partitions of one in rotation, neighbouring
@@ -126,7 +236,7 @@ func (p *poll) steps() []step {
 		}
 		first := 0
 		if len(shards) > 1 {
-			first = int(p.service.turn.Add(1) % uint32(len(shards)))
+			first = p.service.turns.next(queue, len(shards))
 		}
 		for k := range shards {
 			shard := shards[(first+k)%len(shards)]
@@ -168,34 +278,57 @@ func (p *poll) request(st step) *fsm.Request {
 
 // once makes one step and collects what it granted.
 func (p *poll) once(ctx context.Context, st step, wait time.Duration) error {
-	reply, err := p.service.node.Reserve(ctx, st.shard, p.request(st), wait)
+	until := node.Wait{For: wait}
+	if wait > 0 {
+		until.Stop = p.stop
+	}
+	reply, err := p.service.node.Reserve(ctx, st.shard, p.request(st), until)
 	if err != nil {
-		return faultOfShard(st.shard, err)
+		return p.service.faultAt(st.shard, err)
 	}
 	return p.collect(st.shard, reply)
 }
 
-// recall collects the grants of an earlier run with this request id that are still held, from all shards.
+// recall collects the grants of an earlier run of this poll that are still held, from all shards. They are too many if that
+// run ended before it had given the rest back. Nothing is given back if a shard remembers another poll under the request id.
+// A shard that answers nobody for now is passed over: most polls are no repeats, and must not fail for it.
 func (p *poll) recall(ctx context.Context, steps []step) error {
-	for _, st := range append(steps, p.parkSteps()...) {
-		var grants []fsm.Grant
-		w, err := p.service.node.Read(ctx, st.shard, func(m *fsm.Machine, now fsm.Time) {
-			grants = slices.Clone(m.Recall("", p.requestID+st.key, now))
+	all := slices.Concat(steps, p.parkSteps())
+	type recalled struct {
+		reading fsm.Reading
+		witness node.Witness
+		err     error
+	}
+	answers := make([]recalled, len(all))
+	var group sync.WaitGroup
+	for i, st := range all {
+		group.Go(func() {
+			a := &answers[i]
+			a.reading, a.witness, a.err = p.service.node.Query(ctx, st.shard, fsm.RecallOf(p.request(st)))
 		})
-		if err != nil {
-			return faultOfShard(st.shard, err)
+	}
+	group.Wait()
+	for i, st := range all {
+		a := &answers[i]
+		if a.err != nil && passes(a.err) {
+			continue
 		}
-		if len(grants) > 0 {
-			if err := p.collect(st.shard, node.Reply{Witness: w, Results: []fsm.Result{{Grants: grants}}}); err != nil {
-				return err
-			}
+		if a.err != nil {
+			return p.service.faultAt(st.shard, a.err)
+		}
+		if len(a.reading.Jobs) == 0 && a.reading.Code == fsm.OK {
+			continue
+		}
+		remembered := node.Reply{Witness: a.witness, Results: []fsm.Result{{Code: a.reading.Code, Replayed: true}}, Jobs: a.reading.Jobs}
+		if err := p.collect(st.shard, remembered); err != nil {
+			return err
 		}
 	}
+	p.giveBack(ctx)
 	return nil
 }
 
-// collect reads the jobs of a step's grants. A grant that is not held any more, because its lease was short or a repeat
-// of this call has finished it, is left out: its token would be stale.
+// collect adds the jobs that a step was answered. A grant that is not held any more is not among them: its token would be stale.
 func (p *poll) collect(shard uint32, reply node.Reply) error {
 	w := wireWitness(reply.Witness)
 	if w != nil {
@@ -208,74 +341,26 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	if result.Code != fsm.OK {
 		return faultOfResult(shard, result)
 	}
-	if len(result.Grants) == 0 {
-		return nil
-	}
-	settings := map[string]*fsm.Settings{}
-	_, err := p.service.node.View(shard, func(m *fsm.Machine, now fsm.Time) {
-		for i := range result.Grants {
-			g := &result.Grants[i]
-			job, ok := m.Held(fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence})
-			if !ok {
-				continue
-			}
-			if settings[g.Queue] == nil {
-				q, _ := m.Queue(g.Queue, now)
-				settings[g.Queue] = &q.Settings
-			}
-			p.jobs = append(p.jobs, wireGrant(g, &job, settings[g.Queue], w))
-		}
-	})
-	if err != nil {
-		return faultOfShard(shard, err)
-	}
-	for i := range result.Grants {
-		p.service.meters.grant(&result.Grants[i], reply.Witness.Time)
+	p.add(reply.Jobs, w)
+	if !result.Replayed { // else they were counted, and at the time of their grant
+		p.service.meters.grants(result.Grants, reply.Witness.Time)
 	}
 	return nil
 }
 
-// parked is what one shard answered to a waiting step.
-type parked struct {
-	step  step
-	reply node.Reply
-	err   error
+// add converts jobs that were granted.
+func (p *poll) add(jobs []fsm.Job, w *belfryv1.Witness) {
+	var tokens leaseWriter
+	from := len(p.jobs)
+	p.jobs = appendJobs(p.jobs, jobs)
+	for i, job := range p.jobs[from:] {
+		job.Lease, job.Witness = tokens.format(refOf(&jobs[i])), w
+	}
 }
 
-// park waits at all shards at once. The first grant ends the others' waits; what they granted meanwhile is added up to
-// the number of jobs asked for, and the rest is given back without counting an attempt.
-func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error {
-	waiting, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	results := make(chan parked, len(steps))
-	var group sync.WaitGroup
-	for _, st := range steps {
-		group.Go(func() {
-			reply, err := p.service.node.Reserve(waiting, st.shard, p.request(st), wait)
-			if err != nil || granted(reply) {
-				end(errPollEnded)
-			}
-			results <- parked{step: st, reply: reply, err: err}
-		})
-	}
-	group.Wait()
-	close(results)
-	var failed error
-	for r := range results {
-		switch {
-		case errors.Is(r.err, node.ErrCanceled) && errors.Is(context.Cause(waiting), errPollEnded):
-			// Its wait was ended by us.
-		case r.err != nil:
-			failed = errors.Join(failed, faultOfShard(r.step.shard, r.err))
-		default:
-			failed = errors.Join(failed, p.collect(r.step.shard, r.reply))
-		}
-	}
-	p.giveBack(ctx)
-	if len(p.jobs) > 0 || failed == nil {
-		return nil
-	}
-	return faultOfError(failed)
+// refOf names the reservation that a job was handed out under.
+func refOf(job *fsm.Job) fsm.Ref {
+	return fsm.Ref{Queue: job.Queue, Partition: job.Partition, Serial: job.Serial, Fence: job.Fence}
 }
 
 // granted reports whether a reply hands out jobs.

@@ -19,11 +19,15 @@ type queueService struct {
 	now    func() time.Time
 	drain  *drain
 	meters *meters
+	// polls are the polls over several shards that have a request id.
+	polls attempts
+	stops stops
 	// openings is held for reading while a record is brought to its shards, and for writing while the catalog deletes one, so
 	// that no partition is opened after it was emptied.
 	openings sync.RWMutex
-	// turn spreads puts without id over the partitions of a queue, and polls over which partition is asked first.
-	turn atomic.Uint32
+	// turn spreads puts without id over the partitions of a queue; turns says which partition a poll asks first.
+	turn  atomic.Uint32
+	turns turns
 }
 
 // checker returns a checker for one request.
@@ -45,21 +49,34 @@ func (s *queueService) do(ctx context.Context, shard uint32, requestID string, c
 // doAll proposes commands that share a request id as one request and returns an answer for each.
 func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string, commands []fsm.Command) []answer {
 	answers := make([]answer, len(commands))
+	s.doInto(ctx, shard, requestID, commands, func(i int) *answer { return &answers[i] })
+	return answers
+}
+
+// doInto proposes commands that share a request id as one request and stores the answer to each where place says.
+func (s *queueService) doInto(ctx context.Context, shard uint32, requestID string, commands []fsm.Command, place func(i int) *answer) {
 	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
-	witnesses := wireWitnesses(reply.Witness, len(commands))
-	for i := range answers {
-		if err != nil {
-			answers[i].fault = faultOfShard(shard, err)
-			continue
+	if err != nil {
+		for i := range commands {
+			*place(i) = answer{fault: s.faultAt(shard, err)}
 		}
-		answers[i].result = reply.Results[i]
-		answers[i].witness = witnesses[i]
-		if reply.Results[i].Code != fsm.OK {
-			answers[i].fault = faultOfResult(shard, &reply.Results[i])
-			answers[i].fault.Witness = witnesses[i]
+		return
+	}
+	var witnesses []belfryv1.Witness
+	if reply.Witness != (node.Witness{}) {
+		witnesses = wireWitnesses(reply.Witness, len(commands))
+	}
+	for i := range commands {
+		a := place(i)
+		*a = answer{result: reply.Results[i]}
+		if witnesses != nil {
+			a.witness = &witnesses[i]
+		}
+		if a.result.Code != fsm.OK {
+			a.fault = faultOfResult(shard, &a.result)
+			a.fault.Witness = a.witness
 		}
 	}
-	return answers
 }
 
 // placed is a command with the shard it goes to and the place of its answer.
@@ -90,9 +107,7 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 	for i, c := range share {
 		list[i] = c.command
 	}
-	for i, a := range s.doAll(ctx, share[0].shard, requestID, list) {
-		answers[share[i].position] = a
-	}
+	s.doInto(ctx, share[0].shard, requestID, list, func(i int) *answer { return &answers[share[i].position] })
 }
 
 // splitByShard groups commands by shard and keeps their order within one.
@@ -115,187 +130,6 @@ func splitByShard(commands []placed) [][]placed {
 		shares[i] = append(shares[i], c)
 	}
 	return shares
-}
-
-// Put implements QueueService.
-func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
-	c := s.checker()
-	put, _ := c.put(req)
-	requestID := c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
-	}
-	answers := make([]answer, 1)
-	s.putAll(ctx, requestID, []*fsm.Put{put}, answers)
-	if answers[0].fault != nil {
-		return nil, answers[0].fault
-	}
-	out := &belfryv1.PutResponse{}
-	fillPut(out, put, &answers[0])
-	return out, nil
-}
-
-// PutBatch implements QueueService.
-func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
-	c := s.checker()
-	requestID := c.requestID(req.GetRequestId())
-	c.entries("jobs", len(req.GetJobs()), s.limits.BatchJobsMax)
-	if c.err != nil {
-		return nil, c.err
-	}
-	puts := make([]*fsm.Put, len(req.GetJobs()))
-	answers := make([]answer, len(puts))
-	sum := 0
-	for i, job := range req.GetJobs() {
-		entry := checker{limits: c.limits, now: c.now}
-		put, size := entry.put(job)
-		if job.GetRequestId() != "" {
-			entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
-		}
-		if sum += size; sum > s.limits.BatchBytesMax {
-			return nil, tooLarge("jobs", sum, s.limits.BatchBytesMax)
-		}
-		if puts[i] = put; entry.err != nil {
-			puts[i], answers[i].fault = nil, entry.err
-		}
-	}
-	s.putAll(ctx, requestID, puts, answers)
-	// Each kind of message is made for all entries at once: one by one they are most of the garbage of a batch.
-	entries := make([]struct {
-		result   belfryv1.PutBatchResult
-		put      belfryv1.PutBatchResult_Put
-		response belfryv1.PutResponse
-	}, len(puts))
-	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(puts))}
-	for i := range answers {
-		e := &entries[i]
-		if f := answers[i].fault; f != nil {
-			e.result.Result = &belfryv1.PutBatchResult_Error{Error: f.entry()}
-		} else {
-			fillPut(&e.response, puts[i], &answers[i])
-			e.put.Put = &e.response
-			e.result.Result = &e.put
-		}
-		out.Results[i] = &e.result
-	}
-	return out, nil
-}
-
-// putAll routes and proposes puts; the entries that are nil have their fault already. Puts that were refused because the
-// queue has another number of partitions are routed once more: nothing was applied.
-func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm.Put, answers []answer) {
-	commands := make([]placed, 0, len(puts))
-	for i, put := range puts {
-		if put == nil {
-			continue
-		}
-		if n := len(commands); n > 0 && sameHome(commands[n-1].command, put) {
-			// The hash of the queue's name is most of the work for a small job in a large batch.
-			put.Partitions = 1
-			commands = append(commands, placed{shard: commands[n-1].shard, position: i, command: put})
-			continue
-		}
-		if s.deleting(put.Queue) {
-			answers[i].fault = beingDeleted(put.Queue)
-			continue
-		}
-		commands = append(commands, s.place(put, requestID, i))
-	}
-	s.doPlaced(ctx, requestID, commands, answers)
-	s.putAgain(ctx, requestID, commands, answers)
-	s.meterPuts(puts, answers)
-}
-
-// putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
-// made a job of some of the call's puts remembers the answer to all of them under the request id, so that the others need
-// an id of their own. Elsewhere the whole share goes again under the call's id, which a repeat of the call will use: the
-// share was not remembered, and doing the puts again that made nothing changes nothing.
-func (s *queueService) putAgain(ctx context.Context, requestID string, commands []placed, answers []answer) {
-	made, refused, repaired := map[uint32]bool{}, map[uint32]bool{}, map[string]bool{}
-	for _, c := range commands {
-		a := &answers[c.position]
-		made[c.shard] = made[c.shard] || a.result.Created
-		put, ok := c.command.(*fsm.Put)
-		if !ok || !changed(a) {
-			continue
-		}
-		if _, tried := repaired[put.Queue]; !tried {
-			repaired[put.Queue] = s.repair(ctx, put)
-		}
-		refused[c.shard] = refused[c.shard] || repaired[put.Queue]
-	}
-	var whole, rest []placed
-	for _, c := range commands {
-		put, ok := c.command.(*fsm.Put)
-		switch {
-		case !ok || !refused[c.shard]:
-		case !made[c.shard]:
-			whole = append(whole, s.place(put, requestID, c.position))
-		case changed(&answers[c.position]):
-			rest = append(rest, s.place(put, requestID, c.position))
-		}
-	}
-	s.doPlaced(ctx, requestID, whole, answers)
-	if requestID != "" {
-		requestID += "~"
-	}
-	s.doPlaced(ctx, requestID, rest, answers)
-}
-
-// changed reports whether a put was refused because the queue has another number of partitions.
-func changed(a *answer) bool {
-	return a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
-}
-
-// sameHome reports whether a put goes where the one before it went: to the only partition of the same queue.
-func sameHome(before fsm.Command, put *fsm.Put) bool {
-	last, ok := before.(*fsm.Put)
-	return ok && last.Queue == put.Queue && last.Partitions == 1
-}
-
-// meterPuts counts the jobs made, neighbours of one queue together.
-func (s *queueService) meterPuts(puts []*fsm.Put, answers []answer) {
-	var queue string
-	var n uint32
-	for i, put := range puts {
-		if put == nil || answers[i].fault != nil || !answers[i].result.Created {
-			continue
-		}
-		if put.Queue != queue && n > 0 {
-			s.meters.put(queue, n)
-			n = 0
-		}
-		queue, n = put.Queue, n+1
-	}
-	if n > 0 {
-		s.meters.put(queue, n)
-	}
-}
-
-// place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to
-// the same shard, through whichever node.
-func (s *queueService) place(put *fsm.Put, requestID string, position int) placed {
-	put.Partitions = s.partitions(put.Queue)
-	switch {
-	case put.Partitions == 1:
-		put.Partition = 0
-	case put.ID != "":
-		put.Partition = node.PartitionOf(put.ID, int(put.Partitions))
-	case requestID != "":
-		put.Partition = node.PartitionOf(requestID+"/"+itoa(position), int(put.Partitions))
-	default:
-		put.Partition = s.turn.Add(1) % put.Partitions
-	}
-	return placed{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
-}
-
-// fillPut converts the answer to a put.
-func fillPut(out *belfryv1.PutResponse, put *fsm.Put, a *answer) {
-	out.Id = put.ID
-	if out.Id == "" {
-		out.Id = fsm.FormatID(a.result.Partition, a.result.Serial)
-	}
-	out.DueAt, out.Created, out.State, out.Witness = ceilTime(a.result.Due), a.result.Created, wireState(a.result.State), a.witness
 }
 
 // Ack implements QueueService.
@@ -323,7 +157,7 @@ func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, f
 		return answer{}, a.fault
 	}
 	if command.Kind() == fsm.KindAck {
-		s.meters.ack(ref.Queue)
+		s.meters.ack(ref.Queue, 1)
 	}
 	return a, nil
 }
@@ -336,8 +170,10 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	if c.err != nil {
 		return nil, c.err
 	}
-	answers := make([]answer, len(req.GetLeases()))
-	commands := make([]placed, 0, len(answers))
+	// As with puts, what there is one of for each job is made for all at once.
+	acks := make([]fsm.Ack, len(req.GetLeases()))
+	answers := make([]answer, len(acks))
+	commands := make([]placed, 0, len(acks))
 	for i, token := range req.GetLeases() {
 		entry := checker{limits: c.limits, now: c.now}
 		ref := entry.lease("lease", token)
@@ -345,24 +181,48 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 			answers[i].fault = entry.err
 			continue
 		}
-		commands = append(commands, placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Ack{Ref: ref}})
+		acks[i].Ref = ref
+		commands = append(commands, placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &acks[i]})
 	}
 	s.doPlaced(ctx, requestID, commands, answers)
-	for _, c := range commands {
-		if ack, ok := c.command.(*fsm.Ack); ok && answers[c.position].fault == nil {
-			s.meters.ack(ack.Queue)
+	s.meterAcks(acks, answers)
+	return wireAckBatch(answers), nil
+}
+
+// meterAcks counts the jobs acked, neighbours of one queue together.
+func (s *queueService) meterAcks(acks []fsm.Ack, answers []answer) {
+	var n uint32
+	for i := range acks {
+		if answers[i].fault == nil {
+			n++
+		}
+		if last := i == len(acks)-1; n > 0 && (last || acks[i+1].Queue != acks[i].Queue) {
+			s.meters.ack(acks[i].Queue, n)
+			n = 0
 		}
 	}
+}
+
+// wireAckBatch converts the answers to a batch of acks.
+func wireAckBatch(answers []answer) *belfryv1.AckBatchResponse {
+	entries := make([]struct {
+		result   belfryv1.AckBatchResult
+		ack      belfryv1.AckBatchResult_Ack
+		response belfryv1.AckResponse
+	}, len(answers))
 	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(answers))}
 	for i := range answers {
+		e := &entries[i]
 		if f := answers[i].fault; f != nil {
-			out.Results[i] = &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.entry()}}
-			continue
+			e.result.Result = &belfryv1.AckBatchResult_Error{Error: f.entry()}
+		} else {
+			e.response.Witness = answers[i].witness
+			e.ack.Ack = &e.response
+			e.result.Result = &e.ack
 		}
-		ack := &belfryv1.AckResponse{Witness: answers[i].witness}
-		out.Results[i] = &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Ack{Ack: ack}}
+		out.Results[i] = &e.result
 	}
-	return out, nil
+	return out
 }
 
 // Nack implements QueueService.

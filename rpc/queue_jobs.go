@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"sync"
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -38,11 +37,8 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 	}, nil
 }
 
-// onJob proposes a command to the shard of a job.
-func (s *queueService) onJob(ctx context.Context, c *checker, queue, id, requestID string, command fsm.Command) (answer, error) {
-	if c.err != nil {
-		return answer{}, c.err
-	}
+// onJobIn is onJob for the partitions that this node knows.
+func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string, command fsm.Command) (answer, error) {
 	partition, ok := s.partitionOfJob(queue, id)
 	if !ok {
 		return answer{}, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
@@ -54,8 +50,8 @@ func (s *queueService) onJob(ctx context.Context, c *checker, queue, id, request
 	return a, nil
 }
 
-// Get implements QueueService.
-func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
+// get is Get for the partitions that this node knows.
+func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
 	c := s.checker()
 	queue, id := c.queue("queue", req.GetQueue()), c.jobID("id", req.GetId())
 	if c.err != nil {
@@ -66,24 +62,16 @@ func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	shard := s.shard(queue, partition)
-	var job *belfryv1.Job
-	witness, err := s.node.Read(ctx, shard, func(m *fsm.Machine, now fsm.Time) {
-		held, ok := m.Job(queue, id, now)
-		if !ok {
-			return
-		}
-		q, _ := m.Queue(queue, now)
-		job = wireJob(&held, &q.Settings, true)
-	})
+	r, witness, err := reader{s.router, req.GetStale()}.read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id})
 	if err != nil {
-		return nil, faultOfShard(shard, err)
+		return nil, s.faultAt(shard, err)
 	}
-	if job == nil {
+	if len(r.Jobs) == 0 {
 		f := fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 		f.Shard = &shard
 		return nil, f
 	}
-	return &belfryv1.GetResponse{Job: job, Witness: wireWitness(witness)}, nil
+	return &belfryv1.GetResponse{Job: appendJobs(nil, r.Jobs)[0], Witness: wireWitness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
 }
 
 // Redrive implements QueueService.
@@ -104,6 +92,9 @@ func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest
 	}
 	if c.err != nil {
 		return nil, c.err
+	}
+	if err := (reader{router: s.router}).learn(ctx, queue); err != nil {
+		return nil, err
 	}
 	if len(req.GetIds()) > 0 {
 		return s.redriveIDs(ctx, queue, requestID, req.GetIds())
@@ -176,34 +167,4 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 	}
 	out.Moved = count32(moved)
 	return nil
-}
-
-// part is what one shard contributed to a read of several.
-type part struct {
-	witness *belfryv1.Witness
-	err     error
-}
-
-// readAll runs a read on several shards side by side; read gets the position of the shard. The first error wins.
-func (r router) readAll(ctx context.Context, shards []uint32, read func(i int, m *fsm.Machine, now fsm.Time)) ([]*belfryv1.Witness, error) {
-	parts := make([]part, len(shards))
-	var group sync.WaitGroup
-	for i, shard := range shards {
-		group.Go(func() {
-			w, err := r.node.Read(ctx, shard, func(m *fsm.Machine, now fsm.Time) { read(i, m, now) })
-			parts[i].witness = wireWitness(w)
-			if err != nil {
-				parts[i].err = faultOfShard(shard, err)
-			}
-		})
-	}
-	group.Wait()
-	witnesses := make([]*belfryv1.Witness, 0, len(parts))
-	for _, p := range parts {
-		if p.err != nil {
-			return nil, p.err
-		}
-		witnesses = append(witnesses, p.witness)
-	}
-	return witnesses, nil
 }

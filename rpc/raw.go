@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
 // rawPrefix starts the paths on which a job's body is the body of the HTTP message, byte for byte.
@@ -78,7 +79,7 @@ func (h *handler) rawPut(w http.ResponseWriter, r *http.Request, queue string) e
 	if err != nil {
 		return err
 	}
-	text, err := jsonCodec{codecJSON}.Marshal(res)
+	text, err := jsonCodec{name: codecJSON}.Marshal(res)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	header.Set("Belfry-Lease-Until", job.GetLeaseUntil().AsTime().Format(time.RFC3339Nano))
 	setWitness(header, job.GetWitness())
 	header.Set("Content-Length", itoa(len(job.GetData())))
-	if err := send(w, job.GetData()); err != nil {
+	if err := send(w, job.GetData()); err != nil && requestID == "" { // else a repeat may collect it
 		h.queues.releaseAll(r.Context(), res.GetJobs())
 	}
 	return nil
@@ -227,7 +228,7 @@ func unknownParameter(query url.Values, parameters []parameter) *Fault {
 	if field == "" {
 		return invalid("query", "a parameter without a name; the parameters here are %s", strings.Join(names, ", "))
 	}
-	if near := nearest(first, names); near != "" {
+	if near := spelling.Nearest(first, names); near != "" {
 		return invalid(field, "unknown parameter; did you mean %q?", near)
 	}
 	return invalid(field, "unknown parameter; the parameters here are %s", strings.Join(names, ", "))

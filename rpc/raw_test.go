@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -130,6 +132,35 @@ func TestRawRequestIDMakesRepeatsSafe(t *testing.T) {
 	}
 }
 
+// deafWriter is the way to a client that has gone.
+type deafWriter struct{ *httptest.ResponseRecorder }
+
+func (deafWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// TestRawReserveWhoseClientHasGone: the job goes to the next, unless the client may repeat the call.
+func TestRawReserveWhoseClientHasGone(t *testing.T) {
+	for id, want := range map[string]int{"": http.StatusOK, "r-1": http.StatusNoContent} {
+		t.Run("request id "+id, func(t *testing.T) {
+			s := serve(t)
+			s.send(http.MethodPost, "/q/a", "x")
+			lost := deafWriter{httptest.NewRecorder()}
+			if err := s.server.handler.rawReserve(lost, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/q/a?requestId="+id, nil), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if next := s.send(http.MethodGet, "/q/a", ""); next.status != want {
+				t.Errorf("the next was answered %d %s", next.status, next.body)
+			}
+			if id == "" {
+				return
+			}
+			again := s.send(http.MethodGet, "/q/a?requestId="+id, "")
+			if lease := lost.Header().Get("Belfry-Lease"); lease == "" || again.header.Get("Belfry-Lease") != lease {
+				t.Errorf("the repeat got %v, want %s", again.header, lease)
+			}
+		})
+	}
+}
+
 func TestHeaderText(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain-1": "plain-1", "a b": "a%20b", "100%": "100%25", "é": "%C3%A9", "x\r\nEvil: 1": "x%0D%0AEvil:%201", "": "",
@@ -158,7 +189,7 @@ func FuzzReadQuery(f *testing.F) {
 		}
 		// What was read can be said in JSON too, and means the same.
 		req.RequestId = requestID
-		text, err := (jsonCodec{codecJSON}).Marshal(req)
+		text, err := (jsonCodec{name: codecJSON}).Marshal(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
 // shortPrefix starts the paths for people: /v1/put stands for /belfry.v1.QueueService/Put.
@@ -70,7 +71,7 @@ func kebab(name string) string {
 func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "there is nothing at " + quote([]byte(r.URL.Path)) + "; the methods are " + h.methodList
-	if near := nearest(r.URL.Path, h.paths); near != "" {
+	if near := spelling.Nearest(r.URL.Path, h.paths); near != "" {
 		f.Message = "there is nothing at " + quote([]byte(r.URL.Path)) + "; did you mean " + near + "? The methods are " + h.methodList
 	}
 	h.writeFault(w, r, f)

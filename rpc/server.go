@@ -61,7 +61,8 @@ func (s *Server) Serve(l net.Listener) error {
 // Work streams are told. Other calls are still answered. It may be called more than once.
 func (s *Server) Drain() { s.handler.drain.begin() }
 
-// Shutdown drains, stops to listen, and waits until every call is answered or ctx ends; then it closes the connections.
+// Shutdown drains, stops to listen, and waits until every call is answered, and what polls were granted too late is given back,
+// or ctx ends; then it closes the connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -71,5 +72,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 		return fmt.Errorf("stopping the public API: %w", err)
 	}
-	return nil
+	return s.handler.queues.polls.wait(ctx)
 }

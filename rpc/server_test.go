@@ -67,6 +67,35 @@ func TestHealthPages(t *testing.T) {
 	}
 }
 
+// reachingNode is a node that runs no replica of shard 2 and knows what calls would meet.
+type reachingNode struct {
+	*memoryNode
+	unreached map[string]string
+}
+
+func (n *reachingNode) Unreached(context.Context) map[string]string { return n.unreached }
+
+// TestReadyOnlyIfCallsGetThrough: a node of a cluster says of all shards whether they are served through it, not only of its own.
+func TestReadyOnlyIfCallsGetThrough(t *testing.T) {
+	n := &reachingNode{memoryNode: newMemoryNode(3)}
+	n.status.Shards = n.status.Shards[:2]
+	s := serve(t, func(c *Config) { c.Node = n })
+	for _, tt := range []struct {
+		unreached map[string]string
+		status    int
+		want      string
+	}{
+		{nil, 200, "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n"},
+		{map[string]string{"catalog": "it is catching up", "shard-2": "no leader is known"}, 503, "[+]serving ok\n[+]disk ok\n" +
+			"[-]catalog failed: it is catching up\n[+]shard-0 ok\n[+]shard-1 ok\n[-]shard-2 failed: no leader is known\nnot ready\n"},
+	} {
+		n.unreached = tt.unreached
+		if got := s.send("GET", "/readyz?verbose", ""); got.status != tt.status || got.body != tt.want {
+			t.Errorf("%d %q", got.status, got.body)
+		}
+	}
+}
+
 func TestGRPCHealth(t *testing.T) {
 	s := serve(t)
 	client := connect.NewClient[belfryv1.GetRequest, belfryv1.GetResponse](h2c(t), s.url+"/grpc.health.v1.Health/Check", connect.WithGRPC())
@@ -130,7 +159,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is not in the metrics", want)
 		}
 	}
-	if err := registry.Register(newNodeCollector(s.node)); err == nil {
+	if err := registry.Register(newNodeCollector(s.node, func() int { return 1 })); err == nil {
 		t.Error("the node's metrics were not registered")
 	}
 }
@@ -233,10 +262,13 @@ func TestEveryMethodHasAShortPath(t *testing.T) {
 		"/v1/ack": "QueueService/Ack", "/v1/ack-batch": "QueueService/AckBatch", "/v1/nack": "QueueService/Nack",
 		"/v1/release": "QueueService/Release", "/v1/extend": "QueueService/Extend", "/v1/cancel": "QueueService/Cancel",
 		"/v1/reschedule": "QueueService/Reschedule", "/v1/get": "QueueService/Get", "/v1/list": "QueueService/List",
-		"/v1/redrive": "QueueService/Redrive", "/v1/work": "QueueService/Work",
+		"/v1/redrive": "QueueService/Redrive", "/v1/get-routing": "QueueService/GetRouting", "/v1/work": "QueueService/Work",
 		"/v1/create-queue": "AdminService/CreateQueue", "/v1/list-queues": "AdminService/ListQueues", "/v1/get-queue": "AdminService/GetQueue",
 		"/v1/update-queue": "AdminService/UpdateQueue", "/v1/purge-queue": "AdminService/PurgeQueue",
 		"/v1/delete-queue": "AdminService/DeleteQueue", "/v1/get-cluster": "AdminService/GetCluster",
+		"/v1/drain-node": "AdminService/DrainNode", "/v1/remove-node": "AdminService/RemoveNode",
+		"/v1/transfer-leader": "AdminService/TransferLeader", "/v1/backup": "AdminService/Backup", "/v1/restore": "AdminService/Restore",
+		"/v1/reset-clock": "AdminService/ResetClock", "/v1/update-cluster": "AdminService/UpdateCluster",
 	}
 	methods := methodsOfContract()
 	for _, m := range methods {
@@ -246,7 +278,7 @@ func TestEveryMethodHasAShortPath(t *testing.T) {
 		if reads := strings.Contains(m.short, "get") || strings.Contains(m.short, "list"); reads != m.reads {
 			t.Errorf("%s: reads %v", m.short, m.reads)
 		}
-		if m.streams != (m.short == "/v1/work") {
+		if m.streams != (m.short == "/v1/work" || m.short == "/v1/backup" || m.short == "/v1/restore") {
 			t.Errorf("%s: streams %v", m.short, m.streams)
 		}
 	}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -153,7 +154,10 @@ func (c *checker) expireTo(field string, in *belfryv1.QueueSettings) (toDead, se
 
 // wireSettings converts settings with defaults filled in.
 func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
-	e := effectiveOf(&fsm.Job{}, s)
+	attempts := uint32(fsm.DefaultMaxAttempts)
+	if s.MaxAttemptsSet {
+		attempts = s.MaxAttempts
+	}
 	window := fsm.DefaultDedupWindow
 	if s.DedupWindowSet {
 		window = s.DedupWindow
@@ -163,9 +167,9 @@ func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
 		expireTo = belfryv1.ExpireTo_EXPIRE_TO_DEAD
 	}
 	return &belfryv1.QueueSettings{
-		Ttr:           durationpb.New(e.ttr),
-		MaxAttempts:   proto.Uint32(e.maxAttempts),
-		RetryDelays:   durations(e.retryDelays),
+		Ttr:           durationpb.New(cmp.Or(s.TTR, fsm.DefaultTTR)),
+		MaxAttempts:   proto.Uint32(attempts),
+		RetryDelays:   durations(s.RetryDelays),
 		DedupWindow:   durationpb.New(window),
 		DedupForever:  proto.Bool(s.DedupForever),
 		MaxInFlight:   proto.Uint32(count32(s.MaxInFlight)),

@@ -29,6 +29,8 @@ type streamBody struct {
 	reading int64
 	// cutOff and ended say that the deadline is not ours to set any more.
 	cutOff, ended bool
+	// hurried says that the client gets no more time to read.
+	hurried bool
 }
 
 // guardStream returns the request with its body guarded. release must be called when the call has ended.
@@ -93,9 +95,35 @@ func (b *streamBody) arrived() {
 	b.deadline(time.Time{})
 }
 
+// sending gives the client time anew to read what the server is about to send. For an answer without end the deadline of the whole would
+// come too early.
+func (b *streamBody) sending() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.cutOff && !b.ended && !b.hurried {
+		_ = b.controller.SetWriteDeadline(time.Now().Add(b.limits.ResponseWait))
+	}
+}
+
+// hurryWait is how long a client has to read the end of an answer that is cut short.
+const hurryWait = time.Second
+
+// hurry gives the client no more than hurryWait for whatever is still sent.
+func (b *streamBody) hurry() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hurried = true; !b.ended {
+		_ = b.controller.SetWriteDeadline(time.Now().Add(hurryWait))
+	}
+}
+
+// actionBytes is what an action of a stream takes in memory besides its text.
+const actionBytes = 128
+
 // hold counts a message until done is called; ok is false if that is more than the server takes.
-func (b *streamBody) hold(message proto.Message) (done func(), ok bool) {
-	size := int64(proto.Size(message))
+func (b *streamBody) hold(message *belfryv1.WorkRequest) (done func(), ok bool) {
+	actions := len(message.GetAcks()) + len(message.GetNacks()) + len(message.GetReleases()) + len(message.GetExtends())
+	size := int64(proto.Size(message)) + int64(actions)*actionBytes
 	return func() { b.inFlight.Add(-size) }, b.inFlight.Add(size) <= bodyBytesInFlightMax
 }
 

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // checker checks the fields of one request against the limits and converts them on the way. The first violation is kept
@@ -59,11 +58,10 @@ func queueNameFlaw(name string, bytesMax int) *flaw {
 	case len(name) > bytesMax:
 		return &flaw{is: len(name), limit: bytesMax}
 	}
-	segments := strings.Split(name, "/")
-	if len(segments) > 2 {
+	if strings.Count(name, "/") > 1 {
 		return &flaw{text: "want `name` or `namespace/name`; there is more than one slash"}
 	}
-	for _, s := range segments {
+	for s := range strings.SplitSeq(name, "/") {
 		if s == "" || s == "." || s == ".." {
 			return &flaw{text: `want "name" or "namespace/name"; a part is empty, "." or ".."`}
 		}
@@ -272,10 +270,7 @@ func (c *checker) entries(field string, n, most int) {
 	case n == 0:
 		c.fail(invalid(field, "at least one is required; the limit is %d", most))
 	case n > most:
-		c.fail(&Fault{
-			Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: field,
-			Message: field + ": " + itoa(n) + " entries; the limit is " + itoa(most),
-		})
+		c.fail(tooMany(field, n, most))
 	}
 }
 

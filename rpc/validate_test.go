@@ -87,7 +87,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 		}{{c.in, true}, {c.out, false}} {
 			check := newChecker()
 			try.req.Queue = "a"
-			if check.put(try.req); (check.err == nil) != try.ok {
+			if check.put(try.req, &fsm.Put{}); (check.err == nil) != try.ok {
 				t.Errorf("%s, ok %v: %v", c.name, try.ok, check.err)
 			}
 		}
@@ -100,11 +100,12 @@ func ptr[T any](v T) *T { return &v }
 // TestPutConversion converts a put with every option, and one with none.
 func TestPutConversion(t *testing.T) {
 	c := newChecker()
-	got, size := c.put(&belfryv1.PutRequest{
+	got := &fsm.Put{}
+	size := c.put(&belfryv1.PutRequest{
 		Queue: "ns/q", Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1500*time.Millisecond + 1)}, Ttr: durationpb.New(time.Minute),
 		Priority: ptr[int32](-3), Body: &belfryv1.PutRequest_Text{Text: "body"}, Headers: map[string]string{"z": "26", "a": "1", "m": ""},
 		MaxAttempts: ptr[uint32](0), RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Hour)}, Ttl: durationpb.New(24 * time.Hour), Again: true,
-	})
+	}, got)
 	want := &fsm.Put{
 		Queue: "ns/q", ID: "order-42", Again: true, Delay: 1501 * time.Millisecond, TTR: time.Minute, TTL: 24 * time.Hour, Priority: -3,
 		Given:       fsm.GivenDelay | fsm.GivenTTR | fsm.GivenPriority | fsm.GivenMaxAttempts | fsm.GivenRetryDelays | fsm.GivenTTL,
@@ -114,7 +115,8 @@ func TestPutConversion(t *testing.T) {
 		t.Errorf("%v, %d bytes\n%s", c.err, size, diff)
 	}
 	c = newChecker()
-	if got, _ := c.put(&belfryv1.PutRequest{Queue: "q"}); got.Given != 0 || c.err != nil || got.RetryDelays != nil || got.Headers != nil {
+	got = &fsm.Put{}
+	if c.put(&belfryv1.PutRequest{Queue: "q"}, got); got.Given != 0 || c.err != nil || got.RetryDelays != nil || got.Headers != nil {
 		t.Errorf("what is omitted does not stay omitted: %+v", got)
 	}
 }
@@ -164,23 +166,6 @@ func TestStatesConvert(t *testing.T) {
 	}
 	if len(seen) != len(belfryv1.JobState_name) {
 		t.Errorf("%d of %d states", len(seen), len(belfryv1.JobState_name))
-	}
-}
-
-// TestEffectiveOptions: the job's own, else the queue's, else the product's.
-func TestEffectiveOptions(t *testing.T) {
-	queue := &fsm.Settings{TTR: time.Minute, MaxAttempts: 0, MaxAttemptsSet: true, RetryDelays: []time.Duration{time.Second}}
-	job := &fsm.Job{TTR: time.Hour, MaxAttempts: 3, RetryDelays: []time.Duration{0, 1}, Given: fsm.GivenTTR | fsm.GivenMaxAttempts | fsm.GivenRetryDelays}
-	for name, c := range map[string]struct {
-		got, want effective
-	}{
-		"product": {effectiveOf(&fsm.Job{}, &fsm.Settings{}), effective{30 * time.Second, 16, nil}},
-		"queue":   {effectiveOf(&fsm.Job{}, queue), effective{time.Minute, 0, []time.Duration{time.Second}}},
-		"job":     {effectiveOf(job, queue), effective{time.Hour, 3, []time.Duration{0, 1}}},
-	} {
-		if diff := cmp.Diff(c.want, c.got, cmp.AllowUnexported(effective{})); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
-		}
 	}
 }
 

@@ -47,30 +47,6 @@ func FuzzParseDuration(f *testing.F) {
 	})
 }
 
-func TestNearest(t *testing.T) {
-	fields := []string{"queue", "id", "delay", "dueAt", "ttr", "priority", "maxAttempts", "retryDelays", "ttl", "requestId"}
-	for word, want := range map[string]string{
-		"dealy": "delay", "delya": "delay", "Delay": "delay", "que": "queue", "max_attempts": "maxAttempts", "maxattempts": "maxAttempts",
-		"request_id": "requestId", "tttl": "ttl", "xyzzy": "", "": "id", "completelyDifferent": "", "prioritty": "priority",
-		strings.Repeat("delay", 20): "",
-	} {
-		if got := nearest(word, fields); got != want && word != "" {
-			t.Errorf("nearest(%q) = %q; want %q", word, got, want)
-		}
-	}
-}
-
-func TestEditDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"delay", "dealy", 1}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"ca", "abc", 3}} {
-		if got := editDistance(c.a, c.b); got != c.want {
-			t.Errorf("editDistance(%q, %q) = %d; want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 func TestShortDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Millisecond: "1ms", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 100 * year: "100y",

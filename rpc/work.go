@@ -249,7 +249,7 @@ func (w *worker) pause(ctx context.Context, err error) bool {
 }
 
 // nextPoll prepares a poll for the open credits; it returns nil if there are none, and done at the end of the stream.
-// The poll's context ends when the client names other queues or is done, and when the server drains.
+// The poll's context ends when the client names other queues or is done.
 func (w *worker) nextPoll(ctx context.Context) (p *poll, polling context.Context, stop context.CancelFunc, done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +263,7 @@ func (w *worker) nextPoll(ctx context.Context) (p *poll, polling context.Context
 		service: w.service, queues: w.queues, ttr: w.ttr,
 		jobsMax: min(w.credits, uint32(w.service.limits.BatchJobsMax)),
 	}
-	polling, cancel := w.service.drain.until(ctx)
+	polling, cancel := context.WithCancel(ctx)
 	w.stop = cancel
 	return p, polling, cancel, false
 }
@@ -401,7 +401,7 @@ func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkR
 	for i := range round {
 		results[i] = wireResult(&round[i], &answers[i])
 		if answers[i].fault == nil && round[i].command.Kind() == fsm.KindAck {
-			s.meters.ack(round[i].ref.Queue)
+			s.meters.ack(round[i].ref.Queue, 1)
 		}
 	}
 	return results

@@ -70,7 +70,7 @@ func (s *served) workClients() map[string]belfryv1connect.QueueServiceClient {
 	two := h2c(s.t)
 	return map[string]belfryv1connect.QueueServiceClient{
 		"Connect":      belfryv1connect.NewQueueServiceClient(two, s.url),
-		"Connect JSON": belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithCodec(jsonCodec{codecJSON})),
+		"Connect JSON": belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithCodec(jsonCodec{name: codecJSON})),
 		"gRPC":         belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithGRPC()),
 		"gRPC-Web":     belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithGRPCWeb()),
 	}

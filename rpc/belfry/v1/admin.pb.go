@@ -23,6 +23,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// NodeState says what a node does at present.
+type NodeState int32
+
+const (
+	// Not set.
+	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
+	// The node answers.
+	NodeState_NODE_STATE_LIVE NodeState = 1
+	// The node does not answer.
+	NodeState_NODE_STATE_SILENT NodeState = 2
+	// The node answers, and is being emptied or is empty.
+	NodeState_NODE_STATE_DRAINING NodeState = 3
+)
+
+// Enum value maps for NodeState.
+var (
+	NodeState_name = map[int32]string{
+		0: "NODE_STATE_UNSPECIFIED",
+		1: "NODE_STATE_LIVE",
+		2: "NODE_STATE_SILENT",
+		3: "NODE_STATE_DRAINING",
+	}
+	NodeState_value = map[string]int32{
+		"NODE_STATE_UNSPECIFIED": 0,
+		"NODE_STATE_LIVE":        1,
+		"NODE_STATE_SILENT":      2,
+		"NODE_STATE_DRAINING":    3,
+	}
+)
+
+func (x NodeState) Enum() *NodeState {
+	p := new(NodeState)
+	*p = x
+	return p
+}
+
+func (x NodeState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeState) Descriptor() protoreflect.EnumDescriptor {
+	return file_belfry_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (NodeState) Type() protoreflect.EnumType {
+	return &file_belfry_v1_admin_proto_enumTypes[0]
+}
+
+func (x NodeState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeState.Descriptor instead.
+func (NodeState) EnumDescriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
 // CreateQueueRequest describes a queue to make.
 type CreateQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -186,7 +243,9 @@ type ListQueuesRequest struct {
 	// 1 to 1,000, default 100; more is taken as 1,000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The nextPageToken of the page before; the prefix must be the same as then.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +301,13 @@ func (x *ListQueuesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListQueuesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // ListQueuesResponse is one page.
 type ListQueuesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -249,6 +315,8 @@ type ListQueuesResponse struct {
 	Queues []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	// Gets the next page. Empty if this is the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// They were read from replicas as they are. Otherwise they show everything that was answered before.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,11 +365,21 @@ func (x *ListQueuesResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListQueuesResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // GetQueueRequest names a queue.
 type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue.
-	Queue         string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old. Each shard's time is in its witness, the
+	// earliest in the queue's asOf.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,13 +421,22 @@ func (x *GetQueueRequest) GetQueue() string {
 	return ""
 }
 
+func (x *GetQueueRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // GetQueueResponse has the queue.
 type GetQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue.
 	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// What it was read at, one for each shard.
-	Witnesses     []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	Witnesses []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// It was read from replicas as they are. Otherwise it shows everything that was answered before.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +483,13 @@ func (x *GetQueueResponse) GetWitnesses() []*Witness {
 		return x.Witnesses
 	}
 	return nil
+}
+
+func (x *GetQueueResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 // Queue is a queue as an inspector sees it.
@@ -704,9 +798,9 @@ type QueueRates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Jobs put.
 	PutsPerSecond float64 `protobuf:"fixed64,1,opt,name=puts_per_second,json=putsPerSecond,proto3" json:"puts_per_second,omitempty"`
-	// Jobs handed out.
+	// Jobs handed out; the repeat of a Reserve with its request id counts nothing.
 	ReservesPerSecond float64 `protobuf:"fixed64,2,opt,name=reserves_per_second,json=reservesPerSecond,proto3" json:"reserves_per_second,omitempty"`
-	// Jobs acked.
+	// Acks that were answered without an error. An ack again with the same lease counts again; the total does not.
 	AcksPerSecond float64 `protobuf:"fixed64,3,opt,name=acks_per_second,json=acksPerSecond,proto3" json:"acks_per_second,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1302,7 +1396,7 @@ func (*GetClusterRequest) Descriptor() ([]byte, []int) {
 	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
-// GetClusterResponse is the cluster as the answering node sees it.
+// GetClusterResponse is the cluster as the answering node heard of it.
 type GetClusterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id made when the cluster was founded.
@@ -1312,7 +1406,20 @@ type GetClusterResponse struct {
 	// The shards in order of their numbers.
 	Shards []*Shard `protobuf:"bytes,3,rep,name=shards,proto3" json:"shards,omitempty"`
 	// The name of the answering node.
-	AnsweredBy    string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	AnsweredBy string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	// The group that holds what all nodes agree on: the nodes, the queues' settings, where the shards are.
+	Catalog *Catalog `protobuf:"bytes,5,opt,name=catalog,proto3" json:"catalog,omitempty"`
+	// How many voters a shard is to have, if there are as many nodes.
+	ReplicationFactor uint32 `protobuf:"varint,6,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
+	// What is not as it should be, one sentence each, for people. Empty if the cluster is healthy.
+	Problems []string `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`
+	// How long a node may be silent before its replicas are replaced. Not set if there can be no other nodes.
+	GracePeriod *durationpb.Duration `protobuf:"bytes,8,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	// What is done about the shards that are not where they should be, as far as the leader of the catalog says.
+	Moves []*ShardMove `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
+	// The format of logs and snapshots that the nodes write: the latest that all of them read. It grows by itself once every node runs a version
+	// that reads a later one; from then on versions that do not are refused.
+	Format        uint32 `protobuf:"varint,10,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1482,103 @@ func (x *GetClusterResponse) GetAnsweredBy() string {
 	return ""
 }
 
+func (x *GetClusterResponse) GetCatalog() *Catalog {
+	if x != nil {
+		return x.Catalog
+	}
+	return nil
+}
+
+func (x *GetClusterResponse) GetReplicationFactor() uint32 {
+	if x != nil {
+		return x.ReplicationFactor
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *GetClusterResponse) GetGracePeriod() *durationpb.Duration {
+	if x != nil {
+		return x.GracePeriod
+	}
+	return nil
+}
+
+func (x *GetClusterResponse) GetMoves() []*ShardMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *GetClusterResponse) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+// ShardMove is what is done about one shard.
+type ShardMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shard.
+	Shard uint32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// What is done, or waited for, and why; a sentence for people.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardMove) Reset() {
+	*x = ShardMove{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardMove) ProtoMessage() {}
+
+func (x *ShardMove) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
+func (*ShardMove) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ShardMove) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardMove) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Node is one server.
 type Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1384,15 +1588,31 @@ type Node struct {
 	Incarnation string `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Where clients reach it.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// The version of the software it runs.
-	Version       string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// The version of the software it runs. Empty if it does not answer.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// Where other nodes reach it. Empty if there can be none.
+	PeerAddress string `protobuf:"bytes,5,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	// What it fails together with.
+	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	// What it does at present.
+	State NodeState `protobuf:"varint,7,opt,name=state,proto3,enum=belfry.v1.NodeState" json:"state,omitempty"`
+	// Whether it is to be emptied; also if it is silent.
+	Draining bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	// How many replicas of shards it has, voting or not.
+	Replicas uint32 `protobuf:"varint,9,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// How many shards it leads.
+	Leads uint32 `protobuf:"varint,10,opt,name=leads,proto3" json:"leads,omitempty"`
+	// When a node that does not answer did so last, as far as the leader of the catalog knows.
+	SilentSince *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
+	// The latest format of logs and snapshots that it reads, as it said last.
+	Format        uint32 `protobuf:"varint,12,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1624,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1637,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Node) GetName() string {
@@ -1448,7 +1668,63 @@ func (x *Node) GetVersion() string {
 	return ""
 }
 
-// Shard is one Raft group as the answering node sees its own replica.
+func (x *Node) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+func (x *Node) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Node) GetState() NodeState {
+	if x != nil {
+		return x.State
+	}
+	return NodeState_NODE_STATE_UNSPECIFIED
+}
+
+func (x *Node) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Node) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *Node) GetLeads() uint32 {
+	if x != nil {
+		return x.Leads
+	}
+	return 0
+}
+
+func (x *Node) GetSilentSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SilentSince
+	}
+	return nil
+}
+
+func (x *Node) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+// Shard is one Raft group as its leader reports it; without a leader, as the replica that has applied most.
 type Shard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number.
@@ -1457,7 +1733,7 @@ type Shard struct {
 	Leader string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
 	// The Raft term.
 	Term uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
-	// The index of the last entry applied here.
+	// The index of the last entry applied.
 	AppliedIndex uint64 `protobuf:"varint,4,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
 	// The digest of the state at that index, 16 hexadecimal digits. Equal on all replicas at an equal index.
 	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -1466,14 +1742,22 @@ type Shard struct {
 	// How many jobs it holds.
 	Jobs uint32 `protobuf:"varint,7,opt,name=jobs,proto3" json:"jobs,omitempty"`
 	// Shard time.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
+	// The names of the nodes that follow without a vote: they catch up, or are about to leave.
+	Nonvoters []string `protobuf:"bytes,9,rep,name=nonvoters,proto3" json:"nonvoters,omitempty"`
+	// Every replica, voters first, as its own node reports it.
+	Replicas []*Replica `protobuf:"bytes,10,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// By how much shard time is ahead of the nodes' clocks, if that is more than the clock bound: CLOCK_AHEAD. Not set if all is well.
+	ClockAhead *durationpb.Duration `protobuf:"bytes,11,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
+	// How many voters it should have: the replication factor, or one in a cluster of one node. With fewer it is under-replicated.
+	VotersWanted  uint32 `protobuf:"varint,12,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1769,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1782,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -1557,6 +1841,1078 @@ func (x *Shard) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Shard) GetNonvoters() []string {
+	if x != nil {
+		return x.Nonvoters
+	}
+	return nil
+}
+
+func (x *Shard) GetReplicas() []*Replica {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *Shard) GetClockAhead() *durationpb.Duration {
+	if x != nil {
+		return x.ClockAhead
+	}
+	return nil
+}
+
+func (x *Shard) GetVotersWanted() uint32 {
+	if x != nil {
+		return x.VotersWanted
+	}
+	return 0
+}
+
+// Catalog is the catalog's Raft group, as Shard is a shard's.
+type Catalog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the node that leads it. Empty if there is none.
+	Leader string `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	// The Raft term.
+	Term uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	// The names of the nodes that vote.
+	Voters []string `protobuf:"bytes,3,rep,name=voters,proto3" json:"voters,omitempty"`
+	// The names of the nodes that follow without a vote.
+	Nonvoters []string `protobuf:"bytes,4,rep,name=nonvoters,proto3" json:"nonvoters,omitempty"`
+	// Every replica, voters first, as its own node reports it.
+	Replicas      []*Replica `protobuf:"bytes,5,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Catalog) Reset() {
+	*x = Catalog{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Catalog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Catalog) ProtoMessage() {}
+
+func (x *Catalog) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
+func (*Catalog) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Catalog) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+func (x *Catalog) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Catalog) GetVoters() []string {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *Catalog) GetNonvoters() []string {
+	if x != nil {
+		return x.Nonvoters
+	}
+	return nil
+}
+
+func (x *Catalog) GetReplicas() []*Replica {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+// Replica is one node's copy of a Raft group.
+type Replica struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of its node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The incarnation of its node.
+	Incarnation string `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Whether it votes.
+	Voter bool `protobuf:"varint,3,opt,name=voter,proto3" json:"voter,omitempty"`
+	// Whether its node does not answer; what follows is then not set.
+	Silent bool `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"`
+	// The index of the last entry applied.
+	AppliedIndex uint64 `protobuf:"varint,5,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
+	// The digest of the state at that index, 16 hexadecimal digits.
+	Digest        string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replica) Reset() {
+	*x = Replica{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replica) ProtoMessage() {}
+
+func (x *Replica) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replica.ProtoReflect.Descriptor instead.
+func (*Replica) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Replica) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Replica) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *Replica) GetVoter() bool {
+	if x != nil {
+		return x.Voter
+	}
+	return false
+}
+
+func (x *Replica) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *Replica) GetAppliedIndex() uint64 {
+	if x != nil {
+		return x.AppliedIndex
+	}
+	return 0
+}
+
+func (x *Replica) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+// DrainNodeRequest names a node to be emptied.
+type DrainNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its incarnation; needed only if several nodes have the name, of which all but one should be gone.
+	Incarnation string `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// False ends the draining: the node takes replicas again. Default true.
+	Draining *bool `protobuf:"varint,3,opt,name=draining,proto3,oneof" json:"draining,omitempty"`
+	// As in every call that changes something; this one is safe to repeat also without.
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Drain the node although the shards then have fewer voters than they could have now. Without it such a drain is refused.
+	Force         bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DrainNodeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetDraining() bool {
+	if x != nil && x.Draining != nil {
+		return *x.Draining
+	}
+	return false
+}
+
+func (x *DrainNodeRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// DrainNodeResponse has the node after the change.
+type DrainNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	Node          *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DrainNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+// UpdateClusterRequest names settings of the cluster; those that are not set stay as they are.
+type UpdateClusterRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many voters a shard is to have, as far as there are nodes: 1, 3, 5 or 7.
+	ReplicationFactor uint32 `protobuf:"varint,1,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
+	// How long a node may be silent before its replicas are replaced: 1 s to 30 days.
+	GracePeriod *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	// As in every call that changes something; this one is safe to repeat also without.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateClusterRequest) Reset() {
+	*x = UpdateClusterRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateClusterRequest) ProtoMessage() {}
+
+func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
+func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
+	if x != nil {
+		return x.ReplicationFactor
+	}
+	return 0
+}
+
+func (x *UpdateClusterRequest) GetGracePeriod() *durationpb.Duration {
+	if x != nil {
+		return x.GracePeriod
+	}
+	return nil
+}
+
+func (x *UpdateClusterRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// UpdateClusterResponse has the settings after the change.
+type UpdateClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many voters a shard is to have, as far as there are nodes.
+	ReplicationFactor uint32 `protobuf:"varint,1,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
+	// How long a node may be silent before its replicas are replaced.
+	GracePeriod   *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateClusterResponse) Reset() {
+	*x = UpdateClusterResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateClusterResponse) ProtoMessage() {}
+
+func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
+func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
+	if x != nil {
+		return x.ReplicationFactor
+	}
+	return 0
+}
+
+func (x *UpdateClusterResponse) GetGracePeriod() *durationpb.Duration {
+	if x != nil {
+		return x.GracePeriod
+	}
+	return nil
+}
+
+// RemoveNodeRequest names a node to forget.
+type RemoveNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its incarnation. With it the call is safe to repeat: a node that is gone already is no error.
+	Incarnation string `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// As in every call that changes something.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeRequest) Reset() {
+	*x = RemoveNodeRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeRequest) ProtoMessage() {}
+
+func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RemoveNodeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RemoveNodeRequest) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *RemoveNodeRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// RemoveNodeResponse says what was removed.
+type RemoveNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node as it was. Not set if there was none of that name and incarnation.
+	Node          *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeResponse) Reset() {
+	*x = RemoveNodeResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeResponse) ProtoMessage() {}
+
+func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RemoveNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+// TransferLeaderRequest names a shard and its next leader.
+type TransferLeaderRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shard.
+	Shard uint32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The name of the voter that is to lead it. Empty for the one that leads fewest shards, of those that answer.
+	To string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// As in every call that changes something; this one is safe to repeat also without.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeaderRequest) Reset() {
+	*x = TransferLeaderRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeaderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeaderRequest) ProtoMessage() {}
+
+func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
+func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TransferLeaderRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *TransferLeaderRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TransferLeaderRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// TransferLeaderResponse says who handed over to whom.
+type TransferLeaderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the node that led before.
+	Previous string `protobuf:"bytes,1,opt,name=previous,proto3" json:"previous,omitempty"`
+	// The name of the node that has the leadership now; the same if it led already.
+	Leader        string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeaderResponse) Reset() {
+	*x = TransferLeaderResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeaderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeaderResponse) ProtoMessage() {}
+
+func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
+func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TransferLeaderResponse) GetPrevious() string {
+	if x != nil {
+		return x.Previous
+	}
+	return ""
+}
+
+func (x *TransferLeaderResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+// BackupRequest asks for a backup.
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+// BackupResponse is the next part of a backup.
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes, at most 512 KiB.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// How many jobs have been captured with these bytes.
+	Jobs uint64 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// About how many there are, as the nodes reported when the backup began.
+	JobsExpected  uint64 `protobuf:"varint,3,opt,name=jobs_expected,json=jobsExpected,proto3" json:"jobs_expected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetJobsExpected() uint64 {
+	if x != nil {
+		return x.JobsExpected
+	}
+	return 0
+}
+
+// RestoreRequest is the next part of a backup to restore.
+type RestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to do with jobs that fell due between the backup and the restore; in the first message only. If it is not set, each queue's own
+	// policy counts, as after an outage of that length. overdueAfter does not belong here.
+	Overdue *OverduePolicy `protobuf:"bytes,1,opt,name=overdue,proto3" json:"overdue,omitempty"`
+	// The next bytes, at most 512 KiB.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RestoreRequest) GetOverdue() *OverduePolicy {
+	if x != nil {
+		return x.Overdue
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// RestoreResponse says what was restored.
+type RestoreResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cluster that the backup was made of.
+	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// When it was made.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// How many partitions of queues it holds.
+	Queues uint64 `protobuf:"varint,3,opt,name=queues,proto3" json:"queues,omitempty"`
+	// How many jobs.
+	Jobs uint64 `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// How many ids of ended jobs.
+	Remembered    uint64 `protobuf:"varint,5,opt,name=remembered,proto3" json:"remembered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreResponse) Reset() {
+	*x = RestoreResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreResponse) ProtoMessage() {}
+
+func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
+func (*RestoreResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RestoreResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *RestoreResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *RestoreResponse) GetQueues() uint64 {
+	if x != nil {
+		return x.Queues
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetRemembered() uint64 {
+	if x != nil {
+		return x.Remembered
+	}
+	return 0
+}
+
+// ResetClockRequest asks for the time of the shards that are ahead to be moved back.
+type ResetClockRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in every call that changes something; this one is safe to repeat also without.
+	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetClockRequest) Reset() {
+	*x = ResetClockRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetClockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetClockRequest) ProtoMessage() {}
+
+func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
+func (*ResetClockRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ResetClockRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ResetClockResponse says what became of the time of every shard.
+type ResetClockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All shards, in order of their numbers.
+	Shards        []*ShardClock `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetClockResponse) Reset() {
+	*x = ResetClockResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetClockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetClockResponse) ProtoMessage() {}
+
+func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
+func (*ResetClockResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ResetClockResponse) GetShards() []*ShardClock {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+// ShardClock is what became of a shard's time.
+type ShardClock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shard.
+	Shard uint32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Shard time before.
+	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// Shard time after. It is the same if the shard was not ahead, and then nothing was changed.
+	To            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardClock) Reset() {
+	*x = ShardClock{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardClock) ProtoMessage() {}
+
+func (x *ShardClock) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
+func (*ShardClock) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ShardClock) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardClock) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ShardClock) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 var File_belfry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_belfry_v1_admin_proto_rawDesc = "" +
@@ -1577,20 +2933,24 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"partitions\x124\n" +
 	"\bsettings\x18\x03 \x01(\v2\x18.belfry.v1.QueueSettingsR\bsettings\x12)\n" +
 	"\x10settings_version\x18\x04 \x01(\x04R\x0fsettingsVersion\x120\n" +
-	"\twitnesses\x18\x05 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"g\n" +
+	"\twitnesses\x18\x05 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"}\n" +
 	"\x11ListQueuesRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"|\n" +
 	"\x12ListQueuesResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.belfry.v1.QueueR\x06queues\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"'\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"=\n" +
 	"\x0fGetQueueRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\"l\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x82\x01\n" +
 	"\x10GetQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.belfry.v1.QueueR\x05queue\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xe7\x04\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xe7\x04\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -1661,19 +3021,38 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x13DeleteQueueResponse\x12\x16\n" +
 	"\x06purged\x18\x01 \x01(\rR\x06purged\x120\n" +
 	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\x13\n" +
-	"\x11GetClusterRequest\"\xa5\x01\n" +
+	"\x11GetClusterRequest\"\xa0\x03\n" +
 	"\x12GetClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12%\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x0f.belfry.v1.NodeR\x05nodes\x12(\n" +
 	"\x06shards\x18\x03 \x03(\v2\x10.belfry.v1.ShardR\x06shards\x12\x1f\n" +
 	"\vanswered_by\x18\x04 \x01(\tR\n" +
-	"answeredBy\"p\n" +
+	"answeredBy\x12,\n" +
+	"\acatalog\x18\x05 \x01(\v2\x12.belfry.v1.CatalogR\acatalog\x12-\n" +
+	"\x12replication_factor\x18\x06 \x01(\rR\x11replicationFactor\x12\x1a\n" +
+	"\bproblems\x18\a \x03(\tR\bproblems\x12<\n" +
+	"\fgrace_period\x18\b \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12*\n" +
+	"\x05moves\x18\t \x03(\v2\x14.belfry.v1.ShardMoveR\x05moves\x12\x16\n" +
+	"\x06format\x18\n" +
+	" \x01(\rR\x06format\"5\n" +
+	"\tShardMove\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xf8\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\xe2\x01\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12!\n" +
+	"\fpeer_address\x18\x05 \x01(\tR\vpeerAddress\x12\x12\n" +
+	"\x04zone\x18\x06 \x01(\tR\x04zone\x12*\n" +
+	"\x05state\x18\a \x01(\x0e2\x14.belfry.v1.NodeStateR\x05state\x12\x1a\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\x12\x1a\n" +
+	"\breplicas\x18\t \x01(\rR\breplicas\x12\x14\n" +
+	"\x05leads\x18\n" +
+	" \x01(\rR\x05leads\x12=\n" +
+	"\fsilent_since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vsilentSince\x12\x16\n" +
+	"\x06format\x18\f \x01(\rR\x06format\"\x91\x03\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -1682,7 +3061,91 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06digest\x18\x05 \x01(\tR\x06digest\x12\x16\n" +
 	"\x06voters\x18\x06 \x03(\tR\x06voters\x12\x12\n" +
 	"\x04jobs\x18\a \x01(\rR\x04jobs\x12.\n" +
-	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time2\xb2\x04\n" +
+	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
+	"\tnonvoters\x18\t \x03(\tR\tnonvoters\x12.\n" +
+	"\breplicas\x18\n" +
+	" \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\x12:\n" +
+	"\vclock_ahead\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"clockAhead\x12#\n" +
+	"\rvoters_wanted\x18\f \x01(\rR\fvotersWanted\"\x9b\x01\n" +
+	"\aCatalog\x12\x16\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06voters\x18\x03 \x03(\tR\x06voters\x12\x1c\n" +
+	"\tnonvoters\x18\x04 \x03(\tR\tnonvoters\x12.\n" +
+	"\breplicas\x18\x05 \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\"\xaa\x01\n" +
+	"\aReplica\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\x12\x16\n" +
+	"\x06silent\x18\x04 \x01(\bR\x06silent\x12#\n" +
+	"\rapplied_index\x18\x05 \x01(\x04R\fappliedIndex\x12\x16\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xab\x01\n" +
+	"\x10DrainNodeRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1f\n" +
+	"\bdraining\x18\x03 \x01(\bH\x00R\bdraining\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05forceB\v\n" +
+	"\t_draining\"8\n" +
+	"\x11DrainNodeResponse\x12#\n" +
+	"\x04node\x18\x01 \x01(\v2\x0f.belfry.v1.NodeR\x04node\"\xa2\x01\n" +
+	"\x14UpdateClusterRequest\x12-\n" +
+	"\x12replication_factor\x18\x01 \x01(\rR\x11replicationFactor\x12<\n" +
+	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\x84\x01\n" +
+	"\x15UpdateClusterResponse\x12-\n" +
+	"\x12replication_factor\x18\x01 \x01(\rR\x11replicationFactor\x12<\n" +
+	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\"h\n" +
+	"\x11RemoveNodeRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"9\n" +
+	"\x12RemoveNodeResponse\x12#\n" +
+	"\x04node\x18\x01 \x01(\v2\x0f.belfry.v1.NodeR\x04node\"\\\n" +
+	"\x15TransferLeaderRequest\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"L\n" +
+	"\x16TransferLeaderResponse\x12\x1a\n" +
+	"\bprevious\x18\x01 \x01(\tR\bprevious\x12\x16\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leader\"\x0f\n" +
+	"\rBackupRequest\"]\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\x04R\x04jobs\x12#\n" +
+	"\rjobs_expected\x18\x03 \x01(\x04R\fjobsExpected\"X\n" +
+	"\x0eRestoreRequest\x122\n" +
+	"\aoverdue\x18\x01 \x01(\v2\x18.belfry.v1.OverduePolicyR\aoverdue\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xac\x01\n" +
+	"\x0fRestoreResponse\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
+	"\x06queues\x18\x03 \x01(\x04R\x06queues\x12\x12\n" +
+	"\x04jobs\x18\x04 \x01(\x04R\x04jobs\x12\x1e\n" +
+	"\n" +
+	"remembered\x18\x05 \x01(\x04R\n" +
+	"remembered\"2\n" +
+	"\x11ResetClockRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\"C\n" +
+	"\x12ResetClockResponse\x12-\n" +
+	"\x06shards\x18\x01 \x03(\v2\x15.belfry.v1.ShardClockR\x06shards\"~\n" +
+	"\n" +
+	"ShardClock\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12.\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to*l\n" +
+	"\tNodeState\x12\x1a\n" +
+	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fNODE_STATE_LIVE\x10\x01\x12\x15\n" +
+	"\x11NODE_STATE_SILENT\x10\x02\x12\x17\n" +
+	"\x13NODE_STATE_DRAINING\x10\x032\xd9\b\n" +
 	"\fAdminService\x12L\n" +
 	"\vCreateQueue\x12\x1d.belfry.v1.CreateQueueRequest\x1a\x1e.belfry.v1.CreateQueueResponse\x12N\n" +
 	"\n" +
@@ -1693,7 +3156,16 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"PurgeQueue\x12\x1c.belfry.v1.PurgeQueueRequest\x1a\x1d.belfry.v1.PurgeQueueResponse\x12L\n" +
 	"\vDeleteQueue\x12\x1d.belfry.v1.DeleteQueueRequest\x1a\x1e.belfry.v1.DeleteQueueResponse\x12N\n" +
 	"\n" +
-	"GetCluster\x12\x1c.belfry.v1.GetClusterRequest\x1a\x1d.belfry.v1.GetClusterResponse\"\x03\x90\x02\x01B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
+	"GetCluster\x12\x1c.belfry.v1.GetClusterRequest\x1a\x1d.belfry.v1.GetClusterResponse\"\x03\x90\x02\x01\x12K\n" +
+	"\tDrainNode\x12\x1b.belfry.v1.DrainNodeRequest\x1a\x1c.belfry.v1.DrainNodeResponse\"\x03\x90\x02\x02\x12W\n" +
+	"\rUpdateCluster\x12\x1f.belfry.v1.UpdateClusterRequest\x1a .belfry.v1.UpdateClusterResponse\"\x03\x90\x02\x02\x12N\n" +
+	"\n" +
+	"RemoveNode\x12\x1c.belfry.v1.RemoveNodeRequest\x1a\x1d.belfry.v1.RemoveNodeResponse\"\x03\x90\x02\x02\x12Z\n" +
+	"\x0eTransferLeader\x12 .belfry.v1.TransferLeaderRequest\x1a!.belfry.v1.TransferLeaderResponse\"\x03\x90\x02\x02\x12?\n" +
+	"\x06Backup\x12\x18.belfry.v1.BackupRequest\x1a\x19.belfry.v1.BackupResponse0\x01\x12B\n" +
+	"\aRestore\x12\x19.belfry.v1.RestoreRequest\x1a\x1a.belfry.v1.RestoreResponse(\x01\x12N\n" +
+	"\n" +
+	"ResetClock\x12\x1c.belfry.v1.ResetClockRequest\x1a\x1d.belfry.v1.ResetClockResponse\"\x03\x90\x02\x02B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
 
 var (
 	file_belfry_v1_admin_proto_rawDescOnce sync.Once
@@ -1707,82 +3179,134 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 	return file_belfry_v1_admin_proto_rawDescData
 }
 
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_belfry_v1_admin_proto_goTypes = []any{
-	(*CreateQueueRequest)(nil),    // 0: belfry.v1.CreateQueueRequest
-	(*CreateQueueResponse)(nil),   // 1: belfry.v1.CreateQueueResponse
-	(*ListQueuesRequest)(nil),     // 2: belfry.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),    // 3: belfry.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),       // 4: belfry.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),      // 5: belfry.v1.GetQueueResponse
-	(*Queue)(nil),                 // 6: belfry.v1.Queue
-	(*JobCounts)(nil),             // 7: belfry.v1.JobCounts
-	(*Lateness)(nil),              // 8: belfry.v1.Lateness
-	(*QueueRates)(nil),            // 9: belfry.v1.QueueRates
-	(*QueueTotals)(nil),           // 10: belfry.v1.QueueTotals
-	(*UpdateQueueRequest)(nil),    // 11: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),   // 12: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),     // 13: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),    // 14: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),    // 15: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),   // 16: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),     // 17: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),    // 18: belfry.v1.GetClusterResponse
-	(*Node)(nil),                  // 19: belfry.v1.Node
-	(*Shard)(nil),                 // 20: belfry.v1.Shard
-	(*QueueSettings)(nil),         // 21: belfry.v1.QueueSettings
-	(*Witness)(nil),               // 22: belfry.v1.Witness
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(JobState)(0),                 // 25: belfry.v1.JobState
+	(NodeState)(0),                 // 0: belfry.v1.NodeState
+	(*CreateQueueRequest)(nil),     // 1: belfry.v1.CreateQueueRequest
+	(*CreateQueueResponse)(nil),    // 2: belfry.v1.CreateQueueResponse
+	(*ListQueuesRequest)(nil),      // 3: belfry.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 4: belfry.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),        // 5: belfry.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),       // 6: belfry.v1.GetQueueResponse
+	(*Queue)(nil),                  // 7: belfry.v1.Queue
+	(*JobCounts)(nil),              // 8: belfry.v1.JobCounts
+	(*Lateness)(nil),               // 9: belfry.v1.Lateness
+	(*QueueRates)(nil),             // 10: belfry.v1.QueueRates
+	(*QueueTotals)(nil),            // 11: belfry.v1.QueueTotals
+	(*UpdateQueueRequest)(nil),     // 12: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),    // 13: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),      // 14: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),     // 15: belfry.v1.PurgeQueueResponse
+	(*DeleteQueueRequest)(nil),     // 16: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),    // 17: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),      // 18: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),     // 19: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),              // 20: belfry.v1.ShardMove
+	(*Node)(nil),                   // 21: belfry.v1.Node
+	(*Shard)(nil),                  // 22: belfry.v1.Shard
+	(*Catalog)(nil),                // 23: belfry.v1.Catalog
+	(*Replica)(nil),                // 24: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),       // 25: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),      // 26: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),   // 27: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),  // 28: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),      // 29: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 30: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),  // 31: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil), // 32: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),          // 33: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),         // 34: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),         // 35: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),        // 36: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),      // 37: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),     // 38: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),             // 39: belfry.v1.ShardClock
+	(*QueueSettings)(nil),          // 40: belfry.v1.QueueSettings
+	(*Witness)(nil),                // 41: belfry.v1.Witness
+	(*durationpb.Duration)(nil),    // 42: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 43: google.protobuf.Timestamp
+	(JobState)(0),                  // 44: belfry.v1.JobState
+	(*OverduePolicy)(nil),          // 45: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	21, // 0: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	21, // 1: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	22, // 2: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	6,  // 3: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	6,  // 4: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	22, // 5: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	21, // 6: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	7,  // 7: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	23, // 8: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	24, // 9: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	8,  // 10: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	9,  // 11: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	10, // 12: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	23, // 13: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	24, // 14: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	23, // 15: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	23, // 16: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	23, // 17: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	21, // 18: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	21, // 19: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	22, // 20: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	25, // 21: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	22, // 22: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	22, // 23: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	19, // 24: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	20, // 25: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	24, // 26: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	0,  // 27: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	2,  // 28: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	4,  // 29: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	11, // 30: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	13, // 31: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	15, // 32: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	17, // 33: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	1,  // 34: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	3,  // 35: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	5,  // 36: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	12, // 37: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	14, // 38: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	16, // 39: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	18, // 40: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	40, // 0: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	40, // 1: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	41, // 2: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	7,  // 3: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	7,  // 4: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	41, // 5: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	40, // 6: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	8,  // 7: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	42, // 8: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	43, // 9: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	9,  // 10: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	10, // 11: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	11, // 12: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	42, // 13: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	43, // 14: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	42, // 15: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	42, // 16: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	42, // 17: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	40, // 18: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	40, // 19: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	41, // 20: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	44, // 21: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	41, // 22: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	41, // 23: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	21, // 24: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	22, // 25: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	23, // 26: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	42, // 27: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	20, // 28: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,  // 29: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	43, // 30: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	43, // 31: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	24, // 32: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	42, // 33: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	24, // 34: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	21, // 35: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	42, // 36: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	42, // 37: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	21, // 38: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	45, // 39: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	43, // 40: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	39, // 41: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	43, // 42: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	43, // 43: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	1,  // 44: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	3,  // 45: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	5,  // 46: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	12, // 47: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	14, // 48: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	16, // 49: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	18, // 50: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	25, // 51: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	27, // 52: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	29, // 53: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	31, // 54: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	33, // 55: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	35, // 56: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	37, // 57: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	2,  // 58: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	4,  // 59: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	6,  // 60: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	13, // 61: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	15, // 62: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	17, // 63: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	19, // 64: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	26, // 65: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	28, // 66: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	30, // 67: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	32, // 68: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	34, // 69: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	36, // 70: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	38, // 71: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	58, // [58:72] is the sub-list for method output_type
+	44, // [44:58] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -1791,18 +3315,20 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
+	file_belfry_v1_admin_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   21,
+			NumEnums:      1,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_belfry_v1_admin_proto_goTypes,
 		DependencyIndexes: file_belfry_v1_admin_proto_depIdxs,
+		EnumInfos:         file_belfry_v1_admin_proto_enumTypes,
 		MessageInfos:      file_belfry_v1_admin_proto_msgTypes,
 	}.Build()
 	File_belfry_v1_admin_proto = out.File

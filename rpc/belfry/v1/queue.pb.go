@@ -1653,7 +1653,9 @@ type GetRequest struct {
 	// The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The job's id.
-	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Answer from the nearest replica, also if the shard has no leader: what it has applied, which may be old.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1702,13 +1704,24 @@ func (x *GetRequest) GetId() string {
 	return ""
 }
 
+func (x *GetRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // GetResponse has the job.
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job. Its lease token is not shown.
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// What it was read at.
-	Witness       *Witness `protobuf:"bytes,2,opt,name=witness,proto3" json:"witness,omitempty"`
+	Witness *Witness `protobuf:"bytes,2,opt,name=witness,proto3" json:"witness,omitempty"`
+	// It was read from a replica as it is. Otherwise it shows everything that was answered before.
+	Stale bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
+	// The shard's time as of the last entry that was seen.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1757,6 +1770,20 @@ func (x *GetResponse) GetWitness() *Witness {
 	return nil
 }
 
+func (x *GetResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *GetResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
 // ListRequest selects jobs of a queue.
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1771,7 +1798,9 @@ type ListRequest struct {
 	// 1 to 1,000, default 100; more is taken as 1,000.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The nextPageToken of the page before; the other fields but pageSize must be the same as then.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1848,6 +1877,13 @@ func (x *ListRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // ListResponse is one page.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1856,7 +1892,11 @@ type ListResponse struct {
 	// Gets the next page. Empty if this is the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// What the page was read at, one for each shard.
-	Witnesses     []*Witness `protobuf:"bytes,3,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	Witnesses []*Witness `protobuf:"bytes,3,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// It was read from replicas as they are. Otherwise it shows everything that was answered before.
+	Stale bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
+	// The time of the shard that was behind most, as of the last entry that was seen.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1912,6 +1952,148 @@ func (x *ListResponse) GetWitnesses() []*Witness {
 	return nil
 }
 
+func (x *ListResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *ListResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+// GetRoutingRequest asks where shards are led.
+type GetRoutingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Queues whose partitions are asked for, at most 64.
+	Queues        []string `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRoutingRequest) Reset() {
+	*x = GetRoutingRequest{}
+	mi := &file_belfry_v1_queue_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRoutingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRoutingRequest) ProtoMessage() {}
+
+func (x *GetRoutingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_queue_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRoutingRequest.ProtoReflect.Descriptor instead.
+func (*GetRoutingRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetRoutingRequest) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+// GetRoutingResponse says where shards are led.
+type GetRoutingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the hash that maps partitions to shards and ids to partitions. A client that does not know it goes to any node.
+	HashVersion uint32 `protobuf:"varint,1,opt,name=hash_version,json=hashVersion,proto3" json:"hash_version,omitempty"`
+	// The number of shards.
+	Shards uint32 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
+	// The address for clients of each shard's leader, by number of the shard; empty where none is known.
+	Leaders []string `protobuf:"bytes,3,rep,name=leaders,proto3" json:"leaders,omitempty"`
+	// Of the queues asked for those that have more than one partition, with their number.
+	Partitions map[string]uint32 `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The id of the cluster. A node that says another one is not where a client wants to go.
+	ClusterId     string `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRoutingResponse) Reset() {
+	*x = GetRoutingResponse{}
+	mi := &file_belfry_v1_queue_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRoutingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRoutingResponse) ProtoMessage() {}
+
+func (x *GetRoutingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_queue_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRoutingResponse.ProtoReflect.Descriptor instead.
+func (*GetRoutingResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetRoutingResponse) GetHashVersion() uint32 {
+	if x != nil {
+		return x.HashVersion
+	}
+	return 0
+}
+
+func (x *GetRoutingResponse) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *GetRoutingResponse) GetLeaders() []string {
+	if x != nil {
+		return x.Leaders
+	}
+	return nil
+}
+
+func (x *GetRoutingResponse) GetPartitions() map[string]uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *GetRoutingResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
 // RedriveRequest selects dead jobs.
 type RedriveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1929,7 +2111,7 @@ type RedriveRequest struct {
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_belfry_v1_queue_proto_msgTypes[26]
+	mi := &file_belfry_v1_queue_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2123,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_queue_proto_msgTypes[26]
+	mi := &file_belfry_v1_queue_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2136,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{26}
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RedriveRequest) GetQueue() string {
@@ -1998,7 +2180,7 @@ type RedriveResponse struct {
 
 func (x *RedriveResponse) Reset() {
 	*x = RedriveResponse{}
-	mi := &file_belfry_v1_queue_proto_msgTypes[27]
+	mi := &file_belfry_v1_queue_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2192,7 @@ func (x *RedriveResponse) String() string {
 func (*RedriveResponse) ProtoMessage() {}
 
 func (x *RedriveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_queue_proto_msgTypes[27]
+	mi := &file_belfry_v1_queue_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2205,7 @@ func (x *RedriveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveResponse.ProtoReflect.Descriptor instead.
 func (*RedriveResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{27}
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RedriveResponse) GetMoved() uint32 {
@@ -2060,7 +2242,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_belfry_v1_queue_proto_msgTypes[28]
+	mi := &file_belfry_v1_queue_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2254,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_queue_proto_msgTypes[28]
+	mi := &file_belfry_v1_queue_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2267,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{28}
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkRequest) GetCredits() *Credits {
@@ -2138,7 +2320,7 @@ type Credits struct {
 
 func (x *Credits) Reset() {
 	*x = Credits{}
-	mi := &file_belfry_v1_queue_proto_msgTypes[29]
+	mi := &file_belfry_v1_queue_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2332,7 @@ func (x *Credits) String() string {
 func (*Credits) ProtoMessage() {}
 
 func (x *Credits) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_queue_proto_msgTypes[29]
+	mi := &file_belfry_v1_queue_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2345,7 @@ func (x *Credits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credits.ProtoReflect.Descriptor instead.
 func (*Credits) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{29}
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Credits) GetQueues() []string {
@@ -2202,7 +2384,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_belfry_v1_queue_proto_msgTypes[30]
+	mi := &file_belfry_v1_queue_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2396,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_queue_proto_msgTypes[30]
+	mi := &file_belfry_v1_queue_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2409,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkResponse) GetJobs() []*Job {
@@ -2272,7 +2454,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_belfry_v1_queue_proto_msgTypes[31]
+	mi := &file_belfry_v1_queue_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2466,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_queue_proto_msgTypes[31]
+	mi := &file_belfry_v1_queue_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2479,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_queue_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkResult) GetLease() string {
@@ -2520,14 +2702,17 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x12RescheduleResponse\x121\n" +
 	"\x06due_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12,\n" +
-	"\awitness\x18\x03 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"2\n" +
+	"\awitness\x18\x03 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"H\n" +
 	"\n" +
 	"GetRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"]\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xa4\x01\n" +
 	"\vGetResponse\x12 \n" +
 	"\x03job\x18\x01 \x01(\v2\x0e.belfry.v1.JobR\x03job\x12,\n" +
-	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\xfe\x01\n" +
+	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\x12/\n" +
+	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x94\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x127\n" +
@@ -2536,11 +2721,28 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"due_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tdueBefore\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"\x8c\x01\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xd3\x01\n" +
 	"\fListResponse\x12\"\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.belfry.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x120\n" +
-	"\twitnesses\x18\x03 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"i\n" +
+	"\twitnesses\x18\x03 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\x12/\n" +
+	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"+\n" +
+	"\x11GetRoutingRequest\x12\x16\n" +
+	"\x06queues\x18\x01 \x03(\tR\x06queues\"\x96\x02\n" +
+	"\x12GetRoutingResponse\x12!\n" +
+	"\fhash_version\x18\x01 \x01(\rR\vhashVersion\x12\x16\n" +
+	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x18\n" +
+	"\aleaders\x18\x03 \x03(\tR\aleaders\x12M\n" +
+	"\n" +
+	"partitions\x18\x04 \x03(\v2-.belfry.v1.GetRoutingResponse.PartitionsEntryR\n" +
+	"partitions\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x05 \x01(\tR\tclusterId\x1a=\n" +
+	"\x0fPartitionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"i\n" +
 	"\x0eRedriveRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x10\n" +
@@ -2572,7 +2774,7 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\arelease\x18\x04 \x01(\v2\x1a.belfry.v1.ReleaseResponseH\x00R\arelease\x123\n" +
 	"\x06extend\x18\x05 \x01(\v2\x19.belfry.v1.ExtendResponseH\x00R\x06extend\x12-\n" +
 	"\x05error\x18\x06 \x01(\v2\x15.belfry.v1.EntryErrorH\x00R\x05errorB\b\n" +
-	"\x06result2\x8c\a\n" +
+	"\x06result2\xdc\a\n" +
 	"\fQueueService\x124\n" +
 	"\x03Put\x12\x15.belfry.v1.PutRequest\x1a\x16.belfry.v1.PutResponse\x12C\n" +
 	"\bPutBatch\x12\x1a.belfry.v1.PutBatchRequest\x1a\x1b.belfry.v1.PutBatchResponse\x12@\n" +
@@ -2586,7 +2788,9 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"Reschedule\x12\x1c.belfry.v1.RescheduleRequest\x1a\x1d.belfry.v1.RescheduleResponse\x129\n" +
 	"\x03Get\x12\x15.belfry.v1.GetRequest\x1a\x16.belfry.v1.GetResponse\"\x03\x90\x02\x01\x12<\n" +
-	"\x04List\x12\x16.belfry.v1.ListRequest\x1a\x17.belfry.v1.ListResponse\"\x03\x90\x02\x01\x12@\n" +
+	"\x04List\x12\x16.belfry.v1.ListRequest\x1a\x17.belfry.v1.ListResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\n" +
+	"GetRouting\x12\x1c.belfry.v1.GetRoutingRequest\x1a\x1d.belfry.v1.GetRoutingResponse\"\x03\x90\x02\x01\x12@\n" +
 	"\aRedrive\x12\x19.belfry.v1.RedriveRequest\x1a\x1a.belfry.v1.RedriveResponse\x12;\n" +
 	"\x04Work\x12\x16.belfry.v1.WorkRequest\x1a\x17.belfry.v1.WorkResponse(\x010\x01B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
 
@@ -2602,7 +2806,7 @@ func file_belfry_v1_queue_proto_rawDescGZIP() []byte {
 	return file_belfry_v1_queue_proto_rawDescData
 }
 
-var file_belfry_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_belfry_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_belfry_v1_queue_proto_goTypes = []any{
 	(*PutRequest)(nil),            // 0: belfry.v1.PutRequest
 	(*PutResponse)(nil),           // 1: belfry.v1.PutResponse
@@ -2630,114 +2834,122 @@ var file_belfry_v1_queue_proto_goTypes = []any{
 	(*GetResponse)(nil),           // 23: belfry.v1.GetResponse
 	(*ListRequest)(nil),           // 24: belfry.v1.ListRequest
 	(*ListResponse)(nil),          // 25: belfry.v1.ListResponse
-	(*RedriveRequest)(nil),        // 26: belfry.v1.RedriveRequest
-	(*RedriveResponse)(nil),       // 27: belfry.v1.RedriveResponse
-	(*WorkRequest)(nil),           // 28: belfry.v1.WorkRequest
-	(*Credits)(nil),               // 29: belfry.v1.Credits
-	(*WorkResponse)(nil),          // 30: belfry.v1.WorkResponse
-	(*WorkResult)(nil),            // 31: belfry.v1.WorkResult
-	nil,                           // 32: belfry.v1.PutRequest.HeadersEntry
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(JobState)(0),                 // 35: belfry.v1.JobState
-	(*Witness)(nil),               // 36: belfry.v1.Witness
-	(*EntryError)(nil),            // 37: belfry.v1.EntryError
-	(*Job)(nil),                   // 38: belfry.v1.Job
+	(*GetRoutingRequest)(nil),     // 26: belfry.v1.GetRoutingRequest
+	(*GetRoutingResponse)(nil),    // 27: belfry.v1.GetRoutingResponse
+	(*RedriveRequest)(nil),        // 28: belfry.v1.RedriveRequest
+	(*RedriveResponse)(nil),       // 29: belfry.v1.RedriveResponse
+	(*WorkRequest)(nil),           // 30: belfry.v1.WorkRequest
+	(*Credits)(nil),               // 31: belfry.v1.Credits
+	(*WorkResponse)(nil),          // 32: belfry.v1.WorkResponse
+	(*WorkResult)(nil),            // 33: belfry.v1.WorkResult
+	nil,                           // 34: belfry.v1.PutRequest.HeadersEntry
+	nil,                           // 35: belfry.v1.GetRoutingResponse.PartitionsEntry
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(JobState)(0),                 // 38: belfry.v1.JobState
+	(*Witness)(nil),               // 39: belfry.v1.Witness
+	(*EntryError)(nil),            // 40: belfry.v1.EntryError
+	(*Job)(nil),                   // 41: belfry.v1.Job
 }
 var file_belfry_v1_queue_proto_depIdxs = []int32{
-	33, // 0: belfry.v1.PutRequest.delay:type_name -> google.protobuf.Duration
-	34, // 1: belfry.v1.PutRequest.due_at:type_name -> google.protobuf.Timestamp
-	33, // 2: belfry.v1.PutRequest.ttr:type_name -> google.protobuf.Duration
-	32, // 3: belfry.v1.PutRequest.headers:type_name -> belfry.v1.PutRequest.HeadersEntry
-	33, // 4: belfry.v1.PutRequest.retry_delays:type_name -> google.protobuf.Duration
-	33, // 5: belfry.v1.PutRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 6: belfry.v1.PutResponse.due_at:type_name -> google.protobuf.Timestamp
-	35, // 7: belfry.v1.PutResponse.state:type_name -> belfry.v1.JobState
-	36, // 8: belfry.v1.PutResponse.witness:type_name -> belfry.v1.Witness
+	36, // 0: belfry.v1.PutRequest.delay:type_name -> google.protobuf.Duration
+	37, // 1: belfry.v1.PutRequest.due_at:type_name -> google.protobuf.Timestamp
+	36, // 2: belfry.v1.PutRequest.ttr:type_name -> google.protobuf.Duration
+	34, // 3: belfry.v1.PutRequest.headers:type_name -> belfry.v1.PutRequest.HeadersEntry
+	36, // 4: belfry.v1.PutRequest.retry_delays:type_name -> google.protobuf.Duration
+	36, // 5: belfry.v1.PutRequest.ttl:type_name -> google.protobuf.Duration
+	37, // 6: belfry.v1.PutResponse.due_at:type_name -> google.protobuf.Timestamp
+	38, // 7: belfry.v1.PutResponse.state:type_name -> belfry.v1.JobState
+	39, // 8: belfry.v1.PutResponse.witness:type_name -> belfry.v1.Witness
 	0,  // 9: belfry.v1.PutBatchRequest.jobs:type_name -> belfry.v1.PutRequest
 	4,  // 10: belfry.v1.PutBatchResponse.results:type_name -> belfry.v1.PutBatchResult
 	1,  // 11: belfry.v1.PutBatchResult.put:type_name -> belfry.v1.PutResponse
-	37, // 12: belfry.v1.PutBatchResult.error:type_name -> belfry.v1.EntryError
-	33, // 13: belfry.v1.ReserveRequest.wait:type_name -> google.protobuf.Duration
-	33, // 14: belfry.v1.ReserveRequest.ttr:type_name -> google.protobuf.Duration
-	38, // 15: belfry.v1.ReserveResponse.jobs:type_name -> belfry.v1.Job
-	36, // 16: belfry.v1.ReserveResponse.witnesses:type_name -> belfry.v1.Witness
-	36, // 17: belfry.v1.AckResponse.witness:type_name -> belfry.v1.Witness
+	40, // 12: belfry.v1.PutBatchResult.error:type_name -> belfry.v1.EntryError
+	36, // 13: belfry.v1.ReserveRequest.wait:type_name -> google.protobuf.Duration
+	36, // 14: belfry.v1.ReserveRequest.ttr:type_name -> google.protobuf.Duration
+	41, // 15: belfry.v1.ReserveResponse.jobs:type_name -> belfry.v1.Job
+	39, // 16: belfry.v1.ReserveResponse.witnesses:type_name -> belfry.v1.Witness
+	39, // 17: belfry.v1.AckResponse.witness:type_name -> belfry.v1.Witness
 	11, // 18: belfry.v1.AckBatchResponse.results:type_name -> belfry.v1.AckBatchResult
 	8,  // 19: belfry.v1.AckBatchResult.ack:type_name -> belfry.v1.AckResponse
-	37, // 20: belfry.v1.AckBatchResult.error:type_name -> belfry.v1.EntryError
-	33, // 21: belfry.v1.NackRequest.delay:type_name -> google.protobuf.Duration
-	35, // 22: belfry.v1.NackResponse.state:type_name -> belfry.v1.JobState
-	34, // 23: belfry.v1.NackResponse.due_at:type_name -> google.protobuf.Timestamp
-	36, // 24: belfry.v1.NackResponse.witness:type_name -> belfry.v1.Witness
-	33, // 25: belfry.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
-	35, // 26: belfry.v1.ReleaseResponse.state:type_name -> belfry.v1.JobState
-	34, // 27: belfry.v1.ReleaseResponse.due_at:type_name -> google.protobuf.Timestamp
-	36, // 28: belfry.v1.ReleaseResponse.witness:type_name -> belfry.v1.Witness
-	33, // 29: belfry.v1.ExtendRequest.ttr:type_name -> google.protobuf.Duration
-	34, // 30: belfry.v1.ExtendResponse.lease_until:type_name -> google.protobuf.Timestamp
-	36, // 31: belfry.v1.ExtendResponse.witness:type_name -> belfry.v1.Witness
-	35, // 32: belfry.v1.CancelResponse.state:type_name -> belfry.v1.JobState
-	36, // 33: belfry.v1.CancelResponse.witness:type_name -> belfry.v1.Witness
-	33, // 34: belfry.v1.RescheduleRequest.delay:type_name -> google.protobuf.Duration
-	34, // 35: belfry.v1.RescheduleRequest.due_at:type_name -> google.protobuf.Timestamp
-	34, // 36: belfry.v1.RescheduleResponse.due_at:type_name -> google.protobuf.Timestamp
-	35, // 37: belfry.v1.RescheduleResponse.state:type_name -> belfry.v1.JobState
-	36, // 38: belfry.v1.RescheduleResponse.witness:type_name -> belfry.v1.Witness
-	38, // 39: belfry.v1.GetResponse.job:type_name -> belfry.v1.Job
-	36, // 40: belfry.v1.GetResponse.witness:type_name -> belfry.v1.Witness
-	35, // 41: belfry.v1.ListRequest.state:type_name -> belfry.v1.JobState
-	34, // 42: belfry.v1.ListRequest.due_after:type_name -> google.protobuf.Timestamp
-	34, // 43: belfry.v1.ListRequest.due_before:type_name -> google.protobuf.Timestamp
-	38, // 44: belfry.v1.ListResponse.jobs:type_name -> belfry.v1.Job
-	36, // 45: belfry.v1.ListResponse.witnesses:type_name -> belfry.v1.Witness
-	36, // 46: belfry.v1.RedriveResponse.witnesses:type_name -> belfry.v1.Witness
-	29, // 47: belfry.v1.WorkRequest.credits:type_name -> belfry.v1.Credits
-	7,  // 48: belfry.v1.WorkRequest.acks:type_name -> belfry.v1.AckRequest
-	12, // 49: belfry.v1.WorkRequest.nacks:type_name -> belfry.v1.NackRequest
-	14, // 50: belfry.v1.WorkRequest.releases:type_name -> belfry.v1.ReleaseRequest
-	16, // 51: belfry.v1.WorkRequest.extends:type_name -> belfry.v1.ExtendRequest
-	33, // 52: belfry.v1.Credits.ttr:type_name -> google.protobuf.Duration
-	38, // 53: belfry.v1.WorkResponse.jobs:type_name -> belfry.v1.Job
-	31, // 54: belfry.v1.WorkResponse.results:type_name -> belfry.v1.WorkResult
-	8,  // 55: belfry.v1.WorkResult.ack:type_name -> belfry.v1.AckResponse
-	13, // 56: belfry.v1.WorkResult.nack:type_name -> belfry.v1.NackResponse
-	15, // 57: belfry.v1.WorkResult.release:type_name -> belfry.v1.ReleaseResponse
-	17, // 58: belfry.v1.WorkResult.extend:type_name -> belfry.v1.ExtendResponse
-	37, // 59: belfry.v1.WorkResult.error:type_name -> belfry.v1.EntryError
-	0,  // 60: belfry.v1.QueueService.Put:input_type -> belfry.v1.PutRequest
-	2,  // 61: belfry.v1.QueueService.PutBatch:input_type -> belfry.v1.PutBatchRequest
-	5,  // 62: belfry.v1.QueueService.Reserve:input_type -> belfry.v1.ReserveRequest
-	7,  // 63: belfry.v1.QueueService.Ack:input_type -> belfry.v1.AckRequest
-	9,  // 64: belfry.v1.QueueService.AckBatch:input_type -> belfry.v1.AckBatchRequest
-	12, // 65: belfry.v1.QueueService.Nack:input_type -> belfry.v1.NackRequest
-	14, // 66: belfry.v1.QueueService.Release:input_type -> belfry.v1.ReleaseRequest
-	16, // 67: belfry.v1.QueueService.Extend:input_type -> belfry.v1.ExtendRequest
-	18, // 68: belfry.v1.QueueService.Cancel:input_type -> belfry.v1.CancelRequest
-	20, // 69: belfry.v1.QueueService.Reschedule:input_type -> belfry.v1.RescheduleRequest
-	22, // 70: belfry.v1.QueueService.Get:input_type -> belfry.v1.GetRequest
-	24, // 71: belfry.v1.QueueService.List:input_type -> belfry.v1.ListRequest
-	26, // 72: belfry.v1.QueueService.Redrive:input_type -> belfry.v1.RedriveRequest
-	28, // 73: belfry.v1.QueueService.Work:input_type -> belfry.v1.WorkRequest
-	1,  // 74: belfry.v1.QueueService.Put:output_type -> belfry.v1.PutResponse
-	3,  // 75: belfry.v1.QueueService.PutBatch:output_type -> belfry.v1.PutBatchResponse
-	6,  // 76: belfry.v1.QueueService.Reserve:output_type -> belfry.v1.ReserveResponse
-	8,  // 77: belfry.v1.QueueService.Ack:output_type -> belfry.v1.AckResponse
-	10, // 78: belfry.v1.QueueService.AckBatch:output_type -> belfry.v1.AckBatchResponse
-	13, // 79: belfry.v1.QueueService.Nack:output_type -> belfry.v1.NackResponse
-	15, // 80: belfry.v1.QueueService.Release:output_type -> belfry.v1.ReleaseResponse
-	17, // 81: belfry.v1.QueueService.Extend:output_type -> belfry.v1.ExtendResponse
-	19, // 82: belfry.v1.QueueService.Cancel:output_type -> belfry.v1.CancelResponse
-	21, // 83: belfry.v1.QueueService.Reschedule:output_type -> belfry.v1.RescheduleResponse
-	23, // 84: belfry.v1.QueueService.Get:output_type -> belfry.v1.GetResponse
-	25, // 85: belfry.v1.QueueService.List:output_type -> belfry.v1.ListResponse
-	27, // 86: belfry.v1.QueueService.Redrive:output_type -> belfry.v1.RedriveResponse
-	30, // 87: belfry.v1.QueueService.Work:output_type -> belfry.v1.WorkResponse
-	74, // [74:88] is the sub-list for method output_type
-	60, // [60:74] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	40, // 20: belfry.v1.AckBatchResult.error:type_name -> belfry.v1.EntryError
+	36, // 21: belfry.v1.NackRequest.delay:type_name -> google.protobuf.Duration
+	38, // 22: belfry.v1.NackResponse.state:type_name -> belfry.v1.JobState
+	37, // 23: belfry.v1.NackResponse.due_at:type_name -> google.protobuf.Timestamp
+	39, // 24: belfry.v1.NackResponse.witness:type_name -> belfry.v1.Witness
+	36, // 25: belfry.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	38, // 26: belfry.v1.ReleaseResponse.state:type_name -> belfry.v1.JobState
+	37, // 27: belfry.v1.ReleaseResponse.due_at:type_name -> google.protobuf.Timestamp
+	39, // 28: belfry.v1.ReleaseResponse.witness:type_name -> belfry.v1.Witness
+	36, // 29: belfry.v1.ExtendRequest.ttr:type_name -> google.protobuf.Duration
+	37, // 30: belfry.v1.ExtendResponse.lease_until:type_name -> google.protobuf.Timestamp
+	39, // 31: belfry.v1.ExtendResponse.witness:type_name -> belfry.v1.Witness
+	38, // 32: belfry.v1.CancelResponse.state:type_name -> belfry.v1.JobState
+	39, // 33: belfry.v1.CancelResponse.witness:type_name -> belfry.v1.Witness
+	36, // 34: belfry.v1.RescheduleRequest.delay:type_name -> google.protobuf.Duration
+	37, // 35: belfry.v1.RescheduleRequest.due_at:type_name -> google.protobuf.Timestamp
+	37, // 36: belfry.v1.RescheduleResponse.due_at:type_name -> google.protobuf.Timestamp
+	38, // 37: belfry.v1.RescheduleResponse.state:type_name -> belfry.v1.JobState
+	39, // 38: belfry.v1.RescheduleResponse.witness:type_name -> belfry.v1.Witness
+	41, // 39: belfry.v1.GetResponse.job:type_name -> belfry.v1.Job
+	39, // 40: belfry.v1.GetResponse.witness:type_name -> belfry.v1.Witness
+	37, // 41: belfry.v1.GetResponse.as_of:type_name -> google.protobuf.Timestamp
+	38, // 42: belfry.v1.ListRequest.state:type_name -> belfry.v1.JobState
+	37, // 43: belfry.v1.ListRequest.due_after:type_name -> google.protobuf.Timestamp
+	37, // 44: belfry.v1.ListRequest.due_before:type_name -> google.protobuf.Timestamp
+	41, // 45: belfry.v1.ListResponse.jobs:type_name -> belfry.v1.Job
+	39, // 46: belfry.v1.ListResponse.witnesses:type_name -> belfry.v1.Witness
+	37, // 47: belfry.v1.ListResponse.as_of:type_name -> google.protobuf.Timestamp
+	35, // 48: belfry.v1.GetRoutingResponse.partitions:type_name -> belfry.v1.GetRoutingResponse.PartitionsEntry
+	39, // 49: belfry.v1.RedriveResponse.witnesses:type_name -> belfry.v1.Witness
+	31, // 50: belfry.v1.WorkRequest.credits:type_name -> belfry.v1.Credits
+	7,  // 51: belfry.v1.WorkRequest.acks:type_name -> belfry.v1.AckRequest
+	12, // 52: belfry.v1.WorkRequest.nacks:type_name -> belfry.v1.NackRequest
+	14, // 53: belfry.v1.WorkRequest.releases:type_name -> belfry.v1.ReleaseRequest
+	16, // 54: belfry.v1.WorkRequest.extends:type_name -> belfry.v1.ExtendRequest
+	36, // 55: belfry.v1.Credits.ttr:type_name -> google.protobuf.Duration
+	41, // 56: belfry.v1.WorkResponse.jobs:type_name -> belfry.v1.Job
+	33, // 57: belfry.v1.WorkResponse.results:type_name -> belfry.v1.WorkResult
+	8,  // 58: belfry.v1.WorkResult.ack:type_name -> belfry.v1.AckResponse
+	13, // 59: belfry.v1.WorkResult.nack:type_name -> belfry.v1.NackResponse
+	15, // 60: belfry.v1.WorkResult.release:type_name -> belfry.v1.ReleaseResponse
+	17, // 61: belfry.v1.WorkResult.extend:type_name -> belfry.v1.ExtendResponse
+	40, // 62: belfry.v1.WorkResult.error:type_name -> belfry.v1.EntryError
+	0,  // 63: belfry.v1.QueueService.Put:input_type -> belfry.v1.PutRequest
+	2,  // 64: belfry.v1.QueueService.PutBatch:input_type -> belfry.v1.PutBatchRequest
+	5,  // 65: belfry.v1.QueueService.Reserve:input_type -> belfry.v1.ReserveRequest
+	7,  // 66: belfry.v1.QueueService.Ack:input_type -> belfry.v1.AckRequest
+	9,  // 67: belfry.v1.QueueService.AckBatch:input_type -> belfry.v1.AckBatchRequest
+	12, // 68: belfry.v1.QueueService.Nack:input_type -> belfry.v1.NackRequest
+	14, // 69: belfry.v1.QueueService.Release:input_type -> belfry.v1.ReleaseRequest
+	16, // 70: belfry.v1.QueueService.Extend:input_type -> belfry.v1.ExtendRequest
+	18, // 71: belfry.v1.QueueService.Cancel:input_type -> belfry.v1.CancelRequest
+	20, // 72: belfry.v1.QueueService.Reschedule:input_type -> belfry.v1.RescheduleRequest
+	22, // 73: belfry.v1.QueueService.Get:input_type -> belfry.v1.GetRequest
+	24, // 74: belfry.v1.QueueService.List:input_type -> belfry.v1.ListRequest
+	26, // 75: belfry.v1.QueueService.GetRouting:input_type -> belfry.v1.GetRoutingRequest
+	28, // 76: belfry.v1.QueueService.Redrive:input_type -> belfry.v1.RedriveRequest
+	30, // 77: belfry.v1.QueueService.Work:input_type -> belfry.v1.WorkRequest
+	1,  // 78: belfry.v1.QueueService.Put:output_type -> belfry.v1.PutResponse
+	3,  // 79: belfry.v1.QueueService.PutBatch:output_type -> belfry.v1.PutBatchResponse
+	6,  // 80: belfry.v1.QueueService.Reserve:output_type -> belfry.v1.ReserveResponse
+	8,  // 81: belfry.v1.QueueService.Ack:output_type -> belfry.v1.AckResponse
+	10, // 82: belfry.v1.QueueService.AckBatch:output_type -> belfry.v1.AckBatchResponse
+	13, // 83: belfry.v1.QueueService.Nack:output_type -> belfry.v1.NackResponse
+	15, // 84: belfry.v1.QueueService.Release:output_type -> belfry.v1.ReleaseResponse
+	17, // 85: belfry.v1.QueueService.Extend:output_type -> belfry.v1.ExtendResponse
+	19, // 86: belfry.v1.QueueService.Cancel:output_type -> belfry.v1.CancelResponse
+	21, // 87: belfry.v1.QueueService.Reschedule:output_type -> belfry.v1.RescheduleResponse
+	23, // 88: belfry.v1.QueueService.Get:output_type -> belfry.v1.GetResponse
+	25, // 89: belfry.v1.QueueService.List:output_type -> belfry.v1.ListResponse
+	27, // 90: belfry.v1.QueueService.GetRouting:output_type -> belfry.v1.GetRoutingResponse
+	29, // 91: belfry.v1.QueueService.Redrive:output_type -> belfry.v1.RedriveResponse
+	32, // 92: belfry.v1.QueueService.Work:output_type -> belfry.v1.WorkResponse
+	78, // [78:93] is the sub-list for method output_type
+	63, // [63:78] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_queue_proto_init() }
@@ -2764,7 +2976,7 @@ func file_belfry_v1_queue_proto_init() {
 		(*RescheduleRequest_Delay)(nil),
 		(*RescheduleRequest_DueAt)(nil),
 	}
-	file_belfry_v1_queue_proto_msgTypes[31].OneofWrappers = []any{
+	file_belfry_v1_queue_proto_msgTypes[33].OneofWrappers = []any{
 		(*WorkResult_Ack)(nil),
 		(*WorkResult_Nack)(nil),
 		(*WorkResult_Release)(nil),
@@ -2777,7 +2989,7 @@ func file_belfry_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_queue_proto_rawDesc), len(file_belfry_v1_queue_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -205,7 +205,7 @@ const (
 	Reason_REASON_NO_LEADER Reason = 17
 	// The node is stopping. unavailable.
 	Reason_REASON_SHUTTING_DOWN Reason = 18
-	// Shard time is too far ahead of the median of the nodes' clocks. unavailable.
+	// The clock of the shard's leader is too far from the median of the voters' clocks, so it stamps nothing. unavailable.
 	Reason_REASON_CLOCK_AHEAD Reason = 19
 	// The call may have been applied. Repeat it with the same requestId to learn the answer. unavailable.
 	Reason_REASON_UNKNOWN_OUTCOME Reason = 20

@@ -50,6 +50,22 @@ const (
 	AdminServiceDeleteQueueProcedure = "/belfry.v1.AdminService/DeleteQueue"
 	// AdminServiceGetClusterProcedure is the fully-qualified name of the AdminService's GetCluster RPC.
 	AdminServiceGetClusterProcedure = "/belfry.v1.AdminService/GetCluster"
+	// AdminServiceDrainNodeProcedure is the fully-qualified name of the AdminService's DrainNode RPC.
+	AdminServiceDrainNodeProcedure = "/belfry.v1.AdminService/DrainNode"
+	// AdminServiceUpdateClusterProcedure is the fully-qualified name of the AdminService's
+	// UpdateCluster RPC.
+	AdminServiceUpdateClusterProcedure = "/belfry.v1.AdminService/UpdateCluster"
+	// AdminServiceRemoveNodeProcedure is the fully-qualified name of the AdminService's RemoveNode RPC.
+	AdminServiceRemoveNodeProcedure = "/belfry.v1.AdminService/RemoveNode"
+	// AdminServiceTransferLeaderProcedure is the fully-qualified name of the AdminService's
+	// TransferLeader RPC.
+	AdminServiceTransferLeaderProcedure = "/belfry.v1.AdminService/TransferLeader"
+	// AdminServiceBackupProcedure is the fully-qualified name of the AdminService's Backup RPC.
+	AdminServiceBackupProcedure = "/belfry.v1.AdminService/Backup"
+	// AdminServiceRestoreProcedure is the fully-qualified name of the AdminService's Restore RPC.
+	AdminServiceRestoreProcedure = "/belfry.v1.AdminService/Restore"
+	// AdminServiceResetClockProcedure is the fully-qualified name of the AdminService's ResetClock RPC.
+	AdminServiceResetClockProcedure = "/belfry.v1.AdminService/ResetClock"
 )
 
 // AdminServiceClient is a client for the belfry.v1.AdminService service.
@@ -72,8 +88,38 @@ type AdminServiceClient interface {
 	// DeleteQueue removes a queue with its jobs, settings and remembered ids. A later put makes a new queue.
 	// Errors: QUEUE_NOT_FOUND.
 	DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error)
-	// GetCluster reads the nodes and shards as the answering node sees them.
+	// GetCluster asks all nodes for their state and answers with nodes and shards. A node that does not answer within two
+	// seconds is SILENT.
 	GetCluster(context.Context, *v1.GetClusterRequest) (*v1.GetClusterResponse, error)
+	// DrainNode says that a node is to be emptied, or no longer. The answer comes at once; leaderships and replicas move away
+	// after it, as far as other nodes can take them, and GetCluster shows how far that is. A drain after which the shards would
+	// have fewer voters than the nodes can hold now is refused, unless it is forced.
+	// Errors: INVALID.
+	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
+	// UpdateCluster changes settings of the whole cluster. The answer has those that hold then; placement follows them.
+	// Errors: INVALID.
+	UpdateCluster(context.Context, *v1.UpdateClusterRequest) (*v1.UpdateClusterResponse, error)
+	// RemoveNode forgets a node for good. It must not answer any more; what it held is replaced from the other replicas, and its
+	// data directory must not be started again.
+	// Errors: INVALID.
+	RemoveNode(context.Context, *v1.RemoveNodeRequest) (*v1.RemoveNodeResponse, error)
+	// TransferLeader has the leader of a shard hand over to another voter. Placement goes on to keep leaderships even, and may
+	// move this one again.
+	// Errors: INVALID, NO_LEADER.
+	TransferLeader(context.Context, *v1.TransferLeaderRequest) (*v1.TransferLeaderResponse, error)
+	// Backup streams the bytes of a backup of all shards. Each shard is as it was at one moment of the call, and has all that was
+	// answered before the call; between shards there is no order. The backup is complete if the stream ends without an error.
+	// Errors: NO_LEADER, OVERLOADED.
+	Backup(context.Context, *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error)
+	// Restore brings a backup into a cluster that holds no queue, of any number of nodes and shards. Until it has ended the cluster
+	// does nothing else. One that was interrupted goes on when it is repeated with the same backup and options; that is safe.
+	// Errors: INVALID, QUEUE_EXISTS, OVERLOADED, NO_LEADER.
+	Restore(context.Context) (*connect.ClientStreamForClientSimple[v1.RestoreRequest, v1.RestoreResponse], error)
+	// ResetClock moves the time of every shard whose time is ahead of its nodes' clocks by more than the clock bound back to the median of those
+	// clocks; the others stay as they are. Nothing else ever moves a shard's time back. Leases get longer by it, never shorter; due times that
+	// were counted on the wrong clock move back with it, those that a caller named stay. It may be repeated after any error.
+	// Errors: INVALID, NO_LEADER, NOT_LEADER, CLOCK_AHEAD, UNKNOWN_OUTCOME.
+	ResetClock(context.Context, *v1.ResetClockRequest) (*v1.ResetClockResponse, error)
 }
 
 // NewAdminServiceClient constructs a client for the belfry.v1.AdminService service. By default, it
@@ -133,18 +179,72 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		drainNode: connect.NewClient[v1.DrainNodeRequest, v1.DrainNodeResponse](
+			httpClient,
+			baseURL+AdminServiceDrainNodeProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("DrainNode")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		updateCluster: connect.NewClient[v1.UpdateClusterRequest, v1.UpdateClusterResponse](
+			httpClient,
+			baseURL+AdminServiceUpdateClusterProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("UpdateCluster")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		removeNode: connect.NewClient[v1.RemoveNodeRequest, v1.RemoveNodeResponse](
+			httpClient,
+			baseURL+AdminServiceRemoveNodeProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("RemoveNode")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		transferLeader: connect.NewClient[v1.TransferLeaderRequest, v1.TransferLeaderResponse](
+			httpClient,
+			baseURL+AdminServiceTransferLeaderProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("TransferLeader")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		backup: connect.NewClient[v1.BackupRequest, v1.BackupResponse](
+			httpClient,
+			baseURL+AdminServiceBackupProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Backup")),
+			connect.WithClientOptions(opts...),
+		),
+		restore: connect.NewClient[v1.RestoreRequest, v1.RestoreResponse](
+			httpClient,
+			baseURL+AdminServiceRestoreProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Restore")),
+			connect.WithClientOptions(opts...),
+		),
+		resetClock: connect.NewClient[v1.ResetClockRequest, v1.ResetClockResponse](
+			httpClient,
+			baseURL+AdminServiceResetClockProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ResetClock")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // adminServiceClient implements AdminServiceClient.
 type adminServiceClient struct {
-	createQueue *connect.Client[v1.CreateQueueRequest, v1.CreateQueueResponse]
-	listQueues  *connect.Client[v1.ListQueuesRequest, v1.ListQueuesResponse]
-	getQueue    *connect.Client[v1.GetQueueRequest, v1.GetQueueResponse]
-	updateQueue *connect.Client[v1.UpdateQueueRequest, v1.UpdateQueueResponse]
-	purgeQueue  *connect.Client[v1.PurgeQueueRequest, v1.PurgeQueueResponse]
-	deleteQueue *connect.Client[v1.DeleteQueueRequest, v1.DeleteQueueResponse]
-	getCluster  *connect.Client[v1.GetClusterRequest, v1.GetClusterResponse]
+	createQueue    *connect.Client[v1.CreateQueueRequest, v1.CreateQueueResponse]
+	listQueues     *connect.Client[v1.ListQueuesRequest, v1.ListQueuesResponse]
+	getQueue       *connect.Client[v1.GetQueueRequest, v1.GetQueueResponse]
+	updateQueue    *connect.Client[v1.UpdateQueueRequest, v1.UpdateQueueResponse]
+	purgeQueue     *connect.Client[v1.PurgeQueueRequest, v1.PurgeQueueResponse]
+	deleteQueue    *connect.Client[v1.DeleteQueueRequest, v1.DeleteQueueResponse]
+	getCluster     *connect.Client[v1.GetClusterRequest, v1.GetClusterResponse]
+	drainNode      *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	updateCluster  *connect.Client[v1.UpdateClusterRequest, v1.UpdateClusterResponse]
+	removeNode     *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
+	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
+	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	restore        *connect.Client[v1.RestoreRequest, v1.RestoreResponse]
+	resetClock     *connect.Client[v1.ResetClockRequest, v1.ResetClockResponse]
 }
 
 // CreateQueue calls belfry.v1.AdminService.CreateQueue.
@@ -210,6 +310,61 @@ func (c *adminServiceClient) GetCluster(ctx context.Context, req *v1.GetClusterR
 	return nil, err
 }
 
+// DrainNode calls belfry.v1.AdminService.DrainNode.
+func (c *adminServiceClient) DrainNode(ctx context.Context, req *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
+	response, err := c.drainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// UpdateCluster calls belfry.v1.AdminService.UpdateCluster.
+func (c *adminServiceClient) UpdateCluster(ctx context.Context, req *v1.UpdateClusterRequest) (*v1.UpdateClusterResponse, error) {
+	response, err := c.updateCluster.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RemoveNode calls belfry.v1.AdminService.RemoveNode.
+func (c *adminServiceClient) RemoveNode(ctx context.Context, req *v1.RemoveNodeRequest) (*v1.RemoveNodeResponse, error) {
+	response, err := c.removeNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// TransferLeader calls belfry.v1.AdminService.TransferLeader.
+func (c *adminServiceClient) TransferLeader(ctx context.Context, req *v1.TransferLeaderRequest) (*v1.TransferLeaderResponse, error) {
+	response, err := c.transferLeader.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Backup calls belfry.v1.AdminService.Backup.
+func (c *adminServiceClient) Backup(ctx context.Context, req *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error) {
+	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Restore calls belfry.v1.AdminService.Restore.
+func (c *adminServiceClient) Restore(ctx context.Context) (*connect.ClientStreamForClientSimple[v1.RestoreRequest, v1.RestoreResponse], error) {
+	return c.restore.CallClientStreamSimple(ctx)
+}
+
+// ResetClock calls belfry.v1.AdminService.ResetClock.
+func (c *adminServiceClient) ResetClock(ctx context.Context, req *v1.ResetClockRequest) (*v1.ResetClockResponse, error) {
+	response, err := c.resetClock.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AdminServiceHandler is an implementation of the belfry.v1.AdminService service.
 type AdminServiceHandler interface {
 	// CreateQueue makes a queue ahead of its first put. Only here can it get more than one partition.
@@ -230,8 +385,38 @@ type AdminServiceHandler interface {
 	// DeleteQueue removes a queue with its jobs, settings and remembered ids. A later put makes a new queue.
 	// Errors: QUEUE_NOT_FOUND.
 	DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error)
-	// GetCluster reads the nodes and shards as the answering node sees them.
+	// GetCluster asks all nodes for their state and answers with nodes and shards. A node that does not answer within two
+	// seconds is SILENT.
 	GetCluster(context.Context, *v1.GetClusterRequest) (*v1.GetClusterResponse, error)
+	// DrainNode says that a node is to be emptied, or no longer. The answer comes at once; leaderships and replicas move away
+	// after it, as far as other nodes can take them, and GetCluster shows how far that is. A drain after which the shards would
+	// have fewer voters than the nodes can hold now is refused, unless it is forced.
+	// Errors: INVALID.
+	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
+	// UpdateCluster changes settings of the whole cluster. The answer has those that hold then; placement follows them.
+	// Errors: INVALID.
+	UpdateCluster(context.Context, *v1.UpdateClusterRequest) (*v1.UpdateClusterResponse, error)
+	// RemoveNode forgets a node for good. It must not answer any more; what it held is replaced from the other replicas, and its
+	// data directory must not be started again.
+	// Errors: INVALID.
+	RemoveNode(context.Context, *v1.RemoveNodeRequest) (*v1.RemoveNodeResponse, error)
+	// TransferLeader has the leader of a shard hand over to another voter. Placement goes on to keep leaderships even, and may
+	// move this one again.
+	// Errors: INVALID, NO_LEADER.
+	TransferLeader(context.Context, *v1.TransferLeaderRequest) (*v1.TransferLeaderResponse, error)
+	// Backup streams the bytes of a backup of all shards. Each shard is as it was at one moment of the call, and has all that was
+	// answered before the call; between shards there is no order. The backup is complete if the stream ends without an error.
+	// Errors: NO_LEADER, OVERLOADED.
+	Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error
+	// Restore brings a backup into a cluster that holds no queue, of any number of nodes and shards. Until it has ended the cluster
+	// does nothing else. One that was interrupted goes on when it is repeated with the same backup and options; that is safe.
+	// Errors: INVALID, QUEUE_EXISTS, OVERLOADED, NO_LEADER.
+	Restore(context.Context, *connect.ClientStream[v1.RestoreRequest]) (*v1.RestoreResponse, error)
+	// ResetClock moves the time of every shard whose time is ahead of its nodes' clocks by more than the clock bound back to the median of those
+	// clocks; the others stay as they are. Nothing else ever moves a shard's time back. Leases get longer by it, never shorter; due times that
+	// were counted on the wrong clock move back with it, those that a caller named stay. It may be repeated after any error.
+	// Errors: INVALID, NO_LEADER, NOT_LEADER, CLOCK_AHEAD, UNKNOWN_OUTCOME.
+	ResetClock(context.Context, *v1.ResetClockRequest) (*v1.ResetClockResponse, error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -287,6 +472,53 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceDrainNodeHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceDrainNodeProcedure,
+		svc.DrainNode,
+		connect.WithSchema(adminServiceMethods.ByName("DrainNode")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceUpdateClusterHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceUpdateClusterProcedure,
+		svc.UpdateCluster,
+		connect.WithSchema(adminServiceMethods.ByName("UpdateCluster")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceRemoveNodeHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceRemoveNodeProcedure,
+		svc.RemoveNode,
+		connect.WithSchema(adminServiceMethods.ByName("RemoveNode")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceTransferLeaderHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceTransferLeaderProcedure,
+		svc.TransferLeader,
+		connect.WithSchema(adminServiceMethods.ByName("TransferLeader")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceBackupHandler := connect.NewServerStreamHandlerSimple(
+		AdminServiceBackupProcedure,
+		svc.Backup,
+		connect.WithSchema(adminServiceMethods.ByName("Backup")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceRestoreHandler := connect.NewClientStreamHandlerSimple(
+		AdminServiceRestoreProcedure,
+		svc.Restore,
+		connect.WithSchema(adminServiceMethods.ByName("Restore")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceResetClockHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceResetClockProcedure,
+		svc.ResetClock,
+		connect.WithSchema(adminServiceMethods.ByName("ResetClock")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/belfry.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceCreateQueueProcedure:
@@ -303,6 +535,20 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceDeleteQueueHandler.ServeHTTP(w, r)
 		case AdminServiceGetClusterProcedure:
 			adminServiceGetClusterHandler.ServeHTTP(w, r)
+		case AdminServiceDrainNodeProcedure:
+			adminServiceDrainNodeHandler.ServeHTTP(w, r)
+		case AdminServiceUpdateClusterProcedure:
+			adminServiceUpdateClusterHandler.ServeHTTP(w, r)
+		case AdminServiceRemoveNodeProcedure:
+			adminServiceRemoveNodeHandler.ServeHTTP(w, r)
+		case AdminServiceTransferLeaderProcedure:
+			adminServiceTransferLeaderHandler.ServeHTTP(w, r)
+		case AdminServiceBackupProcedure:
+			adminServiceBackupHandler.ServeHTTP(w, r)
+		case AdminServiceRestoreProcedure:
+			adminServiceRestoreHandler.ServeHTTP(w, r)
+		case AdminServiceResetClockProcedure:
+			adminServiceResetClockHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -338,4 +584,32 @@ func (UnimplementedAdminServiceHandler) DeleteQueue(context.Context, *v1.DeleteQ
 
 func (UnimplementedAdminServiceHandler) GetCluster(context.Context, *v1.GetClusterRequest) (*v1.GetClusterResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.GetCluster is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.DrainNode is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) UpdateCluster(context.Context, *v1.UpdateClusterRequest) (*v1.UpdateClusterResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.UpdateCluster is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) RemoveNode(context.Context, *v1.RemoveNodeRequest) (*v1.RemoveNodeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.RemoveNode is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) TransferLeader(context.Context, *v1.TransferLeaderRequest) (*v1.TransferLeaderResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.TransferLeader is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.Backup is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Restore(context.Context, *connect.ClientStream[v1.RestoreRequest]) (*v1.RestoreResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.Restore is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ResetClock(context.Context, *v1.ResetClockRequest) (*v1.ResetClockResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ResetClock is not implemented"))
 }

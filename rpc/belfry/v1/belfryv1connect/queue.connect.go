@@ -57,6 +57,8 @@ const (
 	QueueServiceGetProcedure = "/belfry.v1.QueueService/Get"
 	// QueueServiceListProcedure is the fully-qualified name of the QueueService's List RPC.
 	QueueServiceListProcedure = "/belfry.v1.QueueService/List"
+	// QueueServiceGetRoutingProcedure is the fully-qualified name of the QueueService's GetRouting RPC.
+	QueueServiceGetRoutingProcedure = "/belfry.v1.QueueService/GetRouting"
 	// QueueServiceRedriveProcedure is the fully-qualified name of the QueueService's Redrive RPC.
 	QueueServiceRedriveProcedure = "/belfry.v1.QueueService/Redrive"
 	// QueueServiceWorkProcedure is the fully-qualified name of the QueueService's Work RPC.
@@ -102,6 +104,9 @@ type QueueServiceClient interface {
 	// List reads jobs of one queue and state in due order, without bodies, a page at a time. Jobs that change while
 	// pages are read may be seen twice or not at all.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
+	// GetRouting says where shards are led, for clients that go there directly. It is answered from memory. What it says may be old; that costs a call
+	// one hop more and nothing else, since any node takes any call.
+	GetRouting(context.Context, *v1.GetRoutingRequest) (*v1.GetRoutingResponse, error)
 	// Redrive makes dead jobs ready again. Their attempts start anew; their history stays.
 	// Errors: QUEUE_NOT_FOUND, JOB_NOT_FOUND if the only id given is not a dead job.
 	Redrive(context.Context, *v1.RedriveRequest) (*v1.RedriveResponse, error)
@@ -198,6 +203,13 @@ func NewQueueServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getRouting: connect.NewClient[v1.GetRoutingRequest, v1.GetRoutingResponse](
+			httpClient,
+			baseURL+QueueServiceGetRoutingProcedure,
+			connect.WithSchema(queueServiceMethods.ByName("GetRouting")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		redrive: connect.NewClient[v1.RedriveRequest, v1.RedriveResponse](
 			httpClient,
 			baseURL+QueueServiceRedriveProcedure,
@@ -227,6 +239,7 @@ type queueServiceClient struct {
 	reschedule *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
 	get        *connect.Client[v1.GetRequest, v1.GetResponse]
 	list       *connect.Client[v1.ListRequest, v1.ListResponse]
+	getRouting *connect.Client[v1.GetRoutingRequest, v1.GetRoutingResponse]
 	redrive    *connect.Client[v1.RedriveRequest, v1.RedriveResponse]
 	work       *connect.Client[v1.WorkRequest, v1.WorkResponse]
 }
@@ -339,6 +352,15 @@ func (c *queueServiceClient) List(ctx context.Context, req *v1.ListRequest) (*v1
 	return nil, err
 }
 
+// GetRouting calls belfry.v1.QueueService.GetRouting.
+func (c *queueServiceClient) GetRouting(ctx context.Context, req *v1.GetRoutingRequest) (*v1.GetRoutingResponse, error) {
+	response, err := c.getRouting.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Redrive calls belfry.v1.QueueService.Redrive.
 func (c *queueServiceClient) Redrive(ctx context.Context, req *v1.RedriveRequest) (*v1.RedriveResponse, error) {
 	response, err := c.redrive.CallUnary(ctx, connect.NewRequest(req))
@@ -392,6 +414,9 @@ type QueueServiceHandler interface {
 	// List reads jobs of one queue and state in due order, without bodies, a page at a time. Jobs that change while
 	// pages are read may be seen twice or not at all.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
+	// GetRouting says where shards are led, for clients that go there directly. It is answered from memory. What it says may be old; that costs a call
+	// one hop more and nothing else, since any node takes any call.
+	GetRouting(context.Context, *v1.GetRoutingRequest) (*v1.GetRoutingResponse, error)
 	// Redrive makes dead jobs ready again. Their attempts start anew; their history stays.
 	// Errors: QUEUE_NOT_FOUND, JOB_NOT_FOUND if the only id given is not a dead job.
 	Redrive(context.Context, *v1.RedriveRequest) (*v1.RedriveResponse, error)
@@ -484,6 +509,13 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	queueServiceGetRoutingHandler := connect.NewUnaryHandlerSimple(
+		QueueServiceGetRoutingProcedure,
+		svc.GetRouting,
+		connect.WithSchema(queueServiceMethods.ByName("GetRouting")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	queueServiceRedriveHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceRedriveProcedure,
 		svc.Redrive,
@@ -522,6 +554,8 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 			queueServiceGetHandler.ServeHTTP(w, r)
 		case QueueServiceListProcedure:
 			queueServiceListHandler.ServeHTTP(w, r)
+		case QueueServiceGetRoutingProcedure:
+			queueServiceGetRoutingHandler.ServeHTTP(w, r)
 		case QueueServiceRedriveProcedure:
 			queueServiceRedriveHandler.ServeHTTP(w, r)
 		case QueueServiceWorkProcedure:
@@ -581,6 +615,10 @@ func (UnimplementedQueueServiceHandler) Get(context.Context, *v1.GetRequest) (*v
 
 func (UnimplementedQueueServiceHandler) List(context.Context, *v1.ListRequest) (*v1.ListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.QueueService.List is not implemented"))
+}
+
+func (UnimplementedQueueServiceHandler) GetRouting(context.Context, *v1.GetRoutingRequest) (*v1.GetRoutingResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.QueueService.GetRouting is not implemented"))
 }
 
 func (UnimplementedQueueServiceHandler) Redrive(context.Context, *v1.RedriveRequest) (*v1.RedriveResponse, error) {

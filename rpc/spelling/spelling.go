@@ -1,16 +1,19 @@
-package rpc
+// Package spelling finds the word that a mistyped one most likely meant: for the server, which answers what is unknown, and
+// for the commands, which read words themselves.
+package spelling
 
 import "strings"
 
-// nearest returns the candidate that a mistyped word most likely meant: the one with the fewest edits, if those are few
+// Nearest returns the candidate that a mistyped word most likely meant: the one with the fewest edits, if those are few
 // for the length of the word, else the first that it abbreviates. It returns "" if nothing is near. Case does not count.
-func nearest(word string, candidates []string) string {
-	if len(word) > 64 {
+func Nearest(word string, candidates []string) string {
+	const wordBytesMax = 64 // what is longer is no slip of a key
+	if len(word) > wordBytesMax {
 		return ""
 	}
 	best, bestEdits := "", len(word)/3+2
 	for _, c := range candidates {
-		if edits := editDistance(lower(word), lower(c)); edits < bestEdits {
+		if edits := Edits(lower(word), lower(c)); edits < bestEdits {
 			best, bestEdits = c, edits
 		}
 	}
@@ -33,9 +36,9 @@ func lower(s string) string {
 	return string(b)
 }
 
-// editDistance counts the insertions, deletions, substitutions and swaps of neighbours that turn a into b (the optimal
+// Edits counts the insertions, deletions, substitutions and swaps of neighbours that turn a into b (the optimal
 // string alignment distance).
-func editDistance(a, b string) int {
+func Edits(a, b string) int {
 	before := make([]int, len(b)+1)
 	last := make([]int, len(b)+1)
 	row := make([]int, len(b)+1)

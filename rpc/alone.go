@@ -1,0 +1,64 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// alone is the cluster of a node that has no other.
+type alone struct {
+	node             Node
+	address, version string
+}
+
+// Members implements Cluster.
+func (a *alone) Members(context.Context) ([]Member, []Move) {
+	st := a.node.Status()
+	return []Member{{
+		Name: st.Name, ServerID: st.ServerID, ClientAddr: a.address, Answers: true, Version: a.version, Format: fsm.LatestFormat, Groups: slices.Concat(st.Shards, st.Groups),
+	}}, nil
+}
+
+// Settings implements Cluster.
+func (*alone) Settings() ClusterSettings { return ClusterSettings{Factor: 1} }
+
+// Configure implements Cluster.
+func (*alone) Configure(context.Context, ClusterSettings) (ClusterSettings, error) {
+	return ClusterSettings{}, needsOthers()
+}
+
+// Format implements Cluster. Nobody tells a node without a catalog to write another one.
+func (*alone) Format() fsm.Format { return fsm.FirstFormat }
+
+// VotersWanted implements Cluster.
+func (*alone) VotersWanted() int { return 1 }
+
+// Drain implements Cluster.
+func (*alone) Drain(context.Context, string, int) error { return needsOthers() }
+
+// Undrain implements Cluster.
+func (*alone) Undrain(context.Context, string) error { return nil }
+
+// Remove implements Cluster.
+func (*alone) Remove(context.Context, string) error { return needsOthers() }
+
+// TransferLeader implements Cluster.
+func (*alone) TransferLeader(context.Context, Transfer) error { return needsOthers() }
+
+// ResetClock implements Cluster.
+func (*alone) ResetClock(context.Context, string, uint32) (node.ClockReset, error) {
+	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+	f.Message = "this server was made without a cluster, which alone can move time back"
+	return node.ClockReset{}, f
+}
+
+// needsOthers returns the fault of a call that a node alone cannot carry out.
+func needsOthers() *Fault {
+	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+	f.Message = "this node is alone and stays so: there is no other that could take what it has"
+	return f
+}

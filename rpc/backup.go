@@ -1,0 +1,134 @@
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// backupChunkBytes bounds the bytes of one message of a backup.
+const backupChunkBytes = 512 << 10
+
+// Exporter is a Node of whose cluster backups can be made.
+type Exporter interface {
+	// Export passes a shard on as records of a backup, as it is at one moment after the call began. Queues for which keep returns false are
+	// left out.
+	Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error
+}
+
+// BackupCatalog is a Catalog of which backups can be made.
+type BackupCatalog interface {
+	// Queues returns the records of all queues, from memory.
+	Queues() []QueueConfig
+	// RestoreQueue records a queue of a backup whose partitions the shards hold already. It may be repeated until it succeeds.
+	RestoreQueue(ctx context.Context, config QueueConfig) error
+}
+
+// backupParts returns what backups need of node and catalog.
+func (s *adminService) backupParts() (Exporter, BackupCatalog, error) {
+	source, exports := s.node.(Exporter)
+	catalog, lists := s.catalog.(BackupCatalog)
+	if !exports || !lists {
+		return nil, nil, fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+	}
+	return source, catalog, nil
+}
+
+// Backup implements AdminService.
+func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, stream *connect.ServerStream[belfryv1.BackupResponse]) error {
+	source, catalog, err := s.backupParts()
+	if err != nil {
+		return err
+	}
+	body := streamOf(ctx)
+	body.arrived() // else the time that a request may take to arrive would end the call
+	// A server that stops does not wait for a backup, nor for who does not read it.
+	ctx, end := s.drain.until(ctx)
+	defer end()
+	defer context.AfterFunc(ctx, body.hurry)()
+	v := s.look(ctx)
+	sink := &backupSink{send: stream.Send, body: body}
+	for i := range v.shards {
+		sink.expected += uint64(max(0, v.shards[i].Jobs))
+	}
+	shards := uint32(s.node.ShardCount()) //nolint:gosec // bounded by node
+	header := &fsm.BackupHeader{ClusterID: v.id, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
+	_, _ = rand.Read(header.ID[:]) // never fails
+	err = s.backUp(ctx, &backup{source: source, queues: catalog.Queues(), header: header, sink: sink})
+	if err != nil && s.drain.isBegun() {
+		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
+	}
+	return err
+}
+
+// backup is a backup that is being made.
+type backup struct {
+	source Exporter
+	queues []QueueConfig
+	header *fsm.BackupHeader
+	sink   *backupSink
+}
+
+// backUp writes a backup. The catalog comes first, and decides: a queue that was made or deleted on purpose while the shards are captured
+// is in the backup as the catalog had it at the beginning, or not at all.
+func (s *adminService) backUp(ctx context.Context, b *backup) error {
+	partitions := map[string]uint32{}
+	out := fsm.NewBackupWriter(b.sink, b.header)
+	for i := range b.queues {
+		q := &b.queues[i]
+		partitions[q.Name] = max(1, q.Partitions)
+		if q.deleting() {
+			partitions[q.Name] = 0
+			continue
+		}
+		record := fsm.CatalogRecord(&fsm.CatalogQueue{Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings})
+		if err := out.Append(record); err != nil {
+			return err
+		}
+	}
+	keep := func(q *fsm.QueueRecord) bool {
+		recorded, ok := partitions[q.Name]
+		if !ok {
+			recorded = 1
+		}
+		return q.Partitions == recorded
+	}
+	for shard := range b.header.Shards {
+		err := b.source.Export(ctx, shard, keep, func(r fsm.BackupRecord) error {
+			if r.Kind == fsm.BackupJob {
+				b.sink.jobs++
+			}
+			return out.Append(r)
+		})
+		if err != nil {
+			return faultOfShard(shard, err)
+		}
+	}
+	return out.Close()
+}
+
+// backupSink sends what is written to it.
+type backupSink struct {
+	send           func(*belfryv1.BackupResponse) error
+	body           *streamBody
+	jobs, expected uint64
+}
+
+// Write implements io.Writer.
+func (b *backupSink) Write(p []byte) (int, error) {
+	sent := 0
+	for sent < len(p) {
+		part := p[sent:min(len(p), sent+backupChunkBytes)]
+		b.body.sending()
+		if err := b.send(&belfryv1.BackupResponse{Data: part, Jobs: b.jobs, JobsExpected: b.expected}); err != nil {
+			return sent, fmt.Errorf("sending a backup: %w", err)
+		}
+		sent += len(part)
+	}
+	return sent, nil
+}

@@ -1,0 +1,250 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// exportingNode is a node in memory whose shards hold some queues without jobs, and whose leaders are missing for some calls.
+type exportingNode struct {
+	Node
+	queues []fsm.QueueRecord
+	// slow is how long a shard takes to be captured.
+	slow time.Duration
+	// fail is what the next calls of Do return.
+	fail []error
+}
+
+func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
+	timer := time.NewTimer(n.slow)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return fmt.Errorf("the call ended: %w", context.Cause(ctx))
+	}
+	m := fsm.New(fsm.Config{})
+	var commands []fsm.Command
+	for _, q := range n.queues {
+		commands = append(commands, &fsm.Open{Queue: q.Name, Partition: q.Partition, Partitions: q.Partitions})
+	}
+	if _, err := m.Apply(1, fsm.AppendEntry(nil, 1e18, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		return err
+	}
+	s := m.Snapshot()
+	defer m.Release(s)
+	return s.Export(shard, keep, emit)
+}
+
+func (n *exportingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	if len(n.fail) > 0 {
+		err := n.fail[0]
+		n.fail = n.fail[1:]
+		return node.Reply{}, err
+	}
+	return n.Node.Do(ctx, shard, req)
+}
+
+// listingCatalog is a catalog in memory with some queues.
+type listingCatalog struct {
+	Catalog
+	queues   []QueueConfig
+	restored []QueueConfig
+}
+
+func (c *listingCatalog) Queues() []QueueConfig { return c.queues }
+
+func (c *listingCatalog) RestoreQueue(_ context.Context, q QueueConfig) error {
+	c.restored = append(c.restored, q)
+	return nil
+}
+
+// serveBackups serves a node and a catalog of which backups can be made.
+func serveBackups(t *testing.T, n *exportingNode, c *listingCatalog, change ...func(*Config)) belfryv1connect.AdminServiceClient {
+	t.Helper()
+	s := serve(t, append(change, func(cfg *Config) {
+		n.Node, c.Catalog = cfg.Node, cfg.Catalog
+		cfg.Node, cfg.Catalog = n, c
+	})...)
+	return belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
+}
+
+func receiveBackup(t *testing.T, client belfryv1connect.AdminServiceClient) ([]byte, error) {
+	t.Helper()
+	stream, err := client.Backup(t.Context(), &belfryv1.BackupRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raw []byte
+	for stream.Receive() {
+		raw = append(raw, stream.Msg().Data...)
+	}
+	return raw, errors.Join(stream.Err(), stream.Close())
+}
+
+func sendBackup(t *testing.T, client belfryv1connect.AdminServiceClient, raw []byte, overdue *belfryv1.OverduePolicy) error {
+	t.Helper()
+	stream, err := client.Restore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Send(&belfryv1.RestoreRequest{Data: raw, Overdue: overdue}) // the answer says why
+	_, err = stream.CloseAndReceive()
+	return err
+}
+
+// TestSlowBackup: a backup may take longer than a request may take to arrive, and an answer to be read.
+func TestSlowBackup(t *testing.T) {
+	t.Parallel()
+	n := &exportingNode{slow: 800 * time.Millisecond}
+	client := serveBackups(t, n, &listingCatalog{}, func(cfg *Config) {
+		cfg.Limits = DefaultLimits()
+		cfg.Limits.BodyWait, cfg.Limits.ResponseWait = time.Second, 2*time.Second
+	})
+	if _, err := receiveBackup(t, client); err != nil {
+		t.Errorf("a backup of three shards that take 800 ms each: %v", err)
+	}
+}
+
+// TestBackupLeavesOut: what the catalog knows otherwise is not in a backup.
+func TestBackupLeavesOut(t *testing.T) {
+	t.Parallel()
+	n := &exportingNode{queues: []fsm.QueueRecord{
+		{Name: "born by a put", Partitions: 1}, {Name: "configured", Partitions: 1}, {Name: "parts", Partition: 1, Partitions: 3},
+		{Name: "going", Partitions: 1}, {Name: "gone", Partition: 1, Partitions: 3}, {Name: "other", Partitions: 1},
+	}}
+	client := serveBackups(t, n, &listingCatalog{queues: []QueueConfig{
+		{Name: "configured", Version: 1, Settings: fsm.Settings{TTR: time.Hour}}, {Name: "parts", Partitions: 3, Version: 2},
+		{Name: "going", Partitions: 1}, {Name: "other", Partitions: 2, Version: 3},
+	}})
+	raw, err := receiveBackup(t, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := fsm.NewBackupReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var catalog, held []string
+	for {
+		r, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _ := r.Owner()
+		switch {
+		case r.Kind == fsm.BackupCatalog:
+			catalog = append(catalog, name)
+		case r.Kind == fsm.BackupQueue && in.Totals().Shards == 1:
+			held = append(held, name)
+		}
+	}
+	if diff := cmp.Diff([]string{"configured", "parts", "other"}, catalog); diff != "" {
+		t.Errorf("the catalog (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"born by a put", "configured", "parts"}, held); diff != "" {
+		t.Errorf("the first shard (-want +got):\n%s", diff)
+	}
+}
+
+// TestRestoreInsists: a shard that takes nothing for a while, and one whose answer was lost, are asked again; other errors end the restore.
+func TestRestoreInsists(t *testing.T) {
+	t.Parallel()
+	source := serveBackups(t, &exportingNode{}, &listingCatalog{queues: []QueueConfig{{Name: "q", Partitions: 1, Version: 1}}})
+	raw, err := receiveBackup(t, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, c := &exportingNode{fail: []error{
+		node.ErrNoLeader, node.ErrUnknownOutcome, node.ErrNotLeader, node.ErrClockAhead, node.ErrOverloaded, node.ErrShuttingDown,
+	}}, &listingCatalog{}
+	client := serveBackups(t, n, c)
+	if err := sendBackup(t, client, raw, nil); err != nil || len(c.restored) != 1 || c.restored[0].Name != "q" {
+		t.Errorf("restored %v: %v", c.restored, err)
+	}
+	n = &exportingNode{fail: []error{node.ErrDiskFull}}
+	err = sendBackup(t, serveBackups(t, n, &listingCatalog{}), raw, nil)
+	if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_DISK_FULL {
+		t.Errorf("on a full disk: %v", err)
+	}
+}
+
+// TestRestoreOfQueuesThatAreTooWide is refused with the queues, their partitions and the shards, before anything begins: another backup can be
+// restored right after.
+func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
+	t.Parallel()
+	fits := QueueConfig{Name: "fits", Partitions: 3, Version: 1}
+	backup := func(queues ...QueueConfig) []byte {
+		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: queues}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	c := &listingCatalog{}
+	client := serveBackups(t, &exportingNode{}, c)
+	err := sendBackup(t, client, backup(QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
+	f, ok := FaultOf(err)
+	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID {
+		t.Fatalf("the restore ended with %v", err)
+	}
+	for _, want := range []string{"this cluster has 3 shards", "wide has 4, wider has 12", "--shards 12 or more", "Nothing was restored"} {
+		if !strings.Contains(f.Message, want) {
+			t.Errorf("%q does not say %q", f.Message, want)
+		}
+	}
+	if strings.Contains(f.Message, "fits") || strings.Contains(f.Message, "has begun") || len(c.restored) > 0 {
+		t.Errorf("restored %v: %s", c.restored, f.Message)
+	}
+	if err := sendBackup(t, client, backup(fits), nil); err != nil || len(c.restored) != 1 {
+		t.Errorf("another backup right after: %v, %v", c.restored, err)
+	}
+}
+
+func TestRestoreChecksItsOptions(t *testing.T) {
+	t.Parallel()
+	client := serveBackups(t, &exportingNode{}, &listingCatalog{})
+	const spread, fire = belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, belfryv1.OverdueMode_OVERDUE_MODE_FIRE
+	for words, overdue := range map[string]*belfryv1.OverduePolicy{
+		"overdue.mode: want one of":                   {},
+		"overdue.period: it goes with SPREAD":         {Mode: spread},
+		"overdue.overdueAfter: it does not go with":   {Mode: fire, OverdueAfter: durationpb.New(time.Minute)},
+		"data: fsm: reading a backup, at byte 0: dam": {Mode: spread, Period: durationpb.New(time.Minute)}, // what is left is the data
+	} {
+		err := sendBackup(t, client, []byte("no backup"), overdue)
+		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, words) {
+			t.Errorf("%v: %v, want %s", overdue, err, words)
+		}
+	}
+}
+
+// TestBackupNeedsItsParts: a node of which no backup can be made says so.
+func TestBackupNeedsItsParts(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	client := belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
+	_, backup := receiveBackup(t, client)
+	for what, err := range map[string]error{"backup": backup, "restore": sendBackup(t, client, []byte("x"), nil)} {
+		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_UNIMPLEMENTED {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

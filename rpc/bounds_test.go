@@ -1,0 +1,341 @@
+package rpc
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// emptyFields is n times an empty field, which has two bytes.
+func emptyFields(field protowire.Number, n int) []byte {
+	return bytes.Repeat(bytesField(nil, field, nil), n)
+}
+
+// emptyValues is JSON of a field with n times a value.
+func emptyValues(name, value string, n int) string {
+	return `{"` + name + `":[` + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + `]}`
+}
+
+// shortHeaders is n headers of five hexadecimal digits each, in one form.
+func shortHeaders(n int, write func(name string)) {
+	for i := range n {
+		write(fmt.Sprintf("%05x", i))
+	}
+}
+
+// crowd is a message of tiny elements, with the fault that it is refused with.
+type crowd struct {
+	name, path string
+	message    proto.Message
+	json       string
+	binary     []byte
+	want       string
+}
+
+// crowds are messages of at least 1 MiB.
+func crowds() []crowd {
+	const n = 512 << 10
+	var names strings.Builder
+	var entries []byte
+	shortHeaders(n, func(name string) {
+		names.WriteString(`,"` + name + `":""`)
+		entries = bytesField(entries, 9, bytesField(nil, 1, []byte(name)))
+	})
+	return []crowd{
+		{"jobs", "/v1/put-batch", &belfryv1.PutBatchRequest{}, emptyValues("jobs", "{}", n), emptyFields(1, n), "TOO_LARGE: jobs: 524288 entries; the limit is 1000"},
+		{"retry delays", "/v1/put", &belfryv1.PutRequest{}, emptyValues("retryDelays", `"0s"`, n), emptyFields(11, n), "INVALID: retryDelays: 524288 entries; the limit is 64"},
+		{
+			"retry delays of jobs", "/v1/put-batch", &belfryv1.PutBatchRequest{},
+			`{"jobs":[` + emptyValues("retry_delays", "0", 64) + `,` + emptyValues("retryDelays", "0", n-64) + `]}`,
+			bytes.Repeat(bytesField(nil, 1, emptyFields(11, 1024)), n/1024), "INVALID: jobs.retryDelays: 524288 entries; the limit is 64000",
+		},
+		{
+			"headers", "/v1/put", &belfryv1.PutRequest{}, `{"queue":"a","headers":{"h":""` + names.String() + `}}`,
+			append(bytesField(nil, 9, []byte("\x0a\x01h")), entries...), "TOO_LARGE: headers: 524289 entries; the limit is 16384",
+		},
+		{"leases", "/v1/ack-batch", &belfryv1.AckBatchRequest{}, emptyValues("leases", `""`, n), emptyFields(1, n), "TOO_LARGE: leases: 524288 entries; the limit is 1000"},
+		{"queues", "/v1/reserve", &belfryv1.ReserveRequest{}, emptyValues("queues", `""`, n), emptyFields(1, n), "TOO_LARGE: queues: 524288 entries; the limit is 64"},
+		{"ids", "/v1/redrive", &belfryv1.RedriveRequest{}, emptyValues("ids", `""`, n), emptyFields(2, n), "TOO_LARGE: ids: 524288 entries; the limit is 1000"},
+		{
+			"retry delays of a queue", "/v1/update-queue", &belfryv1.UpdateQueueRequest{}, `{"queue":"a","settings":` + emptyValues("retryDelays", `"0s"`, n) + `}`,
+			bytesField(nil, 2, emptyFields(3, n)), "INVALID: settings.retryDelays: 524288 entries; the limit is 64",
+		},
+		{
+			"states", "/v1/purge-queue", &belfryv1.PurgeQueueRequest{}, emptyValues("states", "1", n), bytes.Repeat([]byte{2 << 3, 1}, n),
+			"TOO_LARGE: states: 524288 entries; the limit is 1000",
+		},
+		{
+			"states packed", "/v1/purge-queue", &belfryv1.PurgeQueueRequest{}, emptyValues("states", `"READY"`, n),
+			append(bytesField(nil, 2, bytes.Repeat([]byte{0x81, 0}, n/2)), bytesField(nil, 2, bytes.Repeat([]byte{1}, n/2))...),
+			"TOO_LARGE: states: 524288 entries; the limit is 1000",
+		},
+		{"acks", "", &belfryv1.WorkRequest{}, emptyValues("acks", "{}", n), emptyFields(2, n), "TOO_LARGE: acks: 524288 entries; the limit is 58254"},
+		{"extends", "", &belfryv1.WorkRequest{}, emptyValues("extends", "{}", n), emptyFields(5, n), "TOO_LARGE: extends: 524288 entries; the limit is 58254"},
+		{"queues of credits", "", &belfryv1.WorkRequest{}, `{"credits":` + emptyValues("queues", `""`, n) + `}`, bytesField(nil, 1, emptyFields(1, n)), "TOO_LARGE: credits.queues: 524288 entries; the limit is 64"},
+	}
+}
+
+// codecsWith returns both codecs as a server has them.
+func codecsWith(limits Limits) map[string]connect.Codec {
+	b := newBounds(&limits)
+	return map[string]connect.Codec{"JSON": jsonCodec{codecJSON, b}, "binary": binaryCodec{b}}
+}
+
+// allocated returns how many bytes f made, freed or not.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestCrowdsCostNothing: a message of many tiny elements is refused before anything is made of it.
+func TestCrowdsCostNothing(t *testing.T) {
+	codecs := codecsWith(DefaultLimits())
+	for _, c := range crowds() {
+		for kind, data := range map[string][]byte{"JSON": []byte(c.json), "binary": c.binary} {
+			t.Run(c.name+" in "+kind, func(t *testing.T) {
+				var err error
+				cost := allocated(func() { err = codecs[kind].Unmarshal(data, c.message) })
+				if err == nil || err.Error() != c.want || cost > 64<<10 {
+					t.Errorf("%v; %d bytes were allocated for %d; want %s", err, cost, len(data), c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestCrowdsTogether sends many such messages to a server at once. What is allocated is what it and its clients need to
+// pass bytes on.
+func TestCrowdsTogether(t *testing.T) {
+	s := serve(t)
+	c := crowds()[0]
+	cost := allocated(func() {
+		var group sync.WaitGroup
+		for i := range crowdSize {
+			group.Go(func() {
+				body, kind := string(c.binary), "application/proto"
+				if i%2 == 0 {
+					body, kind = c.json, "application/json"
+				}
+				got := s.send(http.MethodPost, c.path, body, "Content-Type", kind)
+				if got.status != http.StatusBadRequest && got.status != http.StatusTooManyRequests {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+			})
+		}
+		group.Wait()
+	})
+	if most := uint64(crowdSize * 8 * len(c.json)); cost > most {
+		t.Errorf("%d bytes were allocated, want at most %d", cost, most)
+	}
+	if held := s.server.handler.bodyBytesInFlight.Load(); held != 0 {
+		t.Errorf("%d bytes are still counted", held)
+	}
+}
+
+// TestCrowdsOverEveryProtocol: the refusal has its reason, code and field over all protocols, and on a stream.
+func TestCrowdsOverEveryProtocol(t *testing.T) {
+	s := serve(t)
+	jobs := slices.Repeat([]*belfryv1.PutRequest{{}}, 20_000)
+	for name, client := range s.clients() {
+		_, err := client.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs})
+		f, ok := FaultOf(err)
+		if !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument || f.Field != "jobs" ||
+			!strings.Contains(err.Error(), "jobs: 20000 entries; the limit is 1000") {
+			t.Errorf("%s: %v of %q", name, err, f.Field)
+		}
+	}
+	for name, client := range s.workClients() {
+		stream := s.work(client, 1, "a")
+		stream.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: slices.Repeat([]string{"a"}, 20_000)}})
+		err := stream.end()
+		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || f.Field != "credits.queues" {
+			t.Errorf("%s: a stream: %v", name, err)
+		}
+	}
+}
+
+// TestValidCrowdsAreRead: no valid request has too many elements, and an entry of a batch with a list that is too long does
+// not take the others with it.
+func TestValidCrowdsAreRead(t *testing.T) {
+	headers := map[string]string{}
+	shortHeaders(3000, func(name string) { headers[name] = "" })
+	jobs := make([]*belfryv1.PutRequest, 1000)
+	for i := range jobs {
+		jobs[i] = &belfryv1.PutRequest{RetryDelays: slices.Repeat([]*durationpb.Duration{durationpb.New(time.Second)}, 63)}
+	}
+	jobs[0].RetryDelays = slices.Repeat(jobs[0].RetryDelays, 10)
+	jobs[1].Headers = headers
+	lease := formatLease(leaseOfNothing())
+	for _, m := range []proto.Message{
+		&belfryv1.PutBatchRequest{Jobs: jobs},
+		&belfryv1.PutRequest{Headers: headers},
+		&belfryv1.AckBatchRequest{Leases: slices.Repeat([]string{lease}, 1000)},
+		&belfryv1.WorkRequest{Acks: slices.Repeat([]*belfryv1.AckRequest{{Lease: lease}}, 20_000)},
+	} {
+		for kind, codec := range codecsWith(DefaultLimits()) {
+			data, err := codec.Marshal(m)
+			if err != nil || len(data) < countedBytesMin {
+				t.Fatalf("%d bytes (%v)", len(data), err)
+			}
+			got := m.ProtoReflect().New().Interface()
+			if err := codec.Unmarshal(data, got); err != nil || !proto.Equal(m, got) {
+				t.Errorf("%T in %s: %v", m, kind, err)
+			}
+		}
+	}
+}
+
+// TestEveryListIsBounded: a list or map that somebody adds to a request is found, at any depth.
+func TestEveryListIsBounded(t *testing.T) {
+	limits := DefaultLimits()
+	b := newBounds(&limits)
+	found := 0
+	var walk func(desc protoreflect.MessageDescriptor, s *shape, path string)
+	walk = func(desc protoreflect.MessageDescriptor, s *shape, path string) {
+		for i := range desc.Fields().Len() {
+			field := desc.Fields().Get(i)
+			var at *bound
+			if s != nil {
+				at = s.numbered(field.Number())
+			}
+			if field.Cardinality() == protoreflect.Repeated {
+				if found++; at == nil || at.most <= 0 {
+					t.Fatalf("%s.%s has no bound", path, field.Name())
+				}
+			}
+			if field.Message() != nil && !field.IsMap() {
+				var inner *shape
+				if at != nil {
+					inner = at.inner
+				}
+				walk(field.Message(), inner, path+"."+string(field.Name()))
+			}
+		}
+	}
+	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
+		for i := range file.Services().Len() {
+			for k := range file.Services().Get(i).Methods().Len() {
+				input := file.Services().Get(i).Methods().Get(k).Input()
+				walk(input, b[input.FullName()], string(input.Name()))
+			}
+		}
+	}
+	if found < 16 {
+		t.Errorf("only %d lists were found", found)
+	}
+}
+
+// TestCountJSON counts in odd but valid JSON, and comes to an end in what is none.
+func TestCountJSON(t *testing.T) {
+	limits := DefaultLimits()
+	s := newBounds(&limits)["belfry.v1.PutBatchRequest"]
+	for _, c := range []struct {
+		text                   string
+		jobs, headers, retries int
+	}{
+		{``, 0, 0, 0},
+		{`{}`, 0, 0, 0},
+		{" {\n\t\"jobs\" :\r[ { } , {} ] } ", 2, 0, 0},
+		{`{"j\u006fbs":[{},{}]}`, 2, 0, 0},
+		{`{"requestId":"]}\"\\","jobs":[{"text":"[{,\\\"","retry_delays":["0s",1.5,null]},{"retryDelays":[0]}]}`, 2, 0, 4},
+		{`{"jobs":[{"headers":{"a":"}","b":"","\"":"x"}}]}`, 1, 3, 0},
+		{`{"jobs":null}`, 0, 0, 0},
+		{`{"jobs":{"jobs":[1]}}`, 0, 0, 0},
+		{`{"other":[{"jobs":[1,2,[3]]}],"jobs":[null,7]}`, 2, 0, 0},
+		{`{"jobs":[{"headers":[1,2],"retryDelays":{"a":1}},{}`, 2, 0, 0},
+		{`{"jobs":[{},{}}`, 2, 0, 0},
+		{`{"jobs":[{},"`, 2, 0, 0},
+		{`{"jobs`, 0, 0, 0},
+		{`{"\`, 0, 0, 0},
+		{`{"\u00":1}`, 0, 0, 0},
+		{`{jobs:[1,2]}`, 0, 0, 0},
+		{strings.Repeat(`{"jobs":[`, 3), 1, 0, 0},
+		{`{"jobs":` + strings.Repeat(`[`, 1_000_000), 1, 0, 0},
+	} {
+		j := jsonCount{rest: []byte(c.text), counts: make([]int, s.slots)}
+		j.message(s)
+		if got, want := j.counts, []int{c.jobs, c.headers, c.retries}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", clip(c.text, 80), got, want)
+		}
+	}
+}
+
+// FuzzBounds holds the counts against what the decoders make of the same bytes.
+func FuzzBounds(f *testing.F) {
+	batch := &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)}
+	text, err := protojson.Marshal(batch)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(encode(f, batch))
+	f.Add([]byte(`{"jobs":[{"headers":{"a":"\"","b\\":"]"},"retryDelays":["0s","1s"]},{}],"requestId":"\u005d"}`))
+	limits := DefaultLimits()
+	s := newBounds(&limits)["belfry.v1.PutBatchRequest"]
+	f.Fuzz(func(t *testing.T, data []byte) {
+		// What was made counts also if the decoder gave up later.
+		check := func(how string, counts []int, m *belfryv1.PutBatchRequest) {
+			jobs, headers, retries := len(m.GetJobs()), 0, 0
+			for _, job := range m.GetJobs() {
+				headers, retries = headers+len(job.GetHeaders()), retries+len(job.GetRetryDelays())
+			}
+			if counts[0] < jobs || counts[1] < headers || counts[2] < retries {
+				t.Fatalf("%s: %v is counted of %d, %d and %d in %q", how, counts, jobs, headers, retries, data)
+			}
+		}
+		counts, m := make([]int, s.slots), &belfryv1.PutBatchRequest{}
+		s.countBinary(data, counts)
+		_ = proto.Unmarshal(data, m)
+		check("binary", counts, m)
+		j := jsonCount{rest: data, counts: make([]int, s.slots)}
+		j.message(s)
+		m = &belfryv1.PutBatchRequest{}
+		_ = protojson.Unmarshal(data, m)
+		check("JSON", j.counts, m)
+		m = &belfryv1.PutBatchRequest{}
+		_ = decodeJSON(data, m)
+		check("relaxed JSON", j.counts, m)
+	})
+}
+
+// BenchmarkBounds is what looking for crowds adds to reading a batch of 1,000 jobs of 100 bytes.
+func BenchmarkBounds(b *testing.B) {
+	job := &belfryv1.PutRequest{Queue: "bench", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 100)}}
+	batch := &belfryv1.PutBatchRequest{Jobs: slices.Repeat([]*belfryv1.PutRequest{job}, 1000)}
+	limits := DefaultLimits()
+	for name, c := range map[string]connect.Codec{
+		"binary": binaryCodec{}, "binary/bounded": binaryCodec{newBounds(&limits)},
+		"JSON": jsonCodec{name: codecJSON}, "JSON/bounded": jsonCodec{codecJSON, newBounds(&limits)},
+	} {
+		data, err := c.Marshal(batch)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.Unmarshal(data, &belfryv1.PutBatchRequest{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

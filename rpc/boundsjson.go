@@ -1,0 +1,161 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// jsonCount counts the elements of lists in JSON without making anything of them. It looks at strings, brackets and
+// commas only, and may take for JSON what is none: the decoders stop there, and find no more elements than were counted.
+type jsonCount struct {
+	rest   []byte
+	counts []int
+}
+
+// message counts in an object of a shape. Another value is passed over. It does not go deeper than the shape, however deep
+// the JSON is.
+func (j *jsonCount) message(s *shape) {
+	if !j.take('{') {
+		j.skip()
+		return
+	}
+	for j.more('}') {
+		b := s.named(j.name())
+		j.take(':')
+		switch {
+		case b == nil:
+			j.skip()
+		case b.list:
+			j.list(b)
+		case b.keys:
+			j.members(b)
+		default:
+			j.message(b.inner)
+		}
+	}
+}
+
+// list counts the elements of an array.
+func (j *jsonCount) list(b *bound) {
+	if !j.take('[') {
+		j.skip()
+		return
+	}
+	for j.more(']') {
+		j.counts[b.slot]++
+		if b.inner != nil {
+			j.message(b.inner)
+		} else {
+			j.skip()
+		}
+	}
+}
+
+// members counts the members of an object that is a map.
+func (j *jsonCount) members(b *bound) {
+	if !j.take('{') {
+		j.skip()
+		return
+	}
+	for j.more('}') {
+		j.counts[b.slot]++
+		j.name()
+		j.take(':')
+		j.skip()
+	}
+}
+
+// more passes over what is between two values. It reports false at the end of the text, or behind end. Brackets that do not
+// belong here end the count.
+func (j *jsonCount) more(end byte) bool {
+	for j.take(',') {
+	}
+	if j.take(end) || len(j.rest) == 0 {
+		return false
+	}
+	if j.rest[0] == '}' || j.rest[0] == ']' {
+		j.rest = nil
+		return false
+	}
+	return true
+}
+
+// take passes over white space, and over one byte if it is want.
+func (j *jsonCount) take(want byte) bool {
+	for len(j.rest) > 0 && (j.rest[0] == ' ' || j.rest[0] == '\t' || j.rest[0] == '\n' || j.rest[0] == '\r') {
+		j.rest = j.rest[1:]
+	}
+	if len(j.rest) == 0 || j.rest[0] != want {
+		return false
+	}
+	j.rest = j.rest[1:]
+	return true
+}
+
+// name passes over the name of a member and returns it.
+func (j *jsonCount) name() []byte {
+	if len(j.rest) == 0 || j.rest[0] != '"' {
+		j.rest = nil
+		return nil
+	}
+	quoted := j.string()
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return bytes.Trim(quoted, `"`)
+	}
+	var name string
+	if json.Unmarshal(quoted, &name) != nil {
+		return nil
+	}
+	return []byte(name)
+}
+
+// string passes over a string and returns it with its quotes. The text begins with one.
+func (j *jsonCount) string() []byte {
+	whole := j.rest
+	for end := 1; ; end++ {
+		quote := bytes.IndexByte(whole[end:], '"')
+		if quote < 0 {
+			j.rest = nil
+			return whole
+		}
+		end += quote
+		escapes := 0
+		for whole[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			j.rest = whole[end+1:]
+			return whole[:end+1]
+		}
+	}
+}
+
+// skip passes over one value.
+func (j *jsonCount) skip() {
+	depth := 0
+	for len(j.rest) > 0 {
+		switch j.rest[0] {
+		case '"':
+			j.string()
+			if depth == 0 {
+				return
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return
+			}
+			if depth--; depth == 0 {
+				j.rest = j.rest[1:]
+				return
+			}
+		case ',':
+			if depth == 0 {
+				return
+			}
+		}
+		j.rest = j.rest[1:]
+	}
+}

@@ -1,0 +1,228 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// GetCluster implements AdminService.
+func (s *adminService) GetCluster(ctx context.Context, _ *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
+	return s.look(ctx).wire(), nil
+}
+
+// DrainNode implements AdminService.
+func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
+	c := s.checker()
+	c.requestID(req.GetRequestId())
+	c.incarnation(req.GetIncarnation())
+	if c.err != nil {
+		return nil, c.err
+	}
+	v := s.look(ctx)
+	m, f := v.find(req.GetName(), req.GetIncarnation())
+	if f != nil {
+		return nil, f
+	}
+	draining := req.Draining == nil || req.GetDraining()
+	var err error
+	if draining {
+		err = s.drainNode(ctx, v, m, req.GetForce())
+	} else {
+		err = s.cluster.Undrain(ctx, m.ServerID)
+	}
+	if err != nil {
+		return nil, faultOfError(err)
+	}
+	m.Draining = draining
+	return &belfryv1.DrainNodeResponse{Node: v.wireNode(m)}, nil
+}
+
+// drainNode says that a node is to be emptied, if the others could take what it has, and could hold as many voters of each shard as there can be
+// now. Who forces it takes fewer.
+func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *Member, forced bool) error {
+	left, keep := v.others(m)
+	switch {
+	case left == 0:
+		return invalid("name", "no other node could take what %s has: all others are silent or draining, or there are none", v.label(m))
+	case forced || m.Draining: // it was let through before
+		keep = 0
+	case left < keep:
+		return invalid("name", "%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
+			"Add a node first; or drain it with --force, as a request with \"force\": true, and shards are under-replicated until there is one", v.label(m), left, left, keep)
+	}
+	return s.cluster.Drain(ctx, m.ServerID, keep)
+}
+
+// RemoveNode implements AdminService.
+func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
+	c := s.checker()
+	c.requestID(req.GetRequestId())
+	c.incarnation(req.GetIncarnation())
+	if req.GetName() == "" {
+		c.fail(invalid("name", "a node's name is required"))
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	v := s.look(ctx)
+	if req.GetIncarnation() != "" && v.byServer[req.GetName()+"."+req.GetIncarnation()] == nil {
+		return &belfryv1.RemoveNodeResponse{}, nil // it may be a repeat
+	}
+	m, f := v.find(req.GetName(), req.GetIncarnation())
+	if f == nil {
+		f = v.removable(m)
+	}
+	if f != nil {
+		return nil, f
+	}
+	if err := s.cluster.Remove(ctx, m.ServerID); err != nil {
+		return nil, faultOfError(err)
+	}
+	return &belfryv1.RemoveNodeResponse{Node: v.wireNode(m)}, nil
+}
+
+// TransferLeader implements AdminService.
+func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
+	c := s.checker()
+	c.requestID(req.GetRequestId())
+	shard := req.GetShard()
+	if int64(shard) >= int64(s.node.ShardCount()) {
+		c.fail(invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	v := s.look(ctx)
+	g := &v.shards[shard]
+	if g.leader == nil {
+		f := fault(belfryv1.Reason_REASON_NO_LEADER)
+		f.Shard = &shard
+		return nil, f
+	}
+	to, f := v.successor(g, req.GetTo())
+	if f != nil {
+		return nil, f
+	}
+	if to != g.leader {
+		if err := s.cluster.TransferLeader(ctx, Transfer{Shard: shard, From: g.leader.ServerID, To: to.ServerID}); err != nil {
+			return nil, faultOfShard(shard, err)
+		}
+	}
+	return &belfryv1.TransferLeaderResponse{Previous: g.leader.Name, Leader: to.Name}, nil
+}
+
+// incarnation checks the incarnation of a node, which may be missing.
+func (c *checker) incarnation(text string) {
+	if text == "" {
+		return
+	}
+	if raw, err := hex.DecodeString(text); err != nil || len(raw) != 8 {
+		c.fail(invalid("incarnation", "want 16 hexadecimal digits"))
+	}
+}
+
+// find returns the node of a name, and of an incarnation if one is given or needed.
+func (v *clusterView) find(name, incarnation string) (*Member, *Fault) {
+	var named []*Member
+	var all, incarnations []string
+	for i := range v.members {
+		m := &v.members[i]
+		if !slices.Contains(all, m.Name) {
+			all = append(all, m.Name)
+		}
+		if m.Name != name {
+			continue
+		}
+		_, its := splitServer(m.ServerID)
+		if its == incarnation {
+			return m, nil
+		}
+		named, incarnations = append(named, m), append(incarnations, its)
+	}
+	switch {
+	case name == "":
+		return nil, invalid("name", "a node's name is required; the nodes are %s", list(all))
+	case len(named) == 0:
+		return nil, invalid("name", "there is no node %s; the nodes are %s", quote([]byte(clip(name, 64))), list(all))
+	case incarnation != "":
+		return nil, invalid("incarnation", "%s has no such incarnation; it has %s", name, list(incarnations))
+	case len(named) > 1:
+		return nil, invalid("incarnation", "%s nodes have the name %s; say which incarnation: %s", strconv.Itoa(len(named)), name, list(incarnations))
+	}
+	return named[0], nil
+}
+
+// others counts the nodes besides m that could take replicas now, and how many voters the shards can have with m: one on each node that does
+// not drain, also on those that are silent for the moment, up to the replication factor.
+func (v *clusterView) others(m *Member) (taking, voters int) {
+	staying := 1
+	for i := range v.members {
+		other := &v.members[i]
+		if other.ServerID == m.ServerID || other.Draining {
+			continue
+		}
+		staying++
+		if other.Answers {
+			taking++
+		}
+	}
+	return taking, min(v.factor, staying)
+}
+
+// removable returns why a node may not be removed, nil if it may. What a shard with a leader acknowledged, a majority has; of a shard
+// without one this node may have the only copy.
+func (v *clusterView) removable(m *Member) *Fault {
+	if m.Answers {
+		return invalid("name", "%s still answers; drain it, stop it, and remove it then", v.label(m))
+	}
+	var headless []string
+	for i := range v.shards {
+		if g := &v.shards[i]; g.leader == nil && (len(g.Voters) == 0 || g.isMember(m.ServerID)) {
+			headless = append(headless, strconv.Itoa(i))
+		}
+	}
+	if len(headless) > 0 {
+		return invalid("name", "without a leader: %s; what only %s has would be lost, so start it again instead", shardList(headless), v.label(m))
+	}
+	return nil
+}
+
+// successor returns the voter of a name; without a name, of those that answer and do not drain, the one that leads fewest shards, but
+// not the leader.
+func (v *clusterView) successor(g *groupView, name string) (*Member, *Fault) {
+	var voters []*Member
+	for _, id := range g.Voters {
+		if m := v.byServer[id]; m != nil && m.Answers {
+			voters = append(voters, m)
+		}
+	}
+	if name != "" {
+		if i := slices.IndexFunc(voters, func(m *Member) bool { return m.Name == name }); i >= 0 {
+			return voters[i], nil
+		}
+		if slices.Contains(names(g.Voters), name) {
+			return nil, invalid("to", "%s does not answer", name)
+		}
+		return nil, invalid("to", "%s is no voter of shard %d; its voters are %s", quote([]byte(clip(name, 64))), g.Shard, list(names(g.Voters)))
+	}
+	voters = slices.DeleteFunc(voters, func(m *Member) bool { return m == g.leader || m.Draining })
+	if len(voters) == 0 {
+		return nil, invalid("shard", "shard %d has no other voter that answers and is not draining", g.Shard)
+	}
+	return slices.MinFunc(voters, func(a, b *Member) int { return cmp.Compare(v.leadsOf(a), v.leadsOf(b)) }), nil
+}
+
+// leadsOf counts the shards that a node leads.
+func (v *clusterView) leadsOf(m *Member) (n int) {
+	for i := range v.shards {
+		if v.shards[i].leads(m.ServerID) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,30 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// UpdateCluster implements AdminService.
+func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
+	c := s.checker()
+	c.requestID(req.GetRequestId())
+	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration()}
+	if req.GetGracePeriod() != nil && want.Grace <= 0 {
+		c.fail(invalid("gracePeriod", "want a duration of at least a second"))
+	}
+	if want == (ClusterSettings{}) {
+		c.fail(invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod or both"))
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	after, err := s.cluster.Configure(ctx, want)
+	if err != nil {
+		return nil, faultOfError(err)
+	}
+	return &belfryv1.UpdateClusterResponse{ReplicationFactor: count32(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace)}, nil
+}

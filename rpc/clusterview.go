@@ -1,0 +1,217 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// catalogGroup is the name of the catalog's group in statuses.
+const catalogGroup = "catalog"
+
+// clusterView is the cluster as one round of questions showed it.
+type clusterView struct {
+	id, answeredBy string
+	factor         int
+	votersWanted   int
+	settings       ClusterSettings
+	moves          []Move
+	format         fsm.Format
+	members        []Member
+	byServer       map[string]*Member
+	// shards are in order of their numbers. catalog has no members if no node that answers runs it.
+	shards  []groupView
+	catalog groupView
+}
+
+// groupView is a Raft group as its leader reports it; without a leader, as the replica that has applied most.
+type groupView struct {
+	node.GroupStatus
+	// leader is who serves; nil if nobody does.
+	leader *Member
+	// held are the reports of all nodes that answer and run a replica, by server id.
+	held map[string]*node.GroupStatus
+}
+
+// look asks all nodes.
+func (s *adminService) look(ctx context.Context) *clusterView {
+	status := s.node.Status()
+	v := &clusterView{id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(), byServer: map[string]*Member{}}
+	v.factor, v.votersWanted = v.settings.Factor, s.cluster.VotersWanted()
+	v.members, v.moves = s.cluster.Members(ctx)
+	groups := map[string][]*Member{}
+	held := map[string]map[string]*node.GroupStatus{}
+	for i := range v.members {
+		m := &v.members[i]
+		v.byServer[m.ServerID] = m
+		for j := range m.Groups {
+			g := &m.Groups[j]
+			if held[g.Group] == nil {
+				held[g.Group] = map[string]*node.GroupStatus{}
+			}
+			groups[g.Group], held[g.Group][m.ServerID] = append(groups[g.Group], m), g
+		}
+	}
+	for shard := range s.node.ShardCount() {
+		name := shardGroup(shard)
+		g := newGroupView(groups[name], held[name])
+		g.Shard = uint32(shard)
+		v.shards = append(v.shards, g)
+	}
+	v.catalog = newGroupView(groups[catalogGroup], held[catalogGroup])
+	return v
+}
+
+// newGroupView chooses whose report counts. members are those that have one.
+func newGroupView(members []*Member, held map[string]*node.GroupStatus) groupView {
+	v := groupView{held: held}
+	var best *node.GroupStatus
+	for _, m := range members {
+		g := held[m.ServerID]
+		// A leader that was replaced may not know it yet. A node that is no member may have a replica that knows nobody.
+		if len(g.Voters) == 0 || best != nil && cmp.Or(compareServing(g, best), cmp.Compare(g.Term, best.Term), cmp.Compare(g.DigestIndex, best.DigestIndex)) <= 0 {
+			continue
+		}
+		best = g
+		if g.Serving {
+			v.leader = m
+		}
+	}
+	if best != nil {
+		v.GroupStatus = *best
+		v.Voters, v.Nonvoters = slices.Sorted(slices.Values(best.Voters)), slices.Sorted(slices.Values(best.Nonvoters))
+	}
+	return v
+}
+
+// compareServing orders one that serves after one that does not.
+func compareServing(a, b *node.GroupStatus) int {
+	switch {
+	case a.Serving == b.Serving:
+		return 0
+	case a.Serving:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// isMember reports whether a server is a member of the group.
+func (g *groupView) isMember(serverID string) bool {
+	return slices.Contains(g.Voters, serverID) || slices.Contains(g.Nonvoters, serverID)
+}
+
+// leads reports whether a server leads the group.
+func (g *groupView) leads(serverID string) bool {
+	return g.leader != nil && g.leader.ServerID == serverID
+}
+
+// wire converts the view.
+func (v *clusterView) wire() *belfryv1.GetClusterResponse {
+	out := &belfryv1.GetClusterResponse{
+		ClusterId: v.id, AnsweredBy: v.answeredBy, ReplicationFactor: count32(uint64(v.factor)), Format: uint32(v.format), Problems: v.problems(),
+	}
+	if v.settings.Grace > 0 {
+		out.GracePeriod = durationpb.New(v.settings.Grace)
+	}
+	for _, m := range v.moves {
+		if m.Leaves != "" && int(m.Shard) < len(v.shards) && !v.shards[m.Shard].isMember(m.Leaves) {
+			continue // the story is older than the members
+		}
+		out.Moves = append(out.Moves, &belfryv1.ShardMove{Shard: m.Shard, Text: m.Text})
+	}
+	for i := range v.members {
+		out.Nodes = append(out.Nodes, v.wireNode(&v.members[i]))
+	}
+	for i := range v.shards {
+		g := &v.shards[i]
+		out.Shards = append(out.Shards, &belfryv1.Shard{
+			Shard: g.Shard, Leader: g.leaderName(), Term: g.Term, AppliedIndex: g.DigestIndex, Digest: digestText(g.Digest),
+			Jobs: count32(uint64(g.Jobs)), Time: exactTime(g.Clock), Voters: names(g.Voters), Nonvoters: names(g.Nonvoters), Replicas: g.wireReplicas(),
+			ClockAhead: wireClockAhead(&g.GroupStatus), VotersWanted: count32(uint64(v.votersWanted)),
+		})
+	}
+	if c := &v.catalog; len(c.Voters) > 0 {
+		out.Catalog = &belfryv1.Catalog{
+			Leader: c.leaderName(), Term: c.Term, Voters: names(c.Voters), Nonvoters: names(c.Nonvoters), Replicas: c.wireReplicas(),
+		}
+	}
+	return out
+}
+
+// wireNode converts a node, with what it has of the shards.
+func (v *clusterView) wireNode(m *Member) *belfryv1.Node {
+	_, incarnation := splitServer(m.ServerID)
+	out := &belfryv1.Node{
+		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone, Version: m.Version, Format: uint32(m.Format),
+		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
+	}
+	if !m.SilentSince.IsZero() {
+		out.SilentSince = timestamppb.New(m.SilentSince)
+	}
+	switch {
+	case !m.Answers:
+		out.State = belfryv1.NodeState_NODE_STATE_SILENT
+	case m.Draining:
+		out.State = belfryv1.NodeState_NODE_STATE_DRAINING
+	}
+	for i := range v.shards {
+		if v.shards[i].isMember(m.ServerID) {
+			out.Replicas++
+		}
+		if v.shards[i].leads(m.ServerID) {
+			out.Leads++
+		}
+	}
+	return out
+}
+
+// leaderName returns the name of the leader, empty if there is none.
+func (g *groupView) leaderName() string {
+	if g.leader == nil {
+		return ""
+	}
+	return g.leader.Name
+}
+
+// wireReplicas converts the replicas of the members, voters first.
+func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
+	for i, id := range slices.Concat(g.Voters, g.Nonvoters) {
+		r := &belfryv1.Replica{Voter: i < len(g.Voters)}
+		r.Node, r.Incarnation = splitServer(id)
+		if held := g.held[id]; held != nil {
+			r.AppliedIndex, r.Digest = held.DigestIndex, digestText(held.Digest)
+		} else {
+			r.Silent = true
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// digestText writes a digest.
+func digestText(digest uint64) string { return fmt.Sprintf("%016x", digest) }
+
+// names returns the names in server ids.
+func names(servers []string) (all []string) {
+	for _, id := range servers {
+		name, _ := splitServer(id)
+		all = append(all, name)
+	}
+	return all
+}
+
+// splitServer takes a Raft server id, name.incarnation, apart. A name has no dot.
+func splitServer(id string) (name, incarnation string) {
+	name, incarnation, _ = strings.Cut(id, ".")
+	return name, incarnation
+}

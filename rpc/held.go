@@ -1,0 +1,79 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Refreshing is a Catalog of which other nodes may know more.
+type Refreshing interface {
+	// Refresh returns when the catalog shows every change that was answered, by any node, before the call.
+	Refresh(ctx context.Context) error
+}
+
+// refresh has the catalog catch up, if there is more to know than it does.
+func (r router) refresh(ctx context.Context) error {
+	c, ok := r.catalog.(Refreshing)
+	if !ok {
+		return nil
+	}
+	if err := c.Refresh(ctx); err != nil {
+		return faultOfError(err)
+	}
+	return nil
+}
+
+// learn makes sure that this node knows a queue's partitions before it looks for something in them. How many there are the home shard knows, in
+// which every queue has a part. Nothing can be said to be missing if it cannot be asked, nor, which is QUEUE_CHANGED, if the catalog here does not come
+// to know the same.
+func (r reader) learn(ctx context.Context, queue string) error {
+	shard := r.shard(queue, 0)
+	home, _, err := r.read(ctx, shard, &fsm.QueueQuery{Queue: queue})
+	if err != nil {
+		return faultOfShard(shard, err)
+	}
+	if len(home.Queues) == 0 || home.Queues[0].Partitions == r.partitions(queue) {
+		return nil
+	}
+	if err := r.refresh(ctx); err != nil || home.Queues[0].Partitions != r.partitions(queue) {
+		return fault(belfryv1.Reason_REASON_QUEUE_CHANGED)
+	}
+	return nil
+}
+
+// findAgain makes a call that names a job, and again if it found nothing because this node looked in the wrong partition.
+func findAgain[R any](ctx context.Context, r reader, queue string, call func() (R, error)) (R, error) {
+	routed := r.partitions(queue)
+	out, err := call()
+	if err == nil {
+		return out, nil
+	}
+	switch faultOfError(err).Reason {
+	case belfryv1.Reason_REASON_JOB_NOT_FOUND, belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
+	default:
+		return out, err
+	}
+	if changed := r.learn(ctx, queue); changed != nil {
+		var none R
+		return none, changed
+	}
+	if r.partitions(queue) == routed {
+		return out, err
+	}
+	return call()
+}
+
+// Get implements QueueService.
+func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
+	return findAgain(ctx, reader{s.router, req.GetStale()}, req.GetQueue(), func() (*belfryv1.GetResponse, error) { return s.get(ctx, req) })
+}
+
+// onJob proposes a command to the shard of a job.
+func (s *queueService) onJob(ctx context.Context, c *checker, queue, id, requestID string, command fsm.Command) (answer, error) {
+	if c.err != nil {
+		return answer{}, c.err
+	}
+	return findAgain(ctx, reader{s.router, false}, queue, func() (answer, error) { return s.onJobIn(ctx, queue, id, requestID, command) })
+}

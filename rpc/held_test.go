@@ -1,0 +1,132 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// laggingCatalog knows nothing of a queue until it is refreshed.
+type laggingCatalog struct {
+	*memoryCatalog
+	behind, cut atomic.Bool
+	queue       string
+}
+
+// Queue implements Catalog.
+func (c *laggingCatalog) Queue(name string) (QueueConfig, bool) {
+	if name == c.queue && c.behind.Load() {
+		return QueueConfig{}, false
+	}
+	return c.memoryCatalog.Queue(name)
+}
+
+// Refresh implements Refreshing.
+func (c *laggingCatalog) Refresh(context.Context) error {
+	if c.cut.Load() {
+		return errors.New("the leader of the catalog does not answer")
+	}
+	c.behind.Store(false)
+	return nil
+}
+
+// heldJobs is how many jobs the queue has, and heldID the id of one of them.
+const heldJobs = 12
+
+func heldID(n int) string { return fmt.Sprintf("job-%d", n) }
+
+// finding is a call that finds so many jobs, of which job n is named where the method names one.
+type finding struct {
+	name string
+	call func(ctx context.Context, n int) (found int, err error)
+	want int
+}
+
+// findings are the calls that look for jobs of the queue.
+func findings(q belfryv1connect.QueueServiceClient, a belfryv1connect.AdminServiceClient) []finding {
+	return []finding{
+		{"Get", func(ctx context.Context, n int) (int, error) {
+			_, err := q.Get(ctx, &belfryv1.GetRequest{Queue: "wide", Id: heldID(n)})
+			return 1, err
+		}, 1},
+		{"Reschedule", func(ctx context.Context, n int) (int, error) {
+			_, err := q.Reschedule(ctx, &belfryv1.RescheduleRequest{Queue: "wide", Id: heldID(n), When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(time.Hour)}})
+			return 1, err
+		}, 1},
+		{"List", func(ctx context.Context, _ int) (int, error) {
+			res, err := q.List(ctx, &belfryv1.ListRequest{Queue: "wide"})
+			return len(res.GetJobs()), err
+		}, heldJobs},
+		{"GetQueue", func(ctx context.Context, _ int) (int, error) {
+			res, err := a.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: "wide"})
+			return int(res.GetQueue().GetCounts().GetDelayed()), err
+		}, heldJobs},
+		{"Cancel", func(ctx context.Context, n int) (int, error) {
+			_, err := q.Cancel(ctx, &belfryv1.CancelRequest{Queue: "wide", Id: heldID(n)})
+			if err != nil {
+				return 0, err
+			}
+			_, err = q.Put(ctx, &belfryv1.PutRequest{Queue: "wide", Id: heldID(n), Again: true, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}})
+			return 1, err
+		}, 1},
+	}
+}
+
+// TestNothingIsMissingWhereTheCatalogLags asks a node for jobs of a queue that it takes for one of a single partition.
+func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
+	lagging := &laggingCatalog{queue: "wide"}
+	s := serve(t, func(cfg *Config) {
+		lagging.memoryCatalog = cfg.Catalog.(*memoryCatalog)
+		cfg.Catalog = lagging
+	})
+	q, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range heldJobs {
+		put := &belfryv1.PutRequest{Queue: "wide", Id: heldID(n), When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}}
+		if _, err := q.Put(t.Context(), put); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range findings(q, a) {
+		for n := range heldJobs {
+			lagging.behind.Store(true)
+			if found, err := tt.call(t.Context(), n); err != nil || found != tt.want {
+				t.Errorf("%s %s through a node that lags: %d of %d, %v", tt.name, heldID(n), found, tt.want, err)
+			}
+		}
+		// Where the catalog cannot catch up, what is found is right, and nothing is said to be missing.
+		lagging.cut.Store(true)
+		for n := range heldJobs {
+			lagging.behind.Store(true)
+			found, err := tt.call(t.Context(), n)
+			if err == nil && found == tt.want {
+				continue
+			}
+			if f, _ := FaultOf(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
+				t.Errorf("%s %s where the catalog is cut off: %d of %d, %v", tt.name, heldID(n), found, tt.want, err)
+			}
+		}
+		lagging.cut.Store(false)
+	}
+	lagging.behind.Store(true)
+	if _, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "wide"}); err != nil {
+		t.Error(err)
+	}
+	lagging.behind.Store(true)
+	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil || s.holders("wide") != 0 {
+		t.Errorf("deleting gives %v; %d shards hold the queue", err, s.holders("wide"))
+	}
+	if _, recorded := s.catalog.Queue("wide"); recorded {
+		t.Error("the queue is recorded after its deletion")
+	}
+}

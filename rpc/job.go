@@ -1,0 +1,76 @@
+package rpc
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// appendJobs converts the jobs of a reading. Their bodies are handed on, not copied.
+func appendJobs(out []*belfryv1.Job, jobs []fsm.Job) []*belfryv1.Job {
+	slots := make([]jobSlot, len(jobs))
+	out = slices.Grow(out, len(jobs))
+	for i := range jobs {
+		out = append(out, slots[i].fill(&jobs[i]))
+	}
+	return out
+}
+
+// jobSlot is the memory of one job on the wire, messages in messages included, so that many jobs are made at once. It is
+// filled once, and kept as long as any of its messages is.
+type jobSlot struct {
+	job                             belfryv1.Job
+	data                            belfryv1.Job_Data
+	ttr                             durationpb.Duration
+	due, first, created, end, until timestamppb.Timestamp
+}
+
+// fill converts a job of a reading. A job without body goes out without.
+func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
+	out := &s.job
+	out.Queue, out.Id, out.Fence, out.Attempt = job.Queue, job.ID, job.Fence, job.Attempt
+	out.DueAt, out.FirstDueAt = ceilTimeIn(&s.due, job.Due), ceilTimeIn(&s.first, job.FirstDue)
+	out.CreatedAt, out.ExpiresAt = floorTimeIn(&s.created, job.Created), floorTimeIn(&s.end, job.TTL)
+	out.State, out.Priority = wireState(job.State), int32(job.Priority)
+	s.ttr.Seconds, s.ttr.Nanos = int64(job.TTR/time.Second), int32(job.TTR%time.Second)
+	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, durations(job.RetryDelays)
+	out.LastError, out.BodyBytes = job.LastError, job.BodyBytes
+	if job.State == fsm.Reserved {
+		out.LeaseUntil = floorTimeIn(&s.until, job.Until)
+	}
+	if len(job.Headers) > 0 {
+		out.Headers = make(map[string]string, len(job.Headers))
+		for _, h := range job.Headers {
+			out.Headers[h.Name] = h.Value
+		}
+	}
+	if job.Body != nil {
+		s.data.Data = job.Body
+		out.Body = &s.data
+	}
+	return out
+}
+
+// ceilTimeIn is ceilTime into a message that is there.
+func ceilTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	setCeilTime(out, t)
+	return out
+}
+
+// floorTimeIn is floorTime into a message that is there.
+func floorTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	at := time.Unix(0, int64(t)).Truncate(time.Millisecond)
+	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
+	return out
+}

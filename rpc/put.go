@@ -1,0 +1,232 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Put implements QueueService.
+func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
+	c := s.checker()
+	put := &fsm.Put{}
+	c.put(req, put)
+	requestID := c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	answers := make([]answer, 1)
+	s.putAll(ctx, requestID, []*fsm.Put{put}, answers)
+	if answers[0].fault != nil {
+		return nil, answers[0].fault
+	}
+	out := &belfryv1.PutResponse{}
+	(&putAnswers{ahead: 1}).fill(out, put, &answers[0])
+	return out, nil
+}
+
+// PutBatch implements QueueService.
+func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
+	c := s.checker()
+	requestID := c.requestID(req.GetRequestId())
+	c.entries("jobs", len(req.GetJobs()), s.limits.BatchJobsMax)
+	if c.err != nil {
+		return nil, c.err
+	}
+	// What there is one of for each job is made for all at once: one by one they are most of the garbage of a batch.
+	all := make([]fsm.Put, len(req.GetJobs()))
+	puts := make([]*fsm.Put, len(all))
+	answers := make([]answer, len(all))
+	sum := 0
+	for i, job := range req.GetJobs() {
+		entry, put := checker{limits: c.limits, now: c.now}, &all[i]
+		size := entry.put(job, put)
+		if job.GetRequestId() != "" {
+			entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
+		}
+		if sum += size; sum > s.limits.BatchBytesMax {
+			return nil, tooLarge("jobs", sum, s.limits.BatchBytesMax)
+		}
+		if puts[i] = put; entry.err != nil {
+			puts[i], answers[i].fault = nil, entry.err
+		}
+	}
+	s.putAll(ctx, requestID, puts, answers)
+	return wirePutBatch(puts, answers), nil
+}
+
+// wirePutBatch converts the answers to a batch of puts.
+func wirePutBatch(puts []*fsm.Put, answers []answer) *belfryv1.PutBatchResponse {
+	fill := putAnswers{ahead: len(puts)}
+	entries := make([]struct {
+		result   belfryv1.PutBatchResult
+		put      belfryv1.PutBatchResult_Put
+		response belfryv1.PutResponse
+	}, len(puts))
+	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(puts))}
+	for i := range answers {
+		e := &entries[i]
+		if f := answers[i].fault; f != nil {
+			e.result.Result = &belfryv1.PutBatchResult_Error{Error: f.entry()}
+		} else {
+			fill.fill(&e.response, puts[i], &answers[i])
+			e.put.Put = &e.response
+			e.result.Result = &e.put
+		}
+		out.Results[i] = &e.result
+	}
+	return out
+}
+
+// putAll routes and proposes puts; the entries that are nil have their fault already. Puts that were refused because the
+// queue has another number of partitions are routed once more: nothing was applied.
+func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm.Put, answers []answer) {
+	commands := make([]placed, 0, len(puts))
+	for i, put := range puts {
+		if put == nil {
+			continue
+		}
+		if n := len(commands); n > 0 && sameHome(commands[n-1].command, put) {
+			// The hash of the queue's name is most of the work for a small job in a large batch.
+			put.Partitions = 1
+			commands = append(commands, placed{shard: commands[n-1].shard, position: i, command: put})
+			continue
+		}
+		if s.deleting(put.Queue) {
+			answers[i].fault = beingDeleted(put.Queue)
+			continue
+		}
+		commands = append(commands, s.place(put, requestID, i))
+	}
+	s.doPlaced(ctx, requestID, commands, answers)
+	s.putAgain(ctx, requestID, commands, answers)
+	s.meterPuts(puts, answers)
+}
+
+// putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
+// made a job of some of the call's puts remembers the answer to all of them under the request id, so that the others need
+// an id of their own. Elsewhere the whole share goes again under the call's id, which a repeat of the call will use: the
+// share was not remembered, and doing the puts again that made nothing changes nothing.
+func (s *queueService) putAgain(ctx context.Context, requestID string, commands []placed, answers []answer) {
+	if !slices.ContainsFunc(commands, func(c placed) bool { return changed(&answers[c.position]) }) {
+		return
+	}
+	made, refused, repaired := map[uint32]bool{}, map[uint32]bool{}, map[string]bool{}
+	for _, c := range commands {
+		a := &answers[c.position]
+		made[c.shard] = made[c.shard] || a.result.Created
+		put, ok := c.command.(*fsm.Put)
+		if !ok || !changed(a) {
+			continue
+		}
+		if _, tried := repaired[put.Queue]; !tried {
+			repaired[put.Queue] = s.repair(ctx, put)
+		}
+		refused[c.shard] = refused[c.shard] || repaired[put.Queue]
+	}
+	var whole, rest []placed
+	for _, c := range commands {
+		put, ok := c.command.(*fsm.Put)
+		switch {
+		case !ok || !refused[c.shard]:
+		case !made[c.shard]:
+			whole = append(whole, s.place(put, requestID, c.position))
+		case changed(&answers[c.position]):
+			rest = append(rest, s.place(put, requestID, c.position))
+		}
+	}
+	s.doPlaced(ctx, requestID, whole, answers)
+	if requestID != "" {
+		requestID += "~"
+	}
+	s.doPlaced(ctx, requestID, rest, answers)
+}
+
+// changed reports whether a put was refused because the queue has another number of partitions.
+func changed(a *answer) bool {
+	return a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
+}
+
+// sameHome reports whether a put goes where the one before it went: to the only partition of the same queue.
+func sameHome(before fsm.Command, put *fsm.Put) bool {
+	last, ok := before.(*fsm.Put)
+	return ok && last.Queue == put.Queue && last.Partitions == 1
+}
+
+// meterPuts counts the jobs made, neighbours of one queue together.
+func (s *queueService) meterPuts(puts []*fsm.Put, answers []answer) {
+	var queue string
+	var n uint32
+	for i, put := range puts {
+		if put == nil || answers[i].fault != nil || !answers[i].result.Created {
+			continue
+		}
+		if put.Queue != queue && n > 0 {
+			s.meters.put(queue, n)
+			n = 0
+		}
+		queue, n = put.Queue, n+1
+	}
+	if n > 0 {
+		s.meters.put(queue, n)
+	}
+}
+
+// place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to
+// the same shard, through whichever node.
+func (s *queueService) place(put *fsm.Put, requestID string, position int) placed {
+	put.Partitions = s.partitions(put.Queue)
+	switch {
+	case put.Partitions == 1:
+		put.Partition = 0
+	case put.ID != "":
+		put.Partition = node.PartitionOf(put.ID, int(put.Partitions))
+	case requestID != "":
+		put.Partition = node.PartitionOf(requestID+"/"+itoa(position), int(put.Partitions))
+	default:
+		put.Partition = s.turn.Add(1) % put.Partitions
+	}
+	return placed{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
+}
+
+// putAnswers converts the answers to puts one after the other. What they need besides their messages is made together, and
+// neighbours that are due at one time share it.
+type putAnswers struct {
+	ahead int // how many answers are still to be converted
+	due   fsm.Time
+	dueAt *timestamppb.Timestamp
+	times slab[timestamppb.Timestamp]
+	ids   texts
+}
+
+// idBytesUsual is more than the length of most generated ids.
+const idBytesUsual = 16
+
+// fill converts an answer into the zero message.
+func (p *putAnswers) fill(out *belfryv1.PutResponse, put *fsm.Put, a *answer) {
+	if out.Id = put.ID; out.Id == "" {
+		var id [32]byte
+		out.Id = p.ids.add(appendGeneratedID(id[:0], a.result.Partition, a.result.Serial), p.ahead*idBytesUsual)
+	}
+	if due := a.result.Due; due != p.due {
+		p.due, p.dueAt = due, nil
+		if due != 0 {
+			p.dueAt = p.times.next(p.ahead)
+			setCeilTime(p.dueAt, due)
+		}
+	}
+	out.DueAt, out.Created, out.State, out.Witness = p.dueAt, a.result.Created, wireState(a.result.State), a.witness
+	p.ahead--
+}
+
+// appendGeneratedID appends what fsm.FormatID returns, without making a string of it.
+func appendGeneratedID(dst []byte, partition uint32, serial uint64) []byte {
+	dst = strconv.AppendUint(dst, uint64(partition), 10)
+	return strconv.AppendUint(append(dst, '-'), serial, 10)
+}

@@ -1,0 +1,82 @@
+package rpc
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func TestGeneratedIDs(t *testing.T) {
+	for _, partition := range []uint32{0, 7, math.MaxUint32} {
+		for _, serial := range []uint64{0, 1, 99, 100, math.MaxUint64} {
+			if got, want := string(appendGeneratedID(nil, partition, serial)), fsm.FormatID(partition, serial); got != want {
+				t.Errorf("got %q, the machine reads %q", got, want)
+			}
+		}
+	}
+}
+
+// TestPutBatchAnswers converts answers that share their memory: each keeps its own id, due time and witness.
+func TestPutBatchAnswers(t *testing.T) {
+	second := func(s int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: s} }
+	at := func(s time.Duration) fsm.Time { return fsm.Time(s * time.Second) }
+	witness := &belfryv1.Witness{Index: 7}
+	put := func(id string, due *timestamppb.Timestamp) *belfryv1.PutBatchResult {
+		return &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{
+			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: witness,
+		}}}
+	}
+	made := func(serial uint64, due fsm.Time) answer {
+		return answer{result: fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, witness: witness}
+	}
+	var puts []*fsm.Put
+	var answers []answer
+	var want []*belfryv1.PutBatchResult
+	add := func(p *fsm.Put, a answer, w *belfryv1.PutBatchResult) {
+		puts, answers, want = append(puts, p), append(answers, a), append(want, w)
+	}
+	add(&fsm.Put{}, made(math.MaxUint64, 0), put("2-18446744073709551615", nil))
+	add(&fsm.Put{}, made(1, at(5)-1), put("2-1", second(5)))
+	f := fault(belfryv1.Reason_REASON_JOB_EXISTS)
+	add(nil, answer{fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}})
+	add(&fsm.Put{ID: "mine"}, made(2, at(5)-1), put("mine", second(5)))
+	for i := range 3 * slabMax { // more than what is made at once, and longer ids than expected
+		serial := math.MaxUint64 - uint64(i)
+		add(&fsm.Put{}, made(serial, at(10+time.Duration(i))), put(fsm.FormatID(2, serial), second(10+int64(i))))
+	}
+	add(&fsm.Put{}, made(3, 0), put("2-3", nil))
+	if diff := cmp.Diff(&belfryv1.PutBatchResponse{Results: want}, wirePutBatch(puts, answers), protocmp.Transform()); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+}
+
+// TestBatchesAreMetered counts what a batch did by queue, and what failed not at all.
+func TestBatchesAreMetered(t *testing.T) {
+	s := &queueService{meters: newMeters(time.Now)}
+	failed := answer{fault: fault(belfryv1.Reason_REASON_STALE_LEASE)}
+	var acks []fsm.Ack
+	var puts []*fsm.Put
+	var answers []answer
+	for _, row := range []struct {
+		queue string
+		answer
+	}{{"", failed}, {"a", answer{}}, {"a", failed}, {"a", answer{}}, {"b", failed}, {"c", answer{}}, {"a", answer{}}, {"c", answer{}}, {"", failed}} {
+		acks, puts = append(acks, fsm.Ack{Ref: fsm.Ref{Queue: row.queue}}), append(puts, &fsm.Put{Queue: row.queue})
+		row.answer.result.Created = row.answer.fault == nil
+		answers = append(answers, row.answer)
+	}
+	s.meterAcks(acks, answers)
+	s.meterPuts(puts, answers)
+	for queue, want := range map[string]uint32{"": 0, "a": 3, "b": 0, "c": 2} {
+		if got := s.meters.minute(queue); got.acks != want || got.puts != want {
+			t.Errorf("queue %q: %d acks and %d puts, want %d each", queue, got.acks, got.puts, want)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package rpc
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// reader answers one read: with all that was answered before, or, if that is not asked for, from the nearest replicas as they are.
+type reader struct {
+	router
+	stale bool
+}
+
+// read asks one shard.
+func (r reader) read(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	if !r.stale {
+		return r.node.Query(ctx, shard, q)
+	}
+	if n, ok := r.node.(Replicated); ok {
+		return n.Stale(ctx, shard, q)
+	}
+	return r.node.Peek(shard, q)
+}
+
+// part is what one shard contributed to a read of several.
+type part struct {
+	reading fsm.Reading
+	witness *belfryv1.Witness
+	err     error
+}
+
+// readAll asks several shards side by side; query gets the position of the shard. The first error wins.
+func (r reader) readAll(ctx context.Context, shards []uint32, query func(i int) fsm.Query) ([]fsm.Reading, []*belfryv1.Witness, error) {
+	parts := make([]part, len(shards))
+	var group sync.WaitGroup
+	for i, shard := range shards {
+		group.Go(func() {
+			reading, w, err := r.read(ctx, shard, query(i))
+			parts[i] = part{reading: reading, witness: wireWitness(w)}
+			if err != nil {
+				parts[i].err = r.faultAt(shard, err)
+			}
+		})
+	}
+	group.Wait()
+	readings, witnesses := make([]fsm.Reading, len(parts)), make([]*belfryv1.Witness, len(parts))
+	for i, p := range parts {
+		if p.err != nil {
+			return nil, nil, p.err
+		}
+		readings[i], witnesses[i] = p.reading, p.witness
+	}
+	return readings, witnesses, nil
+}
+
+// asOf returns the time of the shard that was behind most.
+func asOf(readings ...fsm.Reading) *timestamppb.Timestamp {
+	var earliest fsm.Time
+	for i := range readings {
+		earliest = earlier(earliest, readings[i].Clock)
+	}
+	return exactTime(earliest)
+}

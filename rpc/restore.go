@@ -1,0 +1,377 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const (
+	// importBytes and importRecords bound what one Import carries, but for a record that is larger. A restore that goes on must cut the
+	// backup as the one before did, so a change of them lets no older one go on.
+	importBytes   = 256 << 10
+	importRecords = 512
+	// restoreInsists is for how long a shard that takes nothing at the moment, or whose answer was lost, is asked again.
+	restoreInsists = time.Minute
+	restorePause   = 200 * time.Millisecond
+)
+
+// Restore implements AdminService.
+func (s *adminService) Restore(ctx context.Context, stream *connect.ClientStream[belfryv1.RestoreRequest]) (*belfryv1.RestoreResponse, error) {
+	_, catalog, err := s.backupParts()
+	if err != nil {
+		return nil, err
+	}
+	return s.restore(ctx, catalog, stream)
+}
+
+// restoreStream is what a Restore call needs of its stream.
+type restoreStream interface {
+	Receive() bool
+	Msg() *belfryv1.RestoreRequest
+	Err() error
+}
+
+func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, stream restoreStream) (*belfryv1.RestoreResponse, error) {
+	body := streamOf(ctx)
+	stop := context.AfterFunc(ctx, body.cut)
+	defer stop()
+	in := &restoreInput{stream: stream, body: body}
+	if !in.next() {
+		if in.err == nil || errors.Is(in.err, io.EOF) {
+			return nil, invalid("data", "the stream brings no backup")
+		}
+		return nil, streamFault(in.err)
+	}
+	r := &restorer{admin: s, catalog: catalog, shards: make([]restoredShard, s.node.ShardCount())}
+	c := s.checker()
+	r.begin = c.restoreOptions(stream.Msg().GetOverdue())
+	if c.err != nil {
+		return nil, c.err
+	}
+	var err error
+	if r.in, err = fsm.NewBackupReader(in); err == nil {
+		err = r.run(ctx)
+	}
+	if err != nil {
+		return nil, r.explain(in, err)
+	}
+	h, t := r.in.Header(), r.in.Totals()
+	return &belfryv1.RestoreResponse{
+		ClusterId: h.ClusterID, Time: timestamppb.New(time.Unix(0, int64(h.Time))), Queues: t.Queues, Jobs: t.Jobs, Remembered: t.Tombstones,
+	}, nil
+}
+
+// restoreOptions checks what to do with overdue jobs.
+func (c *checker) restoreOptions(in *belfryv1.OverduePolicy) fsm.Import {
+	begin := fsm.Import{Step: fsm.ImportBegin}
+	if in == nil {
+		return begin
+	}
+	policy := c.overdue("overdue", in)
+	if in.GetOverdueAfter() != nil {
+		c.fail(invalid("overdue.overdueAfter", "it does not go with a restore"))
+	}
+	switch policy.policy {
+	case fsm.FireOverdue:
+		begin.Overdue = fsm.ImportFire
+	case fsm.SpreadOverdue:
+		begin.Overdue, begin.Period = fsm.ImportSpread, policy.period
+	case fsm.DropOverdue:
+		begin.Overdue = fsm.ImportDrop
+	}
+	return begin
+}
+
+// restoreInput reads the bytes of a stream.
+type restoreInput struct {
+	stream restoreStream
+	body   *streamBody
+	data   []byte
+	err    error
+}
+
+// next receives the next message.
+func (in *restoreInput) next() bool {
+	if !in.stream.Receive() {
+		if in.err = in.stream.Err(); in.err == nil {
+			in.err = io.EOF
+		}
+		return false
+	}
+	in.body.arrived()
+	in.data = in.stream.Msg().GetData()
+	return true
+}
+
+// Read implements io.Reader.
+func (in *restoreInput) Read(p []byte) (int, error) {
+	for len(in.data) == 0 {
+		if in.err != nil || !in.next() {
+			return 0, in.err
+		}
+	}
+	n := copy(p, in.data)
+	in.data = in.data[n:]
+	return n, nil
+}
+
+// restorer brings one backup into the cluster.
+type restorer struct {
+	admin   *adminService
+	catalog BackupCatalog
+	in      *fsm.BackupReader
+	begin   fsm.Import
+	shards  []restoredShard
+	// where has the shard of each queue of the section at hand.
+	where map[string]uint32
+	begun bool
+}
+
+// restoredShard is what one shard gets.
+type restoredShard struct {
+	sequence uint64 // of the Import sent last
+	total    uint64 // records so far
+	records  []fsm.BackupRecord
+	bytes    int
+}
+
+// explain returns the fault of a restore that failed.
+func (r *restorer) explain(in *restoreInput, err error) error {
+	var f *Fault
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, fsm.ErrDamaged), errors.Is(err, fsm.ErrIncomplete), errors.Is(err, fsm.ErrVersion):
+		if in.err != nil && !errors.Is(in.err, io.EOF) {
+			return streamFault(in.err)
+		}
+		f = invalid("data", "%s", err)
+	case in.err != nil && errors.Is(err, in.err):
+		return streamFault(in.err)
+	default:
+		return err
+	}
+	if r.begun {
+		g := *f
+		g.Message += "; the restore has begun and not ended: the cluster does nothing else until it is repeated with the same backup and options"
+		f = &g
+	}
+	return f
+}
+
+// run restores. The end comes in this order: all records, the records of the catalog, then each shard is opened. Whatever is
+// interrupted leaves a shard that refuses to serve, and can be repeated.
+func (r *restorer) run(ctx context.Context) error {
+	record, queues, err := r.readCatalog()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if beginErr := r.beginAll(ctx); beginErr != nil {
+		return beginErr
+	}
+	for err == nil {
+		if err = r.take(ctx, record); err == nil {
+			record, err = r.in.Next()
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	for shard := range r.shards {
+		if err := r.flush(ctx, uint32(shard)); err != nil { //nolint:gosec // bounded by node
+			return err
+		}
+	}
+	for _, q := range queues {
+		config := QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
+		if err := r.catalog.RestoreQueue(ctx, config); err != nil {
+			return fmt.Errorf("restoring the catalog: %w", err)
+		}
+	}
+	return r.endAll(ctx)
+}
+
+// readCatalog reads the queues of the catalog, and the record after them. They come before all else in a backup, so that a cluster with too few
+// shards for one of them is told so before anything begins.
+func (r *restorer) readCatalog() (next fsm.BackupRecord, queues []fsm.CatalogQueue, err error) {
+	for {
+		record, err := r.in.Next()
+		if (err == nil || errors.Is(err, io.EOF)) && record.Kind != fsm.BackupCatalog {
+			if f := r.tooWide(queues); f != nil {
+				return record, nil, f
+			}
+		}
+		if err != nil || record.Kind != fsm.BackupCatalog {
+			return record, queues, err
+		}
+		q, err := record.Catalog()
+		if err != nil {
+			return record, nil, err
+		}
+		queues = append(queues, q)
+	}
+}
+
+// tooWide names the queues that have more partitions than there are shards, nil if none has. A job is found by the number of partitions that its
+// queue was made with, and a shard holds one partition of a queue, so that neither fewer partitions nor two of them in a shard would do.
+func (r *restorer) tooWide(queues []fsm.CatalogQueue) *Fault {
+	var wide []string
+	var most uint32
+	for i := range queues {
+		if q := &queues[i]; int64(q.Partitions) > int64(len(r.shards)) {
+			wide = append(wide, fmt.Sprintf("%s has %d", quote([]byte(q.Name)), q.Partitions))
+			most = max(most, q.Partitions)
+		}
+	}
+	if len(wide) == 0 {
+		return nil
+	}
+	return invalid("data", "this cluster has %d shards, too few for the partitions of some queues, each of which needs a shard of its own: %s. "+
+		"Nothing was restored; found a cluster with --shards %d or more and restore into that", len(r.shards), list(wide), most)
+}
+
+// beginAll opens the restore in all shards, or in none.
+func (r *restorer) beginAll(ctx context.Context) error {
+	h := r.in.Header()
+	r.begin.Restore, r.begin.Since = h.ID, h.Time
+	var fresh []uint32
+	ended, resumed := 0, false
+	for i := range r.shards {
+		shard := uint32(i) //nolint:gosec // bounded by node
+		result, err := r.send(ctx, shard, &r.begin)
+		if err == nil && result.Code != fsm.OK {
+			err = r.occupied(ctx, shard, &result)
+		}
+		if err != nil {
+			if !resumed {
+				r.abandon(ctx, fresh)
+			}
+			r.begun = resumed
+			return err
+		}
+		fresh = append(fresh, shard)
+		resumed = resumed || result.Count > 1
+		if !result.More {
+			ended++
+		}
+	}
+	if ended == len(r.shards) {
+		return &Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Field: "data", Message: "data: this backup has been restored here already"}
+	}
+	r.begun = true
+	return nil
+}
+
+// abandon takes back what beginAll began. If that fails, repeating the restore or another attempt to begin it ends the same way.
+func (r *restorer) abandon(ctx context.Context, shards []uint32) {
+	for _, shard := range shards {
+		_, _ = r.send(ctx, shard, &fsm.Import{Restore: r.begin.Restore, Step: fsm.ImportAbandon})
+	}
+}
+
+// occupied says why a shard cannot be restored into.
+func (r *restorer) occupied(ctx context.Context, shard uint32, result *fsm.Result) error {
+	f := &Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Shard: &shard, Field: "data"}
+	if result.More {
+		f.Message = "data: another restore, or this one with other options, has begun and not ended"
+		return f
+	}
+	reading, _, err := r.admin.node.Query(ctx, shard, &fsm.QueuesQuery{Max: 3})
+	if err != nil {
+		return faultOfShard(shard, err)
+	}
+	f.Message = "data: a backup is restored into a cluster without queues; this one has"
+	for i := range reading.Queues {
+		f.Message += " " + quote([]byte(reading.Queues[i].Name)) + ","
+	}
+	f.Message = f.Message[:len(f.Message)-1]
+	if reading.More {
+		f.Message += " and more"
+	}
+	return f
+}
+
+// take puts a record into the batch of its shard.
+func (r *restorer) take(ctx context.Context, record fsm.BackupRecord) error {
+	var shard uint32
+	switch record.Kind {
+	case fsm.BackupShard:
+		r.where = map[string]uint32{}
+		return nil
+	case fsm.BackupQueue:
+		q, err := record.Queue()
+		if err != nil {
+			return err
+		}
+		if int64(q.Partitions) > int64(len(r.shards)) || q.Partition >= max(1, q.Partitions) {
+			return invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions, quote([]byte(q.Name)), len(r.shards))
+		}
+		shard = r.admin.shard(q.Name, q.Partition)
+		r.where[q.Name] = shard
+	case fsm.BackupJob, fsm.BackupTombstone:
+		name, err := record.Owner()
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if shard, ok = r.where[name]; !ok {
+			return fmt.Errorf("%w: a record of queue %q, which is not in its shard", fsm.ErrDamaged, name)
+		}
+	default:
+		return nil
+	}
+	to := &r.shards[shard]
+	if len(to.records) > 0 && (len(to.records) >= importRecords || to.bytes+len(record.Data) > importBytes) {
+		if err := r.flush(ctx, shard); err != nil {
+			return err
+		}
+	}
+	to.records = append(to.records, fsm.BackupRecord{Kind: record.Kind, Data: bytes.Clone(record.Data)})
+	to.bytes += len(record.Data)
+	to.total++
+	return nil
+}
+
+// flush sends the batch of a shard.
+func (r *restorer) flush(ctx context.Context, shard uint32) error {
+	to := &r.shards[shard]
+	if len(to.records) == 0 {
+		return nil
+	}
+	to.sequence++
+	c := &fsm.Import{
+		Restore: r.begin.Restore, Step: fsm.ImportRecords, Sequence: to.sequence, Floor: r.in.Totals().Serial, Records: to.records,
+	}
+	to.records, to.bytes = nil, 0 // of an unknown outcome they may still be in use
+	result, err := r.send(ctx, shard, c)
+	if err == nil && result.Code != fsm.OK {
+		err = fmt.Errorf("shard %d refused part %d of the backup with code %d", shard, c.Sequence, result.Code)
+	}
+	return err
+}
+
+// endAll opens the shards.
+func (r *restorer) endAll(ctx context.Context) error {
+	for i := range r.shards {
+		shard := uint32(i) //nolint:gosec // bounded by node
+		result, err := r.send(ctx, shard, &fsm.Import{
+			Restore: r.begin.Restore, Step: fsm.ImportEnd, Floor: r.in.Totals().Serial, Total: r.shards[i].total,
+		})
+		if err != nil {
+			return err
+		}
+		if result.Code != fsm.OK {
+			return fmt.Errorf("shard %d placed %d records of %d: the cluster must be founded anew", shard, result.Serial, r.shards[i].total)
+		}
+	}
+	return nil
+}

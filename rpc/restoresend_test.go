@@ -1,0 +1,68 @@
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// stubbornNode answers every request with an error.
+type stubbornNode struct {
+	Node
+	err error
+}
+
+func (n *stubbornNode) Do(context.Context, uint32, *fsm.Request) (node.Reply, error) {
+	return node.Reply{}, n.err
+}
+
+// TestRestoreWaitsNoLongerThanItSays: a shard that takes nothing for too long ends the restore, which says what it waited for, also in the log; so does the
+// stop of the server, and the end of the call.
+func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		err   error
+		step  fsm.Import
+		stop  func(d *drain, end context.CancelFunc) // what happens after a second; nil for nothing
+		after time.Duration
+		want  belfryv1.Reason
+		words string
+	}{
+		{"the clocks do not agree", node.ErrClockAhead, fsm.Import{Step: fsm.ImportRecords, Sequence: 7}, nil, restoreInsists, belfryv1.Reason_REASON_CLOCK_AHEAD, "waited 1m for shard 2 to take part 7 of the backup"},
+		{"nobody leads", node.ErrNoLeader, fsm.Import{Step: fsm.ImportBegin}, nil, restoreInsists, belfryv1.Reason_REASON_NO_LEADER, "to take the beginning of the restore"},
+		{"too much is waiting", node.ErrOverloaded, fsm.Import{Step: fsm.ImportEnd}, nil, restoreInsists, belfryv1.Reason_REASON_OVERLOADED, "to take the end of the restore"},
+		{"nobody knows what came of it", node.ErrUnknownOutcome, fsm.Import{Step: fsm.ImportAbandon}, nil, restoreInsists, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, "given up"},
+		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd}, func(d *drain, _ context.CancelFunc) { d.begin() }, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
+		{"the caller leaves", node.ErrNoLeader, fsm.Import{Step: fsm.ImportEnd}, func(_ *drain, end context.CancelFunc) { end() }, time.Second, belfryv1.Reason_REASON_NO_LEADER, ""},
+		{"the disk is full", node.ErrDiskFull, fsm.Import{Step: fsm.ImportEnd}, nil, 0, belfryv1.Reason_REASON_DISK_FULL, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &safeBuffer{}
+				service := &queueService{router: router{node: &stubbornNode{err: tt.err}}, drain: newDrain()}
+				r := &restorer{admin: &adminService{queueService: service, logger: slog.New(slog.NewTextHandler(log, nil))}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.stop != nil {
+					time.AfterFunc(time.Second, func() { tt.stop(service.drain, cancel) })
+				}
+				began := time.Now()
+				_, err := r.send(ctx, 2, &tt.step)
+				f := faultOfError(err)
+				if took := time.Since(began); took != tt.after || f.Reason != tt.want || !strings.Contains(f.Message, tt.words) {
+					t.Errorf("after %v: %v", took, err)
+				}
+				if said := log.String(); (tt.after > 0) != (strings.Count(said, "a restore waits") == 1) {
+					t.Errorf("the log says %q", said)
+				}
+			})
+		})
+	}
+}

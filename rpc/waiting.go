@@ -1,0 +1,46 @@
+package rpc
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// NewWaitingHandler returns what answers for a server that is no node of a cluster yet, at once: /livez as ever, /readyz that it is not ready, and
+// every call, in the protocol of its request, with NO_LEADER. why says, for people, what is waited for; it may be called from several goroutines.
+func NewWaitingHandler(name string, logger *slog.Logger, why func() string) http.Handler {
+	h := &handler{limits: DefaultLimits(), name: name, logger: logger, errors: connect.NewErrorWriter(), routes: map[string]http.Handler{}}
+	h.routes["/livez"] = http.HandlerFunc((&health{}).live)
+	h.routes["/readyz"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusServiceUnavailable, "[-]cluster failed: "+why()+"\nnot ready\n")
+	})
+	return &waiting{h, why}
+}
+
+// waiting is a handler that has no node.
+type waiting struct {
+	edge *handler
+	why  func() string
+}
+
+// ServeHTTP implements http.Handler.
+func (s *waiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Belfry-Served-By", s.edge.name)
+	w.Header().Set("X-Request-Id", correlation(r.Header.Get("X-Request-Id")))
+	out := &reply{ResponseWriter: w, request: r, handler: s.edge}
+	defer out.finish()
+	if route, ok := s.edge.routes[r.URL.Path]; ok {
+		route.ServeHTTP(out, r)
+		return
+	}
+	f := fault(belfryv1.Reason_REASON_NO_LEADER)
+	f.Message = s.why()
+	if r = jsonByDefault(r); strings.HasPrefix(r.URL.Path, rawPrefix) || r.Method != http.MethodPost {
+		r = plainRequest(r)
+	}
+	s.edge.writeFault(out, r, f)
+}
