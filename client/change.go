@@ -24,7 +24,7 @@ func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, erro
 
 func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (State, error) {
 	req.RequestId = c.clock.newID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: place{queue: req.GetQueue(), id: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
 		return ep.queue.Cancel(ctx, req)
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOptio
 	default:
 		return time.Time{}, invalidError("Reschedule takes In or At")
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: place{queue: req.GetQueue(), id: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
 		return ep.queue.Reschedule(ctx, req)
 	})
 	if err != nil {

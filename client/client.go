@@ -60,8 +60,8 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		c.idle = transport
 	}
 	c.endpoints = newEndpoints(urls, &observer{http: cfg.http, clock: c.clock})
-	c.puts = newCoalescer(c, c.clock.newID, sendPuts)
-	c.acks = newCoalescer(c, func() string { return "" }, sendAcks)
+	c.puts = newCoalescer(c, c.clock.newID, sendPuts, putPlace)
+	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, leasePlace)
 	return c, nil
 }
 

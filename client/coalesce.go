@@ -16,6 +16,7 @@ type coalescer[Q, R any] struct {
 	client *Client
 	newID  func() string
 	send   sendFunc[Q, R]
+	place  func(req Q) place
 	pool   sync.Pool // of *entry[Q, R] that nothing refers to
 
 	mu       sync.Mutex
@@ -60,8 +61,8 @@ type batch[Q, R any] struct {
 	history retrier
 }
 
-func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R]) *coalescer[Q, R] {
-	q := &coalescer[Q, R]{client: c, newID: newID, send: send}
+func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R], placed func(req Q) place) *coalescer[Q, R] {
+	q := &coalescer[Q, R]{client: c, newID: newID, send: send, place: placed}
 	q.pool.New = func() any { return &entry[Q, R]{done: make(chan struct{}, 1)} }
 	return q
 }
@@ -232,6 +233,11 @@ func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	id := b.id
 	b.mu.Unlock()
 	ep, n := q.client.endpoints.pick()
+	about := q.place(b.reqs[0])
+	direct := q.client.endpoints.routes.leader(about) // most batches are about one queue; what is not, the server there sends on
+	if direct != nil {
+		ep = direct
+	}
 	replies, err := attempt(ctx, callKind{}, ep, func(ctx context.Context, ep *endpoint) (*[]reply[R], error) {
 		replies, err := q.send(ctx, ep, id, b.reqs)
 		return &replies, err
@@ -242,12 +248,13 @@ func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	b.history.last = nil
 	var expired int
 	if err == nil && len(*replies) == len(b.reqs) {
+		q.client.answered(about) //nolint:contextcheck // the map is for the client, not for this call
 		expired = b.answered(ctx, *replies)
 	} else {
 		expired = b.refused(ctx, err)
 	}
-	if e := b.history.last; e != nil && leaves(e) {
-		q.client.endpoints.moveOn(n)
+	if e := b.history.last; e != nil {
+		q.client.endpoints.leave(e, direct, n)
 	}
 	if expired > 0 {
 		b.renew(q.newID())

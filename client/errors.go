@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -129,7 +128,7 @@ func asError(err error) *Error {
 	if !errors.As(err, &wire) || !connect.IsWireError(err) {
 		return transportError(err)
 	}
-	e := &Error{Code: wire.Code(), Message: wire.Message()}
+	e := &Error{Code: wire.Code(), Message: wire.Message(), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN} // unless the server says more
 	for _, detail := range wire.Details() {
 		value, err := detail.Value()
 		if err != nil {
@@ -148,19 +147,25 @@ func asError(err error) *Error {
 	return e
 }
 
-// transportError is for what no server said: a connection that broke, or an answer that is not Belfry's. Only a
-// connection that was never made proves that nothing was applied.
+// transportError is for what no server of Belfry said: a connection that broke, or another's answer. Only a connection that
+// was never made, and an answer that refuses, prove that nothing was applied.
 func transportError(err error) *Error {
 	e := &Error{Code: connect.CodeOf(err), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, cause: err}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	strange, ok := errors.AsType[*strangeAnswer](err)
+	if ok {
+		e.Code, e.cause = strange.code(), strange
+	}
+	if ok && strange.refuses() || unsent(err) {
 		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 	}
 	return e
 }
 
+// errorDomain is the domain of Belfry's errors.
+const errorDomain = "belfry"
+
 func (e *Error) addInfo(info *errdetails.ErrorInfo) {
-	if info.GetDomain() != "belfry" {
+	if info.GetDomain() != errorDomain {
 		return
 	}
 	e.Reason = Reason(info.GetReason())
@@ -172,8 +177,8 @@ func (e *Error) addInfo(info *errdetails.ErrorInfo) {
 	}
 }
 
-// outcomeByCode is for errors whose server does not say: a proxy, or the Connect library itself. A refusal names a cause
-// that is found before anything is done; the other codes can come after it was done.
+// outcomeByCode is for errors of Belfry in which this version finds no outcome. A refusal names a cause that is found before
+// anything is done; the other codes can come after it was done.
 func outcomeByCode(code connect.Code) belfryv1.Outcome {
 	switch code {
 	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,

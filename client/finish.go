@@ -26,7 +26,7 @@ func (c *Client) Ack(ctx context.Context, lease string) error {
 		_, err := c.acks.do(ctx, lease, ackBytes+len(lease))
 		return err
 	}
-	_, err := call(ctx, c, callKind{}, func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
+	_, err := call(ctx, c, callKind{place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
 		return ep.queue.Ack(ctx, &belfryv1.AckRequest{Lease: lease})
 	})
 	return err
@@ -81,7 +81,7 @@ func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, ti
 		return c.Release(ctx, lease, verdict.delay)
 	case verdictDone, verdictRetry:
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
 		return ep.queue.Nack(ctx, req)
 	})
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Client) Release(ctx context.Context, lease string, delay time.Duration)
 	if delay != 0 {
 		req.Delay = durationpb.New(delay)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
 		return ep.queue.Release(ctx, req)
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (t
 	if ttr != 0 {
 		req.Ttr = durationpb.New(ttr)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
 		return ep.queue.Extend(ctx, req)
 	})
 	if err != nil {

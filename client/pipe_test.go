@@ -67,7 +67,7 @@ func (n *pipeNet) httpClient(t testing.TB) *http.Client {
 		}
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 type pipeListener struct {

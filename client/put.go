@@ -116,7 +116,7 @@ func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...Put
 		return c.puts.do(ctx, req, bytes)
 	}
 	req.RequestId = c.clock.newID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: putPlace(req)}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
 		return ep.queue.Put(ctx, req)
 	})
 	if err != nil {
@@ -199,6 +199,9 @@ func (p Put) request() (*belfryv1.PutRequest, int, error) {
 	}
 	return req, bytes, nil
 }
+
+// putPlace says what a put is about.
+func putPlace(req *belfryv1.PutRequest) place { return place{queue: req.GetQueue(), id: req.GetId()} }
 
 func putResult(res *belfryv1.PutResponse) PutResult {
 	return PutResult{

@@ -15,7 +15,7 @@ import (
 // Errors: [ErrJobNotFound].
 func (c *Client) Get(ctx context.Context, queue, id string) (*Job, error) {
 	req := &belfryv1.GetRequest{Queue: queue, Id: id}
-	res, err := call(ctx, c, callKind{reads: true}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
+	res, err := call(ctx, c, callKind{reads: true, place: place{queue: queue, id: id}}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
 		return ep.queue.Get(ctx, req)
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore), PageSize: int32(o.PageSize),
 		}
 		for {
-			res, err := call(ctx, c, callKind{reads: true}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
+			res, err := call(ctx, c, callKind{reads: true, place: place{queue: queue}}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
 				return ep.queue.List(ctx, req)
 			})
 			if err != nil {

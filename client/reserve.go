@@ -61,6 +61,14 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 	return jobs, nil
 }
 
+// place says what a Reserve is about. One of several queues goes to any server.
+func (o ReserveOptions) place() place {
+	if len(o.Queues) != 1 {
+		return place{}
+	}
+	return place{queue: o.Queues[0]}
+}
+
 // request makes the message of a Reserve.
 func (o ReserveOptions) request(id string) *belfryv1.ReserveRequest {
 	req := &belfryv1.ReserveRequest{
@@ -92,7 +100,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 	}
 	o.Wait = 0
 	req := o.request(err.RequestID)
-	res, _, failure := callCounted(ctx, c, callKind{}, func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
+	res, _, failure := callCounted(ctx, c, callKind{place: o.place()}, func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
 		return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
 	})
 	if failure != nil {
@@ -111,7 +119,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
 	req := o.request(c.clock.newID())
 	started, ahead := time.Now(), c.clock.ahead()
-	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed},
+	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed, place: o.place()},
 		func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
 			return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
 		})

@@ -165,6 +165,7 @@ type callKind struct {
 	reads bool          // changes nothing
 	id    *string       // the request's id field; nil for a call that needs none to be repeated
 	wait  time.Duration // how long the server may take to answer in good order
+	place place         // what the call is about
 	// failed, if not nil, hears of each attempt that will be followed by another.
 	failed func(*Error)
 }
@@ -198,8 +199,13 @@ func callCounted[Res any](
 			return nil, r.attempts, r.ended(ctx, nothingOut)
 		}
 		ep, n := c.endpoints.pick()
+		direct := c.endpoints.routes.leader(kind.place)
+		if direct != nil {
+			ep = direct
+		}
 		res, err := attempt(ctx, kind, ep, do)
 		if err == nil {
+			c.answered(kind.place) //nolint:contextcheck // the map is for the client, not for this call
 			return res, r.attempts, nil
 		}
 		e := asError(err)
@@ -215,9 +221,7 @@ func callCounted[Res any](
 		if !r.failed(e) {
 			return nil, r.attempts, r.settled()
 		}
-		if leaves(e) {
-			c.endpoints.moveOn(n)
-		}
+		c.endpoints.leave(e, direct, n)
 		if kind.failed != nil {
 			kind.failed(e)
 		}
@@ -233,6 +237,17 @@ func attempt[Res any](
 	ctx, cancel := context.WithTimeout(ctx, kind.wait+attemptTimeout)
 	defer cancel()
 	return do(ctx, ep)
+}
+
+// leave notes that a call failed with err at a server: at the leader it went to directly, else at that of number n.
+func (e *endpoints) leave(err *Error, direct *endpoint, n uint32) {
+	switch {
+	case !leaves(err):
+	case direct != nil:
+		e.routes.doubt(direct)
+	default:
+		e.moveOn(n)
+	}
 }
 
 // leaves reports whether an error is a reason to go on to another server: this one cannot be reached, or cannot take the

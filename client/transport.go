@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,12 @@ type endpoint struct {
 type endpoints struct {
 	all     []*endpoint
 	current atomic.Uint32
+	urls    []string
+	http    connect.HTTPClient
+	routes  routes
+
+	mu    sync.Mutex
+	named map[string]*endpoint // by the address that a server named
 }
 
 // pick gives the endpoint in use and its number for moveOn.
@@ -79,19 +86,24 @@ func parseAddresses(addrs string) ([]string, error) {
 // newEndpoints makes a connect client for each address. Compression is off: bodies are opaque, and small messages over
 // a local network are slower for it.
 func newEndpoints(urls []string, h connect.HTTPClient) *endpoints {
-	e := &endpoints{}
+	e := &endpoints{urls: urls, http: h}
 	for _, u := range urls {
-		plain := connect.WithAcceptCompression("gzip", nil, nil)
-		hot := connect.WithClientOptions(plain, connect.WithCodec(codec{}))
-		e.all = append(e.all, &endpoint{
-			queue:    belfryv1connect.NewQueueServiceClient(h, u, plain),
-			admin:    belfryv1connect.NewAdminServiceClient(h, u, plain),
-			putBatch: connect.NewClient[belfryv1.PutBatchRequest, putBatchAnswer](h, u+belfryv1connect.QueueServicePutBatchProcedure, hot),
-			ackBatch: connect.NewClient[belfryv1.AckBatchRequest, ackBatchAnswer](h, u+belfryv1connect.QueueServiceAckBatchProcedure, hot),
-			reserve:  connect.NewClient[belfryv1.ReserveRequest, reserveAnswer](h, u+belfryv1connect.QueueServiceReserveProcedure, hot),
-		})
+		e.all = append(e.all, newEndpoint(u, h))
 	}
 	return e
+}
+
+// newEndpoint makes the connect clients for one address.
+func newEndpoint(u string, h connect.HTTPClient) *endpoint {
+	plain := connect.WithAcceptCompression("gzip", nil, nil)
+	hot := connect.WithClientOptions(plain, connect.WithCodec(codec{}))
+	return &endpoint{
+		queue:    belfryv1connect.NewQueueServiceClient(h, u, plain),
+		admin:    belfryv1connect.NewAdminServiceClient(h, u, plain),
+		putBatch: connect.NewClient[belfryv1.PutBatchRequest, putBatchAnswer](h, u+belfryv1connect.QueueServicePutBatchProcedure, hot),
+		ackBatch: connect.NewClient[belfryv1.AckBatchRequest, ackBatchAnswer](h, u+belfryv1connect.QueueServiceAckBatchProcedure, hot),
+		reserve:  connect.NewClient[belfryv1.ReserveRequest, reserveAnswer](h, u+belfryv1connect.QueueServiceReserveProcedure, hot),
+	}
 }
 
 // newTransport makes the package's own transport: HTTP/2 on both schemes, without TLS for http://.
@@ -124,22 +136,43 @@ type observer struct {
 	clock *requestClock
 }
 
-// Do implements connect.HTTPClient.
+// Do implements connect.HTTPClient. What is no answer of Belfry ends as a *strangeAnswer, which keeps its status.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	sent := time.Now()
 	res, err := o.http.Do(req)
-	if err == nil {
-		o.clock.observe(sent, res.Header)
+	if err != nil {
+		return res, err
 	}
-	return res, err
+	strange, err := strangeIn(res)
+	if strange != nil {
+		err = strange
+	}
+	if err != nil {
+		_ = res.Body.Close() // nobody reads it
+		return nil, err
+	}
+	o.clock.observe(sent, res.Header)
+	return res, nil
 }
 
-// misconfigured reports whether an error will not go away by itself: the certificate is wrong, or there is no TLS where
-// it is expected.
+// unsent reports whether an attempt ended before anything of it was sent: no connection came about, or none with TLS.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || failedHandshake(err)
+}
+
+// failedHandshake reports whether an error comes from a TLS handshake, and will come again: the certificate is wrong, or there
+// is no TLS where it is expected. Of other errors it cannot be told whether the handshake was done.
+func failedHandshake(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok && record.Conn != nil || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// misconfigured reports whether an error will not go away by itself.
 func misconfigured(err error) bool {
-	var (
-		certificate *tls.CertificateVerificationError
-		record      tls.RecordHeaderError
-	)
-	return errors.As(err, &certificate) || errors.As(err, &record)
+	strange, ok := errors.AsType[*strangeAnswer](err)
+	return ok && !strange.passes() || failedHandshake(err)
 }

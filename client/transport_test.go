@@ -2,6 +2,7 @@ package client
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,9 +15,11 @@ func TestCallersShareConnections(t *testing.T) {
 	peers := make(map[string]int)
 	handler := fake.Handler()
 	c := serveSocket(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		peers[r.RemoteAddr]++
-		mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/Reserve") {
+			mu.Lock()
+			peers[r.RemoteAddr]++
+			mu.Unlock()
+		}
 		if r.ProtoMajor != 2 {
 			t.Errorf("a request over %s", r.Proto)
 		}

@@ -23,10 +23,11 @@ type Server struct {
 	// URL is what to give to client.New.
 	URL string
 
-	node   *node.Node
-	edge   *rpc.Server
-	served chan error
-	failed chan error // takes what the storage failed with
+	node    *node.Node
+	cluster *cluster.Cluster
+	edge    *rpc.Server
+	served  chan error
+	failed  chan error // takes what the storage failed with
 }
 
 // stopMax is how long the parts of a server may take to stop.
@@ -76,7 +77,7 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 			err = errors.Join(err, s.closeNode(context.WithoutCancel(ctx)))
 		}
 	}()
-	inner, err := cluster.Open(ctx, s.node, logger)
+	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("opening the catalog: %w", err)
 	}
@@ -84,8 +85,8 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for clients: %w", err)
 	}
-	s.edge, err = rpc.NewServer(rpc.Config{ //nolint:contextcheck // ctx bounds the start, not the server's life
-		Node: s.node, Catalog: &catalog{inner}, Logger: logger, Registry: prometheus.NewRegistry(),
+	s.edge, err = rpc.NewServer(rpc.Config{
+		Node: s.cluster.Router(), Catalog: &catalog{s.cluster.Catalog}, Logger: logger, Registry: prometheus.NewRegistry(),
 		Name: s.node.Status().Name, Address: listener.Addr().String(), Version: "belfrytest",
 	})
 	if err != nil {
@@ -111,7 +112,11 @@ func (s *Server) Close() error {
 func (s *Server) closeNode(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopMax)
 	defer cancel()
-	err := s.node.Close(ctx)
+	var err error
+	if s.cluster != nil {
+		err = errors.Join(s.node.AwaitDrained(ctx), s.cluster.Close(ctx))
+	}
+	err = errors.Join(err, s.node.Close(ctx))
 	select {
 	case failure := <-s.failed:
 		return errors.Join(err, fmt.Errorf("the storage failed: %w", failure))

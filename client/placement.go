@@ -1,0 +1,95 @@
+package client
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+)
+
+// A place is what a call is about, as far as that tells where its shard is led. The zero value says nothing.
+type place struct {
+	queue     string
+	id        string // of a job, "" if the call names none
+	partition uint32 // counts if known is set
+	known     bool
+}
+
+// leasePlace reads a lease token's queue and partition. The token stays opaque to all else: of one that is not understood nothing is said.
+func leasePlace(lease string) place {
+	b, err := base64.RawURLEncoding.DecodeString(lease)
+	if err != nil || len(b) < 2 || b[0] != 1 {
+		return place{}
+	}
+	length, n := binary.Uvarint(b[1:])
+	if b = b[1+max(n, 0):]; n <= 0 || length > uint64(len(b)) {
+		return place{}
+	}
+	partition, n := binary.Uvarint(b[length:])
+	if n <= 0 || partition > math.MaxUint32 {
+		return place{}
+	}
+	return place{queue: string(b[:length]), partition: uint32(partition), known: true}
+}
+
+// hashVersion is the version of the hashes below. The servers say which one is in force; golden tests hold both sides to it.
+const hashVersion = 1
+
+// shardOf gives the shard that holds a partition: the shards are ranked by rendezvous hashing, and partition p lives in that of rank p.
+func shardOf(queue string, partition uint32, shards int) int {
+	ranked := make([]int, 0, shards)
+	scores := make([]uint64, shards)
+	for shard := range shards {
+		scores[shard] = placementHash(queue, uint64(shard)+1)
+		at := len(ranked)
+		for at > 0 && scores[ranked[at-1]] < scores[shard] {
+			at--
+		}
+		ranked = append(ranked, 0)
+		copy(ranked[at+1:], ranked[at:])
+		ranked[at] = shard
+	}
+	return ranked[int(partition%uint32(shards))] //nolint:gosec // few shards
+}
+
+// partitionOf gives the partition of the job with an id. A generated id begins with it.
+func partitionOf(id string, partitions uint32) uint32 {
+	if p, ok := generatedIn(id); ok {
+		return p % partitions
+	}
+	return uint32(placementHash(id, 0) % uint64(partitions)) //nolint:gosec // below partitions
+}
+
+// generatedIn reads the partition from an id of the form <partition>-<serial>.
+func generatedIn(id string) (partition uint32, ok bool) {
+	digits, dash := 0, -1
+	var p uint64
+	for i, c := range []byte(id) {
+		switch {
+		case c == '-' && dash < 0 && digits > 0:
+			dash, digits = i, 0
+		case c >= '0' && c <= '9' && i < 32:
+			digits++
+			if dash < 0 {
+				p = p*10 + uint64(c-'0')
+			}
+		default:
+			return 0, false
+		}
+	}
+	return uint32(p), dash >= 0 && digits > 0 && p <= math.MaxUint32 //nolint:gosec // checked beside it
+}
+
+// placementHash is the servers' hash of names; see hashVersion.
+func placementHash(name string, salt uint64) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte{hashVersion}) // a hash never fails
+	h.Write([]byte(name))
+	h.Write(binary.LittleEndian.AppendUint64(nil, salt))
+	sum := h.Sum64()
+	sum ^= sum >> 33
+	sum *= 0xff51afd7ed558ccd
+	sum ^= sum >> 33
+	sum *= 0xc4ceb9fe1a85ec53
+	return sum ^ sum>>33
+}

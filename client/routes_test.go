@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// The servers find jobs by these numbers, and hold themselves to the same.
+func TestPlacementIsTheServers(t *testing.T) {
+	var partitions []uint32
+	var shards []int
+	for _, id := range []string{"", "a", "b", "order-42", "order-43", "namespace/queue", "ärger", "0123456789012345678901234567890123456789"} {
+		partitions = append(partitions, partitionOf(id, 7))
+		for _, p := range []uint32{0, 1, 5, 6} {
+			shards = append(shards, shardOf(id, p, 6))
+		}
+	}
+	if diff := cmp.Diff([]uint32{3, 3, 2, 4, 1, 0, 4, 5}, partitions); diff != "" {
+		t.Errorf("partitions of 7 (-want +got):\n%s", diff)
+	}
+	want := []int{0, 2, 1, 0, 0, 4, 5, 0, 2, 0, 5, 2, 2, 3, 4, 2, 1, 3, 2, 1, 2, 3, 5, 2, 2, 5, 3, 2, 4, 3, 0, 4}
+	if diff := cmp.Diff(want, shards); diff != "" {
+		t.Errorf("shards of 6 (-want +got):\n%s", diff)
+	}
+	if p := partitionOf("5-1234", 7); p != 5 {
+		t.Errorf("a generated id is in partition %d", p)
+	}
+}
+
+func TestLeasePlace(t *testing.T) {
+	// The token of partition 2 of queue "a", serial 3, fence 4, with any checksum.
+	if got, want := leasePlace("AQFhAgMEAAAAAA"), (place{queue: "a", partition: 2, known: true}); got != want {
+		t.Errorf("%+v", got)
+	}
+	for _, lease := range []string{"", "x", "!", "AQ", "AgFhAgME", "Af9hAgME", "lease-1"} {
+		if got := leasePlace(lease); got.known {
+			t.Errorf("%q: %+v", lease, got)
+		}
+	}
+}
+
+// hosts are servers by their addresses. Whoever calls one that is not there is refused.
+type hosts struct {
+	mu    sync.Mutex
+	all   map[string]*mapped
+	calls map[string]int // of other methods than GetRouting, by address
+}
+
+// mapped is a fake that has a map of the shards.
+type mapped struct {
+	*Fake
+	routing *belfryv1.GetRoutingResponse
+}
+
+func (m *mapped) GetRouting(context.Context, *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
+	return m.routing, nil
+}
+
+// Do implements connect.HTTPClient.
+func (h *hosts) Do(req *http.Request) (*http.Response, error) {
+	h.mu.Lock()
+	server := h.all[req.URL.Host]
+	if server != nil && !strings.HasSuffix(req.URL.Path, "/GetRouting") {
+		h.calls[req.URL.Host]++
+	}
+	h.mu.Unlock()
+	if server == nil {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("nobody is there")}
+	}
+	_, handler := belfryv1connect.NewQueueServiceHandler(server)
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, req)
+	return answer.Result(), nil
+}
+
+// take returns how many calls each server had, and forgets them.
+func (h *hosts) take() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	calls := h.calls
+	h.calls = map[string]int{}
+	return calls
+}
+
+// remove ends a server.
+func (h *hosts) remove(address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, address)
+}
+
+// newHosts makes a client of a:1. Each address serves the same jobs and the map that spoil left of one in which b:2 leads both shards.
+func newHosts(t *testing.T, spoil func(address string, m *belfryv1.GetRoutingResponse)) (*hosts, *Client) {
+	t.Helper()
+	h, fake := &hosts{all: map[string]*mapped{}, calls: map[string]int{}}, NewFake()
+	for _, address := range []string{"a:1", "b:2"} {
+		m := &belfryv1.GetRoutingResponse{HashVersion: hashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1"}
+		spoil(address, m)
+		h.all[address] = &mapped{fake, m}
+	}
+	c, err := New("a:1", WithHTTPClient(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return h, c
+}
+
+// use makes one call of each kind and leaves no job.
+func use(t *testing.T, c *Client) {
+	t.Helper()
+	if _, err := c.Put(t.Context(), "q", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := c.Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%v, %v", jobs, err)
+	}
+	if err := jobs[0].Ack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// TestCallsGoToTheLeader once the client knows it, and to any server where it does not, or where the leader makes no sense.
+func TestCallsGoToTheLeader(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(address string, m *belfryv1.GetRoutingResponse)
+		want  string
+	}{
+		{"a leader", func(string, *belfryv1.GetRoutingResponse) {}, "b:2"},
+		{"no leader", func(_ string, m *belfryv1.GetRoutingResponse) { m.Leaders = []string{"", ""} }, "a:1"},
+		{"nobody there", func(_ string, m *belfryv1.GetRoutingResponse) { m.Leaders = []string{"c:3", "c:3"} }, "a:1"},
+		{"another cluster's", func(address string, m *belfryv1.GetRoutingResponse) { m.ClusterId = address }, "a:1"},
+		{"no address", func(_ string, m *belfryv1.GetRoutingResponse) { m.Leaders = []string{"0.0.0.0:7400", "x"} }, "a:1"},
+		{"another hash", func(_ string, m *belfryv1.GetRoutingResponse) { m.HashVersion = 2 }, "a:1"},
+		{"no sense", func(_ string, m *belfryv1.GetRoutingResponse) { m.Shards = 3 }, "a:1"},
+		{"several partitions", func(_ string, m *belfryv1.GetRoutingResponse) { m.Partitions = map[string]uint32{"q": 2} }, "a:1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, c := newHosts(t, tt.spoil)
+				use(t, c)
+				if calls := h.take(); calls["a:1"] == 0 {
+					t.Errorf("the first calls: %v", calls)
+				}
+				use(t, c)
+				if calls := h.take(); calls[tt.want] < 2 || tt.want == "a:1" && len(calls) > 1 {
+					t.Errorf("the next calls: %v", calls)
+				}
+			})
+		})
+	}
+}
+
+// TestALeaderThatFails is left at once, for any server, and goes unused until it answers again.
+func TestALeaderThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
+		use(t, c)
+		use(t, c)
+		gone := h.all["b:2"]
+		h.remove("b:2")
+		h.take()
+		began := time.Now()
+		use(t, c)
+		if took, calls := time.Since(began), h.take(); took > time.Second || calls["a:1"] != 3 {
+			t.Errorf("after %v: %v", took, calls)
+		}
+		h.mu.Lock()
+		h.all["b:2"] = gone
+		h.mu.Unlock()
+		pause := time.NewTimer(routesFresh + time.Second)
+		<-pause.C
+		use(t, c) // has it found again
+		h.take()
+		use(t, c)
+		if calls := h.take(); calls["b:2"] != 2 { // the fake's leases tell no shard
+			t.Errorf("when it is back: %v", calls)
+		}
+	})
+}
