@@ -9,12 +9,18 @@ import (
 	"time"
 )
 
-// await repeats a question until the answer is yes.
+// await repeats a question that costs next to nothing until the answer is yes.
 func await(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
+	awaitEvery(t, 5*time.Millisecond, what, yes)
+}
+
+// awaitEvery is await with the time between two questions.
+func awaitEvery(t *testing.T, pause time.Duration, what string, yes func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute) // only what hangs takes that long, however busy the machine is
 	for !yes() {
 		select {
 		case <-deadline:

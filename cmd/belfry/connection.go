@@ -106,7 +106,10 @@ func (a *app) describe(ctx context.Context, err error) error {
 		return &codedError{codeUnavailable, fmt.Sprintf(
 			"no server answers at %s (%s); start one with 'belfry serve', or name another with --server or BELFRY_SERVER", a.server, dial.Err)}
 	}
-	if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok {
+	if why := misdirected(err); why != "" {
+		return &codedError{codeUnavailable, fmt.Sprintf("nothing was sent to %s, because %s", a.server, why)}
+	}
+	if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && !refused(err) {
 		return &codedError{codeUnknown, late.Error() + " from " + a.server + unknownHint(err)}
 	}
 	if fault, ok := rpc.FaultOf(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
@@ -143,38 +146,4 @@ func withRequest(id string, err error) error {
 		return nil
 	}
 	return &requestError{id, err}
-}
-
-// retryInterceptor repeats a call that the server did not apply because the shard had no leader just then, or of which it
-// does not know whether it was applied. Every call of this command carries a request id or changes nothing, so a repeat is
-// safe. A server that cannot be reached is not waited for: a script wants to know.
-func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc {
-	return func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
-			for pause := first; ; pause = min(2*pause, longest) {
-				response, err := next(ctx, request)
-				if err == nil || !worthRepeating(err) {
-					return response, err
-				}
-				select {
-				case <-ctx.Done():
-					return response, err
-				case <-time.After(pause):
-				}
-			}
-		}
-	}
-}
-
-func worthRepeating(err error) bool {
-	fault, ok := rpc.FaultOf(err)
-	if !ok {
-		return false
-	}
-	switch fault.Reason {
-	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_UNKNOWN_OUTCOME:
-		return true
-	default:
-		return false
-	}
 }

@@ -6,27 +6,53 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/demo"
-	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
 func (a *app) demoCommand() *cobra.Command {
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch jobs ring on time, in 25 seconds",
-		Long: "Demo runs one node in this process, on a directory that it removes afterwards, and plays a short story with it: jobs\n" +
-			"ring when they are due, fail and come back, are extended, cancelled and redriven. It draws a picture on a terminal,\n" +
-			"and writes plain lines elsewhere. It fails if a job is early or missing.",
+		Short: "Watch jobs ring on time while a node is stopped, in 35 seconds",
+		Long: "Demo runs three nodes in this process, on directories that it removes afterwards, and plays a short story with them:\n" +
+			"jobs ring when they are due, fail and come back, are extended, cancelled and redriven, and in the middle the node that\n" +
+			"leads them is stopped. It draws a picture on a terminal, and writes plain lines elsewhere. It fails if a job is early\n" +
+			"or missing.",
 		Args: arguments(0, 0),
 	}
 	c.Flags().Uint64Var(&seed, "seed", 1, "decides when the jobs of the choir ring")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.withOwnServer(c.Context(), "", func(s *server.Server) error {
+		formed := false
+		if !a.outTerminal {
+			fmt.Fprintln(a.out, "three nodes are becoming a cluster")
+		}
+		err := a.withTrio(c.Context(), a.forming, func(t *trio) error {
+			formed = true
 			return demo.Run(c.Context(), demo.Config{
-				URL: s.URL(), Out: a.out, Picture: a.outTerminal, Color: a.color(), Size: a.size, Seed: seed,
-				Title: fmt.Sprintf("one node, %s; a put is on disk before it is answered", count(len(s.Status().Shards), "shard")),
+				URLs: t.urls(), Nodes: t, Out: a.out, Picture: a.outTerminal, Color: a.color(), Size: a.size, Seed: seed,
+				Title: demoTitle(),
 			})
 		})
+		if a.outTerminal && !formed {
+			fmt.Fprintln(a.out) // ends the line that says how far they are
+		}
+		return err
 	}
 	return c
+}
+
+// demoTitle is what the picture says of the cluster. A terminal of 80 columns has room for all of it.
+func demoTitle() string {
+	return fmt.Sprintf("three nodes, %s; a put is answered once on two disks", count(trioShards, "shard"))
+}
+
+// forming shows on a terminal how far the three nodes are.
+func (a *app) forming(voting, all int) {
+	if !a.outTerminal {
+		return
+	}
+	end := "\r"
+	if voting == all {
+		end = "\r\x1b[K"
+	}
+	fmt.Fprintf(a.out, "\r three nodes are becoming a cluster: %d of %d replicas vote\x1b[K%s", voting, all, end)
 }

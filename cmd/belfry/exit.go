@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 
@@ -27,6 +29,7 @@ const (
 	codeForbidden   = 8
 	codeNothing     = 10
 	codeStorage     = 11
+	codeUnhealthy   = 12
 	// codeSignal is added to the number of the signal that ended the command, as shells do.
 	codeSignal = 128
 )
@@ -39,11 +42,12 @@ const exitCodesText = `Exit codes:
    3  there is no such job or queue
    4  unavailable: no server there, no leader, or the server is stopping; nothing was done
    5  timed out, or the outcome is unknown: it may have been done; repeat it with the --request-id that is printed
-   6  conflict: stale lease, job reserved, id taken with other content, queue exists
+   6  conflict: stale lease, job reserved, id taken with other content, queue exists, backup into a file that exists
    7  refused by a limit: queue full, rate, overload, disk
    8  not allowed
   10  reserve: there was nothing to reserve
-  11  serve: storage failed, and the node stopped itself rather than risk data
+  11  serve: storage failed or holds what this version cannot read, and the node stopped itself rather than risk data
+  12  cluster status: something is not as it should be; the output says what
  130  interrupted (128 + the number of the signal)
 `
 
@@ -129,8 +133,7 @@ func outcomeUnknown(err error) bool {
 	if fault, ok := rpc.FaultOf(wire); ok {
 		return fault.Outcome() == belfryv1.Outcome_OUTCOME_UNKNOWN
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	if unsent(err) {
 		return false
 	}
 	switch wire.Code() {
@@ -143,6 +146,24 @@ func outcomeUnknown(err error) bool {
 	}
 }
 
+// unsent reports whether a call ended before anything of it was sent: no connection came about, or none with TLS.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || misdirected(err) != ""
+}
+
+// misdirected says why a TLS handshake failed that will fail again; "" for any other error. Only what is certain to have
+// come before the handshake's end counts: a connection that breaks in it looks like one that breaks later.
+func misdirected(err error) string {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) {
+		return "the server does not speak TLS: write http:// instead of https://"
+	}
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "its certificate is not accepted: " + bad.Err.Error()
+	}
+	return ""
+}
+
 // explain returns what to tell the person about err: what happened, and what to do about it where that is known.
 func explain(err error) string {
 	var wire *connect.Error
@@ -152,6 +173,9 @@ func explain(err error) string {
 	text := wire.Message()
 	if fault, ok := rpc.FaultOf(wire); ok {
 		text = fault.Error()
+		if fault.Reason == belfryv1.Reason_REASON_NO_LEADER && fault.Shard != nil { // without a shard it is a node that waits for its cluster
+			text += "; see 'belfry cluster status'"
+		}
 	}
 	if before, _, found := strings.Cut(err.Error(), wire.Error()); found && before != "" {
 		text = before + text

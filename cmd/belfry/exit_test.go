@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -68,12 +73,19 @@ func TestUsageErrors(t *testing.T) {
 		{"missing arguments", "get", "missing argument: QUEUE, ID"},
 		{"too many arguments", "get orders a b", `one argument too many: "b"`},
 		{"put without a queue", "put", "missing argument: QUEUE"},
-		{"bad duration", "put orders --delay soon", `want a duration such as "300s"`},
+		{"bad duration", "put orders --delay soon", `--delay: have "soon", want a duration such as "300s"`},
+		{"bad duration in a list", "put orders --retry-delays 1s,x", `--retry-delays: have "1s,x", want a duration such as "300s"`},
+		{"bad number", "put orders --priority x", `--priority: have "x", want a whole number` + "\n"},
+		{"bad number of nothing", "reserve orders -n -1", `--max: have "-1", want a whole number, 0 to 4294967295` + "\n"},
+		{"number out of range", "serve --shards 99999999999999999999", `--shards: have "99999999999999999999", want a whole number; it is out of range`},
+		{"bad share", "bench lateness --rate fast", `--rate: have "fast", want a number` + "\n"},
+		{"bad large number", "demo --seed 1.5", `--seed: have "1.5", want a whole number, 0 or more` + "\n"},
+		{"neither true nor false", "queue delete orders --yes=maybe", `--yes: have "maybe", want true or false` + "\n"},
 		{"bad time", "put orders --at tomorrow", "want a time such as"},
 		{"two due times", "put orders --delay 1s --at 2030-01-31T09:00:00Z", "exclude each other"},
 		{"bad header", "put orders -H novalue", "want name=value"},
-		{"bad choice", "list orders --state redy", `"redy" is not one of delayed, ready, reserved, dead; did you mean "ready"?`},
-		{"bad output", "list orders -o yaml", `"yaml" is not one of table, json`},
+		{"bad choice", "list orders --state redy", `--state: have "redy", want one of delayed, ready, reserved, dead; did you mean "ready"?`},
+		{"bad output", "list orders -o yaml", `--output: have "yaml", want one of table, json`},
 		{"bad server", "list orders --server ftp://x", "want http://HOST:PORT"},
 		{"reschedule to nothing", "reschedule orders a", "missing --delay or --at"},
 		{"redrive of nothing", "redrive orders", "name the jobs or give --max"},
@@ -81,7 +93,7 @@ func TestUsageErrors(t *testing.T) {
 		{"set of nothing", "queue set orders", "no setting given"},
 		{"pause twice", "queue pause orders --for 1m --until 2030-01-31T09:00:00Z", "exclude each other"},
 		{"options with a file", "put orders --file x --ttr 1s", "--ttr does not go with --file"},
-		{"purge of a strange state", "queue purge orders --state gone --yes", `"gone" is not one of`},
+		{"purge of a strange state", "queue purge orders --state gone --yes", `--state: have "gone", want one of`},
 		{"purge where nobody can answer", "queue purge orders", "say --yes if it is meant"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -161,6 +173,33 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
+// TestFailedHandshakeSendsNothing: without TLS on both sides no call leaves, so none has an unknown outcome.
+func TestFailedHandshakeSendsNothing(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told that its certificate is refused
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	h := newHarness(t, always(&belfryv1.PutResponse{}))
+	plain := strings.Replace(h.url, "http:", "https:", 1)
+	jobs := write(t, "jobs.ndjson", "{}\n")
+	for _, test := range []struct {
+		name, server, says string
+		args               []string
+	}{
+		{"https to plain http", plain, "write http://", []string{"put", "orders"}},
+		{"https to plain http, from a file", plain, "write http://", []string{"put", "orders", "--file", jobs}},
+		{"https to plain http, health", plain, "write http://", []string{"health"}},
+		{"an unknown certificate", secure.URL, "certificate is not accepted", []string{"put", "orders"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := h.run(append(test.args, "--server", test.server)...)
+			if got.code != codeUnavailable || !strings.Contains(got.err, test.says) || strings.Contains(got.err, "--request-id") {
+				t.Errorf("got %+v, want exit code 4, %q and no request id", got, test.says)
+			}
+		})
+	}
+}
+
 func TestTimeoutIsAnUnknownOutcome(t *testing.T) {
 	release := make(chan struct{})
 	h := newHarness(t, func(proto.Message) (proto.Message, error) {
@@ -229,5 +268,25 @@ func TestCallIsRepeated(t *testing.T) {
 				t.Errorf("sent %v, want two puts with one request id", puts)
 			}
 		})
+	}
+}
+
+// TestNoLeaderPointsToTheStatus, unless it is a node that waits for its cluster: its status would say the same.
+func TestNoLeaderPointsToTheStatus(t *testing.T) {
+	const hint = "; see 'belfry cluster status'"
+	for shard, hinted := range map[string]bool{"3": true, "": false} {
+		err := connect.NewError(connect.CodeUnavailable, errors.New("nobody leads"))
+		info := &errdetails.ErrorInfo{Reason: "NO_LEADER", Domain: "belfry"}
+		if shard != "" {
+			info.Metadata = map[string]string{"shard": shard}
+		}
+		detail, detailErr := connect.NewErrorDetail(info)
+		if detailErr != nil {
+			t.Fatal(detailErr)
+		}
+		err.AddDetail(detail)
+		if got := explain(err); !strings.HasPrefix(got, "NO_LEADER: nobody leads") || strings.HasSuffix(got, hint) != hinted {
+			t.Errorf("shard %q: %s", shard, got)
+		}
 	}
 }

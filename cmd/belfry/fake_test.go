@@ -62,6 +62,12 @@ func newHarness(t *testing.T, answer func(proto.Message) (proto.Message, error))
 	h.system = &system{
 		in:        strings.NewReader(""),
 		lookupEnv: func(name string) (string, bool) { value, ok := h.env[name]; return value, ok },
+		environ: func() (all []string) {
+			for name, value := range h.env {
+				all = append(all, name+"="+value)
+			}
+			return all
+		},
 		size:      func() (int, int) { return 80, 24 },
 		now:       func() time.Time { return now },
 		requestID: func() string { ids++; return numberedID(ids - 1) },
@@ -221,6 +227,30 @@ func (f *fakeAdmin) PurgeQueue(_ context.Context, r *belfryv1.PurgeQueueRequest)
 
 func (f *fakeAdmin) DeleteQueue(_ context.Context, r *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	return handle[*belfryv1.DeleteQueueResponse](f.h, r)
+}
+
+func (f *fakeAdmin) GetCluster(_ context.Context, r *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
+	return handle[*belfryv1.GetClusterResponse](f.h, r)
+}
+
+func (f *fakeAdmin) DrainNode(_ context.Context, r *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
+	return handle[*belfryv1.DrainNodeResponse](f.h, r)
+}
+
+func (f *fakeAdmin) UpdateCluster(_ context.Context, r *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
+	return handle[*belfryv1.UpdateClusterResponse](f.h, r)
+}
+
+func (f *fakeAdmin) RemoveNode(_ context.Context, r *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
+	return handle[*belfryv1.RemoveNodeResponse](f.h, r)
+}
+
+func (f *fakeAdmin) TransferLeader(_ context.Context, r *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
+	return handle[*belfryv1.TransferLeaderResponse](f.h, r)
+}
+
+func (f *fakeAdmin) ResetClock(_ context.Context, r *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
+	return handle[*belfryv1.ResetClockResponse](f.h, r)
 }
 
 // at returns the time so long after now.

@@ -3,10 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
@@ -76,7 +79,7 @@ func (f *durationList) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		d, err := parseDuration(strings.TrimSpace(part))
 		if err != nil {
-			return fmt.Errorf("%q: %w", part, err)
+			return err
 		}
 		f.protos = append(f.protos, durationpb.New(d))
 	}
@@ -131,8 +134,41 @@ func (f *choice) Type() string { return "word" }
 // Set reads a value.
 func (f *choice) Set(text string) error {
 	if !slices.Contains(f.words, text) {
-		return fmt.Errorf("%q is not one of %s%s", text, strings.Join(f.words, ", "), didYouMean(text, f.words))
+		return fmt.Errorf("want one of %s%s", strings.Join(f.words, ", "), didYouMean(text, f.words))
 	}
 	*f.value = text
 	return nil
+}
+
+// valueError says what is wrong with the value of a flag: what it is, and what is wanted. The caller names the flag, the
+// variable or the line.
+func valueError(err error) string {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	wanted := invalid.Unwrap().Error()
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		wanted = "want " + wantedOf(invalid.GetFlag().Value.Type())
+		if errors.Is(number, strconv.ErrRange) {
+			wanted += "; it is out of range"
+		}
+	}
+	return fmt.Sprintf("have %q, %s", invalid.GetValue(), wanted)
+}
+
+// wantedOf describes the values of one of the types of flags that the library has.
+func wantedOf(flagType string) string {
+	switch flagType {
+	case "bool":
+		return "true or false"
+	case "uint32":
+		return fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32))
+	case "uint64":
+		return "a whole number, 0 or more"
+	case "float64":
+		return "a number"
+	default: // int, int32
+		return "a whole number"
+	}
 }

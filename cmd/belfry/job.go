@@ -115,6 +115,9 @@ func (a *app) listCommand() *cobra.Command {
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		request := &belfryv1.ListRequest{Queue: args[0], State: stateOf(state), DueAfter: after.proto, DueBefore: before.proto}
 		response, err := listJobs(ctx, conn, request, most)
+		if err == nil && len(response.Jobs) == 0 {
+			err = mustExist(ctx, conn, args[0])
+		}
 		if err != nil {
 			return err
 		}
@@ -127,6 +130,16 @@ func (a *app) listCommand() *cobra.Command {
 		})
 	})
 	return c
+}
+
+// mustExist returns QUEUE_NOT_FOUND if there is no such queue. To the server a queue that was never put to is as good as an
+// empty one; a person may have mistyped its name.
+func mustExist(ctx context.Context, conn *connection, queue string) error {
+	_, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
+	if wireCode(err) == codeNotFound {
+		return err
+	}
+	return nil // the list was answered; whatever else there is to say of the queue, nobody asked
 }
 
 // listJobs reads pages until there are enough jobs. The answer is as of one page: the last page's token, all pages' jobs.

@@ -20,17 +20,22 @@ func (a *app) withOwnServer(ctx context.Context, dir string, work func(*server.S
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	s, err := server.Start(ctx, server.Config{
-		Dir: dir, Listen: "127.0.0.1:0", Version: thisBuild(debug.ReadBuildInfo()).Version,
-		Logger: logger(io.Discard, "text", "error"),
-		Fatal: func(err error) {
-			fmt.Fprintf(a.err, "belfry: storage failed: %s\n", err)
-			a.exit(codeStorage)
-		},
-	})
+	s, err := server.Start(ctx, a.ownServer(dir))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
 	return work(s)
+}
+
+// ownServer returns the configuration of a server inside this process.
+func (a *app) ownServer(dir string) server.Config {
+	return server.Config{
+		Dir: dir, Listen: "127.0.0.1:0", Alone: true, Version: thisBuild(debug.ReadBuildInfo()).Version,
+		Logger: logger(io.Discard, "text", "error"),
+		Fatal: func(err error) {
+			fmt.Fprintf(a.err, "belfry: storage failed: %s\n", err)
+			a.exit(codeStorage)
+		},
+	}
 }

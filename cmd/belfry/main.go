@@ -10,8 +10,5 @@ import (
 
 func main() {
 	cobra.EnableCommandSorting = false // the help lists the verbs in the order of a job's life
-	ctx, stop := interruptible(context.Background())
-	code := run(ctx, newSystem(), os.Args[1:])
-	stop()
-	os.Exit(code)
+	os.Exit(run(interruptible(context.Background()), newSystem(), os.Args[1:]))
 }

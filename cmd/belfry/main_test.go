@@ -16,10 +16,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
 // asBelfry is set in the environment of a copy of the test binary that shall be the command.
 const asBelfry = "TEST_RUNS_AS_BELFRY"
+
+var (
+	// launcher is the path of a program `belfry`: a script that starts the test binary as the command.
+	launcher string
+	// addresses are for servers that come back to theirs.
+	addresses processtest.Addresses
+)
 
 // TestMain lets the test binary be the command: what the tests start is what was just compiled.
 func TestMain(m *testing.M) {
@@ -27,22 +36,29 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	cobra.EnableCommandSorting = false // as main does
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
 }
 
-// belfry returns the path of a program `belfry` in a directory of its own.
-func belfry(t *testing.T) string {
-	t.Helper()
-	self, err := os.Executable()
+// runTests writes the launcher and runs the tests. No test writes a program of its own: a process that another test forks
+// meanwhile would hold it open for writing, and the system refuses to start such a file ("text file busy").
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "belfry")
 	if err != nil {
-		t.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	path := filepath.Join(t.TempDir(), "belfry")
-	script := fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asBelfry, self)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // it must be executable
-		t.Fatal(err)
+	defer os.RemoveAll(dir)
+	launcher = filepath.Join(dir, "belfry")
+	self, err := os.Executable()
+	if err == nil {
+		script := fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asBelfry, self)
+		err = os.WriteFile(launcher, []byte(script), 0o700) //nolint:gosec // it must be executable
 	}
-	return path
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // process is a server in a process of its own.
@@ -50,7 +66,11 @@ type process struct {
 	t       *testing.T
 	command *exec.Cmd
 	address string
-	stderr  *lockedBuffer
+	// peers is where other nodes reach it, gossip where they gossip with it.
+	peers, gossip string
+	stderr        *lockedBuffer
+	// printed is closed when the server is ready, or has ended before.
+	printed chan struct{}
 	// exited is closed when the process has ended, after err was set.
 	exited chan struct{}
 	err    error
@@ -88,14 +108,26 @@ func environment(more ...string) []string {
 // serve starts a server on a free port and returns when it is ready.
 func serve(t *testing.T, program, dir string, more ...string) *process {
 	t.Helper()
-	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--print-addresses"}, more...)
+	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--print-addresses"}, more...)
 	return startServer(t, exec.Command(program, args...)) //nolint:noctx // the cleanup kills it
 }
 
-// startServer starts a command that prints the server's addresses.
+// startServer starts a command that prints the server's addresses, and returns when it has.
 func startServer(t *testing.T, command *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, command: command, stderr: &lockedBuffer{}, exited: make(chan struct{})}
+	p := launch(t, command)
+	<-p.printed
+	if p.address == "" {
+		<-p.exited
+		t.Fatalf("the server did not print its addresses and said:\n%s", p.stderr)
+	}
+	return p
+}
+
+// launch starts a command that prints the server's addresses once it is ready. The addresses may be read once printed is closed.
+func launch(t *testing.T, command *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, command: command, stderr: &lockedBuffer{}, printed: make(chan struct{}), exited: make(chan struct{})}
 	if command.Env == nil {
 		command.Env = environment()
 	}
@@ -109,23 +141,22 @@ func startServer(t *testing.T, command *exec.Cmd) *process {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewReader(stdout)
 	t.Cleanup(func() {
 		p.signal(syscall.SIGKILL)
 		<-p.exited
 	})
-	line, readErr := lines.ReadBytes('\n')
 	go func() {
+		lines := bufio.NewReader(stdout)
+		line, _ := lines.ReadBytes('\n') // a line that is cut off has no addresses
+		var addresses struct{ Listen, PeerListen, GossipListen string }
+		if json.Unmarshal(line, &addresses) == nil {
+			p.address, p.peers, p.gossip = addresses.Listen, addresses.PeerListen, addresses.GossipListen
+		}
+		close(p.printed)
 		io.Copy(io.Discard, lines) //nolint:errcheck // nothing more is expected
 		p.err = command.Wait()
 		close(p.exited)
 	}()
-	var addresses struct{ Listen string }
-	if err := json.Unmarshal(line, &addresses); readErr != nil || err != nil || addresses.Listen == "" {
-		<-p.exited
-		t.Fatalf("the server printed %q (%v, %v) and said:\n%s", line, readErr, err, p.stderr)
-	}
-	p.address = addresses.Listen
 	return p
 }
 
@@ -147,16 +178,34 @@ func (p *process) end() int {
 	select {
 	case <-p.exited:
 		return p.command.ProcessState.ExitCode()
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute): // only what hangs takes that long, however busy the machine is
 		p.t.Fatalf("the server did not end; it said:\n%s", p.stderr)
 		return 0
 	}
 }
 
-// command runs a command line against the server, in a process of its own.
+// run runs a command line against the server. That of the program under test runs within this process, as the race detector makes the start
+// of one cost more than most commands; readme_test.go has each command in a process of its own.
 func (p *process) run(program string, args ...string) outcome {
 	p.t.Helper()
-	return runProgram(p.t, program, []string{"BELFRY_SERVER=" + p.address}, args...)
+	env := []string{"BELFRY_SERVER=" + p.address}
+	if program != launcher {
+		return runProgram(p.t, program, env, args...)
+	}
+	var out, errOut bytes.Buffer
+	s := newSystem()
+	s.in, s.out, s.err = strings.NewReader(""), &out, &errOut
+	s.inTerminal, s.outTerminal, s.errTerminal = false, false, false
+	s.environ = func() []string { return env }
+	s.lookupEnv = func(name string) (value string, ok bool) {
+		if name == "BELFRY_SERVER" {
+			return p.address, true
+		}
+		return "", false
+	}
+	s.exit = func(code int) { p.t.Errorf("%v ended the process with %d", args, code) }
+	code := run(p.t.Context(), s, args)
+	return outcome{code, out.String(), errOut.String()}
 }
 
 // runProgram runs a command line in a process of its own.

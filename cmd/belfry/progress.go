@@ -44,12 +44,20 @@ func (p *progress) update(jobs uint64, bytes int64) {
 		return
 	}
 	p.shown = now
+	p.write(p.line(now, jobs, bytes))
+}
+
+// bytes is update for work that is counted in bytes only.
+func (p *progress) bytes(done int64) { p.update(0, done) }
+
+// write shows a text: on a terminal in place of the one before, elsewhere as a line.
+func (p *progress) write(text string) {
 	if p.terminal {
-		fmt.Fprint(p.out, clearLine, p.line(now, jobs, bytes))
+		fmt.Fprint(p.out, clearLine, text)
 		p.drawn = true
 		return
 	}
-	fmt.Fprintln(p.out, p.line(now, jobs, bytes))
+	fmt.Fprintln(p.out, text)
 }
 
 // line describes the progress: bar and time left only if the total is known.
@@ -57,6 +65,9 @@ func (p *progress) line(now time.Time, jobs uint64, bytes int64) string {
 	elapsed := now.Sub(p.began)
 	rate := float64(jobs) / max(elapsed.Seconds(), 1e-3)
 	text := fmt.Sprintf("%s jobs  %s/s", grouped(jobs), grouped(uint64(rate)))
+	if jobs == 0 && bytes > 0 {
+		text = fmt.Sprintf("%.1f MiB  %.1f MiB/s", float64(bytes)/(1<<20), float64(bytes)/(1<<20)/max(elapsed.Seconds(), 1e-3))
+	}
 	if p.total <= 0 {
 		return text
 	}

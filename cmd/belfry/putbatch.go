@@ -182,7 +182,7 @@ func passing(err error) bool {
 		return true
 	}
 	code := wireCode(err)
-	return code == codeUnavailable || code == codeExhausted
+	return misdirected(err) == "" && (code == codeUnavailable || code == codeExhausted)
 }
 
 // passingReason reports whether a refusal passes by itself.

@@ -190,8 +190,22 @@ func (a *app) update(ctx context.Context, conn *connection, request *belfryv1.Up
 	})
 }
 
-// completeQueue offers the names of the queues to the shell. A server that is slow or gone offers none.
+// completeQueue offers the names of the queues to the shell.
 func (a *app) completeQueue(c *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.complete(c, args, func(ctx context.Context, conn *connection) (names []cobra.Completion, err error) {
+		page, err := conn.admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix})
+		if err != nil {
+			return nil, err
+		}
+		for _, queue := range page.Queues {
+			names = append(names, queue.Name)
+		}
+		return names, nil
+	})
+}
+
+// complete offers what the server answers to the shell, for a first argument. A server that is slow or gone offers nothing.
+func (a *app) complete(c *cobra.Command, args []string, list func(context.Context, *connection) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const patience = 2 * time.Second
 	none := cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {
@@ -206,13 +220,9 @@ func (a *app) completeQueue(c *cobra.Command, args []string, prefix string) ([]c
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
-	page, err := conn.admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix})
+	names, err := list(ctx, conn)
 	if err != nil {
 		return nil, none
-	}
-	var names []cobra.Completion
-	for _, queue := range page.Queues {
-		names = append(names, queue.Name)
 	}
 	return names, none
 }

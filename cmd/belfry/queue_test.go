@@ -101,9 +101,26 @@ func TestEmptyLists(t *testing.T) {
 	if got := h.run("queue", "list"); got.out != "no queues\n" {
 		t.Errorf("got %+v", got)
 	}
-	h = newHarness(t, always(&belfryv1.ListResponse{}))
-	if got := h.run("list", "orders"); got.out != "no delayed jobs; --state lists the others\n" {
-		t.Errorf("got %+v", got)
+	for _, test := range []struct {
+		name  string
+		queue error
+		code  int
+		out   string
+		err   string
+	}{
+		{"a queue", nil, 0, "no delayed jobs; --state lists the others\n", ""},
+		{"no queue", wireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue"), codeNotFound, "", "belfry: QUEUE_NOT_FOUND: there is no such queue\n"},
+		{"nobody knows", wireError(connect.CodePermissionDenied, "FORBIDDEN", "no"), 0, "no delayed jobs; --state lists the others\n", ""},
+	} {
+		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+			if _, ok := r.(*belfryv1.ListRequest); ok {
+				return &belfryv1.ListResponse{}, nil
+			}
+			return &belfryv1.GetQueueResponse{}, test.queue
+		})
+		if got, want := h.run("list", "orders"), (outcome{test.code, test.out, test.err}); got != want {
+			t.Errorf("%s: got %+v, want %+v", test.name, got, want)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func (a *app) queuePurgeCommand() *cobra.Command {
 		for _, state := range states {
 			known := stateOf(state)
 			if known == belfryv1.JobState_JOB_STATE_UNSPECIFIED || known > belfryv1.JobState_JOB_STATE_DEAD {
-				return usagef("--state: %q is not one of delayed, ready, reserved, dead", state)
+				return usagef("--state: have %q, want one of delayed, ready, reserved, dead", state)
 			}
 			request.States = append(request.States, known)
 		}

@@ -77,7 +77,7 @@ func fields(w io.Writer, pairs ...string) {
 // word returns an enum value in lower case and without its prefix: JOB_STATE_DEAD is "dead".
 func word(value interface{ String() string }) string {
 	text := value.String()
-	for _, prefix := range []string{"JOB_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_", "REASON_"} {
+	for _, prefix := range []string{"JOB_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_", "REASON_", "NODE_STATE_"} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	return strings.ToLower(text)
@@ -113,12 +113,12 @@ func relative(d time.Duration) string {
 // short writes a duration with the precision that a person cares about at its length.
 func short(d time.Duration) string {
 	const day = 24 * time.Hour
-	switch {
-	case d >= 100*day:
-		return fmt.Sprintf("%dd", d/day)
-	case d >= day:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	case d >= time.Minute:
+	switch days, hours := d.Round(day), d.Round(time.Hour); {
+	case days >= 100*day:
+		return fmt.Sprintf("%dd", days/day)
+	case d.Round(time.Second) >= day:
+		return fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour)
+	case d.Round(100*time.Millisecond) >= time.Minute:
 		text := d.Round(time.Second).String()
 		if strings.HasSuffix(text, "m0s") {
 			text = strings.TrimSuffix(text, "0s")

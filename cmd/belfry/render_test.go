@@ -30,6 +30,10 @@ func TestShort(t *testing.T) {
 		time.Hour + 30*time.Minute:        "1h30m",
 		time.Hour + time.Second:           "1h0m1s",
 		26 * time.Hour:                    "1d2h",
+		5*day - time.Millisecond:          "5d0h",
+		day - time.Millisecond:            "1d0h",
+		time.Minute - time.Millisecond:    "1m",
+		100*day - time.Millisecond:        "100d",
 		100 * day:                         "100d",
 		36525 * day:                       "36525d",
 	} {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
 // app is what the commands share: the process, and the flags that all of them have.
@@ -52,11 +54,14 @@ func newRoot(sys *system) *cobra.Command {
 		Long: "Belfry keeps jobs until they are due and hands each to one consumer at a time.\n\n" +
 			"Every flag marked with a BELFRY_ name can also be set in the environment or in the file that --config names;\n" +
 			"a flag wins over the environment, the environment over the file.\n\n" + exitCodesText,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              subcommandOnly,
-		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return resolve(c, sys.lookupEnv) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          subcommandOnly,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			warnOfVariables(c.Root(), sys)
+			return resolve(c, sys.lookupEnv)
+		},
 	}
 	root.SetIn(sys.in)
 	root.SetOut(sys.out)
@@ -77,7 +82,8 @@ func newRoot(sys *system) *cobra.Command {
 	group("jobs", "Jobs:", a.clients(a.putCommand(), a.reserveCommand(), a.ackCommand(), a.nackCommand(), a.releaseCommand(),
 		a.extendCommand(), a.cancelCommand(), a.rescheduleCommand(), a.getCommand(), a.listCommand(), a.redriveCommand())...)
 	group("queues", "Queues:", a.queueCommand())
-	group("server", "Server:", a.serveCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.versionCommand())
+	group("cluster", "Cluster:", append([]*cobra.Command{a.clusterCommand()}, a.clients(a.backupCommand(), a.restoreCommand())...)...)
+	group("server", "Server:", a.serveCommand(), a.recoverCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.versionCommand())
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")
 	root.InitDefaultCompletionCmd()
@@ -118,9 +124,12 @@ func subcommandOnly(c *cobra.Command, args []string) error {
 	return usagef("unknown command %q of %q%s", args[0], c.CommandPath(), didYouMean(args[0], names))
 }
 
-// flagError says which flag was probably meant.
+// flagError says which flag was probably meant, or what is wrong with a value.
 func flagError(c *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("--%s: %s", invalid.GetFlag().Name, valueError(err))
+	}
 	if !ok {
 		return usagef("%s", err)
 	}
@@ -148,7 +157,7 @@ func arguments(least, most int, names ...string) cobra.PositionalArgs {
 
 // didYouMean returns "; did you mean …?" if one of the candidates is near the word, else nothing.
 func didYouMean(word string, candidates []string, prefix ...string) string {
-	near := nearest(word, candidates)
+	near := spelling.Nearest(word, candidates)
 	if near == "" {
 		return ""
 	}

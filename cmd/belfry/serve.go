@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -40,44 +41,67 @@ func (a *app) serveCommand() *cobra.Command {
 			"signal ends it at once; nothing that was acknowledged is lost then either.",
 		Example: "  belfry serve\n  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --insecure",
 		Args:    arguments(0, 0),
-		RunE:    func(c *cobra.Command, _ []string) error { return a.serve(c.Context(), f) },
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.config.Cluster.Check(); err != nil {
+			return usagef("%s", err)
+		}
+		switch {
+		case f.config.Shards < 1:
+			return usagef("--shards must be at least 1")
+		case !c.Flags().Changed("shards"):
+			f.config.Shards = 0 // whatever the directory has
+		}
+		return a.serve(c.Context(), f)
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.config.Dir, "data", defaultData, "the data directory")
 	flags.StringVar(&f.config.Listen, "listen", defaultListen, "where clients reach it, HOST:PORT; port 0 picks a free one")
-	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name; the one that the data directory has if empty")
-	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes")
+	flags.StringVar(&f.config.PeerListen, "peer-listen", "", "where other nodes reach it, HOST:PORT; by default the port after that of --listen")
+	flags.StringVar(&f.config.GossipListen, "gossip-listen", "", "where other nodes gossip with it, HOST:PORT; by default the second port after that of --listen")
+	flags.StringVar(&f.config.Advertise, "advertise", "", "the host under which others reach it; that of the listen addresses if empty")
+	flags.StringSliceVar(&f.config.Join, "join", nil, "gossip addresses of nodes whose cluster a new data directory joins, HOST:PORT,…")
+	flags.IntVar(&f.config.BootstrapExpect, "bootstrap-expect", 0, "found a cluster together with others, as soon as so many nodes with new data directories see each other")
+	flags.StringVar(&f.config.GossipKeys, "gossip-keys", "", "a file of gossip keys, one a line in base64, the first of which seals; read again on SIGHUP; without it gossip is open")
+	flags.IntVar(&f.config.Cluster.Factor, "replication-factor", 0, "if this node founds a cluster: how many voters each shard gets, 1, 3, 5 or 7; 3 by default, and changed by 'belfry cluster settings'")
+	flags.Var(&durationFlag{value: &f.config.Cluster.Grace}, "grace-period", "if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, and changed likewise")
+	flags.StringVar(&f.config.Zone, "zone", "", "what the node fails together with, such as a rack; replicas are spread over zones")
+	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if that is new")
+	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback although there is neither TLS nor a token")
 	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
 	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
 	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
-	configurable(flags, "data", "listen", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "print-addresses")
+	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "print-addresses")
 	return c
 }
 
 // serve runs a server until ctx ends.
 func (a *app) serve(ctx context.Context, f *serveFlags) error {
-	if f.config.Shards < 1 {
-		return usagef("--shards must be at least 1")
-	}
 	cfg := f.config
 	cfg.Logger = logger(a.err, f.logFormat, f.logLevel)
 	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
-	cfg.Fatal = func(err error) {
-		// The log may be where the disk hangs; standard error is all that is left.
-		fmt.Fprintf(a.err, "belfry: storage failed, and this node stops rather than risk data: %s\n", err)
-		a.exit(codeStorage)
+	cfg.Fatal = a.storageFailed
+	if host, err := os.Hostname(); err == nil { // else the server has a name for it
+		cfg.DefaultName = nameOfHost(host)
 	}
 	defer a.tuneCollector(ctx)()
-	s, err := server.Start(ctx, cfg)
+	var s *server.Server
+	started := make(chan struct{})
+	if cfg.GossipKeys != "" {
+		defer onHangup(started, func() error { return s.ReloadGossipKeys() }, cfg.Logger)()
+	}
+	var err error
+	s, err = server.Start(ctx, cfg)
 	if err != nil {
-		if bad, ok := errors.AsType[*server.AddressError](err); ok {
+		if bad, ok := errors.AsType[*server.ConfigError](err); ok {
 			return usagef("%s", bad)
 		}
 		return err
 	}
+	close(started)
 	status := s.Status()
 	cfg.Logger.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
 		slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", cfg.Version))
@@ -87,6 +111,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	why := "the server stopped by itself"
 	select {
 	case <-s.Done():
+		if s.Departed() != nil {
+			why = "the node left its cluster"
+		}
 	case <-ctx.Done():
 		why = context.Cause(ctx).Error()
 	}
@@ -97,7 +124,27 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		return &codedError{codeError, fmt.Sprintf("stopping: %s", err)}
 	}
 	cfg.Logger.Info("stopped", slog.Duration("after", a.now().Sub(began)))
-	return nil
+	return s.Departed()
+}
+
+// lastWordsMax is how long the last words of a process may take to be written.
+const lastWordsMax = 250 * time.Millisecond
+
+// storageFailed ends the process and says why. The log may be where the disk hangs; so may standard error, or it is a pipe that
+// nobody reads, and the end does not wait for it.
+func (a *app) storageFailed(err error) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		fmt.Fprintf(a.err, "belfry: storage failed, and this node stops rather than risk data: %s\n", err)
+	}()
+	patience := time.NewTimer(lastWordsMax)
+	defer patience.Stop()
+	select {
+	case <-said:
+	case <-patience.C:
+	}
+	a.exit(codeStorage)
 }
 
 // tuneCollector lets the collector of the process follow the heap, unless the operator tuned it, until stop is called.
@@ -118,8 +165,10 @@ func (a *app) tuneCollector(ctx context.Context) (stop func()) {
 func (a *app) announce(s *server.Server, f *serveFlags) error {
 	if f.printAddresses {
 		line, err := json.Marshal(struct {
-			Listen string `json:"listen"`
-		}{s.Address()})
+			Listen     string `json:"listen"`
+			PeerListen string `json:"peerListen,omitempty"`
+			Gossip     string `json:"gossipListen,omitempty"`
+		}{s.Address(), s.PeerAddress(), s.GossipAddress()})
 		if err != nil {
 			return fmt.Errorf("writing the addresses: %w", err)
 		}

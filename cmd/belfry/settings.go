@@ -10,10 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
 // settingMark annotates the flags that the environment and the file may set too.
 const settingMark = "belfry_setting"
+
+// envPrefix begins the variables of all flags.
+const envPrefix = "BELFRY_"
 
 // configurable marks flags. Only what describes a server or the way to it is marked: a forgotten variable in the
 // environment must not decide what a put or a purge does.
@@ -31,7 +36,7 @@ func isConfigurable(flag *pflag.Flag) bool { return len(flag.Annotations[setting
 
 // envName returns the environment variable of a flag: node-id is BELFRY_NODE_ID.
 func envName(flag string) string {
-	return "BELFRY_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // markEnvironment writes the variable of each configurable flag into its help.
@@ -92,7 +97,7 @@ func fromEnvironment(c *cobra.Command, name string, lookupEnv func(string) (stri
 		return nil
 	}
 	if err := c.Flags().Set(name, value); err != nil {
-		return usagef("%s: %s", envName(name), bareFlagError(err))
+		return usagef("%s: %s", envName(name), valueError(err))
 	}
 	return nil
 }
@@ -114,18 +119,28 @@ func (f settingsFile) apply(flags *pflag.FlagSet, name string) error {
 		return nil
 	}
 	if err := flags.Set(name, s.value); err != nil {
-		return usagef("%s:%d: %s: %s", f.path, s.line, name, bareFlagError(err))
+		return usagef("%s:%d: %s: %s", f.path, s.line, name, valueError(err))
 	}
 	return nil
 }
 
-// bareFlagError returns what is wrong with a value, without the flag's name, which the caller puts in its own way.
-func bareFlagError(err error) string {
-	text := err.Error()
-	if i := strings.LastIndex(text, "flag: "); i >= 0 {
-		return text[i+len("flag: "):]
+// warnOfVariables says which variables of the environment are probably meant for this command, but misspelled. It is no
+// error: orchestrators set variables like BELFRY_SERVICE_HOST for a service of that name.
+func warnOfVariables(root *cobra.Command, sys *system) {
+	const slipsMax = 2
+	known := []string{envName("config")}
+	for _, name := range knownSettings(root) {
+		known = append(known, envName(name))
 	}
-	return text
+	for _, variable := range sys.environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) || value == "" || slices.Contains(known, name) {
+			continue
+		}
+		if near := spelling.Nearest(name, known); near != "" && spelling.Edits(name, near) <= slipsMax {
+			fmt.Fprintf(sys.err, "belfry: warning: the environment has %s, which means nothing; did you mean %s?\n", name, near)
+		}
+	}
 }
 
 // knownSettings returns the names that a file may have: one file may serve all commands.

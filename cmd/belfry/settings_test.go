@@ -62,7 +62,7 @@ func TestBadSettings(t *testing.T) {
 		{"a name of no setting", "yes = true\n", `belfry.conf:1: unknown setting "yes"`},
 		{"no value", "output\n", `belfry.conf:1: want name = value, have "output"`},
 		{"twice", "output = json\noutput = table\n", "belfry.conf:2: output is already set in line 1"},
-		{"bad value", "\noutput = yaml\n", `belfry.conf:2: output: "yaml" is not one of table, json`},
+		{"bad value", "\noutput = yaml\n", `belfry.conf:2: output: have "yaml", want one of table, json`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, always(&belfryv1.AckResponse{}))
@@ -72,13 +72,23 @@ func TestBadSettings(t *testing.T) {
 			}
 		})
 	}
-	t.Run("bad variable", func(t *testing.T) {
-		h := newHarness(t, always(&belfryv1.AckResponse{}))
-		h.env["BELFRY_TIMEOUT"] = "soon"
-		if got := h.run("ack", "lease"); got.code != codeUsage || !strings.Contains(got.err, "BELFRY_TIMEOUT: want a duration") {
-			t.Errorf("got %+v, want exit code 2 and the variable's name", got)
-		}
-	})
+	for _, test := range []struct{ command, setting, value, says string }{
+		{"ack lease", "timeout", "soon", `have "soon", want a duration such as`},
+		{"serve", "shards", "six", `have "six", want a whole number` + "\n"},
+		{"serve", "insecure", "maybe", `have "maybe", want true or false` + "\n"},
+	} {
+		t.Run("bad "+test.setting, func(t *testing.T) {
+			h := newHarness(t, always(&belfryv1.AckResponse{}))
+			file := write(t, "belfry.conf", test.setting+" = "+test.value)
+			if got := h.run(append(strings.Fields(test.command), "--config", file)...); got.code != codeUsage || !strings.Contains(got.err, "belfry.conf:1: "+test.setting+": "+test.says) {
+				t.Errorf("from a file: got %+v, want exit code 2 and %q", got, test.says)
+			}
+			h.env[envName(test.setting)] = test.value
+			if got := h.run(strings.Fields(test.command)...); got.code != codeUsage || !strings.Contains(got.err, envName(test.setting)+": "+test.says) {
+				t.Errorf("from the environment: got %+v, want exit code 2 and %q", got, test.says)
+			}
+		})
+	}
 	t.Run("no such file", func(t *testing.T) {
 		h := newHarness(t, always(&belfryv1.AckResponse{}))
 		if got := h.run("ack", "lease", "--config", "nowhere.conf"); got.code != codeUsage || !strings.Contains(got.err, "nowhere.conf") {
@@ -87,9 +97,34 @@ func TestBadSettings(t *testing.T) {
 	})
 }
 
+// TestMisspelledVariables: what is nearly a variable of ours gets a warning and no more; what an orchestrator sets for a
+// service named belfry gets none.
+func TestMisspelledVariables(t *testing.T) {
+	for variable, meant := range map[string]string{
+		"BELFRY_LISTN": "BELFRY_LISTEN", "BELFRY_NODEID": "BELFRY_NODE_ID", "BELFRY_SERVRE": "BELFRY_SERVER", "BELFRY_CONFG": "BELFRY_CONFIG",
+		"BELFRY_DATA_DIR": "", "BELFRY_OUTPUT": "", "BELFY_LISTEN": "", "LISTEN": "", "HOME": "",
+		"BELFRY_SERVICE_HOST": "", "BELFRY_SERVICE_PORT": "", "BELFRY_SERVICE_PORT_HTTP": "", "BELFRY_PORT": "", "BELFRY_PORT_7400_TCP": "",
+		"BELFRY_PORT_7400_TCP_PROTO": "", "BELFRY_PORT_7400_TCP_PORT": "", "BELFRY_PORT_7400_TCP_ADDR": "",
+	} {
+		h := newHarness(t, always(&belfryv1.AckResponse{}))
+		h.env[variable] = "json"
+		got := h.run("ack", "lease")
+		want := ""
+		if meant != "" {
+			want = "belfry: warning: the environment has " + variable + ", which means nothing; did you mean " + meant + "?\n"
+		}
+		if got.code != 0 || got.err != want {
+			t.Errorf("%s: got %+v, want success and %q", variable, got, want)
+		}
+	}
+}
+
 // TestConfigurableFlags lists what the environment can set, so that nothing gets in by accident.
 func TestConfigurableFlags(t *testing.T) {
-	want := []string{"accept-clock", "data", "insecure", "listen", "log-format", "log-level", "node-id", "output", "print-addresses", "server", "shards", "timeout"}
+	want := []string{
+		"accept-clock", "advertise", "bootstrap-expect", "data", "gossip-keys", "gossip-listen", "grace-period", "insecure", "join", "listen", "log-format", "log-level", "node-id", "output", "peer-listen",
+		"print-addresses", "replication-factor", "server", "shards", "timeout", "zone",
+	}
 	if diff := cmp.Diff(want, knownSettings(newRoot(&system{}))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}

@@ -19,6 +19,8 @@ type system struct {
 	// inTerminal, outTerminal and errTerminal tell whether a person sits at the other end.
 	inTerminal, outTerminal, errTerminal bool
 	lookupEnv                            func(name string) (string, bool)
+	// environ returns all variables, as name=value.
+	environ func() []string
 	// size returns the columns and rows of the terminal of out; 80 and 24 if they cannot be had.
 	size func() (columns, rows int)
 	now  func() time.Time
@@ -37,6 +39,7 @@ func newSystem() *system {
 		outTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		lookupEnv:   os.LookupEnv,
+		environ:     os.Environ,
 		size: func() (int, int) {
 			columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
 			if err != nil || columns < 1 || rows < 1 {
@@ -57,26 +60,33 @@ func (s *system) color() bool {
 	return s.outTerminal && noColor == "" && terminal != "dumb"
 }
 
+// echoPeriod is how long after a signal the same one is taken for its echo: timeout(1) and others send it to the process and
+// then to its group. Nobody presses a key twice in that time.
+const echoPeriod = 100 * time.Millisecond
+
 // interruptible returns a context that the first SIGINT or SIGTERM ends. A second signal ends the process at once, with
-// the code that a shell gives a process killed by it: whoever presses twice does not want to wait for a drain.
-func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
+// the code that a shell gives a process killed by it: whoever presses twice does not want to wait for a drain. Signals are
+// caught until the process has ended, for the echo of the first one may come as late as that.
+func interruptible(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		select {
-		case sig := <-signals:
-			cancel(interruption{sig})
-		case <-ctx.Done():
-			return
-		}
-		sig := <-signals
-		number, _ := sig.(syscall.Signal)
+		first := <-signals
+		cancel(interruption{first})
+		number, _ := second(signals, first).(syscall.Signal)
 		os.Exit(codeSignal + int(number))
 	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
+	return ctx
+}
+
+// second returns the next signal that is no echo of the first, which has just come.
+func second(signals <-chan os.Signal, first os.Signal) os.Signal {
+	began := time.Now()
+	for {
+		if sig := <-signals; sig != first || time.Since(began) >= echoPeriod {
+			return sig
+		}
 	}
 }
 

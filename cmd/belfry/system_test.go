@@ -1,7 +1,10 @@
 package main
 
 import (
+	"os"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,20 +20,6 @@ func TestRequestID(t *testing.T) {
 	}
 	if first == second {
 		t.Error("two ids are equal")
-	}
-}
-
-func TestNearest(t *testing.T) {
-	words := []string{"put", "reserve", "release", "extend"}
-	for word, want := range map[string]string{
-		"putt": "put", "pu": "put", "reserv": "reserve", "relaese": "release", "xyz": "", "extnd": "extend", "": "",
-	} {
-		if got := nearest(word, words); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-	if got := nearest(string(make([]byte, 1000)), words); got != "" {
-		t.Errorf("of a long word: %q", got)
 	}
 }
 
@@ -64,5 +53,40 @@ func TestServerURL(t *testing.T) {
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
 		}
+	}
+}
+
+// TestSecondSignal: the same signal within the period is an echo of the first; after it, or another one, it is a second.
+func TestSecondSignal(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		after time.Duration
+		sig   os.Signal
+		want  os.Signal // of the last signal; nil if it is an echo
+	}{
+		{"an echo", echoPeriod - 1, syscall.SIGTERM, nil},
+		{"pressed twice", echoPeriod, syscall.SIGTERM, syscall.SIGTERM},
+		{"another one at once", 0, syscall.SIGINT, syscall.SIGINT},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				signals, got := make(chan os.Signal), make(chan os.Signal, 1)
+				go func() { got <- second(signals, syscall.SIGTERM) }()
+				<-time.After(test.after)
+				signals <- test.sig
+				synctest.Wait()
+				select {
+				case sig := <-got:
+					if sig != test.want {
+						t.Errorf("%v counts", sig)
+					}
+				default:
+					if test.want != nil {
+						t.Errorf("%v does not count", test.sig)
+					}
+					signals <- syscall.SIGINT
+				}
+			})
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -45,14 +46,19 @@ func (term *terminal) screen(more ...string) string {
 // await returns when the terminal shows a text.
 func (term *terminal) await(text string) {
 	term.t.Helper()
-	await(term.t, fmt.Sprintf("%q on the terminal", text), func() bool { return strings.Contains(term.screen(), text) })
+	defer func() {
+		if term.t.Failed() {
+			term.t.Logf("the terminal shows:\n%s", term.screen())
+		}
+	}()
+	awaitEvery(term.t, 20*time.Millisecond, fmt.Sprintf("%q on the terminal", text), func() bool { return strings.Contains(term.screen(), text) })
 }
 
 // TestServeWelcomesAPerson starts the server in a terminal, copies the lines it shows, and stops it with Ctrl-C.
 func TestServeWelcomesAPerson(t *testing.T) {
 	t.Parallel()
-	program := belfry(t)
-	term := openTerminal(t, 120, 40, fmt.Sprintf("%s serve --listen 127.0.0.1:0 --data %s --log-level warn", program, t.TempDir()))
+	program := launcher
+	term := openTerminal(t, 120, 40, fmt.Sprintf("%s serve --listen 127.0.0.1:0 --peer-listen 127.0.0.1:0 --data %s --log-level warn", program, t.TempDir()))
 	term.await("Belfry is ready at http://127.0.0.1:")
 	var lines []string
 	for line := range strings.Lines(term.screen()) {
@@ -76,6 +82,7 @@ func TestServeWelcomesAPerson(t *testing.T) {
 
 // TestDemoOnATerminal looks at the picture in the middle of the story, in colours and without.
 func TestDemoOnATerminal(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		columns, rows int
@@ -87,7 +94,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			term := openTerminal(t, test.columns, test.rows, test.env+belfry(t)+" demo")
+			term := openTerminal(t, test.columns, test.rows, test.env+launcher+" demo")
 			term.await("dead after 3 attempts")
 			screen := term.screen()
 			if !strings.HasPrefix(screen, " BELFRY") || !strings.Contains(screen, "◇") || !strings.Contains(screen, "of 300 have rung") {
@@ -113,7 +120,7 @@ func TestDemoOnATerminal(t *testing.T) {
 // TestDeleteAsksAPerson answers the question on a terminal.
 func TestDeleteAsksAPerson(t *testing.T) {
 	t.Parallel()
-	program := belfry(t)
+	program := launcher
 	p := serve(t, program, t.TempDir())
 	if got := p.run(program, "put", "orders"); got.code != 0 {
 		t.Fatal(got)
@@ -131,7 +138,7 @@ func TestDeleteAsksAPerson(t *testing.T) {
 // TestProgressOnARealTerminal shows a bar while a file is put, and takes it away.
 func TestProgressOnARealTerminal(t *testing.T) {
 	t.Parallel()
-	program := belfry(t)
+	program := launcher
 	p := serve(t, program, t.TempDir())
 	file := write(t, "jobs.ndjson", strings.Repeat(`{"queue":"orders","delay":"1h","text":"close"}`+"\n", 30_000))
 	term := openTerminal(t, 100, 10, fmt.Sprintf("%s put --file %s --batch 50 --server %s", program, file, p.address))

@@ -4,6 +4,12 @@
 // Closed workloads have a fixed number of callers, each of which makes its next call when the last is answered; their
 // percentiles are what such a caller sees, and hide what callers would have seen who do not wait. The lateness
 // workload is open: calls are made when they are due, and a slow answer counts against all that it holds up.
+//
+// The generator shares the machine with the server more often than not, so it spares work that says nothing about the server:
+// the messages of a batch are used again, without delays in their encoded form, in which only the time stamps of the bodies
+// change; of the answers to batches only the number of puts and the errors are read, not the ids and times; and the callers of put,
+// batch and pending write to their connections and read from them themselves, as wrk does. The workloads sdk, e2e and lateness write
+// and read all that a user of the SDK does.
 package bench
 
 import (
@@ -11,7 +17,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -91,10 +97,15 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := newRun(cfg)
-	defer r.http.CloseIdleConnections()
+	server, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("reading the server's address: %w", err)
+	}
+	r := newRun(cfg, server)
+	defer r.close()
+	defer context.AfterFunc(ctx, r.close)()
 	// The SDK waits for a server for as long as it takes; whoever benches wants to know at once that there is none.
-	admin := belfryv1connect.NewAdminServiceClient(&http.Client{Transport: r.http}, cfg.URL)
+	admin := belfryv1connect.NewAdminServiceClient(r.wires[0], cfg.URL, withoutGzip())
 	if _, err := admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{PageSize: 1}); err != nil {
 		return nil, fmt.Errorf("asking the server before the first job: %w", err)
 	}
@@ -117,23 +128,25 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 // run is one measurement.
 type run struct {
 	Config
-	http   *http.Transport
-	queues belfryv1connect.QueueServiceClient
-	names  []string
-	body   []byte // without a stamp
-	// batches are the messages that each worker uses again and again; only that worker touches them.
-	batches [][]*belfryv1.PutRequest
+	// Each worker has a connection, which it alone uses.
+	wires  []*wire
+	queues []belfryv1connect.QueueServiceClient
+	// putBatches is PutBatch with a request and an answer of its own.
+	putBatches []*connect.Client[batchRequest, batchAnswer]
+	names      []string
+	body       []byte // without a stamp
+	// batches are the requests that each worker uses again and again.
+	batches []batchRequest
 }
 
-func newRun(cfg Config) *run {
-	// Plain HTTP/1.1 with a connection for each caller; answers are too small to be worth compressing.
-	transport := &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: cfg.Connections, MaxConnsPerHost: cfg.Connections, DisableCompression: true}
-	r := &run{
-		Config:  cfg,
-		body:    filler(cfg.BodyBytes),
-		batches: make([][]*belfryv1.PutRequest, cfg.Connections),
-		http:    transport,
-		queues:  belfryv1connect.NewQueueServiceClient(&http.Client{Transport: transport}, cfg.URL, connect.WithAcceptCompression("gzip", nil, nil)),
+func newRun(cfg Config, server *url.URL) *run {
+	r := &run{Config: cfg, body: filler(cfg.BodyBytes), batches: make([]batchRequest, cfg.Connections)}
+	procedure := cfg.URL + belfryv1connect.QueueServicePutBatchProcedure
+	for range cfg.Connections {
+		w := &wire{server: server}
+		r.wires = append(r.wires, w)
+		r.queues = append(r.queues, belfryv1connect.NewQueueServiceClient(w, cfg.URL, withoutGzip()))
+		r.putBatches = append(r.putBatches, connect.NewClient[batchRequest, batchAnswer](w, procedure, withoutGzip(), connect.WithCodec(codec{})))
 	}
 	// Names of this run only: jobs that an earlier run left behind must not be taken for its own.
 	prefix := "bench/" + strings.ToLower(rand.Text()[:8])
@@ -141,6 +154,16 @@ func newRun(cfg Config) *run {
 		r.names = append(r.names, fmt.Sprintf("%s-%d", prefix, i))
 	}
 	return r
+}
+
+// withoutGzip: answers are too small to be worth compressing.
+func withoutGzip() connect.ClientOption { return connect.WithAcceptCompression("gzip", nil, nil) }
+
+// close ends all connections. Any goroutine may call it, more than once.
+func (r *run) close() {
+	for _, w := range r.wires {
+		w.close()
+	}
 }
 
 // withSDK runs work with a client of the SDK.

@@ -28,6 +28,10 @@ func brokenServer(t *testing.T, procedure string, from int64) string {
 	errors := connect.NewErrorWriter()
 	var calls atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == belfryv1connect.QueueServiceGetRoutingProcedure {
+			http.NotFound(w, r) // the client shall not find the way past this server
+			return
+		}
 		if r.URL.Path == procedure && calls.Add(1) >= from {
 			errors.Write(w, r, forbidden(t)) //nolint:errcheck // the client sees
 			return

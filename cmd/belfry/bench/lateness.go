@@ -50,10 +50,7 @@ func (r *run) lateness(ctx context.Context, sdk *client.Client) ([]Result, error
 
 // consume takes jobs until ctx ends; the histogram has how late each was.
 func (r *run) consume(ctx context.Context, sdk *client.Client, early *atomic.Uint64, taken func()) measured {
-	late := make([]measured, r.Callers)
-	for i := range late {
-		late[i].latency = newHistogram()
-	}
+	late := newLatencies()
 	began := time.Now()
 	m := closed(ctx, r.Callers, newBudget(0, 24*time.Hour), 1, func(ctx context.Context, worker, _ int) (int, error) {
 		done, err := r.take(ctx, sdk, func(job *client.Job) error {
@@ -61,7 +58,7 @@ func (r *run) consume(ctx context.Context, sdk *client.Client, early *atomic.Uin
 			if d < 0 {
 				early.Add(1)
 			}
-			record(late[worker].latency, d)
+			late.record(worker, d)
 			return nil
 		})
 		if done > 0 {
@@ -72,7 +69,7 @@ func (r *run) consume(ctx context.Context, sdk *client.Client, early *atomic.Uin
 		}
 		return done, err
 	})
-	m.latency, m.calls, m.length = merged(late, 0).latency, m.jobs, time.Since(began)
+	m.latency, m.calls, m.length = late.sum(), m.jobs, time.Since(began)
 	return m
 }
 

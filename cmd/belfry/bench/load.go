@@ -26,19 +26,52 @@ func record(h *hdr.Histogram, d time.Duration) {
 	h.RecordValue(micros) //nolint:errcheck // it is in range
 }
 
+// latencies are the durations that several workers measure, in a few histograms: each worker's own would be more memory than
+// caches hold and a tenth of the client's time, a single one would be fought over.
+type latencies [8]struct {
+	sync.Mutex
+	histogram *hdr.Histogram
+}
+
+func newLatencies() *latencies {
+	l := &latencies{}
+	for i := range l {
+		l[i].histogram = newHistogram()
+	}
+	return l
+}
+
+// record adds a duration that a worker measured.
+func (l *latencies) record(worker int, d time.Duration) {
+	part := &l[worker%len(l)]
+	part.Lock()
+	defer part.Unlock()
+	record(part.histogram, d)
+}
+
+// sum returns all durations. No worker may still record.
+func (l *latencies) sum() *hdr.Histogram {
+	sum := newHistogram()
+	for i := range l {
+		sum.Merge(l[i].histogram)
+	}
+	return sum
+}
+
 // budget is what a phase may still do: so many jobs, or until a time. Any goroutine may use it.
 type budget struct {
+	began    time.Time
 	left     atomic.Int64
 	limited  bool
 	deadline time.Time
 }
 
 func newBudget(jobs uint64, length time.Duration) *budget {
-	b := &budget{limited: jobs > 0}
+	b := &budget{began: time.Now(), limited: jobs > 0}
 	if b.limited {
 		b.left.Store(int64(jobs)) //nolint:gosec // nobody benches 2^63 jobs
 	} else {
-		b.deadline = time.Now().Add(length)
+		b.deadline = b.began.Add(length)
 	}
 	return b
 }
@@ -72,12 +105,11 @@ type measured struct {
 // something else.
 func closed(ctx context.Context, workers int, b *budget, want int, op func(ctx context.Context, worker, jobs int) (int, error)) measured {
 	parts := make([]measured, workers)
+	calls := newLatencies()
 	var group sync.WaitGroup
-	began := time.Now()
 	for worker := range workers {
 		group.Go(func() {
 			part := &parts[worker]
-			part.latency = newHistogram()
 			for ctx.Err() == nil {
 				jobs := b.take(want)
 				if jobs == 0 {
@@ -85,7 +117,7 @@ func closed(ctx context.Context, workers int, b *budget, want int, op func(ctx c
 				}
 				start := time.Now()
 				done, err := op(ctx, worker, jobs)
-				record(part.latency, time.Since(start))
+				calls.record(worker, time.Since(start))
 				part.calls++
 				part.jobs += uint64(done) //nolint:gosec // a count
 				if err != nil {
@@ -97,12 +129,13 @@ func closed(ctx context.Context, workers int, b *budget, want int, op func(ctx c
 		})
 	}
 	group.Wait()
-	return merged(parts, time.Since(began))
+	m := merged(parts)
+	m.length, m.latency = time.Since(b.began), calls.sum()
+	return m
 }
 
-// merged adds up what workers did side by side in the given time.
-func merged(parts []measured, length time.Duration) measured {
-	sum := measured{length: length, latency: newHistogram()}
+// merged adds up what workers did side by side.
+func merged(parts []measured) (sum measured) {
 	for _, part := range parts {
 		sum.calls += part.calls
 		sum.jobs += part.jobs
@@ -110,7 +143,6 @@ func merged(parts []measured, length time.Duration) measured {
 		if sum.firstError == nil {
 			sum.firstError = part.firstError
 		}
-		sum.latency.Merge(part.latency)
 	}
 	return sum
 }

@@ -56,10 +56,7 @@ func (r *run) take(ctx context.Context, sdk *client.Client, seen func(*client.Jo
 
 // endToEnd measures producers and consumers side by side. The consumers go on until everything that was put is acked.
 func (r *run) endToEnd(ctx context.Context, sdk *client.Client) ([]Result, error) {
-	arrivals := make([]measured, r.Callers)
-	for i := range arrivals {
-		arrivals[i].latency = newHistogram()
-	}
+	arrivals := newLatencies()
 	var put, acked atomic.Uint64
 	producersDone := make(chan struct{})
 	consumers := make(chan measured, 1)
@@ -71,7 +68,7 @@ func (r *run) endToEnd(ctx context.Context, sdk *client.Client) ([]Result, error
 			done, err := r.take(ctx, sdk, func(job *client.Job) error {
 				sent, err := stampOf(job.Body)
 				if err == nil {
-					record(arrivals[worker].latency, time.Since(sent))
+					arrivals.record(worker, time.Since(sent))
 				}
 				return err
 			})
@@ -100,7 +97,7 @@ func (r *run) endToEnd(ctx context.Context, sdk *client.Client) ([]Result, error
 		stop()
 	}
 	takes := <-consumers
-	takes.latency = merged(arrivals, 0).latency
+	takes.latency = arrivals.sum()
 	takes.length = time.Since(began)
 	takes.calls = takes.jobs
 	err := puts.failure(ctx)

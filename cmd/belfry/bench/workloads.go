@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -14,7 +15,7 @@ import (
 // put measures single puts.
 func (r *run) put(ctx context.Context) ([]Result, error) {
 	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
-		if _, err := r.queues.Put(ctx, r.request(worker, nil)); err != nil {
+		if _, err := r.queues[worker].Put(ctx, r.request(worker, nil)); err != nil {
 			return 0, fmt.Errorf("putting a job: %w", err)
 		}
 		return 1, nil
@@ -32,34 +33,49 @@ func (r *run) batch(ctx context.Context) ([]Result, error) {
 
 // putBatch puts so many jobs in one call.
 func (r *run) putBatch(ctx context.Context, worker, jobs int, delay func() *durationpb.Duration) (int, error) {
-	request := r.batchOf(worker, jobs, delay)
-	response, err := r.queues.PutBatch(ctx, request)
+	request, err := r.batchOf(worker, jobs, delay)
+	if err != nil {
+		return 0, err
+	}
+	response, err := r.putBatches[worker].CallUnary(ctx, connect.NewRequest(request))
 	if err != nil {
 		return 0, fmt.Errorf("putting %d jobs: %w", jobs, err)
 	}
-	for i, result := range response.Results {
-		if failure := result.GetError(); failure != nil {
-			return i, fmt.Errorf("putting job %d of %d: %s: %s", i, jobs, failure.Reason, failure.Message)
-		}
+	answer := response.Msg
+	switch {
+	case answer.failure != nil:
+		return answer.puts, fmt.Errorf("putting job %d of %d: %s: %s", answer.puts, jobs, answer.failure.Reason, answer.failure.Message)
+	case answer.puts != jobs:
+		return answer.puts, fmt.Errorf("putting %d jobs: %d were answered", jobs, answer.puts)
 	}
-	return len(response.Results), nil
+	return jobs, nil
 }
 
-// batchOf returns a batch of the worker, in the messages of its last one: what making them anew costs is not the server's.
-func (r *run) batchOf(worker, jobs int, delay func() *durationpb.Duration) *belfryv1.PutBatchRequest {
-	all := r.batches[worker]
-	for len(all) < jobs {
-		all = append(all, r.request(worker, nil))
+// batchOf returns the worker's last batch with other stamps and delays: what making it anew costs is not the server's.
+func (r *run) batchOf(worker, jobs int, delay func() *durationpb.Duration) (*batchRequest, error) {
+	b := &r.batches[worker]
+	if len(b.message.GetJobs()) != jobs {
+		*b = batchRequest{message: &belfryv1.PutBatchRequest{}}
+		for range jobs {
+			b.message.Jobs = append(b.message.Jobs, r.request(worker, nil))
+		}
+		if delay == nil {
+			if err := b.encode(); err != nil {
+				return nil, err
+			}
+		}
 	}
-	r.batches[worker] = all
 	now := time.Now()
-	for _, request := range all[:jobs] {
-		restamp(request.GetData(), now)
-		if delay != nil {
+	for _, body := range b.bodies {
+		restamp(body, now)
+	}
+	if delay != nil {
+		for _, request := range b.message.Jobs {
+			restamp(request.GetData(), now)
 			request.When = &belfryv1.PutRequest_Delay{Delay: delay()}
 		}
 	}
-	return &belfryv1.PutBatchRequest{Jobs: all[:jobs]}
+	return b, nil
 }
 
 // request returns a put to one of the queues; without delay the job is due at once.

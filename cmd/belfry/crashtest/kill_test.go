@@ -2,17 +2,18 @@ package crashtest
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"flag"
-	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
 var (
@@ -28,68 +29,34 @@ const (
 	consumers   = 64
 )
 
-// ledger is what the test knows: what it was told of each put, and each delivery.
-type ledger struct {
-	mu   sync.Mutex
-	jobs []entry
-	done int // jobs acked for good
-	open int // jobs put and not acked
-	errs []error
-}
+var program processtest.Program
 
-type entry struct {
-	put        bool // the put returned ok
-	invoked    time.Time
-	delay      time.Duration
-	deliveries []delivery
-	acked      bool
-}
-
-type delivery struct {
-	at, until time.Time
-	fence     uint64
-	attempt   int
-}
-
-func (l *ledger) fail(format string, args ...any) {
-	l.errs = append(l.errs, fmt.Errorf(format, args...))
-}
-
-// delivered checks one delivery against what is known of the job.
-func (l *ledger) delivered(n uint64, job *client.Job, at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := &l.jobs[n]
-	if early := e.invoked.Add(e.delay).Sub(at); early > 0 {
-		l.fail("job %d was delivered %s early", n, early)
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := program.Remove(); err != nil {
+		panic(err)
 	}
-	if e.acked {
-		l.fail("job %d was delivered after its ack", n)
-	}
-	for _, d := range e.deliveries {
-		if at.Before(d.until) {
-			l.fail("job %d was delivered at %s, while the lease of fence %d ran until %s", n, at, d.fence, d.until)
-		}
-		if job.Fence <= d.fence {
-			l.fail("job %d: fence %d came after fence %d", n, job.Fence, d.fence)
-		}
-		if job.Attempt <= d.attempt {
-			l.fail("job %d: attempt %d came after attempt %d", n, job.Attempt, d.attempt)
-		}
-	}
-	e.deliveries = append(e.deliveries, delivery{at, job.LeaseUntil, job.Fence, job.Attempt})
+	os.Exit(code)
+}
+
+// start starts a server on a new data directory.
+func start(t *testing.T) *processtest.Server {
+	t.Helper()
+	p := program.New(t, filepath.Join(t.TempDir(), "data"), "--log-level", "warn")
+	p.Start()
+	return p
 }
 
 // TestKill puts jobs through the SDK and takes them out while the server is killed with SIGKILL. Every put that returned ok
 // must be delivered, none twice except after a lease had lapsed, none early, and none after its ack.
 func TestKill(t *testing.T) {
-	p := startProcess(t)
-	c, err := client.New(p.url())
+	p := start(t)
+	c, err := client.New(p.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	l := &ledger{jobs: make([]entry, *crashJobs)}
+	l := processtest.NewLedger()
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
 
@@ -101,7 +68,7 @@ func TestKill(t *testing.T) {
 	}
 	consumeCtx, stopConsuming := context.WithCancel(ctx)
 	for range consumers {
-		consuming.Go(func() { consume(consumeCtx, c, l) })
+		consuming.Go(func() { l.Consume(consumeCtx, c, "kill") })
 	}
 	for range *crashKills {
 		select {
@@ -109,120 +76,37 @@ func TestKill(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("the jobs were not put in time")
 		}
-		p.restart()
+		p.Restart()
 	}
 	putting.Wait()
-	awaitAcks(ctx, t, l)
+	if err := l.Await(ctx); err != nil {
+		t.Error(err)
+	}
 	stopConsuming()
 	consuming.Wait()
-	report(t, l)
+	account, err := l.Close()
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d kills: %+v", *crashKills, account)
 }
 
 // putJobs puts every putters-th job, starting with the first-th, and tells the milestones at which the server is to be killed.
-func putJobs(ctx context.Context, c *client.Client, l *ledger, first int, puts *atomic.Int64, milestones chan<- struct{}) {
+func putJobs(ctx context.Context, c *client.Client, l *processtest.Ledger, first int, puts *atomic.Int64, milestones chan<- struct{}) {
 	rng := rand.New(rand.NewPCG(1, uint64(first)))
-	for n := first; n < len(l.jobs); n += putters {
-		delay := time.Duration(rng.Int64N(int64(delayMax)))
-		body := make([]byte, 100)
-		binary.LittleEndian.PutUint64(body, uint64(n))
-		l.mu.Lock()
-		l.jobs[n].invoked, l.jobs[n].delay = time.Now(), delay
-		l.mu.Unlock()
-		_, err := c.Put(ctx, "kill", body, client.In(delay), client.TTR(leaseLength))
-		l.mu.Lock()
-		if err != nil {
-			l.fail("putting job %d: %w", n, err)
-		} else {
-			l.jobs[n].put = true
-			l.open++
-		}
-		l.mu.Unlock()
-		if every := int64(len(l.jobs)/(*crashKills+1) + 1); puts.Add(1)%every == 0 {
+	for n := first; n < *crashJobs; n += putters {
+		l.PutJob(ctx, c, "kill", time.Duration(rng.Int64N(int64(delayMax))), client.TTR(leaseLength))
+		if every := int64(*crashJobs/(*crashKills+1) + 1); puts.Add(1)%every == 0 {
 			milestones <- struct{}{}
 		}
 	}
 }
 
-// consume takes jobs and acks them until ctx ends.
-func consume(ctx context.Context, c *client.Client, l *ledger) {
-	for ctx.Err() == nil {
-		jobs, err := c.Reserve(ctx, client.ReserveOptions{Queues: []string{"kill"}, Wait: 2 * time.Second})
-		at := time.Now()
-		if err != nil {
-			continue // the client has retried as long as it makes sense; what it says is checked by the deliveries
-		}
-		for _, job := range jobs {
-			n := binary.LittleEndian.Uint64(job.Body)
-			l.delivered(n, job, at)
-			err := job.Ack(ctx)
-			l.mu.Lock()
-			switch {
-			case err == nil && !l.jobs[n].acked:
-				l.jobs[n].acked = true
-				l.done++
-			case err != nil && !errors.Is(err, client.ErrStaleLease) && ctx.Err() == nil:
-				l.fail("acking job %d: %w", n, err)
-			}
-			l.mu.Unlock()
-		}
-	}
-}
-
-// awaitAcks returns when every job that was put has been acked.
-func awaitAcks(ctx context.Context, t *testing.T, l *ledger) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		l.mu.Lock()
-		missing := l.open - l.done
-		l.mu.Unlock()
-		if missing <= 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Errorf("%d jobs whose put returned ok were not delivered and acked in time", missing)
-			return
-		}
-	}
-}
-
-func report(t *testing.T, l *ledger) {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, err := range l.errs {
-		if i == 20 {
-			t.Errorf("and %d more", len(l.errs)-i)
-			break
-		}
-		t.Error(err)
-	}
-	put, lost, twice := 0, 0, 0
-	for n := range l.jobs {
-		e := &l.jobs[n]
-		if !e.put {
-			continue
-		}
-		put++
-		if !e.acked {
-			lost++
-			t.Errorf("job %d was put and never delivered and acked; it has %d deliveries", n, len(e.deliveries))
-		}
-		if len(e.deliveries) > 1 {
-			twice++
-		}
-	}
-	t.Logf("%d jobs put with ok, %d kills, %d lost, %d delivered again after their lease had lapsed", put, *crashKills, lost, twice)
-}
-
 // TestLeaseSurvivesKill takes a lease, kills the server, and expects the lease to be held until its end and not after, and the
 // next holder to have a higher fence.
 func TestLeaseSurvivesKill(t *testing.T) {
-	p := startProcess(t)
-	c, err := client.New(p.url())
+	p := start(t)
+	c, err := client.New(p.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +117,7 @@ func TestLeaseSurvivesKill(t *testing.T) {
 	}
 	options := client.ReserveOptions{Queues: []string{"lease"}, Wait: 30 * time.Second, TTR: 6 * time.Second}
 	first := reserveOne(ctx, t, c, options)
-	p.restart()
+	p.Restart()
 
 	held, err := c.Get(ctx, "lease", first.ID)
 	if err != nil {
@@ -253,11 +137,11 @@ func TestLeaseSurvivesKill(t *testing.T) {
 	if err := first.Ack(ctx); !errors.Is(err, client.ErrStaleLease) {
 		t.Errorf("the ack of the first holder: %v, should be stale", err)
 	}
-	p.restart()
+	p.Restart()
 	if err := second.Ack(ctx); err != nil {
 		t.Errorf("the ack of the second holder after another kill: %v", err)
 	}
-	p.restart()
+	p.Restart()
 	if err := second.Ack(ctx); err != nil {
 		t.Errorf("the same ack once more after a third kill: %v", err)
 	}

@@ -25,6 +25,9 @@ const (
 	wasCancelled
 	hasDied
 	wasRedriven
+	// These happen to a node, not to a job.
+	hasStopped
+	hasReturned
 )
 
 // weight says how much an event tells: the more, the higher.
@@ -52,7 +55,7 @@ type event struct {
 	late time.Duration
 	// by is who holds the job.
 	by      string
-	attempt uint32
+	attempt int
 	fence   uint64
 	// text is what there is to say beyond that.
 	text string
@@ -87,6 +90,26 @@ type board struct {
 	late  []time.Duration
 	early int
 	choir int // how many jobs the choir has
+	turns []turn
+}
+
+// turn is a node that stopped or came back.
+type turn struct {
+	at      time.Duration
+	node    string
+	stopped bool
+}
+
+// turn notes that a node stopped or came back.
+func (b *board) turn(t turn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.turns = append(b.turns, t)
+	is := hasReturned
+	if t.stopped {
+		is = hasStopped
+	}
+	b.log = append(b.log, event{at: t.at, job: t.node, is: is})
 }
 
 func newBoard(began time.Time, length time.Duration) *board {
@@ -155,6 +178,7 @@ type view struct {
 	late   []time.Duration
 	early  int
 	choir  int
+	turns  []turn
 }
 
 func (b *board) view(now time.Time) view {
@@ -164,7 +188,7 @@ func (b *board) view(now time.Time) view {
 	for _, l := range b.lanes {
 		v.lanes = append(v.lanes, lane{l.job, l.about, slices.Clone(l.events)})
 	}
-	v.log, v.rings, v.late = slices.Clone(b.log), slices.Clone(b.rings), slices.Clone(b.late)
+	v.log, v.rings, v.late, v.turns = slices.Clone(b.log), slices.Clone(b.rings), slices.Clone(b.late), slices.Clone(b.turns)
 	return v
 }
 

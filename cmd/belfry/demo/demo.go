@@ -7,17 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"sync"
 	"time"
 
-	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/client"
 )
 
 // Config says where the story is played and shown.
 type Config struct {
-	// URL is the server. Its queues of the demo's names must be empty.
-	URL string
+	// URLs are the servers, separated by commas. Their queues of the demo's names must be empty.
+	URLs string
+	// Nodes stops and starts a node in the middle of the story; nil leaves them alone.
+	Nodes Nodes
 	// Out takes the picture or the lines.
 	Out io.Writer
 	// Picture draws on a terminal; without it every event is a line.
@@ -32,6 +33,14 @@ type Config struct {
 	Title string
 }
 
+// Nodes are the nodes of a cluster that the story may stop.
+type Nodes interface {
+	// StopLeader stops the node that leads a queue's shard and returns its name, StartAgain starts it and returns its name. They are called
+	// once each, in this order.
+	StopLeader(ctx context.Context, queue string) (name string, err error)
+	StartAgain(ctx context.Context) (name string, err error)
+}
+
 const (
 	// frames is how often the picture is drawn.
 	framePeriod = 50 * time.Millisecond
@@ -43,11 +52,12 @@ const (
 func Run(ctx context.Context, cfg Config) error {
 	began := time.Now()
 	b := newBoard(began, storyLength)
-	stage := &stage{
-		board:  b,
-		queues: belfryv1connect.NewQueueServiceClient(http.DefaultClient, cfg.URL),
-		seed:   cfg.Seed,
+	sdk, err := client.New(cfg.URLs) //nolint:contextcheck // its calls take contexts of their own
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
 	}
+	defer func() { _ = sdk.Close() }() // the story is over
+	stage := &stage{board: b, queues: sdk, nodes: cfg.Nodes, seed: cfg.Seed}
 	var show screen = newPlain(cfg.Out, b)
 	if columns, rows := cfg.Size(); cfg.Picture && columns >= columnsMin && rows >= rowsMin {
 		show = newPainter(cfg, b)

@@ -2,17 +2,13 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"github.com/belfrydb/belfry/client"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // fakeJob is a job of the fake server.
@@ -22,15 +18,13 @@ type fakeJob struct {
 	due     time.Time
 	until   time.Time // of the lease; zero if nobody holds it
 	fence   uint64
-	attempt uint32
+	attempt int
 	dead    bool
 }
 
 // fakeQueues is a server in memory that does what the story needs, on the clock of a synctest bubble. It lets tests play a
 // story in no time, and spoil it.
 type fakeQueues struct {
-	belfryv1connect.QueueServiceClient // nil: a method that is not faked panics
-
 	mu     sync.Mutex
 	jobs   []*fakeJob
 	serial uint64
@@ -39,7 +33,7 @@ type fakeQueues struct {
 
 	// fails makes a method fail with an error; handsOut is called with each job that is handed out and may spoil it.
 	fails    map[string]error
-	handsOut func(*belfryv1.Job)
+	handsOut func(*client.Job)
 	// forgets makes a second put of an id a new job.
 	forgets bool
 	// acksStale lets a lapsed lease end a job.
@@ -47,7 +41,7 @@ type fakeQueues struct {
 }
 
 func newFakeQueues() *fakeQueues {
-	return &fakeQueues{changed: make(chan struct{}), fails: make(map[string]error), handsOut: func(*belfryv1.Job) {}}
+	return &fakeQueues{changed: make(chan struct{}), fails: make(map[string]error), handsOut: func(*client.Job) {}}
 }
 
 // wake has waiting reserves look again. f.mu is held.
@@ -56,9 +50,9 @@ func (f *fakeQueues) wake() {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeQueues) add(put *belfryv1.PutRequest) *belfryv1.PutResponse {
+func (f *fakeQueues) add(put *belfryv1.PutRequest) client.PutResult {
 	if i := slices.IndexFunc(f.jobs, func(j *fakeJob) bool { return put.Id != "" && j.id == put.Id }); i >= 0 && !f.forgets {
-		return &belfryv1.PutResponse{Id: put.Id, DueAt: timestamppb.New(f.jobs[i].due)}
+		return client.PutResult{ID: put.Id, DueAt: f.jobs[i].due}
 	}
 	f.serial++
 	job := &fakeJob{put: put, id: put.Id, due: time.Now().Add(put.GetDelay().AsDuration())}
@@ -67,29 +61,37 @@ func (f *fakeQueues) add(put *belfryv1.PutRequest) *belfryv1.PutResponse {
 	}
 	f.jobs = append(f.jobs, job)
 	f.wake()
-	return &belfryv1.PutResponse{Id: job.id, DueAt: timestamppb.New(job.due), Created: true}
+	return client.PutResult{ID: job.id, DueAt: job.due, Created: true}
 }
 
-func (f *fakeQueues) Put(_ context.Context, r *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
+// request is what the SDK would send for a put.
+func request(queue string, options []client.PutOption) *belfryv1.PutRequest {
+	r := &belfryv1.PutRequest{Queue: queue}
+	for _, option := range options {
+		option(r)
+	}
+	return r
+}
+
+func (f *fakeQueues) Put(_ context.Context, queue string, _ []byte, options ...client.PutOption) (client.PutResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fails["Put"]; err != nil {
-		return nil, err
+		return client.PutResult{}, err
 	}
-	return f.add(r), nil
+	return f.add(request(queue, options)), nil
 }
 
-func (f *fakeQueues) PutBatch(_ context.Context, r *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
+func (f *fakeQueues) PutBatch(_ context.Context, puts []client.Put) (results []client.PutResult, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fails["PutBatch"]; err != nil {
 		return nil, err
 	}
-	response := &belfryv1.PutBatchResponse{}
-	for _, put := range r.Jobs {
-		response.Results = append(response.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: f.add(put)}})
+	for _, put := range puts {
+		results = append(results, f.add(request(put.Queue, put.Options)))
 	}
-	return response, nil
+	return results, nil
 }
 
 // next returns a job that is due, or when to look again.
@@ -111,24 +113,24 @@ func (f *fakeQueues) next(queue string, now time.Time) (job *fakeJob, wait time.
 	return nil, wait
 }
 
-func (f *fakeQueues) Reserve(ctx context.Context, r *belfryv1.ReserveRequest) (*belfryv1.ReserveResponse, error) {
-	end := time.Now().Add(r.Wait.AsDuration())
+func (f *fakeQueues) Reserve(ctx context.Context, o client.ReserveOptions) ([]*client.Job, error) {
+	end := time.Now().Add(o.Wait)
 	for {
 		f.mu.Lock()
-		if err := f.fails["Reserve "+r.Queues[0]]; err != nil {
+		if err := f.fails["Reserve "+o.Queues[0]]; err != nil {
 			f.mu.Unlock()
 			return nil, err
 		}
 		now := time.Now()
-		job, wait := f.next(r.Queues[0], now)
+		job, wait := f.next(o.Queues[0], now)
 		changed := f.changed
 		if job != nil {
 			defer f.mu.Unlock()
-			return &belfryv1.ReserveResponse{Jobs: []*belfryv1.Job{f.grant(job, now)}}, nil
+			return []*client.Job{f.grant(job, now)}, nil
 		}
 		f.mu.Unlock()
 		if !now.Before(end) {
-			return &belfryv1.ReserveResponse{}, nil
+			return nil, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -140,16 +142,15 @@ func (f *fakeQueues) Reserve(ctx context.Context, r *belfryv1.ReserveRequest) (*
 }
 
 // grant hands a job out. f.mu is held.
-func (f *fakeQueues) grant(j *fakeJob, now time.Time) *belfryv1.Job {
+func (f *fakeQueues) grant(j *fakeJob, now time.Time) *client.Job {
 	f.serial++
 	ttr := j.put.Ttr.AsDuration()
 	if ttr == 0 {
 		ttr = 30 * time.Second
 	}
 	j.fence, j.attempt, j.until = f.serial, j.attempt+1, now.Add(ttr)
-	out := &belfryv1.Job{
-		Queue: j.put.Queue, Id: j.id, Lease: fmt.Sprintf("%s/%d", j.id, j.fence), Fence: j.fence, Attempt: j.attempt,
-		DueAt: timestamppb.New(j.due), LeaseUntil: timestamppb.New(j.until),
+	out := &client.Job{
+		Queue: j.put.Queue, ID: j.id, Lease: fmt.Sprintf("%s/%d", j.id, j.fence), Fence: j.fence, Attempt: j.attempt, DueAt: j.due, LeaseUntil: j.until,
 	}
 	f.handsOut(out)
 	return out
@@ -163,7 +164,7 @@ func (f *fakeQueues) held(lease string) (*fakeJob, error) {
 			return j, nil
 		}
 	}
-	return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("stale"))
+	return nil, client.ErrStaleLease
 }
 
 // remove takes a job out. f.mu is held.
@@ -171,105 +172,92 @@ func (f *fakeQueues) remove(j *fakeJob) {
 	f.jobs = slices.DeleteFunc(f.jobs, func(other *fakeJob) bool { return other == j })
 }
 
-func (f *fakeQueues) Ack(_ context.Context, r *belfryv1.AckRequest) (*belfryv1.AckResponse, error) {
+// leased calls change with the job of a lease.
+func (f *fakeQueues) leased(method, lease string, change func(j *fakeJob)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.fails["Ack"]; err != nil {
-		return nil, err
+	if err := f.fails[method]; err != nil {
+		return err
 	}
-	job, err := f.held(r.Lease)
-	if err != nil {
-		return nil, err
+	job, err := f.held(lease)
+	if err == nil {
+		change(job)
 	}
-	f.remove(job)
-	return &belfryv1.AckResponse{}, nil
+	return err
 }
 
-func (f *fakeQueues) Nack(_ context.Context, r *belfryv1.NackRequest) (*belfryv1.NackResponse, error) {
+func (f *fakeQueues) Ack(_ context.Context, lease string) error {
+	return f.leased("Ack", lease, f.remove)
+}
+
+func (f *fakeQueues) Nack(_ context.Context, lease string, _ error) (state client.State, due time.Time, err error) {
+	err = f.leased("Nack", lease, func(job *fakeJob) {
+		job.until = time.Time{}
+		if most := job.put.GetMaxAttempts(); most > 0 && job.attempt >= int(most) {
+			job.dead, state = true, "DEAD"
+			return
+		}
+		delays := job.put.RetryDelays
+		job.due = time.Now().Add(delays[min(job.attempt, len(delays))-1].AsDuration())
+		state, due = "DELAYED", job.due
+		f.wake()
+	})
+	return state, due, err
+}
+
+func (f *fakeQueues) Extend(_ context.Context, lease string, _ time.Duration) (until time.Time, err error) {
+	err = f.leased("Extend", lease, func(job *fakeJob) {
+		job.until = time.Now().Add(job.put.Ttr.AsDuration())
+		until = job.until
+	})
+	return until, err
+}
+
+// named calls change with a job by its id.
+func (f *fakeQueues) named(method, id string, change func(j *fakeJob)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.fails["Nack"]; err != nil {
-		return nil, err
+	if err := f.fails[method]; err != nil {
+		return err
 	}
-	job, err := f.held(r.Lease)
-	if err != nil {
-		return nil, err
-	}
-	job.until = time.Time{}
-	if most := job.put.GetMaxAttempts(); most > 0 && job.attempt >= most {
-		job.dead = true
-		return &belfryv1.NackResponse{State: belfryv1.JobState_JOB_STATE_DEAD}, nil
-	}
-	delays := job.put.RetryDelays
-	job.due = time.Now().Add(delays[min(int(job.attempt), len(delays))-1].AsDuration())
-	f.wake()
-	return &belfryv1.NackResponse{State: belfryv1.JobState_JOB_STATE_DELAYED, DueAt: timestamppb.New(job.due)}, nil
-}
-
-func (f *fakeQueues) Extend(_ context.Context, r *belfryv1.ExtendRequest) (*belfryv1.ExtendResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.fails["Extend"]; err != nil {
-		return nil, err
-	}
-	job, err := f.held(r.Lease)
-	if err != nil {
-		return nil, err
-	}
-	job.until = time.Now().Add(job.put.Ttr.AsDuration())
-	return &belfryv1.ExtendResponse{LeaseUntil: timestamppb.New(job.until)}, nil
-}
-
-// named returns a job by its id. f.mu is held.
-func (f *fakeQueues) named(id string) (*fakeJob, error) {
 	for _, j := range f.jobs {
 		if j.id == id {
-			return j, nil
+			change(j)
+			return nil
 		}
 	}
-	return nil, connect.NewError(connect.CodeNotFound, errors.New("no such job"))
+	return client.ErrJobNotFound
 }
 
-func (f *fakeQueues) Cancel(_ context.Context, r *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.fails["Cancel"]; err != nil {
-		return nil, err
-	}
-	job, err := f.named(r.Id)
-	if err != nil {
-		return nil, err
-	}
-	f.remove(job)
-	return &belfryv1.CancelResponse{State: belfryv1.JobState_JOB_STATE_DELAYED}, nil
+func (f *fakeQueues) Cancel(_ context.Context, _, id string) (client.State, error) {
+	return "DELAYED", f.named("Cancel", id, f.remove)
 }
 
-func (f *fakeQueues) Reschedule(_ context.Context, r *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.fails["Reschedule"]; err != nil {
-		return nil, err
-	}
-	job, err := f.named(r.Id)
-	if err != nil {
-		return nil, err
-	}
-	job.due = time.Now().Add(r.GetDelay().AsDuration())
-	f.wake()
-	return &belfryv1.RescheduleResponse{DueAt: timestamppb.New(job.due), State: belfryv1.JobState_JOB_STATE_DELAYED}, nil
+func (f *fakeQueues) Reschedule(_ context.Context, queue, id string, when client.PutOption) (due time.Time, err error) {
+	err = f.named("Reschedule", id, func(job *fakeJob) {
+		job.due = time.Now().Add(request(queue, []client.PutOption{when}).GetDelay().AsDuration())
+		due = job.due
+		f.wake()
+	})
+	return due, err
 }
 
-func (f *fakeQueues) Redrive(_ context.Context, r *belfryv1.RedriveRequest) (*belfryv1.RedriveResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.fails["Redrive"]; err != nil {
-		return nil, err
-	}
-	job, err := f.named(r.Ids[0])
-	if err != nil || !job.dead {
-		return &belfryv1.RedriveResponse{}, nil
-	}
-	job.dead, job.attempt, job.due = false, 0, time.Now()
-	f.wake()
-	return &belfryv1.RedriveResponse{Moved: 1}, nil
+func (f *fakeQueues) Redrive(_ context.Context, _ string, ids ...string) (moved int, err error) {
+	err = f.named("Redrive", ids[0], func(job *fakeJob) {
+		if job.dead {
+			job.dead, job.attempt, job.due = false, 0, time.Now()
+			moved = 1
+			f.wake()
+		}
+	})
+	return moved, err
 }
+
+// fakeNodes are nodes that stop and start as they are told.
+type fakeNodes struct{ fails map[string]error }
+
+func (f fakeNodes) StopLeader(context.Context, string) (string, error) {
+	return "n2", f.fails["StopLeader"]
+}
+
+func (f fakeNodes) StartAgain(context.Context) (string, error) { return "n2", f.fails["StartAgain"] }

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/client"
 )
 
 // consumers are the people who take the jobs of the story, in turn.
@@ -18,28 +15,26 @@ func consumers() []string { return []string{"ann", "bob", "cleo"} }
 // consume takes jobs of the story and lets each be played beside the others.
 func (s *stage) consume(ctx context.Context, run func(func(context.Context) error)) error {
 	for ctx.Err() == nil {
-		response, err := s.queues.Reserve(ctx, &belfryv1.ReserveRequest{
-			Queues: []string{storyQueue}, MaxJobs: 16, Wait: durationpb.New(pollWait),
-		})
+		jobs, err := s.queues.Reserve(ctx, client.ReserveOptions{Queues: []string{storyQueue}, Max: 16, Wait: pollWait})
 		if err != nil {
 			return fmt.Errorf("reserving from the story: %w", err)
 		}
 		now := time.Now()
-		for _, job := range response.Jobs {
-			p, err := partOf(job.Id)
+		for _, job := range jobs {
+			p, err := partOf(job.ID)
 			if err != nil {
 				return err
 			}
 			names := consumers()
 			h := &holder{stage: s, job: job, name: names[int(s.turn.Add(1)-1)%len(names)]}
-			late := now.Sub(job.DueAt.AsTime())
+			late := now.Sub(job.DueAt)
 			text := ""
 			if h.lapsed() {
 				// A job that comes back from a lapsed lease is as late as its holder was long silent; that is no one's lateness.
 				late, text = 0, "the old lease is worth nothing now"
 			}
 			s.board.note(event{
-				at: s.board.since(now), job: job.Id, is: rang, late: late, by: h.name, attempt: job.Attempt, fence: job.Fence, text: text,
+				at: s.board.since(now), job: job.ID, is: rang, late: late, by: h.name, attempt: job.Attempt, fence: job.Fence, text: text,
 			})
 			run(func(ctx context.Context) error {
 				h.ctx = ctx
@@ -53,13 +48,13 @@ func (s *stage) consume(ctx context.Context, run func(func(context.Context) erro
 // holder is a consumer with a job under a lease.
 type holder struct {
 	stage *stage
-	job   *belfryv1.Job
+	job   *client.Job
 	name  string
 	ctx   context.Context //nolint:containedctx // a holder lives as long as its job is held
 }
 
 // lapsed reports whether the job comes back because a consumer crashed.
-func (h *holder) lapsed() bool { return h.job.Id == "backup" && h.job.Attempt > 1 }
+func (h *holder) lapsed() bool { return h.job.ID == "backup" && h.job.Attempt > 1 }
 
 // work takes its time, and then does what ends it.
 func (h *holder) work(d time.Duration, end func() error) error {
@@ -71,14 +66,14 @@ func (h *holder) work(d time.Duration, end func() error) error {
 
 func (h *holder) note(is kind, due time.Duration, text string) {
 	h.stage.board.note(event{
-		at: h.stage.now(), job: h.job.Id, is: is, due: due, by: h.name, attempt: h.job.Attempt, fence: h.job.Fence, text: text,
+		at: h.stage.now(), job: h.job.ID, is: is, due: due, by: h.name, attempt: h.job.Attempt, fence: h.job.Fence, text: text,
 	})
 }
 
 // ack ends the job as done.
 func (h *holder) ack() error {
-	if _, err := h.stage.queues.Ack(h.ctx, &belfryv1.AckRequest{Lease: h.job.Lease}); err != nil {
-		return fmt.Errorf("acking %s: %w", h.job.Id, err)
+	if err := h.stage.queues.Ack(h.ctx, h.job.Lease); err != nil {
+		return fmt.Errorf("acking %s: %w", h.job.ID, err)
 	}
 	h.note(wasDone, 0, "")
 	return nil
@@ -86,43 +81,39 @@ func (h *holder) ack() error {
 
 // nack says that the attempt failed.
 func (h *holder) nack(why string) error {
-	response, err := h.stage.queues.Nack(h.ctx, &belfryv1.NackRequest{Lease: h.job.Lease, Error: why})
+	state, due, err := h.stage.queues.Nack(h.ctx, h.job.Lease, errors.New(why))
 	if err != nil {
-		return fmt.Errorf("nacking %s: %w", h.job.Id, err)
+		return fmt.Errorf("nacking %s: %w", h.job.ID, err)
 	}
-	if response.State == belfryv1.JobState_JOB_STATE_DEAD {
+	if state == "DEAD" {
 		h.note(hasDied, 0, why)
 		return nil
 	}
-	h.note(hasFailed, h.stage.board.since(response.DueAt.AsTime()), why)
+	h.note(hasFailed, h.stage.board.since(due), why)
 	return nil
 }
 
 // extend holds the job for longer.
 func (h *holder) extend() error {
-	response, err := h.stage.queues.Extend(h.ctx, &belfryv1.ExtendRequest{Lease: h.job.Lease})
+	until, err := h.stage.queues.Extend(h.ctx, h.job.Lease, 0)
 	if err != nil {
-		return fmt.Errorf("extending %s: %w", h.job.Id, err)
+		return fmt.Errorf("extending %s: %w", h.job.ID, err)
 	}
-	until := h.stage.board.since(response.LeaseUntil.AsTime())
-	h.note(wasExtended, 0, fmt.Sprintf("held until %.1f s", until.Seconds()))
+	h.note(wasExtended, 0, fmt.Sprintf("held until %.1f s", h.stage.board.since(until).Seconds()))
 	return nil
 }
 
 // vanish does nothing until the lease is over, and then tries to ack with it all the same.
 func (h *holder) vanish() error {
-	until := h.job.LeaseUntil.AsTime()
-	if !pause(h.ctx, time.Until(until)) {
+	if !pause(h.ctx, time.Until(h.job.LeaseUntil)) {
 		return nil
 	}
 	h.note(hasLapsed, 0, "its lease lapsed")
 	if !pause(h.ctx, 500*time.Millisecond) {
 		return nil
 	}
-	_, err := h.stage.queues.Ack(h.ctx, &belfryv1.AckRequest{Lease: h.job.Lease})
-	var refused *connect.Error
-	if !errors.As(err, &refused) || refused.Code() != connect.CodeFailedPrecondition {
-		return fmt.Errorf("acking %s with a lapsed lease: want it refused, got %w", h.job.Id, err)
+	if err := h.stage.queues.Ack(h.ctx, h.job.Lease); !errors.Is(err, client.ErrStaleLease) {
+		return fmt.Errorf("acking %s with a lapsed lease: want it refused, got %w", h.job.ID, err)
 	}
 	h.note(wasRefused, 0, "STALE_LEASE")
 	return nil

@@ -47,11 +47,12 @@ func (c *canvas) add(parts ...string) {
 	c.lines = append(c.lines, strings.TrimRight(strings.Join(parts, ""), " "))
 }
 
-// draw renders a view for a terminal of the given size, one string a line. It uses fewer lines than there are rows, so
-// that the terminal never scrolls.
+// draw renders a view for a terminal of the given size, one string a line. Every line ends before the last column, where
+// terminals differ in whether they wrap. Two rows stay free at least, and four where there is room: for the summary and the
+// prompt that follow the last picture, which then scroll nothing away. The last line is the legend.
 func draw(v view, title string, columns, rows int, color bool) []string {
 	c := &canvas{color: color, width: columns}
-	axis := columns - nameWidth - stateWidth - 4
+	axis := columns - nameWidth - stateWidth - 5
 	clock := fmt.Sprintf("%4.1f s", min(v.now, v.length).Seconds())
 	c.add(c.tint(boldInk, " BELFRY"), "  ", c.tint(dimInk, fit(title, columns-len(" BELFRY  ")-len(clock)-2)), " ", c.tint(boldInk, clock))
 	roomy := rows >= rowsMin+8
@@ -70,7 +71,7 @@ func draw(v view, title string, columns, rows int, color bool) []string {
 	c.histogram(v)
 	if roomy {
 		c.add()
-		c.events(v, rows-len(c.lines)-3)
+		c.events(v, rows-len(c.lines)-5)
 	}
 	c.legend()
 	return c.lines
@@ -228,11 +229,39 @@ func lateOf(l lane) string {
 // millis writes how late a job was.
 func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
 
-// ground draws the axis with a mark where we are.
+// ground draws the axis with a mark where we are, and where a node stopped or came back.
 func (c *canvas) ground(v view, axis int) {
 	now := min(column(v.now, v.length, axis), axis-1)
-	c.add(strings.Repeat(" ", nameWidth+2), c.tint(dimInk, strings.Repeat("─", now)), c.tint(boldInk, "▲"),
-		c.tint(dimInk, strings.Repeat("─", axis-1-now)))
+	var b strings.Builder
+	for at := range axis {
+		glyph, with := "─", dimInk
+		for _, t := range v.turns {
+			if column(t.at, v.length, axis) == at {
+				glyph, with = turnMark(t)
+			}
+		}
+		if at == now {
+			glyph, with = "▲", boldInk
+		}
+		b.WriteString(c.tint(with, glyph))
+	}
+	label, text, with := "", "", plainInk
+	if n := len(v.turns); n > 0 {
+		label = "nodes"
+		_, with = turnMark(v.turns[n-1])
+		if text = v.turns[n-1].node + " is back"; v.turns[n-1].stopped {
+			text = v.turns[n-1].node + ", the leader, is stopped"
+		}
+	}
+	c.add(" ", c.tint(boldInk, fit(label, nameWidth)), " ", b.String(), "  ", c.tint(with, strings.TrimRight(fit(text, stateWidth), " ")))
+}
+
+// turnMark returns the sign of a node that stopped or came back.
+func turnMark(t turn) (string, ink) {
+	if t.stopped {
+		return "■", redInk
+	}
+	return "□", greenInk
 }
 
 // chimes draws how many jobs of the choir rang when.
@@ -297,18 +326,22 @@ func (c *canvas) events(v view, lines int) {
 	}
 }
 
-// legend explains the signs.
+// legend explains the signs, as many as fit.
 func (c *canvas) legend() {
 	signs := []struct {
 		is   kind
 		text string
-	}{{wasPut, "put"}, {rang, "rings"}, {wasDone, "done"}, {hasFailed, "failed"}, {wasExtended, "extended"}, {hasLapsed, "lapsed"}, {hasDied, "dead"}, {wasRedriven, "redriven"}, {wasCancelled, "cancelled"}}
-	var texts []string
+	}{{wasPut, "put"}, {rang, "rang"}, {wasDone, "done"}, {hasFailed, "failed"}, {wasExtended, "extended"}, {hasLapsed, "lapsed"}, {hasDied, "dead"}, {wasRedriven, "redriven"}, {wasCancelled, "cancelled"}}
+	var b strings.Builder
+	width := 0
 	for _, s := range signs {
+		if width += len(" x ") + len(s.text); width >= c.width {
+			break
+		}
 		glyph, with := mark(s.is)
-		texts = append(texts, c.tint(with, glyph)+" "+c.tint(dimInk, s.text))
+		b.WriteString(" " + c.tint(with, glyph) + " " + c.tint(dimInk, s.text))
 	}
-	c.add(" ", strings.Join(texts, " "))
+	c.add(b.String())
 }
 
 // fit pads a text with spaces to a width, or cuts it.

@@ -44,12 +44,20 @@ func newPainter(cfg Config, b *board) *painter {
 	return &painter{cfg: cfg, board: b}
 }
 
-func (p *painter) draw() error {
+func (p *painter) draw() error { return p.show(p.picture(1)) }
+
+// picture returns the lines of the picture, such that a number of rows stays free.
+func (p *painter) picture(free int) []string {
 	columns, rows := p.cfg.Size()
-	lines := draw(p.board.view(time.Now()), p.cfg.Title, columns, rows, p.cfg.Color)
-	if len(lines) > rows-1 {
-		lines = lines[:rows-1] // the terminal has shrunk
+	if columns < columnsMin { // the terminal has shrunk
+		return []string{fit("too narrow for the picture", columns-1)}
 	}
+	lines := draw(p.board.view(time.Now()), p.cfg.Title, columns, rows, p.cfg.Color)
+	return lines[:min(len(lines), max(0, rows-free))]
+}
+
+// show replaces the last picture.
+func (p *painter) show(lines []string) error {
 	var b strings.Builder
 	if p.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", p.drawn)
@@ -63,9 +71,13 @@ func (p *painter) draw() error {
 	return err
 }
 
+// finish leaves room for the summary and a prompt of two lines. In a small terminal the legend gives way.
 func (p *painter) finish() {
-	_ = p.draw() // what cannot be drawn cannot be reported either
-	fmt.Fprintln(p.cfg.Out, "\x1b[?25h"+" "+summary(p.board.view(time.Now())))
+	const below = 3
+	_ = p.show(p.picture(below)) // what cannot be drawn cannot be reported either
+	columns, _ := p.cfg.Size()
+	text := strings.TrimRight(fit(" "+summary(p.board.view(time.Now())), columns-1), " ")
+	fmt.Fprintln(p.cfg.Out, "\x1b[?25h"+text)
 }
 
 // summary says how it went.
@@ -107,6 +119,10 @@ func sentence(e event) string {
 		return head + "cancelled: " + e.text
 	case hasDied:
 		return head + fmt.Sprintf("%s failed (%s): dead after %d attempts", e.by, e.text, e.attempt)
+	case hasStopped:
+		return head + "the node that leads the story is stopped"
+	case hasReturned:
+		return head + "the node is back"
 	default: // wasRedriven
 		return head + "redriven: " + e.text
 	}

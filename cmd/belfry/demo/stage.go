@@ -9,10 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/client"
 )
 
 const (
@@ -24,10 +21,24 @@ const (
 	pollWait     = 10 * time.Second
 )
 
-// stage carries the story out against a server and writes down what happens.
+// queues are the verbs that the story needs. *client.Client implements it.
+type queues interface {
+	Put(ctx context.Context, queue string, body []byte, opts ...client.PutOption) (client.PutResult, error)
+	PutBatch(ctx context.Context, puts []client.Put) ([]client.PutResult, error)
+	Reserve(ctx context.Context, o client.ReserveOptions) ([]*client.Job, error)
+	Ack(ctx context.Context, lease string) error
+	Nack(ctx context.Context, lease string, cause error) (client.State, time.Time, error)
+	Extend(ctx context.Context, lease string, ttr time.Duration) (time.Time, error)
+	Cancel(ctx context.Context, queue, id string) (client.State, error)
+	Reschedule(ctx context.Context, queue, id string, when client.PutOption) (time.Time, error)
+	Redrive(ctx context.Context, queue string, ids ...string) (int, error)
+}
+
+// stage carries the story out against a cluster and writes down what happens.
 type stage struct {
 	board  *board
-	queues belfryv1connect.QueueServiceClient
+	queues queues
+	nodes  Nodes // nil if no node is stopped
 	seed   uint64
 
 	redriven atomic.Bool
@@ -94,11 +105,11 @@ func (s *stage) untilTheEnd(ctx context.Context) error {
 
 // put puts a job of the story.
 func (s *stage) put(ctx context.Context, p part) error {
-	response, err := s.queues.Put(ctx, p.request())
+	result, err := s.queues.Put(ctx, storyQueue, []byte(p.about), p.options()...)
 	if err != nil {
 		return fmt.Errorf("putting %s: %w", p.id, err)
 	}
-	s.board.note(event{at: s.now(), job: p.id, is: wasPut, due: s.board.since(response.DueAt.AsTime()), text: p.about})
+	s.board.note(event{at: s.now(), job: p.id, is: wasPut, due: s.board.since(result.DueAt), text: p.about})
 	return nil
 }
 
@@ -110,11 +121,11 @@ func (s *stage) putAgain(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	response, err := s.queues.Put(ctx, p.request())
+	result, err := s.queues.Put(ctx, storyQueue, []byte(p.about), p.options()...)
 	if err != nil {
 		return fmt.Errorf("putting %s again: %w", id, err)
 	}
-	if response.Created {
+	if result.Created {
 		return fmt.Errorf("%s was put twice and is there twice", id)
 	}
 	s.board.note(event{at: s.now(), job: id, is: wasPutAgain, text: "same id, same answer"})
@@ -124,20 +135,18 @@ func (s *stage) putAgain(ctx context.Context, id string) error {
 // putChoir puts the jobs of the choir in one call.
 func (s *stage) putChoir(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // no secret
-	batch := &belfryv1.PutBatchRequest{}
+	var puts []client.Put
 	for range choirJobs {
 		delay := choirFirst + time.Duration(random.Int64N(int64(choirLast-choirFirst)))
-		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{
-			Queue: choirQueue, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(delay)},
-		})
+		puts = append(puts, client.Put{Queue: choirQueue, Options: []client.PutOption{client.In(delay)}})
 	}
-	response, err := s.queues.PutBatch(ctx, batch)
+	results, err := s.queues.PutBatch(ctx, puts)
 	if err != nil {
 		return fmt.Errorf("putting the choir: %w", err)
 	}
-	for _, result := range response.Results {
-		if failure := result.GetError(); failure != nil {
-			return fmt.Errorf("putting the choir: %s", failure.Message)
+	for _, result := range results {
+		if result.Err != nil {
+			return fmt.Errorf("putting the choir: %w", result.Err)
 		}
 	}
 	s.board.gather(choirJobs)
@@ -147,16 +156,16 @@ func (s *stage) putChoir(ctx context.Context) error {
 // sing reserves jobs of the choir one at a time, notes how late they are, and acks them.
 func (s *stage) sing(ctx context.Context) error {
 	for ctx.Err() == nil {
-		response, err := s.queues.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{choirQueue}, Wait: durationpb.New(pollWait)})
+		jobs, err := s.queues.Reserve(ctx, client.ReserveOptions{Queues: []string{choirQueue}, Wait: pollWait})
 		if err != nil {
 			return fmt.Errorf("reserving from the choir: %w", err)
 		}
 		now := time.Now()
-		for _, job := range response.Jobs {
-			if _, err := s.queues.Ack(ctx, &belfryv1.AckRequest{Lease: job.Lease}); err != nil {
+		for _, job := range jobs {
+			if err := s.queues.Ack(ctx, job.Lease); err != nil {
 				return fmt.Errorf("acking a job of the choir: %w", err)
 			}
-			s.board.ring(s.board.since(now), now.Sub(job.DueAt.AsTime()))
+			s.board.ring(s.board.since(now), now.Sub(job.DueAt))
 		}
 	}
 	return nil
@@ -176,18 +185,16 @@ func (s *stage) act(ctx context.Context) error {
 }
 
 func (s *stage) reschedule(ctx context.Context, id string, delay time.Duration, why string) error {
-	response, err := s.queues.Reschedule(ctx, &belfryv1.RescheduleRequest{
-		Queue: storyQueue, Id: id, When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(delay)},
-	})
+	due, err := s.queues.Reschedule(ctx, storyQueue, id, client.In(delay))
 	if err != nil {
 		return fmt.Errorf("rescheduling %s: %w", id, err)
 	}
-	s.board.note(event{at: s.now(), job: id, is: wasRescheduled, due: s.board.since(response.DueAt.AsTime()), text: why})
+	s.board.note(event{at: s.now(), job: id, is: wasRescheduled, due: s.board.since(due), text: why})
 	return nil
 }
 
 func (s *stage) cancel(ctx context.Context, id, why string) error {
-	if _, err := s.queues.Cancel(ctx, &belfryv1.CancelRequest{Queue: storyQueue, Id: id}); err != nil {
+	if _, err := s.queues.Cancel(ctx, storyQueue, id); err != nil {
 		return fmt.Errorf("cancelling %s: %w", id, err)
 	}
 	s.board.note(event{at: s.now(), job: id, is: wasCancelled, text: why})
@@ -199,13 +206,38 @@ func (s *stage) redrive(ctx context.Context, id string) error {
 	at := s.now()
 	// Noted before it is done: the job rings before the answer is here.
 	s.board.note(event{at: at, job: id, is: wasRedriven, due: at, text: "the other side works again"})
-	response, err := s.queues.Redrive(ctx, &belfryv1.RedriveRequest{Queue: storyQueue, Ids: []string{id}})
+	moved, err := s.queues.Redrive(ctx, storyQueue, id)
 	if err != nil {
 		return fmt.Errorf("redriving %s: %w", id, err)
 	}
-	if response.Moved != 1 {
-		return fmt.Errorf("redriving %s moved %d jobs", id, response.Moved)
+	if moved != 1 {
+		return fmt.Errorf("redriving %s moved %d jobs", id, moved)
 	}
+	return nil
+}
+
+// stopLeader stops the node that leads the story, and startAgain starts it.
+func (s *stage) stopLeader(ctx context.Context) error {
+	if s.nodes == nil {
+		return nil
+	}
+	name, err := s.nodes.StopLeader(ctx, storyQueue)
+	if err != nil {
+		return fmt.Errorf("stopping a node: %w", err)
+	}
+	s.board.turn(turn{at: s.now(), node: name, stopped: true})
+	return nil
+}
+
+func (s *stage) startAgain(ctx context.Context) error {
+	if s.nodes == nil {
+		return nil
+	}
+	name, err := s.nodes.StartAgain(ctx)
+	if err != nil {
+		return fmt.Errorf("starting a node again: %w", err)
+	}
+	s.board.turn(turn{at: s.now(), node: name})
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/client"
 )
 
 // perform plays the story in virtual time and returns what happened.
@@ -21,7 +21,7 @@ func perform(t *testing.T, fake *fakeQueues) (*board, error) {
 	b := newBoard(time.Now(), storyLength)
 	ctx, cancel := context.WithTimeout(t.Context(), storyLength+patience)
 	defer cancel()
-	return b, (&stage{board: b, queues: fake, seed: 1}).play(ctx)
+	return b, (&stage{board: b, queues: fake, nodes: fakeNodes{fake.fails}, seed: 1}).play(ctx)
 }
 
 // TestStoryInVirtualTime compares each job's life, to the millisecond, with what the story promises.
@@ -60,6 +60,9 @@ func TestStoryInVirtualTime(t *testing.T) {
 		if diff := cmp.Diff(want, lives); diff != "" {
 			t.Errorf("lives (-want +got):\n%s", diff)
 		}
+		if want := []turn{{10 * time.Second, "n2", true}, {16 * time.Second, "n2", false}}; !slices.Equal(v.turns, want) {
+			t.Errorf("nodes: %v, want %v", v.turns, want)
+		}
 		if len(v.rings) != choirJobs || quantile(v.late, 1) != 0 {
 			t.Errorf("%d of the choir rang, the latest %v late; want %d and none late", len(v.rings), quantile(v.late, 1), choirJobs)
 		}
@@ -85,7 +88,7 @@ func TestErrorsSayWhatWasBeingDone(t *testing.T) {
 		"Put": "putting kettle: broken", "PutBatch": "putting the choir: broken", "Reserve " + storyQueue: "reserving from the story: broken",
 		"Reserve " + choirQueue: "reserving from the choir: broken", "Ack": "acking a job of the choir: broken", "Nack": "nacking webhook: broken",
 		"Extend": "extending report: broken", "Cancel": "cancelling order-42: broken", "Reschedule": "rescheduling parcel: broken",
-		"Redrive": "redriving webhook: broken",
+		"Redrive": "redriving webhook: broken", "StopLeader": "stopping a node: broken", "StartAgain": "starting a node again: broken",
 	} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,24 +110,24 @@ func TestBrokenServersAreFoundOut(t *testing.T) {
 		says  string
 	}{
 		{"rings early", func(f *fakeQueues) {
-			f.handsOut = func(j *belfryv1.Job) {
-				if j.Id == "birthday" {
-					j.DueAt.Nanos += 5_000_000
+			f.handsOut = func(j *client.Job) {
+				if j.ID == "birthday" {
+					j.DueAt = j.DueAt.Add(5 * time.Millisecond)
 				}
 			}
 		}, "1 jobs rang before their time"},
 		{"forgets ids", func(f *fakeQueues) { f.forgets = true }, "invoice-7 was put twice and is there twice"},
 		{"takes a lapsed lease", func(f *fakeQueues) { f.acksStale = true }, "want it refused"},
 		{"hands out what nobody put", func(f *fakeQueues) {
-			f.handsOut = func(j *belfryv1.Job) {
-				if j.Id == "kettle" {
-					j.Id = "stranger"
+			f.handsOut = func(j *client.Job) {
+				if j.ID == "kettle" {
+					j.ID = "stranger"
 				}
 			}
 		}, `job "stranger" has no part in the story`},
 		{"loses a job", func(f *fakeQueues) {
-			f.handsOut = func(j *belfryv1.Job) {
-				if j.Id == "goodnight" {
+			f.handsOut = func(j *client.Job) {
+				if j.ID == "goodnight" {
 					f.jobs = slices.DeleteFunc(f.jobs, func(other *fakeJob) bool { return other.id == "birthday" || other.id == "goodnight" })
 				}
 			}

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/client"
 )
 
 // storyLength is how much time the picture shows; the last job rings shortly before.
@@ -89,28 +87,25 @@ func acts() []act {
 			return s.reschedule(ctx, "parcel", 4*time.Second, "the customer is at home earlier")
 		}},
 		{9 * time.Second, func(s *stage, ctx context.Context) error { return s.cancel(ctx, "order-42", "it was paid") }},
+		{10 * time.Second, (*stage).stopLeader},
 		{13 * time.Second, func(s *stage, ctx context.Context) error { return s.redrive(ctx, "webhook") }},
+		{16 * time.Second, (*stage).startAgain},
 	}
 }
 
-// request returns the put of a part. The same part gives the same content each time.
-func (p part) request() *belfryv1.PutRequest {
-	request := &belfryv1.PutRequest{
-		Queue: storyQueue,
-		Id:    p.id,
-		When:  &belfryv1.PutRequest_Delay{Delay: durationpb.New(p.delay)},
-		Body:  &belfryv1.PutRequest_Text{Text: p.about},
-	}
+// options say how the part is put. The same part gives the same content each time.
+func (p part) options() []client.PutOption {
+	options := []client.PutOption{client.ID(p.id), client.In(p.delay)}
 	if p.ttr > 0 {
-		request.Ttr = durationpb.New(p.ttr)
+		options = append(options, client.TTR(p.ttr))
 	}
 	if p.attempts > 0 {
-		request.MaxAttempts = &p.attempts
+		options = append(options, client.MaxAttempts(p.attempts))
 	}
-	for _, d := range p.retry {
-		request.RetryDelays = append(request.RetryDelays, durationpb.New(d))
+	if len(p.retry) > 0 {
+		options = append(options, client.RetryDelays(p.retry...))
 	}
-	return request
+	return options
 }
 
 // partOf returns the part of a job.

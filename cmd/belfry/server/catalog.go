@@ -3,27 +3,15 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // catalog shows the cluster's catalog as the public edge wants it: the two packages do not know each other.
 type catalog struct{ inner *cluster.Catalog }
-
-// openCatalog starts the node's catalog.
-func openCatalog(ctx context.Context, n *node.Node, logger *slog.Logger) (rpc.Catalog, error) {
-	inner, err := cluster.Open(ctx, n, logger)
-	if err != nil {
-		return nil, fmt.Errorf("opening the catalog: %w", err)
-	}
-	return &catalog{inner}, nil
-}
 
 // CreateQueue implements rpc.Catalog.
 func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
@@ -45,6 +33,18 @@ func (c *catalog) DeleteQueue(ctx context.Context, name string) error {
 	return c.inner.DeleteQueue(ctx, name)
 }
 
+// Bring implements rpc.Bringing.
+func (c *catalog) Bring(ctx context.Context, name string) (rpc.Brought, error) {
+	brought, err := c.inner.Bring(ctx, name)
+	switch {
+	case errors.Is(err, cluster.ErrQueueGone):
+		return rpc.Brought{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
+	case errors.Is(err, cluster.ErrQueueExists):
+		return rpc.Brought{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+	}
+	return rpc.Brought(brought), err
+}
+
 // ForRequest implements rpc.RequestCatalog.
 func (c *catalog) ForRequest(id, content string) rpc.Catalog {
 	return &catalog{c.inner.ForRequest(id, content)}
@@ -55,6 +55,12 @@ func (c *catalog) Queue(name string) (rpc.QueueConfig, bool) {
 	config, ok := c.inner.Queue(name)
 	return edgeConfig(config), ok
 }
+
+// Altered implements rpc.Watchable.
+func (c *catalog) Altered() <-chan struct{} { return c.inner.Altered() }
+
+// Refresh implements rpc.Refreshing.
+func (c *catalog) Refresh(ctx context.Context) error { return c.inner.Refresh(ctx) }
 
 func edgeConfig(c cluster.QueueConfig) rpc.QueueConfig {
 	return rpc.QueueConfig{Name: c.Name, Partitions: c.Partitions, Version: c.Version, Settings: c.Settings}

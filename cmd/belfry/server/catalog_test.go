@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
@@ -25,10 +26,16 @@ func TestCatalogSpeaksTheEdgesLanguage(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c, err := openCatalog(t.Context(), n, logger)
+	part, err := cluster.Open(t.Context(), n, cluster.Config{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := part.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &catalog{part.Catalog}
 	made, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{TTR: time.Minute})
 	if err != nil || made.Name != "orders" || made.Partitions != 2 || made.Version == 0 || made.Settings.TTR != time.Minute {
 		t.Errorf("created %+v, %v", made, err)

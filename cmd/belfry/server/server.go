@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
 )
@@ -25,11 +28,29 @@ type Config struct {
 	Dir string
 	// Listen is the address for clients, HOST:PORT; port 0 picks a free one.
 	Listen string
+	// PeerListen is the address for the other nodes, HOST:PORT, and GossipListen the one for gossip; port 0 picks a free one. They default
+	// to the two ports after that of Listen. Alone means that there are no other nodes, and nothing listens for them.
+	PeerListen, GossipListen string
+	Alone                    bool
+	// Advertise is the host under which others reach this node; empty for those of the listen addresses.
+	Advertise string
+	// Join are gossip addresses of nodes of the cluster that a new data directory will be part of.
+	Join []string
+	// BootstrapExpect is how many nodes with new data directories found a cluster together; 0 for none.
+	BootstrapExpect int
+	// GossipKeys is a file of gossip keys, one a line in base64, the first of which seals; empty for gossip without a key, which is open to whoever
+	// reaches its address.
+	GossipKeys string
+	// Cluster are the settings of the cluster if this node founds it; a zero stands for the default.
+	Cluster cluster.Settings
+	// Zone names what the node fails together with.
+	Zone string
 	// Insecure allows to listen beyond loopback although there is neither TLS nor tokens.
 	Insecure bool
-	// NodeID is the node's name; empty for the one that the data directory has.
-	NodeID string
-	// Shards is the number of shards of a new data directory; 0 for the default.
+	// NodeID is the node's name; empty for the one that the data directory has. A new directory gets DefaultName then, or "node" if that is empty.
+	NodeID, DefaultName string
+	// Shards is the number of shards; 0 for the one that the data directory has, or the default for a new one. Another
+	// number than the directory's is refused.
 	Shards int
 	// AcceptClock starts although the wall clock contradicts the data.
 	AcceptClock bool
@@ -45,24 +66,37 @@ const (
 	drainMax = 20 * time.Second
 	// closeMax is how long the node may take to stop after that.
 	closeMax = 10 * time.Second
+	// StopMax is how long Stop takes at most. Whoever ends the process by force must wait longer.
+	StopMax = drainMax + closeMax
 )
 
 // Server is a node that serves clients.
 type Server struct {
-	node     *node.Node
-	rpc      *rpc.Server
-	listener net.Listener
-	// served is closed when serving has ended, after serveErr was set.
-	served   chan struct{}
-	serveErr error
-	stop     sync.Once
-	stopped  error
+	node    *node.Node
+	cluster *cluster.Cluster
+	meeting *meeting
+	// unfollow ends following what gossip hears.
+	unfollow  context.CancelFunc
+	following sync.WaitGroup
+	rpc       *rpc.Server
+	listener  net.Listener
+	fence     *fence
+	lobby     *lobby
+	farewell  *farewell
+	// served is closed when serving has ended, after serveErr was set; ended then too, or when the cluster said that the node left.
+	served, ended chan struct{}
+	serveErr      error
+	stop          sync.Once
+	stopped       error
 }
 
 // Start opens the data directory and begins to serve; when it returns, the node is ready. ctx bounds the start only. The
 // caller must Stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	if err := checkListen(cfg); err != nil {
+	if err := cmp.Or(checkListen(cfg), checkNames(cfg)); err != nil {
+		return nil, err
+	}
+	if err := cfg.Cluster.Check(); err != nil {
 		return nil, err
 	}
 	// The address comes first: that it is taken is the likeliest mistake and found at once. Clients that connect during
@@ -70,40 +104,89 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listening for clients: %w", err)
+		return nil, fmt.Errorf("listening for clients at --listen: %w", err)
 	}
-	n, err := node.Open(ctx, node.Config{
-		Dir: cfg.Dir, Name: cfg.NodeID, Shards: cfg.Shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err), listener.Close())
-	}
-	s := &Server{node: n, listener: listener, served: make(chan struct{})}
-	if s.rpc, err = newEdge(ctx, cfg, n, listener.Addr().String()); err != nil {
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeMax)
-		defer cancel()
-		return nil, errors.Join(err, n.Close(closeCtx), listener.Close())
+	cfg.listenForPeers()
+	s := &Server{fence: newFence(), served: make(chan struct{}), ended: make(chan struct{}), lobby: newLobby(listener, cfg), farewell: newFarewell(cfg.Dir)}
+	s.listener = s.fence.around(listener)
+	cfg.Fatal = s.fence.before(cfg.Fatal)
+	if err := errors.Join(s.open(ctx, cfg), s.lobby.leave(context.WithoutCancel(ctx))); err != nil {
+		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.listener.Close())
 	}
 	go func() {
 		defer close(s.served)
-		s.serveErr = s.rpc.Serve(listener)
+		s.serveErr = s.rpc.Serve(s.listener)
+	}()
+	go func() {
+		defer close(s.ended)
+		select {
+		case <-s.served:
+		case <-s.farewell.said:
+		}
 	}()
 	return s, nil
 }
 
-// newEdge makes what clients talk to.
-func newEdge(ctx context.Context, cfg Config, n *node.Node, address string) (*rpc.Server, error) {
-	catalog, err := openCatalog(ctx, n, cfg.Logger)
-	if err != nil {
-		return nil, err
+// listenForPeers fills in where other nodes reach this one.
+func (cfg *Config) listenForPeers() {
+	if cfg.Alone {
+		return
 	}
+	setDefault(&cfg.PeerListen, neighbour(cfg.Listen, 1))
+	setDefault(&cfg.GossipListen, neighbour(cfg.Listen, 2))
+	if cfg.Advertise == "" && len(cfg.Join) == 0 && cfg.BootstrapExpect == 0 && (everywhere(cfg.PeerListen) || everywhere(cfg.GossipListen)) {
+		// Which of a machine's addresses others can reach is never guessed.
+		cfg.Logger.Info("no other node can join this one: it listens on every address and was not told which to advertise")
+		cfg.PeerListen = ""
+	}
+}
+
+// open opens the node and takes up its part in the cluster. What it opened before an error is for close.
+func (s *Server) open(ctx context.Context, cfg Config) error {
+	if err := checkDeparted(cfg.Dir); err != nil {
+		return err
+	}
+	m, err := meet(ctx, cfg, s.lobby)
+	if err != nil {
+		return err
+	}
+	s.meeting = m
+	clocks := cluster.NewClocks()
+	s.node, err = node.Open(ctx, node.Config{
+		Dir: cfg.Dir, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
+		Join: m.cluster, Peers: s.fence.around(m.listener), Resolve: m.directory.Resolve, Clocks: clocks,
+	})
+	if err != nil {
+		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
+	}
+	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
+		PeerAddr: m.self.PeerAddr, ClientAddr: m.self.ClientAddr, Zone: cfg.Zone,
+		Version: cfg.Version, Settings: cfg.Cluster, Directory: m.directory, Clocks: clocks, Seeds: m.seeds, Departed: s.farewell.say, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("taking part in the cluster: %w", err)
+	}
+	if err := m.belong(s.node); err != nil {
+		return err
+	}
+	if m.gossip != nil {
+		following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		s.unfollow = cancel
+		s.following.Go(func() { m.follow(following, s.cluster.Departed) })
+	}
+	s.rpc, err = newEdge(cfg, s.cluster, s.listener.Addr().String())
+	return err
+}
+
+// newEdge makes what clients talk to.
+func newEdge(cfg Config, c *cluster.Cluster, address string) (*rpc.Server, error) {
 	registry := prometheus.NewRegistry()
 	if err := registerProcess(registry); err != nil {
 		return nil, err
 	}
-	edge, err := rpc.NewServer(rpc.Config{ //nolint:contextcheck // ctx bounds the start only
-		Node: n, Catalog: catalog, Logger: cfg.Logger, Registry: registry,
-		Name: n.Status().Name, Address: address, Version: cfg.Version,
+	edge, err := rpc.NewServer(rpc.Config{
+		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Registry: registry,
+		Name: c.Router().Status().Name, Address: address, Version: cfg.Version,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the public edge: %w", err)
@@ -125,33 +208,72 @@ func registerProcess(registry *prometheus.Registry) error {
 
 // checkListen refuses to show an unprotected server to a network unless the operator says that it is meant.
 func checkListen(cfg Config) error {
-	host, _, err := net.SplitHostPort(cfg.Listen)
-	if err != nil {
-		return &AddressError{fmt.Sprintf("listen address %q: %s", cfg.Listen, err)}
+	for i, address := range []string{cfg.Listen, cfg.PeerListen, cfg.GossipListen} {
+		if i > 0 && address == "" {
+			continue // a neighbour of the first
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return &ConfigError{fmt.Sprintf("listen address %q: %s", address, err)}
+		}
+		if ip := net.ParseIP(host); cfg.Insecure || host == "localhost" || ip != nil && ip.IsLoopback() {
+			continue
+		}
+		return &ConfigError{fmt.Sprintf("%s is reachable beyond this machine, and there is neither TLS nor a token yet: "+
+			"whoever reaches it can read and change every job; listen on loopback, or say --insecure if the network is protected", address)}
 	}
-	if cfg.Insecure || host == "localhost" {
-		return nil
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return &AddressError{fmt.Sprintf("%s is reachable beyond this machine, and there is neither TLS nor a token yet: "+
-		"whoever reaches it can read and change every job; listen on loopback, or say --insecure if the network is protected", cfg.Listen)}
+	return nil
 }
 
-// AddressError is an address that the server does not listen on.
-type AddressError struct{ text string }
+// checkNames refuses names that nothing can have, and a file of keys that cannot be read, by the names of their flags.
+func checkNames(cfg Config) error {
+	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
+		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", cfg.NodeID)}
+	}
+	for _, address := range cfg.Join {
+		if !gossip.Dialable(address) {
+			return &ConfigError{fmt.Sprintf("--join: have %q, want HOST:PORT, where a node gossips, by default at port 7402", address)}
+		}
+	}
+	if cfg.GossipKeys == "" {
+		return nil
+	}
+	if _, err := gossip.ReadKeyFile(cfg.GossipKeys); err != nil {
+		return &ConfigError{fmt.Sprintf("--gossip-keys: %s", err)}
+	}
+	return nil
+}
 
-func (e *AddressError) Error() string { return e.text }
+// ConfigError is a setting with which the server does not run.
+type ConfigError struct{ text string }
+
+func (e *ConfigError) Error() string { return e.text }
 
 // Address returns the address that clients reach the server at.
 func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// PeerAddress returns the address that other nodes reach the server at; empty if there can be none.
+func (s *Server) PeerAddress() string { return s.node.Status().PeerAddr }
+
+// GossipAddress returns the address that other nodes gossip with the server at; empty if there can be none.
+func (s *Server) GossipAddress() string {
+	if s.meeting == nil || s.meeting.gossip == nil {
+		return ""
+	}
+	return s.meeting.gossip.Addr().String()
+}
 
 // URL returns the base of all its URLs.
 func (s *Server) URL() string { return "http://" + s.Address() }
 
 // Status returns what the node knows about itself.
 func (s *Server) Status() node.Status { return s.node.Status() }
+
+// Leads reports whether the node leads the home shard of a queue.
+func (s *Server) Leads(queue string) bool {
+	id, err := s.node.Leader(s.node.Route(queue))
+	return err == nil && id == s.node.Status().ServerID
+}
 
 // Waiting returns how many calls wait for a job.
 func (s *Server) Waiting() int {
@@ -162,9 +284,12 @@ func (s *Server) Waiting() int {
 	return waiting
 }
 
-// Done returns a channel that is closed when the server no longer serves: because of Stop, or by itself, and then Stop says
-// why.
-func (s *Server) Done() <-chan struct{} { return s.served }
+// Done returns a channel that is closed when the server no longer serves, because of Stop or by itself, and then Stop says
+// why; or when it should not, and then Departed says why.
+func (s *Server) Done() <-chan struct{} { return s.ended }
+
+// Departed returns a *DepartedError if the node was told that it left its cluster for good, else nil. Such a server is of no use and should be stopped.
+func (s *Server) Departed() error { return s.farewell.text() }
 
 // Stop drains the server, waits until calls that are under way are answered, and closes the node. After ctx ends it waits
 // no longer. It may be called more than once.
@@ -172,17 +297,42 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		drainCtx, cancel := context.WithTimeout(ctx, drainMax)
 		defer cancel()
+		// Leaderships go while other nodes are still answered here: their calls find the next leaders before this one is gone. Placement may
+		// have given some back by the time that all calls are answered.
+		s.rpc.Drain()
+		s.node.HandOver(drainCtx)
 		problems := []error{s.rpc.Shutdown(drainCtx)}
+		s.node.HandOver(drainCtx)
 		<-s.served
 		if !errors.Is(s.serveErr, http.ErrServerClosed) {
 			problems = append(problems, s.serveErr)
 		}
-		closeCtx, cancelClose := context.WithTimeout(ctx, closeMax)
-		defer cancelClose()
-		if err := s.node.Close(closeCtx); err != nil {
-			problems = append(problems, fmt.Errorf("closing the node: %w", err))
-		}
+		problems = append(problems, s.close(ctx))
 		s.stopped = errors.Join(problems...)
 	})
 	return s.stopped
+}
+
+// close ends what was opened. The other nodes are answered, and reach this one's replicas, until everything is handed over.
+func (s *Server) close(ctx context.Context) error {
+	var problems []error
+	ctx, cancel := context.WithTimeout(ctx, closeMax)
+	defer cancel()
+	if s.unfollow != nil {
+		s.unfollow()
+		s.following.Wait()
+	}
+	if s.cluster != nil {
+		_ = s.node.AwaitDrained(ctx) // Close says the same again
+		problems = append(problems, s.cluster.Close(ctx))
+	}
+	if s.node != nil {
+		if err := s.node.Close(ctx); err != nil {
+			problems = append(problems, fmt.Errorf("closing the node: %w", err))
+		}
+	}
+	if s.meeting != nil {
+		problems = append(problems, s.meeting.close())
+	}
+	return errors.Join(problems...)
 }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// backupSummary is what is said of a backup, as the file itself tells.
+type backupSummary struct {
+	File      string    `json:"file,omitempty"`
+	ClusterID string    `json:"clusterId"`
+	Time      time.Time `json:"time"`
+	Shards    uint64    `json:"shards"`
+	Queues    uint64    `json:"queues"`
+	Jobs      uint64    `json:"jobs"`
+	// Remembered are the ids of ended jobs.
+	Remembered uint64 `json:"remembered"`
+	Bytes      int64  `json:"bytes"`
+}
+
+func summaryOf(file string, in *fsm.BackupReader) backupSummary {
+	h, t := in.Header(), in.Totals()
+	return backupSummary{
+		File: file, ClusterID: h.ClusterID, Time: time.Unix(0, int64(h.Time)).UTC(), Shards: t.Shards, Queues: t.Queues, Jobs: t.Jobs,
+		Remembered: t.Tombstones, Bytes: in.Offset(),
+	}
+}
+
+// render writes the summary as a sentence that begins with what was done.
+func (b *backupSummary) render(w io.Writer, done string) {
+	fmt.Fprintf(w, "%s %s in %s of queues and %s, and %s of ended jobs; from cluster %s at %s\n", done, count(b.Jobs, "job"), count(b.Queues, "partition"),
+		count(b.Shards, "shard"), count(b.Remembered, "id"), b.ClusterID, b.Time.Format(time.RFC3339))
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write a backup of all queues and jobs",
+		Long: "Backup writes every queue, job and remembered id of the cluster into a file, with checksums, while the cluster goes on.\n" +
+			"Each shard is captured at one moment after the command began; there is no order between shards. FILE appears when the\n" +
+			"backup is complete, checked and on the disk, never before. A file that exists is not overwritten. With - the backup goes to\n" +
+			"standard output; it is whole if the command exits with 0, and 'belfry restore' refuses it if it is not.\n\n" +
+			"What is not in it: requests remembered for their repetition, and leases that ended, which matter for minutes only.",
+		Example: "  belfry backup belfry-$(date +%F).backup\n  belfry backup - | zstd > belfry.backup.zst",
+		Args:    arguments(1, 1, "FILE"),
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		conn, err := a.connect()
+		if err != nil {
+			return err
+		}
+		summary, err := a.backUp(c.Context(), conn, args[0])
+		if err != nil {
+			return a.describe(c.Context(), err)
+		}
+		if args[0] == "-" {
+			summary.render(a.err, "wrote")
+			return nil
+		}
+		return a.showValue(summary, func(w io.Writer) { summary.render(w, "wrote "+args[0]+":") })
+	}
+	return c
+}
+
+// backUp writes a backup to a file, or to standard output.
+func (a *app) backUp(ctx context.Context, conn *connection, path string) (backupSummary, error) {
+	if path == "-" {
+		if a.outTerminal {
+			return backupSummary{}, usagef("a backup is no text: send it to a file or into a pipe")
+		}
+		return a.receiveBackup(ctx, conn, a.out)
+	}
+	exists := func() error { return &codedError{codeConflict, path + " exists; a backup overwrites nothing"} }
+	if _, err := os.Lstat(path); err == nil {
+		return backupSummary{}, exists()
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+	if err != nil {
+		return backupSummary{}, fmt.Errorf("making the file: %w", err)
+	}
+	defer func() { _ = os.Remove(part.Name()) }() // its other name stays
+	summary, err := a.receiveBackup(ctx, conn, part)
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return backupSummary{}, err
+	}
+	// A link, unlike a renaming, does not replace what came meanwhile.
+	if err := os.Link(part.Name(), path); errors.Is(err, fs.ErrExist) {
+		return backupSummary{}, exists()
+	} else if err != nil {
+		return backupSummary{}, fmt.Errorf("naming the file: %w", err)
+	}
+	summary.File = path
+	return summary, syncDirectory(filepath.Dir(path))
+}
+
+// syncDirectory makes the names in a directory durable.
+func syncDirectory(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the person names the file in it
+	if err != nil {
+		return fmt.Errorf("opening the directory of the file: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// receiveBackup writes a backup to w and checks it on the way as a restore would.
+func (a *app) receiveBackup(ctx context.Context, conn *connection, w io.Writer) (backupSummary, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := conn.admin.Backup(ctx, &belfryv1.BackupRequest{})
+	if err != nil {
+		return backupSummary{}, err
+	}
+	defer func() { _ = stream.Close() }()
+	bar := newProgress(a.system, 0)
+	defer bar.end()
+	in, err := fsm.NewBackupReader(io.TeeReader(&backupStream{stream: stream, bar: bar}, w))
+	if err != nil {
+		return backupSummary{}, err
+	}
+	if err := readOut(in); err != nil {
+		return backupSummary{}, err
+	}
+	return summaryOf("", in), nil
+}
+
+// readOut reads a backup to its end.
+func readOut(in *fsm.BackupReader) error {
+	for {
+		if _, err := in.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// backupStream reads the bytes of a backup that is being received.
+type backupStream struct {
+	stream *connect.ServerStreamForClient[belfryv1.BackupResponse]
+	bar    *progress
+	data   []byte
+}
+
+// Read implements io.Reader.
+func (b *backupStream) Read(p []byte) (int, error) {
+	for len(b.data) == 0 {
+		if !b.stream.Receive() {
+			if err := b.stream.Err(); err != nil {
+				return 0, err
+			}
+			return 0, io.EOF
+		}
+		m := b.stream.Msg()
+		b.data, b.bar.total = m.Data, int64(m.JobsExpected) //nolint:gosec // a number of jobs
+		b.bar.update(m.Jobs, int64(m.Jobs))                 //nolint:gosec // as above
+	}
+	n := copy(p, b.data)
+	b.data = b.data[n:]
+	return n, nil
+}
+
+// newCheckedBackup reads a backup to its end.
+func newCheckedBackup(r io.Reader) (*fsm.BackupReader, error) {
+	in, err := fsm.NewBackupReader(bufio.NewReaderSize(r, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	return in, readOut(in)
+}
+
+// openBackup opens a backup to be restored. A file is read once to its end, so that a damaged one is refused before anything is done;
+// standard input can only be checked while it is restored.
+func (a *app) openBackup(path string) (io.ReadCloser, int64, error) {
+	if path == "-" {
+		return io.NopCloser(a.in), 0, nil
+	}
+	file, err := os.Open(path) //nolint:gosec // the person names the file
+	if err != nil {
+		return nil, 0, usagef("%s", err)
+	}
+	stat, err := file.Stat()
+	if err != nil || !stat.Mode().IsRegular() {
+		return file, 0, err // a pipe
+	}
+	if err := a.checkBackup(path, file, stat.Size()); err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return file, stat.Size(), err
+}
+
+// checkBackup reads a backup to its end.
+func (a *app) checkBackup(path string, file io.Reader, size int64) error {
+	bar := newProgress(a.system, size)
+	defer bar.end()
+	in, err := fsm.NewBackupReader(bufio.NewReaderSize(file, 1<<20))
+	for err == nil {
+		if _, err = in.Next(); err == nil {
+			bar.update(in.Totals().Jobs, in.Offset())
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return backupError(path, fmt.Errorf("%w; nothing was restored", err))
+	}
+	return nil
+}
+
+// backupError says what is wrong with a file; of one that never was a backup, just that.
+func backupError(path string, err error) error {
+	if errors.Is(err, fsm.ErrNoBackup) {
+		return &codedError{codeError, path + ": this is no backup of Belfry"}
+	}
+	return &codedError{codeError, fmt.Sprintf("%s: %s", path, err)}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestBackupOfThreeNodes backs a cluster up through each of its nodes, whichever leads what, and restores it into one of another size.
+func TestBackupOfThreeNodes(t *testing.T) {
+	t.Parallel()
+	program, dir := launcher, t.TempDir()
+	n1 := serve(t, program, t.TempDir(), "--node-id", "n1", "--shards", "3")
+	n2 := serve(t, program, t.TempDir(), "--node-id", "n2", "--join", n1.gossip)
+	n3 := serve(t, program, t.TempDir(), "--node-id", "n3", "--join", n1.gossip)
+	awaitCluster(t, n2, "a leader on each node", func(code int, c *belfryv1.GetClusterResponse) bool {
+		return code == 0 && len(c.Nodes) == 3 && c.Nodes[0].Leads == 1 && c.Nodes[1].Leads == 1 && c.Nodes[2].Leads == 1
+	})
+	var file strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&file, `{"queue":"q%d","id":"job-%d","text":"%s","delay":"1h"}`+"\n", i%7, i, strings.Repeat("x", 50*i))
+	}
+	jobs := filepath.Join(dir, "jobs")
+	if err := os.WriteFile(jobs, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := n2.run(program, "put", "--file", jobs); got.code != 0 {
+		t.Fatalf("put: %+v", got)
+	}
+	if got := n2.run(program, "put", "held", "held", "--ttr", "1h"); got.code != 0 {
+		t.Fatalf("put: %+v", got)
+	}
+	held := reserveOne(t, n2, program, "held")
+
+	for i, p := range []*process{n1, n2, n3} {
+		path := filepath.Join(dir, fmt.Sprintf("%d.backup", i))
+		got := p.run(program, "backup", path, "-o", "json")
+		var said backupSummary
+		if err := json.Unmarshal([]byte(got.out), &said); err != nil || got.code != 0 || said.Jobs != 301 || said.Shards != 3 || said.Queues != 8 {
+			t.Fatalf("through node %d: %+v, %v", i+1, got, err)
+		}
+		if got := p.run(program, "backup", path); got.code != codeConflict || !strings.Contains(got.err, "overwrites nothing") {
+			t.Errorf("over a backup: %+v", got)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	path := filepath.Join(dir, "0.backup")
+	refuseDamaged(t, n1, program, path)
+
+	next := interruptRestore(t, program, path)
+	if got := next.run(program, "restore", path, "--overdue", "spread=10m"); got.code != 0 || !strings.HasPrefix(got.out, "restored 301 jobs in 8 partitions") {
+		t.Fatalf("restoring: %+v", got)
+	}
+	if got := next.run(program, "get", "q3", "job-3", "--body"); got.out != strings.Repeat("x", 150) {
+		t.Errorf("a body after the restore: %+v", got)
+	}
+	if got := next.run(program, "ack", held.Lease); got.code != 0 {
+		t.Errorf("acking with a lease from the other cluster: %+v", got)
+	}
+	if got := next.run(program, "restore", path); got.code != codeConflict {
+		t.Errorf("restoring twice: %+v", got)
+	}
+	if got := n1.run(program, "restore", path); got.code != codeConflict || !strings.Contains(got.err, "without queues") {
+		t.Errorf("restoring over jobs: %+v", got)
+	}
+}
+
+// interruptRestore sends half of a backup to a new server of 6 shards, kills the server, and returns it started again: it says what is
+// wrong, and does nothing.
+func interruptRestore(t *testing.T, program, path string) *process {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	first := serve(t, program, dir, "--shards", "6")
+	command := exec.CommandContext(t.Context(), program, "restore", "-", "--overdue", "spread=10m")
+	command.Env, command.Stdin = environment("BELFRY_SERVER="+first.address), bytes.NewReader(raw[:len(raw)/2])
+	if out, err := command.CombinedOutput(); err == nil || !strings.Contains(string(out), "incomplete") || !strings.Contains(string(out), "has begun and not ended") {
+		t.Errorf("restoring half a backup: %v, %s", err, out)
+	}
+	first.signal(syscall.SIGKILL)
+	first.end()
+	next := serve(t, program, dir)
+	if got := next.run(program, "cluster", "status"); got.code != codeUnhealthy || !strings.Contains(got.out, "a restore has begun and not ended") {
+		t.Errorf("the status: %+v", got)
+	}
+	if got := next.run(program, "put", "q", "x", "--timeout", "1s"); got.code != codeExhausted || !strings.Contains(got.err, "restore") {
+		t.Errorf("a put: %+v", got)
+	}
+	if got := next.run(program, "backup", filepath.Join(t.TempDir(), "b")); got.code != codeExhausted {
+		t.Errorf("a backup of half a restore: %+v", got)
+	}
+	if got := next.run(program, "restore", path); got.code != codeConflict || !strings.Contains(got.err, "other options") {
+		t.Errorf("going on with other options: %+v", got)
+	}
+	return next
+}
+
+// refuseDamaged has damaged files refused before anything is done.
+func refuseDamaged(t *testing.T, p *process, program, path string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(raw)
+	flipped[len(raw)/2] ^= 4
+	for name, content := range map[string][]byte{"flipped": flipped, "cut": raw[:len(raw)-10], "empty": nil, "longer": append(bytes.Clone(raw), 0)} {
+		bad := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(bad, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := p.run(program, "restore", bad)
+		if got.code != codeError || !strings.Contains(got.err, "at byte ") || !strings.Contains(got.err, "nothing was restored") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestBackupFlags(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "fire": "mode:OVERDUE_MODE_FIRE", "drop": "mode:OVERDUE_MODE_DROP", "spread=90s": "mode:OVERDUE_MODE_SPREAD period:{seconds:90}",
+	} {
+		p, err := parseOverdue(text)
+		if got := strings.ReplaceAll(p.String(), "  ", " "); err != nil || p != nil && got != want || p == nil && want != "" {
+			t.Errorf("%q: %v, %v, want %s", text, p, err, want)
+		}
+	}
+	for _, text := range []string{"spread", "spread=", "spread=0s", "spread=-1s", "fire=1s", "later", "Drop"} {
+		if p, err := parseOverdue(text); err == nil {
+			t.Errorf("%q is taken as %v", text, p)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (a *app) clusterCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cluster",
+		Short: "Show nodes and shards; drain and remove nodes; move leaderships; change settings; put time right",
+		Args:  subcommandOnly,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.clients(a.clusterStatusCommand(), a.clusterDrainCommand(), a.clusterRemoveCommand(), a.clusterTransferCommand(), a.clusterSettingsCommand(), a.clusterResetClockCommand())...)
+	return c
+}
+
+func (a *app) clusterStatusCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show the nodes and the shards, and what is not as it should be",
+		Long: "Status asks the server for all nodes and shards. It exits with 0 if every node answers and every shard has a leader and\n" +
+			"as many voters as the replication factor says, and with 12 if something is not as it should be; the output says what,\n" +
+			"and so does \"problems\" in JSON. A cluster of one node has no copies and is healthy without them. Below it says since\n" +
+			"when nodes are silent, and which shard moves where and why.",
+		Example: "  belfry cluster status\n  until belfry cluster status; do sleep 1; done  # wait until a cluster has formed or healed",
+		Args:    arguments(0, 0),
+	}
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
+		response, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
+		if err != nil {
+			return err
+		}
+		if err := a.show(response, func(w io.Writer) { renderCluster(w, response) }); err != nil {
+			return err
+		}
+		if len(response.Problems) > 0 {
+			return &codedError{code: codeUnhealthy}
+		}
+		return nil
+	})
+	return c
+}
+
+func (a *app) clusterTransferCommand() *cobra.Command {
+	request := &belfryv1.TransferLeaderRequest{}
+	c := &cobra.Command{
+		Use:   "transfer SHARD",
+		Short: "Have the leader of a shard hand over to another voter",
+		Long: "Transfer moves the leadership of a shard. The cluster keeps leaderships even: it moves one from a node that leads two\n" +
+			"shards more than another, so that an uneven transfer does not last. To keep a node free of leaderships, drain it.",
+		Args: arguments(1, 1, "SHARD"),
+	}
+	c.Flags().StringVar(&request.To, "to", "", "the NODE that is to lead; the voter that leads fewest shards if empty")
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+		shard, err := strconv.ParseUint(args[0], 10, 32)
+		if err != nil {
+			return usagef("SHARD: have %q, want the number of a shard, such as 0", args[0])
+		}
+		request.Shard = uint32(shard)
+		response, err := conn.admin.TransferLeader(ctx, request)
+		if err != nil {
+			return err
+		}
+		return a.show(response, func(w io.Writer) {
+			if response.Leader == response.Previous {
+				fmt.Fprintf(w, "%s leads shard %d already\n", response.Leader, request.Shard)
+				return
+			}
+			fmt.Fprintf(w, "shard %d: %s handed over to %s\n", request.Shard, response.Previous, response.Leader)
+		})
+	})
+	return c
+}
+
+// findNode returns the node of a name, and of an incarnation if one is given; nil if there is none, or more than one.
+func findNode(cluster *belfryv1.GetClusterResponse, name, incarnation string) (found *belfryv1.Node) {
+	for _, node := range cluster.Nodes {
+		if node.Name != name || incarnation != "" && node.Incarnation != incarnation {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = node
+	}
+	return found
+}
+
+// completeNode offers the names of the nodes to the shell.
+func (a *app) completeNode(c *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.complete(c, args, func(ctx context.Context, conn *connection) (names []cobra.Completion, err error) {
+		response, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
+		if err != nil {
+			return nil, err
+		}
+		for _, node := range response.Nodes {
+			if strings.HasPrefix(node.Name, prefix) {
+				names = append(names, node.Name)
+			}
+		}
+		return names, nil
+	})
+}

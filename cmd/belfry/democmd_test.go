@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestDemoTitleFits beside the name and the clock on a terminal of 80 columns.
+func TestDemoTitleFits(t *testing.T) {
+	const room = 80 - len(" BELFRY  ") - len("35.0 s") - 2
+	if title := demoTitle(); utf8.RuneCountInString(title) > room {
+		t.Errorf("%q is cut: it has %d columns of %d", title, utf8.RuneCountInString(title), room)
+	}
+}
+
+// TestDemoThatIsInterruptedEarly ends the line that it has begun; where nobody watches it has said at once what it does.
+func TestDemoThatIsInterruptedEarly(t *testing.T) {
+	for terminal, want := range map[bool]string{true: "\n", false: "three nodes are becoming a cluster\n"} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(interruption{syscall.SIGINT})
+		h := newHarness(t, nil)
+		h.system.outTerminal = terminal
+		got := h.runContext(ctx, "demo")
+		if got.code != codeSignal+int(syscall.SIGINT) || !strings.HasSuffix(got.out, want) || !terminal && got.out != want {
+			t.Errorf("terminal %v: %+v, want the output to end with %q", terminal, got, want)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+)
+
+// deployed returns a file of the repository that starts servers.
+func deployed(t *testing.T, name ...string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, filepath.Join(name...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// parsed reads the words of a command line, without the name of the program, as the program does, and returns the flags of
+// the command that they name.
+func parsed(words []string) (command string, flags *pflag.FlagSet, err error) {
+	found, rest, err := newRoot(&system{}).Find(words)
+	if err != nil {
+		return "", nil, fmt.Errorf("%q: %w", words, err)
+	}
+	if err := found.ParseFlags(rest); err != nil {
+		return "", nil, fmt.Errorf("%q: %w", words, err)
+	}
+	if left := found.Flags().Args(); len(left) > 0 {
+		return "", nil, fmt.Errorf("%q: what is %q?", words, left)
+	}
+	return found.Name(), found.Flags(), nil
+}
+
+// served is parsed for a command line that must start a server.
+func served(t *testing.T, words []string) *pflag.FlagSet {
+	t.Helper()
+	command, flags, err := parsed(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if command != "serve" {
+		t.Fatalf("%q runs %s, not serve", words, command)
+	}
+	return flags
+}
+
+// value returns a flag as text.
+func value(flags *pflag.FlagSet, name string) string { return flags.Lookup(name).Value.String() }
+
+// port returns the port of an address.
+func port(t *testing.T, address string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// TestParsedRefusesWhatThereIsNot: the tests below are worth what parsed refuses.
+func TestParsedRefusesWhatThereIsNot(t *testing.T) {
+	for _, line := range []string{"serve --joins=a:1", "server --data=x", "serve --shards=many", "serve data", "health --timeout=soon"} {
+		if command, _, err := parsed(strings.Fields(line)); err == nil {
+			t.Errorf("%q is taken for %s", line, command)
+		}
+	}
+}
+
+// composeFile is what docker-compose.yml may hold; reading it refuses all else.
+type composeFile struct {
+	Node     composeService            `yaml:"x-node"`
+	Services map[string]composeService `yaml:"services"`
+	Volumes  map[string]any            `yaml:"volumes"`
+}
+
+type composeService struct {
+	Image       string
+	Build       struct{ Context, Dockerfile string }
+	Hostname    string
+	Command     []string
+	Environment map[string]string
+	Healthcheck struct {
+		Test              []string
+		Interval, Timeout time.Duration
+		StartPeriod       time.Duration `yaml:"start_period"`
+		Retries           int
+	}
+	Ports       []string
+	Volumes     []string
+	Restart     string
+	StopGrace   time.Duration `yaml:"stop_grace_period"`
+	ReadOnly    bool          `yaml:"read_only"`
+	CapDrop     []string      `yaml:"cap_drop"`
+	SecurityOpt []string      `yaml:"security_opt"`
+}
+
+// compose returns docker-compose.yml with its variables at their defaults.
+func compose(t *testing.T) composeFile {
+	t.Helper()
+	text := regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`).ReplaceAll(deployed(t, "docker-compose.yml"), []byte("$1"))
+	var file composeFile
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Services) != 3 {
+		t.Fatalf("docker-compose.yml has %d services", len(file.Services))
+	}
+	return file
+}
+
+func TestComposeStartsNodesThatFindEachOther(t *testing.T) {
+	file := compose(t)
+	zones, volumes := make(map[string]bool), make(map[string]any)
+	for name, service := range file.Services {
+		flags := served(t, service.Command)
+		if got := []string{service.Hostname, value(flags, "node-id"), value(flags, "advertise")}; !slices.Equal(got, []string{name, name, name}) {
+			t.Errorf("%s: host, node and advertised name are %q", name, got)
+		}
+		if got := value(flags, "insecure"); got != "true" {
+			t.Errorf("%s: --insecure is %s, and it listens on %s", name, got, value(flags, "listen"))
+		}
+		zones[value(flags, "zone")] = true
+		if len(service.Volumes) != 1 || service.Volumes[0] != name+":/data" {
+			t.Errorf("%s: volumes %q", name, service.Volumes)
+		}
+		volumes[name] = nil
+		seeds, err := flags.GetStringSlice("join")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, seed := range seeds {
+			host, gossipPort, err := net.SplitHostPort(seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			joined, there := file.Services[host]
+			if !there {
+				t.Fatalf("%s joins %s, and there is no such service", name, seed)
+			}
+			if listens := port(t, value(served(t, joined.Command), "gossip-listen")); listens != gossipPort {
+				t.Errorf("%s joins %s, which listens on port %s", name, seed, listens)
+			}
+		}
+	}
+	if len(zones) != len(file.Services) {
+		t.Errorf("zones %v: a zone of its own for each node is what the placement needs to be seen", zones)
+	}
+	if diff := cmp.Diff(volumes, file.Volumes); diff != "" {
+		t.Errorf("volumes (-want +got):\n%s", diff)
+	}
+}
+
+func TestComposePublishesOnLoopbackOnly(t *testing.T) {
+	for name, service := range compose(t).Services {
+		listens := port(t, value(served(t, service.Command), "listen"))
+		if want := "127.0.0.1:" + listens + ":" + listens; !slices.Equal(service.Ports, []string{want}) {
+			t.Errorf("%s publishes %q, want %s alone", name, service.Ports, want)
+		}
+		if number, err := strconv.Atoi(listens); err != nil || number < 7400 || number > 7420 {
+			t.Errorf("%s publishes port %s; 7400 to 7420 are ours", name, listens)
+		}
+		if want := "http://127.0.0.1:" + listens; service.Environment["BELFRY_SERVER"] != want {
+			t.Errorf("%s: commands in the container ask %s, want %s", name, service.Environment["BELFRY_SERVER"], want)
+		}
+	}
+}
+
+func TestComposeChecksAndStopsNodes(t *testing.T) {
+	for name, service := range compose(t).Services {
+		checkHealthCommand(t, name, service.Healthcheck.Test, service.Healthcheck.Timeout)
+		if service.StopGrace <= server.StopMax {
+			t.Errorf("%s is killed %s after it was told to stop; it may take %s", name, service.StopGrace, server.StopMax)
+		}
+		if service.Restart != "unless-stopped" {
+			t.Errorf("%s: restart %q; a node that ends by itself must be started again", name, service.Restart)
+		}
+	}
+}
+
+// checkHealthCommand checks a health check in exec form: the image has no shell. The command must give up before whoever runs
+// it does, so that it can say why.
+func checkHealthCommand(t *testing.T, name string, test []string, timeout time.Duration) {
+	t.Helper()
+	if len(test) < 2 || test[0] != "CMD" || test[1] != "/belfry" {
+		t.Fatalf("%s: health check %q", name, test)
+	}
+	command, flags, err := parsed(test[2:])
+	if err != nil || command != "health" {
+		t.Fatalf("%s: health check %q is %s: %v", name, test, command, err)
+	}
+	own, err := flags.GetDuration("timeout")
+	if err != nil || own >= timeout {
+		t.Errorf("%s: the check takes up to %s and is given %s: %v", name, own, timeout, err)
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	text := string(deployed(t, "Dockerfile"))
+	if from := regexp.MustCompile(`(?m)^FROM (.*)$`).FindAllStringSubmatch(text, -1); len(from) != 1 || from[0][1] != "scratch" {
+		t.Errorf("built from %q: anything but scratch would be pulled", from)
+	}
+	if strings.HasPrefix(text, "# syntax") {
+		t.Error("a syntax line is pulled as well")
+	}
+	user := regexp.MustCompile(`(?m)^USER (\d+):(\d+)$`).FindStringSubmatch(text)
+	if user == nil || user[1] == "0" || user[2] == "0" {
+		t.Errorf("user %q; want numbers other than 0", user)
+	} else if !strings.Contains(text, "COPY --chown="+user[1]+":"+user[2]+" volume/ /\n") {
+		t.Error("the data directory does not belong to the user")
+	}
+	for _, variable := range regexp.MustCompile(`(?m)^ENV (BELFRY_\w+)=`).FindAllStringSubmatch(text, -1) {
+		if !slices.ContainsFunc(knownSettings(newRoot(&system{})), func(name string) bool { return envName(name) == variable[1] }) {
+			t.Errorf("%s means nothing", variable[1])
+		}
+	}
+	health := regexp.MustCompile(`(?m)^HEALTHCHECK .*--timeout=(\S+) .*CMD \[(.*)\]$`).FindStringSubmatch(text)
+	if health == nil {
+		t.Fatal("no health check in exec form")
+	}
+	timeout, err := time.ParseDuration(health[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkHealthCommand(t, "Dockerfile", append([]string{"CMD"}, strings.Split(strings.ReplaceAll(health[2], `"`, ""), ", ")...), timeout)
+}
+
+func TestSystemdUnit(t *testing.T) {
+	settings := make(map[string]string)
+	for _, line := range regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`).FindAllStringSubmatch(string(deployed(t, "deploy", "systemd", "belfry.service")), -1) {
+		settings[line[1]] = line[2]
+	}
+	words := strings.Fields(settings["ExecStart"])
+	if len(words) < 2 {
+		t.Fatalf("ExecStart %q", settings["ExecStart"])
+	}
+	flags := served(t, words[1:])
+	if want := "/var/lib/" + settings["StateDirectory"]; value(flags, "data") != want {
+		t.Errorf("data in %s, and the unit may write to %s", value(flags, "data"), want)
+	}
+	seconds, err := strconv.Atoi(settings["TimeoutStopSec"])
+	if stop := time.Duration(seconds) * time.Second; err != nil || stop <= server.StopMax {
+		t.Errorf("killed %s after it was told to stop; it may take %s: %v", stop, server.StopMax, err)
+	}
+	if want := strconv.Itoa(codeUsage); settings["RestartPreventExitStatus"] != want {
+		t.Errorf("not started again after %s; usage is %s", settings["RestartPreventExitStatus"], want)
+	}
+	for name, want := range map[string]string{
+		"Restart": "on-failure", "DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "StartLimitIntervalSec": "0",
+	} {
+		if got, there := settings[name]; !there || got != want {
+			t.Errorf("%s=%s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestSettingsExample reads the example as `serve --config` does, and each value as its flag does.
+func TestSettingsExample(t *testing.T) {
+	root := newRoot(&system{})
+	file, err := parseSettings("belfry.conf", deployed(t, "deploy", "systemd", "belfry.conf"), knownSettings(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(file.settings) < 4 {
+		t.Errorf("%d settings", len(file.settings))
+	}
+	serve, _, err := root.Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range file.settings {
+		if serve.Flags().Lookup(name) == nil {
+			t.Errorf("%s is no setting of serve", name)
+		} else if err := file.apply(serve.Flags(), name); err != nil {
+			t.Error(err)
+		}
+	}
+}

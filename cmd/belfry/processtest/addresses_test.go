@@ -1,0 +1,42 @@
+package processtest
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+)
+
+// TestAddresses: none is given out twice, whoever asks, nor one where somebody listens.
+func TestAddresses(t *testing.T) {
+	var a Addresses
+	first := a.Free(t)
+	host, port, err := net.SplitHostPort(first)
+	if err != nil || !net.ParseIP(host).IsLoopback() || port != fmt.Sprint(portMin) {
+		t.Fatalf("the first address is %s: %v", first, err)
+	}
+	streams, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, portMin+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer streams.Close()
+	packets, err := net.ListenPacket("udp", fmt.Sprintf("%s:%d", host, portMin+2)) //nolint:noctx // on loopback there is nothing to wait for
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	given := make(chan string, 20)
+	var asking sync.WaitGroup
+	for range cap(given) {
+		asking.Go(func() { given <- a.Free(t) })
+	}
+	asking.Wait()
+	close(given)
+	seen := map[string]bool{first: true, streams.Addr().String(): true, packets.LocalAddr().String(): true}
+	for address := range given {
+		if seen[address] {
+			t.Errorf("%s was given out, which is taken", address)
+		}
+		seen[address] = true
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// renderCluster shows the cluster: what is wrong, then nodes, then shards.
+func renderCluster(w io.Writer, c *belfryv1.GetClusterResponse) {
+	health := "healthy"
+	switch n := len(c.Problems); {
+	case n > 0:
+		health = count(n, "problem")
+	case len(c.Nodes) == 1 && c.ReplicationFactor > 1:
+		health = "healthy, and alone: no other node has a copy"
+	}
+	fmt.Fprintf(w, "cluster %s, which speaks format %d, asked %s: %s\n", c.ClusterId, c.Format, c.AnsweredBy, health)
+	for _, problem := range c.Problems {
+		fmt.Fprintf(w, "  %s\n", problem)
+	}
+	renderStory(w, c)
+	fmt.Fprintln(w)
+	renderNodes(w, c.Nodes)
+	fmt.Fprintln(w)
+	renderShards(w, c)
+}
+
+// renderStory says who is silent since when, and what is done about which shard, and why.
+func renderStory(w io.Writer, c *belfryv1.GetClusterResponse) {
+	for _, n := range c.Nodes {
+		if n.SilentSince == nil {
+			continue
+		}
+		since := n.SilentSince.AsTime().Format(time.RFC3339)
+		if n.Replicas == 0 {
+			name := labelOf(c, n)
+			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing: 'belfry cluster remove %s' forgets it\n", name, since, name)
+			continue
+		}
+		fmt.Fprintf(w, "  %s is silent since %s; after %s its replicas are replaced if another node can take them\n", n.Name, since, c.GracePeriod.AsDuration())
+	}
+	for _, m := range c.Moves {
+		fmt.Fprintf(w, "  shard %d: %s\n", m.Shard, m.Text)
+	}
+}
+
+// labelOf returns a node's name as a command takes it: with its incarnation if another has the same name.
+func labelOf(c *belfryv1.GetClusterResponse, n *belfryv1.Node) string {
+	for _, other := range c.Nodes {
+		if other.Name == n.Name && other.Incarnation != n.Incarnation {
+			return n.Name + "." + n.Incarnation
+		}
+	}
+	return n.Name
+}
+
+// renderNodes shows the nodes, one a line.
+func renderNodes(w io.Writer, nodes []*belfryv1.Node) {
+	var lines [][]string
+	for _, n := range nodes {
+		state := word(n.State)
+		if n.Draining && n.State == belfryv1.NodeState_NODE_STATE_SILENT {
+			state += ", draining"
+		}
+		lines = append(lines, []string{
+			n.Name, state, orDash(n.Address), orDash(n.PeerAddress), orDash(n.Zone), orDash(n.Version), fmt.Sprint(n.Format), fmt.Sprint(n.Replicas), fmt.Sprint(n.Leads), n.Incarnation,
+		})
+	}
+	rows(w, []string{"NODE", "STATE", "CLIENTS", "PEERS", "ZONE", "VERSION", "READS", "REPLICAS", "LEADS", "INCARNATION"}, lines)
+}
+
+// renderShards shows the shards, one a line, and the catalog after them.
+func renderShards(w io.Writer, c *belfryv1.GetClusterResponse) {
+	var lines [][]string
+	for _, s := range c.Shards {
+		voters, others := replicas(s.Replicas)
+		lines = append(lines, []string{
+			fmt.Sprint(s.Shard), orDash(s.Leader), fmt.Sprint(s.Term), voters, others, grouped(s.AppliedIndex), s.Digest, jobs(s.Jobs),
+		})
+	}
+	if g := c.Catalog; g != nil {
+		voters, others := replicas(g.Replicas)
+		lines = append(lines, []string{"catalog", orDash(g.Leader), fmt.Sprint(g.Term), voters, others, "", "", ""})
+	}
+	rows(w, []string{"SHARD", "LEADER", "TERM", "VOTERS", "OTHERS", "APPLIED", "DIGEST", "JOBS"}, lines)
+}
+
+// replicas names the voters and the others; those whose node does not answer have a question mark.
+func replicas(all []*belfryv1.Replica) (voters, others string) {
+	var vote, follow []string
+	for _, r := range all {
+		name := r.Node
+		if r.Silent {
+			name += "?"
+		}
+		if r.Voter {
+			vote = append(vote, name)
+		} else {
+			follow = append(follow, name)
+		}
+	}
+	return orDash(strings.Join(vote, " ")), orDash(strings.Join(follow, " "))
+}
+
+// orDash writes a dash for what there is none of.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// renderDrain says what became of a drain.
+func renderDrain(w io.Writer, n *belfryv1.Node) {
+	switch {
+	case !n.Draining:
+		fmt.Fprintf(w, "%s takes replicas again\n", n.Name)
+	case held(n) > 0:
+		fmt.Fprintf(w, "%s is draining: %s left, leads %s\n", n.Name, count(n.Replicas, "replica"), count(n.Leads, "shard"))
+	default:
+		fmt.Fprintf(w, "%s is empty: once it is stopped, 'belfry cluster remove %s' forgets it\n", n.Name, n.Name)
+	}
+}
+
+// renderRemoval says what will be gone, and whether there are nodes that can replace it.
+func renderRemoval(w io.Writer, c *belfryv1.GetClusterResponse, n *belfryv1.Node) {
+	holds, others := "it holds no replicas", uint32(0)
+	for _, other := range c.Nodes {
+		if other != n && other.State == belfryv1.NodeState_NODE_STATE_LIVE {
+			others++
+		}
+	}
+	switch {
+	case n.Replicas > 0 && others < c.ReplicationFactor:
+		holds = count(n.Replicas, "replica") + " on it will be missed, because the other nodes are too few to replace what it holds"
+	case n.Replicas > 0:
+		holds = count(n.Replicas, "replica") + " on it will be replaced from the others"
+	}
+	fmt.Fprintf(w, "Removing %s (%s, incarnation %s) is for good: %s.\n", n.Name, word(n.State), n.Incarnation, holds)
+}

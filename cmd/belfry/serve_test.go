@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// writerFunc is a function as a writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
+
+// TestStorageFailed: the process ends with its reason said, or without it where standard error hangs too.
+func TestStorageFailed(t *testing.T) {
+	const reason = "belfry: storage failed, and this node stops rather than risk data: the disk hangs\n"
+	release := make(chan struct{})
+	for _, tc := range []struct {
+		name string
+		err  func(text *bytes.Buffer) io.Writer
+		said string
+		wait time.Duration
+	}{
+		{"somebody reads", func(text *bytes.Buffer) io.Writer { return text }, reason, 0},
+		{"nobody reads", func(*bytes.Buffer) io.Writer {
+			return writerFunc(func(text []byte) (int, error) {
+				<-release
+				return len(text), nil
+			})
+		}, "", lastWordsMax},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release = make(chan struct{})
+				text, began, ended := &bytes.Buffer{}, time.Now(), -1
+				a := &app{system: &system{err: tc.err(text), exit: func(code int) {
+					if ended = code; time.Since(began) != tc.wait || text.String() != tc.said {
+						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
+					}
+				}}}
+				a.storageFailed(errors.New("the disk hangs"))
+				if ended != codeStorage {
+					t.Errorf("exit code %d, want %d", ended, codeStorage)
+				}
+				close(release)
+			})
+		})
+	}
+}

@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Queues implements rpc.BackupCatalog.
+func (c *catalog) Queues() (configs []rpc.QueueConfig) {
+	for _, q := range c.inner.Queues() {
+		config := edgeConfig(q)
+		if q.State == cluster.Deleting {
+			config.Version = 0
+		}
+		configs = append(configs, config)
+	}
+	return configs
+}
+
+// RestoreQueue implements rpc.BackupCatalog.
+func (c *catalog) RestoreQueue(ctx context.Context, q rpc.QueueConfig) error {
+	err := c.inner.RestoreQueue(ctx, cluster.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings})
+	if errors.Is(err, cluster.ErrQueueExists) {
+		return &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// members shows the cluster as the public edge wants it, as catalog does for the catalog.
+type members struct{ inner *cluster.Cluster }
+
+// Members implements rpc.Cluster.
+func (c *members) Members(ctx context.Context) (all []rpc.Member, moves []rpc.Move) {
+	inner, doing := c.inner.Members(ctx)
+	for _, m := range inner {
+		all = append(all, edgeMember(m))
+	}
+	for _, m := range doing {
+		moves = append(moves, rpc.Move(m))
+	}
+	return all, moves
+}
+
+// Settings implements rpc.Cluster.
+func (c *members) Settings() rpc.ClusterSettings { return rpc.ClusterSettings(c.inner.Settings()) }
+
+// Configure implements rpc.Cluster.
+func (c *members) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.ClusterSettings, error) {
+	after, err := c.inner.Configure(ctx, cluster.Settings(s))
+	if errors.Is(err, cluster.ErrSettings) {
+		return rpc.ClusterSettings{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Message: err.Error()}
+	}
+	return rpc.ClusterSettings(after), err
+}
+
+func edgeMember(m cluster.MemberStatus) rpc.Member {
+	out := rpc.Member{
+		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone, Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,
+		Answers: m.Report != nil, SilentSince: m.SilentSince,
+	}
+	if m.Report == nil {
+		return out
+	}
+	out.Version, out.Quarantined = m.Report.Version, m.Report.Quarantined
+	for i := range m.Report.Groups {
+		g := &m.Report.Groups[i]
+		out.Groups = append(out.Groups, node.GroupStatus{
+			Group: g.Group, Serving: g.Serving, Voters: g.Voters, Nonvoters: g.Nonvoters, Term: g.Term, CommitIndex: g.Commit,
+			AppliedIndex: g.Applied, Digest: g.Digest, DigestIndex: g.DigestIndex, Clock: g.Clock, Jobs: int(g.Jobs), Restoring: g.Restoring,
+			ClockAhead: g.ClockAhead > 0, ClockAheadBy: g.ClockAhead,
+		})
+	}
+	return out
+}
+
+// VotersWanted implements rpc.Cluster.
+func (c *members) VotersWanted() int { return c.inner.VotersWanted() }
+
+// Format implements rpc.Cluster.
+func (c *members) Format() fsm.Format { return c.inner.Format() }
+
+// Drain implements rpc.Cluster.
+func (c *members) Drain(ctx context.Context, serverID string, keep int) error {
+	return edgeError(c.inner.Drain(ctx, serverID, keep))
+}
+
+// Undrain implements rpc.Cluster.
+func (c *members) Undrain(ctx context.Context, serverID string) error {
+	return edgeError(c.inner.Undrain(ctx, serverID))
+}
+
+// Remove implements rpc.Cluster.
+func (c *members) Remove(ctx context.Context, serverID string) error {
+	if err := c.inner.Remove(ctx, serverID); !errors.Is(err, cluster.ErrUnknownNode) {
+		return edgeError(err)
+	}
+	return nil
+}
+
+// TransferLeader implements rpc.Cluster.
+func (c *members) TransferLeader(ctx context.Context, t rpc.Transfer) error {
+	return c.inner.TransferLeader(ctx, cluster.Transfer(t))
+}
+
+// ResetClock implements rpc.Cluster.
+func (c *members) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
+	return c.inner.ResetClock(ctx, leader, shard)
+}
+
+// edgeError turns the errors of cluster that are the caller's into the edge's: the node was removed meanwhile, another one drained, or somebody hears it.
+func edgeError(err error) error {
+	if errors.Is(err, cluster.ErrUnknownNode) || errors.Is(err, cluster.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
+		return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+)
+
+// TestFence: before fatal is called, every connection is at its end on both sides, and no other comes about.
+func TestFence(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFence()
+	l := f.around(inner)
+	clients, servers := connectTwo(t, l)
+	if err := servers[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.open) != 2 { // the listener and one connection
+		t.Errorf("the fence holds %d things after one of two connections was closed", len(f.open))
+	}
+	cause := errors.New("the disk hangs")
+	f.before(func(err error) {
+		if !errors.Is(err, cause) {
+			t.Errorf("ended because of %v", err)
+		}
+		if n, err := clients[1].Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+			t.Errorf("a client reads %d bytes, %v", n, err)
+		}
+		if _, err := servers[1].Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the server writes: %v", err)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("accepting: %v", err)
+		}
+	})(cause)
+	if f.add(inner) {
+		t.Error("what comes after the fence has fallen is let in")
+	}
+}
+
+// connectTwo makes two connections to a listener.
+func connectTwo(t *testing.T, l net.Listener) (clients, servers []net.Conn) {
+	t.Helper()
+	for range 2 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients, servers = append(clients, conn), append(servers, accepted)
+	}
+	return clients, servers
+}
+
+// TestFenceAroundNothing: a server without a listener for peers stays without one.
+func TestFenceAroundNothing(t *testing.T) {
+	if l := newFence().around(nil); l != nil {
+		t.Errorf("around nothing there is %v", l)
+	}
+}
