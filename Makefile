@@ -13,10 +13,26 @@ TOOL_PACKAGES := github.com/golangci/golangci-lint/v2/cmd/golangci-lint golang.o
 FUZZTIME ?= 60s
 FUZZTIME_TEST ?= 3s
 MODELTIME ?= 10m
+SOAKTIME ?= 10m
+SOAKSEED := $(or $(SOAKSEED),$(shell date +%s))
+SOAKRUNS ?= 0
 BENCH ?= .
 BENCHTIME ?= 1s
 PKG ?= ./...
 TEST_TIMEOUT ?= 10m
+
+# What runs where. Every test runs; most run twice, in two ways that find different faults:
+#   race    with the race detector and in shuffled order
+#   single  at one processor, where goroutines meet in another order. The tests have one, and so have the servers that they start; the
+#           go command keeps all. Here the checks run in full that only count what one goroutine does, which under the race detector takes
+#           ten times as long and shows no more: there they run in part (race_*test.go hold how much; soak's planted_test.go not at all).
+#   trials  TRIALS as users run servers: on all processors and without the race detector, which would see their consumers only. Once.
+# The packages that take longest come first, or the last of them would run alone. Tests in parallel wait for processes and elections
+# most of the time; hence more of them than there are processors.
+TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest
+SLOW := ./cmd/belfry ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm
+TESTED = $(SLOW) $$(go list ./... | grep -vE '/cmd/belfry/(clustertrial|crashtest)$$')
+TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
 # $(call step,NAME,WHAT) prints the head of a step with the time, so that a log shows what each took.
 step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
@@ -24,10 +40,10 @@ step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
+	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
 
 .PHONY: test
-test: requirements compile vet format lint generated race single fuzz-short vuln ## Everything that CI runs
+test: requirements compile vet format lint generated deploy race single trials formats fuzz-short vuln ## Everything that CI runs
 	$(call step,test,every step passed)
 
 .PHONY: requirements
@@ -50,6 +66,25 @@ build: ## Build bin/belfry
 	$(call step,build,bin/belfry)
 	go build -trimpath -o bin/belfry ./cmd/belfry
 
+.PHONY: image
+image: ## Build the container image belfry around the static binary
+	$(call step,image,bin/image/belfry$(,) linked statically$(,) and the image around it)
+	@command -v docker >/dev/null || { echo "missing: docker; on Debian: apt-get install -y docker.io docker-compose" >&2; exit 1; }
+	@mkdir -p bin/image/volume/data
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -o bin/image/belfry ./cmd/belfry
+	docker build --quiet --tag belfry --file Dockerfile bin/image
+
+.PHONY: up
+up: image ## Start three nodes in containers, clients at 127.0.0.1:7400, 7410 and 7420
+	$(call step,up,three nodes)
+	deploy/compose up --detach --no-build
+	@echo 'ready: http://127.0.0.1:7400 http://127.0.0.1:7410 http://127.0.0.1:7420'
+
+.PHONY: down
+down: ## Stop them; with VOLUMES=1 remove their data too
+	$(call step,down,three nodes)
+	deploy/compose down $(if $(VOLUMES),--volumes)
+
 .PHONY: compile
 compile:
 	$(call step,compile,every package$(,) and the module file as go mod tidy would write it)
@@ -70,7 +105,7 @@ format:
 .PHONY: lint
 lint: bin/golangci-lint ## golangci-lint with the rules of .golangci.yml
 	$(call step,lint,golangci-lint)
-	bin/golangci-lint run $(PKG)
+	bin/golangci-lint run --allow-parallel-runners $(PKG)
 
 .PHONY: generate
 generate: ## Generate the code under rpc/ from its protobuf sources
@@ -82,15 +117,30 @@ generated:
 	$(call step,generated,committed generated code equals what the generator writes now)
 	@.ci/generated
 
+.PHONY: deploy
+deploy:
+	$(call step,deploy,compose and systemd read what is theirs)
+	@.ci/deploy
+
 .PHONY: race
 race:
 	$(call step,race,tests with the race detector$(,) shuffled)
-	go test -race -shuffle=on -timeout $(TEST_TIMEOUT) ./...
+	$(TEST) -race -shuffle=on $(TESTED)
 
 .PHONY: single
 single:
-	$(call step,single,tests on one processor)
-	GOMAXPROCS=1 go test -count=1 -timeout $(TEST_TIMEOUT) ./...
+	$(call step,single,tests at one processor)
+	$(TEST) -exec 'env GOMAXPROCS=1' $(TESTED)
+
+.PHONY: trials
+trials:
+	$(call step,trials,clusters of processes$(,) which are stopped and killed under load)
+	$(TEST) $(TRIALS)
+
+.PHONY: formats
+formats:
+	$(call step,formats,the rules of formats in a program that has one more)
+	@.ci/formats
 
 .PHONY: fuzz-short
 fuzz-short:
@@ -115,6 +165,46 @@ bench: ## Go benchmarks matching BENCH in PKG, BENCHTIME each
 model: ## Random commands against the reference model for MODELTIME
 	$(call step,model,the state machine against its reference model for $(MODELTIME))
 	BELFRY_MODEL_TIME=$(MODELTIME) go test -run Model -count=1 -v -timeout 0 ./fsm/...
+
+# The trials print a table, and what it was measured against; see cmd/belfry/clustertrial. Nothing else should run on the machine.
+TRIAL := go test -count=1 -v -timeout 60m ./cmd/belfry/clustertrial -trial.shards 6
+
+.PHONY: trial-failover
+trial-failover: ## 1,000 jobs over a minute, and the node that leads most is killed
+	$(TRIAL) -run '^TestFailover$$' -trial.jobs 1000 -trial.span 60s
+
+# The containers are not those of `make up`, though their ports are: what is in its volumes stays.
+.PHONY: trial-compose
+trial-compose: image ## The same in containers, which are removed afterwards
+	@export COMPOSE_PROJECT_NAME=belfry-trial; trap 'deploy/compose down --volumes' EXIT; \
+	deploy/compose up --detach --no-build; \
+	$(TRIAL) -run '^TestFailover$$' -trial.jobs 1000 -trial.span 60s -trial.compose
+
+.PHONY: trial-growth
+trial-growth: ## One node to three to five and back to three, under 2,000 jobs a second
+	$(TRIAL) -run '^TestGrowth$$' -trial.rate 2000 -trial.phase 15s
+
+.PHONY: trial-kill
+trial-kill: ## 50 leaders killed, one after the other
+	$(TRIAL) -run '^TestKill$$' -trial.kills 50
+
+.PHONY: trial-restart
+trial-restart: ## 20 leaders stopped and started, one after the other
+	$(TRIAL) -run '^TestRestart$$' -trial.restarts 20
+
+.PHONY: trial-hang
+trial-hang: ## The disk of a leader stops; needs root and loop devices
+	$(TRIAL) -run '^TestHang$$' -trial.freeze
+
+.PHONY: trial-idle
+trial-idle: ## Processor time of three nodes that nobody uses, over a minute
+	$(TRIAL) -run '^TestIdle$$' -trial.idle 60s
+
+.PHONY: soak
+soak: ## Clusters in virtual time through faults for SOAKTIME, from SOAKSEED on, or SOAKRUNS schedules
+	$(call step,soak,clusters in virtual time for $(SOAKTIME) from seed $(SOAKSEED))
+	BELFRY_SOAK_TIME=$(SOAKTIME) BELFRY_SOAK_SEED=$(SOAKSEED) BELFRY_SOAK_RUNS=$(SOAKRUNS) GOGC=400 \
+		go test -run TestSoak -count=1 -v -timeout 0 ./node/nodetest/soak
 
 .PHONY: clean
 clean: ## Remove what was built
