@@ -109,7 +109,7 @@ lint: bin/golangci-lint ## golangci-lint with the rules of .golangci.yml
 
 .PHONY: generate
 generate: ## Generate the code under rpc/ from its protobuf sources
-	@command -v protoc >/dev/null || { echo "missing: protoc; install it with: apt-get install -y protobuf-compiler" >&2; exit 1; }
+	@command -v protoc >/dev/null || { echo "missing: protoc; install it with: apt-get install -y protobuf-compiler libprotobuf-dev" >&2; exit 1; }
 	rpc/proto/generate
 
 .PHONY: generated
