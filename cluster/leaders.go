@@ -161,13 +161,10 @@ func (r *Router) find(ctx context.Context, shard uint32) string {
 		return server
 	}
 	// There is no replica here, or one that is no member any more, or there is an election.
-	if server := r.rumours.leader(ctx, shard); server != self {
-		return server
-	}
-	return ""
+	return r.rumours.leader(ctx, shard)
 }
 
-// ask asks the nodes that run a shard who leads it. One that says it leads itself is believed, else the first that names one. A node that joined a moment ago,
+// ask asks the nodes that run a shard who leads it. One that says it leads itself is believed, else the first that names another than this node. A node that joined a moment ago,
 // and has not heard from the catalog who they are, asks all that it has heard of: callers may come to it already.
 func (r *Router) ask(ctx context.Context, shard uint32) string {
 	ctx, cancel := context.WithCancel(ctx)
@@ -190,7 +187,7 @@ func (r *Router) ask(ctx context.Context, shard uint32) string {
 	var leader string
 	for range servers {
 		switch a := <-answers; {
-		case a.leader == "":
+		case a.leader == "" || a.leader == r.catalog.self.ServerID: // they have not heard yet that this node leads no more
 		case a.leader == a.by:
 			return a.leader
 		case leader == "":

@@ -175,6 +175,22 @@ func TestRumours(t *testing.T) {
 	})
 }
 
+// TestNobodyHearsOfItself: the others go on naming a leader after it has given the leadership up. Kept as a rumour, that would never be forgotten, as
+// it is by calling there that one learns that a leader is none: calls would wait for a leader in vain once the replica has left this node.
+func TestNobodyHearsOfItself(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		const shard = 0
+		leader, other := newTrio(t, dir).leader(shard)
+		if heard := other.cluster.Router().rumours.leader(t.Context(), shard); heard != leader.cluster.self.ServerID {
+			t.Errorf("%s hears that %q leads, want %s", other.name, heard, leader.name)
+		}
+		if heard := leader.cluster.Router().rumours.leader(t.Context(), shard); heard != "" {
+			t.Errorf("the leader hears that %q leads, want nobody", heard)
+		}
+	})
+}
+
 // TestHurriedQuestionForALeader: who has little time asks no longer than that, and that nobody answered does not count for the next.
 func TestHurriedQuestionForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
