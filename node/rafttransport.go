@@ -2,8 +2,11 @@ package node
 
 import (
 	"errors"
+	"io"
+	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -113,6 +116,37 @@ func (t *raftTransport) follows(term uint64) bool {
 func (t *raftTransport) Close() error {
 	t.once.Do(func() { close(t.done) })
 	return t.NetworkTransport.Close()
+}
+
+// RequestVote implements raft.Transport. A candidate has one question for each voter, and another only after an election timeout.
+func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return overBroken(func() error { return t.NetworkTransport.RequestVote(id, target, req, resp) })
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return overBroken(func() error { return t.NetworkTransport.RequestPreVote(id, target, req, resp) })
+}
+
+// TimeoutNow implements raft.Transport. Heard twice, it costs another election.
+func (t *raftTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return overBroken(func() error { return t.NetworkTransport.TimeoutNow(id, target, req, resp) })
+}
+
+// overBroken sends a message again, which the other side may hear twice, while the connection for it turns out to be broken: the library keeps connections
+// to a server that has been restarted since, and finds out only when it uses them.
+func overBroken(send func() error) error {
+	for range connsPooled {
+		if err := send(); !broken(err) {
+			return err
+		}
+	}
+	return send() // on a new connection
+}
+
+// broken reports whether a connection was ended by the other side, or from here.
+func broken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // AppendEntries sends entries, or a heartbeat. Of many large entries it sends the first ones only, and takes the others out of the

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,4 +137,72 @@ func TestEntriesOfALaterTermThanTheirMessageAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A candidate whose peers were restarted since it last spoke with them has its votes at once, and not after another election timeout.
+func TestElectionsOutliveConnections(t *testing.T) {
+	questions := map[string]func(peer *raftTransport) error{
+		"pre-vote": func(peer *raftTransport) error {
+			return peer.RequestPreVote("n1.1", "n1.1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		},
+		"vote": func(peer *raftTransport) error {
+			return peer.RequestVote("n1.1", "n1.1", &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{})
+		},
+		"handover": func(peer *raftTransport) error {
+			return peer.TimeoutNow("n1.1", "n1.1", &raft.TimeoutNowRequest{}, &raft.TimeoutNowResponse{})
+		},
+	}
+	for name, ask := range questions {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, l := startMux(t)
+				var held []raft.RPC
+				hold := connsPooled // so many are asked at once, each over a connection of its own
+				serve(t, m.transport("g"), func(rpc raft.RPC) {
+					if held = append(held, rpc); len(held) < hold {
+						return
+					}
+					for _, rpc := range held {
+						answerElection(rpc)
+					}
+					held, hold = nil, 1
+				})
+				peer := peerOf(t, l, "c", "n2").transport("g")
+				defer func() { _ = peer.Close() }()
+				var asking sync.WaitGroup
+				for range connsPooled {
+					asking.Go(func() {
+						if err := ask(peer); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				asking.Wait()
+				m.mu.Lock()
+				if len(m.conns) != connsPooled {
+					t.Errorf("there are %d connections, want %d", len(m.conns), connsPooled)
+				}
+				for conn := range m.conns {
+					_ = conn.Conn.Close() // as the end of the process does
+				}
+				m.mu.Unlock()
+				synctest.Wait()
+				if err := ask(peer); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// answerElection answers a message of an election.
+func answerElection(rpc raft.RPC) {
+	switch rpc.Command.(type) {
+	case *raft.RequestPreVoteRequest:
+		rpc.Respond(&raft.RequestPreVoteResponse{Granted: true}, nil)
+	case *raft.RequestVoteRequest:
+		rpc.Respond(&raft.RequestVoteResponse{Granted: true}, nil)
+	case *raft.TimeoutNowRequest:
+		rpc.Respond(&raft.TimeoutNowResponse{}, nil)
+	}
 }
