@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,7 +65,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall
 	catalog.peers.format = n.Format
-	m := &members{host: n, catalog: catalog, peers: catalog.peers, config: cfg, rebuilt: map[uint32]bool{}}
+	m := &members{host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}}
 	catalog.whileLeading = m.lead
 	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
 	catalog.shards = c.router
@@ -215,6 +216,7 @@ type members struct {
 	catalog *Catalog
 	peers   *peers
 	config  Config
+	process string // another one after each start
 	// story is what this node knows as the leader of the catalog; nil while it is not.
 	story atomic.Pointer[Story]
 	led   time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
@@ -243,7 +245,7 @@ func (m *members) answer() {
 // self is this node's own report.
 func (m *members) self() Report {
 	st := m.host.Status()
-	r := Report{ServerID: st.ServerID, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Story: m.story.Load()}
+	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Story: m.story.Load()}
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
 			g := &groups[i]

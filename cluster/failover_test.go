@@ -312,8 +312,8 @@ func TestManyPollsAtOneNode(t *testing.T) {
 	}
 	link.mu.Lock()
 	defer link.mu.Unlock()
-	if conns := len(link.conns); conns > 2*peerConnsMax { // those that were made at once and not needed count here
-		t.Errorf("%d connections, of which a node takes eight", conns)
+	if conns := len(link.conns); conns > polls/50 { // those that were made at once and not needed count here
+		t.Errorf("%d connections for %d polls", conns, polls)
 	}
 }
 

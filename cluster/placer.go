@@ -50,6 +50,8 @@ type GroupReport struct {
 // Report is what a node says of itself.
 type Report struct {
 	ServerID string `json:"serverId"`
+	// Process is another one after each start of the node.
+	Process string `json:"process,omitempty"`
 	// Version is the version of the software it runs.
 	Version string `json:"version,omitempty"`
 	// Format is the latest format that it reads; 0 is the first.
@@ -108,8 +110,8 @@ type placer struct {
 	// reported is given the reports of each round; nil for nobody.
 	reported func(ctx context.Context, reports map[string]*Report)
 
-	heard  map[string]time.Time // when each node answered last
-	steady map[string]time.Time // since when each node has answered every time
+	heard  map[string]time.Time  // when each node answered last
+	steady map[string]attendance // since when each node has answered every time
 	// commits are the positions that the leaders had committed in the round before: who has applied those is level.
 	commits map[string]uint64
 	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
@@ -121,7 +123,7 @@ type placer struct {
 
 // run looks at the cluster until ctx ends.
 func (p *placer) run(ctx context.Context) {
-	p.heard, p.steady, p.declined = map[string]time.Time{}, map[string]time.Time{}, map[string]decline{}
+	p.heard, p.steady, p.declined = map[string]time.Time{}, map[string]attendance{}, map[string]decline{}
 	p.commits, p.undecided = map[string]uint64{}, map[string]bool{}
 	tick := time.NewTicker(placeInterval)
 	defer tick.Stop()
@@ -184,17 +186,24 @@ func (p *placer) ask(ctx context.Context) map[string]*Report {
 		if reports[n.ServerID] != nil || p.heard[n.ServerID].IsZero() {
 			p.heard[n.ServerID] = now
 		}
+		report, known := reports[n.ServerID], p.steady[n.ServerID]
 		if now.Sub(p.heard[n.ServerID]) > missedMost {
 			delete(p.steady, n.ServerID)
-		} else if reports[n.ServerID] != nil && p.steady[n.ServerID].IsZero() {
-			p.steady[n.ServerID] = now
+		} else if report != nil && (known.since.IsZero() || report.Process != known.process) {
+			p.steady[n.ServerID] = attendance{report.Process, now}
 		}
 	}
 	return reports
 }
 
+// attendance is the time since when one process of a node has answered.
+type attendance struct {
+	process string
+	since   time.Time
+}
+
 const (
-	// steadyAfter is how long a node must have answered before it is given replicas and votes. One that comes for a moment must not cost a
+	// steadyAfter is how long a node must have answered before it is given replicas, votes and its share of leaderships. One that comes for a moment must not cost a
 	// shard a voter that stays, and a process that cannot live ends within seconds of its start. A shard that lacks a voter waits as
 	// long, and with it a new cluster.
 	steadyAfter = 5 * time.Second
@@ -235,8 +244,8 @@ func (p *placer) world(reports map[string]*Report) world {
 		silent, since := report == nil, p.now().Sub(p.heard[n.ServerID])
 		w.nodes = append(w.nodes, worldNode{
 			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving,
-			silent: silent, lost: silent && since > settings.Grace, fresh: p.now().Sub(p.steady[n.ServerID]) < steadyAfter,
-			declines: p.now().Before(p.declined[n.ServerID].until),
+			silent: silent, lost: silent && since > settings.Grace, fresh: p.now().Sub(p.steady[n.ServerID].since) < steadyAfter,
+			declines: p.now().Before(p.declined[n.ServerID].until()),
 		})
 	}
 	p.findHeirs(w.nodes, recorded)
@@ -308,9 +317,11 @@ type handover struct {
 
 // decline is what became of handing leaderships to a node that gave them back, one after the other.
 type decline struct {
-	pause time.Duration // how long it is left alone after the last one
-	until time.Time
+	since time.Time     // of the last one
+	pause time.Duration // how long it is left alone after that
 }
+
+func (d decline) until() time.Time { return d.since.Add(d.pause) }
 
 const (
 	// handoverWatch is how long a leadership must stay where it was handed to for that to count as accepted.
@@ -331,11 +342,12 @@ func (p *placer) watchHandover(s *worldShard) {
 	switch {
 	case s.leader != h.to:
 		p.handed.Delete(s.shard)
-		pause := min(max(declinedMin, 2*p.declined[h.to].pause), declinedMax)
-		p.declined[h.to] = decline{pause, p.now().Add(pause)}
+		if last := p.declined[h.to]; !h.at.Before(last.since) { // else it gave several back at once
+			p.declined[h.to] = decline{p.now(), min(max(declinedMin, 2*last.pause), declinedMax)}
+		}
 	case p.now().Sub(h.at) > handoverWatch:
 		p.handed.Delete(s.shard)
-		if h.at.After(p.declined[h.to].until) { // what was accepted before it declined says nothing
+		if h.at.After(p.declined[h.to].until()) { // what was accepted before it declined says nothing
 			delete(p.declined, h.to)
 		}
 	}

@@ -20,12 +20,13 @@ type fakeCluster struct {
 	placements map[uint32]Placement
 	members    map[string]*worldShard // by group
 	down       map[string]bool
+	processes  map[string]string // of the nodes that were restarted
 	departed   []departure
 	commit     uint64
 }
 
 func newFakeCluster(shards int, first string) *fakeCluster {
-	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}}
+	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}, processes: map[string]string{}}
 	c.nodes_ = []Node{{Name: first, ServerID: first}}
 	for i := range uint32(shards) {
 		c.members[shardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
@@ -76,7 +77,7 @@ func (c *fakeCluster) report(_ context.Context, id string) (Report, error) {
 		return Report{}, errDown
 	}
 	c.commit++
-	r := Report{ServerID: id}
+	r := Report{ServerID: id, Process: c.processes[id]}
 	for name, m := range c.members {
 		c.elect(m)
 		g := GroupReport{Group: name, Term: 1, Applied: c.commit, Commit: c.commit}
@@ -128,7 +129,7 @@ func (c *fakeCluster) placer() *placer {
 	return &placer{
 		record: c, nodes: c, logger: slog.New(slog.DiscardHandler), shards: len(c.members) - 1,
 		now:   func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
-		heard: map[string]time.Time{}, steady: map[string]time.Time{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
+		heard: map[string]time.Time{}, steady: map[string]attendance{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
 	}
 }
 
@@ -296,7 +297,7 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 		for _, leader := range leaders {
 			p.watchHandover(shard(leader))
 		}
-		return p.declined["b"].until.Sub(p.now())
+		return p.declined["b"].until().Sub(p.now())
 	}
 	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
 		if got := handed("" /* an election */, "b", "a", "a"); got != want {
@@ -306,6 +307,13 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 	ahead := func(d time.Duration) {
 		later := p.now().Add(d)
 		p.now = func() time.Time { return later }
+	}
+	p.handed.Store(uint32(0), handover{to: "b", at: p.now().Add(-time.Second)})
+	first := p.declined["b"]
+	ahead(time.Second)
+	p.watchHandover(shard("a"))
+	if got := p.declined["b"]; got != first {
+		t.Errorf("b gave two leaderships back at once, which counts twice: %+v, %+v", first, got)
 	}
 	for _, declined := range []bool{true, false} { // what it accepts while it is left alone says nothing
 		handed("b")
@@ -319,18 +327,46 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 	handed("b")
 	ahead(handoverWatch + time.Second) // a round that took long
 	p.watchHandover(shard("a"))
-	if got := p.declined["b"].until.Sub(p.now()); got != declinedMin {
+	if got := p.declined["b"].until().Sub(p.now()); got != declinedMin {
 		t.Errorf("b gave the leadership back while nobody looked and is left alone for %v", got)
 	}
-	even := world{factor: 3, nodes: []worldNode{{server: "a"}, {server: "b", declines: true}}}
-	for i := range uint32(3) {
-		even.shards = append(even.shards, worldShard{shard: i, leader: "a", voters: []string{"a", "b"}, recorded: []string{"a", "b"}, caughtUp: []string{"a", "b"}})
+}
+
+// TestPlanSparesTheUnsettled: who gave a leadership back, and whose process has just started, leads only if nobody else can.
+func TestPlanSparesTheUnsettled(t *testing.T) {
+	for name, b := range map[string]worldNode{"declined": {server: "b", declines: true}, "started": {server: "b", fresh: true}} {
+		even := world{factor: 3, nodes: []worldNode{{server: "a"}, b}}
+		for i := range uint32(3) {
+			even.shards = append(even.shards, worldShard{shard: i, leader: "a", voters: []string{"a", "b"}, recorded: []string{"a", "b"}, caughtUp: []string{"a", "b"}})
+		}
+		if steps := plan(even); len(steps) != 0 {
+			t.Errorf("%s: planned %v, want nothing", name, steps)
+		}
+		even.nodes[0].draining = true
+		if steps := plan(even); len(steps) == 0 || steps[0].action != transfer || steps[0].server != "b" {
+			t.Errorf("%s: planned %v, want that b leads all the same", name, steps)
+		}
 	}
-	if steps := plan(even); len(steps) != 0 {
-		t.Errorf("planned %v, want nothing", steps)
+}
+
+// TestRestartIsNoticed: a node is given its share of leaderships when its new process has answered for a while, however short it was away.
+func TestRestartIsNoticed(t *testing.T) {
+	c := newFakeCluster(1, "a")
+	c.nodes_ = append(c.nodes_, Node{Name: "b", ServerID: "b.1"})
+	p := c.placer()
+	fresh := func(what string, want bool) {
+		t.Helper()
+		w := p.world(p.ask(t.Context()))
+		for _, n := range w.nodes {
+			if n.fresh != (want && n.server == "b.1") {
+				t.Errorf("%s: %s is fresh: %v", what, n.server, n.fresh)
+			}
+		}
 	}
-	even.nodes[0].draining = true
-	if steps := plan(even); len(steps) == 0 || steps[0].action != transfer || steps[0].server != "b" {
-		t.Errorf("planned %v, want that b leads all the same", steps)
-	}
+	c.rounds(t, p, steadyRounds+1)
+	fresh("both have answered for a while", false)
+	c.processes["b.1"] = "another"
+	fresh("one was restarted", true)
+	c.rounds(t, p, steadyRounds+1)
+	fresh("that was a while ago", false)
 }

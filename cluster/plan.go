@@ -16,13 +16,17 @@ type worldNode struct {
 	draining bool
 	// leaving: it is about to stop. It is given nothing, and keeps its replicas, since it is likely to come back.
 	leaving bool
-	// fresh: it has not answered for long enough to be counted on. It is given neither replicas nor votes.
+	// fresh: its process has not answered for long enough to be counted on. It is given neither replicas nor votes, and leaderships only if
+	// there is nobody else.
 	fresh bool
 	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
 	declines bool
 	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none.
 	heir string
 }
+
+// unsettled reports whether the node should lead only if nobody else can.
+func (n *worldNode) unsettled() bool { return n.declines || n.fresh }
 
 // takes reports whether the node may be given replicas.
 func (n *worldNode) takes() bool { return n.stays() && !n.silent && !n.leaving && !n.fresh }
@@ -275,7 +279,7 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 		if v == id || !p.stays(v) || !p.sound(s, v) || p.byID[v].leaving {
 			continue
 		}
-		if best == "" || cmp.Or(compareBool(p.byID[v].declines, p.byID[best].declines), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
+		if best == "" || cmp.Or(compareBool(p.byID[v].unsettled(), p.byID[best].unsettled()), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
 			best = v
 		}
 	}
@@ -395,7 +399,7 @@ func (p *planner) evenLeaders(steps []step) (step, bool) {
 			continue
 		}
 		to, ok := p.successor(s, s.leader)
-		if ok && (!p.stays(s.leader) || !p.byID[to].declines && p.leads[s.leader]-p.leads[to] >= 2) {
+		if ok && (!p.stays(s.leader) || !p.byID[to].unsettled() && p.leads[s.leader]-p.leads[to] >= 2) {
 			return step{s.shard, transfer, to}, true
 		}
 	}

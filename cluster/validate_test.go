@@ -92,6 +92,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 			m.stop()
 			m.start(nil)
 		}
+		gossip(all...)
 		await(t, "the cluster to be back", func() bool { return settled(all[0].cluster, 3, all...) })
 	})
 }
