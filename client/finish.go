@@ -108,8 +108,8 @@ func (c *Client) Release(ctx context.Context, lease string, delay time.Duration)
 	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
 }
 
-// Extend moves the end of a lease to ttr from now: 1 ms to 24 h, or 0 for the length it was granted with. It never moves
-// it to an earlier time. The result is the end of the lease on the server's clock.
+// Extend moves the end of a lease to ttr from now: 1 ms to 24 h, or 0 for the length it was granted or last extended with. It
+// never moves it to an earlier time. The result is the end of the lease on the server's clock.
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (time.Time, error) {

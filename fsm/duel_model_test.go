@@ -72,10 +72,17 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 		return nil, err
 	}
 	most, bounded := d.bound(e)
+	refusals := d.refusals(e)
 	want := d.plant.apply(d.model, e.stamp, e.requests)
 	got := d.machine.Apply(e.stamp, e.requests)
 	if bounded && uint64(len(got[0].Grants)) > most {
 		return nil, fmt.Errorf("%d granted, but only %d were available", len(got[0].Grants), most)
+	}
+	if n := len(refusals); !slices.EqualFunc(refusals, got[:n], sameResult) {
+		return nil, fmt.Errorf("refused beforehand with %+v, but answered %+v", refusals, got[:n])
+	}
+	for _, r := range refusals {
+		d.seen.refusals[r.Code]++
 	}
 	d.seen.add(e, want)
 	d.keep(e.requests)
@@ -140,6 +147,15 @@ func (d *duel) bound(e *event) (most uint64, ok bool) {
 	}
 	most, _ = d.machine.Available(c.Queues[0], max(e.stamp, d.machine.Clock()))
 	return most, true
+}
+
+// refusals are what Refuses says of the first request of an entry.
+func (d *duel) refusals(e *event) []fsm.Result {
+	if len(e.requests) == 0 {
+		return nil
+	}
+	refusals, _ := d.machine.Refuses(&e.requests[0], max(e.stamp, d.machine.Clock()))
+	return refusals
 }
 
 // snapshot takes a snapshot in one of the ways.

@@ -19,7 +19,7 @@ func (m *Machine) put(c *Put) Result {
 			return m.putEnded(q, stone, content)
 		}
 	}
-	if wait := m.rateWait(q); wait > 0 {
+	if wait := m.rateWait(q, m.scalars.Clock); wait > 0 {
 		return Result{Code: RateLimited, Wait: wait}
 	}
 	j := m.newJob(q, c)
@@ -171,14 +171,14 @@ func ratePeriod(r *QueueRecord) (period, ahead Duration) {
 	return period, Duration(rate-1) * period
 }
 
-// rateWait returns how long a put has to wait for a token, 0 if there is one.
-func (m *Machine) rateWait(q *queue) Duration {
+// rateWait returns how long a put at time now has to wait for a token, 0 if there is one.
+func (m *Machine) rateWait(q *queue, now Time) Duration {
 	r := m.record(q)
 	if r.Settings.PutsPerSecond == 0 {
 		return 0
 	}
 	_, ahead := ratePeriod(r)
-	return max(0, r.RateAt.Sub(m.scalars.Clock)-ahead)
+	return max(0, r.RateAt.Sub(now)-ahead)
 }
 
 func (m *Machine) takeToken(q *queue) {

@@ -12,6 +12,7 @@ type sightings struct {
 	seeds, entries, commands, snapshots, reads int
 	outcomes                                   map[outcome]int
 	recalls                                    map[recalled]int
+	refusals                                   map[fsm.Code]int // of puts, foretold by Refuses
 }
 
 // outcome is what a command of one kind came to.
@@ -30,7 +31,7 @@ type recalled struct {
 }
 
 func newSightings() sightings {
-	return sightings{outcomes: map[outcome]int{}, recalls: map[recalled]int{}}
+	return sightings{outcomes: map[outcome]int{}, recalls: map[recalled]int{}, refusals: map[fsm.Code]int{}}
 }
 
 func (s *sightings) add(e *event, list []fsm.Result) {
@@ -56,6 +57,9 @@ func (s *sightings) merge(o sightings) {
 	}
 	for k, n := range o.recalls {
 		s.recalls[k] += n
+	}
+	for k, n := range o.refusals {
+		s.refusals[k] += n
 	}
 }
 
@@ -120,6 +124,11 @@ func (s *sightings) checkCoverage(t *testing.T) {
 	for _, r := range []recalled{{false, fsm.OK}, {true, fsm.OK}, {false, fsm.Invalid}} {
 		if s.recalls[r] == 0 {
 			t.Errorf("no recall came to %+v", r)
+		}
+	}
+	for _, code := range []fsm.Code{fsm.QueueFull, fsm.RateLimited} {
+		if s.refusals[code] == 0 {
+			t.Errorf("no put was refused beforehand with code %d", code)
 		}
 	}
 }

@@ -237,16 +237,45 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 	case wait.stopped():
 		return Reply{Results: make([]fsm.Result, 1)}, nil
 	case wait.For > 0:
-		reply, err := s.waiters.wait(ctx, req, wait)
-		if err != nil {
-			err = s.refusal(err)
-		}
-		return reply, err
+		return s.park(ctx, req, wait)
 	case s.offers(req.Commands[0].(*fsm.Reserve).Queues):
-		return s.do(ctx, req)
+		return s.reserveNow(ctx, req)
 	default:
 		return Reply{Results: make([]fsm.Result, 1)}, nil
 	}
+}
+
+// park lets a request wait.
+func (s *shard) park(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
+	reply, err := s.waiters.wait(ctx, req, wait)
+	if err != nil {
+		err = s.refusal(err)
+	}
+	return reply, err
+}
+
+// crowdWait is how long a call that does not wait stands in line when others of its entry took all that the entry moved to the ready jobs.
+const crowdWait = 250 * time.Millisecond
+
+// reserveNow reserves without waiting. An entry settles a queue once, by fsm.StepMax jobs; where a large backlog meets many callers, the last of an entry
+// would find nothing although thousands of jobs are due. They stand in line for the next entries instead.
+func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (Reply, error) {
+	reply, err := s.do(ctx, req)
+	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) || !s.holds(req.Commands[0].(*fsm.Reserve).Queues) {
+		return reply, err
+	}
+	return s.park(ctx, req, Wait{For: crowdWait})
+}
+
+// holds reports whether a job is to be had in one of the queues, even if waiters are about to get it.
+func (s *shard) holds(queues []string) (some bool) {
+	s.view(func(m *fsm.Machine, now fsm.Time) {
+		for _, name := range queues {
+			available, _ := m.Available(name, now)
+			some = some || available > 0
+		}
+	})
+	return some
 }
 
 // remembers reports whether the machine answers a request from memory: with live grants to an earlier attempt, or with the

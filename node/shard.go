@@ -20,6 +20,7 @@ type shard struct {
 	proposer *proposer
 	waiters  *waiters
 	claims   *claims
+	limited  limited
 	pacer    *pacer
 	stats    *shardCounters
 	pool     sync.Pool // of *call
@@ -107,6 +108,10 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 	if err := s.admit(req); err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
+	}
+	if results, refused := s.refuses(req); refused {
+		s.stats.notApplied.Add(1)
+		return Reply{Results: results}, nil
 	}
 	c := s.pool.Get().(*call)
 	c.request = req
@@ -254,14 +259,15 @@ func (s *shard) logLead(ctx context.Context, l *leadership) error {
 
 // applied passes on what an entry of this leader did.
 func (s *shard) applied(batch []*proposal, results []fsm.Result, clock fsm.Time) {
-	at := 0
 	for _, pr := range batch {
-		for _, c := range pr.request.Commands {
+		own := results[:len(pr.request.Commands)]
+		results = results[len(own):]
+		for i, c := range pr.request.Commands {
 			if c.Kind() == fsm.KindReserve {
-				s.observeLateness(results[at].Grants, clock)
+				s.observeLateness(own[i].Grants, clock)
 			}
-			at++
 		}
+		s.limited.note(pr.request.Commands, own)
 	}
 	s.waiters.touched(batch)
 }

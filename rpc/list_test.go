@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -133,8 +134,14 @@ func TestFiguresAreOfNow(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	want := fmt.Sprintf(`belfry_queue_oldest_ready_timestamp_seconds{queue="a",shard="%d"} %v`, s.server.handler.queues.shard("a", 0), float64(logged.Add(time.Minute).Unix()))
-	if got := s.send("GET", "/metrics", ""); !strings.Contains(got.body, want) {
-		t.Errorf("%s is not in the metrics", want)
+	shown := s.send("GET", "/metrics", "").body
+	for name, value := range map[string]float64{
+		"oldest_ready_timestamp_seconds": float64(logged.Add(time.Minute).Unix()),
+		"dedup_window_seconds":           fsm.DefaultDedupWindow.Seconds(),
+	} {
+		want := fmt.Sprintf(`belfry_queue_%s{queue="a",shard="%d"} %v`, name, s.server.handler.queues.shard("a", 0), value)
+		if !strings.Contains(shown, want) {
+			t.Errorf("%s is not in the metrics", want)
+		}
 	}
 }

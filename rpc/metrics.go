@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,7 +26,7 @@ type nodeCollector struct {
 	appliedIndex, queued, queuedBytes, waiters, leading, ahead *prometheus.Desc
 	snapshotBytes, snapshotTime, snapshots                     *prometheus.Desc
 	entryCommands, entryBytes, propose, commit, apply, latency *prometheus.Desc
-	jobs, queueBytes, oldestReady, nextDue, events             *prometheus.Desc
+	jobs, queueBytes, oldestReady, nextDue, events, dedup      *prometheus.Desc
 	voters, wanted                                             *prometheus.Desc
 	diskFree                                                   *prometheus.Desc
 }
@@ -64,6 +65,7 @@ func newNodeCollector(n Node, votersWanted func() int) *nodeCollector {
 		queueBytes:    desc("queue_bytes", "Bytes held, by queue.", "shard", "queue"),
 		oldestReady:   desc("queue_oldest_ready_timestamp_seconds", "Due time of the oldest ready job.", "shard", "queue"),
 		nextDue:       desc("queue_next_due_timestamp_seconds", "Due time of the next delayed job.", "shard", "queue"),
+		dedup:         desc("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter than the setting if there were too many or the queue is younger.", "shard", "queue"),
 		events:        desc("queue_events_total", "What happened to a queue's jobs since its birth.", "shard", "queue", "event"),
 		diskFree:      desc("disk_free_bytes", "Free space of the data directory's disk."),
 	}
@@ -145,14 +147,14 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 
 // collectQueues sends what is known of a shard's queues. Beyond queueSeriesMax they are added up.
 func (c *nodeCollector) collectQueues(ch chan<- prometheus.Metric, shard uint32) {
-	var queues []fsm.Queue
+	var queues []queueSeries
 	for query := (&fsm.QueuesQuery{Max: queueSeriesMax}); ; {
 		page, _, err := c.node.Peek(shard, query)
 		if err != nil {
 			return // A shard that cannot be read has no series; that it is so shows in belfry_shard_leading.
 		}
 		for i := range page.Queues {
-			queues = addSeries(queues, &page.Queues[i])
+			queues = addSeries(queues, &page.Queues[i], page.Now)
 		}
 		if !page.More {
 			break
@@ -164,17 +166,25 @@ func (c *nodeCollector) collectQueues(ch chan<- prometheus.Metric, shard uint32)
 	}
 }
 
-// addSeries adds a queue, or adds it to the rest.
-func addSeries(queues []fsm.Queue, q *fsm.Queue) []fsm.Queue {
+// queueSeries is what is shown of a queue, or of all queues that have no series of their own.
+type queueSeries struct {
+	fsm.Queue
+	// dedup is for how long ended ids are remembered; of several queues the shortest.
+	dedup time.Duration
+}
+
+// addSeries adds a queue as seen at now, or adds it to the rest.
+func addSeries(queues []queueSeries, q *fsm.Queue, now fsm.Time) []queueSeries {
+	dedup := dedupHeld(&q.Settings, q.DedupSince, now)
 	if len(queues) < queueSeriesMax {
-		return append(queues, fsm.Queue{
-			Name: q.Name, Counts: q.Counts, Counters: q.Counters, OldestReady: q.OldestReady, NextDue: q.NextDue,
-		})
+		own := fsm.Queue{Name: q.Name, Counts: q.Counts, Counters: q.Counters, OldestReady: q.OldestReady, NextDue: q.NextDue}
+		return append(queues, queueSeries{own, dedup})
 	}
 	if len(queues) == queueSeriesMax {
-		queues = append(queues, fsm.Queue{Name: otherQueues})
+		queues = append(queues, queueSeries{fsm.Queue{Name: otherQueues}, dedup})
 	}
 	rest := &queues[queueSeriesMax]
+	rest.dedup = min(rest.dedup, dedup)
 	rest.Counts.Delayed += q.Counts.Delayed
 	rest.Counts.Ready += q.Counts.Ready
 	rest.Counts.Reserved += q.Counts.Reserved
@@ -204,7 +214,7 @@ func addCounters(sum, q *fsm.Counters) {
 }
 
 // collectQueue sends what is known of a queue.
-func (c *nodeCollector) collectQueue(ch chan<- prometheus.Metric, shard string, q *fsm.Queue) {
+func (c *nodeCollector) collectQueue(ch chan<- prometheus.Metric, shard string, q *queueSeries) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{shard, q.Name}, labels...)...)
 	}
@@ -213,6 +223,7 @@ func (c *nodeCollector) collectQueue(ch chan<- prometheus.Metric, shard string, 
 	gauge(c.jobs, float64(q.Counts.Reserved), "reserved")
 	gauge(c.jobs, float64(q.Counts.Dead), "dead")
 	gauge(c.queueBytes, float64(q.Counts.Bytes))
+	gauge(c.dedup, q.dedup.Seconds())
 	if q.OldestReady != 0 {
 		gauge(c.oldestReady, float64(q.OldestReady)/1e9)
 	}

@@ -278,4 +278,4 @@ func shownSettings() *belfryv1.QueueSettings {
 // settingsText is how they are shown.
 const settingsText = "  ttr              30s\n  max-attempts     3\n  retry-delays     at once\n  dedup-window     10m\n" +
 	"  max-in-flight    no limit\n  max-jobs         no limit\n  max-bytes        no limit\n  puts-per-second  no limit\n" +
-	"  overdue          fire, if overdue by more than 1m\n  expire-to        gone\n  paused           no\n"
+	"  overdue          fire, after an outage of 1m\n  expire-to        gone\n  paused           no\n"

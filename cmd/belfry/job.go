@@ -175,7 +175,7 @@ func (a *app) redriveCommand() *cobra.Command {
 		Use:               "redrive QUEUE (ID... | --max N)",
 		Short:             "Make dead jobs ready again",
 		Long:              "Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times first. Their attempts start anew.",
-		Args:              arguments(1, 0, "QUEUE"),
+		Args:              arguments(1, unlimited, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
 	c.Flags().Uint32VarP(&request.Max, "max", "n", 0, "how many, 1 to 100000")

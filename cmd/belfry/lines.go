@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,3 +89,35 @@ func (s lineSet) merged(other lineSet) lineSet {
 	}
 	return set
 }
+
+// A lineReader reads a file line by line. Of a line of more than lineBytesMax it keeps nothing, and goes on behind it.
+type lineReader struct {
+	input *bufio.Reader
+	text  []byte // the line, with its end; empty if it is too long
+	size  int64  // bytes of the line
+	err   error  // what ended the reading before the end of the file
+}
+
+// next reads a line. It returns false at the end of the file, and after an error.
+func (l *lineReader) next() bool {
+	l.text, l.size = l.text[:0], 0
+	for {
+		part, err := l.input.ReadSlice('\n')
+		l.size += int64(len(part))
+		if l.text = append(l.text, part...); l.long() {
+			l.text = l.text[:0]
+		}
+		switch {
+		case err == nil:
+			return true
+		case errors.Is(err, io.EOF):
+			return l.size > 0
+		case !errors.Is(err, bufio.ErrBufferFull):
+			l.err = err
+			return false
+		}
+	}
+}
+
+// long reports whether the line is too long to be kept.
+func (l *lineReader) long() bool { return l.size > lineBytesMax }

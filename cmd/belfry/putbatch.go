@@ -95,21 +95,33 @@ func (r *fileRun) advice(s *stop) string {
 	}
 }
 
-// resumeCommand is what puts the rest and repeats nothing: a call of unknown outcome is made again under its own id.
+// resumeCommand is what puts the rest at the same server and repeats nothing: a call of unknown outcome is made again under its own id.
 func (r *fileRun) resumeCommand(s *stop) string {
 	parts := []string{"belfry put"}
 	if r.queue != "" {
-		parts = append(parts, r.queue)
+		parts = append(parts, shellWord(r.queue))
 	}
-	parts = append(parts, "--file", r.flags.path, "--from", fmt.Sprint(s.from), "--batch", fmt.Sprint(r.flags.batch))
+	if r.app.server != defaultServer {
+		parts = append(parts, "--server", shellWord(r.app.server))
+	}
+	parts = append(parts, "--file", shellWord(r.flags.path), "--from", fmt.Sprint(s.from), "--batch", fmt.Sprint(r.flags.batch))
 	skip := r.flags.skip.merged(s.skip)
 	if len(skip) > 0 {
 		parts = append(parts, "--skip", skip.String())
 	}
 	if s.id != "" {
-		parts = append(parts, "--request-id", s.id, "--repeat-to", fmt.Sprint(s.to))
+		parts = append(parts, "--request-id", shellWord(s.id), "--repeat-to", fmt.Sprint(s.to))
 	}
 	return strings.Join(parts, " ")
+}
+
+// shellWord returns a text as one word of a shell's command line.
+func shellWord(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // verdict is the error of a command that stopped.

@@ -17,7 +17,7 @@ import (
 
 const (
 	batchBytesMax = 3 << 20 // below the server's 4 MiB, with room for the envelope
-	lineBytesMax  = 4 << 20
+	lineBytesMax  = 8 << 20 // a body of 1 MiB with every byte escaped fits
 	batchJobsMax  = 1000
 	reportedMax   = 20 // how many bad lines are shown one by one
 )
@@ -127,8 +127,7 @@ func (r *fileRun) do(ctx context.Context, input io.Reader) error {
 
 // putLines puts the lines in batches. It returns nil, or where it stopped.
 func (r *fileRun) putLines(ctx context.Context, input io.Reader) *stop {
-	lines := bufio.NewScanner(input)
-	lines.Buffer(make([]byte, 64<<10), lineBytesMax)
+	lines := lineReader{input: bufio.NewReaderSize(input, 64<<10)}
 	var pending []job
 	var pendingBytes int
 	number, read := uint64(0), int64(0)
@@ -142,14 +141,17 @@ func (r *fileRun) putLines(ctx context.Context, input io.Reader) *stop {
 		r.progress.update(r.tally.Put, read)
 		return nil
 	}
-	for lines.Scan() {
+	for lines.next() {
 		number++
-		read += int64(len(lines.Bytes())) + 1
-		text := strings.TrimSpace(lines.Text())
-		if number < r.flags.from || text == "" || r.flags.skip.has(number) {
+		read += lines.size
+		text := strings.TrimSpace(string(lines.text))
+		if number < r.flags.from || text == "" && !lines.long() || r.flags.skip.has(number) {
 			continue
 		}
 		request, err := r.parse(text)
+		if lines.long() {
+			err = fmt.Errorf("the line has %d bytes; the limit is %d", lines.size, lineBytesMax)
+		}
 		if err != nil {
 			r.failed(number, err.Error())
 			continue
@@ -170,8 +172,8 @@ func (r *fileRun) putLines(ctx context.Context, input io.Reader) *stop {
 	if stopped := flush(); stopped != nil {
 		return stopped
 	}
-	if err := lines.Err(); err != nil {
-		return &stop{from: number + 1, next: number + 1, err: fmt.Errorf("reading %s after line %d: %w", r.flags.path, number, err)}
+	if lines.err != nil {
+		return &stop{from: number + 1, next: number + 1, err: fmt.Errorf("reading %s after line %d: %w", r.flags.path, number, lines.err)}
 	}
 	return nil
 }

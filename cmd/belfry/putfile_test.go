@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -268,12 +271,42 @@ func TestPutFileStopsWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestPutFileThatCannotBeRead puts what came before the line that is too long.
+// TestPutFileThatCannotBeRead puts what came before the fault.
 func TestPutFileThatCannotBeRead(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
-	got := h.run("put", "orders", "--file", write(t, "jobs.ndjson", `{"text":"1"}`+"\n"+strings.Repeat("x", lineBytesMax+1)))
-	if got.code != codeError || !strings.Contains(got.err, "stopped at line 2 with 1 job put; go on with:") {
+	h.system.in = io.MultiReader(strings.NewReader(`{"text":"1"}`+"\n"), iotest.ErrReader(errors.New("the disk broke")))
+	got := h.run("put", "orders", "--file", "-")
+	if got.code != codeError || !strings.Contains(got.err, "stopped at line 2 with 1 job put; go on with:") || !strings.Contains(got.err, "the disk broke") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestPutFileLongLine leaves a line out that no server would take, and puts what follows.
+func TestPutFileLongLine(t *testing.T) {
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
+	long := strings.Repeat("x", lineBytesMax)
+	got := h.run("put", "orders", "--file", write(t, "jobs.ndjson", `{"text":"1"}`+"\n"+long+"\n\n"+`{"text":"2"}`+"\n"+long+"x"))
+	if got.code != codeError || got.out != "2 jobs put in 0s; 2 failed\n" {
+		t.Errorf("got %+v, want two jobs put and two lines failed", got)
+	}
+	for _, want := range []string{":2: the line has 8388609 bytes; the limit is 8388608", ":5: the line has 8388609 bytes"} {
+		if !strings.Contains(got.err, want) {
+			t.Errorf("said\n%s\nwant %q in it", got.err, want)
+		}
+	}
+}
+
+// TestPutFileAdviceIsForTheSameServer: the command that is printed goes to the server that was named, and a shell reads it as it was meant.
+func TestPutFileAdviceIsForTheSameServer(t *testing.T) {
+	h := newHarness(t, func(proto.Message) (proto.Message, error) {
+		return nil, wireError(connect.CodePermissionDenied, "FORBIDDEN", "the server's words")
+	})
+	h.env["BELFRY_SERVER"] = ""
+	path := write(t, "Ann's jobs.ndjson", fiveLines)
+	got := h.run("put", "orders", "--file", path, "--server", h.url)
+	quoted := "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	if want := "belfry put orders --server " + h.url + " --file " + quoted + " --from 1"; !strings.Contains(got.err, want) {
+		t.Errorf("said\n%s\nwant %s in it", got.err, want)
 	}
 }
 

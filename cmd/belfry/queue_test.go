@@ -62,7 +62,7 @@ settings
   max-jobs         1,000
   max-bytes        1.0 GiB
   puts-per-second  no limit
-  overdue          spread over 1h, if overdue by more than 1m
+  overdue          spread over 1h, after an outage of 1m
   expire-to        dead
   paused           until 2030-01-31 10:00:00.000 +00:00 (in 1h)
 `

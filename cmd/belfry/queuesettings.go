@@ -32,9 +32,9 @@ func (f *settingsFlags) add(flags *pflag.FlagSet) {
 	flags.Uint32Var(&f.maxJobs, "max-jobs", 0, "how many jobs the queue may hold, 0 for no limit")
 	flags.Uint64Var(&f.maxBytes, "max-bytes", 0, "how many bytes the queue may hold, 0 for no limit")
 	flags.Uint32Var(&f.putsPerSecond, "puts-per-second", 0, "how many puts a second are let in, 0 for no limit")
-	flags.Var(newChoice(&f.overdue, "fire", "spread", "drop"), "overdue", "what happens to jobs found long overdue: fire, spread or drop")
+	flags.Var(newChoice(&f.overdue, "fire", "spread", "drop"), "overdue", "what happens to jobs that fell due in an outage: fire, spread or drop")
 	flags.Var(&f.overduePeriod, "overdue-period", "over how long spread spreads them")
-	flags.Var(&f.overdueAfter, "overdue-after", "how late a job must be for that")
+	flags.Var(&f.overdueAfter, "overdue-after", "how long the outage must have lasted for that, from the first such job")
 	flags.Var(newChoice(&f.expireTo, "gone", "dead"), "expire-to", "what becomes of a job whose TTL ends: gone or dead")
 }
 

@@ -94,7 +94,7 @@ func renderSettings(w io.Writer, s *belfryv1.QueueSettings, now time.Time) {
 		overdue += " over " + length(period)
 	}
 	if after := s.GetOverdue().GetOverdueAfter(); after != nil {
-		overdue += ", if overdue by more than " + length(after)
+		overdue += ", after an outage of " + length(after)
 	}
 	paused := "no"
 	if s.GetPaused() {

@@ -21,7 +21,7 @@ func (a *app) reserveCommand() *cobra.Command {
 		Long: "Reserve hands out jobs that are due, from the first queue that has some. Each is yours until its lease ends; ack it\n" +
 			"when the work is done. Without --wait it returns at once. If there is nothing it exits with code 10.",
 		Example:           "  belfry reserve orders --wait 20s\n  lease=$(belfry reserve orders -o json | jq -r '.jobs[0].lease') && belfry ack \"$lease\"",
-		Args:              arguments(1, 0, "QUEUE"),
+		Args:              arguments(1, unlimited, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
 	flags := c.Flags()

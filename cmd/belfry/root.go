@@ -142,13 +142,16 @@ func flagError(c *cobra.Command, err error) error {
 	return usagef("unknown flag --%s%s", name, didYouMean(name, names, "--"))
 }
 
-// arguments accepts between the given numbers of arguments; names say what is missing. most 0 means any number.
+// unlimited is a maximum of arguments that is none.
+const unlimited = -1
+
+// arguments accepts between the given numbers of arguments; names say what is missing.
 func arguments(least, most int, names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least {
 			return usagef("missing argument: %s", strings.Join(names[len(args):least], ", "))
 		}
-		if most > 0 && len(args) > most {
+		if most != unlimited && len(args) > most {
 			return usagef("one argument too many: %q", args[most])
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 const (
@@ -98,6 +99,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		if bad, ok := errors.AsType[*server.ConfigError](err); ok {
 			return usagef("%s", bad)
+		}
+		if _, damaged := errors.AsType[*storage.CorruptError](err); damaged {
+			return &codedError{codeStorage, err.Error()}
 		}
 		return err
 	}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,5 +51,19 @@ func TestStorageFailed(t *testing.T) {
 				close(release)
 			})
 		})
+	}
+}
+
+// TestDamagedFilesHaveTheirExitCode: a supervisor can tell damage from what passes by itself.
+func TestDamagedFilesHaveTheirExitCode(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "node.json")
+	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, nil)
+	got := h.run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0")
+	if got.code != codeStorage || !strings.Contains(got.err, file+" is damaged at offset ") {
+		t.Errorf("got %+v, want exit code 11 and the file that is damaged", got)
 	}
 }

@@ -26,10 +26,12 @@ var (
 	ErrGap = errors.New("storage: log entries are not consecutive")
 )
 
-// remedy says only what can be done today.
+// remedy says only what can be done today. An older copy of a voter's files would break the promises of a cluster: the node would vote and
+// count again without what it has acknowledged.
 const remedy = "the files were left as they are; do not delete some and start again: the node would go on without what it has acknowledged. " +
-	"Move the file back if it was moved, or put back a copy of the whole data directory that was made while the node was stopped; " +
-	"what was acknowledged after that copy is lost"
+	"Move the file back if it was moved. If the cluster has other nodes, start this one with an empty data directory, the same name and --join: " +
+	"it gets everything from them; never put back an older copy there. A node that is alone can be given a copy of the whole data directory that was made " +
+	"while it was stopped; what was acknowledged after that copy is lost"
 
 // CorruptError says that a file does not hold what was once durable in it. The group must not start, or, if it
 // runs, the process must end: going on would serve or vote with less than the node has promised.

@@ -233,7 +233,7 @@ func TestCorruptErrorSaysWhatToDo(t *testing.T) {
 	cause := errors.New("cause")
 	err := &storage.CorruptError{File: "a/b.wal", Offset: 4096, Index: 7, Detail: "detail",
 		Err: &storage.CorruptError{File: "c", Detail: "inner", Err: cause}}
-	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete", "copy of the whole data directory"} {
+	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete", "copy of the whole data directory", "never put back an older copy there"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %q", want, err.Error())
 		}

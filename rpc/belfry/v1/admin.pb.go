@@ -505,7 +505,7 @@ type Queue struct {
 	SettingsVersion uint64 `protobuf:"varint,4,opt,name=settings_version,json=settingsVersion,proto3" json:"settings_version,omitempty"`
 	// How many jobs are in each state.
 	Counts *JobCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
-	// The bytes of bodies and headers held.
+	// The bytes of bodies, headers and client-chosen ids held.
 	Bytes uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// How long the oldest ready job has been due. Not set if none is ready.
 	OldestReadyAge *durationpb.Duration `protobuf:"bytes,7,opt,name=oldest_ready_age,json=oldestReadyAge,proto3" json:"oldest_ready_age,omitempty"`
@@ -517,7 +517,7 @@ type Queue struct {
 	Rates *QueueRates `protobuf:"bytes,10,opt,name=rates,proto3" json:"rates,omitempty"`
 	// What happened since the queue was made.
 	Totals *QueueTotals `protobuf:"bytes,11,opt,name=totals,proto3" json:"totals,omitempty"`
-	// For how long ended ids are really remembered: shorter than the setting if there were too many of them.
+	// For how long ended ids are really remembered: shorter than the setting if there were too many of them, or if the queue is younger.
 	DedupWindowHeld *durationpb.Duration `protobuf:"bytes,12,opt,name=dedup_window_held,json=dedupWindowHeld,proto3" json:"dedup_window_held,omitempty"`
 	// The shard time of these figures; they are exact as of it. With several partitions the earliest of theirs.
 	AsOf          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`

@@ -1227,7 +1227,7 @@ type ExtendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lease of the job.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// How long from now: 1 ms to 24 h. Not set: the length the lease was granted with.
+	// How long from now: 1 ms to 24 h. Not set: the length the lease was granted or last extended with.
 	Ttr *durationpb.Duration `protobuf:"bytes,2,opt,name=ttr,proto3" json:"ttr,omitempty"`
 	// Makes a repeat safe for 5 minutes: at most 64 bytes.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -47,7 +47,7 @@ const (
 	JobState_JOB_STATE_DEAD JobState = 4
 	// The job was acked.
 	JobState_JOB_STATE_ACKED JobState = 5
-	// The job was cancelled, purged, or its queue was deleted.
+	// The job was cancelled or purged.
 	JobState_JOB_STATE_CANCELLED JobState = 6
 	// The job's TTL ended and its queue does not keep expired jobs, or the queue's overdue policy dropped it.
 	JobState_JOB_STATE_EXPIRED JobState = 7
@@ -304,7 +304,7 @@ func (Reason) EnumDescriptor() ([]byte, []int) {
 	return file_belfry_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
-// OverdueMode says what happens to jobs that are found long overdue, as after an outage.
+// OverdueMode says what happens to jobs that fell due in an outage.
 type OverdueMode int32
 
 const (
@@ -870,14 +870,14 @@ func (x *EntryError) GetWitness() *Witness {
 	return nil
 }
 
-// OverduePolicy is a queue's declared policy for jobs overdue by more than `overdueAfter` when the shard gets to them.
+// OverduePolicy is a queue's declared policy for jobs that fell due in an outage: while their shard had no leader for `overdueAfter` or longer.
 type OverduePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to do. UNSPECIFIED is refused.
 	Mode OverdueMode `protobuf:"varint,1,opt,name=mode,proto3,enum=belfry.v1.OverdueMode" json:"mode,omitempty"`
 	// Over how long SPREAD spreads them: 1 s to 30 days. Only with SPREAD.
 	Period *durationpb.Duration `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
-	// How late a job must be for the policy to concern it: 1 s to 100 years, default 60 s.
+	// How long an outage must have lasted, from the first job that fell due in it: 1 s to 100 years, default 60 s. Then the policy concerns all of them.
 	OverdueAfter  *durationpb.Duration `protobuf:"bytes,3,opt,name=overdue_after,json=overdueAfter,proto3" json:"overdue_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -954,12 +954,12 @@ type QueueSettings struct {
 	MaxInFlight *uint32 `protobuf:"varint,6,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// How many jobs the queue may hold in all states. 0 means no limit, the default.
 	MaxJobs *uint32 `protobuf:"varint,7,opt,name=max_jobs,json=maxJobs,proto3,oneof" json:"max_jobs,omitempty"`
-	// How many bytes of bodies and headers the queue may hold. 0 means no limit, the default.
+	// How many bytes of bodies, headers and client-chosen ids the queue may hold. 0 means no limit, the default.
 	MaxBytes *uint64 `protobuf:"varint,8,opt,name=max_bytes,json=maxBytes,proto3,oneof" json:"max_bytes,omitempty"`
 	// How many puts a second are let in, counted on the shard's clock, with one second's worth of burst. 0 means no
 	// limit, the default.
 	PutsPerSecond *uint32 `protobuf:"varint,9,opt,name=puts_per_second,json=putsPerSecond,proto3,oneof" json:"puts_per_second,omitempty"`
-	// What happens to jobs found long overdue. Default FIRE.
+	// What happens to jobs that fell due in an outage. Default FIRE.
 	Overdue *OverduePolicy `protobuf:"bytes,10,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	// What becomes of a job whose TTL ended. Default GONE.
 	ExpireTo *ExpireTo `protobuf:"varint,11,opt,name=expire_to,json=expireTo,proto3,enum=belfry.v1.ExpireTo,oneof" json:"expire_to,omitempty"`

@@ -1,0 +1,62 @@
+package fsm
+
+// Refuses returns the results of a request of puts all of which are refused at time now because their queues are full or take no more puts for the
+// moment. It reports false for any other request, also if one of its puts may be let in or is to be answered otherwise, or if what has fallen due may
+// yet make room: then only an entry can tell. Like every read it changes nothing. now must not be before Clock.
+func (m *Machine) Refuses(req *Request, now Time) ([]Result, bool) {
+	if m.restored.Open() || req.ID != "" && m.answersRepeat(req, now) {
+		return nil, false
+	}
+	results := make([]Result, len(req.Commands))
+	for i, c := range req.Commands {
+		put, ok := c.(*Put)
+		if !ok {
+			return nil, false
+		}
+		if results[i], ok = m.refusesPut(put, now); !ok {
+			return nil, false
+		}
+	}
+	return results, len(results) > 0
+}
+
+// answersRepeat reports whether a request has an id that is remembered, or too old to be.
+func (m *Machine) answersRepeat(req *Request, now Time) bool {
+	if m.answers.find(requestKeyHash(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID) != 0 {
+		return true
+	}
+	at, ok := uuid7Time(req.ID)
+	return ok && (at.Add(RequestWindow) < now || at <= m.scalars.LowWater)
+}
+
+// refusesPut is Refuses for one put.
+func (m *Machine) refusesPut(c *Put, now Time) (Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return Result{}, false
+	}
+	if r := m.record(q); r.Partition != c.Partition || r.Partitions != c.Partitions || m.mayFree(q, now) {
+		return Result{}, false
+	}
+	if c.ID != "" {
+		if held, stone := m.store.byID(q, c.ID); held != 0 || stone != 0 {
+			return Result{}, false
+		}
+	}
+	if wait := m.rateWait(q, now); wait > 0 {
+		return Result{Code: RateLimited, Wait: wait}, true
+	}
+	if m.full(q, jobBytes(&Job{ID: c.ID, Generated: c.ID == "", Headers: c.Headers, Body: c.Body})) {
+		return Result{Code: QueueFull}, true
+	}
+	return Result{}, false
+}
+
+// mayFree reports whether settling the queue at time now may end jobs: by their ttl, or by the overdue policy.
+func (m *Machine) mayFree(q *queue, now Time) bool {
+	overdue := func(order *keyTree) bool {
+		at := firstAt(order)
+		return at != 0 && at <= now
+	}
+	return overdue(q.leases) || overdue(q.ttls) || m.record(q).Settings.Overdue == DropOverdue && overdue(q.delayed)
+}

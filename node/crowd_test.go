@@ -1,0 +1,53 @@
+package node
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// TestCrowdBeforeABacklog: an entry moves so many due jobs and no more, and whoever comes last in it finds nothing. A caller is not told so while
+// thousands of jobs are due.
+func TestCrowdBeforeABacklog(t *testing.T) {
+	const callers, each = 40, 500
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		puts := make([]fsm.Command, 1000)
+		for i := range puts {
+			puts[i] = put("orders", "x", time.Minute)
+		}
+		for range callers * each / len(puts) {
+			do(t, n, 0, puts...)
+		}
+		time.Sleep(time.Minute)
+		granted := make([]int, callers)
+		var group sync.WaitGroup
+		for i := range granted {
+			group.Go(func() {
+				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: each, TTR: time.Hour}}}
+				reply, err := n.Reserve(t.Context(), 0, req, Wait{})
+				if err != nil {
+					t.Errorf("caller %d: %v", i, err)
+					return
+				}
+				granted[i] = len(reply.Jobs)
+			})
+		}
+		group.Wait()
+		counts := queueOf(t, n, "orders").Counts
+		left := counts.Delayed + counts.Ready
+		for i, jobs := range granted {
+			if jobs == 0 && left > 0 {
+				t.Errorf("caller %d was told that there is nothing, and %d jobs are due", i, left)
+			}
+		}
+		before := lastIndex(n)
+		if jobs := reserve(t, n, 0, "none", 0); len(jobs) > 0 || lastIndex(n) != before {
+			t.Errorf("an empty queue gave %d jobs and %d entries", len(jobs), lastIndex(n)-before)
+		}
+	})
+}
