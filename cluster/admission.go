@@ -55,6 +55,17 @@ func (m *members) enrol(ctx context.Context) error {
 	return err
 }
 
+// confirm notes that this node is one of its cluster, if that is known.
+func (m *members) confirm() {
+	select {
+	case <-m.confirmed:
+	default:
+		if m.catalog.group.Leader() != "" && m.catalog.holds(m.catalog.self) {
+			close(m.confirmed)
+		}
+	}
+}
+
 // heardOf returns the servers that this node has heard of, those first that it was told to join, and not itself.
 func (m *members) heardOf() (servers []string) {
 	servers = append(slices.Clone(m.config.Seeds), m.config.Directory.servers()...)

@@ -65,7 +65,9 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall
 	catalog.peers.format = n.Format
-	m := &members{host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}}
+	m := &members{
+		host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
+	}
 	catalog.whileLeading = m.lead
 	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
 	catalog.shards = c.router
@@ -90,6 +92,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
+		m.confirm()
 	}
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { c.router.watch(background) })
@@ -104,6 +107,10 @@ func (c *Cluster) Close(ctx context.Context) error {
 	c.running.Wait()
 	return err
 }
+
+// Confirmed returns a channel that is closed when this node, recorded as it is, has first heard of a leader of the catalog. Before that it may have been
+// forgotten without knowing.
+func (c *Cluster) Confirmed() <-chan struct{} { return c.members.confirmed }
 
 // Router returns the way to every shard of the cluster.
 func (c *Cluster) Router() *Router { return c.router }
@@ -122,6 +129,7 @@ func (m *members) follow(ctx context.Context) {
 		if m.gone(err) {
 			return
 		}
+		m.confirm()
 		m.complain(ctx, &told, err)
 		m.settle(ctx)
 		select {
@@ -219,7 +227,9 @@ type members struct {
 	process string // another one after each start
 	// story is what this node knows as the leader of the catalog; nil while it is not.
 	story atomic.Pointer[Story]
-	led   time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
+	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed says.
+	confirmed chan struct{}
+	led       time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
 	// rebuilt are the shards whose replica was set aside and given up for a new one since the start. If the new one differs again, the reason
 	// is in this process, and it stays aside until another one starts. Only follow uses it.
 	rebuilt map[uint32]bool

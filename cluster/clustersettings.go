@@ -30,13 +30,34 @@ type Settings struct {
 // ErrSettings says that a setting of the cluster cannot have a value.
 var ErrSettings = errors.New("no setting for a cluster")
 
-// Check returns what is wrong with settings, as an ErrSettings. A zero is no fault: it stands for what there is.
+// SettingError says which setting of a cluster cannot have a value, and what it may be. It is an ErrSettings.
+type SettingError struct {
+	Setting Setting
+	// Text is the value that it should have and what it may be.
+	Text string
+}
+
+// Setting names one of the settings, in words.
+type Setting string
+
+// The settings.
+const (
+	FactorSetting Setting = "replication factor"
+	GraceSetting  Setting = "grace period"
+)
+
+func (e *SettingError) Error() string { return string(e.Setting) + ": " + e.Text }
+
+// Unwrap returns ErrSettings.
+func (e *SettingError) Unwrap() error { return ErrSettings }
+
+// Check returns what is wrong with settings, as a *SettingError. A zero is no fault: it stands for what there is.
 func (s Settings) Check() error {
 	switch {
 	case s.Factor < 0 || s.Factor > factorMax || s.Factor != 0 && s.Factor%2 == 0:
-		return fmt.Errorf("%w: a replication factor of %d; it must be odd, 1 to %d", ErrSettings, s.Factor, factorMax)
+		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want an odd number, 1 to %d: an even number of voters survives no more failures than one voter less", s.Factor, factorMax)}
 	case s.Grace != 0 && (s.Grace < graceMin || s.Grace > graceMax):
-		return fmt.Errorf("%w: a grace period of %v; it must be %v to %v", ErrSettings, s.Grace, graceMin, graceMax)
+		return &SettingError{GraceSetting, fmt.Sprintf("have %v, want %v to %v", s.Grace, graceMin, graceMax)}
 	}
 	return nil
 }

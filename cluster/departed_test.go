@@ -94,6 +94,16 @@ func removedNodeReturns(t *testing.T, cut bool) {
 			c.known.Hear(a.id(), a.addr) // as gossip says
 		}
 		left := c.awaitLeft()
+		select {
+		case <-c.cluster.Confirmed():
+			if !cut {
+				t.Error("it took itself for a node of the cluster")
+			}
+		default:
+			if cut {
+				t.Error("before it was cut off it was never sure to be a node of the cluster")
+			}
+		}
 		if left.ServerID != removed || left.Heir != "" || left.ClusterID != a.node.Status().ClusterID || !strings.Contains(left.Error(), "was removed from cluster") {
 			t.Errorf("it is told %v", left)
 		}

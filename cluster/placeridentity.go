@@ -20,7 +20,12 @@ func (p *placer) findHeirs(nodes []worldNode, recorded []Node) {
 		}
 	}
 	for i, n := range recorded {
-		if heirs := answering[n.Name]; nodes[i].silent && len(heirs) == 1 && !heirs[0].fresh && p.now().Sub(p.heard[n.ServerID]) >= heirAfter {
+		heirs := answering[n.Name]
+		if !nodes[i].silent || len(heirs) != 1 {
+			continue
+		}
+		nodes[i].awaitedHeir = heirs[0].server
+		if !heirs[0].fresh && p.now().Sub(p.heard[n.ServerID]) >= heirAfter {
 			nodes[i].heir = heirs[0].server
 		}
 	}

@@ -21,8 +21,9 @@ type worldNode struct {
 	fresh bool
 	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
 	declines bool
-	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none.
-	heir string
+	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none. awaitedHeir is one that will be
+	// the heir if it goes on answering, and the node on being silent.
+	heir, awaitedHeir string
 }
 
 // unsettled reports whether the node should lead only if nobody else can.

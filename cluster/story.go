@@ -79,6 +79,9 @@ func (p *planner) tell(s *worldShard, steps []step) string {
 		return fmt.Sprintf("%d voters of %d stay%s, and no other node can take a replica", kept, p.wanted, because("not ", leaving))
 	case leaving != "" || len(s.voters) > p.wanted:
 		return "one voter more than wanted leaves when enough others answer and have everything" + because("", leaving)
+	case p.superseded(s) != "":
+		return fmt.Sprintf("%s, which started anew without its data, gets a replica when it has answered for %v and its old incarnation has been silent for %v",
+			p.superseded(s), steadyAfter, heirAfter)
 	default:
 		return ""
 	}
@@ -114,6 +117,16 @@ func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.fresh && !n.silent && n.stays() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
 			return nameOf(n.server)
+		}
+	}
+	return ""
+}
+
+// superseded names a voter of a shard whose new incarnation is there and waits for its place; empty if there is none.
+func (p *planner) superseded(s *worldShard) string {
+	for _, id := range s.voters {
+		if n := p.byID[id]; n != nil && n.awaitedHeir != "" && n.heir == "" && !slices.Contains(s.voters, n.awaitedHeir) {
+			return nameOf(id)
 		}
 	}
 	return ""

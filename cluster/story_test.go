@@ -58,6 +58,10 @@ func TestStoryOfAShard(t *testing.T) {
 		},
 		{"leads", nodes(func(n *worldNode) { n.draining = true }), worldShard{leader: "n2.1", voters: three, caughtUp: three}, "n2 hands over to n1: n2 is draining"},
 		{
+			"started anew, and has only just come", freshest(nodes(func(n *worldNode) { n.awaitedHeir, n.silent = "n4.1", true })), worldShard{leader: "n1.1", voters: three, caughtUp: three},
+			"n2, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has been silent for 10s",
+		},
+		{
 			"is replaced", nodes(func(n *worldNode) { n.heir, n.silent = "n4.1", true }),
 			worldShard{leader: "n1.1", voters: append(slices.Clone(three), "n4.1"), caughtUp: []string{"n1.1", "n3.1", "n4.1"}},
 			"n2 leaves: it started anew without its data",
@@ -109,6 +113,44 @@ func TestStoryOfARound(t *testing.T) {
 	c.rounds(t, p, int(steadyAfter/placeInterval)+1)
 	if told == nil || len(told.Moves) != 1 || !strings.Contains(told.Moves[0].Text, "d gets a replica, to replace a node that has more") {
 		t.Errorf("with an empty node: %+v", told)
+	}
+}
+
+// TestStoryOfAReplacedDisk is told from the first round that sees the new incarnation, and until the old one is forgotten.
+func TestStoryOfAReplacedDisk(t *testing.T) {
+	c := newFakeCluster(2, "a.1")
+	c.add("b.1", "c.1")
+	p := c.placer()
+	var told *Story
+	p.told = func(s *Story) { told = s }
+	c.rounds(t, p, 30)
+	c.down["b.1"] = true
+	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2"})
+	texts := map[string]bool{}
+	for n := 0; slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }); n++ {
+		held := 0
+		for i := range uint32(2) {
+			if slices.Contains(c.members[shardGroup(i)].voters, "b.1") {
+				held++
+			}
+		}
+		c.rounds(t, p, 1)
+		if len(told.Moves) < held {
+			t.Fatalf("round %d tells of %d shards, and %d have the old incarnation: %+v", n, len(told.Moves), held, told)
+		}
+		for _, m := range told.Moves {
+			texts[m.Text] = true
+		}
+		if n > 60 {
+			t.Fatal("the old incarnation is not forgotten")
+		}
+	}
+	for _, want := range []string{
+		"b, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has been silent for 10s", "b leaves: it started anew without its data",
+	} {
+		if !texts[want] {
+			t.Errorf("it was never told: %s; but %v", want, texts)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,17 +19,51 @@ const (
 	refusalsMax = 256
 )
 
-// passing is a refusal that is ordinary while a group or a node starts or stops: the peer tries again.
+// passing is a refusal that is ordinary while a group or a node stops: the peer tries again.
 type passing struct{ error }
 
-// refusalLevel returns how loud a refusal is. That a peer went before it was answered is as ordinary as passing.
-func refusalLevel(err error) slog.Level {
-	_, starts := errors.AsType[passing](err)
-	_, broke := errors.AsType[*net.OpError](err)
-	if starts || broke || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) {
-		return slog.LevelDebug
+// refusedError is a greeting that was refused by the server self.
+type refusedError struct {
+	verdict verdict
+	hello   greeting
+	self    string
+}
+
+func (e *refusedError) Error() string {
+	if e.seeksEarlierLife() {
+		return fmt.Sprintf("it looks for an earlier life of this node, which is %s now: %s", e.self, e.hello)
 	}
-	return slog.LevelWarn
+	return fmt.Sprintf("%s: %s", e.verdict, e.hello)
+}
+
+// seeksEarlierLife reports whether the peer looks for this node as it was before its data directory was replaced.
+func (e *refusedError) seeksEarlierLife() bool {
+	receiver, _, _ := strings.Cut(e.hello.receiver, ".")
+	self, _, _ := strings.Cut(e.self, ".")
+	return e.verdict == refusedReceiver && receiver == self
+}
+
+// reason is what two refusals have in common that differ in the group only: a node looks for another one with all its groups.
+func (e *refusedError) reason() string {
+	alike := e.hello
+	alike.group = ""
+	return fmt.Sprintf("%s: %s", e.verdict, alike)
+}
+
+// refusalLevel returns how loud a refusal is. That a peer went before it was answered, or asks for a group that has not started, is as ordinary as
+// passing. Peers look for an earlier life of this node until they know that it is gone; nobody has to do anything about that.
+func refusalLevel(err error) slog.Level {
+	_, stops := errors.AsType[passing](err)
+	_, broke := errors.AsType[*net.OpError](err)
+	refused, _ := errors.AsType[*refusedError](err)
+	switch {
+	case stops, broke, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, net.ErrClosed), refused != nil && refused.verdict == refusedGroup:
+		return slog.LevelDebug
+	case refused != nil && refused.seeksEarlierLife():
+		return slog.LevelInfo
+	default:
+		return slog.LevelWarn
+	}
 }
 
 // refusals remembers which refusals of connections were logged lately.
@@ -43,6 +79,9 @@ func (r *refusals) fresh(from net.Addr, why error) bool {
 		host = from.String()
 	}
 	now, what := time.Now(), host+" "+why.Error()
+	if refused, ok := errors.AsType[*refusedError](why); ok {
+		what = host + " " + refused.reason()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if last, ok := r.said[what]; ok && now.Sub(last) < refusalPeriod {

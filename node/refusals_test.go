@@ -16,6 +16,9 @@ func TestRefusalsAreSaidOnceAMinute(t *testing.T) {
 		var r refusals
 		from := func(host string, port int) net.Addr { return &net.TCPAddr{IP: net.ParseIP(host), Port: port} }
 		other, meant := errors.New("another cluster"), errors.New("meant for another server")
+		seeks := func(group, sender string) error {
+			return &refusedError{verdict: refusedReceiver, hello: greeting{group: group, sender: sender, receiver: "n2.old"}, self: "n2.new"}
+		}
 		for _, step := range []struct {
 			from net.Addr
 			why  error
@@ -26,6 +29,9 @@ func TestRefusalsAreSaidOnceAMinute(t *testing.T) {
 			{from("10.0.0.2", 1000), meant, true},
 			{from("10.0.0.1", 1000), other, true},
 			{&net.UnixAddr{Name: "x"}, meant, true},
+			{from("10.0.0.1", 1000), seeks("shard-0", "n1.a"), true},
+			{from("10.0.0.1", 1003), seeks("shard-1", "n1.a"), false}, // a peer comes with all its groups
+			{from("10.0.0.1", 1003), seeks("shard-1", "n3.a"), true},
 		} {
 			if got := r.fresh(step.from, step.why); got != step.want {
 				t.Errorf("%v from %v: %v", step.why, step.from, got)
@@ -50,12 +56,16 @@ func TestRefusalLevels(t *testing.T) {
 		err  error
 		want slog.Level
 	}{
-		{passing{errors.New("no such group here")}, slog.LevelDebug},
+		{passing{errors.New("the group is stopping")}, slog.LevelDebug},
+		{&refusedError{verdict: refusedGroup, self: "n2.new"}, slog.LevelDebug},
+		{&refusedError{verdict: refusedReceiver, hello: greeting{receiver: "n2.old"}, self: "n2.new"}, slog.LevelInfo},
+		{&refusedError{verdict: refusedReceiver, hello: greeting{receiver: "n3.old"}, self: "n2.new"}, slog.LevelWarn},
 		{fmt.Errorf("reading a greeting: %w", io.EOF), slog.LevelDebug},
+		{fmt.Errorf("reading a greeting: %w", io.ErrUnexpectedEOF), slog.LevelDebug},
 		{fmt.Errorf("sending a greeting: %w", &net.OpError{Op: "write", Err: errors.New("broken pipe")}), slog.LevelDebug},
 		{fmt.Errorf("reading a greeting: %w", net.ErrClosed), slog.LevelDebug},
 		{fmt.Errorf("sending a greeting: %w", io.ErrClosedPipe), slog.LevelDebug},
-		{fmt.Errorf("%s: x", refusedCluster), slog.LevelWarn},
+		{&refusedError{verdict: refusedCluster, hello: greeting{cluster: "c2", receiver: "n2.old"}, self: "n2.new"}, slog.LevelWarn},
 		{errors.New("this is no peer"), slog.LevelWarn},
 	} {
 		if got := refusalLevel(test.err); got != test.want {

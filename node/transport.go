@@ -152,14 +152,9 @@ func (m *mux) welcome(raw net.Conn) {
 		}
 	}
 	_ = conn.Close()
-	if !m.refusals.fresh(conn.RemoteAddr(), err) {
-		return
+	if m.refusals.fresh(conn.RemoteAddr(), err) {
+		m.logger.Log(context.Background(), refusalLevel(err), "a peer's connection was refused", "from", conn.RemoteAddr().String(), "error", err)
 	}
-	say := m.logger.Warn
-	if refusalLevel(err) == slog.LevelDebug {
-		say = m.logger.Debug
-	}
-	say("a peer's connection was refused", "from", conn.RemoteAddr().String(), "error", err)
 }
 
 // answer reads a greeting, answers it, and returns the stream of the group that it names; none for a Hello.
@@ -189,11 +184,7 @@ func (m *mux) answer(conn *trackedConn) (*stream, error) {
 		return nil, err
 	}
 	if verdict != accepted {
-		err := fmt.Errorf("%s: %s", verdict, hello)
-		if verdict == refusedGroup {
-			err = passing{err}
-		}
-		return nil, err
+		return nil, &refusedError{verdict: verdict, hello: hello, self: m.self}
 	}
 	return s, conn.SetDeadline(time.Time{})
 }

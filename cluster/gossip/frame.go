@@ -12,15 +12,17 @@ import (
 //	packet   'B' 'G' version 'p' | nonce, ciphertext, tag
 //	stream   'B' 'G' version 's' length(4, big endian) | nonce, ciphertext, tag
 //	refused  'B' 'G' version 'r'
+//	hello    'B' 'G' version 'h'
 //
 // The head is authenticated with the content. "refused" answers a stream that could not be opened, so that the node with the wrong key
-// hears of it itself; it is not authenticated and nothing but a report follows from it.
+// hears of it itself; it is not authenticated and nothing but a report follows from it. "hello" is a stranger's question what this port is for, and is answered with the same.
 const (
 	frameVersion = 1
 
 	framePacket  = 'p'
 	frameStream  = 's'
 	frameRefused = 'r'
+	frameHello   = 'h'
 
 	headBytes       = 4
 	streamHeadBytes = headBytes + 4
@@ -34,6 +36,7 @@ const (
 
 var (
 	errFrame   = errors.New("not a frame of gossip")
+	errHello   = fmt.Errorf("%w: only a question what is here", errFrame)
 	errRefused = errors.New("refused: it cannot open what this node sends")
 )
 
@@ -86,6 +89,9 @@ func (r *keyring) readStream(from io.Reader) ([]byte, error) {
 	}
 	if kind == frameRefused {
 		return nil, errRefused
+	}
+	if kind == frameHello {
+		return nil, errHello
 	}
 	if _, err := io.ReadFull(from, head[headBytes:]); err != nil {
 		return nil, fmt.Errorf("reading a frame: %w", err)

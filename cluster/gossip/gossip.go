@@ -158,18 +158,30 @@ func libraryConfig(serverID string, t *transport, m *members, lines *libraryLog)
 	return c
 }
 
-// reportKey reports a node whose messages cannot be opened, or which cannot open this node's.
+// reportKey reports a node whose messages cannot be opened, or which cannot open this node's, and says who should change what.
 func (g *Gossip) reportKey(addr netip.AddrPort, cause error) {
-	text := "has a gossip key that this node does not have"
+	const reload = "; a SIGHUP has a node read its file again"
+	text := "has a gossip key that this node does not have: put the same keys into the files of --gossip-keys of both" + reload
 	switch {
+	case errors.Is(cause, errRefused) && g.keys.keyless:
+		text = "cannot open what this node sends, because this node has no gossip key: start this node with --gossip-keys and the keys of the other one"
 	case errors.Is(cause, errRefused):
-		text = "cannot open what this node sends: one of the two lacks the other's gossip key"
+		text = "cannot open what this node sends, because it lacks this node's gossip key or has none: " +
+			"start it with --gossip-keys and this node's keys, or give this node the keys of the cluster" + reload
 	case errors.Is(cause, errKeyless):
-		text = "runs gossip without a key, and this node has one"
+		text = "runs gossip without a key, and this node has one: start that node with --gossip-keys and the keys of this one"
 	case g.keys.keyless:
-		text = "runs gossip with a key, and this node has none"
+		text = "runs gossip with a key, and this node has none: start this node with --gossip-keys and the keys of that one"
 	}
-	g.problems.report(Problem{Kind: WrongKey, Addr: addr, Text: fmt.Sprintf("the node at %v %s; the two will not find each other", addr, text)})
+	g.problems.report(Problem{Kind: WrongKey, Addr: addr, Text: fmt.Sprintf("the node at %s %s; until then the two will not find each other", placeOf(addr), text)})
+}
+
+// placeOf writes an address, without the port if that is not known.
+func placeOf(addr netip.AddrPort) string {
+	if addr.Port() == 0 {
+		return addr.Addr().String()
+	}
+	return addr.String()
 }
 
 // Addr returns the address at which others reach this node's gossip, with the port that was picked.

@@ -48,8 +48,10 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 		level, text = "", level
 	}
 	text = strings.TrimPrefix(text, "memberlist: ")
-	// Others say of a node that starts again that it is dead, since its earlier life took its leave. What is sent after Close is not missed.
-	ordinary := level == "[DEBUG]" || level == "[INFO]" || strings.HasPrefix(text, "Refuting a dead message") || strings.HasSuffix(text, net.ErrClosed.Error())
+	// Others say of a node that starts again that it is dead, since its earlier life took its leave; they look for that life where another one is now.
+	// What is sent after Close is not missed.
+	ordinary := level == "[DEBUG]" || level == "[INFO]" || strings.HasPrefix(text, "Refuting a dead message") ||
+		strings.HasPrefix(text, "Got ping for unexpected node") || strings.HasSuffix(text, net.ErrClosed.Error())
 	if !ordinary && l.fresh(text) {
 		l.to.Warn("gossip library", "text", text)
 	} else {

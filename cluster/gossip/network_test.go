@@ -222,6 +222,7 @@ func TestLibraryLog(t *testing.T) {
 	}
 	say("[ERR] memberlist: Failed to send UDP ping: timeout 2")
 	say("[WARN] memberlist: Refuting a dead message (from: n1)")
+	say("[WARN] memberlist: Got ping for unexpected node 'n2.old' from=10.0.0.1:7402")
 	say("[ERR] memberlist: Sending failed: write udp 127.0.0.1:1->127.0.0.1:2: use of closed network connection")
 	say("[WARN] memberlist: Was able to connect to n1 over TCP")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -241,5 +242,11 @@ func TestProblemsAreBounded(t *testing.T) {
 	again := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 127}), 9)
 	if p.report(Problem{Kind: WrongKey, Addr: again}) {
 		t.Error("the same host from another port is another problem")
+	}
+	host := netip.AddrFrom4([4]byte{10, 0, 1, 1})
+	p.report(Problem{Kind: WrongKey, Addr: netip.AddrPortFrom(host, 0), Text: "where it listens is not known"})
+	p.report(Problem{Kind: WrongKey, Addr: netip.AddrPortFrom(host, 7402), Text: "it is"})
+	if got := p.list(); got[len(got)-1].Addr.Port() != 7402 || got[len(got)-1].Text != "it is" {
+		t.Errorf("where the node listens was found out, and is not kept: %+v", got[len(got)-1])
 	}
 }

@@ -25,7 +25,7 @@ const (
 // Problem is something about another node that an operator has to mend.
 type Problem struct {
 	Kind ProblemKind
-	// Addr is the gossip address of the node concerned.
+	// Addr is the gossip address of the node concerned. Its port is 0 if the node was only heard, from a port at which nobody listens.
 	Addr netip.AddrPort
 	// Other is the gossip address of the second node of a name clash.
 	Other netip.AddrPort
@@ -62,7 +62,7 @@ func (p *problems) report(found Problem) bool {
 	found.Last = found.First
 	addr := found.Addr
 	if found.Kind == WrongKey {
-		// A stream comes from another port each time.
+		// Where a stream comes from says only which host it is.
 		addr = netip.AddrPortFrom(addr.Addr(), 0)
 	}
 	key := problemKey{found.Kind, addr, found.Other, found.Cluster + found.Name}
@@ -70,13 +70,16 @@ func (p *problems) report(found Problem) bool {
 	defer p.mu.Unlock()
 	if known := p.seen[key]; known != nil {
 		known.Last = found.Last
+		if known.Addr.Port() == 0 && found.Addr.Port() != 0 {
+			known.Addr, known.Text = found.Addr, found.Text
+		}
 		return false
 	}
 	if len(p.seen) >= problemsMax {
 		p.forgetOldest()
 	}
 	p.seen[key] = &found
-	p.logger.Warn("gossip: another node needs attention", "problem", string(found.Kind), "addr", found.Addr.String(), "text", found.Text)
+	p.logger.Warn("gossip: another node needs attention", "problem", string(found.Kind), "addr", placeOf(found.Addr), "text", found.Text)
 	return true
 }
 

@@ -88,9 +88,18 @@ func TestWrongKeyStaysOut(t *testing.T) {
 		ours, theirs []byte // keys; none is none
 		said, heard  string // by the caller, by the called
 	}{
-		{"another key", []byte{1}, []byte{2}, "one of the two lacks the other's gossip key", "has a gossip key that this node does not have"},
-		{"no key", []byte{1}, nil, "one of the two lacks", "runs gossip without a key, and this node has one"},
-		{"a key", nil, []byte{1}, "one of the two lacks", "runs gossip with a key, and this node has none"},
+		{
+			"another key", []byte{1}, []byte{2}, "it lacks this node's gossip key or has none: start it with --gossip-keys",
+			"has a gossip key that this node does not have: put the same keys into the files of --gossip-keys of both",
+		},
+		{
+			"no key", []byte{1}, nil, "this node has no gossip key: start this node with --gossip-keys",
+			"runs gossip without a key, and this node has one: start that node with --gossip-keys",
+		},
+		{
+			"a key", nil, []byte{1}, "it lacks this node's gossip key or has none: start it with --gossip-keys",
+			"runs gossip with a key, and this node has none: start this node with --gossip-keys",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -109,7 +118,7 @@ func TestWrongKeyStaysOut(t *testing.T) {
 				for _, side := range []struct {
 					node       *gossip.Gossip
 					other, say string
-				}{{caller, at(1), tt.said}, {called, host(2).String(), tt.heard}} {
+				}{{caller, "the node at " + at(1) + " ", tt.said}, {called, "the node at " + host(2).String() + " ", tt.heard}} { // not the port that its stream comes from
 					got := problems(side.node, gossip.WrongKey)
 					if len(got) != 1 || !strings.Contains(got[0].Text, side.say) || !strings.Contains(got[0].Text, side.other) {
 						t.Errorf("problems %+v, want one that says %q of %s", got, side.say, side.other)

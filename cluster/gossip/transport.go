@@ -32,7 +32,7 @@ type transport struct {
 	advertise netip.AddrPort
 	keys      *keyring
 	allowFrom []netip.Prefix
-	// refused is told of frames from addr that could not be opened.
+	// refused is told of frames from addr that could not be opened. The port is 0 if addr is only where a stream came from: no node listens there.
 	refused func(addr netip.AddrPort, cause error)
 	// failures keeps why streams that this node opened failed.
 	failures *failures
@@ -152,8 +152,13 @@ func (t *transport) admit(conn net.Conn) {
 	if err == nil {
 		err = stream.fill()
 	}
+	if errors.Is(err, errHello) {
+		_, _ = conn.Write(frameHead(frameHello)) // who asked may be gone
+		closeQuietly(conn)
+		return
+	}
 	if err != nil {
-		t.refuse(from, err)
+		t.refuse(netip.AddrPortFrom(from.Addr(), 0), err)
 		if errors.Is(err, errWrongKey) || errors.Is(err, errKeyless) {
 			_, _ = conn.Write(frameHead(frameRefused)) // it learns why, or finds the stream closed
 		}

@@ -30,7 +30,11 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 		Long: "Status asks the server for all nodes and shards. It exits with 0 if every node answers and every shard has a leader and\n" +
 			"as many voters as the replication factor says, and with 12 if something is not as it should be; the output says what,\n" +
 			"and so does \"problems\" in JSON. A cluster of one node has no copies and is healthy without them. Below it says since\n" +
-			"when nodes are silent, and which shard moves where and why.",
+			"when nodes are silent, and which shard moves where and why.\n\n" +
+			"Of nodes, FORMAT is the latest format of logs and snapshots that the node reads, REPLICAS the shards of which it is a member\n" +
+			"and LEADS those that it leads; INCARNATION tells two nodes of one name apart. Of shards, OTHERS are members that do not\n" +
+			"vote yet, APPLIED is the position up to which the log has taken effect, DIGEST a checksum of what is in the shard then,\n" +
+			"the same on all replicas, and JOBS what it holds. A member with a question mark does not answer.",
 		Example: "  belfry cluster status\n  until belfry cluster status; do sleep 1; done  # wait until a cluster has formed or healed",
 		Args:    arguments(0, 0),
 	}

@@ -42,10 +42,10 @@ func shownCluster() *belfryv1.GetClusterResponse {
 }
 
 const shownNodesAndShards = `
-NODE  STATE             CLIENTS        PEERS          ZONE  VERSION  READS  REPLICAS  LEADS  INCARNATION
-n1    live              10.0.0.1:7400  10.0.0.1:7401  a     v1       2      2         1      0000000000000001
-n2    draining          -              -              -     v1       0      1         1      0000000000000002
-n3    silent, draining  -              -              -     -        0      1         0      0000000000000003
+NODE  STATE             CLIENTS        PEERS          ZONE  VERSION  FORMAT  REPLICAS  LEADS  INCARNATION
+n1    live              10.0.0.1:7400  10.0.0.1:7401  a     v1       2       2         1      0000000000000001
+n2    draining          -              -              -     v1       0       1         1      0000000000000002
+n3    silent, draining  -              -              -     -        0       1         0      0000000000000003
 
 SHARD    LEADER  TERM  VOTERS  OTHERS  APPLIED  DIGEST            JOBS
 0        n1      3     n1 n3?  n2      1,200    00000000000000ab  1,000
@@ -141,10 +141,10 @@ func TestClusterStatusTellsTheStory(t *testing.T) {
 	answer := shownCluster()
 	answer.GracePeriod = durationpb.New(10 * time.Minute)
 	answer.Nodes[2].SilentSince = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	answer.Moves = []*belfryv1.ShardMove{{Shard: 1, Text: "n4 gets a replica, to replace n3"}}
+	answer.Moves = []*belfryv1.ShardMove{{Shard: 1, Text: "n4 gets a replica, to replace n3"}, {Shard: 2, Text: "n3 leaves"}, {Shard: 4, Text: "n4 gets a replica, to replace n3"}}
 	got := newHarness(t, always(answer)).run("cluster", "status").out
 	const want = "healthy\n  n3 is silent since 2026-01-02T03:04:05Z; after 10m0s its replicas are replaced if another node can take them\n" +
-		"  shard 1: n4 gets a replica, to replace n3\n\nNODE"
+		"  shards 1, 4: n4 gets a replica, to replace n3\n  shard 2: n3 leaves\n\nNODE"
 	if !strings.Contains(got, want) {
 		t.Errorf("%s\nis not in\n%s", want, got)
 	}
@@ -153,9 +153,32 @@ func TestClusterStatusTellsTheStory(t *testing.T) {
 	if nothing := "  n3 is silent since 2026-01-02T03:04:05Z; it holds nothing: 'belfry cluster remove n3' forgets it\n"; !strings.Contains(got, nothing) {
 		t.Errorf("%s\nis not in\n%s", nothing, got)
 	}
-	answer.Nodes[1].Name = "n3"
-	if got = newHarness(t, always(answer)).run("cluster", "status").out; !strings.Contains(got, "'belfry cluster remove n3.0000000000000003' forgets it") {
+	answer.Nodes[1].Name, answer.Nodes[1].State = "n3", belfryv1.NodeState_NODE_STATE_SILENT
+	const comes = "  n3.0000000000000003 is silent since 2026-01-02T03:04:05Z; it holds nothing yet, and n3.0000000000000002 has its places\n"
+	if got = newHarness(t, always(answer)).run("cluster", "status").out; !strings.Contains(got, comes) || strings.Contains(got, "cluster remove") {
 		t.Errorf("of two of the name: %s", got)
+	}
+	answer.Nodes[1].Replicas = 0
+	if got = newHarness(t, always(answer)).run("cluster", "status").out; !strings.Contains(got, "'belfry cluster remove n3.0000000000000003' forgets it") {
+		t.Errorf("of two of the name, and neither holds anything: %s", got)
+	}
+}
+
+// TestClusterStatusOfAReplacedDisk: whoever started a node under an old name reads that it takes over, not how to forget it.
+func TestClusterStatusOfAReplacedDisk(t *testing.T) {
+	answer := shownCluster()
+	answer.Nodes[2].SilentSince, answer.GracePeriod = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), durationpb.New(10*time.Minute)
+	answer.Nodes = append(answer.Nodes, &belfryv1.Node{Name: "n3", Incarnation: "0000000000000004", State: belfryv1.NodeState_NODE_STATE_LIVE})
+	const want = "  n3.0000000000000003 is silent since 2026-01-02T03:04:05Z; n3.0000000000000004, which started anew under its name, takes its places, and then it is forgotten\n"
+	for _, replicas := range []uint32{1, 0} {
+		answer.Nodes[2].Replicas = replicas
+		if got := newHarness(t, always(answer)).run("cluster", "status").out; !strings.Contains(got, want) || strings.Contains(got, "after 10m") || strings.Contains(got, "cluster remove") {
+			t.Errorf("%s", got)
+		}
+	}
+	answer.Nodes = append(answer.Nodes, &belfryv1.Node{Name: "n3", Incarnation: "0000000000000005", State: belfryv1.NodeState_NODE_STATE_LIVE})
+	if got := newHarness(t, always(answer)).run("cluster", "status").out; strings.Contains(got, "takes its places") {
+		t.Errorf("of two that answer neither is the heir: %s", got)
 	}
 }
 

@@ -93,6 +93,8 @@ func expectRefused(t *testing.T, dir, program, clusterID, join string) {
 		want := "was removed from cluster " + clusterID + "; what is in " + dir + " is of no use"
 		if got := runProgram(t, program, nil, args...); got.code != codeError || !strings.Contains(got.err, "belfry: n3.") || !strings.Contains(got.err, want) {
 			t.Errorf("the removed node, started again %v: %+v", more, got)
+		} else if strings.Contains(got.err, "msg=ready") {
+			t.Errorf("the removed node, started again %v, called itself ready:\n%s", more, got.err)
 		}
 	}
 }

@@ -26,7 +26,11 @@ func (a *app) clusterSettingsCommand() *cobra.Command {
 	flags.Uint32Var(&request.ReplicationFactor, "replication-factor", 0, "how many voters each shard gets, as far as there are nodes: 1, 3, 5 or 7")
 	flags.Var(grace, "grace-period", "how long a node may be silent, 1s to 30 days")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
-		if request.GracePeriod = grace.proto; request.ReplicationFactor == 0 && request.GracePeriod == nil {
+		request.GracePeriod = grace.proto
+		if request.ReplicationFactor == 0 && flags.Changed("replication-factor") { // to the server it would mean that it stays
+			return usagef("--replication-factor: have 0, want 1, 3, 5 or 7")
+		}
+		if request.ReplicationFactor == 0 && request.GracePeriod == nil {
 			response, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 			if err != nil {
 				return err

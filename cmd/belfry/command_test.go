@@ -50,10 +50,10 @@ func putCases() []commandCase {
 	priority, attempts := int32(-5), uint32(3)
 	return []commandCase{
 		{
-			name:   "put with nothing but a queue",
-			args:   []string{"put", "orders"},
+			name:   "put with an empty body",
+			args:   []string{"put", "orders", ""},
 			answer: &belfryv1.PutResponse{Id: "0-1", Created: true, State: belfryv1.JobState_JOB_STATE_READY, DueAt: at(0)},
-			sent:   &belfryv1.PutRequest{Queue: "orders", RequestId: fixedRequestID},
+			sent:   &belfryv1.PutRequest{Queue: "orders", RequestId: fixedRequestID, Body: &belfryv1.PutRequest_Data{Data: []byte{}}},
 			out:    "put 0-1 in orders: ready, due 2030-01-31 09:00:00.000 +00:00 (in 0s)\n",
 		},
 		{

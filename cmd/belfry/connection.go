@@ -109,6 +109,9 @@ func (a *app) describe(ctx context.Context, err error) error {
 	if why := misdirected(err); why != "" {
 		return &codedError{codeUnavailable, fmt.Sprintf("nothing was sent to %s, because %s", a.server, why)}
 	}
+	if text := a.elsewhere(ctx, err); text != "" {
+		return &codedError{codeUnavailable, text}
+	}
 	if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && !refused(err) {
 		return &codedError{codeUnknown, late.Error() + " from " + a.server + unknownHint(err)}
 	}

@@ -68,6 +68,10 @@ func TestUsageErrors(t *testing.T) {
 		{"unknown subcommand", "queue sohw orders", `unknown command "sohw" of "belfry queue"; did you mean "show"?`},
 		{"a command that is like no other", "xyzzyxyzzy", `unknown command "xyzzyxyzzy" of "belfry"` + "\n"},
 		{"unknown flag", "put orders --dealy 3s", `unknown flag --dealy; did you mean "--delay"?`},
+		{"half of a flag", "cluster settings --factor 5", `unknown flag --factor; did you mean "--replication-factor"?`},
+		{"no voters", "cluster settings --replication-factor 0", "--replication-factor: have 0, want 1, 3, 5 or 7"},
+		{"an even replication factor", "serve --replication-factor 4", "--replication-factor: have 4, want an odd number, 1 to 7"},
+		{"a short grace period", "serve --grace-period 1ms", "--grace-period: have 1ms, want 1s to 720h0m0s"},
 		{"unknown short flag", "put orders -z", "unknown flag -z"},
 		{"missing argument", "cancel orders", "missing argument: ID"},
 		{"missing arguments", "get", "missing argument: QUEUE, ID"},
@@ -79,6 +83,8 @@ func TestUsageErrors(t *testing.T) {
 		{"an argument for health", "health 127.0.0.1:7410", `one argument too many: "127.0.0.1:7410"`},
 		{"an argument for cluster status", "cluster status n1", `one argument too many: "n1"`},
 		{"put without a queue", "put", "missing argument: QUEUE"},
+		{"put without a body", "put orders", "missing argument: BODY; '' is an empty one, and - stands for standard input"},
+		{"put of an empty standard input", "put orders -", "nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -"},
 		{"bad duration", "put orders --delay soon", `--delay: have "soon", want a duration such as "300s"`},
 		{"bad duration in a list", "put orders --retry-delays 1s,x", `--retry-delays: have "1s,x", want a duration such as "300s"`},
 		{"bad number", "put orders --priority x", `--priority: have "x", want a whole number` + "\n"},
@@ -114,6 +120,22 @@ func TestUsageErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRefusedFieldIsNamedAsItsFlag: who typed a flag reads its name, not that of the field behind it.
+func TestRefusedFieldIsNamedAsItsFlag(t *testing.T) {
+	for field, want := range map[string]string{"replicationFactor": "belfry: INVALID: --replication-factor: have 4\n", "unknownField": "belfry: INVALID: unknownField: have 4\n"} {
+		refused := connect.NewError(connect.CodeInvalidArgument, errors.New(field+": have 4"))
+		detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: "INVALID", Domain: "belfry", Metadata: map[string]string{"field": field}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused.AddDetail(detail)
+		h := newHarness(t, func(proto.Message) (proto.Message, error) { return nil, refused })
+		if got := h.run("cluster", "settings", "--replication-factor", "4"); got.code != codeUsage || got.err != want {
+			t.Errorf("%+v, want %q", got, want)
+		}
 	}
 }
 
@@ -173,7 +195,7 @@ func TestNoServer(t *testing.T) {
 	address := listener.Addr().String()
 	listener.Close()
 	h := newHarness(t, nil)
-	got := h.run("put", "orders", "--server", address)
+	got := h.run("put", "orders", "x", "--server", address)
 	if got.code != codeUnavailable || !strings.Contains(got.err, "no server answers at "+address) || !strings.Contains(got.err, "belfry serve") {
 		t.Errorf("got %+v, want exit code 4 and what to do", got)
 	}
@@ -192,10 +214,10 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 		name, server, says string
 		args               []string
 	}{
-		{"https to plain http", plain, "write http://", []string{"put", "orders"}},
+		{"https to plain http", plain, "write http://", []string{"put", "orders", "x"}},
 		{"https to plain http, from a file", plain, "write http://", []string{"put", "orders", "--file", jobs}},
 		{"https to plain http, health", plain, "write http://", []string{"health"}},
-		{"an unknown certificate", secure.URL, "certificate is not accepted", []string{"put", "orders"}},
+		{"an unknown certificate", secure.URL, "certificate is not accepted", []string{"put", "orders", "x"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := h.run(append(test.args, "--server", test.server)...)
@@ -213,7 +235,7 @@ func TestTimeoutIsAnUnknownOutcome(t *testing.T) {
 		return nil, wireError(connect.CodeInternal, "INTERNAL", "too late")
 	})
 	t.Cleanup(func() { close(release) })
-	got := h.run("put", "orders", "--timeout", "50ms")
+	got := h.run("put", "orders", "x", "--timeout", "50ms")
 	if got.code != codeUnknown || !strings.Contains(got.err, "no answer within 50ms") || !strings.Contains(got.err, "--request-id "+fixedRequestID) {
 		t.Errorf("got %+v, want exit code 5 and the request id", got)
 	}
@@ -236,7 +258,7 @@ func TestConnectionThatBreaksIsAnUnknownOutcome(t *testing.T) {
 		}
 	}()
 	h := newHarness(t, nil)
-	if got := h.run("put", "orders", "--server", listener.Addr().String()); got.code != codeUnknown || !strings.Contains(got.err, fixedRequestID) {
+	if got := h.run("put", "orders", "x", "--server", listener.Addr().String()); got.code != codeUnknown || !strings.Contains(got.err, fixedRequestID) {
 		t.Errorf("got %+v, want exit code 5 and the request id", got)
 	}
 }
@@ -266,7 +288,7 @@ func TestCallIsRepeated(t *testing.T) {
 				}
 				return &belfryv1.PutResponse{Id: "0-1", Created: true, DueAt: at(time.Second)}, nil
 			})
-			if got := h.run("put", "orders"); got.code != codeOK {
+			if got := h.run("put", "orders", "x"); got.code != codeOK {
 				t.Fatalf("got %+v, want success", got)
 			}
 			puts := sent[*belfryv1.PutRequest](h)

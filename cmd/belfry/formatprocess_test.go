@@ -167,7 +167,7 @@ func (r *rolling) use(stage string) {
 	for i, p := range r.nodes {
 		name := fmt.Sprintf("%s-%d", stage, i)
 		for _, args := range [][]string{
-			{"put", "kept", "--id", "kept-" + name, "--delay", "10h"},
+			{"put", "kept", "x", "--id", "kept-" + name, "--delay", "10h"},
 			{"queue", "create", name, "--partitions", "2"},
 			{"put", name, "work", "--id", name, "--ttr", "1h"},
 		} {

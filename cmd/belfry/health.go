@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
 func (a *app) healthCommand() *cobra.Command {
@@ -63,6 +65,9 @@ func ask(ctx context.Context, conn *connection, path string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(response.Body, pageBytesMax))
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	if response.Header.Get(server.ServedBy) == "" && response.StatusCode != http.StatusServiceUnavailable { // that may be a proxy's
+		return "", &strangeAnswer{response.Status}
 	}
 	if response.StatusCode != http.StatusOK {
 		return "", &codedError{codeUnavailable, fmt.Sprintf("not ready: %s\n%s", response.Status, text)}

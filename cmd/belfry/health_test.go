@@ -13,6 +13,7 @@ import (
 func healthServer(t *testing.T, answer func(path string) int) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Belfry-Served-By", "n1")
 		w.WriteHeader(answer(r.URL.String()))
 		w.Write([]byte("[+]" + r.URL.Path + "\n")) //nolint:errcheck // the reader sees
 	}))

@@ -202,7 +202,7 @@ func TestCompletion(t *testing.T) {
 	program := launcher
 	p := serve(t, program, t.TempDir())
 	for _, queue := range []string{"orders", "orders-eu", "mail"} {
-		if got := p.run(program, "put", queue); got.code != 0 {
+		if got := p.run(program, "put", queue, "x"); got.code != 0 {
 			t.Fatal(got)
 		}
 	}

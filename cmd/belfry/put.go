@@ -28,15 +28,17 @@ type putFlags struct {
 func (a *app) putCommand() *cobra.Command {
 	f := &putFlags{}
 	c := &cobra.Command{
-		Use:   "put QUEUE [BODY | -] | put [QUEUE] --file FILE",
+		Use:   "put QUEUE (BODY | -) | put [QUEUE] --file FILE",
 		Short: "Put a job, or a file of jobs",
-		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`; without one it is empty.\n\n" +
+		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`, byte for byte. An empty body has to be\n" +
+			"asked for as ''; standard input that is empty is refused, because as a rule what should have filled it has failed.\n\n" +
 			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put request,\n" +
 			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put in batches,\n" +
 			"in order. If it is interrupted it prints the command that goes on where it stopped; followed within 5 minutes, it puts\n" +
 			"no job twice.",
 		Example: "  belfry put orders 'close order 42' --delay 30m --id order-42\n" +
 			"  date | belfry put log -\n" +
+			"  belfry put ticks '' --delay 1m\n" +
 			"  belfry put --file jobs.ndjson",
 		Args:              arguments(0, 2),
 		ValidArgsFunction: a.completeQueue,
@@ -63,30 +65,37 @@ func (a *app) putCommand() *cobra.Command {
 		if f.file.path != "" {
 			return a.putFileCommand(c.Context(), c, f, args)
 		}
-		return a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
-			return a.put(ctx, conn, c, f, args)
-		})(c, args)
+		// The body comes first: whoever types it may take longer than an answer.
+		request, err := a.buildPut(c, f, args)
+		if err != nil {
+			return err
+		}
+		return a.command(nil, func(ctx context.Context, conn *connection, _ []string) error { return a.put(ctx, conn, request) })(c, args)
 	}
 	return c
 }
 
-// put adds the one job that the flags describe.
-func (a *app) put(ctx context.Context, conn *connection, c *cobra.Command, f *putFlags, args []string) error {
+// buildPut returns the request of the one job that the flags and the arguments describe.
+func (a *app) buildPut(c *cobra.Command, f *putFlags, args []string) (*belfryv1.PutRequest, error) {
 	if len(args) == 0 {
-		return usagef("missing argument: QUEUE")
+		return nil, usagef("missing argument: QUEUE")
 	}
 	request, err := f.build(c, args[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(args) == 2 {
-		if request.Body, err = a.body(args[1]); err != nil {
-			return err
-		}
+	if len(args) == 1 {
+		return nil, usagef("missing argument: BODY; '' is an empty one, and - stands for standard input")
 	}
-	if request.RequestId == "" {
-		request.RequestId = a.requestID()
+	if request.Body, err = a.body(c.Context(), args[1]); err != nil {
+		return nil, err
 	}
+	a.ensure(&request.RequestId)
+	return request, nil
+}
+
+// put adds one job.
+func (a *app) put(ctx context.Context, conn *connection, request *belfryv1.PutRequest) error {
 	response, err := conn.queues.Put(ctx, request)
 	if err != nil {
 		return withRequest(request.RequestId, err)
@@ -127,15 +136,45 @@ func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, 
 	return request, nil
 }
 
-// body returns what an argument stands for: itself, or standard input. The bytes stay as they are.
-func (a *app) body(argument string) (*belfryv1.PutRequest_Data, error) {
+// body returns what an argument stands for: itself, or standard input. The bytes stay as they are. ctx ends the wait for a person.
+func (a *app) body(ctx context.Context, argument string) (*belfryv1.PutRequest_Data, error) {
 	if argument != "-" {
 		return &belfryv1.PutRequest_Data{Data: []byte(argument)}, nil
 	}
-	const bodyBytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
-	data, err := io.ReadAll(io.LimitReader(a.in, bodyBytesMax))
+	a.announceTyping("the body")
+	data, err := a.readInput(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the body from standard input: %w", err)
 	}
+	if len(data) == 0 {
+		return nil, usagef("nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -")
+	}
 	return &belfryv1.PutRequest_Data{Data: data}, nil
+}
+
+// announceTyping tells a person that the command waits for what is typed.
+func (a *app) announceTyping(what string) {
+	if a.inTerminal {
+		fmt.Fprintf(a.err, "belfry: reading %s from the terminal; Ctrl-D on a line of its own ends it\n", what)
+	}
+}
+
+// readInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be ended: it is left to the end of the process.
+func (a *app) readInput(ctx context.Context) ([]byte, error) {
+	const bytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
+	type result struct {
+		data []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(a.in, bytesMax))
+		read <- result{data, err}
+	}()
+	select {
+	case r := <-read:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

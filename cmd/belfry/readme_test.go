@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // repository is the root of the module, from this package.
@@ -60,6 +62,8 @@ func TestReadme(t *testing.T) {
 			switch {
 			case strings.HasSuffix(strings.TrimSpace(block), "belfry serve"):
 				p.serve(block)
+			case strings.Contains(block, "--join 127.0.0.1:7402"):
+				p.join(t, block)
 			case strings.Contains(block, "make test"):
 				// It would run this test, and so itself, for ever. That the target is there can be seen without running it.
 				p.run(t, strings.ReplaceAll(block, "make test", "make --dry-run test"))
@@ -90,6 +94,19 @@ func (p *page) serve(block string) {
 	command.Dir = p.root
 	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true", "BELFRY_DATA="+filepath.Join(p.dir, "data"))
 	p.address = startServer(p.t, command).address
+}
+
+// join runs the block that adds a second node, to a server of its own: what follows is for one node.
+func (p *page) join(t *testing.T, block string) {
+	first := serve(t, launcher, t.TempDir())
+	block = strings.NewReplacer(
+		"go run", "exec go run", "./n2-data", filepath.Join(t.TempDir(), "data"), "127.0.0.1:7410", "127.0.0.1:0", "127.0.0.1:7402", first.gossip,
+	).Replace(block)
+	command := exec.Command("bash", "-c", block) //nolint:noctx // the cleanup kills it
+	command.Dir = p.root
+	command.Env = append(p.environment(), "BELFRY_PRINT_ADDRESSES=true")
+	startServer(t, command)
+	awaitCluster(t, first, "two nodes", func(_ int, c *belfryv1.GetClusterResponse) bool { return len(c.Nodes) == 2 })
 }
 
 // run runs a block in the page's directory; a command of it that fails fails the test.

@@ -35,17 +35,66 @@ func renderStory(w io.Writer, c *belfryv1.GetClusterResponse) {
 		if n.SilentSince == nil {
 			continue
 		}
-		since := n.SilentSince.AsTime().Format(time.RFC3339)
+		since, name := n.SilentSince.AsTime().Format(time.RFC3339), labelOf(c, n)
+		if heir := successorOf(c, n); heir != nil {
+			fmt.Fprintf(w, "  %s is silent since %s; %s, which started anew under its name, takes its places, and then it is forgotten\n", name, since, labelOf(c, heir))
+			continue
+		}
+		if before := earlierOf(c, n); before != nil {
+			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing yet, and %s has its places\n", name, since, labelOf(c, before))
+			continue
+		}
 		if n.Replicas == 0 {
-			name := labelOf(c, n)
 			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing: 'belfry cluster remove %s' forgets it\n", name, since, name)
 			continue
 		}
 		fmt.Fprintf(w, "  %s is silent since %s; after %s its replicas are replaced if another node can take them\n", n.Name, since, c.GracePeriod.AsDuration())
 	}
-	for _, m := range c.Moves {
-		fmt.Fprintf(w, "  shard %d: %s\n", m.Shard, m.Text)
+	renderMoves(w, c.Moves)
+}
+
+// renderMoves says what is done about which shard, and once what is the same of several.
+func renderMoves(w io.Writer, moves []*belfryv1.ShardMove) {
+	var texts []string // in the order of the first shard of each
+	shards := map[string][]string{}
+	for _, m := range moves {
+		if shards[m.Text] == nil {
+			texts = append(texts, m.Text)
+		}
+		shards[m.Text] = append(shards[m.Text], fmt.Sprint(m.Shard))
 	}
+	for _, text := range texts {
+		noun := "shard"
+		if len(shards[text]) > 1 {
+			noun = "shards"
+		}
+		fmt.Fprintf(w, "  %s %s: %s\n", noun, strings.Join(shards[text], ", "), text)
+	}
+}
+
+// earlierOf returns a node with replicas of the name of one that has none; nil if there is none. To remove the latter would be to remove the one
+// that has come for these places.
+func earlierOf(c *belfryv1.GetClusterResponse, empty *belfryv1.Node) *belfryv1.Node {
+	for _, other := range c.Nodes {
+		if other.Name == empty.Name && other.Incarnation != empty.Incarnation && empty.Replicas == 0 && other.Replicas > 0 {
+			return other
+		}
+	}
+	return nil
+}
+
+// successorOf returns the one node that answers under the name of a silent one; nil if there is none, or more.
+func successorOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (heir *belfryv1.Node) {
+	for _, other := range c.Nodes {
+		if other.Name != silent.Name || other.Incarnation == silent.Incarnation || other.State == belfryv1.NodeState_NODE_STATE_SILENT {
+			continue
+		}
+		if heir != nil {
+			return nil
+		}
+		heir = other
+	}
+	return heir
 }
 
 // labelOf returns a node's name as a command takes it: with its incarnation if another has the same name.
@@ -70,7 +119,7 @@ func renderNodes(w io.Writer, nodes []*belfryv1.Node) {
 			n.Name, state, orDash(n.Address), orDash(n.PeerAddress), orDash(n.Zone), orDash(n.Version), fmt.Sprint(n.Format), fmt.Sprint(n.Replicas), fmt.Sprint(n.Leads), n.Incarnation,
 		})
 	}
-	rows(w, []string{"NODE", "STATE", "CLIENTS", "PEERS", "ZONE", "VERSION", "READS", "REPLICAS", "LEADS", "INCARNATION"}, lines)
+	rows(w, []string{"NODE", "STATE", "CLIENTS", "PEERS", "ZONE", "VERSION", "FORMAT", "REPLICAS", "LEADS", "INCARNATION"}, lines)
 }
 
 // renderShards shows the shards, one a line, and the catalog after them.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/belfrydb/belfry/rpc"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
@@ -37,7 +40,7 @@ func run(ctx context.Context, sys *system, args []string) int {
 	}
 	code := exitCode(ctx, err)
 	if text := explain(err); text != "" && code < codeSignal {
-		fmt.Fprintln(sys.err, "belfry:", text)
+		fmt.Fprintln(sys.err, "belfry:", withFlag(command, err, text))
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(sys.err, "Run '%s --help' for usage.\n", command.CommandPath())
@@ -139,7 +142,30 @@ func flagError(c *cobra.Command, err error) error {
 	if len(name) == 1 {
 		return usagef("unknown flag -%s", name)
 	}
-	return usagef("unknown flag --%s%s", name, didYouMean(name, names, "--"))
+	hint := didYouMean(name, names, "--")
+	if longer := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, "-"+name) }); hint == "" && len(longer) == 1 {
+		hint = fmt.Sprintf("; did you mean %q?", "--"+longer[0])
+	}
+	return usagef("unknown flag --%s%s", name, hint)
+}
+
+// withFlag names a field with which the server does not agree as the flag that set it, if the command has one of its name.
+func withFlag(c *cobra.Command, err error, text string) string {
+	fault, ok := rpc.FaultOf(err)
+	if !ok || fault.Field == "" || !strings.HasPrefix(fault.Message, fault.Field+": ") {
+		return text
+	}
+	var name strings.Builder
+	for _, r := range fault.Field {
+		if unicode.IsUpper(r) {
+			name.WriteByte('-')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	if c.Flags().Lookup(name.String()) == nil {
+		return text
+	}
+	return strings.Replace(text, fault.Field+": ", "--"+name.String()+": ", 1)
 }
 
 // unlimited is a maximum of arguments that is none.

@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
@@ -44,8 +46,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Args:    arguments(0, 0),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := f.config.Cluster.Check(); err != nil {
-			return usagef("%s", err)
+		if bad, ok := errors.AsType[*cluster.SettingError](f.config.Cluster.Check()); ok {
+			return usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
 		}
 		switch {
 		case f.config.Shards < 1:
@@ -106,22 +108,10 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		return err
 	}
 	close(started)
-	status := s.Status()
-	cfg.Logger.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
-		slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", cfg.Version))
-	if err := a.announce(s, f); err != nil {
+	if err := a.printAddresses(s, f); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
-	why := "the server stopped by itself"
-	select {
-	case <-s.Done():
-		if s.Departed() != nil {
-			why = "the node left its cluster"
-		}
-	case <-ctx.Done():
-		why = context.Cause(ctx).Error()
-	}
-	cfg.Logger.Info("stopping", slog.String("why", why))
+	cfg.Logger.Info("stopping", slog.String("why", a.untilStop(ctx, s, f, cfg.Logger)))
 	began := a.now()
 	// The context has ended, and the end is the work that is left; a second signal ends the process.
 	if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
@@ -129,6 +119,35 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	}
 	cfg.Logger.Info("stopped", slog.Duration("after", a.now().Sub(began)))
 	return s.Departed()
+}
+
+// untilStop says that the server is ready, once it is, and returns why it is to stop.
+func (a *app) untilStop(ctx context.Context, s *server.Server, f *serveFlags, log *slog.Logger) string {
+	status := s.Status()
+	ready := s.Ready()
+	select {
+	case <-ready:
+	default:
+		log.Info("waiting for the leader of the cluster", slog.String("address", s.URL()), slog.String("node", status.Name), slog.String("cluster", status.ClusterID))
+	}
+	for {
+		select {
+		case <-ready:
+			ready = nil
+			log.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
+				slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", thisBuild(debug.ReadBuildInfo()).Version))
+			if a.outTerminal && !f.printAddresses {
+				renderWelcome(a.out, s.Address(), s.Status(), f.config.Dir)
+			}
+		case <-s.Done():
+			if s.Departed() != nil {
+				return "the node left its cluster"
+			}
+			return "the server stopped by itself"
+		case <-ctx.Done():
+			return context.Cause(ctx).Error()
+		}
+	}
 }
 
 // lastWordsMax is how long the last words of a process may take to be written.
@@ -165,24 +184,21 @@ func (a *app) tuneCollector(ctx context.Context) (stop func()) {
 	}
 }
 
-// announce says where the server is: a person is shown what to try, a program gets a line to read.
-func (a *app) announce(s *server.Server, f *serveFlags) error {
-	if f.printAddresses {
-		line, err := json.Marshal(struct {
-			Listen     string `json:"listen"`
-			PeerListen string `json:"peerListen,omitempty"`
-			Gossip     string `json:"gossipListen,omitempty"`
-		}{s.Address(), s.PeerAddress(), s.GossipAddress()})
-		if err != nil {
-			return fmt.Errorf("writing the addresses: %w", err)
-		}
-		if _, err := fmt.Fprintf(a.out, "%s\n", line); err != nil {
-			return fmt.Errorf("printing the addresses: %w", err)
-		}
+// printAddresses prints where the server is as a line for programs, if that is wanted.
+func (a *app) printAddresses(s *server.Server, f *serveFlags) error {
+	if !f.printAddresses {
 		return nil
 	}
-	if a.outTerminal {
-		renderWelcome(a.out, s.Address(), s.Status(), f.config.Dir)
+	line, err := json.Marshal(struct {
+		Listen     string `json:"listen"`
+		PeerListen string `json:"peerListen,omitempty"`
+		Gossip     string `json:"gossipListen,omitempty"`
+	}{s.Address(), s.PeerAddress(), s.GossipAddress()})
+	if err != nil {
+		return fmt.Errorf("writing the addresses: %w", err)
+	}
+	if _, err := fmt.Fprintf(a.out, "%s\n", line); err != nil {
+		return fmt.Errorf("printing the addresses: %w", err)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func TestDeleteAsksAPerson(t *testing.T) {
 	t.Parallel()
 	program := launcher
 	p := serve(t, program, t.TempDir())
-	if got := p.run(program, "put", "orders"); got.code != 0 {
+	if got := p.run(program, "put", "orders", "x"); got.code != 0 {
 		t.Fatal(got)
 	}
 	ask := fmt.Sprintf("%s queue delete orders --server %s", program, p.address)

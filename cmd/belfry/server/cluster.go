@@ -32,8 +32,12 @@ func (c *members) Settings() rpc.ClusterSettings { return rpc.ClusterSettings(c.
 // Configure implements rpc.Cluster.
 func (c *members) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.ClusterSettings, error) {
 	after, err := c.inner.Configure(ctx, cluster.Settings(s))
-	if errors.Is(err, cluster.ErrSettings) {
-		return rpc.ClusterSettings{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Message: err.Error()}
+	if bad, ok := errors.AsType[*cluster.SettingError](err); ok {
+		field := "gracePeriod"
+		if bad.Setting == cluster.FactorSetting {
+			field = "replicationFactor"
+		}
+		return rpc.ClusterSettings{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
 	}
 	return rpc.ClusterSettings(after), err
 }

@@ -3,11 +3,9 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
-	"github.com/belfrydb/belfry/node"
 )
 
 const (
@@ -16,8 +14,8 @@ const (
 	probeFor = 15 * time.Second
 	// pendingMax is how long a first call may take before it is looked at what listens there.
 	pendingMax = time.Second
-	// servedBy is the header that each answer of a Belfry server to its clients has.
-	servedBy = "Belfry-Served-By"
+	// ServedBy is the header that each answer of a Belfry server to its clients has: the name of the node.
+	ServedBy = "Belfry-Served-By"
 )
 
 // joinReport is what keeps a join address from leading to a cluster. It is for people.
@@ -83,8 +81,6 @@ func (r *joinReporter) found(ctx context.Context, addr string) string {
 	if last, ok := r.probes[addr]; ok && time.Since(last.at) < probeFor {
 		return last.text
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeMax)
-	defer cancel()
 	text := look(ctx, addr)
 	r.probes[addr] = probe{time.Now(), text}
 	return text
@@ -93,44 +89,14 @@ func (r *joinReporter) found(ctx context.Context, addr string) string {
 // look asks who listens at an address: it may be one of the other two ports of a node.
 func look(ctx context.Context, addr string) string {
 	const instead = "join the address that it gossips at, by default port 7402"
-	found := make(chan string, 2) // empty for nothing
-	go func() {
-		intro, err := node.Hello(ctx, nil, addr)
-		if err != nil {
-			found <- ""
-			return
-		}
-		found <- fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, intro.ServerID, instead)
-	}()
-	go func() {
-		switch name, ok := askClientPort(ctx, addr); {
-		case !ok:
-			found <- ""
-		case name == "":
-			found <- fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: correct the address; it must be one that a node gossips at, by default port 7402", addr)
-		default:
-			found <- fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, name, instead)
-		}
-	}()
-	for range cap(found) {
-		if text := <-found; text != "" {
-			return text
-		}
+	switch found := FindPort(ctx, addr); found.Kind {
+	case PortPeers:
+		return fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)
+	case PortClients:
+		return fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)
+	case PortWeb:
+		return fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: correct the address; it must be one that a node gossips at, by default port 7402", addr)
+	case PortSilent, PortOther, PortGossip:
 	}
 	return fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: correct the address; it must be one that a node gossips at, by default port 7402", addr)
-}
-
-// askClientPort asks whether an address is where a server answers clients. ok: it speaks HTTP; the name is empty if it is no Belfry.
-func askClientPort(ctx context.Context, addr string) (name string, ok bool) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/livez", nil)
-	if err != nil {
-		return "", false
-	}
-	once := &http.Transport{DisableKeepAlives: true}
-	response, err := once.RoundTrip(request)
-	if err != nil {
-		return "", false
-	}
-	defer response.Body.Close()
-	return response.Header.Get(servedBy), true
 }

@@ -27,7 +27,7 @@ func listening(t *testing.T) net.Listener {
 
 // TestWhatIsAtAJoinAddress tells the ports of a node that are not for gossip, web servers, and what says nothing.
 func TestWhatIsAtAJoinAddress(t *testing.T) {
-	belfry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(servedBy, "n7") }))
+	belfry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(ServedBy, "n7") }))
 	defer belfry.Close()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()

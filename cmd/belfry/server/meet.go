@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -291,11 +292,10 @@ func (m *meeting) follow(ctx context.Context, departed func(serverID string) *cl
 	defer again.Stop()
 	for {
 		changed := m.gossip.Changed()
-		for _, other := range m.gossip.Members() {
-			switch {
-			case other.Alive && other.PeerAddr != "" && other.Cluster == m.self.Cluster:
-				m.directory.Hear(other.ServerID, other.PeerAddr)
-			case !other.Alive && departed(other.ServerID) != nil:
+		members := m.gossip.Members()
+		m.hear(members)
+		for _, other := range members {
+			if !other.Alive && departed(other.ServerID) != nil {
 				m.gossip.Forget(other.ServerID)
 			}
 		}
@@ -304,6 +304,17 @@ func (m *meeting) follow(ctx context.Context, departed func(serverID string) *cl
 		case <-again.C: // what the catalog said meanwhile may be from before
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// hear tells the directory where the living are, those last that came last: a node that started anew without its data listens where its earlier life
+// did, and gossip takes some seconds to notice that that one is gone.
+func (m *meeting) hear(members []gossip.Member) {
+	slices.SortStableFunc(members, func(a, b gossip.Member) int { return a.Since.Compare(b.Since) })
+	for _, other := range members {
+		if other.Alive && other.PeerAddr != "" && other.Cluster == m.self.Cluster {
+			m.directory.Hear(other.ServerID, other.PeerAddr)
 		}
 	}
 }

@@ -90,8 +90,8 @@ type Server struct {
 	stopped       error
 }
 
-// Start opens the data directory and begins to serve; when it returns, the node is ready. ctx bounds the start only. The
-// caller must Stop the server.
+// Start opens the data directory and begins to serve. When it returns, clients are answered; a node that has others may still have to hear from its
+// cluster, see Ready. ctx bounds the start only. The caller must Stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cmp.Or(checkListen(cfg), checkNames(cfg)); err != nil {
 		return nil, err
@@ -283,6 +283,10 @@ func (s *Server) Waiting() int {
 	}
 	return waiting
 }
+
+// Ready returns a channel that is closed when the node has heard from its cluster and is one of its nodes; if it is alone, it is closed when Start returns.
+// A node that was forgotten while it was down never is.
+func (s *Server) Ready() <-chan struct{} { return s.cluster.Confirmed() }
 
 // Done returns a channel that is closed when the server no longer serves, because of Stop or by itself, and then Stop says
 // why; or when it should not, and then Departed says why.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
+	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -360,4 +361,22 @@ func TestStartThatIsCancelled(t *testing.T) {
 		t.Fatal("a start that was cancelled succeeded")
 	}
 	start(t, config(t, dir))
+}
+
+// TestImpossibleSettingsAreNamed: the answer names the field and what it may be.
+func TestImpossibleSettingsAreNamed(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, t.TempDir())
+	cfg.Alone = true
+	s := start(t, cfg)
+	for want, request := range map[string]*belfryv1.UpdateClusterRequest{
+		"replicationFactor: have 4, want an odd number, 1 to 7": {ReplicationFactor: 4},
+		"gracePeriod: have 500ms, want 1s to 720h0m0s":          {GracePeriod: durationpb.New(500 * time.Millisecond)},
+	} {
+		_, err := admin(s).UpdateCluster(t.Context(), request)
+		fault, ok := rpc.FaultOf(err)
+		if !ok || !strings.HasPrefix(fault.Message, want) || !strings.HasPrefix(want, fault.Field+":") {
+			t.Errorf("%v, want %q with its field", err, want)
+		}
+	}
 }

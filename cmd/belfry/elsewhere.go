@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+	"github.com/belfrydb/belfry/rpc"
+)
+
+// strangeAnswer is an answer that is no Belfry server's.
+type strangeAnswer struct{ status string }
+
+func (e *strangeAnswer) Error() string { return "the answer is " + e.status }
+
+// elsewhere says what answers at the server's address, if that is certainly not where a server answers clients, so that nothing was done; it is empty
+// if it may be. err is what a call ended with.
+func (a *app) elsewhere(ctx context.Context, err error) string {
+	address, ok := directAddress(a.server)
+	if !ok || !unanswered(err) || ctx.Err() != nil {
+		return ""
+	}
+	switch found := server.FindPort(ctx, address); found.Kind {
+	case server.PortPeers:
+		name, _, _ := strings.Cut(found.Node, ".")
+		return fmt.Sprintf("%s is the Raft port of Belfry node %s, where other nodes reach it; %s", address, name, clientsBefore(ctx, address, 1))
+	case server.PortGossip:
+		return fmt.Sprintf("%s is the gossip port of a Belfry node; %s", address, clientsBefore(ctx, address, 2))
+	case server.PortOther:
+		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
+	case server.PortWeb:
+		if ambiguous(err) {
+			return ""
+		}
+		return fmt.Sprintf("something that is not a Belfry server answers at %s: %s", address, explain(err))
+	case server.PortClients, server.PortSilent:
+	}
+	return ""
+}
+
+// directAddress returns the HOST:PORT that calls of a server go to; not if TLS or a proxy stands between.
+func directAddress(text string) (address string, ok bool) {
+	base, err := serverURL(text)
+	if err != nil {
+		return "", false
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" {
+		return "", false
+	}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err != nil || proxy != nil {
+		return "", false
+	}
+	if u.Port() == "" {
+		return net.JoinHostPort(u.Hostname(), "80"), true
+	}
+	return u.Host, true
+}
+
+// unanswered reports whether a call ended without an answer of a Belfry server.
+func unanswered(err error) bool {
+	if _, strange := errors.AsType[*strangeAnswer](err); strange {
+		return true
+	}
+	wire, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		_, broken := errors.AsType[*url.Error](err)
+		return broken
+	}
+	_, faulty := rpc.FaultOf(wire)
+	return !faulty && !connect.IsWireError(wire)
+}
+
+// ambiguous reports whether a call may have reached a Belfry server behind the web server that answered in its place, as a proxy does when the
+// server behind it is lost.
+func ambiguous(err error) bool {
+	_, broken := errors.AsType[*url.Error](err)
+	code := connect.CodeOf(err)
+	return broken || code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded || code == connect.CodeCanceled
+}
+
+// clientsBefore says where the clients' port is of a node whose other port is so many ports after it by default.
+func clientsBefore(ctx context.Context, address string, after int) string {
+	host, text, err := net.SplitHostPort(address)
+	port, notNumber := strconv.Atoi(text)
+	if err == nil && notNumber == nil && port > after {
+		before := net.JoinHostPort(host, strconv.Itoa(port-after))
+		if server.FindPort(ctx, before).Kind == server.PortClients {
+			return "clients use " + before
+		}
+	}
+	return "clients use another one, by default 7400"
+}

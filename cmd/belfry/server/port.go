@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/belfrydb/belfry/cluster/gossip"
+	"github.com/belfrydb/belfry/node"
+)
+
+// PortKind is what a port is for.
+type PortKind int
+
+// The kinds.
+const (
+	// PortSilent: nothing came back, or not in time.
+	PortSilent PortKind = iota
+	// PortClients, PortPeers and PortGossip are the three ports of a node.
+	PortClients
+	PortPeers
+	PortGossip
+	// PortWeb: a web server that is no Belfry. PortOther: something that speaks neither HTTP nor what nodes speak.
+	PortWeb
+	PortOther
+)
+
+// Port is what was found at an address.
+type Port struct {
+	Kind PortKind
+	// Node is the name of the node at its port for clients, its server id at its port for peers, and else empty.
+	Node string
+}
+
+// FindPort finds out what listens at addr, HOST:PORT. It takes a second at most, and changes nothing there.
+func FindPort(ctx context.Context, addr string) Port {
+	ctx, cancel := context.WithTimeout(ctx, probeMax)
+	defer cancel()
+	questions := []func(context.Context, string) Port{findPeers, findGossip, findWeb}
+	found := make(chan Port, len(questions))
+	for _, ask := range questions {
+		go func() { found <- ask(ctx, addr) }()
+	}
+	best := Port{}
+	for range questions {
+		switch p := <-found; p.Kind {
+		case PortClients, PortPeers, PortGossip, PortWeb:
+			return p
+		case PortOther:
+			best = p
+		case PortSilent:
+		}
+	}
+	return best
+}
+
+func findPeers(ctx context.Context, addr string) Port {
+	intro, err := node.Hello(ctx, nil, addr)
+	if err != nil {
+		return Port{}
+	}
+	return Port{PortPeers, intro.ServerID}
+}
+
+func findGossip(ctx context.Context, addr string) Port {
+	if !gossip.Answers(ctx, addr) {
+		return Port{}
+	}
+	return Port{Kind: PortGossip}
+}
+
+func findWeb(ctx context.Context, addr string) Port {
+	name, ok := askClientPort(ctx, addr)
+	switch {
+	case ok && name == "":
+		return Port{Kind: PortWeb}
+	case ok:
+		return Port{PortClients, name}
+	case speaks(ctx, addr):
+		return Port{Kind: PortOther}
+	default:
+		return Port{}
+	}
+}
+
+// askClientPort asks whether an address is where a server answers clients. ok: it speaks HTTP; the name is empty if it is no Belfry.
+func askClientPort(ctx context.Context, addr string) (name string, ok bool) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/livez", nil)
+	if err != nil {
+		return "", false
+	}
+	once := &http.Transport{DisableKeepAlives: true}
+	response, err := once.RoundTrip(request)
+	if err != nil {
+		return "", false
+	}
+	defer response.Body.Close()
+	return response.Header.Get(ServedBy), true
+}
+
+// speaks reports whether anything at all comes back from an address that is asked in HTTP.
+func speaks(ctx context.Context, addr string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }() // what came is all that matters
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if _, err := conn.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")); err != nil {
+		return false
+	}
+	n, _ := conn.Read(make([]byte, 1))
+	return n > 0
+}
