@@ -5,6 +5,10 @@ import "slices"
 // catalogVotersMax is how many voters the catalog has at most; all other nodes follow it without a vote.
 const catalogVotersMax = 5
 
+// catalogWanted is how many sound voters of the catalog must remain when a sound one goes, beside most of them: who is not recorded leaves also if nobody
+// takes its place.
+const catalogWanted = 1
+
 // planCatalog returns the next step for the members of the catalog itself: every recorded node is one, the first to catch up vote,
 // once they have been there for a while, and who is recorded no longer leaves. A vote that a node is not to keep, because it drains or is lost, goes as soon as the others suffice;
 // the node follows on. At most one step is taken at a time; there may be none.
@@ -13,7 +17,7 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 		return step{}, false
 	}
 	p := newPlanner(*w)
-	p.wanted = 1 // who is not recorded leaves also if nobody takes its place
+	p.wanted = catalogWanted
 	for _, id := range c.nonvoters {
 		switch {
 		case p.byID[id] == nil:

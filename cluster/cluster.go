@@ -273,7 +273,11 @@ func (m *members) carryOut(ctx context.Context, c Change) error {
 	if c.Action != transfer && c.After == 0 {
 		return fmt.Errorf("%w: the change does not say from which members it was made", node.ErrCanceled)
 	}
-	if err := m.host.Answered(c.Group, c.Alive); err != nil {
+	need := c.Need
+	if need == 0 {
+		need = len(c.Alive)
+	}
+	if err := m.host.Answered(c.Group, c.Alive, need); err != nil {
 		return err
 	}
 	switch c.Action {

@@ -180,7 +180,7 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 }
 
 // answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so.
-func answerReserve(w http.ResponseWriter, r *http.Request, host shardHost) {
+func answerReserve(w http.ResponseWriter, r *http.Request, host patientHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
 	var wait node.Wait
@@ -204,7 +204,7 @@ func answerReserve(w http.ResponseWriter, r *http.Request, host shardHost) {
 			_, _ = io.Copy(io.Discard, r.Body) // it is empty; it ends with the caller's interest, or with the call
 		}()
 	}
-	reply, err := host.Reserve(r.Context(), shard, req, wait)
+	reply, err := host.patient(r).Reserve(r.Context(), shard, req, wait)
 	if err != nil {
 		writePeerError(w, err)
 		return
@@ -375,10 +375,10 @@ func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Qu
 }
 
 // reserve forwards a Reserve. The body of the call stays open until the wait is stopped.
-func (p *peers) reserve(ctx context.Context, server string, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	entry := p.forwarded(req)
 	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...) //nolint:gosec // far less
-	url := "http://" + server + pathReserve + "?shard=" + strconv.Itoa(int(shard)) + "&wait=" + wait.For.String()
+	url := "http://" + to.server + to.at(pathReserve) + "&wait=" + wait.For.String()
 	if wait.Stop != nil {
 		url += "&stoppable"
 	}
@@ -397,7 +397,7 @@ func (p *peers) reserve(ctx context.Context, server string, shard uint32, req *f
 	defer cancel() // Close waits for the body of the call, which stays open until then
 	body, err := readAnswer(ctx, response)
 	if err != nil {
-		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", server, err)
+		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", to.server, err)
 	}
 	reply, _, err := readReply(body)
 	return reply, err

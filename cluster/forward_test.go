@@ -16,11 +16,15 @@ type loneHost struct {
 	format atomic.Uint32
 	// reserve answers Reserve; nil for nothing.
 	reserve func(ctx context.Context, wait node.Wait) error
+	// electing: the node was elected and does not serve yet.
+	electing bool
 }
 
 func (h *loneHost) Format() fsm.Format { return fsm.Format(h.format.Load()) } //nolint:gosec // stored from one
 
-func (h *loneHost) Serves(uint32) bool { return true }
+func (h *loneHost) Serves(uint32) bool { return !h.electing }
+
+func (h *loneHost) Leader(uint32) (string, error) { return "b.2", nil }
 
 func (h *loneHost) Do(context.Context, uint32, *fsm.Request) (node.Reply, error) {
 	return node.Reply{}, nil
@@ -65,7 +69,7 @@ func TestForwardedInALaterFormat(t *testing.T) {
 			host.format.Store(uint32(tt.written))
 			from.format = func() fsm.Format { return tt.made }
 			_, did := from.do(t.Context(), forwardedTo{server: "b.2"}, aPut())
-			_, reserved := from.reserve(t.Context(), "b.2", 0, aPut(), node.Wait{})
+			_, reserved := from.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{})
 			for what, err := range map[string]error{"do": did, "reserve": reserved} {
 				again := errors.Is(err, errAgain) && errors.Is(err, node.ErrNoLeader) && node.OutcomeOf(err) == node.NotApplied
 				if (err != nil) != tt.refused || again != tt.refused {

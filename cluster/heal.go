@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -61,10 +62,7 @@ func (c *Catalog) heal(ctx context.Context) bool {
 			}
 			continue
 		}
-		if q.State == Active && !c.lags(ctx, q) {
-			continue
-		}
-		if _, err := c.bear(ctx, q); err != nil && !ending(ctx, err) {
+		if err := c.mend(ctx, q); err != nil && !ending(ctx, err) {
 			c.logger.Warn("bringing a queue's settings to its shards", "queue", q.Name, "error", err)
 			healed = false
 		}
@@ -77,12 +75,19 @@ func ending(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, node.ErrShuttingDown)
 }
 
-// lags reports whether a shard does not have a queue's record as it is now.
-func (c *Catalog) lags(ctx context.Context, q QueueConfig) bool {
-	for p := range q.Partitions {
-		if _, has, err := c.has(ctx, q, p); err != nil || !has {
-			return true
-		}
+// mend completes the birth of a queue, or has the shards that lag know its record.
+func (c *Catalog) mend(ctx context.Context, q QueueConfig) error {
+	if q.State == Creating {
+		_, err := c.bear(ctx, q)
+		return err
 	}
-	return false
+	b, err := c.bring(ctx, q.Name)
+	switch {
+	case errors.Is(err, ErrQueueGone):
+		return nil // its end is looked after as such
+	case err == nil && len(b.Pending) > 0:
+		return fmt.Errorf("%w: the shards %v were not reached", node.ErrNoLeader, b.Pending)
+	default:
+		return err
+	}
 }

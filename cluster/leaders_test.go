@@ -228,6 +228,7 @@ func TestStays(t *testing.T) {
 	add("new", 1, "b.2")
 	add("leaderless", 2, "a.1")
 	add("gone", 1, "a.1")()
+	defer s.add(&stay{shard: 1, server: "a.1", grace: time.Hour, leave: func() { left = append(left, "patient") }})()
 	s.look(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] })
 	if !slices.Equal(left, []string{"old"}) {
 		t.Errorf("left: %q", left)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,23 +107,25 @@ func TestHeirMustStay(t *testing.T) {
 	c.want(t, 3, "b.1")
 }
 
-// TestWhatAChangeReliesOn: a vote is given to who is there, and taken only while those are there that make up for it.
+// TestWhatAChangeReliesOn: a vote is given to who is there, and taken only while as many are there as must make up for it: as many as are wanted for a
+// sound voter, most of those that remain for another one.
 func TestWhatAChangeReliesOn(t *testing.T) {
 	s := &worldShard{voters: []string{"a", "b", "c", "d"}, nonvoters: []string{"e"}, caughtUp: []string{"a", "b", "d", "e"}, members: 7}
 	for _, test := range []struct {
 		step step
 		want []string
+		need int
 	}{
-		{step{0, addNonvoter, "f"}, nil},
-		{step{0, promote, "e"}, []string{"e"}},
-		{step{0, remove, "a"}, []string{"b", "d"}},
-		{step{0, remove, "c"}, []string{"a", "b", "d"}},
-		{step{0, remove, "e"}, nil},
-		{step{0, demote, "b"}, []string{"a", "d"}},
-		{step{0, transfer, "b"}, nil},
+		{step{0, addNonvoter, "f"}, nil, 0},
+		{step{0, promote, "e"}, []string{"e"}, 0},
+		{step{0, remove, "a"}, []string{"b", "d"}, 3},
+		{step{0, remove, "c"}, []string{"a", "b", "d"}, 2},
+		{step{0, remove, "e"}, nil, 0},
+		{step{0, demote, "b"}, []string{"a", "d"}, 3},
+		{step{0, transfer, "b"}, nil, 0},
 	} {
-		want := Change{Group: "shard-0", Action: test.step.action, ServerID: test.step.server, After: 7, Alive: test.want}
-		if diff := cmp.Diff(want, s.change("shard-0", test.step)); diff != "" {
+		want := Change{Group: "shard-0", Action: test.step.action, ServerID: test.step.server, After: 7, Alive: test.want, Need: test.need}
+		if diff := cmp.Diff(want, s.change("shard-0", test.step, 3)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", test.step, diff)
 		}
 	}
@@ -137,7 +140,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 		members := leader.report().group(shardGroup(0))
 		s := worldShard{leader: leader.serverID(), voters: members.Voters, caughtUp: members.Voters, members: members.Members}
 		ask := func() error {
-			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(shardGroup(0), step{0, remove, others[0].serverID()}))
+			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(shardGroup(0), step{0, remove, others[0].serverID()}, 3))
 		}
 		network.isolate(others[1].addr, true)
 		time.Sleep(time.Second)
@@ -148,10 +151,40 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
 		network.isolate(others[1].addr, false)
-		await(t, "the other voter to be heard", func() bool { return !errors.Is(leader.node.Answered(shardGroup(0), s.voters), node.ErrSilent) })
+		await(t, "the other voter to be heard", func() bool {
+			return !errors.Is(leader.node.Answered(shardGroup(0), s.voters, len(s.voters)), node.ErrSilent)
+		})
 		if err := ask(); err != nil {
 			t.Errorf("when it is back: %v", err)
 		}
+	})
+}
+
+// TestChangeReliesOnAsManyAsItNeeds: with one of three members away, a change that needs two of them is looked at, and one that needs all is refused
+// before.
+func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network, all := threeMembers(t, dir)
+		_, others := leads(t, shardGroup(0), all)
+		asker, away := others[0], others[1]
+		c := Change{Group: shardGroup(0), After: 1} // and no action: it changes nothing
+		for _, m := range all {
+			c.Alive = append(c.Alive, m.serverID())
+		}
+		network.isolate(away.addr, true)
+		ask := func(need int) error {
+			c.Need = need
+			leader, err := asker.node.Leader(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return asker.cluster.members.change(t.Context(), leader, c)
+		}
+		await(t, "two members that answer, and one that does not", func() bool {
+			two, three, every := ask(2), ask(3), ask(0)
+			return errors.Is(two, node.ErrCanceled) && errors.Is(three, node.ErrSilent) && strings.Contains(three.Error(), away.serverID()) && errors.Is(every, node.ErrSilent)
+		})
 	})
 }
 

@@ -145,7 +145,7 @@ func TestPatientCallsAreNotCut(t *testing.T) {
 		}
 		for range 2 {
 			began := time.Now()
-			_, err := from.reserve(t.Context(), "b.2", 0, aPut(), node.Wait{For: time.Hour, Stop: make(chan struct{})})
+			_, err := from.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{For: time.Hour, Stop: make(chan struct{})})
 			if took := time.Since(began); err != nil || took != time.Hour {
 				t.Errorf("after %v: %v", took, err)
 			}

@@ -20,9 +20,12 @@ type pipes struct {
 	mu    sync.Mutex
 	links map[string]*pipeLink
 	down  map[string]bool
+	muted map[string]bool
 }
 
-func newPipes() *pipes { return &pipes{links: map[string]*pipeLink{}, down: map[string]bool{}} }
+func newPipes() *pipes {
+	return &pipes{links: map[string]*pipeLink{}, down: map[string]bool{}, muted: map[string]bool{}}
+}
 
 // pipeLink is one node's Link.
 type pipeLink struct {
@@ -41,6 +44,30 @@ type pipeConn struct {
 
 func (c pipeConn) Peer() string { return c.peer }
 
+// pipeEnd is one end of a connection between two links, through which nothing comes while one of them is muted.
+type pipeEnd struct {
+	net.Conn
+	net      *pipes
+	from, to string
+}
+
+func (c pipeEnd) Write(b []byte) (int, error) {
+	c.net.mu.Lock()
+	muted := c.net.muted[c.from] || c.net.muted[c.to]
+	c.net.mu.Unlock()
+	if muted {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// mute has a link say and hear nothing any more, on connections that stay open: to the others it is a process that stands still.
+func (p *pipes) mute(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.muted[id] = true
+}
+
 func (p *pipes) link(id string) *pipeLink {
 	l := &pipeLink{Listener: pipetest.Listen(id), net: p, id: id}
 	p.mu.Lock()
@@ -58,7 +85,8 @@ func (l *pipeLink) DialPeer(ctx context.Context, serverID string) (net.Conn, err
 	if to == nil || down {
 		return nil, fmt.Errorf("nobody is at %q", serverID)
 	}
-	here, there := net.Pipe()
+	one, other := net.Pipe()
+	here, there := pipeEnd{one, l.net, l.id, serverID}, pipeEnd{other, l.net, serverID, l.id}
 	to.mu.Lock()
 	to.conns = append(to.conns, pipeConn{there, l.id})
 	to.mu.Unlock()

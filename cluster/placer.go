@@ -72,8 +72,9 @@ type Change struct {
 	ServerID string `json:"serverId"`
 	// After is the GroupReport.Members that the change was made from: it is refused if there is a newer configuration. A transfer needs none.
 	After uint64 `json:"after,omitempty"`
-	// Alive are the members that the change relies on: it is refused if the leader has not heard of one of them in the last moment.
+	// Alive are the members that the change relies on: it is refused if the leader has not heard of Need of them in the last moment; 0 stands for all.
 	Alive []string `json:"alive,omitempty"`
+	Need  int      `json:"need,omitempty"`
 }
 
 // nodes are all nodes, this one included, as far as placement needs them.
@@ -157,13 +158,13 @@ func (p *placer) round(ctx context.Context) {
 		changing.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, changeWait)
 			defer cancel()
-			p.report(shardGroup(st.shard), st, p.take(ctx, &w.shards[st.shard], st, reports))
+			p.report(shardGroup(st.shard), st, p.take(ctx, &w, st, reports))
 		})
 	}
 	if st, ok := planCatalog(&w, &catalog); ok {
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
-		p.report(groupName, st, p.nodes.change(ctx, catalog.leader, catalog.change(groupName, st)))
+		p.report(groupName, st, p.nodes.change(ctx, catalog.leader, catalog.change(groupName, st, catalogWanted)))
 	}
 	changing.Wait()
 	p.retire(ctx, &w, &catalog)
@@ -355,8 +356,8 @@ func (p *placer) watchHandover(s *worldShard) {
 
 // take carries out one step. A replica is recorded before it becomes a member, so that its node has started it, and until it
 // is none any more.
-func (p *placer) take(ctx context.Context, s *worldShard, st step, reports map[string]*Report) error {
-	name := shardGroup(st.shard)
+func (p *placer) take(ctx context.Context, w *world, st step, reports map[string]*Report) error {
+	s, name := &w.shards[st.shard], shardGroup(st.shard)
 	if st.action == addNonvoter {
 		if !slices.Contains(s.recorded, st.server) {
 			return p.record.place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
@@ -369,12 +370,12 @@ func (p *placer) take(ctx context.Context, s *worldShard, st step, reports map[s
 		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
-	return p.nodes.change(ctx, s.leader, s.change(name, st))
+	return p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
-// change returns what the group's leader is asked for. A server that gets a vote must be there, and so must those voters by whose soundness another
-// may lose its own: the reports are seconds old by the time that the leader acts.
-func (s *worldShard) change(group string, st step) Change {
+// change returns what the group's leader, of which so many voters are wanted, is asked for. A server that gets a vote must be there, and so must as many
+// sound voters as must remain for another one to lose its own: the reports are seconds old by the time that the leader acts.
+func (s *worldShard) change(group string, st step, wanted int) Change {
 	c := Change{Group: group, Action: st.action, ServerID: st.server, After: s.members}
 	switch {
 	case st.action == promote:
@@ -385,6 +386,7 @@ func (s *worldShard) change(group string, st step) Change {
 				c.Alive = append(c.Alive, id)
 			}
 		}
+		c.Need = soundWithout(s, slices.Contains(s.caughtUp, st.server), wanted)
 	}
 	return c
 }

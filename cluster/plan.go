@@ -256,16 +256,25 @@ func (p *planner) shrink(s *worldShard) (step, bool) {
 	return step{}, true
 }
 
-// safeWithout reports whether the shard may lose a voter: most of those that remain must be sound, and if it is sound itself,
-// as many as are wanted.
+// soundWithout returns how many voters of a shard must be sound for another one to go: most of those that remain, and if the one that goes is sound
+// itself, as many as are wanted.
+func soundWithout(s *worldShard, sound bool, wanted int) int {
+	left := len(s.voters) - 1
+	if !sound {
+		return left/2 + 1
+	}
+	return max(left/2+1, min(wanted, left))
+}
+
+// safeWithout reports whether the shard may lose a voter: enough of those that remain must be sound.
 func (p *planner) safeWithout(s *worldShard, id string) bool {
-	left, sound := len(s.voters)-1, 0
+	sound := 0
 	for _, v := range s.voters {
 		if v != id && p.sound(s, v) {
 			sound++
 		}
 	}
-	return sound > left/2 && (!p.sound(s, id) || sound >= min(p.wanted, left))
+	return sound >= soundWithout(s, p.sound(s, id), p.wanted)
 }
 
 // sound reports whether a member answers and has everything.

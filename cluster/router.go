@@ -43,8 +43,11 @@ func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply 
 		reply, err = r.Node.Do(ctx, shard, req)
 		return err
 	}, func(server string) error {
-		reply, err = r.peers.do(ctx, p.at(server, shard), req)
-		return err
+		to := p.at(server, shard)
+		return r.stayAt(ctx, to, strayGrace, func(ctx context.Context) error {
+			reply, err = r.peers.do(ctx, to, req)
+			return err
+		})
 	})
 	return reply, err
 }
@@ -56,7 +59,12 @@ func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading 
 		reading, witness, err = r.Node.Query(ctx, shard, q)
 		return err
 	}, func(server string) error {
-		if reading, witness, err = r.peers.query(ctx, pathQuery, p.at(server, shard), q); errors.Is(err, node.ErrUnknownOutcome) && ctx.Err() == nil {
+		to := p.at(server, shard)
+		err := r.stayAt(ctx, to, strayLook, func(ctx context.Context) error {
+			reading, witness, err = r.peers.query(ctx, pathQuery, to, q)
+			return err
+		})
+		if errors.Is(err, node.ErrUnknownOutcome) && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w: %w", node.ErrNoLeader, errAgain, err) // it changed nothing
 		}
 		return err
@@ -152,25 +160,16 @@ func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 		reply, err = r.Node.Reserve(ctx, shard, req, wait)
 		return err
 	}, func(server string) error {
-		reply, err = r.stay(ctx, server, shard, req, wait)
-		return err
+		to, grace := p.at(server, shard), time.Duration(0)
+		if wait.For <= strayLook {
+			grace = strayGrace
+		}
+		// What a leader that was replaced grants now it cannot commit, or gives back, since the call has left.
+		return r.stayAt(ctx, to, grace, func(ctx context.Context) error {
+			reply, err = r.peers.reserve(ctx, to, req, wait)
+			return err
+		})
 	})
-	return reply, err
-}
-
-// stay waits at another node, for as long as this one does not hear of another leader: a leader that is cut off says nothing.
-func (r *Router) stay(ctx context.Context, server string, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
-	if wait.For <= strayLook {
-		return r.peers.reserve(ctx, server, shard, req, wait)
-	}
-	staying, leave := context.WithCancel(ctx)
-	defer leave()
-	defer r.stays.add(&stay{shard: shard, server: server, leave: leave})()
-	reply, err := r.peers.reserve(staying, server, shard, req, wait)
-	if err != nil && staying.Err() != nil && ctx.Err() == nil {
-		// What that leader grants now it cannot commit, or gives back, since we have left.
-		err = fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
-	}
 	return reply, err
 }
 

@@ -2,14 +2,24 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node"
 )
 
-// strayLook is how often it is looked whether the nodes that calls wait at are still the leaders.
-const strayLook = 250 * time.Millisecond
+const (
+	// strayLook is how often it is looked whether the nodes that calls wait at are still the leaders.
+	strayLook = 250 * time.Millisecond
+	// strayGrace is how long another leader must have been known before a call is given up that waits for nothing but its answer: a leader that was
+	// replaced and is there says within this time what became of the call. One that is not answered for as long, of a shard without a replica here, has
+	// the others asked who leads.
+	strayGrace = time.Second
+)
 
-// stays are the calls that wait for jobs at other nodes. The zero value is ready for use.
+// stays are the calls that are under way at other nodes. The zero value is ready for use.
 type stays struct {
 	mu  sync.Mutex
 	all map[*stay]struct{}
@@ -20,6 +30,8 @@ type stay struct {
 	shard  uint32
 	server string
 	leave  context.CancelFunc
+	grace  time.Duration // how long another leader must have been known
+	since  time.Time     // since when one is; zero if none is
 }
 
 // add adds a call until end is called.
@@ -37,8 +49,8 @@ func (s *stays) add(st *stay) (end func()) {
 	}
 }
 
-// look has those calls leave that wait at a node which is, as leader says, no leader any more. Where no leader is known they stay: the old one may
-// go on.
+// look has those calls leave that are at a node which is, as leader says, no leader any more, once their grace is over. Where no leader is known they
+// stay: the old one may go on.
 func (s *stays) look(leader func(shard uint32) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +61,61 @@ func (s *stays) look(leader func(shard uint32) string) {
 			now = leader(st.shard)
 			known[st.shard] = now
 		}
-		if now != "" && now != st.server {
-			st.leave()
+		st.hear(now)
+	}
+}
+
+// hear tells one call who leads its shard, empty if nobody is known to.
+func (s *stays) hear(st *stay, leader string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.hear(leader)
+}
+
+// hear takes who leads. The lock of stays is held.
+func (st *stay) hear(leader string) {
+	switch {
+	case leader == "":
+		return
+	case leader == st.server:
+		st.since = time.Time{}
+		return
+	case st.since.IsZero():
+		st.since = time.Now()
+	}
+	if time.Since(st.since) >= st.grace {
+		st.leave()
+	}
+}
+
+// stayAt makes a call of a shard at another node, for as long as this one does not hear of another leader: a leader that is cut off, or whose process
+// stands still, says nothing. The outcome of a call that was sent and given up is unknown; one that was not sent yet may go on to the other leader.
+func (r *Router) stayAt(ctx context.Context, to forwardedTo, grace time.Duration, call func(ctx context.Context) error) error {
+	staying, leave := context.WithCancel(ctx)
+	defer leave()
+	st := &stay{shard: to.shard, server: to.server, leave: leave, grace: grace}
+	defer r.stays.add(st)()
+	if _, err := r.Node.Leader(to.shard); err != nil && grace > 0 { // no replica here will tell
+		defer time.AfterFunc(strayGrace, func() { r.doubt(staying, st) }).Stop()
+	}
+	err := call(staying)
+	if staying.Err() != nil && ctx.Err() == nil && errors.Is(err, node.ErrCanceled) {
+		return fmt.Errorf("%w: %w: %s leads shard %d no more", node.ErrNoLeader, errAgain, to.server, to.shard)
+	}
+	return err
+}
+
+// doubt asks the nodes that run a shard who leads it, again and again while a call is not answered.
+func (r *Router) doubt(ctx context.Context, st *stay) {
+	again := time.NewTicker(strayLook)
+	defer again.Stop()
+	for {
+		r.rumours.forget(st.shard, st.server)
+		r.stays.hear(st, r.rumours.leader(ctx, st.shard))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -2,22 +2,27 @@ package node
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/raft"
 )
 
-// Answered returns nil if each of the servers has answered this node as the leader of a group within the last half second, and ErrSilent if one has
-// not: what the node knows without asking. A leader has answered itself.
-func (n *Node) Answered(group string, servers []string) error {
+// Answered returns nil if at least need of the servers have answered this node as the leader of a group within the last half second, else ErrSilent and
+// who has not: what the node knows without asking. A leader has answered itself.
+func (n *Node) Answered(group string, servers []string, need int) error {
 	for _, g := range n.allGroups() {
 		if g.name != group {
 			continue
 		}
 		i := g.instance()
+		var silent []string
 		for _, server := range servers {
 			if _, alive := i.transport.furthest([]raft.ServerID{raft.ServerID(server)}, i.CurrentTerm()); !alive && server != n.id.serverID() {
-				return fmt.Errorf("%s: %w: %s", group, ErrSilent, server)
+				silent = append(silent, server)
 			}
+		}
+		if alive := len(servers) - len(silent); alive < need {
+			return fmt.Errorf("%s: %w: %s; %d of %d answer, and %d must", group, ErrSilent, strings.Join(silent, ", "), alive, len(servers), need)
 		}
 		return nil
 	}

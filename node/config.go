@@ -16,6 +16,9 @@ import (
 type Config struct {
 	// Dir is the data directory; it is made if it does not exist.
 	Dir string
+	// Lock is the caller's lock of Dir, for one that does something in the node's name before Open or after Close; the caller holds it until
+	// all of that has ended, and gives it back itself. Nil has the node lock Dir from Open to Close.
+	Lock *storage.DirLock
 	// Name is the node's name among its cluster's nodes, 1 to 64 characters of [A-Za-z0-9_-]. Defaults to the name that the data directory
 	// was made with, else to "node". A name other than the directory's is refused.
 	Name string

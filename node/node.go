@@ -107,8 +107,11 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-// lockDir makes and locks the data directory. A file system that is handed in belongs to this process, and has no locks.
+// lockDir makes and locks the data directory, unless the caller has. A file system that is handed in belongs to this process, and has no locks.
 func lockDir(cfg Config) (io.Closer, error) {
+	if cfg.Lock != nil {
+		return io.NopCloser(nil), nil
+	}
 	if _, ok := cfg.FS.(storage.OSFS); ok {
 		return storage.Lock(cfg.Dir)
 	}

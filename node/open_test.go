@@ -98,6 +98,28 @@ func TestOpenRefusesASecondProcess(t *testing.T) {
 	}
 }
 
+// TestLockOfTheCallerStaysHeld: whoever locked the directory for the node gives it back, after the node's end too.
+func TestLockOfTheCallerStaysHeld(t *testing.T) {
+	cfg := testConfig(t, t.TempDir())
+	lock, err := storage.Lock(cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := cfg
+	held.Lock = lock
+	n := openNode(t, held)
+	do(t, n, 0, put("orders", "x", 0))
+	closeNode(t, n)
+	var locked *storage.LockedError
+	if _, err := Open(t.Context(), cfg); !errors.As(err, &locked) {
+		t.Errorf("after the node's end the directory gives %v, want that it is in use", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	openNode(t, cfg)
+}
+
 func TestOpenGivesUpWithItsContext(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -153,7 +153,7 @@ func TestOneOfThreeHasACluster(t *testing.T) {
 	}
 }
 
-// TestNameIsTaken starts a new node under the name of one that answers: it ends, saying which, and leaves no data directory behind.
+// TestNameIsTaken starts a new node under the name of one that answers: it ends, saying which, and has made nothing of its data directory.
 func TestNameIsTaken(t *testing.T) {
 	t.Parallel()
 	first, dir := serve(t, launcher, t.TempDir(), "--node-id", "n1"), filepath.Join(t.TempDir(), "data")

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
@@ -34,8 +35,9 @@ type joinReporter struct {
 
 // probe is what was found at an address.
 type probe struct {
-	at   time.Time
-	text string
+	at      time.Time
+	text    string
+	foreign bool // it said by its answer that it is no node of Belfry
 }
 
 func newJoinReporter(cfg Config) *joinReporter {
@@ -67,36 +69,66 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 		}
 		return joinReport{fmt.Sprintf("the node at join address %s cannot read this node's gossip, nor this node that one's: %s", a.Addr, text), true}
 	case gossip.JoinStranger:
-		return joinReport{r.found(ctx, a.Addr), true}
+		return joinReport{r.found(ctx, a.Addr).text, true}
 	default:
 		if time.Since(r.began) < pendingMax {
 			return joinReport{}
 		}
-		return joinReport{text: r.found(ctx, a.Addr)}
+		return joinReport{text: r.found(ctx, a.Addr).text}
+	}
+}
+
+// unheard says at which join address there may be a cluster that this node has not heard of; empty if there is none as far as can be known. Where another
+// program answers there is none.
+func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttempt) (why string) {
+	for _, a := range attempts {
+		switch a.Outcome {
+		case gossip.JoinStranger:
+			if r.found(ctx, a.Addr).foreign {
+				continue
+			}
+			return "there may be one at join address " + a.Addr
+		case gossip.JoinPending, gossip.JoinWrongKey:
+			return "there may be one at join address " + a.Addr
+		case gossip.JoinUnresolved, gossip.JoinNobody, gossip.JoinReached:
+		}
+	}
+	return ""
+}
+
+// leaveOut says without which join addresses a cluster is founded because another program answers there.
+func (r *joinReporter) leaveOut(ctx context.Context, logger *slog.Logger, attempts []gossip.JoinAttempt) {
+	for _, a := range attempts {
+		if a.Outcome == gossip.JoinStranger {
+			logger.WarnContext(ctx, "founding without a join address", "why", r.found(ctx, a.Addr).text)
+		}
 	}
 }
 
 // found says what listens at an address that does not gossip, as it was found within the last seconds.
-func (r *joinReporter) found(ctx context.Context, addr string) string {
+func (r *joinReporter) found(ctx context.Context, addr string) probe {
 	if last, ok := r.probes[addr]; ok && time.Since(last.at) < probeFor {
-		return last.text
+		return last
 	}
-	text := look(ctx, addr)
-	r.probes[addr] = probe{time.Now(), text}
-	return text
+	now := look(ctx, addr)
+	now.at = time.Now()
+	r.probes[addr] = now
+	return now
 }
 
 // look asks who listens at an address: it may be one of the other two ports of a node.
-func look(ctx context.Context, addr string) string {
+func look(ctx context.Context, addr string) probe {
 	const instead = "join the address that it gossips at, by default port 7402"
 	switch found := FindPort(ctx, addr); found.Kind {
 	case PortPeers:
-		return fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)
+		return probe{text: fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)}
 	case PortClients:
-		return fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)
+		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)}
 	case PortWeb:
-		return fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: correct the address; it must be one that a node gossips at, by default port 7402", addr)
+		text := "at join address %s there is a web server, and no node of Belfry: correct the address; it must be one that a node gossips at, by default port 7402"
+		return probe{foreign: true, text: fmt.Sprintf(text, addr)}
 	case PortSilent, PortOther, PortGossip:
 	}
-	return fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: correct the address; it must be one that a node gossips at, by default port 7402", addr)
+	text := "what listens at join address %s does not gossip as Belfry does: correct the address; it must be one that a node gossips at, by default port 7402"
+	return probe{text: fmt.Sprintf(text, addr)}
 }

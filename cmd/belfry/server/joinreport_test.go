@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
@@ -46,19 +47,23 @@ func TestWhatIsAtAJoinAddress(t *testing.T) {
 		}
 	}()
 	silent := listening(t)
-	for addr, want := range map[string]string{
+	for addr, want := range map[string]string{ // to begin with an exclamation mark where no node can be
 		belfry.Listener.Addr().String(): "is where node n7 is reached by clients: join the address that it gossips at",
-		web.Listener.Addr().String():    "there is a web server, and no node of Belfry",
+		web.Listener.Addr().String():    "!there is a web server, and no node of Belfry",
 		peers.Addr().String():           "is where n8.1 is reached by its peers: join the address that it gossips at",
 		silent.Addr().String():          "does not gossip as Belfry does",
 	} {
 		r := newJoinReporter(Config{Logger: slog.New(slog.DiscardHandler)})
+		want, foreign := strings.CutPrefix(want, "!")
 		all := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger, Err: errors.New("odd")}})
 		if len(all) != 1 || !all[0].mistake || !strings.Contains(all[0].text, addr) || !strings.Contains(all[0].text, want) {
 			t.Errorf("%+v, want %q", all, want)
 		}
 		if again := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger}}); again[0] != all[0] {
 			t.Errorf("it is asked again at once: %+v", again)
+		}
+		if why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger}}); (why == "") != foreign {
+			t.Errorf("where %s: %q", want, why)
 		}
 	}
 }
@@ -102,7 +107,9 @@ func TestFoundingHearsEachJoinAddress(t *testing.T) {
 		gossip.JoinPending: false, gossip.JoinWrongKey: false, gossip.JoinStranger: false,
 		gossip.JoinUnresolved: true, gossip.JoinNobody: true, gossip.JoinReached: true,
 	} {
-		why := unheard([]gossip.JoinAttempt{{Addr: "a:1", Outcome: gossip.JoinReached}, {Addr: "b:1", Outcome: outcome}})
+		r := newJoinReporter(Config{})
+		r.probes["b:1"] = probe{at: time.Now()} // what is there cannot be told
+		why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: "a:1", Outcome: gossip.JoinReached}, {Addr: "b:1", Outcome: outcome}})
 		if (why == "") != founds || !founds && !strings.Contains(why, "b:1") {
 			t.Errorf("outcome %d: %q", outcome, why)
 		}
@@ -114,7 +121,8 @@ func TestFoundingIsAdvisedWhereNobodyIs(t *testing.T) {
 	const advice = "start it with --bootstrap-expect N"
 	for outcome, advised := range map[gossip.JoinOutcome]bool{gossip.JoinNobody: true, gossip.JoinReached: true, gossip.JoinWrongKey: false, gossip.JoinPending: false} {
 		for _, members := range [][]gossip.Member{nil, {seen("n2.1", true)}} {
-			if why := unexpected(members, []gossip.JoinAttempt{{Addr: "a:1", Outcome: outcome}}); strings.Contains(why, advice) != advised {
+			unheard := newJoinReporter(Config{}).unheard(t.Context(), []gossip.JoinAttempt{{Addr: "a:1", Outcome: outcome}})
+			if why := unexpected(members, unheard); strings.Contains(why, advice) != advised {
 				t.Errorf("outcome %d, %d members: %q", outcome, len(members), why)
 			}
 		}

@@ -148,8 +148,9 @@ func (m *meeting) search(ctx context.Context, f *founding) error {
 			return err
 		}
 		if why == "" {
-			if why = m.unfounded(ctx, f, members, rested); why == "" {
+			if why = m.unfounded(ctx, f, members, said.joins, rested); why == "" {
 				m.logger.Info("founding a cluster", "nodes", f.expect, "server", f.self.ServerID)
+				said.joins.leaveOut(ctx, m.logger, m.gossip.JoinAttempts())
 				return nil
 			}
 		}
@@ -167,13 +168,13 @@ func (m *meeting) search(ctx context.Context, f *founding) error {
 }
 
 // unfounded says why this node founds no cluster now; empty if it does. rested says that nothing has changed for a moment.
-func (m *meeting) unfounded(ctx context.Context, f *founding, members []gossip.Member, rested bool) (why string) {
-	attempts := m.gossip.JoinAttempts()
+func (m *meeting) unfounded(ctx context.Context, f *founding, members []gossip.Member, joins *joinReporter, rested bool) (why string) {
+	unheard := joins.unheard(ctx, m.gossip.JoinAttempts())
 	if f.expect == 0 {
-		return unexpected(members, attempts)
+		return unexpected(members, unheard)
 	}
 	if why = f.ready(members); why == "" {
-		why = unheard(attempts)
+		why = unheard
 	}
 	switch {
 	case why != "":
@@ -185,28 +186,16 @@ func (m *meeting) unfounded(ctx context.Context, f *founding, members []gossip.M
 	}
 }
 
-// unexpected says why a node founds nothing that was not told to, and how it would be told where that cannot be wrong.
-func unexpected(members []gossip.Member, attempts []gossip.JoinAttempt) (why string) {
+// unexpected says why a node founds nothing that was not told to, and how it would be told where that cannot be wrong: unheard is empty.
+func unexpected(members []gossip.Member, unheard string) (why string) {
 	why = "none of the nodes that were seen has one"
 	if len(members) == 0 {
 		why = "no other node has been seen"
 	}
-	if unheard(attempts) == "" {
+	if unheard == "" {
 		why += "; if this is to be a new cluster, start it with --bootstrap-expect N, for N nodes that found it"
 	}
 	return why
-}
-
-// unheard says at which join address there may be a cluster that this node has not heard of; empty if there is none as far as can be known.
-func unheard(attempts []gossip.JoinAttempt) (why string) {
-	for _, a := range attempts {
-		switch a.Outcome {
-		case gossip.JoinPending, gossip.JoinWrongKey, gossip.JoinStranger:
-			return "there may be one at join address " + a.Addr
-		case gossip.JoinUnresolved, gossip.JoinNobody, gossip.JoinReached:
-		}
-	}
-	return ""
 }
 
 // notice is what was said of a search.

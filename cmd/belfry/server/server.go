@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/rpc"
 )
 
@@ -72,6 +73,8 @@ const (
 
 // Server is a node that serves clients.
 type Server struct {
+	// lock is of the data directory: nothing is said in its node's name without it, in gossip neither.
+	lock    *storage.DirLock
 	node    *node.Node
 	cluster *cluster.Cluster
 	meeting *meeting
@@ -142,7 +145,10 @@ func (cfg *Config) listenForPeers() {
 }
 
 // open opens the node and takes up its part in the cluster. What it opened before an error is for close.
-func (s *Server) open(ctx context.Context, cfg Config) error {
+func (s *Server) open(ctx context.Context, cfg Config) (err error) {
+	if s.lock, err = storage.Lock(cfg.Dir); err != nil {
+		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
+	}
 	if err := checkDeparted(cfg.Dir); err != nil {
 		return err
 	}
@@ -153,7 +159,7 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	s.meeting = m
 	clocks := cluster.NewClocks()
 	s.node, err = node.Open(ctx, node.Config{
-		Dir: cfg.Dir, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
+		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
 		Join: m.cluster, Peers: s.fence.around(m.listener), Resolve: m.directory.Resolve, Clocks: clocks,
 	})
 	if err != nil {
@@ -337,6 +343,9 @@ func (s *Server) close(ctx context.Context) error {
 	}
 	if s.meeting != nil {
 		problems = append(problems, s.meeting.close())
+	}
+	if s.lock != nil {
+		problems = append(problems, s.lock.Close())
 	}
 	return errors.Join(problems...)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,6 +188,20 @@ func TestWrongGossipKeyIsSaidByTheJoiner(t *testing.T) {
 				t.Errorf("the start ended with %v", err)
 			}
 		})
+	}
+}
+
+// TestFoundingWithoutAStranger: a join address at which another program answers can be no cluster's, and holds up no founding for which all are there.
+func TestFoundingWithoutAStranger(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	cfg := config(t, t.TempDir())
+	cfg.NodeID, cfg.Join, cfg.BootstrapExpect = "n1", []string{web.Listener.Addr().String()}, 1
+	w := startWaiting(t, cfg)
+	w.log.await(t, `level=WARN msg="founding without a join address" why="at join address `+cfg.Join[0]+` there is (a web server)`)
+	if err := <-w.started; err != nil {
+		t.Error(err)
 	}
 }
 
