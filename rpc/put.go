@@ -190,9 +190,33 @@ func (s *queueService) place(put *fsm.Put, requestID string, position int) place
 	case requestID != "":
 		put.Partition = node.PartitionOf(requestID+"/"+itoa(position), int(put.Partitions))
 	default:
-		put.Partition = s.turn.Add(1) % put.Partitions
+		put.Partition = s.nearest(put.Queue, put.Partitions)
 	}
 	return placed{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
+}
+
+// nearestTries is among how many partitions one is looked for whose shard this node serves.
+const nearestTries = 16
+
+// nearest returns the partition whose turn it is of those that this node serves itself, for a put that may go to any: there it need not be sent on. Where
+// the node seems to serve none, all have their turns.
+func (s *queueService) nearest(queue string, partitions uint32) uint32 {
+	turn := s.turn.Add(1)
+	others, ok := s.node.(Reaching)
+	if !ok {
+		return turn % partitions
+	}
+	var room [nearestTries]uint32
+	near := room[:0]
+	for i := range min(partitions, nearestTries) {
+		if p := (turn - turn%nearestTries + i) % partitions; others.Serves(s.shard(queue, p)) {
+			near = append(near, p)
+		}
+	}
+	if len(near) == 0 {
+		return turn % partitions
+	}
+	return near[turn%uint32(len(near))] //nolint:gosec // a few
 }
 
 // putAnswers converts the answers to puts one after the other. What they need besides their messages is made together, and

@@ -1,7 +1,9 @@
 package rpc
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +79,30 @@ func TestBatchesAreMetered(t *testing.T) {
 	for queue, want := range map[string]uint32{"": 0, "a": 3, "b": 0, "c": 2} {
 		if got := s.meters.minute(queue); got.acks != want || got.puts != want {
 			t.Errorf("queue %q: %d acks and %d puts, want %d each", queue, got.acks, got.puts, want)
+		}
+	}
+}
+
+// TestPutsStayNear: a put that may go to any partition goes to one that this node serves itself, and all of those have their turns.
+func TestPutsStayNear(t *testing.T) {
+	const shards = 6
+	n := &reachingNode{memoryNode: newMemoryNode(shards)}
+	s := &queueService{router: router{node: n}}
+	for _, serves := range [][]uint32{{2, 5}, {0}, {}, {0, 1, 2, 3, 4, 5}} {
+		n.serves = serves
+		got := map[uint32]int{}
+		for range 100 * nearestTries * shards {
+			got[s.shard("wide", s.nearest("wide", shards))]++
+		}
+		if len(serves) == 0 { // all are as far
+			serves = []uint32{0, 1, 2, 3, 4, 5}
+		}
+		if shards := slices.Sorted(maps.Keys(got)); !slices.Equal(shards, serves) {
+			t.Errorf("puts went to the shards %v, want %v", shards, serves)
+		}
+		counts := slices.Sorted(maps.Values(got))
+		if least, most := counts[0], counts[len(counts)-1]; most-least > least/10 {
+			t.Errorf("of the puts %d went to one of the shards %v and %d to another", least, serves, most)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,9 +72,12 @@ func TestHealthPages(t *testing.T) {
 type reachingNode struct {
 	*memoryNode
 	unreached map[string]string
+	serves    []uint32
 }
 
 func (n *reachingNode) Unreached(context.Context) map[string]string { return n.unreached }
+
+func (n *reachingNode) Serves(shard uint32) bool { return slices.Contains(n.serves, shard) }
 
 // TestReadyOnlyIfCallsGetThrough: a node of a cluster says of all shards whether they are served through it, not only of its own.
 func TestReadyOnlyIfCallsGetThrough(t *testing.T) {
