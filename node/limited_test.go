@@ -24,6 +24,7 @@ func codesOf(t *testing.T, n *Node, requestID string, puts ...fsm.Command) (code
 // expectCode fails the test unless a put of its own is answered with a code, and says how many entries that cost.
 func expectCode(t *testing.T, n *Node, requestID string, p *fsm.Put, want fsm.Code, entries uint64) {
 	t.Helper()
+	synctest.Wait() // until no entry is in flight
 	before := lastIndex(n)
 	if got := codesOf(t, n, requestID, p)[0]; got != want {
 		t.Errorf("code %d, want %d", got, want)
@@ -64,6 +65,7 @@ func TestPutsAboveTheRateAreNotLogged(t *testing.T) {
 		one := put("orders", "x", time.Hour)
 		expectCode(t, n, "first", one, fsm.OK, 1)
 		expectCode(t, n, "", one, fsm.RateLimited, 1)
+		synctest.Wait()
 		before := lastIndex(n)
 		reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one, one}})
 		if err != nil || len(reply.Results) != 2 || reply.Witness != (Witness{}) {

@@ -136,6 +136,12 @@ func (p *proposer) enqueue(pr *proposal) error {
 	return nil
 }
 
+// idle reports whether nothing waits to be logged and no entry is in flight: what was enqueued before is applied then.
+func (p *proposer) idle() bool {
+	requests, _ := p.waiting()
+	return requests == 0 && len(p.slots) == 0
+}
+
 // withdraw takes a proposal back. It reports false if that is too late.
 func (p *proposer) withdraw(pr *proposal) bool {
 	p.mu.Lock()
