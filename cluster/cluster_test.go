@@ -113,14 +113,14 @@ func (m *member) stop() {
 	m.node = nil
 }
 
-// await waits in virtual time until a condition holds.
+// await waits in virtual time until a condition holds. What goes on at a moment has come to rest when it looks: what is so for that moment only is seen.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	deadline := time.NewTimer(5 * time.Minute)
 	defer deadline.Stop()
-	for !holds() {
+	for synctest.Wait(); !holds(); synctest.Wait() {
 		select {
 		case <-look.C:
 		case <-deadline.C:

@@ -261,60 +261,73 @@ func TestHandOverWithoutAnHeir(t *testing.T) {
 
 // TestConnectionsThatBreak are replaced, however often that happens.
 func TestConnectionsThatBreak(t *testing.T) {
-	network := newPipes()
-	link := network.link("b.2")
-	a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
-	handlePeer(b, "/echo", func(_ context.Context, _ string, q string) (string, error) { return q, nil })
-	for i := range 3 * peerConnsMax {
-		if got, err := callPeer[string](t.Context(), a, "b.2", "/echo", "x"); err != nil || got != "x" {
-			t.Fatalf("call %d: %q, %v", i, got, err)
-		}
-		link.cut()
-		// What is sent before the break is noticed has an unknown outcome; then there is a new connection.
-		for range 100 {
-			if _, err := callPeer[string](t.Context(), a, "b.2", "/echo", "x"); err == nil {
-				break
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		link := network.link("b.2")
+		a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
+		handlePeer(b, "/echo", func(_ context.Context, _ string, q string) (string, error) { return q, nil })
+		for i := range 3 * peerConnsMax {
+			if got, err := callPeer[string](t.Context(), a, "b.2", "/echo", "x"); err != nil || got != "x" {
+				t.Fatalf("call %d: %q, %v", i, got, err)
 			}
+			link.cut()
+			// What is sent before the break is noticed has an unknown outcome; then there is a new connection.
+			for range 100 {
+				if _, err := callPeer[string](t.Context(), a, "b.2", "/echo", "x"); err == nil {
+					break
+				}
+			}
+			synctest.Wait() // all that broke is noticed
 		}
-	}
+	})
 }
 
 // TestManyPollsAtOneNode: each is a call that stays open, and they need few connections.
 func TestManyPollsAtOneNode(t *testing.T) {
 	const polls = 3000
-	network := newPipes()
-	link := network.link("b.2")
-	a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
-	arrived, answer := make(chan struct{}, polls), make(chan struct{})
-	handlePeer(b, "/wait", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
-		arrived <- struct{}{}
-		select {
-		case <-answer:
-		case <-ctx.Done():
+	synctest.Test(t, func(t *testing.T) { // where pings and their answers are never late
+		network := newPipes()
+		link := network.link("b.2")
+		a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
+		arrived, answer := make(chan struct{}, polls), make(chan struct{})
+		handlePeer(b, "/wait", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
+			arrived <- struct{}{}
+			select {
+			case <-answer:
+			case <-ctx.Done():
+			}
+			return struct{}{}, ctx.Err()
+		})
+		failed := make(chan error, polls)
+		for range polls {
+			go func() {
+				_, err := callPeer[struct{}](t.Context(), a, "b.2", "/wait", struct{}{})
+				failed <- err
+			}()
 		}
-		return struct{}{}, ctx.Err()
+		for range polls {
+			<-arrived
+		}
+		synctest.Wait() // what was made at once and not needed is closed
+		open := 0
+		link.mu.Lock()
+		for _, conn := range link.conns {
+			if conn.SetWriteDeadline(time.Time{}) == nil { // it fails on one that either side has closed
+				open++
+			}
+		}
+		t.Logf("%d connections of %d that were made are open", open, len(link.conns))
+		link.mu.Unlock()
+		if open > 2*peerConnsMax {
+			t.Errorf("%d connections are open, of which a node takes eight", open)
+		}
+		close(answer)
+		for range polls {
+			if err := <-failed; err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
-	failed := make(chan error, polls)
-	for range polls {
-		go func() {
-			_, err := callPeer[struct{}](t.Context(), a, "b.2", "/wait", struct{}{})
-			failed <- err
-		}()
-	}
-	for range polls {
-		<-arrived
-	}
-	close(answer)
-	for range polls {
-		if err := <-failed; err != nil {
-			t.Fatal(err)
-		}
-	}
-	link.mu.Lock()
-	defer link.mu.Unlock()
-	if conns := len(link.conns); conns > polls/50 { // those that were made at once and not needed count here
-		t.Errorf("%d connections for %d polls", conns, polls)
-	}
 }
 
 // TestUnreached: a member is ready when the leaders of all shards answer it, and says what is wrong when one does not.

@@ -31,8 +31,12 @@ func (c *Catalog) lead(ctx context.Context, _ *node.Group) {
 		defer leading.Wait()
 		leading.Go(func() { c.whileLeading(ctx) })
 	}
-	again, waiting := time.NewTimer(0), true
+	waiting := !c.heal(ctx)
+	again := time.NewTimer(healInterval)
 	defer again.Stop()
+	if !waiting {
+		again.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():

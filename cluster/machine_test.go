@@ -219,7 +219,8 @@ func TestDigestIsComputedOncePerChange(t *testing.T) {
 	for i, c := range []command{create("a"), create("b"), {Delete: &versioned{Name: "a"}}, {Forget: &versioned{Name: "a"}}} {
 		apply(t, m, c)
 		got := m.Digest()
-		if allocated := testing.AllocsPerRun(10, func() { m.Digest() }); allocated > 0 {
+		// The mean of so many is rounded down: what other goroutines allocate meanwhile does not count.
+		if allocated := testing.AllocsPerRun(1000, func() { m.Digest() }); allocated > 0 {
 			t.Errorf("after command %d a repeated question allocates %v times", i, allocated)
 		}
 		restored, err := m.Restore(bytes.NewReader(m.encode()))

@@ -36,7 +36,11 @@ func (ws *waiters) run(ctx context.Context) {
 		for _, a := range ws.choose(ws.inspect()) {
 			ws.propose(ctx, a)
 		}
-		timer.Reset(ws.untilDue())
+		wait := ws.untilDue()
+		if wait == 0 && ctx.Err() == nil {
+			continue
+		}
+		timer.Reset(wait)
 		select {
 		case <-ws.wake:
 		case <-timer.C:

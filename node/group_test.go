@@ -59,7 +59,7 @@ func TestTwoGainsAreALossAndAGain(t *testing.T) {
 	before := do(t, n, 0, put("orders", "x", 0)).Witness
 	s.lose()
 	s.gain(t.Context())
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	second := s.serving.Load()
 	for ; second == nil && time.Now().Before(deadline); second = s.serving.Load() { // ends as soon as the duties are done
 		<-time.NewTimer(time.Millisecond).C

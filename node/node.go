@@ -41,6 +41,7 @@ type Node struct {
 	snapshotTurn turn       // held while a snapshot is taken
 	moveMu       sync.Mutex // held while a shard is started or stopped
 	snapshotWake chan struct{}
+	planning     sync.Mutex // held by planSpace
 
 	format atomic.Uint32 // see Format
 

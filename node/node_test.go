@@ -48,7 +48,7 @@ func closeNode(t testing.TB, n *Node) {
 		return
 	default:
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	if err := n.Close(ctx); err != nil {
 		t.Errorf("closing the node: %v", err)

@@ -208,9 +208,9 @@ func TestPeersAreListenedFor(t *testing.T) {
 		t.Errorf("the node listens at %q, want %q", got, listener.Addr())
 	}
 	closeNode(t, n)
-	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String()); err == nil {
-		conn.Close()
-		t.Error("a closed node still listens")
+	// Its port may be another process's by now, so nobody dials it.
+	if conn, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed node still listens: %v, %v", conn, err)
 	}
 }
 

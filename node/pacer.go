@@ -43,13 +43,16 @@ func (p *pacer) moved(deadline fsm.Time) {
 
 // run works until ctx ends.
 func (p *pacer) run(ctx context.Context) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(never)
 	defer timer.Stop()
 	for {
 		wait, armed := p.step(ctx)
-		if !armed {
+		switch {
+		case !armed:
 			wait = never
-		} else {
+		case wait == 0 && ctx.Err() == nil:
+			continue
+		default:
 			wait = min(wait, clockRecheck)
 		}
 		timer.Reset(wait)

@@ -226,9 +226,9 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		s.claims.close()
 		return
 	}
-	s.ledOnce.Do(func() { close(s.led) })
 	s.logger.Info("leading")
-	s.watchTime()
+	s.watchTime() // before anybody who waited can reset it
+	s.ledOnce.Do(func() { close(s.led) })
 
 	var duties sync.WaitGroup
 	duties.Go(func() { s.proposer.run(ctx, l) })

@@ -26,6 +26,9 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 		if err == nil && s.heed(ctx, l, &c) {
 			return nil
 		}
+		if ctx.Err() != nil { // which is why it failed, and no trouble
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			s.hold(l, err)
 		}

@@ -39,6 +39,8 @@ func (g *group) planSnapshot() {
 
 // planSpace tells the watch over the disk how large the largest snapshot is. Snapshots are taken one at a time.
 func (n *Node) planSpace() {
+	n.planning.Lock() // or an older sum could come last
+	defer n.planning.Unlock()
 	var largest int64
 	for _, g := range n.allGroups() {
 		largest = max(largest, g.replica.snapshotBytes.Load())

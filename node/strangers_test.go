@@ -55,9 +55,14 @@ func TestAnswerStrangers(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+	early, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr) // while nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
 	waiting := make(chan Introduction, 1)
-	go func() { // it connects while nobody accepts
-		got, err := Hello(t.Context(), nil, addr)
+	go func() { // a Hello that waits for as long as the node takes to open
+		got, err := askWho(early, "")
 		if err != nil {
 			t.Error(err)
 		}

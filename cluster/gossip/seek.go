@@ -54,14 +54,18 @@ type pursuit struct {
 // run looks for nodes until ctx ends.
 func (s *seeker) run(ctx context.Context) {
 	pursuits := make(map[string]*pursuit)
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(seekPauseMax)
 	defer timer.Stop()
 	for {
 		// Asked for before the table is read, so that no change in between is missed.
 		changed := s.members.change()
 		s.note()
 		s.members.clashes()
-		timer.Reset(time.Until(s.round(ctx, pursuits)))
+		wait := time.Until(s.round(ctx, pursuits))
+		if wait <= 0 && ctx.Err() == nil {
+			continue
+		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return

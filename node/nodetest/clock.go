@@ -43,7 +43,7 @@ func (k clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReadi
 	if err != nil {
 		return node.ClockReading{}, err
 	}
-	// A timer that is due at once has been seen to crash the runtime under the race detector, in the select.
+	// Timers of one bubble that are due at once, in several goroutines, have been seen to crash the runtime under the race detector (golang/go issue 78156).
 	if k.cluster.options.Latency > 0 {
 		way := time.NewTimer(k.cluster.options.Latency)
 		defer way.Stop()

@@ -71,7 +71,7 @@ func (c *caller) call(ctx context.Context, command fsm.Command) (node.Reply, boo
 		if err == nil {
 			return reply, true
 		}
-		pause := time.NewTimer(time.Duration(c.random.IntN(100)) * time.Millisecond)
+		pause := time.NewTimer(time.Duration(1+c.random.IntN(100)) * time.Millisecond)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

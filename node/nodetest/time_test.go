@@ -1,7 +1,10 @@
 package nodetest
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +117,28 @@ func TestLeaderWithoutAMajorityOfClocksStampsNothing(t *testing.T) {
 		}
 		c.Unmute()
 		expectRight(t, c.Leader(0), 0)
+	})
+}
+
+// A comparison that fails because the leadership has ended meanwhile is no trouble.
+func TestComparisonThatIsCutShortIsNotComplainedOf(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		c := New(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		leader, next := c.Leader(0), c.Followers(0)[0]
+		synctest.Wait()
+		c.options.Latency = time.Second // longer than a leader that is cut off leads
+		if err := leader.Node.TransferLeader(t.Context(), "shard-0", next.ServerID); err != nil {
+			t.Fatal(err)
+		}
+		c.Await("it leads, and compares its clock", func() bool { return next.status(0).Role == node.Leader })
+		c.Isolate(next)
+		c.Await("it leads no more", func() bool { return next.status(0).Role != node.Leader })
+		synctest.Wait()
+		if strings.Contains(said.String(), "comparing clocks") {
+			t.Errorf("it was said: %s", said.String())
+		}
 	})
 }
 

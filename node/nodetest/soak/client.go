@@ -45,16 +45,7 @@ func (c *client) upTo(d time.Duration) time.Duration {
 }
 
 // rest waits, and reports false if the clients are to stop.
-func (c *client) rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (c *client) rest(ctx context.Context, d time.Duration) bool { return wait(ctx, d) }
 
 // do carries out one command at member after member until its outcome is known, or the client gives up. ok says that it was applied.
 func (c *client) do(ctx context.Context, command fsm.Command, wait time.Duration) (fsm.Result, bool) {

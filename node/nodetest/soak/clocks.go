@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"time"
 
 	"github.com/belfrydb/belfry/node"
 )
@@ -47,15 +46,12 @@ func (k clocks) travel(ctx context.Context, at way) error {
 	if refused {
 		return errCut
 	}
-	arrived := time.NewTimer(delay)
-	defer arrived.Stop()
 	if lossy {
-		arrived.Stop() // never
-	}
-	select {
-	case <-arrived.C:
-		return nil
-	case <-ctx.Done():
+		<-ctx.Done() // it never arrives
 		return context.Cause(ctx)
 	}
+	if !wait(ctx, delay) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
