@@ -92,7 +92,7 @@ func ExampleDead() {
 	if _, err := c.Put(ctx, "mails", nil, client.ID("mail-1")); err != nil {
 		log.Panic(err)
 	}
-	jobs, err := c.Reserve(ctx, client.ReserveOptions{Queues: []string{"mails"}, Wait: time.Second})
+	jobs, err := c.Reserve(ctx, client.ReserveOptions{Queues: []string{"mails"}, Wait: 20 * time.Second})
 	if err != nil {
 		log.Panic(err)
 	}
@@ -174,21 +174,27 @@ func ExampleClient_Reschedule() {
 
 // Every error says what became of the call.
 func ExampleError() {
-	c, err := client.New("http://127.0.0.1:1") // nobody listens there
+	url, stop := startServer()
+	defer stop()
+	ctx := context.Background()
+	c, err := client.New(url)
 	if err != nil {
 		log.Panic(err)
 	}
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
 
-	_, err = c.Put(ctx, "orders", nil)
+	if _, err := c.Admin().CreateQueue(ctx, "orders", 1, &belfryv1.QueueSettings{MaxJobs: proto.Uint32(1)}); err != nil {
+		log.Panic(err)
+	}
+	for range 2 {
+		_, err = c.Put(ctx, "orders", nil)
+	}
 	var e *client.Error
 	if errors.As(err, &e) {
-		fmt.Println(e.Outcome, errors.Is(err, client.ErrUnknownOutcome), errors.Is(err, context.DeadlineExceeded))
+		fmt.Println(e.Reason, e.Outcome, errors.Is(err, client.ErrQueueFull), errors.Is(err, client.ErrUnknownOutcome))
 	}
 	// Output:
-	// OUTCOME_NOT_APPLIED false true
+	// QUEUE_FULL OUTCOME_NOT_APPLIED true false
 }
 
 // A queue is paused, inspected and resumed.

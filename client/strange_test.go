@@ -136,7 +136,7 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			_, err = c.Put(ctx, "q", nil)
 			var typed *Error

@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime"
 	"slices"
@@ -107,13 +108,17 @@ func allocated(f func()) uint64 {
 
 // TestCrowdsCostNothing: a message of many tiny elements is refused before anything is made of it.
 func TestCrowdsCostNothing(t *testing.T) {
+	const costMax = 64 << 10
 	codecs := codecsWith(DefaultLimits())
 	for _, c := range crowds() {
 		for kind, data := range map[string][]byte{"JSON": []byte(c.json), "binary": c.binary} {
 			t.Run(c.name+" in "+kind, func(t *testing.T) {
 				var err error
-				cost := allocated(func() { err = codecs[kind].Unmarshal(data, c.message) })
-				if err == nil || err.Error() != c.want || cost > 64<<10 {
+				cost := uint64(math.MaxUint64)
+				for try := 0; try < 3 && cost > costMax; try++ { // what else runs allocates too, but not each time
+					cost = min(cost, allocated(func() { err = codecs[kind].Unmarshal(data, c.message) }))
+				}
+				if err == nil || err.Error() != c.want || cost > costMax {
 					t.Errorf("%v; %d bytes were allocated for %d; want %s", err, cost, len(data), c.want)
 				}
 			})

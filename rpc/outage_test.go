@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,12 +172,13 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 					for _, queue := range c.spell(tt.now) {
 						c.putTwo(queue)
 					}
-					start, asked := time.Now(), 0
+					start := time.Now()
+					var asked atomic.Int64
 					n.rule = func(_ context.Context, shard uint32, _ *fsm.Request, _ node.Wait) (*node.Reply, error) {
 						if !tt.dead(shard, time.Since(start)) {
 							return nil, nil
 						}
-						asked++
+						asked.Add(1)
 						return nil, node.ErrNoLeader
 					}
 					n.fail = func(shard uint32) error { // of queries
@@ -200,8 +202,8 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 					if diff := cmp.Diff(c.spell(tt.want), c.names(a.response.GetJobs())); diff != "" {
 						t.Errorf("it was answered (-want +got):\n%s", diff)
 					}
-					if most := 10 + int(tt.most/againMax); asked > most {
-						t.Errorf("the dead shard was asked %d times, want %d at the most", asked, most)
+					if most := 10 + int64(tt.most/againMax); asked.Load() > most {
+						t.Errorf("the dead shard was asked %d times, want %d at the most", asked.Load(), most)
 					}
 				})
 			})

@@ -192,8 +192,12 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 	if n := dials.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
+	var all []*belfryv1.PutRequest
 	for i := range polls {
-		if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "q" + itoa(i)}); err != nil {
+		all = append(all, &belfryv1.PutRequest{Queue: "q" + itoa(i)})
+	}
+	for puts := range slices.Chunk(all, 1000) { // one by one they would come too late on a busy machine
+		if _, err := c.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: puts}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +237,7 @@ func TestDrainEndsPolls(t *testing.T) {
 	if got := s.send(http.MethodGet, "/readyz", ""); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "[-]serving failed: the server is stopping") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), awaitMax)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
 		t.Error(err)

@@ -115,26 +115,44 @@ func TestBatchOverShardsKeepsOrder(t *testing.T) {
 }
 
 // TestPollAnswersBeforeItsDeadline: a deadline of the client that is shorter than its wait shortens the wait. That nothing
-// was due by then is an answer, not an error.
+// was due by then is an answer, not an error. The machine may be busy just then, so one of a few answers is enough; one that always comes too
+// late never passes.
 func TestPollAnswersBeforeItsDeadline(t *testing.T) {
+	const tries = 10
 	s := serve(t)
 	var polling sync.WaitGroup
 	defer polling.Wait()
 	for name, c := range s.clients() {
 		polling.Go(func() {
-			// So long that the answer has the most time that is kept for it: a busy machine needs some.
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			res, err := c.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{"a"}, Wait: durationpb.New(time.Minute)})
-			if err != nil || len(res.GetJobs()) > 0 {
-				t.Errorf("%s: %v, %v", name, res, err)
+			var err error
+			for range tries {
+				if err = pollUntilDeadline(t.Context(), c); err == nil {
+					return
+				}
 			}
+			t.Errorf("%s: %v", name, err)
 		})
 	}
-	got := s.send(http.MethodPost, "/v1/reserve", `{"queues":["a"],"wait":"20s"}`, "Content-Type", "application/json", "Connect-Timeout-Ms", "3000")
-	if got.status != 200 || !strings.HasPrefix(got.body, `{"jobs":[]`) {
-		t.Errorf("%d %s", got.status, got.body)
+	var got answered
+	for range tries {
+		got = s.send(http.MethodPost, "/v1/reserve", `{"queues":["a"],"wait":"20s"}`, "Content-Type", "application/json", "Connect-Timeout-Ms", "3000")
+		if got.status == 200 && strings.HasPrefix(got.body, `{"jobs":[]`) {
+			return
+		}
 	}
+	t.Errorf("%d %s", got.status, got.body)
+}
+
+// pollUntilDeadline waits for jobs, of which there are none, for longer than its deadline allows.
+func pollUntilDeadline(ctx context.Context, c belfryv1connect.QueueServiceClient) error {
+	// So long that the answer has the most time that is kept for it: a busy machine needs some.
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	res, err := c.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{"a"}, Wait: durationpb.New(time.Minute)})
+	if err == nil && len(res.GetJobs()) > 0 {
+		err = fmt.Errorf("it got %v", res)
+	}
+	return err
 }
 
 func TestWithinDeadline(t *testing.T) {

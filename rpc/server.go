@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -61,11 +62,27 @@ func (s *Server) Serve(l net.Listener) error {
 // Work streams are told. Other calls are still answered. It may be called more than once.
 func (s *Server) Drain() { s.handler.drain.begin() }
 
+// shutdownAgain is how often connections are told anew that the server stops.
+const shutdownAgain = time.Second
+
+// shutdownHTTP is http.Server.Shutdown for connections that turn out to speak HTTP/2 only after it has begun: it tells those there are, and would wait
+// for the others until they are idle for too long.
+func (s *Server) shutdownHTTP(ctx context.Context) error {
+	for {
+		round, cancel := context.WithTimeout(ctx, shutdownAgain)
+		err := s.http.Shutdown(round)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+}
+
 // Shutdown drains, stops to listen, and waits until every call is answered, and what polls were granted too late is given back,
 // or ctx ends; then it closes the connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
-	if err := s.http.Shutdown(ctx); err != nil {
+	if err := s.shutdownHTTP(ctx); err != nil {
 		closeErr := s.http.Close()
 		if closeErr != nil {
 			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -256,6 +258,32 @@ func TestShutdownIsBounded(t *testing.T) {
 		t.Error("no error, though a request was under way")
 	}
 	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShutdownEndsAConnectionThatHasJustCome: a client that has connected, and says that it speaks HTTP/2 while the server stops, does not keep it.
+func TestShutdownEndsAConnectionThatHasJustCome(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	conn := s.raw("")
+	s.send(http.MethodGet, "/livez", "") // whose connection is accepted after the other
+	// After 45 seconds the client is taken for dead, as it answers no pings.
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.server.Shutdown(ctx) }()
+	s.await("a listener that is closed", func() bool {
+		late, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.addr)
+		if err == nil {
+			late.Close()
+		}
+		return err != nil
+	})
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
 }

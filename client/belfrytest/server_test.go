@@ -109,16 +109,17 @@ func TestDataOutlivesTheServer(t *testing.T) {
 }
 
 func TestWorkerAtARealServer(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	c := belfrytest.Start(t).Client(t)
 	const n = 300
 	puts := make([]client.Put, n)
 	for i := range puts {
-		puts[i] = client.Put{Queue: "q", Options: []client.PutOption{client.TTR(4 * time.Second)}}
+		puts[i] = client.Put{Queue: "q", Options: []client.PutOption{client.TTR(20 * time.Second)}}
 	}
 	if _, err := c.PutBatch(t.Context(), puts); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	handled := make(chan *client.Job, 2*n)
 	w := client.Worker{
@@ -126,7 +127,7 @@ func TestWorkerAtARealServer(t *testing.T) {
 		OnError: func(job *client.Job, err error) { t.Errorf("job %s: %v", job.ID, err) },
 	}
 	slow := make(chan struct{})
-	time.AfterFunc(8*time.Second, func() { close(slow) }) // twice the length of a lease
+	time.AfterFunc(25*time.Second, func() { close(slow) }) // longer than a lease, which has time to be extended on a busy machine
 	err := w.Run(ctx, c, func(ctx context.Context, job *client.Job) error {
 		if job.Attempt != 1 {
 			t.Errorf("job %s came again: attempt %d", job.ID, job.Attempt)

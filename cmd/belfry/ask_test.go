@@ -20,7 +20,7 @@ func awaitEvery(t *testing.T, pause time.Duration, what string, yes func() bool)
 	t.Helper()
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
-	deadline := time.After(2 * time.Minute) // only what hangs takes that long, however busy the machine is
+	deadline := time.After(4 * time.Minute) // only what hangs takes that long, however busy the machine is
 	for !yes() {
 		select {
 		case <-deadline:

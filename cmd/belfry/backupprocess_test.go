@@ -96,7 +96,7 @@ func interruptRestore(t *testing.T, program, path string) *process {
 	if got := next.run(program, "cluster", "status"); got.code != codeUnhealthy || !strings.Contains(got.out, "a restore has begun and not ended") {
 		t.Errorf("the status: %+v", got)
 	}
-	if got := next.run(program, "put", "q", "x", "--timeout", "1s"); got.code != codeExhausted || !strings.Contains(got.err, "restore") {
+	if got := next.run(program, "put", "q", "x"); got.code != codeExhausted || !strings.Contains(got.err, "restore") {
 		t.Errorf("a put: %+v", got)
 	}
 	if got := next.run(program, "backup", filepath.Join(t.TempDir(), "b")); got.code != codeExhausted {

@@ -76,6 +76,7 @@ func TestGossipKeys(t *testing.T) {
 func TestGossipWithoutKeys(t *testing.T) {
 	t.Parallel()
 	p := serve(t, launcher, t.TempDir())
+	awaitText(t, p, "msg=ready") // the log comes another way than the addresses
 	log := p.stderr.String()
 	if strings.Count(log, "without a key") != 1 || strings.Contains(log, "level=WARN") {
 		t.Errorf("the log of a node alone:\n%s", log)

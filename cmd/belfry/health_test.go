@@ -52,7 +52,7 @@ func TestHealthWaits(t *testing.T) {
 	})
 	h := newHarness(t, nil)
 	h.system.now = time.Now
-	if got := h.run("health", "--server", url, "--wait", "20s"); got.code != 0 || asked.Load() != 3 {
+	if got := h.run("health", "--server", url, "--wait", "2m"); got.code != 0 || asked.Load() != 3 {
 		t.Errorf("%+v after %d questions, want success at the third", got, asked.Load())
 	}
 }

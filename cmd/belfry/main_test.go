@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -160,13 +161,14 @@ func launch(t *testing.T, command *exec.Cmd) *process {
 	return p
 }
 
-// signal sends a signal to the server and all that it started.
+// signal sends a signal to the server and all that it started, if they have not ended.
 func (p *process) signal(sig syscall.Signal) {
 	p.t.Helper()
 	select {
 	case <-p.exited:
 	default:
-		if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil {
+		// Between the end of the process and exited there is a moment in which nobody is left.
+		if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			p.t.Errorf("sending %v: %v", sig, err)
 		}
 	}
@@ -178,7 +180,7 @@ func (p *process) end() int {
 	select {
 	case <-p.exited:
 		return p.command.ProcessState.ExitCode()
-	case <-time.After(2 * time.Minute): // only what hangs takes that long, however busy the machine is
+	case <-time.After(4 * time.Minute): // only what hangs takes that long, however busy the machine is
 		p.t.Fatalf("the server did not end; it said:\n%s", p.stderr)
 		return 0
 	}

@@ -130,16 +130,23 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestEchoOfASignal stops a server as timeout(1) does, with a signal that comes more than once.
+// TestEchoOfASignal stops a server as timeout(1) does, with a signal that comes more than once. On a busy machine an echo may come as late as a
+// second signal, so one of a few servers is enough; one that knows no echoes never passes.
 func TestEchoOfASignal(t *testing.T) {
 	t.Parallel()
-	program := launcher
-	p := serve(t, program, t.TempDir())
-	for range 1000 { // of which the kernel makes a few
-		_ = syscall.Kill(-p.command.Process.Pid, syscall.SIGTERM) // it may have ended already
-	}
-	if code := p.end(); code != 0 || !strings.Contains(p.stderr.String(), "msg=stopped") {
-		t.Errorf("the server ended with %d and said:\n%s", code, p.stderr)
+	const tries = 10
+	for try := 1; ; try++ {
+		p := serve(t, launcher, t.TempDir())
+		for range 1000 { // of which the kernel makes a few
+			_ = syscall.Kill(-p.command.Process.Pid, syscall.SIGTERM) // it may have ended already
+		}
+		code := p.end()
+		if code == 0 && strings.Contains(p.stderr.String(), "msg=stopped") {
+			return
+		}
+		if code != codeSignal+int(syscall.SIGTERM) || try == tries {
+			t.Fatalf("the server ended with %d and said:\n%s", code, p.stderr)
+		}
 	}
 }
 

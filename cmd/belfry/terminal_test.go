@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,11 @@ type terminal struct {
 	socket string
 }
 
-// openTerminal runs a shell command in a terminal. The terminal stays when the command has ended.
+// openTerminal runs a shell command in a terminal. The terminal stays when the command has ended, also by Ctrl-C, which the shell gets as well.
 func openTerminal(t *testing.T, columns, rows int, command string) *terminal {
 	t.Helper()
 	term := &terminal{t: t, socket: filepath.Join(t.TempDir(), "tmux")}
-	term.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows), command+"; echo ended with $?; exec cat")
+	term.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows), "trap : INT; "+command+"; echo ended with $?; exec cat")
 	t.Cleanup(func() { term.tmux("kill-server") })
 	return term
 }
@@ -43,15 +44,26 @@ func (term *terminal) screen(more ...string) string {
 	return term.tmux(append([]string{"capture-pane", "-p"}, more...)...)
 }
 
-// await returns when the terminal shows a text.
-func (term *terminal) await(text string) {
+// await returns what the terminal shows once that has a text.
+func (term *terminal) await(text string) (screen string) {
+	term.t.Helper()
+	return term.awaitMatch(regexp.QuoteMeta(text))
+}
+
+// awaitMatch is await for a regular expression.
+func (term *terminal) awaitMatch(pattern string) (screen string) {
 	term.t.Helper()
 	defer func() {
 		if term.t.Failed() {
 			term.t.Logf("the terminal shows:\n%s", term.screen())
 		}
 	}()
-	awaitEvery(term.t, 20*time.Millisecond, fmt.Sprintf("%q on the terminal", text), func() bool { return strings.Contains(term.screen(), text) })
+	match := regexp.MustCompile(pattern)
+	awaitEvery(term.t, 20*time.Millisecond, fmt.Sprintf("%q on the terminal", pattern), func() bool {
+		screen = term.screen()
+		return match.MatchString(screen)
+	})
+	return screen
 }
 
 // TestServeWelcomesAPerson starts the server in a terminal, copies the lines it shows, and stops it with Ctrl-C.
@@ -80,7 +92,8 @@ func TestServeWelcomesAPerson(t *testing.T) {
 	term.await("ended with 0")
 }
 
-// TestDemoOnATerminal looks at the picture in the middle of the story, in colours and without.
+// TestDemoOnATerminal looks at the picture once jobs ring, in colours and without. It waits for none in particular: on a busy machine a node may lose its
+// lead, and the answer that hands a job out be lost with it.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -95,9 +108,8 @@ func TestDemoOnATerminal(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			term := openTerminal(t, test.columns, test.rows, test.env+launcher+" demo")
-			term.await("dead after 3 attempts")
-			screen := term.screen()
-			if !strings.HasPrefix(screen, " BELFRY") || !strings.Contains(screen, "◇") || !strings.Contains(screen, "of 300 have rung") {
+			screen := term.awaitMatch("[1-9][0-9]* of 300 have rung")
+			if !strings.HasPrefix(screen, " BELFRY") || !strings.Contains(screen, "◇") {
 				t.Errorf("the picture is not whole:\n%s", screen)
 			}
 			for line := range strings.Lines(screen) {
@@ -142,12 +154,10 @@ func TestProgressOnARealTerminal(t *testing.T) {
 	p := serve(t, program, t.TempDir())
 	file := write(t, "jobs.ndjson", strings.Repeat(`{"queue":"orders","delay":"1h","text":"close"}`+"\n", 30_000))
 	term := openTerminal(t, 100, 10, fmt.Sprintf("%s put --file %s --batch 50 --server %s", program, file, p.address))
-	term.await(" left")
-	if bar := term.screen(); !strings.Contains(bar, "█") && !strings.Contains(bar, "░") {
+	if bar := term.await(" left"); !strings.Contains(bar, "█") && !strings.Contains(bar, "░") {
 		t.Errorf("there is no bar:\n%s", bar)
 	}
-	term.await("30,000 jobs put in")
-	if screen := term.screen(); strings.Contains(screen, "░") {
+	if screen := term.await("30,000 jobs put in"); strings.Contains(screen, "░") {
 		t.Errorf("the bar is still there:\n%s", screen)
 	}
 }

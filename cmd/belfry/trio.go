@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
@@ -15,10 +16,12 @@ import (
 const (
 	// trioShards is one shard to lead for each node.
 	trioShards = 3
-	// trioPatience is how long three nodes may take to become a cluster.
-	trioPatience = time.Minute
+	// trioPatience is how long three nodes may take to become a cluster: a few seconds, and on a machine that is very busy a minute or more.
+	trioPatience = 3 * time.Minute
 	// trioLook is the time between two looks at how far they are.
 	trioLook = 50 * time.Millisecond
+	// trioListen is where they listen, at free ports.
+	trioListen = "127.0.0.1:0"
 )
 
 // trio is a cluster of three nodes inside this process.
@@ -40,7 +43,7 @@ func (a *app) withTrio(ctx context.Context, forming func(voting, all int), work 
 		name := fmt.Sprintf("n%d", i+1)
 		t.configs[i] = a.ownServer(filepath.Join(dir, name))
 		t.configs[i].NodeID, t.configs[i].Shards, t.configs[i].Alone = name, trioShards, false
-		t.configs[i].PeerListen, t.configs[i].GossipListen = "127.0.0.1:0", "127.0.0.1:0"
+		t.configs[i].Listen, t.configs[i].PeerListen, t.configs[i].GossipListen = trioListen, trioListen, trioListen
 	}
 	defer func() { err = errors.Join(err, t.stop(context.WithoutCancel(ctx))) }()
 	if err := t.start(ctx, forming); err != nil {
@@ -61,7 +64,7 @@ func (t *trio) start(ctx context.Context, forming func(voting, all int)) (err er
 		t.configs[i].Listen = t.servers[i].Address() // also when it starts again
 		t.configs[i].PeerListen, t.configs[i].GossipListen = t.servers[i].PeerAddress(), t.servers[i].GossipAddress()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, trioPatience, errors.New("the three nodes did not become a cluster in a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, trioPatience, fmt.Errorf("the three nodes did not become a cluster in %s", trioPatience))
 	defer cancel()
 	look := time.NewTicker(trioLook)
 	defer look.Stop()
@@ -115,10 +118,15 @@ func (t *trio) StopLeader(ctx context.Context, queue string) (string, error) {
 	return "", fmt.Errorf("no node leads queue %s", queue)
 }
 
-// StartAgain implements demo.Nodes.
+// StartAgain implements demo.Nodes. A node whose ports were taken meanwhile starts at others: clients know two more nodes, and nodes find each other.
 func (t *trio) StartAgain(ctx context.Context) (name string, err error) {
-	t.servers[t.stopped], err = server.Start(ctx, t.configs[t.stopped])
-	return t.configs[t.stopped].NodeID, err
+	cfg := t.configs[t.stopped]
+	t.servers[t.stopped], err = server.Start(ctx, cfg)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		cfg.Listen, cfg.PeerListen, cfg.GossipListen = trioListen, trioListen, trioListen
+		t.servers[t.stopped], err = server.Start(ctx, cfg)
+	}
+	return cfg.NodeID, err
 }
 
 // stop stops the nodes that run.

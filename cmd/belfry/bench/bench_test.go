@@ -79,10 +79,10 @@ func TestWorkloads(t *testing.T) {
 // TestDurationEndsAPhase measures by time instead of by jobs.
 func TestDurationEndsAPhase(t *testing.T) {
 	cfg := small("batch", startServer(t))
-	cfg.Jobs, cfg.Duration = 0, 50*time.Millisecond
+	cfg.Jobs, cfg.Duration = 0, time.Second // within which a busy machine begins a call
 	results, err := bench.Run(t.Context(), cfg)
-	if err != nil || len(results) != 1 || results[0].Jobs == 0 || results[0].Seconds < 0.05 {
-		t.Errorf("got %+v, %v; want some jobs in at least 50 ms", results, err)
+	if err != nil || len(results) != 1 || results[0].Jobs == 0 || results[0].Seconds < 1 {
+		t.Errorf("got %+v, %v; want some jobs in at least a second", results, err)
 	}
 }
 

@@ -24,10 +24,27 @@ const (
 )
 
 // TestIdle leaves a cluster alone: nothing is logged and nobody is elected meanwhile. It prints the processor time that the nodes take. It does
-// not run beside other trials: a node that gets no processor for long is taken for dead.
+// not run beside other trials of this package: a node that gets no processor for long is taken for dead. Something else may keep the machine busy, so
+// one quiet time of a few is enough; a cluster that is never quiet never passes.
 func TestIdle(t *testing.T) {
+	const tries = 10
 	c := newCluster(t, "n1", "n2", "n3")
 	c.start("n1", "n2", "n3")
+	diff := ""
+	for range tries {
+		f := &figures{trial: "idle"}
+		if diff = c.leaveAlone(f); diff == "" {
+			f.print(t)
+			return
+		}
+	}
+	t.Errorf("an idle cluster logs or elects (-before +after):\n%s", diff)
+}
+
+// leaveAlone watches a cluster that nobody uses, and returns what has changed meanwhile.
+func (c *cluster) leaveAlone(f *figures) (diff string) {
+	t := c.t
+	t.Helper()
 	before := c.awaitHealthy()
 	used := map[string]time.Duration{}
 	for _, m := range c.members {
@@ -37,17 +54,12 @@ func TestIdle(t *testing.T) {
 	rest := time.NewTimer(*idleTime)
 	<-rest.C
 	length := time.Since(began)
-	f := &figures{trial: "idle"}
 	for _, m := range c.members {
 		share := 100 * float64(m.processorTime(t)-used[m.name]) / float64(length)
 		f.enter("processor time of "+m.name, share, "% of a core", []float64{idlePercent})
 	}
 	f.milliseconds("watched for", length)
-	after := c.awaitHealthy()
-	if diff := cmp.Diff(positions(before), positions(after)); diff != "" {
-		t.Errorf("an idle cluster logs or elects (-before +after):\n%s", diff)
-	}
-	f.print(t)
+	return cmp.Diff(positions(before), positions(c.awaitHealthy()))
 }
 
 // positions returns how far each shard's log and term are.

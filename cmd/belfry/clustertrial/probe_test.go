@@ -31,26 +31,32 @@ func plain(m *member) belfryv1connect.QueueServiceClient {
 // queues returns the names of queues, one for each shard by its number, all beginning with prefix.
 func (c *cluster) queues(prefix string) []string {
 	c.t.Helper()
-	to := plain(c.running()[0])
-	found := map[uint32]string{}
-	for i := 0; len(found) < len(c.status(c.t.Context()).GetShards()); i++ {
+	names := make([]string, len(c.await("the shards", func(s *belfryv1.GetClusterResponse) bool { return len(s.Shards) > 0 }).Shards))
+	for i, missing := 0, len(names); missing > 0; i++ {
 		name := fmt.Sprintf("%s-%d", prefix, i)
-		put, err := to.Put(c.t.Context(), probe(name))
-		if err != nil {
-			c.t.Fatalf("asking for the shard of %s: %v", name, err)
+		if shard := c.shardOf(name); names[shard] == "" {
+			names[shard] = name
+			missing--
 		}
-		if _, err := to.Cancel(c.t.Context(), &belfryv1.CancelRequest{Queue: name, Id: put.Id}); err != nil {
-			c.t.Fatalf("taking back a job of %s: %v", name, err)
-		}
-		if found[put.Witness.Shard] == "" {
-			found[put.Witness.Shard] = name
-		}
-	}
-	names := make([]string, len(found))
-	for shard, name := range found {
-		names[shard] = name
 	}
 	return names
+}
+
+// shardOf returns the shard of a queue: the answer to a put says which it is. On a busy machine its leader may be lost just then.
+func (c *cluster) shardOf(queue string) uint32 {
+	c.t.Helper()
+	first := c.running()[0]
+	to := plain(first)
+	var put *belfryv1.PutResponse
+	var err error
+	c.awaitThat("the shard of "+queue, func(ctx context.Context) bool {
+		put, err = to.Put(ctx, probe(queue))
+		return err == nil
+	}, func() { c.t.Log(err) })
+	if _, err := first.client.Cancel(c.t.Context(), queue, put.Id); err != nil {
+		c.t.Fatalf("taking back a job of %s: %v", queue, err)
+	}
+	return put.Witness.Shard
 }
 
 func probe(queue string) *belfryv1.PutRequest {

@@ -123,10 +123,12 @@ func TestLeaseSurvivesKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held.State != "RESERVED" || held.Fence != first.Fence || held.LeaseUntil.Before(first.LeaseUntil) {
+	// On a busy machine the lease may be over before the server is back.
+	if inTime := time.Now().Before(first.LeaseUntil); inTime && (held.State != "RESERVED" || held.Fence != first.Fence || held.LeaseUntil.Before(first.LeaseUntil)) {
 		t.Errorf("after the kill the job is %s with fence %d until %s; it was reserved with fence %d until %s",
 			held.State, held.Fence, held.LeaseUntil, first.Fence, first.LeaseUntil)
 	}
+	options.TTR = 10 * time.Minute // it must outlast two more kills
 	second := reserveOne(ctx, t, c, options)
 	if now := time.Now(); now.Before(first.LeaseUntil) {
 		t.Errorf("the job went to another holder %s before the end of the lease", first.LeaseUntil.Sub(now))

@@ -30,6 +30,7 @@ func (s *stage) consume(ctx context.Context, run func(func(context.Context) erro
 			late := now.Sub(job.DueAt)
 			text := ""
 			if h.lapsed() {
+				s.taken()
 				// A job that comes back from a lapsed lease is as late as its holder was long silent; that is no one's lateness.
 				late, text = 0, "the old lease is worth nothing now"
 			}
@@ -103,17 +104,27 @@ func (h *holder) extend() error {
 	return nil
 }
 
-// vanish does nothing until the lease is over, and then tries to ack with it all the same.
+// vanish does nothing until the lease is over and another has the job, and then tries to ack with it all the same. A change of leader may make a lease
+// longer than the holder knows.
 func (h *holder) vanish() error {
 	if !pause(h.ctx, time.Until(h.job.LeaseUntil)) {
 		return nil
 	}
 	h.note(hasLapsed, 0, "its lease lapsed")
+	select {
+	case <-h.stage.takenOver:
+	case <-h.ctx.Done():
+		return nil
+	}
 	if !pause(h.ctx, 500*time.Millisecond) {
 		return nil
 	}
-	if err := h.stage.queues.Ack(h.ctx, h.job.Lease); !errors.Is(err, client.ErrStaleLease) {
-		return fmt.Errorf("acking %s with a lapsed lease: want it refused, got %w", h.job.ID, err)
+	err := h.stage.queues.Ack(h.ctx, h.job.Lease)
+	if err == nil {
+		return fmt.Errorf("acking %s with a lapsed lease: want it refused, and it was taken", h.job.ID)
+	}
+	if !errors.Is(err, client.ErrStaleLease) {
+		return fmt.Errorf("acking %s with a lapsed lease: want it refused as stale, got %w", h.job.ID, err)
 	}
 	h.note(wasRefused, 0, "STALE_LEASE")
 	return nil

@@ -43,6 +43,9 @@ type stage struct {
 
 	redriven atomic.Bool
 	turn     atomic.Uint32
+	// takenOver is closed by taken, when the job whose holder crashed is handed out again.
+	takenOver chan struct{}
+	taken     func()
 }
 
 // webhookIsBack tells whether what the webhook calls works again.
@@ -52,6 +55,8 @@ func (s *stage) webhookIsBack() bool { return s.redriven.Load() }
 func (s *stage) play(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	s.takenOver = make(chan struct{})
+	s.taken = sync.OnceFunc(func() { close(s.takenOver) })
 	for _, p := range parts() {
 		s.board.cast(p.id, p.about)
 		if err := s.put(ctx, p); err != nil {

@@ -59,7 +59,7 @@ func parts() []part {
 		},
 		{id: "order-42", about: "will be paid", delay: 14 * second, play: func(h *holder) error { return h.ack() }},
 		{id: "parcel", about: "comes sooner", delay: 19 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
-		{id: "report", about: "takes long", delay: 4 * second, ttr: 2 * second, play: func(h *holder) error {
+		{id: "report", about: "takes long", delay: 4 * second, ttr: 4 * second, play: func(h *holder) error {
 			for range 3 {
 				if err := h.work(1200*time.Millisecond, h.extend); err != nil {
 					return err
@@ -71,7 +71,7 @@ func parts() []part {
 			if h.job.Attempt == 1 {
 				return h.vanish()
 			}
-			return h.work(time.Second, h.ack)
+			return h.work(700*time.Millisecond, h.ack)
 		}},
 		{id: "invoice-7", about: "put twice", delay: 12 * second, play: func(h *holder) error { return h.work(500*time.Millisecond, h.ack) }},
 		{id: "birthday", about: "later", delay: 17 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},

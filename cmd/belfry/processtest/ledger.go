@@ -40,12 +40,27 @@ type entry struct {
 	due        time.Time // by the server; zero until it is delivered
 	deliveries []delivery
 	acked      bool
+	ackedFence uint64 // of the delivery that was acked
 }
 
 type delivery struct {
 	at, until time.Time
 	fence     uint64
 	attempt   int
+}
+
+// overtakenBy says what is wrong with a delivery that was granted after this one; nothing is if the fences and attempts go up and the lease before was over.
+func (d delivery) overtakenBy(next delivery) (problems []string) {
+	if next.at.Before(d.until) {
+		problems = append(problems, fmt.Sprintf("was delivered at %s, while the lease of fence %d ran until %s", next.at, d.fence, d.until))
+	}
+	if next.fence <= d.fence {
+		problems = append(problems, fmt.Sprintf("fence %d came after fence %d", next.fence, d.fence))
+	}
+	if next.attempt <= d.attempt {
+		problems = append(problems, fmt.Sprintf("attempt %d came after attempt %d", next.attempt, d.attempt))
+	}
+	return problems
 }
 
 // Account is what a ledger adds up to. Of a server that keeps its promises Lost, Early and Problems are zero.
@@ -133,7 +148,7 @@ func (l *Ledger) Consume(ctx context.Context, c *client.Client, queue string) {
 		for _, job := range jobs {
 			if n, ok := l.delivered(job, at); ok {
 				if err := job.Ack(ctx); ctx.Err() == nil {
-					l.wasAcked(n, err)
+					l.wasAcked(n, job.Fence, err)
 				}
 			}
 		}
@@ -156,39 +171,41 @@ func (l *Ledger) delivered(job *client.Job, at time.Time) (n uint64, known bool)
 		l.account.Early++
 		l.problem("job %d was delivered %s early", n, early)
 	}
-	if e.acked {
+	if e.acked && job.Fence > e.ackedFence {
 		l.problem("job %d was delivered after its ack", n)
 	}
+	now := delivery{at, job.LeaseUntil, job.Fence, job.Attempt}
 	attempts := 0
 	for _, d := range e.deliveries {
-		if at.Before(d.until) {
-			l.problem("job %d was delivered at %s, while the lease of fence %d ran until %s", n, at, d.fence, d.until)
+		older, younger := d, now
+		if now.fence < d.fence { // its answer was held up on the way, by a server that was stopped or a machine that is busy
+			older, younger = now, d
 		}
-		if job.Fence <= d.fence {
-			l.problem("job %d: fence %d came after fence %d", n, job.Fence, d.fence)
-		}
-		if job.Attempt <= d.attempt {
-			l.problem("job %d: attempt %d came after attempt %d", n, job.Attempt, d.attempt)
+		for _, problem := range older.overtakenBy(younger) {
+			l.problem("job %d: %s", n, problem)
 		}
 		attempts = max(attempts, d.attempt)
 	}
 	if len(e.deliveries) == 1 {
 		l.account.Twice++
 	}
-	l.account.Unseen += max(0, job.Attempt-attempts-1)
+	if now.attempt < attempts {
+		l.account.Unseen-- // it was taken for lost
+	}
+	l.account.Unseen += max(0, now.attempt-attempts-1)
 	e.due = job.FirstDueAt
-	e.deliveries = append(e.deliveries, delivery{at, job.LeaseUntil, job.Fence, job.Attempt})
+	e.deliveries = append(e.deliveries, now)
 	return n, true
 }
 
-// wasAcked enters how an ack ended.
-func (l *Ledger) wasAcked(n uint64, err error) {
+// wasAcked enters how the ack of the delivery with a fence ended.
+func (l *Ledger) wasAcked(n, fence uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := &l.jobs[n]
 	switch {
 	case err == nil && !e.acked:
-		e.acked = true
+		e.acked, e.ackedFence = true, fence
 		if !e.put { // its put is still to return
 			return
 		}

@@ -19,6 +19,8 @@ type story struct {
 	l    *Ledger
 	zero time.Time
 	body []byte
+	// fence is that of the last delivery, which an ack is for.
+	fence uint64
 }
 
 // second returns a moment of the story.
@@ -28,14 +30,18 @@ func (s *story) second(n int) time.Time { return s.zero.Add(time.Duration(n) * t
 func (s *story) put(err error) { s.l.wasPut(0, time.Millisecond, err) }
 
 // deliver delivers the job with a lease of two seconds.
-func (s *story) deliver(second, attempt int, fence uint64) {
+func (s *story) deliver(second, attempt int, fence uint64) { s.deliverLate(second, 0, attempt, fence) }
+
+// deliverLate is deliver of a job whose answer was so many seconds on its way.
+func (s *story) deliverLate(second, late, attempt int, fence uint64) {
 	s.l.delivered(&client.Job{
-		Queue: "q", ID: "0-1", Body: s.body, Attempt: attempt, Fence: fence, FirstDueAt: s.second(1), LeaseUntil: s.second(second + 2),
+		Queue: "q", ID: "0-1", Body: s.body, Attempt: attempt, Fence: fence, FirstDueAt: s.second(1), LeaseUntil: s.second(second - late + 2),
 	}, s.second(second))
+	s.fence = fence
 }
 
-// ack ends an ack.
-func (s *story) ack(err error) { s.l.wasAcked(0, err) }
+// ack ends an ack of the last delivery.
+func (s *story) ack(err error) { s.l.wasAcked(0, s.fence, err) }
 
 // ledgerCase is a story of one job, what it adds up to, and what is called wrong.
 type ledgerCase struct {
@@ -63,6 +69,27 @@ func kept() []ledgerCase {
 			Account{Put: 1, Acked: 1, Twice: 1, StaleAcks: 1}, nil,
 		},
 		{"a grant that nobody saw", func(s *story) { s.put(nil); s.deliver(9, 3, 7); s.ack(nil) }, Account{Put: 1, Acked: 1, Unseen: 2}, nil},
+		{
+			"an answer that comes after the next holder's", func(s *story) {
+				s.put(nil)
+				s.deliver(3, 2, 6)
+				s.deliverLate(4, 3, 1, 5)
+				s.ack(client.ErrStaleLease)
+				s.deliver(5, 3, 7)
+				s.ack(nil)
+			},
+			Account{Put: 1, Acked: 1, Twice: 1, StaleAcks: 1}, nil,
+		},
+		{
+			"an answer that comes after the next holder's ack", func(s *story) {
+				s.put(nil)
+				s.deliver(3, 2, 6)
+				s.ack(nil)
+				s.deliverLate(4, 3, 1, 5)
+				s.ack(client.ErrStaleLease)
+			},
+			Account{Put: 1, Acked: 1, Twice: 1, StaleAcks: 1}, nil,
+		},
 	}
 }
 
@@ -89,6 +116,17 @@ func brokenPromises() []ledgerCase {
 		{
 			"two holders", func(s *story) { s.put(nil); s.deliver(1, 1, 5); s.deliver(2, 2, 6); s.ack(nil) },
 			Account{Put: 1, Acked: 1, Twice: 1, Problems: 1}, []string{"while the lease of fence 5 ran"},
+		},
+		{
+			"two holders, of which the first hears of it last", func(s *story) {
+				s.put(nil)
+				s.deliver(2, 2, 6)
+				s.deliverLate(3, 2, 1, 5)
+				s.ack(client.ErrStaleLease)
+				s.deliver(4, 3, 7)
+				s.ack(nil)
+			},
+			Account{Put: 1, Acked: 1, Twice: 1, StaleAcks: 1, Problems: 1}, []string{"while the lease of fence 5 ran"},
 		},
 		{
 			"fence and attempt stand still", func(s *story) { s.put(nil); s.deliver(1, 1, 5); s.deliver(4, 1, 5); s.ack(nil) },
@@ -146,10 +184,10 @@ func TestAwait(t *testing.T) {
 		n, _ := l.begin(time.Now(), 0)
 		l.wasPut(n, 0, nil)
 	}
-	l.wasAcked(0, nil)
+	l.wasAcked(0, 0, nil)
 	done := make(chan error)
 	go func() { done <- l.Await(t.Context()) }()
-	l.wasAcked(1, nil)
+	l.wasAcked(1, 0, nil)
 	if err := <-done; err != nil {
 		t.Errorf("both are acked: %v", err)
 	}

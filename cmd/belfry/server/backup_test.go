@@ -249,6 +249,7 @@ func TestInterruptedRestore(t *testing.T) {
 		_, err := queues(next).Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"one"}, Wait: durationpb.New(time.Minute)})
 		waiting <- err
 	}()
+	waitForWaiters(t, next, 1) // one that comes later is refused
 	for _, cut := range []int{len(raw) / 3, len(raw) / 2, len(raw) - 1} {
 		_, err := restore(t, next, raw[:cut], 1000)
 		if f, ok := rpc.FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.Contains(f.Message, "incomplete") {

@@ -54,11 +54,14 @@ func TestStopAnswersOtherNodes(t *testing.T) {
 	cfg = config(t, t.TempDir())
 	cfg.NodeID, cfg.Join = "b", []string{a.GossipAddress()}
 	b := start(t, cfg)
-	eventually(t, "shards on both nodes, and leaders on both", func() bool { return len(ledBy(a, 2)) > 0 && len(ledBy(b, 2)) > 0 })
-	queue := ledBy(a, 2)[0]
+	var queues []string
+	eventually(t, "both nodes to lead as many shards", func() bool { // else leaders move on
+		queues = ledBy(a, 2)
+		return len(queues) > 0 && len(queues) == len(ledBy(b, 2)) && len(queues)*2 == a.Status().ShardCount
+	})
 	answers := make(chan string, 10)
 	for range cap(answers) {
-		go func() { answers <- reserve(b, queue) }()
+		go func() { answers <- reserve(b, queues[0]) }()
 	}
 	eventually(t, "the calls to wait at the leader", func() bool { return a.Waiting() == cap(answers) })
 	stop(t, a)
@@ -71,7 +74,7 @@ func TestStopAnswersOtherNodes(t *testing.T) {
 
 // reserve waits for a job and returns the answer.
 func reserve(s *server.Server, queue string) string {
-	body := strings.NewReader(fmt.Sprintf(`{"queues":[%q],"wait":"15s"}`, queue))
+	body := strings.NewReader(fmt.Sprintf(`{"queues":[%q],"wait":"60s"}`, queue))
 	response, err := http.Post(s.URL()+"/v1/reserve", "application/json", body) //nolint:noctx // the test has a time limit of its own
 	if err != nil {
 		return err.Error()
