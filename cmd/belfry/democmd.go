@@ -12,7 +12,7 @@ func (a *app) demoCommand() *cobra.Command {
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch jobs ring on time while a node is stopped, in 35 seconds",
+		Short: "Watch jobs ring on time while a node is stopped, in half a minute",
 		Long: "Demo runs three nodes in this process, on directories that it removes afterwards, and plays a short story with them:\n" +
 			"jobs ring when they are due, fail and come back, are extended, cancelled and redriven, and in the middle the node that\n" +
 			"leads them is stopped. It draws a picture on a terminal, and writes plain lines elsewhere. It fails if a job is early\n" +

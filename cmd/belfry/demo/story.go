@@ -9,7 +9,7 @@ import (
 )
 
 // storyLength is how much time the picture shows; the last job rings shortly before.
-const storyLength = 22 * time.Second
+const storyLength = 19 * time.Second
 
 // The queues of the demo.
 const (
@@ -74,8 +74,8 @@ func parts() []part {
 			return h.work(700*time.Millisecond, h.ack)
 		}},
 		{id: "invoice-7", about: "put twice", delay: 12 * second, play: func(h *holder) error { return h.work(500*time.Millisecond, h.ack) }},
-		{id: "birthday", about: "later", delay: 17 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
-		{id: "goodnight", about: "the last", delay: 20 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
+		{id: "birthday", about: "later", delay: 15 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
+		{id: "goodnight", about: "the last", delay: 17 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
 	}
 }
 
@@ -89,7 +89,7 @@ func acts() []act {
 		{9 * time.Second, func(s *stage, ctx context.Context) error { return s.cancel(ctx, "order-42", "it was paid") }},
 		{10 * time.Second, (*stage).stopLeader},
 		{13 * time.Second, func(s *stage, ctx context.Context) error { return s.redrive(ctx, "webhook") }},
-		{16 * time.Second, (*stage).startAgain},
+		{14 * time.Second, (*stage).startAgain},
 	}
 }
 
