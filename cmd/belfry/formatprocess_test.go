@@ -229,7 +229,8 @@ func (r *rolling) refused(program string) {
 	}
 }
 
-// contents returns what the files of a directory hold, by path; nothing if it does not exist.
+// contents returns what the files of a directory hold, by path, but for the lock, which even a program takes that is then refused; nothing if it does not
+// exist.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -237,7 +238,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		return all
 	}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil || entry.IsDir() || entry.Name() == "LOCK" {
 			return err
 		}
 		data, err := os.ReadFile(path)
