@@ -32,6 +32,9 @@ type Config struct {
 	Seeds []string
 	// Settings are those that the cluster gets if this node founds it; later they are ignored. A zero stands for the default.
 	Settings Settings
+	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for DefaultSteadyAfter. Less is for nodes that end
+	// together, as in a demonstration.
+	SteadyAfter time.Duration
 	// Departed is told, once, that this node is one of its cluster no more, for good: it should end. It must return soon; nil for nobody.
 	Departed func(*DepartedError)
 	Logger   *slog.Logger
@@ -332,8 +335,7 @@ func (m *members) setAside(ctx context.Context, from string, d divergence) error
 func (m *members) lead(ctx context.Context) {
 	p := &placer{
 		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
-		told:     m.story.Store,
-		reported: m.raise,
+		told: m.story.Store, reported: m.raise, steadyAfter: m.config.SteadyAfter,
 	}
 	defer m.story.Store(nil)
 	p.run(ctx)

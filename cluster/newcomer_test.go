@@ -13,7 +13,7 @@ import (
 )
 
 // steadyRounds is how many rounds a node must answer before it is counted on.
-const steadyRounds = int(steadyAfter / placeInterval)
+const steadyRounds = int(DefaultSteadyAfter / placeInterval)
 
 // holds returns the groups that a node has something of: shards, or a vote in the catalog.
 func (c *fakeCluster) holds(id string) (groups []string) {

@@ -113,6 +113,8 @@ type placer struct {
 
 	heard  map[string]time.Time  // when each node answered last
 	steady map[string]attendance // since when each node has answered every time
+	// steadyAfter is Config.SteadyAfter.
+	steadyAfter time.Duration
 	// commits are the positions that the leaders had committed in the round before: who has applied those is level.
 	commits map[string]uint64
 	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
@@ -204,10 +206,10 @@ type attendance struct {
 }
 
 const (
-	// steadyAfter is how long a node must have answered before it is given replicas, votes and its share of leaderships. One that comes for a moment must not cost a
+	// DefaultSteadyAfter is how long a node must have answered before it is given replicas, votes and its share of leaderships. One that comes for a moment must not cost a
 	// shard a voter that stays, and a process that cannot live ends within seconds of its start. A shard that lacks a voter waits as
 	// long, and with it a new cluster.
-	steadyAfter = 5 * time.Second
+	DefaultSteadyAfter = 5 * time.Second
 	// missedMost is how long a node may miss looks meanwhile: on a busy machine some answers come too late, and that is when a cluster grows.
 	missedMost = 3 * time.Second
 )
@@ -238,14 +240,14 @@ func askAll(ctx context.Context, all []Node, of nodes) map[string]*Report {
 // world makes of the reports what a plan depends on.
 func (p *placer) world(reports map[string]*Report) world {
 	settings := p.record.Settings()
-	w := world{factor: settings.Factor}
+	w := world{factor: settings.Factor, steady: p.steadyAfter}
 	recorded := p.record.Nodes()
 	for _, n := range recorded {
 		report := reports[n.ServerID]
 		silent, since := report == nil, p.now().Sub(p.heard[n.ServerID])
 		w.nodes = append(w.nodes, worldNode{
 			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving,
-			silent: silent, lost: silent && since > settings.Grace, fresh: p.now().Sub(p.steady[n.ServerID].since) < steadyAfter,
+			silent: silent, lost: silent && since > settings.Grace, fresh: p.now().Sub(p.steady[n.ServerID].since) < w.steadyAfter(),
 			declines: p.now().Before(p.declined[n.ServerID].until()),
 		})
 	}

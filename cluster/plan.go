@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // worldNode is a node as placement sees it.
@@ -56,7 +57,11 @@ type world struct {
 	shards []worldShard
 	// factor is how many voters a shard is to have, as far as there are nodes.
 	factor int
+	// steady is Config.SteadyAfter.
+	steady time.Duration
 }
+
+func (w *world) steadyAfter() time.Duration { return cmp.Or(w.steady, DefaultSteadyAfter) }
 
 // action is what a step does.
 type action uint8

@@ -110,7 +110,7 @@ func TestStoryOfARound(t *testing.T) {
 		}
 	}
 	told = nil
-	c.rounds(t, p, int(steadyAfter/placeInterval)+1)
+	c.rounds(t, p, int(DefaultSteadyAfter/placeInterval)+1)
 	if told == nil || len(told.Moves) != 1 || !strings.Contains(told.Moves[0].Text, "d gets a replica, to replace a node that has more") {
 		t.Errorf("with an empty node: %+v", told)
 	}

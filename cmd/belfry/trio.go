@@ -42,7 +42,7 @@ func (a *app) withTrio(ctx context.Context, forming func(voting, all int), work 
 	for i := range t.configs {
 		name := fmt.Sprintf("n%d", i+1)
 		t.configs[i] = a.ownServer(filepath.Join(dir, name))
-		t.configs[i].NodeID, t.configs[i].Shards, t.configs[i].Alone = name, trioShards, false
+		t.configs[i].NodeID, t.configs[i].Shards, t.configs[i].Alone, t.configs[i].SteadyAfter = name, trioShards, false, time.Second
 		t.configs[i].Listen, t.configs[i].PeerListen, t.configs[i].GossipListen = trioListen, trioListen, trioListen
 	}
 	defer func() { err = errors.Join(err, t.stop(context.WithoutCancel(ctx))) }()

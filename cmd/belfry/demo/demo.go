@@ -49,7 +49,7 @@ const (
 	patience = 40 * time.Second
 )
 
-// Run plays the story, which takes about 19 seconds, and shows it. It fails if a job did not ring, or rang early.
+// Run plays the story, which takes about 17 seconds, and shows it. It fails if a job did not ring, or rang early.
 func Run(ctx context.Context, cfg Config) error {
 	began := time.Now()
 	b := newBoard(began, storyLength)

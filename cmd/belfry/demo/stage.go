@@ -17,7 +17,7 @@ const (
 	choirJobs    = 300
 	choirSingers = 4
 	choirFirst   = 500 * time.Millisecond
-	choirLast    = 17 * time.Second
+	choirLast    = 16 * time.Second
 	pollWait     = 10 * time.Second
 )
 

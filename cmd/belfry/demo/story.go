@@ -9,7 +9,7 @@ import (
 )
 
 // storyLength is how much time the picture shows; the last job rings shortly before.
-const storyLength = 19 * time.Second
+const storyLength = 18 * time.Second
 
 // The queues of the demo.
 const (
@@ -74,8 +74,8 @@ func parts() []part {
 			return h.work(700*time.Millisecond, h.ack)
 		}},
 		{id: "invoice-7", about: "put twice", delay: 12 * second, play: func(h *holder) error { return h.work(500*time.Millisecond, h.ack) }},
-		{id: "birthday", about: "later", delay: 15 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
-		{id: "goodnight", about: "the last", delay: 17 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
+		{id: "birthday", about: "later", delay: 14 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
+		{id: "goodnight", about: "the last", delay: 16 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
 	}
 }
 

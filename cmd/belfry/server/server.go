@@ -44,6 +44,8 @@ type Config struct {
 	GossipKeys string
 	// Cluster are the settings of the cluster if this node founds it; a zero stands for the default.
 	Cluster cluster.Settings
+	// SteadyAfter is that of cluster.Config.
+	SteadyAfter time.Duration
 	// Zone names what the node fails together with.
 	Zone string
 	// Insecure allows to listen beyond loopback although there is neither TLS nor tokens.
@@ -167,7 +169,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
 		PeerAddr: m.self.PeerAddr, ClientAddr: m.self.ClientAddr, Zone: cfg.Zone,
-		Version: cfg.Version, Settings: cfg.Cluster, Directory: m.directory, Clocks: clocks, Seeds: m.seeds, Departed: s.farewell.say, Logger: cfg.Logger,
+		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: m.directory, Clocks: clocks, Seeds: m.seeds, Departed: s.farewell.say, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("taking part in the cluster: %w", err)
