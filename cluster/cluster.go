@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -335,7 +336,7 @@ func (m *members) setAside(ctx context.Context, from string, d divergence) error
 func (m *members) lead(ctx context.Context) {
 	p := &placer{
 		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
-		told: m.story.Store, reported: m.raise, steadyAfter: m.config.SteadyAfter,
+		told: m.story.Store, reported: m.raise, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
 	}
 	defer m.story.Store(nil)
 	p.run(ctx)

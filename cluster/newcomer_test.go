@@ -239,3 +239,26 @@ func TestNewcomerThatComesAndGoes(t *testing.T) {
 		t.Errorf("b is lost and e stays, but the members are %+v", *got)
 	}
 }
+
+// TestNewcomerThatGoesForGood: a node that is gone before it has the vote for which it got a replica keeps its shard for no grace period from a node that is there.
+func TestNewcomerThatGoesForGood(t *testing.T) {
+	c := newFakeCluster(1, "a.1")
+	c.add("b.1", "c.1")
+	p := c.placer()
+	c.rounds(t, p, 60)
+	c.down["b.1"] = true
+	c.add("d.1")
+	for len(c.members[shardGroup(0)].nonvoters) == 0 {
+		c.rounds(t, p, 1)
+	}
+	c.down["d.1"] = true
+	c.rounds(t, p, 2)
+	if got := c.members[shardGroup(0)]; !slices.Contains(got.nonvoters, "d.1") {
+		t.Errorf("d is silent for a moment, and the members are %+v", *got)
+	}
+	c.add("e.1")
+	c.rounds(t, p, 30)
+	if got := c.members[shardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
+		t.Errorf("b and d are gone and e is there, but the members are %+v", *got)
+	}
+}

@@ -113,7 +113,7 @@ type placer struct {
 
 	heard  map[string]time.Time  // when each node answered last
 	steady map[string]attendance // since when each node has answered every time
-	// steadyAfter is Config.SteadyAfter.
+	// steadyAfter is how long a node must have answered before it is counted on.
 	steadyAfter time.Duration
 	// commits are the positions that the leaders had committed in the round before: who has applied those is level.
 	commits map[string]uint64
@@ -199,6 +199,12 @@ func (p *placer) ask(ctx context.Context) map[string]*Report {
 	return reports
 }
 
+// fresh reports whether a node is not to be counted on: its process has not answered for long enough, or does so no more.
+func (p *placer) fresh(serverID string) bool {
+	known, there := p.steady[serverID]
+	return !there || p.now().Sub(known.since) < p.steadyAfter
+}
+
 // attendance is the time since when one process of a node has answered.
 type attendance struct {
 	process string
@@ -240,14 +246,14 @@ func askAll(ctx context.Context, all []Node, of nodes) map[string]*Report {
 // world makes of the reports what a plan depends on.
 func (p *placer) world(reports map[string]*Report) world {
 	settings := p.record.Settings()
-	w := world{factor: settings.Factor, steady: p.steadyAfter}
+	w := world{factor: settings.Factor, steadyAfter: p.steadyAfter}
 	recorded := p.record.Nodes()
 	for _, n := range recorded {
 		report := reports[n.ServerID]
 		silent, since := report == nil, p.now().Sub(p.heard[n.ServerID])
 		w.nodes = append(w.nodes, worldNode{
 			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving,
-			silent: silent, lost: silent && since > settings.Grace, fresh: p.now().Sub(p.steady[n.ServerID].since) < w.steadyAfter(),
+			silent: silent, lost: silent && since > settings.Grace, fresh: p.fresh(n.ServerID),
 			declines: p.now().Before(p.declined[n.ServerID].until()),
 		})
 	}

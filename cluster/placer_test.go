@@ -128,8 +128,9 @@ func (c *fakeCluster) quarantine(context.Context, string, divergence) error { re
 func (c *fakeCluster) placer() *placer {
 	return &placer{
 		record: c, nodes: c, logger: slog.New(slog.DiscardHandler), shards: len(c.members) - 1,
-		now:   func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
-		heard: map[string]time.Time{}, steady: map[string]attendance{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
+		steadyAfter: DefaultSteadyAfter,
+		now:         func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
+		heard:       map[string]time.Time{}, steady: map[string]attendance{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
 	}
 }
 

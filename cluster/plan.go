@@ -17,7 +17,7 @@ type worldNode struct {
 	draining bool
 	// leaving: it is about to stop. It is given nothing, and keeps its replicas, since it is likely to come back.
 	leaving bool
-	// fresh: its process has not answered for long enough to be counted on. It is given neither replicas nor votes, and leaderships only if
+	// fresh: its process has not answered for long enough to be counted on, or does so no more. It is given neither replicas nor votes, and leaderships only if
 	// there is nobody else.
 	fresh bool
 	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
@@ -57,11 +57,9 @@ type world struct {
 	shards []worldShard
 	// factor is how many voters a shard is to have, as far as there are nodes.
 	factor int
-	// steady is Config.SteadyAfter.
-	steady time.Duration
+	// steadyAfter is how long a node must have answered before it is counted on.
+	steadyAfter time.Duration
 }
-
-func (w *world) steadyAfter() time.Duration { return cmp.Or(w.steady, DefaultSteadyAfter) }
 
 // action is what a step does.
 type action uint8

@@ -74,14 +74,14 @@ func (p *planner) tell(s *worldShard, steps []step) string {
 	case len(s.nonvoters) > 0:
 		return nameOf(s.nonvoters[0]) + " catches up" + because("to replace ", leaving)
 	case kept < p.wanted && p.coming(s) != "":
-		return fmt.Sprintf("%s gets a replica when it has answered for %v", p.coming(s), p.steadyAfter()) + because("to replace ", leaving)
+		return fmt.Sprintf("%s gets a replica when it has answered for %v", p.coming(s), p.steadyAfter) + because("to replace ", leaving)
 	case kept < p.wanted:
 		return fmt.Sprintf("%d voters of %d stay%s, and no other node can take a replica", kept, p.wanted, because("not ", leaving))
 	case leaving != "" || len(s.voters) > p.wanted:
 		return "one voter more than wanted leaves when enough others answer and have everything" + because("", leaving)
 	case p.superseded(s) != "":
 		return fmt.Sprintf("%s, which started anew without its data, gets a replica when it has answered for %v and its old incarnation has been silent for %v",
-			p.superseded(s), p.steadyAfter(), heirAfter)
+			p.superseded(s), p.steadyAfter, heirAfter)
 	default:
 		return ""
 	}

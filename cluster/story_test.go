@@ -69,7 +69,7 @@ func TestStoryOfAShard(t *testing.T) {
 		{"was removed", nodesNamed(4)[1:], worldShard{leader: "n2.1", voters: append(slices.Clone(three), "n4.1"), caughtUp: append(slices.Clone(three), "n4.1")}, "n1 leaves: it was removed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := world{nodes: test.nodes, shards: []worldShard{test.shard}, factor: 3}
+			w := world{nodes: test.nodes, shards: []worldShard{test.shard}, factor: 3, steadyAfter: DefaultSteadyAfter}
 			if got := newPlanner(w).tell(&w.shards[0], plan(w)); got != test.want {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
