@@ -268,7 +268,16 @@ func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (Reply, error)
 	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) || !s.holds(req.Commands[0].(*fsm.Reserve).Queues) {
 		return reply, err
 	}
-	return s.park(ctx, req, Wait{For: crowdWait})
+	return s.standInLine(ctx, req, reply)
+}
+
+// standInLine waits for a moment after an entry that granted nothing, which first tells of. It is told of also if nothing is logged meanwhile.
+func (s *shard) standInLine(ctx context.Context, req *fsm.Request, first Reply) (Reply, error) {
+	reply, err := s.park(ctx, req, Wait{For: crowdWait})
+	if err == nil && reply.Witness == (Witness{}) {
+		return first, nil
+	}
+	return reply, err
 }
 
 // holds reports whether a job is to be had in one of the queues, even if waiters are about to get it.

@@ -70,7 +70,8 @@ func (l *limited) forget(commands []fsm.Command) {
 
 // refuses answers a request of puts that the machine would refuse by the limits of its queues, from what this leader has applied, and nothing is logged.
 // What was answered before is applied here, so a caller that has made room is not refused. While an entry is in flight the machine decides, at hardly a
-// cost: an earlier attempt at the same put may be in that entry, and be let in.
+// cost: an earlier attempt at the same put may be in that entry, and be let in. While this leader hands over, its successor does: there may be room by then,
+// or that attempt may have been let in there.
 func (s *shard) refuses(req *fsm.Request) (results []fsm.Result, refused bool) {
 	if !s.limited.all(req.Commands) || !s.proposer.idle() {
 		return nil, false

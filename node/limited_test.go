@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,4 +99,25 @@ func TestRefusalsLookAtEachPut(t *testing.T) {
 	if got := codesOf(t, n, "", large, other); got[0] != fsm.QueueFull || got[1] != fsm.OK {
 		t.Errorf("codes %v, want a refusal and a job", got)
 	}
+}
+
+// TestFullQueueOfALeaderThatHandsOver: who takes nothing any more does not say that there is no room, since its successor may have taken the put.
+func TestFullQueueOfALeaderThatHandsOver(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		one := put("orders", "x", 0)
+		do(t, n, 0, configure(1, fsm.Settings{MaxJobs: 1}), one)
+		expectCode(t, n, "", one, fsm.QueueFull, 1)
+		s, err := n.replicaOf(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.proposer.close(ErrNoLeader) // as yield does
+		if reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one}}); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("while it hands over: %+v, %v", reply, err)
+		}
+		s.proposer.open()
+		expectCode(t, n, "", one, fsm.QueueFull, 0)
+	})
 }

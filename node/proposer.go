@@ -136,10 +136,11 @@ func (p *proposer) enqueue(pr *proposal) error {
 	return nil
 }
 
-// idle reports whether nothing waits to be logged and no entry is in flight: what was enqueued before is applied then.
+// idle reports whether requests are taken, nothing waits to be logged and no entry is in flight: what was enqueued before is applied then.
 func (p *proposer) idle() bool {
-	requests, _ := p.waiting()
-	return requests == 0 && len(p.slots) == 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed == nil && p.requests == 0 && len(p.slots) == 0
 }
 
 // withdraw takes a proposal back. It reports false if that is too late.
