@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
@@ -76,7 +78,7 @@ func findWeb(ctx context.Context, addr string) Port {
 		return Port{Kind: PortWeb}
 	case ok:
 		return Port{PortClients, name}
-	case speaks(ctx, addr):
+	case speaksOtherwise(ctx, addr):
 		return Port{Kind: PortOther}
 	default:
 		return Port{}
@@ -98,8 +100,9 @@ func askClientPort(ctx context.Context, addr string) (name string, ok bool) {
 	return response.Header.Get(ServedBy), true
 }
 
-// speaks reports whether anything at all comes back from an address that is asked in HTTP.
-func speaks(ctx context.Context, addr string) bool {
+// speaksOtherwise reports whether what comes back from an address that is asked in HTTP is none. Where nothing had come of a request a moment
+// before there may be a server that was about to start.
+func speaksOtherwise(ctx context.Context, addr string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return false
@@ -110,6 +113,8 @@ func speaks(ctx context.Context, addr string) bool {
 	if _, err := conn.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")); err != nil {
 		return false
 	}
-	n, _ := conn.Read(make([]byte, 1))
-	return n > 0
+	const answer = "HTTP/"
+	begins := make([]byte, len(answer))
+	n, _ := io.ReadFull(conn, begins) // what came is enough
+	return n > 0 && !strings.HasPrefix(answer, string(begins[:n]))
 }
