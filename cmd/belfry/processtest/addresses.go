@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -41,15 +42,17 @@ func (a *Addresses) Free(t testing.TB) string {
 	return ""
 }
 
-// isFree reports whether nobody listens at an address, neither for streams nor for packets, as somebody may who listens on all hosts.
+// isFree reports whether nobody listens at an address, neither for streams nor for packets, as somebody may who listens on all hosts. It does not listen for
+// streams itself: a process that is forked meanwhile would hold the address until it runs its own program. For packets there is no other way.
 func isFree(address string) bool {
-	stream, err := net.Listen("tcp", address) //nolint:noctx // on loopback there is nothing to wait for
-	if err != nil {
+	if stream, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) { //nolint:noctx // on loopback there is nothing to wait for
+		if err == nil {
+			_ = stream.Close() // it was only a question
+		}
 		return false
 	}
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	packets, err := net.ListenPacket("udp", address) //nolint:noctx // as above
-	if err == nil {
-		err = packets.Close()
-	}
-	return errors.Join(err, stream.Close()) == nil
+	return err == nil && packets.Close() == nil
 }

@@ -3,6 +3,7 @@ package processtest
 import (
 	"fmt"
 	"net"
+	"os/exec"
 	"sync"
 	"testing"
 )
@@ -39,4 +40,34 @@ func TestAddresses(t *testing.T) {
 		}
 		seen[address] = true
 	}
+}
+
+// TestAddressesWhileProcessesStart: at what was picked a server can listen, also while other tests start processes.
+func TestAddressesWhileProcessesStart(t *testing.T) {
+	var a Addresses
+	done := make(chan struct{})
+	var starting sync.WaitGroup
+	starting.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := exec.CommandContext(t.Context(), "true").Run(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 300 {
+		address := a.Free(t)
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		l.Close()
+	}
+	close(done)
+	starting.Wait()
 }
