@@ -26,15 +26,18 @@ type attemptCall struct {
 // Attempt takes the turn of an attempt at a request that reserves from several shards, at the leader of one of them: see node.Attempts. If that leader ends
 // meanwhile, the attempt goes on, and one that comes to the next leader then is not kept apart from it.
 func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
-	err = r.seeker.follow(ctx, shard, newPatience(ctx, leaderWait, nil), func() error {
+	p := newPatience(ctx, leaderWait, nil)
+	err = r.seeker.follow(ctx, shard, p, func() error {
 		if !r.Node.Serves(shard) {
 			return fmt.Errorf("shard %d: %w", shard, node.ErrNotLeader)
 		}
 		newer, end, err = r.attempts.Begin(ctx, requestID, wait)
 		return err
 	}, func(server string) error {
-		newer, end, err = r.peers.attempt(ctx, server, attemptCall{Shard: shard, RequestID: requestID, PatienceNanos: int64(wait)})
-		return err
+		return r.stayAt(ctx, p.at(server, shard), strayGrace, func(ctx context.Context) error {
+			newer, end, err = r.peers.attempt(ctx, server, attemptCall{Shard: shard, RequestID: requestID, PatienceNanos: int64(wait)})
+			return err
+		})
 	})
 	if err != nil {
 		return nil, nil, err

@@ -99,3 +99,50 @@ func TestReserveSaysHowLongItCanWaitForTheLeader(t *testing.T) {
 		}
 	})
 }
+
+// TestPollsBesideALeaderThatStandsStill: a poll over several shards is kept from the others no longer than for a moment, and takes its turn at the next leader.
+func TestPollsBesideALeaderThatStandsStill(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		const queue = "orders"
+		shard := node.ShardOf(queue, 0, testShards)
+		leader, other := tr.leader(shard)
+		router := other.cluster.Router()
+		offers := func() error {
+			_, err := router.Offers(t.Context(), shard, []string{queue})
+			return err
+		}
+		turn := func() error {
+			_, end, err := router.Attempt(t.Context(), shard, "request", time.Hour)
+			if err == nil {
+				end()
+			}
+			return err
+		}
+		if err := errors.Join(offers(), turn()); err != nil { // so that there is a connection
+			t.Fatal(err)
+		}
+		tr.network.mute(leader.name)
+		began, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- turn() }()
+		if err := offers(); err == nil || time.Since(began) > offersWait {
+			t.Errorf("after %v it is known whether it offers something: %v", time.Since(began), err)
+		}
+		await(t, "another leader", func() bool {
+			id, err := other.node.Leader(shard)
+			return err == nil && id != "" && id != leader.serverID()
+		})
+		elected := time.Now()
+		err := <-ended
+		if errors.Is(err, node.ErrNoLeader) && elected.Sub(began) > leaderWait-strayGrace { // an election may take longer than a call waits
+			err = turn()
+		}
+		if took := time.Since(elected); err != nil || took > strayGrace+2*strayLook {
+			t.Errorf("%v after there was another leader: %v", took, err)
+		}
+		if err := offers(); err != nil {
+			t.Errorf("asked again: %v", err)
+		}
+	})
+}

@@ -114,8 +114,14 @@ func (r *Router) replicas(shard uint32) (servers []string) {
 	return slices.DeleteFunc(servers, func(server string) bool { return server == r.catalog.self.ServerID })
 }
 
-// Offers is node.Node's Offers for any shard. It waits for no leader.
+// offersWait bounds the question whether a shard offers something: a poll asks all its shards, and one whose leader stands still must not keep it from
+// what the others have.
+const offersWait = 500 * time.Millisecond
+
+// Offers is node.Node's Offers for any shard. It waits for no leader, and not long for an answer.
 func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (offers bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, offersWait)
+	defer cancel()
 	err = r.seeker.follow(ctx, shard, newPatience(ctx, 0, nil), func() error {
 		offers, err = r.Node.Offers(shard, queues)
 		return err
