@@ -22,7 +22,7 @@ type Brought struct {
 // ErrQueueGone says that a queue is not recorded any more, or is being deleted.
 var ErrQueueGone = errors.New("the queue is not recorded any more")
 
-// Bring has the shards of a queue know its record as it is now. As births and ends are, shards are told by the node that leads the catalog, of one queue
+// Bring has the shards of a queue know its record as it is now. As of births and ends, shards are told by the node that leads the catalog, of one queue
 // after the other: a shard that was told by anybody else could be told of a queue that was just removed from it, and would keep
 // what no record knows. A shard that has the record already logs nothing. It may be repeated; it is an error only if no shard was reached.
 func (c *Catalog) Bring(ctx context.Context, name string) (Brought, error) {

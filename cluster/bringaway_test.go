@@ -88,7 +88,7 @@ func TestUnreachedShardsAreWaitedForOnce(t *testing.T) {
 			calls.Go(func() {
 				b, err := c.Bring(t.Context(), name)
 				if took := time.Since(began); err != nil || took > leaderWait+time.Second || len(b.Witnesses) != 1 || !slices.Equal(slices.Sorted(slices.Values(b.Pending)), []uint32{1, 2, 3}) {
-					t.Errorf("after %v: %+v, %v", took, b, err)
+					t.Errorf("bringing %s took %v: %+v, %v; want shards 1, 2 and 3 pending after %v", name, took, b, err, leaderWait)
 				}
 			})
 		}
@@ -130,17 +130,17 @@ func TestRecordThatChangesWhileItIsBrought(t *testing.T) {
 			t.Fatal(out, err)
 		}
 		if err := <-changed; err != nil {
-			t.Error(err)
+			t.Errorf("bringing a queue that was changed meanwhile: %v", err)
 		}
 		if got := versions(t, n, q); !slices.Contains(got, q.Version) {
 			t.Errorf("the shards have the versions %d, one should have %d", got, q.Version)
 		}
 		if err := <-deleted; !errors.Is(err, ErrQueueGone) {
-			t.Errorf("bringing a queue that is being deleted: %v", err)
+			t.Errorf("bringing a queue that is being deleted: %v, want ErrQueueGone", err)
 		}
 		shards.away.Store(false)
 		if err := c.DeleteQueue(t.Context(), "deleted"); err != nil {
-			t.Error(err)
+			t.Errorf("deleting it when all shards are back: %v", err)
 		}
 	})
 }

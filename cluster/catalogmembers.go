@@ -5,8 +5,8 @@ import "slices"
 // catalogVotersMax is how many voters the catalog has at most; all other nodes follow it without a vote.
 const catalogVotersMax = 5
 
-// catalogWanted is how many sound voters of the catalog must remain when a sound one goes, beside most of them: who is not recorded leaves also if nobody
-// takes its place.
+// catalogWanted is how many sound voters the catalog must keep when a sound one goes, if that is more than most of those that remain. It never is: who
+// is not recorded leaves also if nobody takes its place.
 const catalogWanted = 1
 
 // planCatalog returns the next step for the members of the catalog itself: every recorded node is one, the first to catch up vote,

@@ -112,8 +112,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return err
 }
 
-// Confirmed returns a channel that is closed when this node, recorded as it is, has first heard of a leader of the catalog. Before that it may have been
-// forgotten without knowing.
+// Confirmed returns a channel that is closed once this node has heard of a leader of the catalog while it is recorded as one of its nodes. Before that it
+// may have been forgotten without knowing.
 func (c *Cluster) Confirmed() <-chan struct{} { return c.members.confirmed }
 
 // Router returns the way to every shard of the cluster.

@@ -33,7 +33,7 @@ var ErrSettings = errors.New("no setting for a cluster")
 // SettingError says which setting of a cluster cannot have a value, and what it may be. It is an ErrSettings.
 type SettingError struct {
 	Setting Setting
-	// Text is the value that it should have and what it may be.
+	// Text says which value was asked for, and which there may be.
 	Text string
 }
 

@@ -95,7 +95,7 @@ func TestReserveSaysHowLongItCanWaitForTheLeader(t *testing.T) {
 		began := time.Now()
 		_, err := from.reserve(t.Context(), forwardedTo{server: "b.2", patience: patience}, aPut(), node.Wait{})
 		if took := time.Since(began); !errors.Is(err, node.ErrNotLeader) || took > 2*patience {
-			t.Errorf("after %v: %v", took, err)
+			t.Errorf("after %v: %v, want ErrNotLeader within %v", took, err, 2*patience)
 		}
 	})
 }

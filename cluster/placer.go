@@ -50,7 +50,7 @@ type GroupReport struct {
 // Report is what a node says of itself.
 type Report struct {
 	ServerID string `json:"serverId"`
-	// Process is another one after each start of the node.
+	// Process names the process of the node: another one after each start.
 	Process string `json:"process,omitempty"`
 	// Version is the version of the software it runs.
 	Version string `json:"version,omitempty"`
@@ -72,7 +72,7 @@ type Change struct {
 	ServerID string `json:"serverId"`
 	// After is the GroupReport.Members that the change was made from: it is refused if there is a newer configuration. A transfer needs none.
 	After uint64 `json:"after,omitempty"`
-	// Alive are the members that the change relies on: it is refused if the leader has not heard of Need of them in the last moment; 0 stands for all.
+	// Alive are the members that the change relies on: it is refused unless Need of them have answered the leader in the last moment; 0 stands for all.
 	Alive []string `json:"alive,omitempty"`
 	Need  int      `json:"need,omitempty"`
 }
@@ -326,7 +326,7 @@ type handover struct {
 
 // decline is what became of handing leaderships to a node that gave them back, one after the other.
 type decline struct {
-	since time.Time     // of the last one
+	since time.Time     // when it gave the last one back
 	pause time.Duration // how long it is left alone after that
 }
 

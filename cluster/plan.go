@@ -259,8 +259,8 @@ func (p *planner) shrink(s *worldShard) (step, bool) {
 	return step{}, true
 }
 
-// soundWithout returns how many voters of a shard must be sound for another one to go: most of those that remain, and if the one that goes is sound
-// itself, as many as are wanted.
+// soundWithout returns how many of the others must be sound for a voter of a shard to go: most of them, and if the voter that goes is sound itself, as
+// many as are wanted.
 func soundWithout(s *worldShard, sound bool, wanted int) int {
 	left := len(s.voters) - 1
 	if !sound {

@@ -60,7 +60,7 @@ func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading 
 		return err
 	}, func(server string) error {
 		to := p.at(server, shard)
-		err := r.stayAt(ctx, to, strayLook, func(ctx context.Context) error {
+		err := r.stayAt(ctx, to, strayLook, func(ctx context.Context) error { // not strayGrace: to ask twice does no harm
 			reading, witness, err = r.peers.query(ctx, pathQuery, to, q)
 			return err
 		})

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// strayLook is how often it is looked whether the nodes that calls wait at are still the leaders.
+	// strayLook is how often it is looked whether the nodes at which calls are under way still lead.
 	strayLook = 250 * time.Millisecond
-	// strayGrace is how long another leader must have been known before a call is given up that waits for nothing but its answer: a leader that was
-	// replaced and is there says within this time what became of the call. One that is not answered for as long, of a shard without a replica here, has
-	// the others asked who leads.
+	// strayGrace is how long another leader must have been known before a call that waits for nothing but its answer is given up: a leader that was
+	// replaced and still runs says within this time what became of it. Where there is no replica here to tell who leads, the others are asked once a call
+	// has not been answered for as long.
 	strayGrace = time.Second
 )
 
@@ -49,7 +49,7 @@ func (s *stays) add(st *stay) (end func()) {
 	}
 }
 
-// look has those calls leave that are at a node which is, as leader says, no leader any more, once their grace is over. Where no leader is known they
+// look has those calls leave that are at a node which leads no more, as leader says, once their grace is over. Where no leader is known they
 // stay: the old one may go on.
 func (s *stays) look(leader func(shard uint32) string) {
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (s *stays) hear(st *stay, leader string) {
 	st.hear(leader)
 }
 
-// hear takes who leads. The lock of stays is held.
+// hear is stays.hear, with its lock held.
 func (st *stay) hear(leader string) {
 	switch {
 	case leader == "":

@@ -11,7 +11,7 @@ import (
 const limitedMax = 1000
 
 // limited are the queues that refused a put lately, because they were full or took no more puts for the moment: soft state of a shard. Only puts into
-// them are looked at before they are logged, so that a producer that goes on against a full queue costs no log and no sync. For all others it is one load.
+// them are looked at before they are logged, so that a producer that goes on against a full queue costs no log and no sync. All others cost one atomic load.
 type limited struct {
 	some atomic.Bool
 
@@ -58,7 +58,7 @@ func (l *limited) all(commands []fsm.Command) bool {
 	return true
 }
 
-// forget takes note that a queue of these puts is limited no more.
+// forget forgets the queues of these puts, of which one at least seems to be limited no more.
 func (l *limited) forget(commands []fsm.Command) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

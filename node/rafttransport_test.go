@@ -188,7 +188,7 @@ func TestElectionsOutliveConnections(t *testing.T) {
 				m.mu.Unlock()
 				synctest.Wait()
 				if err := ask(peer); err != nil {
-					t.Error(err)
+					t.Errorf("asked when all connections had broken: %v", err)
 				}
 			})
 		})

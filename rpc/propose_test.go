@@ -140,7 +140,7 @@ func TestPollAnswersBeforeItsDeadline(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%d %s", got.status, got.body)
+	t.Errorf("HTTP: %d %s, want 200 and no jobs", got.status, got.body)
 }
 
 // pollUntilDeadline waits for jobs, of which there are none, for longer than its deadline allows.

@@ -195,7 +195,7 @@ func (s *queueService) place(put *fsm.Put, requestID string, position int) place
 	return placed{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
 }
 
-// nearestTries is among how many partitions one is looked for whose shard this node serves.
+// nearestTries is how many partitions at most are looked at for those whose shard this node serves.
 const nearestTries = 16
 
 // nearest returns the partition whose turn it is of those that this node serves itself, for a put that may go to any: there it need not be sent on. Where
@@ -208,6 +208,7 @@ func (s *queueService) nearest(queue string, partitions uint32) uint32 {
 	}
 	var room [nearestTries]uint32
 	near := room[:0]
+	// The same partitions are looked at for nearestTries turns, so that those near have as many turns each.
 	for i := range min(partitions, nearestTries) {
 		if p := (turn - turn%nearestTries + i) % partitions; others.Serves(s.shard(queue, p)) {
 			near = append(near, p)

@@ -284,7 +284,7 @@ func TestShutdownEndsAConnectionThatHasJustCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-stopped; err != nil {
-		t.Error(err)
+		t.Errorf("the connection that had just come held up the stop: %v", err)
 	}
 }
 

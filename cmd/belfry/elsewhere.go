@@ -21,8 +21,8 @@ type strangeAnswer struct{ status string }
 
 func (e *strangeAnswer) Error() string { return "the answer is " + e.status }
 
-// elsewhere says what answers at the server's address, if that is certainly not where a server answers clients, so that nothing was done; it is empty
-// if it may be. err is what a call ended with.
+// elsewhere says what answers at the server's address, if that is certainly not where a server answers clients, so that nothing was done; else it is
+// empty. err is what a call ended with.
 func (a *app) elsewhere(ctx context.Context, err error) string {
 	address, ok := directAddress(a.server)
 	if !ok || !unanswered(err) || ctx.Err() != nil {
@@ -46,7 +46,7 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 	return ""
 }
 
-// directAddress returns the HOST:PORT that calls of a server go to; not if TLS or a proxy stands between.
+// directAddress returns the HOST:PORT to which calls of a server go; ok is false if TLS or a proxy stands between.
 func directAddress(text string) (address string, ok bool) {
 	base, err := serverURL(text)
 	if err != nil {
@@ -87,7 +87,7 @@ func ambiguous(err error) bool {
 	return broken || code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded || code == connect.CodeCanceled
 }
 
-// clientsBefore says where the clients' port is of a node whose other port is so many ports after it by default.
+// clientsBefore says where clients reach a node that has another of its ports at address, by default so many ports after that for clients.
 func clientsBefore(ctx context.Context, address string, after int) string {
 	host, text, err := net.SplitHostPort(address)
 	port, notNumber := strconv.Atoi(text)

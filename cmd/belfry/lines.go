@@ -90,7 +90,7 @@ func (s lineSet) merged(other lineSet) lineSet {
 	return set
 }
 
-// A lineReader reads a file line by line. Of a line of more than lineBytesMax it keeps nothing, and goes on behind it.
+// lineReader reads a file line by line. It keeps nothing of a line of more than lineBytesMax, and goes on after it.
 type lineReader struct {
 	input *bufio.Reader
 	text  []byte // the line, with its end; empty if it is too long

@@ -168,7 +168,7 @@ func withFlag(c *cobra.Command, err error, text string) string {
 	return strings.Replace(text, fault.Field+": ", "--"+name.String()+": ", 1)
 }
 
-// unlimited is a maximum of arguments that is none.
+// unlimited has a command accept any number of arguments.
 const unlimited = -1
 
 // arguments accepts between the given numbers of arguments; names say what is missing.

@@ -16,11 +16,11 @@ import (
 const (
 	// trioShards is one shard to lead for each node.
 	trioShards = 3
-	// trioPatience is how long three nodes may take to become a cluster: a few seconds, and on a machine that is very busy a minute or more.
+	// trioPatience is how long three nodes may take to become a cluster. It takes seconds, on a machine that is very busy a minute or more.
 	trioPatience = 3 * time.Minute
 	// trioLook is the time between two looks at how far they are.
 	trioLook = 50 * time.Millisecond
-	// trioListen is where they listen, at free ports.
+	// trioListen is where each of them listens for clients, peers and gossip: at ports that are free.
 	trioListen = "127.0.0.1:0"
 )
 
@@ -118,7 +118,7 @@ func (t *trio) StopLeader(ctx context.Context, queue string) (string, error) {
 	return "", fmt.Errorf("no node leads queue %s", queue)
 }
 
-// StartAgain implements demo.Nodes. A node whose ports were taken meanwhile starts at others: clients know two more nodes, and nodes find each other.
+// StartAgain implements demo.Nodes. A node whose ports were taken meanwhile starts at others: clients know the other two nodes, and those find it by gossip.
 func (t *trio) StartAgain(ctx context.Context) (name string, err error) {
 	cfg := t.configs[t.stopped]
 	t.servers[t.stopped], err = server.Start(ctx, cfg)

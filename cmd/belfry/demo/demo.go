@@ -42,7 +42,7 @@ type Nodes interface {
 }
 
 const (
-	// frames is how often the picture is drawn.
+	// framePeriod is how often the picture is drawn.
 	framePeriod = 50 * time.Millisecond
 	// patience is how long the demo waits for the end after the last job is due: on a busy machine an answer that hands a job out may be lost, and the
 	// job comes again after its lease, which is half a minute.

@@ -63,7 +63,7 @@ func TestWhatIsAtAJoinAddress(t *testing.T) {
 			t.Errorf("it is asked again at once: %+v", again)
 		}
 		if why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger}}); (why == "") != foreign {
-			t.Errorf("where %s: %q", want, why)
+			t.Errorf("where %s: it holds up a founding with %q; another program there: %v", want, why, foreign)
 		}
 	}
 }

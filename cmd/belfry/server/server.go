@@ -75,7 +75,7 @@ const (
 
 // Server is a node that serves clients.
 type Server struct {
-	// lock is of the data directory: nothing is said in its node's name without it, in gossip neither.
+	// lock is that of the data directory: without it nothing is said in its node's name, not in gossip either.
 	lock    *storage.DirLock
 	node    *node.Node
 	cluster *cluster.Cluster
