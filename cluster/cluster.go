@@ -277,11 +277,7 @@ func (m *members) carryOut(ctx context.Context, c Change) error {
 	if c.Action != transfer && c.After == 0 {
 		return fmt.Errorf("%w: the change does not say from which members it was made", node.ErrCanceled)
 	}
-	need := c.Need
-	if need == 0 {
-		need = len(c.Alive)
-	}
-	if err := m.host.Answered(c.Group, c.Alive, need); err != nil {
+	if err := m.host.Answered(c.Group, c.Alive, cmp.Or(c.Need, len(c.Alive))); err != nil {
 		return err
 	}
 	switch c.Action {

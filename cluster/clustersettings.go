@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -27,10 +26,7 @@ type Settings struct {
 	Grace time.Duration `json:"graceNanos,omitempty"`
 }
 
-// ErrSettings says that a setting of the cluster cannot have a value.
-var ErrSettings = errors.New("no setting for a cluster")
-
-// SettingError says which setting of a cluster cannot have a value, and what it may be. It is an ErrSettings.
+// SettingError says which setting of a cluster cannot have a value, and what it may be.
 type SettingError struct {
 	Setting Setting
 	// Text says which value was asked for, and which there may be.
@@ -47,9 +43,6 @@ const (
 )
 
 func (e *SettingError) Error() string { return string(e.Setting) + ": " + e.Text }
-
-// Unwrap returns ErrSettings.
-func (e *SettingError) Unwrap() error { return ErrSettings }
 
 // Check returns what is wrong with settings, as a *SettingError. A zero is no fault: it stands for what there is.
 func (s Settings) Check() error {
@@ -79,7 +72,7 @@ func (c *Catalog) Settings() (s Settings) {
 	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace})
 }
 
-// Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. An ErrSettings says that s is impossible. It may
+// Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. A *SettingError says that s is impossible. It may
 // be repeated.
 func (c *Catalog) Configure(ctx context.Context, s Settings) (Settings, error) {
 	if err := s.Check(); err != nil {
