@@ -17,6 +17,8 @@ const (
 	pendingMax = time.Second
 	// ServedBy is the header that each answer of a Belfry server to its clients has: the name of the node.
 	ServedBy = "Belfry-Served-By"
+
+	correctAddress = "correct the address; it must be one that a node gossips at, by default port 7402"
 )
 
 // joinReport is what keeps a join address from leading to a cluster. It is for people.
@@ -61,7 +63,7 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 	case gossip.JoinUnresolved:
 		return joinReport{text: fmt.Sprintf("join address %s: %s", a.Addr, a.Err)}
 	case gossip.JoinNobody:
-		return joinReport{text: fmt.Sprintf("nobody answers at join address %s: %s: start a node there, or correct the address; it must be one that a node gossips at, by default port 7402", a.Addr, a.Err)}
+		return joinReport{text: fmt.Sprintf("nobody answers at join address %s: %s: start a node there, or %s", a.Addr, a.Err, correctAddress)}
 	case gossip.JoinWrongKey:
 		text := "give this node the cluster's gossip keys with --gossip-keys"
 		if !r.keyless {
@@ -83,15 +85,15 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttempt) (why string) {
 	for _, a := range attempts {
 		switch a.Outcome {
+		case gossip.JoinUnresolved, gossip.JoinNobody, gossip.JoinReached:
+			continue
 		case gossip.JoinStranger:
 			if r.found(ctx, a.Addr).foreign {
 				continue
 			}
-			return "there may be one at join address " + a.Addr
 		case gossip.JoinPending, gossip.JoinWrongKey:
-			return "there may be one at join address " + a.Addr
-		case gossip.JoinUnresolved, gossip.JoinNobody, gossip.JoinReached:
 		}
+		return "there may be one at join address " + a.Addr
 	}
 	return ""
 }
@@ -125,10 +127,8 @@ func look(ctx context.Context, addr string) probe {
 	case PortClients:
 		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)}
 	case PortWeb:
-		text := "at join address %s there is a web server, and no node of Belfry: correct the address; it must be one that a node gossips at, by default port 7402"
-		return probe{foreign: true, text: fmt.Sprintf(text, addr)}
+		return probe{foreign: true, text: fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: %s", addr, correctAddress)}
 	case PortSilent, PortOther, PortGossip:
 	}
-	text := "what listens at join address %s does not gossip as Belfry does: correct the address; it must be one that a node gossips at, by default port 7402"
-	return probe{text: fmt.Sprintf(text, addr)}
+	return probe{text: fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: %s", addr, correctAddress)}
 }

@@ -38,7 +38,7 @@ type Port struct {
 func FindPort(ctx context.Context, addr string) Port {
 	ctx, cancel := context.WithTimeout(ctx, probeMax)
 	defer cancel()
-	questions := []func(context.Context, string) Port{findPeers, findGossip, findWeb}
+	questions := []func(context.Context, string) Port{findPeers, findGossip, findHTTP}
 	found := make(chan Port, len(questions))
 	for _, ask := range questions {
 		go func() { found <- ask(ctx, addr) }()
@@ -56,6 +56,7 @@ func FindPort(ctx context.Context, addr string) Port {
 	return best
 }
 
+// findPeers asks as a node that connects to another one.
 func findPeers(ctx context.Context, addr string) Port {
 	intro, err := node.Hello(ctx, nil, addr)
 	if err != nil {
@@ -64,6 +65,7 @@ func findPeers(ctx context.Context, addr string) Port {
 	return Port{PortPeers, intro.ServerID}
 }
 
+// findGossip asks in gossip.
 func findGossip(ctx context.Context, addr string) Port {
 	if !gossip.Answers(ctx, addr) {
 		return Port{}
@@ -71,7 +73,8 @@ func findGossip(ctx context.Context, addr string) Port {
 	return Port{Kind: PortGossip}
 }
 
-func findWeb(ctx context.Context, addr string) Port {
+// findHTTP asks as a client.
+func findHTTP(ctx context.Context, addr string) Port {
 	name, ok := askClientPort(ctx, addr)
 	switch {
 	case ok && name == "":
