@@ -31,7 +31,7 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 	switch found := server.FindPort(ctx, address); found.Kind {
 	case server.PortPeers:
 		name, _, _ := strings.Cut(found.Node, ".")
-		return fmt.Sprintf("%s is the Raft port of Belfry node %s, where other nodes reach it; %s", address, name, clientsBefore(ctx, address, 1))
+		return fmt.Sprintf("%s is the peer port of Belfry node %s, where other nodes reach it; %s", address, name, clientsBefore(ctx, address, 1))
 	case server.PortGossip:
 		return fmt.Sprintf("%s is the gossip port of a Belfry node; %s", address, clientsBefore(ctx, address, 2))
 	case server.PortOther:

@@ -31,7 +31,7 @@ func TestWrongPortOfANode(t *testing.T) {
 		}
 	}()
 	for address, says := range map[string]string{
-		s.PeerAddress():   "belfry: " + s.PeerAddress() + " is the Raft port of Belfry node n1, where other nodes reach it; clients use " + s.Address() + "\n",
+		s.PeerAddress():   "belfry: " + s.PeerAddress() + " is the peer port of Belfry node n1, where other nodes reach it; clients use " + s.Address() + "\n",
 		s.GossipAddress(): "belfry: " + s.GossipAddress() + " is the gossip port of a Belfry node; clients use " + s.Address() + "\n",
 	} {
 		for _, args := range wrongPortCommands() {

@@ -116,7 +116,7 @@ func (a *app) extendCommand() *cobra.Command {
 		Long:  "Extend moves the end of a lease to --ttr from now. It never moves it to an earlier time.",
 		Args:  arguments(1, 1, "LEASE"),
 	}
-	c.Flags().Var(&ttr, "ttr", "how long from now; the length that it was granted or last extended with if not given")
+	c.Flags().Var(&ttr, "ttr", "how long from now; if not given, the length that the lease was granted or last extended with")
 	requestIDFlag(c, &request.RequestId)
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		request.Lease, request.Ttr = args[0], ttr.proto

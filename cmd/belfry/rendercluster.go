@@ -36,7 +36,7 @@ func renderStory(w io.Writer, c *belfryv1.GetClusterResponse) {
 			continue
 		}
 		since, name := n.SilentSince.AsTime().Format(time.RFC3339), labelOf(c, n)
-		if heir := successorOf(c, n); heir != nil {
+		if heir := heirOf(c, n); heir != nil {
 			fmt.Fprintf(w, "  %s is silent since %s; %s, which started anew under its name, takes its places, and then it is forgotten\n", name, since, labelOf(c, heir))
 			continue
 		}
@@ -83,8 +83,8 @@ func earlierOf(c *belfryv1.GetClusterResponse, empty *belfryv1.Node) *belfryv1.N
 	return nil
 }
 
-// successorOf returns the one node that answers under the name of a silent one; nil if there is none, or more.
-func successorOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (heir *belfryv1.Node) {
+// heirOf returns the one node that answers under the name of a silent one; nil if there is none, or more.
+func heirOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (heir *belfryv1.Node) {
 	for _, other := range c.Nodes {
 		if other.Name != silent.Name || other.Incarnation == silent.Incarnation || other.State == belfryv1.NodeState_NODE_STATE_SILENT {
 			continue
