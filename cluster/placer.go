@@ -212,9 +212,9 @@ type attendance struct {
 }
 
 const (
-	// DefaultSteadyAfter is how long a node must have answered before it is given replicas, votes and its share of leaderships. One that comes for a moment must not cost a
-	// shard a voter that stays, and a process that cannot live ends within seconds of its start. A shard that lacks a voter waits as
-	// long, and with it a new cluster.
+	// DefaultSteadyAfter is how long a node must have answered before it is given replicas, votes and its share of leaderships. One that comes for a
+	// moment must not cost a shard a voter that stays, and a process that cannot live ends within seconds of its start. A shard that lacks a voter waits
+	// as long, and with it a new cluster.
 	DefaultSteadyAfter = 5 * time.Second
 	// missedMost is how long a node may miss looks meanwhile: on a busy machine some answers come too late, and that is when a cluster grows.
 	missedMost = 3 * time.Second
