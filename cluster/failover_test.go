@@ -119,6 +119,12 @@ func TestNoLeaderIsWaitedForWithinBounds(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || took != leaderWait {
 			t.Errorf("after %v: %v", took, err)
 		}
+		began = time.Now()
+		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
+		_, err = other.cluster.Router().Reserve(t.Context(), shard, poll, node.Wait{For: time.Hour})
+		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || took < leaderWait || took > leaderWait+time.Second {
+			t.Errorf("a poll, after %v: %v", took, err)
+		}
 		for what, call := range map[string]func(ctx context.Context) error{
 			"put":  func(ctx context.Context) error { return putWithin(ctx, other, queue) },
 			"read": func(ctx context.Context) error { return query(ctx, other, queue) },

@@ -136,22 +136,17 @@ func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (off
 // waits on at the next. What it was granted by one that ended in that moment comes again under the same request id; without one, its lease
 // lapses, as if the answer had been lost on its way to the client.
 func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
-	until := time.Now().Add(wait.For)
-	var lost time.Time // when the wait last had a leader
+	until, led := time.Now().Add(wait.For), time.Now() // led: when the call last was at a leader
 	for {
-		began := time.Now()
 		most := leaderWait
 		if wait.For > 0 {
 			most = wait.For
 		}
-		reply, err := r.reserve(ctx, shard, req, wait, newPatience(ctx, most, wait.Stop))
+		reply, err := r.reserve(ctx, shard, req, wait, newPatience(ctx, most, wait.Stop), &led)
 		if err == nil || wait.For <= 0 || !adrift(err) || ctx.Err() != nil || isClosed(wait.Stop) {
 			return reply, err
 		}
-		if lost.IsZero() || time.Since(began) > leaderWait {
-			lost = time.Now()
-		}
-		if wait.For = time.Until(until); wait.For <= 0 || time.Since(lost) > leaderWait {
+		if wait.For = time.Until(until); wait.For <= 0 || time.Since(led) >= leaderWait {
 			return reply, err
 		}
 		if !(&patience{until: until, pause: lookPauseMin, stop: wait.Stop}).last(ctx) {
@@ -160,12 +155,19 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 	}
 }
 
-// reserve is one stay at one leader.
-func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *patience) (reply node.Reply, err error) {
+// reserve is one stay at one leader, of which led is told the end.
+func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *patience, led *time.Time) (reply node.Reply, err error) {
+	stayed := func(since time.Time) {
+		if time.Since(since) > strayLook { // a refusal takes less
+			*led = time.Now()
+		}
+	}
 	err = r.seeker.follow(ctx, shard, p, func() error {
+		defer stayed(time.Now())
 		reply, err = r.Node.Reserve(ctx, shard, req, wait)
 		return err
 	}, func(server string) error {
+		defer stayed(time.Now())
 		to, grace := p.at(server, shard), time.Duration(0)
 		if wait.For <= strayLook {
 			grace = strayGrace

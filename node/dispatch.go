@@ -273,7 +273,11 @@ func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (Reply, error)
 
 // standInLine waits for a moment after an entry that granted nothing, which first tells of. It is told of also if nothing is logged meanwhile.
 func (s *shard) standInLine(ctx context.Context, req *fsm.Request, first Reply) (Reply, error) {
-	reply, err := s.park(ctx, req, Wait{For: crowdWait})
+	wait := crowdWait
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/2) // the rest is for the answer
+	}
+	reply, err := s.park(ctx, req, Wait{For: wait})
 	if err == nil && reply.Witness == (Witness{}) {
 		return first, nil
 	}
