@@ -82,6 +82,9 @@ type hearsay struct {
 	leader string    // empty if they know none
 	at     time.Time // when they had answered; zero while they are asked for the first time
 	asking chan struct{}
+	// failed is the server that failed a call last, and failedAt when that was.
+	failed   string
+	failedAt time.Time
 }
 
 // rumours are the hearsays about all shards.
@@ -144,9 +147,26 @@ func (r *rumours) leader(ctx context.Context, shard uint32) string {
 func (r *rumours) forget(shard uint32, leader string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.byShard[shard]; h != nil && h.leader == leader {
+	h := r.byShard[shard]
+	if h == nil {
+		h = &hearsay{}
+		r.byShard[shard] = h
+	}
+	if h.leader == leader {
 		h.leader = ""
 	}
+	h.failed, h.failedAt = leader, time.Now()
+}
+
+// doubtFor is longer than a replica that hears nothing takes its last leader for one.
+const doubtFor = 2 * time.Second
+
+// doubted reports whether a server has failed a call of the shard a moment ago.
+func (r *rumours) doubted(shard uint32, leader string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.byShard[shard]
+	return h != nil && h.failed == leader && time.Since(h.failedAt) < doubtFor
 }
 
 // find returns the server that a call of a shard goes to: this one if it serves, else the leader as far as it is known; empty if nobody is.
@@ -157,10 +177,10 @@ func (r *Router) find(ctx context.Context, shard uint32) string {
 		return self
 	case err == nil && server == self: // elected a moment ago
 		return ""
-	case err == nil && server != "":
+	case err == nil && server != "" && !r.rumours.doubted(shard, server):
 		return server
 	}
-	// There is no replica here, or one that is no member any more, or there is an election.
+	// There is no replica here, or one that is no member any more and hears nothing, or there is an election.
 	return r.rumours.leader(ctx, shard)
 }
 

@@ -191,6 +191,31 @@ func TestNobodyHearsOfItself(t *testing.T) {
 	})
 }
 
+// TestLeaderThatRefused: a replica that was removed, and does not know it yet, goes on naming a leader that has handed over. Once that one has refused a
+// call, the others are asked; otherwise calls through this node would go there again and again until the replica misses its leader.
+func TestLeaderThatRefused(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		const shard = 0
+		leader, other := newTrio(t, dir).leader(shard)
+		r, names := other.cluster.Router(), leader.cluster.self.ServerID
+		r.rumours.byShard[shard] = &hearsay{leader: "x.9"}
+		expect := func(what, want string) {
+			t.Helper()
+			if got := r.find(t.Context(), shard); got != want {
+				t.Errorf("%s: a call goes to %q, want %q", what, got, want)
+			}
+		}
+		expect("the replica here knows its leader", names)
+		r.rumours.forget(shard, names)
+		expect("that one has refused", "x.9")
+		r.rumours.forget(shard, "x.9")
+		expect("so has the other", names) // what the others say, too
+		time.Sleep(doubtFor)
+		expect("that was a while ago", names)
+	})
+}
+
 // TestHurriedQuestionForALeader: who has little time asks no longer than that, and that nobody answered does not count for the next.
 func TestHurriedQuestionForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
