@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -107,6 +109,45 @@ func TestPutHealsAShardThatDoesNotKnowTheQueue(t *testing.T) {
 	put, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"})
 	if err != nil || !put.GetCreated() {
 		t.Errorf("%v, %v", put, err)
+	}
+}
+
+// TestPutFindsThePartitionThatHasRoom: a put that may go to any is refused only when all are full.
+func TestPutFindsThePartitionThatHasRoom(t *testing.T) {
+	s := serve(t)
+	q, _ := s.bothClients()
+	if _, err := s.catalog.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil {
+		t.Fatal(err)
+	}
+	for i, full := 0, 0; full < 10; i++ { // one partition is full before the others have any
+		if id := strconv.Itoa(i); node.PartitionOf(id, 3) == 1 {
+			full++
+			if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 10 {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide"}); err != nil {
+			t.Errorf("put %d: %v", i, err)
+		}
+	}
+	batch := &belfryv1.PutBatchRequest{}
+	for range 12 {
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "wide"})
+	}
+	put, err := q.PutBatch(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := 0
+	for _, r := range put.GetResults() {
+		if r.GetError().GetReason() == belfryv1.Reason_REASON_QUEUE_FULL {
+			full++
+		}
+	}
+	if full != 2 {
+		t.Errorf("%d of 12 puts were refused before room for ten, want two: %v", full, put)
 	}
 }
 

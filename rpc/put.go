@@ -106,6 +106,9 @@ func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm
 	}
 	s.doPlaced(ctx, requestID, commands, answers)
 	s.putAgain(ctx, requestID, commands, answers)
+	if requestID == "" { // else a repeat must find the answer where it was given
+		s.putElsewhere(ctx, commands, answers)
+	}
 	s.meterPuts(puts, answers)
 }
 
@@ -146,6 +149,34 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, commands 
 		requestID += "~"
 	}
 	s.doPlaced(ctx, requestID, rest, answers)
+}
+
+// placesMax bounds the partitions that a put which may go to any is offered to.
+const placesMax = 8
+
+// putElsewhere offers puts that may go to any partition to the next ones while those that had them are full or take no more puts for the moment.
+func (s *queueService) putElsewhere(ctx context.Context, commands []placed, answers []answer) {
+	for offered := uint32(1); offered < placesMax; offered++ {
+		var again []placed
+		for _, c := range commands {
+			put, ok := c.command.(*fsm.Put)
+			if !ok || put.ID != "" || offered >= put.Partitions || !limited(&answers[c.position]) {
+				continue
+			}
+			put.Partition = (put.Partition + 1) % put.Partitions
+			again = append(again, placed{shard: s.shard(put.Queue, put.Partition), position: c.position, command: put})
+		}
+		if len(again) == 0 {
+			return
+		}
+		s.doPlaced(ctx, "", again, answers)
+		commands = again
+	}
+}
+
+// limited reports whether a put was refused by a limit of its queue, of which each partition has its share.
+func limited(a *answer) bool {
+	return a.fault != nil && (a.fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
 }
 
 // changed reports whether a put was refused because the queue has another number of partitions.
