@@ -128,7 +128,9 @@ func look(ctx context.Context, addr string) probe {
 		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)}
 	case PortWeb:
 		return probe{foreign: true, text: fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: %s", addr, correctAddress)}
-	case PortSilent, PortOther, PortGossip:
+	case PortGossip:
+		return probe{text: fmt.Sprintf("the node that gossips at join address %s has not taken the call yet", addr)}
+	case PortSilent, PortOther:
 	}
 	return probe{text: fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: %s", addr, correctAddress)}
 }
