@@ -134,7 +134,7 @@ type heldJob struct {
 
 // held reads what Snapshot.appendHeld wrote. Headers, retry delays and body alias the input.
 func (r *reader) held() heldJob {
-	v := heldJob{Job: Job{Serial: r.uvarint(), Generated: true, Due: r.time()}}
+	v := heldJob{Job: Job{Serial: r.serial(), Generated: true, Due: r.time()}}
 	v.State, v.Priority, v.flags = State(r.byte()), int8(r.byte()), slotFlags(r.byte())
 	if v.flags&jobGranted != 0 {
 		v.Fence, v.Until, v.LeaseTTR, v.Died = r.uvarint(), r.time(), r.duration(), r.time()
@@ -146,6 +146,15 @@ func (r *reader) held() heldJob {
 	v.Created = r.time()
 	r.born(&v.Job, v.flags&jobHasHeaders != 0)
 	return v
+}
+
+// serial reads the serial of a job or tombstone. 0 marks a free slot.
+func (r *reader) serial() uint64 {
+	n := r.uvarint()
+	if n == 0 {
+		r.damaged("job without a serial")
+	}
+	return n
 }
 
 // placeHeld stores a job that was read back; the caller sets its state.
@@ -201,7 +210,7 @@ func (rs *restorer) tombstone(r *reader) {
 // tombstone reads what Snapshot.appendTomb wrote.
 func (r *reader) tombstone() Tombstone {
 	return Tombstone{
-		Serial: r.uvarint(), FirstDue: r.time(), Ended: r.time(), State: State(r.byte()), ID: r.text(), Content: r.array16(),
+		Serial: r.serial(), FirstDue: r.time(), Ended: r.time(), State: State(r.byte()), ID: r.text(), Content: r.array16(),
 	}
 }
 
