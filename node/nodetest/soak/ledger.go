@@ -74,7 +74,7 @@ func (l *ledger) enter(index uint64, clock fsm.Time, command fsm.Command, r fsm.
 		}
 	case *fsm.Lead:
 		for _, b := range l.jobs {
-			if least := clock.Add(c.Grace); b.state == leased {
+			if least := clock.After(c.Grace); b.state == leased {
 				if b.until > clock {
 					b.until = max(b.until, least)
 				}
