@@ -164,9 +164,11 @@ func TestAddresses(t *testing.T) {
 func TestClosedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
-		fake.failBefore(func(ctx context.Context, method string, _ proto.Message) error {
+		hold := make(chan struct{}) // no answer comes before the client is closed
+		defer close(hold)
+		fake.failBefore(func(_ context.Context, method string, _ proto.Message) error {
 			if method == "PutBatch" {
-				<-ctx.Done()
+				<-hold
 			}
 			return nil
 		})
