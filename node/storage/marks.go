@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -38,10 +37,15 @@ type marks struct {
 	syncEvery time.Duration
 	now       func() time.Time
 
-	mu       sync.Mutex
+	guard *guard // told of a sync that fails beside the appends
+
+	turn     turn // of who reads or writes what follows; no mutex, since a write may hang
 	seq      uint64
 	current  mark
 	lastSync time.Time
+	unsynced bool // a slot was written since lastSync
+	closed   bool
+	late     *time.Timer // for what no further append syncs; nil if it is not set
 }
 
 func encodeSlot(seq uint64, m mark) []byte {
@@ -83,7 +87,7 @@ func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Ti
 	if len(b) != marksFileBytes {
 		return nil, &CorruptError{File: name, Detail: fmt.Sprintf("%d bytes, expected %d", len(b), marksFileBytes)}
 	}
-	m := &marks{name: name, syncEvery: syncEvery, now: now}
+	m := &marks{turn: newTurn(), name: name, syncEvery: syncEvery, now: now}
 	// One bad slot is what a power cut in the middle of a write leaves: the other is a true, older mark.
 	for _, slot := range [][]byte{b[:markSlotBytes], b[markSlotStride:]} {
 		if seq, cur, ok := decodeSlot(slot); ok && seq > m.seq {
@@ -100,30 +104,55 @@ func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Ti
 }
 
 func (m *marks) get() mark {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn.take()
+	defer m.turn.give()
 	return m.current
 }
 
 // raiseLog notes that the log is durable up to index. Call it only after the append's sync returned.
 func (m *marks) raiseLog(index uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn.take()
+	defer m.turn.give()
 	m.current.log = index
 	if err := m.writeSlot(); err != nil {
 		return err
 	}
-	if now := m.now(); now.Sub(m.lastSync) >= m.syncEvery {
-		m.lastSync = now
+	rest := m.syncEvery - m.now().Sub(m.lastSync)
+	if rest <= 0 {
 		return m.sync()
 	}
+	m.syncLater(rest)
 	return nil
+}
+
+// syncLater sees that the mark of the last append of many is synced too, though no other follows. Called in turn.
+func (m *marks) syncLater(rest time.Duration) {
+	if m.late == nil {
+		m.late = time.AfterFunc(rest, func() {
+			// After a failed write, or a close, the guard lets nothing pass.
+			_ = m.guard.do("sync high-water marks", m.syncLate)
+		})
+	}
+}
+
+func (m *marks) syncLate() error {
+	m.turn.take()
+	defer m.turn.give()
+	m.late = nil
+	if m.closed || !m.unsynced {
+		return nil
+	}
+	if rest := m.syncEvery - m.now().Sub(m.lastSync); rest > 0 { // an append has synced meanwhile, and others came after it
+		m.syncLater(rest)
+		return nil
+	}
+	return m.sync()
 }
 
 // lowerLog durably takes the log's mark back. Call it before the log is cut.
 func (m *marks) lowerLog(index uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn.take()
+	defer m.turn.give()
 	if m.current.log <= index {
 		return nil
 	}
@@ -134,8 +163,8 @@ func (m *marks) lowerLog(index uint64) error {
 
 // raiseSnapshot durably notes a snapshot. Call it after the snapshot is durable and before the log is compacted.
 func (m *marks) raiseSnapshot(index uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn.take()
+	defer m.turn.give()
 	m.current.snapshot = max(m.current.snapshot, index)
 	return errors.Join(m.writeSlot(), m.sync())
 }
@@ -147,6 +176,7 @@ func (m *marks) writeSlot() error {
 	if _, err := m.file.WriteAt(encodeSlot(m.seq, m.current), off); err != nil {
 		return fmt.Errorf("writing %s: %w", m.name, err)
 	}
+	m.unsynced = true
 	return nil
 }
 
@@ -154,11 +184,16 @@ func (m *marks) sync() error {
 	if err := m.file.SyncData(); err != nil {
 		return fmt.Errorf("syncing %s: %w", m.name, err)
 	}
+	m.unsynced, m.lastSync = false, m.now()
 	return nil
 }
 
 func (m *marks) close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn.take()
+	defer m.turn.give()
+	m.closed = true
+	if m.late != nil {
+		m.late.Stop()
+	}
 	return errors.Join(m.sync(), m.file.Close())
 }

@@ -157,6 +157,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
 		return nil, err
 	}
+	s.marks.guard = g
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.marks.file.Close())
