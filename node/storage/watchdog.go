@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"sync"
 	"time"
 )
 
@@ -11,7 +12,8 @@ const WatchdogLimit = 6 * time.Second
 // Watchdog ends the process when a disk hangs. A leader whose append never returns keeps its leadership and its
 // callers waiting for ever, because Raft's main loop is the one that is blocked; only leaving helps.
 //
-// The expiry runs on a timer's goroutine, so it fires although the writing goroutine never comes back.
+// The expiry runs on a timer's goroutine, so it fires although the writing goroutine never comes back. Only time in which the process runs counts: one
+// that was stopped, or whose machine was, comes back to a disk that had no time to answer.
 // A nil *Watchdog watches nothing.
 type Watchdog struct {
 	limit time.Duration
@@ -28,11 +30,53 @@ func NewWatchdog(limit time.Duration, fire func(op string, limit time.Duration))
 	return &Watchdog{limit: limit, fire: fire}
 }
 
+// watchSteps is in how many parts the limit passes. What the process misses while it stands still counts as one of them at most.
+const watchSteps = 12
+
 // Begin starts watching one operation; the function it returns ends that and must be called once.
 func (w *Watchdog) Begin(op string) (done func()) {
 	if w == nil {
 		return func() {}
 	}
-	t := time.AfterFunc(w.limit, func() { w.fire(op, w.limit) })
-	return func() { t.Stop() }
+	return w.begin(op).end
+}
+
+// watch is one operation under way.
+type watch struct {
+	dog *Watchdog
+	op  string
+
+	mu    sync.Mutex
+	timer *time.Timer
+	steps int
+}
+
+func (w *Watchdog) begin(op string) *watch {
+	v := &watch{dog: w, op: op}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.timer = time.AfterFunc(w.limit/watchSteps, v.step)
+	return v
+}
+
+// step is called when a part of the limit has passed.
+func (v *watch) step() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.timer == nil {
+		return // it ended meanwhile
+	}
+	if v.steps++; v.steps < watchSteps {
+		v.timer.Reset(v.dog.limit / watchSteps)
+		return
+	}
+	go v.dog.fire(v.op, v.dog.limit)
+}
+
+// end ends the watch.
+func (v *watch) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.timer.Stop()
+	v.timer = nil
 }
