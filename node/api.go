@@ -135,6 +135,8 @@ type GroupStatus struct {
 type Stats struct {
 	// Shards are those that are here, in order of their number. One that left and came back counts from its return.
 	Shards []ShardStats
+	// PeersChanged counts the connections of peers that were ended because bytes on them had been changed on the way.
+	PeersChanged uint64
 }
 
 // ShardStats are measurements of one shard since the start of the node.

@@ -29,7 +29,7 @@ func (r rude) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	if _, err := readGreeting(conn); err != nil {
 		return nil, err
 	}
-	return conn, nil
+	return inFrames(conn), nil
 }
 
 // Accept implements raft.StreamLayer.

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 )
@@ -11,9 +13,10 @@ import (
 //	byte     protocol version
 //	byte     verdict; 0 in an opening greeting
 //	then cluster, group, sender, receiver, each: byte length, bytes
+//	4 bytes  CRC-32C of all that, big-endian
 //
 // The layout up to the texts is the same in all versions, so that a later version can be told from garbage. A greeting has
-// at most 6 + 4×256 bytes whatever a stranger sends.
+// at most 6 + 4×256 + 4 bytes whatever a stranger sends.
 type greeting struct {
 	version byte
 	verdict verdict
@@ -26,7 +29,7 @@ type greeting struct {
 
 const (
 	greetingMagic   = "BLFY"
-	protocolVersion = 1
+	protocolVersion = 2
 	greetingText    = 255
 )
 
@@ -74,6 +77,9 @@ func (g greeting) isStranger() bool {
 
 // String describes the greeting for logs. Its texts are a stranger's, hence quoted.
 func (g greeting) String() string {
+	if g.version != protocolVersion { // nothing else was read of it
+		return fmt.Sprintf("version %d, this program speaks %d", g.version, protocolVersion)
+	}
 	return fmt.Sprintf("version %d, cluster %q, group %q, sender %q, receiver %q", g.version, g.cluster, g.group, g.sender, g.receiver)
 }
 
@@ -87,6 +93,7 @@ func writeGreeting(w io.Writer, g greeting) error {
 		buf = append(buf, byte(len(text)))
 		buf = append(buf, text...)
 	}
+	buf = binary.BigEndian.AppendUint32(buf, frameSum(0, buf))
 	if _, err := w.Write(buf); err != nil {
 		return fmt.Errorf("sending a greeting: %w", err)
 	}
@@ -94,7 +101,9 @@ func writeGreeting(w io.Writer, g greeting) error {
 }
 
 // readGreeting reads exactly one greeting. Of one in another version it returns the version only.
-func readGreeting(r io.Reader) (greeting, error) {
+func readGreeting(from io.Reader) (greeting, error) {
+	var whole bytes.Buffer
+	r := io.TeeReader(from, &whole)
 	head := make([]byte, len(greetingMagic)+2)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return greeting{}, fmt.Errorf("reading a greeting: %w", err)
@@ -116,6 +125,14 @@ func readGreeting(r io.Reader) (greeting, error) {
 			return greeting{}, fmt.Errorf("reading a greeting: %w", err)
 		}
 		*text = string(buf)
+	}
+	want := frameSum(0, whole.Bytes())
+	var sum [4]byte
+	if _, err := io.ReadFull(from, sum[:]); err != nil {
+		return greeting{}, fmt.Errorf("reading a greeting: %w", err)
+	}
+	if err := compareSums("the sum of a greeting", 0, binary.BigEndian.Uint32(sum[:]), want); err != nil {
+		return greeting{}, fmt.Errorf("reading a greeting: %w", err)
 	}
 	return g, nil
 }

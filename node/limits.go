@@ -21,7 +21,7 @@ const progressBytes = 256 << 10
 // Only time spent waiting for the peer counts. One goroutine at a time uses it: that of the connection, and while that waits
 // for an answer, Raft's.
 type inboundConn struct {
-	*trackedConn
+	*framedConn
 	scan     messageScan
 	patience time.Duration // left for the message, or for the next progressBytes of a snapshot
 	progress int64         // bytes of the snapshot since patience was renewed
@@ -29,8 +29,8 @@ type inboundConn struct {
 }
 
 // newInboundConn returns conn with limits.
-func newInboundConn(conn *trackedConn) net.Conn {
-	c := &inboundConn{trackedConn: conn}
+func newInboundConn(conn *framedConn) net.Conn {
+	c := &inboundConn{framedConn: conn}
 	c.reset()
 	return c
 }
@@ -51,22 +51,29 @@ func (c *inboundConn) Read(p []byte) (int, error) {
 }
 
 func (c *inboundConn) read(p []byte) (int, error) {
-	var deadline time.Time
-	start := time.Now()
-	if c.scan.begun {
-		deadline = start.Add(c.patience)
+	if !c.scan.begun {
+		if err := c.await(); err != nil {
+			return 0, err
+		}
 	}
-	if err := c.trackedConn.SetReadDeadline(deadline); err != nil {
+	start := time.Now()
+	if err := c.framedConn.SetReadDeadline(start.Add(c.patience)); err != nil {
 		return 0, fmt.Errorf("setting a deadline for a peer's message: %w", err)
 	}
-	n, err := c.trackedConn.Read(p)
-	if c.scan.begun {
-		c.patience -= time.Since(start)
-	}
+	n, err := c.framedConn.Read(p)
+	c.patience -= time.Since(start)
 	if broken := c.follow(p[:n]); broken != nil {
 		return 0, fmt.Errorf("from server %q: %w", c.peer, broken)
 	}
 	return n, err
+}
+
+// await waits for the first byte of a message, or rather of its first frame.
+func (c *inboundConn) await() error {
+	if err := c.framedConn.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("waiting for a peer's message: %w", err)
+	}
+	return c.in.await()
 }
 
 // follow checks what was read against the limits.
@@ -97,18 +104,18 @@ func (c *inboundConn) follow(p []byte) error {
 
 // Write sends an answer, after which the next message may come.
 func (c *inboundConn) Write(p []byte) (int, error) {
-	if err := c.trackedConn.SetWriteDeadline(time.Now().Add(rpcTimeout)); err != nil {
+	if err := c.framedConn.SetWriteDeadline(time.Now().Add(rpcTimeout)); err != nil {
 		return 0, fmt.Errorf("setting a deadline for the answer to a peer: %w", err)
 	}
 	c.reset()
-	return c.trackedConn.Write(p)
+	return c.framedConn.Write(p)
 }
 
 // outboundConn is a dialled connection of a Raft group. The library sets a deadline for each message with its answer, but no limit
 // for the answer, and for a snapshot a deadline of hours. outboundConn bounds the answer, and each write by rpcTimeout, so that a
 // peer that takes no more is noticed soon. One goroutine at a time uses it.
 type outboundConn struct {
-	*trackedConn
+	*framedConn
 	deadline time.Time
 	answer   int64 // bytes read since the last write
 }
@@ -116,7 +123,7 @@ type outboundConn struct {
 // SetDeadline sets the deadline for reads, and the latest one for writes.
 func (c *outboundConn) SetDeadline(t time.Time) error {
 	c.deadline = t
-	return c.trackedConn.SetDeadline(t)
+	return c.framedConn.SetDeadline(t)
 }
 
 // Write sends a part of a message.
@@ -125,16 +132,16 @@ func (c *outboundConn) Write(p []byte) (int, error) {
 	if !c.deadline.IsZero() && c.deadline.Before(soon) {
 		soon = c.deadline
 	}
-	if err := c.trackedConn.SetWriteDeadline(soon); err != nil {
+	if err := c.framedConn.SetWriteDeadline(soon); err != nil {
 		return 0, fmt.Errorf("setting a deadline for a message: %w", err)
 	}
 	c.answer = 0
-	return c.trackedConn.Write(p)
+	return c.framedConn.Write(p)
 }
 
 // Read reads a part of an answer.
 func (c *outboundConn) Read(p []byte) (int, error) {
-	n, err := c.trackedConn.Read(p)
+	n, err := c.framedConn.Read(p)
 	if c.answer += int64(n); c.answer > replyBytesMax {
 		return 0, fmt.Errorf("server %q answers with more than %d bytes", c.peer, replyBytesMax)
 	}

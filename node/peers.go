@@ -61,6 +61,12 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	return &PeerConn{conn, conn.peer}, nil
 }
 
+// Close ends Accept. Connections stay until whoever serves them, or the node, closes them: calls that are under way can be answered.
+func (l *peerListener) Close() error {
+	l.end()
+	return nil
+}
+
 // Introduction is what a node tells a stranger about itself.
 type Introduction struct {
 	// ClusterID is the cluster of the node, empty if it has none yet; ServerID is its server id: name.incarnation.
@@ -119,7 +125,7 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 		return Introduction{}, fmt.Errorf("%s: by %s", reply.verdict, reply)
 	}
 	var rest [3]byte
-	if _, err := io.ReadFull(conn, rest[:]); err != nil {
+	if _, err := io.ReadFull(&frameReader{from: conn}, rest[:]); err != nil {
 		return Introduction{}, fmt.Errorf("reading the number of shards and the format: %w", err)
 	}
 	intro := Introduction{
@@ -136,14 +142,14 @@ func (m *mux) introduce(conn net.Conn) error {
 	return writeIntroduction(conn, Introduction{ClusterID: m.cluster, ServerID: m.self, Shards: m.shards, Format: fsm.Format(m.format.Load())}) //nolint:gosec // it was a format
 }
 
-// writeIntroduction sends the answer to a stranger: a greeting, the number of shards in two bytes, and the format in one.
+// writeIntroduction sends the answer to a stranger: a greeting, and a frame with the number of shards in two bytes and the format in one.
 func writeIntroduction(conn net.Conn, intro Introduction) error {
 	reply := greeting{version: protocolVersion, cluster: intro.ClusterID, group: helloGroup, sender: intro.ServerID, receiver: intro.Founder}
 	if err := writeGreeting(conn, reply); err != nil {
 		return err
 	}
 	rest := append(binary.BigEndian.AppendUint16(nil, uint16(intro.Shards)), byte(max(fsm.FirstFormat, intro.Format)))
-	if _, err := conn.Write(rest); err != nil {
+	if _, err := (&frameWriter{to: conn}).Write(rest); err != nil {
 		return fmt.Errorf("sending the number of shards and the format: %w", err)
 	}
 	return nil

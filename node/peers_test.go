@@ -222,7 +222,7 @@ func TestStrangerGetsNothingElse(t *testing.T) {
 					t.Fatalf("verdict is %q, %v, want %q", reply.verdict, err, tt.want)
 				}
 				rest, err := io.ReadAll(conn)
-				if wantRest := map[verdict]int{accepted: 3}[tt.want]; err != nil || len(rest) != wantRest {
+				if wantRest := map[verdict]int{accepted: frameHead + 3}[tt.want]; err != nil || len(rest) != wantRest {
 					t.Errorf("then came %d bytes, %v, want %d and the end", len(rest), err, wantRest)
 				}
 			})
@@ -240,7 +240,7 @@ func TestHelloIsNotMisled(t *testing.T) {
 	}{
 		{"good", func(*greeting) {}, "\x00\x06\x01", ""},
 		{"refused", func(g *greeting) { g.verdict = refusedCluster }, "", "another cluster"},
-		{"a later version", func(g *greeting) { g.version = 2 }, "", "version 2"},
+		{"a later version", func(g *greeting) { g.version = 3 }, "", "version 3"},
 		{"another group", func(g *greeting) { g.group = "shard-0" }, "\x00\x06\x01", "makes no sense"},
 		{"no shards", func(*greeting) {}, "\x00\x00\x01", "makes no sense"},
 		{"no format", func(*greeting) {}, "\x00\x06\x00", "makes no sense"},
@@ -300,7 +300,7 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		peer := peerOf(t, l, "c", "n2")
-		var conns []*trackedConn
+		var conns []*framedConn
 		for range 3 * connsPeerMax {
 			conn, err := peer.connect(t.Context(), callsGroup, "n1.1")
 			if err != nil {

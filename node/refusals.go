@@ -66,10 +66,18 @@ func refusalLevel(err error) slog.Level {
 	}
 }
 
-// refusals remembers which refusals of connections were logged lately.
+// refusals remembers which refusals of connections, and ends of them, were logged lately.
 type refusals struct {
 	mu   sync.Mutex
 	said map[string]time.Time
+}
+
+// noteChanged counts a connection that brought what its peer had not sent, and logs it unless the same was logged lately.
+func (m *mux) noteChanged(conn *trackedConn, err error) {
+	m.changed.Add(1)
+	if from := conn.RemoteAddr(); m.refusals.fresh(from, err) {
+		m.logger.Warn("a peer's connection was ended", "peer", conn.peer, "group", conn.group, "address", from.String(), "error", err)
+	}
 }
 
 // fresh reports whether a refusal was not logged lately, and takes it for logged.
@@ -81,6 +89,9 @@ func (r *refusals) fresh(from net.Addr, why error) bool {
 	now, what := time.Now(), host+" "+why.Error()
 	if refused, ok := errors.AsType[*refusedError](why); ok {
 		what = host + " " + refused.reason()
+	}
+	if otherwise, ok := errors.AsType[*changedError](why); ok {
+		what = host + " " + otherwise.what
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -61,7 +61,7 @@ func (n *Node) Status() Status {
 
 // Stats returns the measurements since the start.
 func (n *Node) Stats() Stats {
-	var st Stats
+	st := Stats{PeersChanged: n.mux.changed.Load()}
 	for _, s := range n.here() {
 		st.Shards = append(st.Shards, s.statistics())
 	}

@@ -73,5 +73,9 @@ func answerStranger(conn net.Conn, answer func(asker string) Introduction) error
 	if question.isStranger() {
 		return writeIntroduction(conn, answer(question.sender))
 	}
-	return writeGreeting(conn, greeting{version: protocolVersion, verdict: refusedReceiver, group: question.group, receiver: question.sender})
+	verdict := refusedReceiver
+	if question.version != protocolVersion {
+		verdict = refusedVersion
+	}
+	return writeGreeting(conn, greeting{version: protocolVersion, verdict: verdict, group: question.group, receiver: question.sender})
 }

@@ -51,6 +51,17 @@ func TestAnswerStrangers(t *testing.T) {
 	if reply, err := readGreeting(member); err != nil || reply.verdict == accepted {
 		t.Errorf("a member was answered %v, %v", reply, err)
 	}
+	other, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := writeGreeting(other, greeting{version: 1, group: helloGroup}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := readGreeting(other); err != nil || reply.verdict != refusedVersion {
+		t.Errorf("a stranger of another version was answered %v, %v", reply, err)
+	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -40,6 +40,7 @@ type mux struct {
 	resolve       func(serverID string) (string, error)
 	logger        *slog.Logger
 	refusals      refusals      // those that were logged
+	changed       atomic.Uint64 // connections that were ended because what came on them had been changed on the way
 	format        atomic.Uint32 // what the node writes, for strangers
 
 	done    chan struct{}
@@ -77,7 +78,7 @@ func (m *mux) transport(group string) *raftTransport {
 
 // open returns a new stream for the connections that name a group.
 func (m *mux) open(group string) *stream {
-	s := &stream{mux: m, group: group, accepted: make(chan *trackedConn), done: make(chan struct{})}
+	s := &stream{mux: m, group: group, accepted: make(chan *framedConn), done: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.streams[group] = s
@@ -141,7 +142,7 @@ func (m *mux) welcome(raw net.Conn) {
 		patience := time.NewTimer(handshakeTimeout)
 		defer patience.Stop()
 		select {
-		case s.accepted <- conn:
+		case s.accepted <- newFramedConn(conn):
 			return
 		case <-s.done:
 			err = passing{errors.New("the group is stopping")}
@@ -152,6 +153,9 @@ func (m *mux) welcome(raw net.Conn) {
 		}
 	}
 	_ = conn.Close()
+	if changed(err) {
+		m.changed.Add(1)
+	}
 	if m.refusals.fresh(conn.RemoteAddr(), err) {
 		m.logger.Log(context.Background(), refusalLevel(err), "a peer's connection was refused", "from", conn.RemoteAddr().String(), "error", err)
 	}
@@ -208,7 +212,7 @@ func (m *mux) judge(hello greeting, s *stream) verdict {
 }
 
 // connect dials a server for a group and does the handshake. Once it has returned, ctx has no effect on the connection.
-func (m *mux) connect(ctx context.Context, group, server string) (*trackedConn, error) {
+func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, error) {
 	addr, err := m.resolve(server)
 	if err != nil {
 		return nil, fmt.Errorf("resolving server %q: %w", server, err)
@@ -230,7 +234,7 @@ func (m *mux) connect(ctx context.Context, group, server string) (*trackedConn, 
 		_ = conn.Close()
 		return nil, fmt.Errorf("greeting server %q at %s: %w", server, addr, err)
 	}
-	return conn, nil
+	return newFramedConn(conn), nil
 }
 
 // during runs a handshake, which ends with ctx or after handshakeTimeout. It leaves that deadline on the connection.
@@ -361,7 +365,7 @@ func (c *trackedConn) Close() error {
 type stream struct {
 	mux      *mux
 	group    string
-	accepted chan *trackedConn
+	accepted chan *framedConn
 	done     chan struct{}
 	once     sync.Once
 }
@@ -376,7 +380,7 @@ func (s *stream) Accept() (net.Conn, error) {
 }
 
 // next waits for the next connection for the group.
-func (s *stream) next() (*trackedConn, error) {
+func (s *stream) next() (*framedConn, error) {
 	select {
 	case conn := <-s.accepted:
 		return conn, nil
@@ -389,12 +393,13 @@ func (s *stream) next() (*trackedConn, error) {
 
 // Close ends Accept and the group's connections.
 func (s *stream) Close() error {
-	s.once.Do(func() {
-		close(s.done)
-		s.mux.drop(s)
-	})
+	s.end()
+	s.mux.drop(s)
 	return nil
 }
+
+// end ends Accept.
+func (s *stream) end() { s.once.Do(func() { close(s.done) }) }
 
 // Addr returns the server id of this node.
 func (s *stream) Addr() net.Addr { return serverAddr(s.mux.self) }
@@ -407,7 +412,7 @@ func (s *stream) Dial(server raft.ServerAddress, timeout time.Duration) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	return &outboundConn{trackedConn: conn}, nil
+	return &outboundConn{framedConn: conn}, nil
 }
 
 // serverAddr is a server id as an address.

@@ -51,7 +51,7 @@ func answering(t *testing.T, answer func(hello greeting) greeting, behave func(n
 			return
 		}
 		_ = writeGreeting(conn, answer(hello)) // the caller may hang up before all is said
-		behave(conn)
+		behave(inFrames(conn))
 	}()
 	return l
 }
@@ -145,7 +145,8 @@ func TestTransportRefusesHandshakes(t *testing.T) {
 		{"own id as sender", func(g *greeting) { g.sender = "n1.1" }, refusedSender},
 		{"no sender", func(g *greeting) { g.sender = "" }, refusedSender},
 		{"wrong group", func(g *greeting) { g.group = "shard-9" }, refusedGroup},
-		{"other version", func(g *greeting) { g.version = 2 }, refusedVersion},
+		{"earlier version", func(g *greeting) { g.version = 1 }, refusedVersion},
+		{"later version", func(g *greeting) { g.version = 3 }, refusedVersion},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -182,7 +183,7 @@ func TestTransportHangsUpOnStrangers(t *testing.T) {
 	}{
 		{"silence", nil},
 		{"garbage", []byte("GET / HTTP/1.1\r\nHost: belfry\r\n\r\n")},
-		{"half a greeting", []byte("BLFY\x01\x00\x05abc")},
+		{"half a greeting", []byte("BLFY\x02\x00\x05abc")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -242,6 +243,7 @@ func TestDiallerRefusesAnswers(t *testing.T) {
 		{"another group", func(g *greeting) { g.group = "shard-1" }, "the answer is"},
 		{"meant for another", func(g *greeting) { g.receiver = "n3.1" }, "the answer is"},
 		{"another version", func(g *greeting) { g.version = 9 }, "the answer is version 9"},
+		{"refused by an earlier version", func(g *greeting) { g.version, g.verdict = 1, refusedVersion }, "another protocol version: by version 1, this program speaks 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -321,15 +323,18 @@ func FuzzReadGreeting(f *testing.F) {
 // countingHandler counts the messages that are logged.
 type countingHandler struct {
 	slog.Handler
-	logged atomic.Int64
+	logged, warnings atomic.Int64
 }
 
 func (h *countingHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *countingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-func (h *countingHandler) Handle(context.Context, slog.Record) error {
+func (h *countingHandler) Handle(_ context.Context, r slog.Record) error {
 	h.logged.Add(1)
+	if r.Level >= slog.LevelWarn {
+		h.warnings.Add(1)
+	}
 	return nil
 }
 

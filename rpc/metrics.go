@@ -28,7 +28,7 @@ type nodeCollector struct {
 	entryCommands, entryBytes, propose, commit, apply, latency *prometheus.Desc
 	jobs, queueBytes, oldestReady, nextDue, events, dedup      *prometheus.Desc
 	voters, wanted                                             *prometheus.Desc
-	diskFree                                                   *prometheus.Desc
+	diskFree, peersChanged                                     *prometheus.Desc
 }
 
 // newNodeCollector describes the metrics.
@@ -68,6 +68,7 @@ func newNodeCollector(n Node, votersWanted func() int) *nodeCollector {
 		dedup:         desc("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter than the setting if there were too many or the queue is younger.", "shard", "queue"),
 		events:        desc("queue_events_total", "What happened to a queue's jobs since its birth.", "shard", "queue", "event"),
 		diskFree:      desc("disk_free_bytes", "Free space of the data directory's disk."),
+		peersChanged:  desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
 	}
 }
 
@@ -91,6 +92,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.ahead, prometheus.GaugeValue, g.ClockAheadBy.Seconds(), shardLabel(g.Shard))
 	}
 	stats := c.node.Stats()
+	ch <- prometheus.MustNewConstMetric(c.peersChanged, prometheus.CounterValue, float64(stats.PeersChanged))
 	for i := range stats.Shards {
 		c.collectShard(ch, &stats.Shards[i])
 		c.collectQueues(ch, stats.Shards[i].Shard)

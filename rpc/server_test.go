@@ -159,7 +159,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`belfry_rpc_duration_seconds_count{code="ok",procedure="/belfry.v1.QueueService/Put"} 2`,
 		`belfry_rpc_duration_seconds_count{code="invalid_argument",procedure="/belfry.v1.QueueService/Put"} 1`,
-		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`, `belfry_disk_free_bytes`,
+		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`, `belfry_disk_free_bytes`, `belfry_peer_changed_total 0`,
 	} {
 		if !strings.Contains(got.body, want) {
 			t.Errorf("%s is not in the metrics", want)

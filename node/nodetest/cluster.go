@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -34,7 +35,7 @@ type Options struct {
 
 // Cluster is a running cluster. It must be made and used inside a bubble of testing/synctest, by one goroutine.
 type Cluster struct {
-	t       *testing.T
+	t       testing.TB
 	options Options
 	network *network
 	id      string
@@ -56,7 +57,7 @@ type Member struct {
 }
 
 // New starts a cluster: the first node founds it, and the others join every shard as voters. It ends with the test.
-func New(t *testing.T, options Options) *Cluster {
+func New(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if options.Nodes == 0 {
 		options.Nodes = 3
@@ -82,14 +83,14 @@ func New(t *testing.T, options Options) *Cluster {
 		c.Start(m)
 		c.id = m.Node.Status().ClusterID
 		if i > 0 {
-			c.join(m)
+			c.Join(m)
 		}
 	}
 	return c
 }
 
-// join makes a member a voter of every shard.
-func (c *Cluster) join(m *Member) {
+// Join makes a member that runs a voter of every shard. Its server id must be new to them.
+func (c *Cluster) Join(m *Member) {
 	c.t.Helper()
 	for shard := range uint32(c.options.Shards) {
 		leader, group := c.Leader(shard), fmt.Sprintf("shard-%d", shard)
@@ -111,6 +112,13 @@ func (c *Cluster) join(m *Member) {
 // Start starts a member that is stopped.
 func (c *Cluster) Start(m *Member) {
 	c.t.Helper()
+	if err := c.TryStart(m); err != nil {
+		c.t.Fatalf("starting node %s: %v", m.name, err)
+	}
+}
+
+// TryStart is Start for a member that may have reason to refuse: the error is that of node.Open, and the member stays stopped.
+func (c *Cluster) TryStart(m *Member) error {
 	cfg := node.Config{
 		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock, Clocks: clocks{c, m.name},
 		Peers: c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: nameOf, Logger: c.options.Logger.With("node", m.name),
@@ -121,13 +129,17 @@ func (c *Cluster) Start(m *Member) {
 	}
 	n, err := node.Open(c.t.Context(), cfg)
 	if err != nil {
-		c.t.Fatalf("starting node %s: %v", m.name, err)
+		return errors.Join(err, cfg.Peers.Close()) // nobody waits behind it
 	}
 	m.Node, m.ServerID = n, n.Status().ServerID
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes[m.name] = n
+	return nil
 }
+
+// Name returns the member's name, which is in its configuration.
+func (m *Member) Name() string { return m.name }
 
 // Mute has nobody tell the time to others, until Unmute.
 func (c *Cluster) Mute() { c.mute(true) }
@@ -154,20 +166,28 @@ func (c *Cluster) running(name string) *node.Node {
 // Stop stops a member, as far as the others can tell without warning. It may be stopped already.
 func (c *Cluster) Stop(m *Member) {
 	c.t.Helper()
+	if err := c.stop(m); err != nil {
+		c.t.Errorf("closing node %s: %v", m.name, err)
+	}
+}
+
+// Bury is Stop for a member whose process ended itself, in Config.Fatal: what is left of it need not close without an error.
+func (c *Cluster) Bury(m *Member) { _ = c.stop(m) }
+
+func (c *Cluster) stop(m *Member) error {
 	if m.Node == nil {
-		return
+		return nil
 	}
 	c.network.isolate(m.name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), patience)
 	defer cancel()
-	if err := m.Node.Close(ctx); err != nil {
-		c.t.Errorf("closing node %s: %v", m.name, err)
-	}
+	err := m.Node.Close(ctx)
 	c.network.heal(m.name)
 	m.Node = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.nodes, m.name)
+	return err
 }
 
 // Shut stops a member as an operator does: it hands over what it leads first. It returns a function that waits for the end.
@@ -188,6 +208,12 @@ func (c *Cluster) Shut(m *Member) (wait func()) {
 
 // Isolate cuts a member off from all others.
 func (c *Cluster) Isolate(m *Member) { c.network.isolate(m.name) }
+
+// FlipBits has one bit of each write between nodes flipped with a probability, until it is called with 0. It returns how many were flipped so far.
+func (c *Cluster) FlipBits(probability float64) int {
+	c.network.flip(probability)
+	return c.network.flippedBits()
+}
 
 // Heal ends Isolate.
 func (c *Cluster) Heal(m *Member) { c.network.heal(m.name) }

@@ -174,6 +174,45 @@ func checkGrants(t *testing.T, a, b event) {
 	}
 }
 
+// start has six producers and six consumers work, until the function that it returns is called.
+func (h *history) start(t *testing.T, c *Cluster) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 6 {
+		for _, role := range []string{"producer", "consumer"} {
+			one := &caller{
+				name: fmt.Sprintf("%s-%d", role, i), cluster: c, history: h, random: rand.New(rand.NewPCG(uint64(i), uint64(len(role)+i))),
+			}
+			if role == "producer" {
+				callers.Go(func() { one.produce(ctx) })
+			} else {
+				callers.Go(func() { one.consume(ctx) })
+			}
+		}
+	}
+	return func() {
+		cancel()
+		callers.Wait()
+	}
+}
+
+// whatIsHeld returns the jobs that are left. Nothing may be under way any more, so that several reads see one state.
+func whatIsHeld(t *testing.T, c *Cluster) map[uint64]bool {
+	t.Helper()
+	held, leader := map[uint64]bool{}, c.Leader(0)
+	for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
+		r, _, err := leader.Node.Query(t.Context(), 0, &fsm.ListQuery{Queue: "orders", State: state, Max: 1_000_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range r.Jobs {
+			held[job.Serial] = true
+		}
+	}
+	return held
+}
+
 func TestNothingIsLostWhileLeadersAreCutOff(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,20 +220,7 @@ func TestNothingIsLostWhileLeadersAreCutOff(t *testing.T) {
 			cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1
 		}})
 		h := &history{}
-		ctx, cancel := context.WithCancel(t.Context())
-		var callers sync.WaitGroup
-		for i := range 6 {
-			for _, role := range []string{"producer", "consumer"} {
-				one := &caller{
-					name: fmt.Sprintf("%s-%d", role, i), cluster: c, history: h, random: rand.New(rand.NewPCG(uint64(i), uint64(len(role)+i))),
-				}
-				if role == "producer" {
-					callers.Go(func() { one.produce(ctx) })
-				} else {
-					callers.Go(func() { one.consume(ctx) })
-				}
-			}
-		}
+		stop := h.start(t, c)
 		random := rand.New(rand.NewPCG(1, 2))
 		for round := range 12 {
 			time.Sleep(time.Duration(1+random.IntN(3)) * time.Second)
@@ -207,20 +233,8 @@ func TestNothingIsLostWhileLeadersAreCutOff(t *testing.T) {
 			c.Heal(victim)
 		}
 		time.Sleep(5 * time.Second)
-		cancel()
-		callers.Wait()
+		stop()
 		c.Converge(0)
-		held := map[uint64]bool{}
-		leader := c.Leader(0) // nothing is under way any more, so several reads see one state
-		for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
-			r, _, err := leader.Node.Query(t.Context(), 0, &fsm.ListQuery{Queue: "orders", State: state, Max: 1_000_000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, job := range r.Jobs {
-				held[job.Serial] = true
-			}
-		}
-		h.check(t, held)
+		h.check(t, whatIsHeld(t, c))
 	})
 }

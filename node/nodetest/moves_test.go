@@ -46,7 +46,7 @@ func TestReplicaLeavesAndComesBack(t *testing.T) {
 				if here := m.Node.Status().Shards; len(here) != 0 {
 					t.Errorf("after a restart %+v is here", here)
 				}
-				c.join(m)
+				c.Join(m)
 				c.Converge(0)
 				c.Await("it hears that it is a voter again", func() bool { return len(m.status(0).Voters) == 3 })
 				if st := m.status(0); st.Term < term {

@@ -1,8 +1,10 @@
 package nodetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -20,6 +22,9 @@ type network struct {
 	listeners map[string]*pipetest.Listener
 	cut       map[string]bool // nodes that reach nobody
 	links     map[*link]struct{}
+	random    *rand.Rand
+	flips     float64 // the probability of a write to have one bit flipped
+	flipped   int
 	writes    atomic.Int64 // of all nodes
 }
 
@@ -30,10 +35,10 @@ type link struct {
 	from, to string
 }
 
-// Write counts.
+// Write counts, and may flip a bit on the way.
 func (l *link) Write(data []byte) (int, error) {
 	l.network.writes.Add(1)
-	return l.Conn.Write(data)
+	return l.Conn.Write(l.network.carried(data))
 }
 
 // Close closes this end, and forgets it.
@@ -45,7 +50,37 @@ func (l *link) Close() error {
 }
 
 func newNetwork() *network {
-	return &network{listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, links: map[*link]struct{}{}}
+	return &network{
+		listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, links: map[*link]struct{}{}, random: rand.New(rand.NewPCG(11, 11)),
+	}
+}
+
+// flip has each write have one bit flipped with a probability, from now on.
+func (n *network) flip(probability float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.flips = probability
+}
+
+// flippedBits returns how many were flipped.
+func (n *network) flippedBits() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.flipped
+}
+
+// carried returns what arrives of a write.
+func (n *network) carried(data []byte) []byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.flips == 0 || len(data) == 0 || n.random.Float64() >= n.flips {
+		return data
+	}
+	n.flipped++
+	bit := n.random.IntN(8 * len(data))
+	data = bytes.Clone(data)
+	data[bit/8] ^= 1 << (bit % 8)
+	return data
 }
 
 // isolate cuts a node off: its connections end, and new ones are refused.

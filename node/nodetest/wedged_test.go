@@ -11,8 +11,12 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// timeoutNow is the first byte of the message by which Raft hands its leadership over.
-const timeoutNow = 3
+const (
+	// frameHead is what precedes a message in its frame.
+	frameHead = 12
+	// timeoutNow is the first byte of the message by which Raft hands its leadership over.
+	timeoutNow = 3
+)
 
 // gag keeps such messages on their way while it is on: until their connection is closed, whatever its deadline.
 type gag struct{ on atomic.Bool }
@@ -38,7 +42,7 @@ type gagged struct {
 
 // Write sends p, unless it is gagged.
 func (c *gagged) Write(p []byte) (int, error) {
-	if c.gag.on.Load() && len(p) > 0 && p[0] == timeoutNow {
+	if c.gag.on.Load() && len(p) > frameHead && p[frameHead] == timeoutNow {
 		<-c.closed
 	}
 	return c.Conn.Write(p)
