@@ -76,7 +76,7 @@ func answerShards(p *peers, n shardHost, self string) {
 	answerQueries(p, pathPeek, func(_ *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 		return n.Peek(shard, q)
 	})
-	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { answerReserve(w, r, host) })
+	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { p.answerReserve(w, r, host) })
 	handlePeer(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
 	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
@@ -179,8 +179,9 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 	return shard, body, nil
 }
 
-// answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so.
-func answerReserve(w http.ResponseWriter, r *http.Request, host patientHost) {
+// answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so. When this node stops and still
+// leads, nobody else would end the wait.
+func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host patientHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
 	var wait node.Wait
@@ -204,7 +205,19 @@ func answerReserve(w http.ResponseWriter, r *http.Request, host patientHost) {
 			_, _ = io.Copy(io.Discard, r.Body) // it is empty; it ends with the caller's interest, or with the call
 		}()
 	}
-	reply, err := host.patient(r).Reserve(r.Context(), shard, req, wait)
+	ctx, leave := context.WithCancelCause(r.Context())
+	defer leave(nil)
+	go func() {
+		select {
+		case <-p.closing:
+			leave(node.ErrShuttingDown)
+		case <-ctx.Done():
+		}
+	}()
+	reply, err := host.patient(r).Reserve(ctx, shard, req, wait)
+	if errors.Is(err, node.ErrCanceled) && errors.Is(context.Cause(ctx), node.ErrShuttingDown) {
+		err = node.ErrShuttingDown // it has left without a job
+	}
 	if err != nil {
 		writePeerError(w, err)
 		return

@@ -29,7 +29,7 @@ const (
 	peerPingWait  = 5 * time.Second
 	// peerDialWait bounds one attempt to reach a node. Calls wait for it that could go to the next leader.
 	peerDialWait = 2 * time.Second
-	// peerCloseWait is how long calls under way may take when a node stops. Those that wait for jobs have been told to go elsewhere by then.
+	// peerCloseWait is how long calls under way may take when a node stops. Those that wait for jobs are told to go elsewhere.
 	peerCloseWait = time.Second
 	// peerCallsMax bounds the calls on one connection. Each poll that waits at another node is one; what is beyond the bound takes a connection
 	// more, and a node takes few from each peer.
@@ -56,13 +56,15 @@ type peers struct {
 	member func(serverID string) bool
 	// format returns the format in which requests are written; nil for the first.
 	format func() fsm.Format
+	// closing is closed when no more calls are taken.
+	closing chan struct{}
 }
 
 // peerKey is the context key of the server id at the other end of a connection.
 type peerKey struct{}
 
 func newPeers(link Link, logger *slog.Logger) *peers {
-	p := &peers{mux: http.NewServeMux()}
+	p := &peers{mux: http.NewServeMux(), closing: make(chan struct{})}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	http2 := &http.HTTP2Config{SendPingTimeout: peerPingAfter, PingTimeout: peerPingWait, MaxConcurrentStreams: peerCallsMax}
@@ -110,8 +112,10 @@ func (p *peers) serve(listener net.Listener) error {
 	return fmt.Errorf("answering the calls of other nodes: %w", err)
 }
 
-// close takes no more calls, lets those under way be answered for a moment, since whoever made them would not know what became of them, and ends all.
+// close takes no more calls, sends away those that wait for jobs, lets the others be answered for a moment, since whoever made them would not know
+// what became of them, and ends all.
 func (p *peers) close(ctx context.Context) error {
+	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
 	defer cancel()
 	err := p.server.Shutdown(ctx)

@@ -134,15 +134,21 @@ func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (off
 
 // Reserve is node.Node's Reserve for any shard. A call that waits follows the leader: when the one that it waits at hands over, falls silent or ends, it
 // waits on at the next. What it was granted by one that ended in that moment comes again under the same request id; without one, its lease
-// lapses, as if the answer had been lost on its way to the client.
+// lapses, as if the answer had been lost on its way to the client. If there is no next leader, the call's outcome is unknown when one stay's was.
 func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	until, led := time.Now().Add(wait.For), time.Now() // led: when the call last was at a leader
+	var lost error                                     // of a stay of which the outcome is unknown
 	for {
 		most := leaderWait
 		if wait.For > 0 {
 			most = wait.For
 		}
 		reply, err := r.reserve(ctx, shard, req, wait, newPatience(ctx, most, wait.Stop), &led)
+		if errors.Is(err, node.ErrUnknownOutcome) {
+			lost = err
+		} else if err != nil && lost != nil {
+			err = lost // whatever this leader did not do, that one may have done
+		}
 		if err == nil || wait.For <= 0 || !adrift(err) || ctx.Err() != nil || isClosed(wait.Stop) {
 			return reply, err
 		}

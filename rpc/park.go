@@ -86,7 +86,12 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 			limit = nil
 		}
 	}
-	return p.settle(ctx, arrived)
+	err := p.settle(ctx, arrived)
+	if err != nil && len(arrived) < len(steps) {
+		// A shard that has not answered may have granted jobs, whatever the others refused.
+		return graver(err, p.service.faultAt(arrived[0].shard, node.ErrUnknownOutcome))
+	}
+	return err
 }
 
 // againMax is the longest pause before a shard is asked again that answers nobody for now. It starts with what its error says.
