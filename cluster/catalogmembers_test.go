@@ -92,6 +92,32 @@ func TestCatalogVotersWithoutASpare(t *testing.T) {
 	s.voters("n1.1", "n2.1", "n3.1")
 }
 
+// TestCatalogVoterThatComesBackEmpty: while the vote of a node without its disk goes to its next incarnation, the others are a majority at every step, so that
+// the node may fail again.
+func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
+	s := newCatalogSim(t, nodesNamed(3)...)
+	s.settle()
+	s.node("n3.1").silent, s.node("n3.1").awaitedHeir = true, "n3.2"
+	s.nodes = append(s.nodes, worldNode{server: "n3.2"})
+	c := &s.shards[0]
+	for i := range 10 {
+		if i == 3 { // it has answered for long enough
+			s.node("n3.1").heir, s.node("n3.1").awaitedHeir = "n3.2", ""
+		}
+		s.look()
+		st, ok := planCatalog(&s.world, c)
+		if !ok {
+			continue
+		}
+		s.apply(st)
+		others := slices.DeleteFunc(slices.Clone(c.voters), func(id string) bool { return id == "n3.1" || id == "n3.2" })
+		if len(others) <= len(c.voters)/2 {
+			t.Errorf("after %+v n3 could take the majority of %v along", st, c.voters)
+		}
+	}
+	s.voters("n1.1", "n2.1", "n3.2")
+}
+
 // TestCatalogAnyWorld changes worlds at random: the catalog always comes to rest and never loses its quorum by a step of placement.
 func TestCatalogAnyWorld(t *testing.T) {
 	for seed := range uint64(1000) {
