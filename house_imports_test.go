@@ -61,6 +61,13 @@ var importTable = []importRow{
 		reason:   "a cluster of nodes in memory for tests, under the rules of node",
 	},
 	{
+		dir:      "node/nodetest/flips",
+		may:      []string{"fsm", "node/..."},
+		testMay:  []string{"node/nodetest"},
+		external: []string{"github.com/hashicorp/raft"},
+		reason:   "damage to files is judged at the stores, and in clusters of nodetest",
+	},
+	{
 		dir:      "cluster",
 		may:      []string{"node/...", "fsm", "cluster/..."},
 		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest"},
@@ -105,9 +112,16 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen",
-		may:      []string{"rpc/belfry/...", "jepsen/..."},
-		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/anishathalye/porcupine"},
-		reason:   "fault tests talk to real processes, so that they see what users see",
+		may:      []string{"rpc/belfry/...", "node/journal", "jepsen/..."},
+		testMay:  []string{"node"}, // the entries of made-up journals
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto", "golang.org/x/sys"},
+		reason:   "fault tests talk to real processes, so that they see what users see, and read the journals that those leave behind",
+	},
+	{
+		dir:      "jepsen/disk",
+		testMay:  []string{"rpc/belfry/..."},
+		external: []string{"github.com/hanwen/go-fuse", "golang.org/x/sys", "connectrpc.com/connect"},
+		reason:   "a disk for any process: it knows the names of a server's files and nothing else of it; only its tests talk to servers",
 	},
 	{
 		dir:      "jepsen/sim",
@@ -117,8 +131,9 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/checker",
-		may:      []string{"fsm", "fsm/model", "rpc/belfry/...", "jepsen/..."},
-		external: []string{"github.com/anishathalye/porcupine"},
+		may:      []string{"fsm", "fsm/model", "node/journal", "rpc/belfry/...", "jepsen/..."},
+		testMay:  []string{"node"}, // the entries of made-up journals
+		external: []string{"github.com/anishathalye/porcupine", "google.golang.org/protobuf"},
 		reason:   "the checker judges histories by the reference model",
 	},
 	{

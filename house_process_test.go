@@ -12,7 +12,10 @@ const ruleProcess = "process/global"
 var processRuleNames = []string{ruleProcess}
 
 // programs are the folders that are programs of their own.
-var programs = []string{"cmd/belfry", "jepsen/cmd"}
+var programs = []string{"cmd/belfry"}
+
+// commands are folders with a program, without the folders in them.
+var commands = []string{"jepsen"}
 
 // processNames are the names that act on the whole process, by package. An empty list stands for all of a package.
 var processNames = map[string]struct {
@@ -46,7 +49,7 @@ const prometheusPath = "github.com/prometheus/client_golang/prometheus"
 func checkProcess(t *tree) []finding {
 	var found []finding
 	for _, f := range t.files {
-		if f.test || slices.ContainsFunc(programs, func(dir string) bool { return inTree(f.dir, dir) }) {
+		if f.test || slices.Contains(commands, f.dir) || slices.ContainsFunc(programs, func(dir string) bool { return inTree(f.dir, dir) }) {
 			continue
 		}
 		names := f.names()
@@ -70,7 +73,7 @@ var plantedProcess = []planted{
 		name: "allowed in programs and tests",
 		files: map[string]string{
 			"cmd/belfry/main.go":     "package main\n\nimport \"os\"\n\nfunc main() { os.Exit(1) }\n",
-			"jepsen/cmd/main.go":     "package main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
+			"jepsen/main.go":         "package main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
 			"node/storage/a_test.go": "package storage\n\nimport \"os\"\n\nvar _ = os.Getenv(\"HOME\")\n",
 			"node/a.go":              "package node\n\nimport (\n\t\"log\"\n\t\"log/slog\"\n\t\"os\"\n)\n\nvar _, _, _ = os.Open, slog.New, log.New\n",
 			"rpc/a.go":               "package rpc\n\ntype t struct{ os struct{ Exit func(int) } }\n\nfunc (t t) f() { t.os.Exit(1) }\n",

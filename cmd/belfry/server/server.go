@@ -160,10 +160,14 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	}
 	s.meeting = m
 	clocks := cluster.NewClocks()
-	s.node, err = node.Open(ctx, node.Config{
+	nodeConfig, err := instrument(node.Config{
 		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
 		Join: m.cluster, Peers: s.fence.around(m.listener), Resolve: m.directory.Resolve, Clocks: clocks,
 	})
+	if err != nil {
+		return err
+	}
+	s.node, err = node.Open(ctx, nodeConfig)
 	if err != nil {
 		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
 	}

@@ -1,0 +1,126 @@
+//go:build jepsen
+
+package server
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/journal"
+)
+
+// What a build for fault injection takes from its environment. An empty value leaves the node as it is.
+const (
+	// journalVariable is a directory; each start of the process writes a journal of its own into it.
+	journalVariable = "BELFRY_JEPSEN_JOURNAL"
+	// clockVariable is a file with the faults of this process's clock; see faultyClock.
+	clockVariable = "BELFRY_JEPSEN_CLOCK"
+	// snapshotVariable is node.Config.SnapshotBytes and TrailingBytes, in bytes: small values bring snapshots and their installation within minutes.
+	snapshotVariable = "BELFRY_JEPSEN_SNAPSHOT_BYTES"
+)
+
+// instrument has the node write down what it applies, and gives it a clock that can be set wrong while it runs.
+func instrument(cfg node.Config) (node.Config, error) {
+	if dir := os.Getenv(journalVariable); dir != "" {
+		if err := keepJournal(&cfg, dir); err != nil {
+			return cfg, err
+		}
+	}
+	if path := os.Getenv(clockVariable); path != "" {
+		clock, err := openFaultyClock(path)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Clock = clock
+	}
+	if text := os.Getenv(snapshotVariable); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 {
+			return cfg, &ConfigError{fmt.Sprintf("%s: have %q, want a number of bytes", snapshotVariable, text)}
+		}
+		cfg.SnapshotBytes, cfg.TrailingBytes = n, n
+	}
+	return cfg, nil
+}
+
+// keepJournal has every applied entry written to a new file in dir. Without it the run would prove nothing, so a failure ends the process.
+func keepJournal(cfg *node.Config, dir string) error {
+	w, err := journal.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.journal", cfg.Name, time.Now().UnixNano())))
+	if err != nil {
+		return err
+	}
+	log := cfg.Logger
+	cfg.Applied = func(e node.AppliedEntry) {
+		if err := w.Append(e); err != nil {
+			log.Error("the journal cannot be written", slog.Any("error", err))
+			os.Exit(1)
+		}
+	}
+	return nil
+}
+
+// faultyClock is the system's clock with faults from a mapped file of five numbers of 8 bytes, little endian, which the harness changes at any time:
+//
+//	version │ at │ reading │ rate │ missed
+//
+// The wall clock reads `reading` at the true time `at`, and from then on runs at 1 + rate/10⁹ of the true speed; -10⁹ has it stand still. The
+// monotonic clock is the true one less what it missed, as if the machine had been suspended that long. Version 0 means that there are no faults; an odd version that they are being changed.
+type faultyClock struct {
+	node.Clock
+	words *[clockWords]atomic.Uint64
+}
+
+const clockWords = 5
+
+func openFaultyClock(path string) (*faultyClock, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the file of clock faults: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // the mapping stays
+	raw, err := syscall.Mmap(int(file.Fd()), 0, clockWords*8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping the file of clock faults: %w", err)
+	}
+	return &faultyClock{Clock: node.SystemClock(), words: (*[clockWords]atomic.Uint64)(unsafe.Pointer(&raw[0]))}, nil
+}
+
+// Wall implements node.Clock.
+func (c *faultyClock) Wall() fsm.Time {
+	for {
+		version := c.word(0)
+		at, reading, rate := fsm.Time(c.word(1)), fsm.Time(c.word(2)), int64(c.word(3))
+		if version%2 != 0 || c.word(0) != version {
+			continue
+		}
+		now := c.Clock.Wall()
+		if version == 0 {
+			return now
+		}
+		since := int64(now - at)
+		return reading + fsm.Time(since+int64(float64(since)*float64(rate)/1e9))
+	}
+}
+
+// Monotonic implements node.Clock.
+func (c *faultyClock) Monotonic() time.Duration {
+	return c.Clock.Monotonic() - time.Duration(c.word(4))
+}
+
+// word reads one number, which is little endian on every machine.
+func (c *faultyClock) word(i int) uint64 {
+	v := c.words[i].Load()
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	return binary.LittleEndian.Uint64(b[:])
+}
