@@ -1,0 +1,89 @@
+// Package report is what a run says about itself: the verdict as JSON, and a page that shows it.
+package report
+
+import "time"
+
+// Report is one run. Times without a date are seconds since its start.
+type Report struct {
+	// Command repeats the run; Commit is the version of the program that was run.
+	Command string    `json:"command"`
+	Commit  string    `json:"commit"`
+	Started time.Time `json:"started"`
+	Seed    uint64    `json:"seed"`
+	Nodes   int       `json:"nodes"`
+	// Workloads and Nemeses are what was asked for.
+	Workloads []string `json:"workloads"`
+	Nemeses   []string `json:"nemeses"`
+	// Verdict is "valid" or "invalid"; Violations says why, the first of each invariant in full.
+	Verdict    Verdict     `json:"verdict"`
+	Violations []Violation `json:"violations"`
+	// Checks are the invariants that were checked, in order of their numbers, with how much each had to look at.
+	Checks []Check `json:"checks"`
+	// Counts says what happened, by name: calls, operations, jobs, elections, snapshots, bytes lost in power cuts, and so on.
+	Counts map[string]int64 `json:"counts"`
+	// Seconds are one each, from the start of the run.
+	Seconds []Second `json:"seconds"`
+	// Faults are in the order of their beginnings.
+	Faults []Fault `json:"faults"`
+	// LoadSeconds is for how long clients worked, CheckSeconds how long the check took from a history in memory.
+	LoadSeconds  float64 `json:"loadSeconds"`
+	CheckSeconds float64 `json:"checkSeconds"`
+}
+
+// Verdict is what is said of a run. There is nothing between the two: what could not be decided is invalid.
+type Verdict string
+
+// The verdicts.
+const (
+	Valid   Verdict = "valid"
+	Invalid Verdict = "invalid"
+)
+
+// Violation is something that must not be.
+type Violation struct {
+	// Invariant is its number in RELIABILITY, such as "I8".
+	Invariant string `json:"invariant"`
+	// At is when it showed, in seconds since the start of the run.
+	At float64 `json:"at"`
+	// Text says what was seen, with shard, index and job.
+	Text string `json:"text"`
+}
+
+// Check is one invariant over one run.
+type Check struct {
+	Invariant string `json:"invariant"`
+	// Title is the invariant in a few words.
+	Title string `json:"title"`
+	// Looked is how many things were looked at: 0 means that the run had nothing to show about it.
+	Looked     int64   `json:"looked"`
+	Violations int64   `json:"violations"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// Second is what clients saw in one second, by when calls ended.
+type Second struct {
+	Applied    int64 `json:"applied"`
+	NotApplied int64 `json:"notApplied"`
+	Unknown    int64 `json:"unknown"`
+	// Latency is that of calls that change something and do not wait, answered without an error; Lateness how long after its due time a job was handed
+	// out for the first time.
+	Latency  Quantiles `json:"latency"`
+	Lateness Quantiles `json:"lateness"`
+}
+
+// Quantiles are in milliseconds; Count is of how many.
+type Quantiles struct {
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50"`
+	P99   float64 `json:"p99"`
+	Max   float64 `json:"max"`
+}
+
+// Fault is one fault from its beginning until it was healed.
+type Fault struct {
+	// Name is the nemesis, Text what it did to whom.
+	Name string  `json:"name"`
+	Text string  `json:"text"`
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+}
