@@ -1,0 +1,84 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	deviceName       = "/dev/fuse"
+	unmounter        = "fusermount3" // it mounts too
+	allocateKeepSize = unix.FALLOC_FL_KEEP_SIZE
+)
+
+func isRoot() bool { return os.Geteuid() == 0 }
+
+// checkHost says what is missing to mount.
+func checkHost() error {
+	missing := "missing: the device %s, which the kernel's module fuse makes and a container must be given: %w"
+	if !isRoot() {
+		_, stat := os.Stat(deviceName)
+		if stat != nil {
+			stat = fmt.Errorf(missing, deviceName, stat)
+		}
+		_, look := exec.LookPath(unmounter)
+		if look != nil {
+			look = fmt.Errorf("missing: root, or else %s; on Debian: apt-get install -y fuse3: %w", unmounter, look)
+		}
+		return errors.Join(stat, look)
+	}
+	f, err := os.OpenFile(deviceName, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf(missing, deviceName, err)
+	}
+	return f.Close()
+}
+
+// detach takes the disk away from all processes, whatever they have open, and ends the connection to the kernel.
+func detach(server *fuse.Server, mountpoint string) error {
+	if !isRoot() {
+		// There is no force without root. Who has files open keeps the connection, over which it gets errors until it closes them.
+		out, err := exec.Command(unmounter, "-u", "-z", mountpoint).CombinedOutput() //nolint:noctx // it waits for nobody
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	// By force, so that who waits for an answer gets an error; and detached, so that who has files open does not keep the place.
+	if err := unix.Unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+		return err
+	}
+	server.Wait()
+	return nil
+}
+
+func dataSync(f *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func allocate(f *os.File, mode uint32, off, bytes int64) error {
+	for {
+		if err := unix.Fallocate(int(f.Fd()), mode, off, bytes); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func statfs(dir string, out *fuse.StatfsOut) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return err
+	}
+	out.Blocks, out.Bfree, out.Bavail, out.Files, out.Ffree = st.Blocks, st.Bfree, st.Bavail, st.Files, st.Ffree
+	out.Bsize, out.NameLen, out.Frsize = uint32(st.Bsize), uint32(st.Namelen), uint32(st.Frsize)
+	return nil
+}
