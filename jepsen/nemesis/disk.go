@@ -1,0 +1,191 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/belfrydb/belfry/jepsen/disk"
+	"github.com/belfrydb/belfry/jepsen/lab"
+)
+
+// diskFaults need the disk in user space.
+func diskFaults() []Fault {
+	return []Fault{
+		{Number: 21, Name: "kill-at-step", What: "a node killed before or after a certain step of its disk", Inject: killAtStep(func(disk.Site) bool { return true })},
+		{Number: 21, Name: "kill-at-snapshot", What: "a node killed while it makes or forgets a snapshot", Inject: killAtStep(func(s disk.Site) bool { return strings.Contains(s.Path, "snap") })},
+		{Number: 26, Name: "power-one", What: "the power of one node fails: what was not synced is lost", Inject: powerCut(1, disk.LoseAll, disk.LoseNames)},
+		{Number: 27, Name: "power-all", What: "the power of all nodes fails at once: what was not synced is lost", Inject: powerCut(0, disk.LoseAll, disk.LoseNames)},
+		{Number: 28, Name: "power-torn", What: "the power of all nodes fails at once: of what was not synced each sector and each name is kept or lost by chance", Inject: tornCut},
+		{Number: 29, Name: "disk-full", What: "no space is left on one node", Inject: diskFull},
+		{Number: 30, Name: "disk-errors", What: "writes or syncs of one node fail", Inject: diskErrors},
+		{Number: 31, Name: "disk-slow", What: "each sync of one node takes up to 200 ms", Inject: diskHook("slow", slowSyncs, false)},
+		{Number: 32, Name: "disk-hung", What: "the disk of the node that leads most hangs", Inject: diskHung},
+		{Number: 39, Name: "disk-read-only", What: "the disk of one node lets nothing be changed", Inject: diskHook("read-only", func(*Scene) disk.Hook { return disk.ReadOnly() }, true)},
+	}
+}
+
+// kills kills nodes at once, and returns what starts them again.
+func killAtOnce(nodes []*lab.Node) Heal {
+	for _, n := range nodes {
+		n.KillSoon()
+	}
+	for _, n := range nodes {
+		n.Kill()
+	}
+	return func(ctx context.Context) error { return startAll(ctx, nodes) }
+}
+
+// powerCut cuts the power of count nodes, or of all if it is 0.
+func powerCut(count int, fate disk.Fate, names disk.Names) func(context.Context, *Scene) (string, Heal, error) {
+	return func(_ context.Context, s *Scene) (string, Heal, error) {
+		return s.powerCut(count, fate, names)
+	}
+}
+
+func (s *Scene) powerCut(count int, fate disk.Fate, names disk.Names) (string, Heal, error) {
+	nodes := s.remaining() // also those that are down already: what the system of a killed process still held is lost
+	if count > 0 {
+		var err error
+		if nodes, err = s.several(count); err != nil {
+			return "", nil, err
+		}
+	}
+	heal := killAtOnce(nodes)
+	var lost disk.Losses
+	for _, n := range nodes {
+		one, err := s.Disk(n.Name).Crash(fate, names)
+		if err != nil {
+			return "", nil, err
+		}
+		lost.Bytes += one.Bytes
+		lost.Names += one.Names
+	}
+	s.Count("power cuts", 1)
+	s.Count("nodes that lost their power", int64(len(nodes)))
+	s.Count("bytes lost in power cuts", lost.Bytes)
+	s.Count("names lost in power cuts", int64(lost.Names))
+	return fmt.Sprintf("cut the power of %s: %d bytes and %d names were lost", namesOf(nodes), lost.Bytes, lost.Names), heal, nil
+}
+
+func tornCut(_ context.Context, s *Scene) (string, Heal, error) {
+	return s.powerCut(0, func(string, int64) bool { return s.Rand.IntN(2) == 0 }, func(disk.Step) bool { return s.Rand.IntN(2) == 0 })
+}
+
+// killAtStep lets one node die at a step of its disk. If the step does not come while the fault is held, the node is killed at its end.
+func killAtStep(wanted func(disk.Site) bool) func(context.Context, *Scene) (string, Heal, error) {
+	return func(_ context.Context, s *Scene) (string, Heal, error) {
+		n, err := s.anyone()
+		if err != nil {
+			return "", nil, err
+		}
+		sites := slices.DeleteFunc(disk.Sites(), func(site disk.Site) bool { return !wanted(site) })
+		site := sites[s.Rand.IntN(len(sites))]
+		d := s.Disk(n.Name)
+		d.SetHook(d.KillAt(site, 1+s.Rand.IntN(3), n.KillSoon))
+		return fmt.Sprintf("%s is killed %s", n.Name, site.Name), func(ctx context.Context) error {
+			if n.Running() {
+				s.Count("sites that were not met", 1)
+			} else {
+				s.Count("killed "+site.Name, 1)
+			}
+			n.Kill()
+			// The disk stays as the dead process left it: the system has all that was written.
+			if _, err := d.Crash(disk.KeepAll, disk.KeepNames); err != nil {
+				return err
+			}
+			return n.Start(ctx)
+		}, nil
+	}
+}
+
+func diskFull(_ context.Context, s *Scene) (string, Heal, error) {
+	n, err := s.anyone()
+	if err != nil {
+		return "", nil, err
+	}
+	n.MayEnd()
+	d := s.Disk(n.Name)
+	left := uint64(s.Rand.Int64N(64 << 20))
+	d.SetFree(left)
+	return fmt.Sprintf("%d bytes left for %s", left, n.Name), func(ctx context.Context) error {
+		defer n.MustLive()
+		d.SetFree(freeDefault)
+		return errors.Join(endedClearly(n), n.Start(ctx))
+	}, nil
+}
+
+// freeDefault is more than any run needs.
+const freeDefault = 1 << 40
+
+func slowSyncs(s *Scene) disk.Hook {
+	return disk.Slow(s.between(20*time.Millisecond, 200*time.Millisecond), disk.OpSync)
+}
+
+// diskHook gives the disk of one node a hook; mayEnd says that the node may end because of it.
+func diskHook(what string, hook func(*Scene) disk.Hook, mayEnd bool) func(context.Context, *Scene) (string, Heal, error) {
+	return func(_ context.Context, s *Scene) (string, Heal, error) {
+		n, err := s.anyone()
+		if err != nil {
+			return "", nil, err
+		}
+		if mayEnd {
+			n.MayEnd()
+		}
+		d := s.Disk(n.Name)
+		d.SetHook(hook(s))
+		return fmt.Sprintf("the disk of %s is %s", n.Name, what), func(ctx context.Context) error {
+			defer n.MustLive()
+			d.SetHook(nil)
+			return errors.Join(endedClearly(n), n.Start(ctx))
+		}, nil
+	}
+}
+
+// endedClearly fails if a node that could not go on with its disk ended otherwise than by saying so: a panic or a usage error is no refusal.
+func endedClearly(n *lab.Node) error {
+	if code := n.ExitCode(); !n.Running() && code != exitStorage && code != -1 { // it runs on, says that its storage failed, or was killed
+		return fmt.Errorf("%s ended with %d because of its disk, not with %d", n.Name, code, exitStorage)
+	}
+	return nil
+}
+
+func diskErrors(ctx context.Context, s *Scene) (string, Heal, error) {
+	kinds := []disk.Kind{disk.OpSync}
+	if s.Rand.IntN(2) == 0 {
+		kinds = []disk.Kind{disk.OpWrite, disk.OpSync, disk.OpSyncDir}
+	}
+	after := s.Rand.IntN(20)
+	fail := disk.Fail(syscall.EIO, kinds...)
+	return diskHook(fmt.Sprintf("failing (%v)", kinds), func(*Scene) disk.Hook {
+		return func(op disk.Op) disk.Verdict {
+			if op.Count <= after {
+				return disk.Verdict{}
+			}
+			return fail(op)
+		}
+	}, true)(ctx, s)
+}
+
+// diskHung has the disk of a leader hang. The node must notice and end; it is started again when the disk goes on.
+func diskHung(ctx context.Context, s *Scene) (string, Heal, error) {
+	n, err := s.Lab.Leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	n.MayEnd()
+	d := s.Disk(n.Name)
+	d.SetHook(disk.Hang())
+	return "the disk of " + n.Name + " hangs", func(ctx context.Context) error {
+		defer n.MustLive()
+		d.SetHook(nil)
+		d.Release()
+		// What ended because of the disk ends for good only now that the disk lets it.
+		n.Kill()
+		return n.Start(ctx)
+	}, nil
+}

@@ -1,0 +1,27 @@
+package nemesis
+
+// FaultsMax is the highest number of a fault in RELIABILITY §4.2.
+const FaultsMax = 58
+
+// Elsewhere is a fault that no nemesis injects.
+type Elsewhere struct {
+	// Number is that of RELIABILITY §4.2.
+	Number int
+	Fault  string
+	// Workload is the one that brings it; empty if none does.
+	Workload string
+	// Feature is what Belfry has to have first; empty if a workload brings it.
+	Feature string
+}
+
+// NotInjected returns the faults that no nemesis injects, by number: those that clients bring, and the parts that wait for a feature.
+func NotInjected() []Elsewhere {
+	return []Elsewhere{
+		{Number: 51, Fault: "split of a shard", Feature: "shards whose number changes; it is fixed when a cluster is founded"},
+		{Number: 53, Fault: "rotation of certificates", Feature: "TLS between nodes and for clients"},
+		{Number: 54, Fault: "workers who die with their jobs", Workload: "deaths"},
+		{Number: 55, Fault: "calls of unknown outcome, repeated", Workload: "repeats"},
+		{Number: 56, Fault: "acks with stale leases", Workload: "stall"},
+		{Number: 57, Fault: "hundreds of jobs due at once", Workload: "herd"},
+	}
+}

@@ -1,0 +1,276 @@
+// Package nemesis has the faults that strike a run, and decides from a seed which strike when.
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/jepsen/disk"
+	"github.com/belfrydb/belfry/jepsen/lab"
+	"github.com/belfrydb/belfry/jepsen/network"
+	"github.com/belfrydb/belfry/jepsen/report"
+)
+
+// Fault is a kind of fault.
+type Fault struct {
+	// Number is that of RELIABILITY §4.2.
+	Number int
+	Name   string
+	// What says what it does.
+	What string
+	// Inject begins the fault and says what it did to whom; heal ends it. An error means that it could not be injected, and fails the run.
+	Inject func(context.Context, *Scene) (text string, heal Heal, err error)
+	// NeedsDisk says that it strikes the disk in user space.
+	NeedsDisk bool
+}
+
+// Heal ends a fault. An error fails the run.
+type Heal func(context.Context) error
+
+// Scene is what faults strike.
+type Scene struct {
+	Lab  *lab.Lab
+	Rand *rand.Rand
+	// Hold is how long the fault will be held, for those that act meanwhile.
+	Hold time.Duration
+	// Now is the time since the start of the run.
+	Now    func() time.Duration
+	Logger *slog.Logger
+	Clocks *ClockBook
+	// Dir is a directory for what faults have to keep.
+	Dir     string
+	Network *network.Network
+	// Clients returns the names under which the network knows clients.
+	Clients func() []string
+	// Disk returns the disk of a node; nil if disks are those of the system.
+	Disk func(node string) *disk.Disk
+	// Left is told that a node is no longer part of the cluster.
+	Left func(node string, at time.Duration)
+	// Flipped is told of bits that were flipped in files: how many more, how many of them the server noticed, and how many it never read.
+	Flipped func(injected, noticed, unread int64)
+	// Later returns a program that reads one format more than the lab's.
+	Later func(context.Context) (program string, err error)
+	// Count adds to what the report says happened.
+	Count func(what string, n int64)
+}
+
+// All returns every fault that processes can have; see ContainerFaults.
+func All() []Fault {
+	disks := diskFaults()
+	for i := range disks {
+		disks[i].NeedsDisk = true
+	}
+	return slices.Concat(networkFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), clientFaults())
+}
+
+// Pick returns faults by their names, separated by commas. "a+b" strikes with both at once; "all" is every one, "none" is none.
+func Pick(names string) ([]Fault, error) {
+	switch names {
+	case "all":
+		return All(), nil
+	case "none", "":
+		return nil, nil
+	}
+	var picked []Fault
+	for name := range strings.SplitSeq(names, ",") {
+		f, err := pickOne(name)
+		if err != nil {
+			return nil, err
+		}
+		picked = append(picked, f)
+	}
+	return picked, nil
+}
+
+// pickOne returns a fault, or several that strike together.
+func pickOne(name string) (Fault, error) {
+	var parts []Fault
+	for part := range strings.SplitSeq(name, "+") {
+		known := slices.Concat(All(), ContainerFaults())
+		i := slices.IndexFunc(known, func(f Fault) bool { return f.Name == part })
+		if i < 0 {
+			return Fault{}, fmt.Errorf("there is no nemesis %q; there are %s", part, strings.Join(Names(known), ", "))
+		}
+		parts = append(parts, known[i])
+	}
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	f := together(name, parts)
+	f.NeedsDisk = slices.ContainsFunc(parts, func(part Fault) bool { return part.NeedsDisk })
+	return f, nil
+}
+
+// together is a fault that is several at once, healed in the opposite order.
+func together(name string, parts []Fault) Fault {
+	return Fault{Name: name, What: "all of them at once", Inject: func(ctx context.Context, s *Scene) (string, Heal, error) {
+		var texts []string
+		var heals []Heal
+		heal := func(ctx context.Context) error {
+			var problems []error
+			for _, h := range slices.Backward(heals) {
+				problems = append(problems, h(ctx))
+			}
+			return errors.Join(problems...)
+		}
+		for _, f := range parts {
+			text, h, err := f.Inject(ctx, s)
+			if err != nil {
+				return "", nil, errors.Join(fmt.Errorf("%s: %w", f.Name, err), heal(ctx))
+			}
+			texts, heals = append(texts, text), append(heals, h)
+		}
+		return strings.Join(texts, "; "), heal, nil
+	}}
+}
+
+// Names returns the names of faults.
+func Names(list []Fault) (names []string) {
+	for _, f := range list {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Rhythm is how faults follow each other.
+type Rhythm struct {
+	// Calm is the mean time before a fault, Hold the mean time that it lasts.
+	Calm, Hold time.Duration
+	// Once ends the run when each fault has struck.
+	Once bool
+}
+
+// The rhythm of a run that does not say otherwise.
+const (
+	CalmDefault = 3 * time.Second
+	HoldDefault = 5 * time.Second
+)
+
+// Log is what struck, and when.
+type Log struct {
+	mu     sync.Mutex
+	faults []report.Fault
+}
+
+// Faults returns what struck so far.
+func (l *Log) Faults() []report.Fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.faults)
+}
+
+func (l *Log) add(f report.Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, f)
+}
+
+// Run strikes with faults, each in turn in a random order, until ctx ends or each has struck once, if that is the rhythm. When it returns all is healed. An error means that a fault could not be injected,
+// a *HealError that the cluster did not come back from one.
+func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log) error {
+	for len(faults) > 0 {
+		for _, i := range s.Rand.Perm(len(faults)) {
+			if !pause(ctx, s.around(rhythm.Calm)) {
+				return nil
+			}
+			if err := s.strike(ctx, faults[i], s.around(rhythm.Hold), log); err != nil {
+				return fmt.Errorf("the nemesis %s: %w", faults[i].Name, err)
+			}
+		}
+		if rhythm.Once {
+			return nil
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// strike injects one fault, holds it and heals it. What has begun is healed also when ctx ends.
+func (s *Scene) strike(ctx context.Context, f Fault, hold time.Duration, log *Log) error {
+	s.Hold = hold
+	from := s.Now()
+	going := context.WithoutCancel(ctx)
+	text, heal, err := f.Inject(going, s)
+	if err != nil {
+		return err
+	}
+	s.Logger.Info("fault", slog.String("nemesis", f.Name), slog.String("what", text))
+	pause(ctx, hold)
+	err = heal(going)
+	log.add(report.Fault{Name: f.Name, Text: text, From: from.Seconds(), To: s.Now().Seconds()})
+	s.Logger.Info("healed", slog.String("nemesis", f.Name), slog.Duration("after", s.Now()-from))
+	if err != nil {
+		return &HealError{err}
+	}
+	return nil
+}
+
+// HealError says that the cluster did not come back when a fault had ended: a node did not start, or the cluster did not become whole.
+type HealError struct{ err error }
+
+func (e *HealError) Error() string { return "after the fault had ended: " + e.err.Error() }
+
+// Unwrap returns what went wrong.
+func (e *HealError) Unwrap() error { return e.err }
+
+// around returns a random duration between a half and three halves of d.
+func (s *Scene) around(d time.Duration) time.Duration {
+	return d/2 + time.Duration(s.Rand.Int64N(int64(d)+1))
+}
+
+// between returns a random duration.
+func (s *Scene) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(s.Rand.Int64N(int64(most-least)+1))
+}
+
+// pause waits; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// anyone returns a random running node.
+func (s *Scene) anyone() (*lab.Node, error) {
+	up := s.Lab.Running()
+	if len(up) == 0 {
+		return nil, errors.New("no node runs")
+	}
+	return up[s.Rand.IntN(len(up))], nil
+}
+
+// several returns n random running nodes.
+func (s *Scene) several(n int) ([]*lab.Node, error) {
+	up := s.Lab.Running()
+	if len(up) < n {
+		return nil, fmt.Errorf("%d nodes run, not %d", len(up), n)
+	}
+	s.Rand.Shuffle(len(up), func(i, j int) { up[i], up[j] = up[j], up[i] })
+	return up[:n], nil
+}
+
+// remaining returns the nodes that are part of the cluster, whether they run or not.
+func (s *Scene) remaining() []*lab.Node {
+	return slices.DeleteFunc(s.Lab.Nodes(), (*lab.Node).Removed)
+}
+
+// namesOf joins the names of nodes.
+func namesOf(nodes []*lab.Node) string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return strings.Join(names, ", ")
+}

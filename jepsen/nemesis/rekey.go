@@ -1,0 +1,85 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/belfrydb/belfry/jepsen/lab"
+)
+
+// rekeyMax is how long nodes may take to read their keys again.
+const rekeyMax = 30 * time.Second
+
+// rotateKeys replaces the key of gossip without a stop, in the steps that the handbook names: every node can open what the new key seals, then every node
+// seals with it, then the old key is forgotten. One node stands still for a part of that, and reads the keys when it goes on.
+func rotateKeys(ctx context.Context, s *Scene) (string, Heal, error) {
+	if err := s.awaitWhole(ctx); err != nil {
+		return "", nil, err
+	}
+	old, fresh := s.Lab.Keys()[0], lab.NewKey()
+	stalled := s.Rand.IntN(3)
+	heal := background(context.WithoutCancel(ctx), func(context.Context) error {
+		for step, keys := range [][]lab.Key{{old, fresh}, {fresh, old}, {fresh}} {
+			if err := s.rekey(ctx, keys, step == stalled); err != nil {
+				return fmt.Errorf("step %d of the rotation: %w", step+1, err)
+			}
+			pause(ctx, s.Hold/3)
+		}
+		return nil
+	})
+	return fmt.Sprintf("the key of gossip replaced, with one node paused in step %d", stalled+1), func(ctx context.Context) error {
+		return errors.Join(heal(ctx), s.awaitWhole(ctx))
+	}, nil
+}
+
+// rekey gives all nodes other keys, and returns when each has read them.
+func (s *Scene) rekey(ctx context.Context, keys []lab.Key, stall bool) error {
+	s.Lab.SetKeys(keys)
+	nodes := s.remaining()
+	paused := nodes[s.Rand.IntN(len(nodes))]
+	read := map[*lab.Node]int{}
+	for _, n := range nodes {
+		count, err := n.Rekeyed()
+		if err != nil {
+			return err
+		}
+		read[n] = count
+	}
+	if stall {
+		if err := paused.Signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+	}
+	for _, n := range nodes {
+		if err := n.Rekey(keys); err != nil {
+			return err
+		}
+	}
+	if stall {
+		pause(ctx, s.Hold)
+		if err := paused.Signal(syscall.SIGCONT); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, rekeyMax)
+	defer cancel()
+	for _, n := range nodes {
+		for n.Running() {
+			count, err := n.Rekeyed()
+			if err != nil {
+				return err
+			}
+			if count > read[n] {
+				break
+			}
+			if !pause(ctx, 20*time.Millisecond) {
+				return fmt.Errorf("%s does not read its keys again: %w", n.Name, context.Cause(ctx))
+			}
+		}
+	}
+	s.Count("times that all nodes read other gossip keys", 1)
+	return nil
+}

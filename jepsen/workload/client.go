@@ -1,0 +1,262 @@
+// Package workload has the clients of a run and what they do. Everything that they ask and are told goes into the history.
+package workload
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+const (
+	// callMax is how long a client waits for an answer, beside what it said that the server may wait.
+	callMax = 12 * time.Second
+	// dialMax is how long it waits for a connection.
+	dialMax = 2 * time.Second
+	// domain is that of Belfry's errors.
+	domain = "belfry"
+)
+
+// services are what a client calls at one node.
+type services struct {
+	queue belfryv1connect.QueueServiceClient
+	admin belfryv1connect.AdminServiceClient
+}
+
+// Client makes one call at a time and writes down each. It is for one goroutine.
+type Client struct {
+	Name     string
+	Workload string
+	Rand     *rand.Rand
+
+	history   *history.History
+	transport *http.Transport
+	target    Target
+	services  map[string]services
+	node      string
+	options   []connect.ClientOption
+	// err is why a node could not be asked at all: the harness's fault, not the server's.
+	err      error
+	requests uint64
+	bodies   uint64
+}
+
+// Target says what clients talk to.
+type Target struct {
+	History *history.History
+	// Nodes returns the nodes that a client may ask now, at least one; URL where it reaches one. Both are called from the clients' goroutines.
+	Nodes func() []string
+	URL   func(client, node string) (string, error)
+}
+
+// NewClient returns a client, whose choices all come from the seed.
+func NewClient(target Target, workload, name string, seed uint64) (*Client, error) {
+	c := &Client{
+		Name: name, Workload: workload, Rand: rand.New(rand.NewPCG(seed, hash(name))),
+		history: target.History, target: target, services: map[string]services{},
+		transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: dialMax}).DialContext,
+			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, DisableCompression: true, Protocols: new(http.Protocols),
+		},
+	}
+	// Half of the clients speak gRPC over HTTP/2, the others Connect over HTTP/1.1.
+	if c.Rand.IntN(2) == 0 {
+		c.options = append(c.options, connect.WithGRPC())
+		c.transport.Protocols.SetUnencryptedHTTP2(true)
+	} else {
+		c.transport.Protocols.SetHTTP1(true)
+	}
+	c.turn()
+	return c, c.err
+}
+
+// meet prepares to ask a node.
+func (c *Client) meet(node string) error {
+	if _, met := c.services[node]; met {
+		return nil
+	}
+	url, err := c.target.URL(c.Name, node)
+	if err != nil {
+		return fmt.Errorf("finding the way of %s to %s: %w", c.Name, node, err)
+	}
+	web := &http.Client{Transport: c.transport}
+	c.services[node] = services{
+		queue: belfryv1connect.NewQueueServiceClient(web, url, c.options...),
+		admin: belfryv1connect.NewAdminServiceClient(web, url, c.options...),
+	}
+	return nil
+}
+
+// hash makes a number of a name.
+func hash(name string) uint64 {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(name) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
+}
+
+// Close gives the connections back.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// turn has the client ask another node from now on, one of those that are there now.
+func (c *Client) turn() {
+	nodes := c.target.Nodes()
+	c.Ask(nodes[c.Rand.IntN(len(nodes))])
+}
+
+// Ask has the client ask one node from now on, until a call to it fails.
+func (c *Client) Ask(node string) {
+	if err := c.meet(node); err != nil {
+		c.err = err
+		return
+	}
+	c.node = node
+}
+
+// requestID returns a request id that no other call has.
+func (c *Client) requestID() string {
+	c.requests++
+	return c.Name + "-" + strconv.FormatUint(c.requests, 10)
+}
+
+// body returns a body that no other job has.
+func (c *Client) body(most int) []byte {
+	c.bodies++
+	b := []byte(c.Name + "/" + strconv.FormatUint(c.bodies, 10) + "/")
+	for range c.Rand.IntN(most) {
+		b = append(b, byte(c.Rand.Uint32()))
+	}
+	return b
+}
+
+// call makes one call and writes it down. The end of ctx leaves its outcome unknown; after the end nothing is sent, and nothing written down.
+func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S, method func(S, context.Context, Q) (A, error), request Q) (A, *history.Op) {
+	limit := callMax
+	if waits, ok := any(request).(*belfryv1.ReserveRequest); ok {
+		limit += waits.GetWait().AsDuration()
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	o := &history.Op{Client: c.Name, Node: c.node, Workload: c.Workload, Request: request, Invoked: c.history.Now()}
+	if err := ctx.Err(); err != nil {
+		o.Outcome, o.Message = belfryv1.Outcome_OUTCOME_NOT_APPLIED, "not sent: "+err.Error()
+		var none A
+		return none, o
+	}
+	answer, err := method(service, ctx, request)
+	o.Returned = c.history.Now()
+	if err == nil {
+		o.Outcome, o.Response = belfryv1.Outcome_OUTCOME_APPLIED, answer
+	} else {
+		judgeError(o, err)
+		if o.Reason == belfryv1.Reason_REASON_UNSPECIFIED || transient(o.Reason) {
+			c.turn()
+		}
+	}
+	c.history.Add(o)
+	return answer, o
+}
+
+func (c *Client) queue() belfryv1connect.QueueServiceClient { return c.services[c.node].queue }
+
+func (c *Client) admin() belfryv1connect.AdminServiceClient { return c.services[c.node].admin }
+
+// transient reports whether another node, or the same one later, may answer otherwise.
+func transient(r belfryv1.Reason) bool {
+	switch r {
+	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_SHUTTING_DOWN, belfryv1.Reason_REASON_OVERLOADED,
+		belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_CLOCK_AHEAD:
+		return true
+	default:
+		return false
+	}
+}
+
+// judgeError takes from an error what the caller may believe: without a word of the server that the contract knows the outcome is unknown, unless the
+// call was never sent.
+func judgeError(o *history.Op, err error) {
+	o.Outcome, o.Message = belfryv1.Outcome_OUTCOME_UNKNOWN, err.Error()
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		o.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		return
+	}
+	wire, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return
+	}
+	for _, d := range wire.Details() {
+		value, err := d.Value()
+		if err != nil {
+			continue
+		}
+		info, ok := value.(*errdetails.ErrorInfo)
+		if !ok || info.GetDomain() != domain {
+			continue
+		}
+		reason, outcome := belfryv1.Reason_value["REASON_"+info.GetReason()], belfryv1.Outcome_value["OUTCOME_"+info.GetMetadata()["outcome"]]
+		if reason == 0 || outcome == 0 {
+			continue
+		}
+		o.Reason, o.Outcome, o.Witness = belfryv1.Reason(reason), belfryv1.Outcome(outcome), witnessOf(info.GetMetadata())
+	}
+}
+
+// witnessOf returns the witness in an error; nil if it has none.
+func witnessOf(metadata map[string]string) *belfryv1.Witness {
+	shard, shardErr := strconv.ParseUint(metadata["shard"], 10, 32)
+	term, termErr := strconv.ParseUint(metadata["term"], 10, 64)
+	index, indexErr := strconv.ParseUint(metadata["index"], 10, 64)
+	entry, entryErr := strconv.ParseUint(metadata["entry"], 10, 32)
+	at, timeErr := time.Parse(time.RFC3339Nano, metadata["time"])
+	if errors.Join(shardErr, termErr, indexErr, entryErr, timeErr) != nil {
+		return nil
+	}
+	return &belfryv1.Witness{Shard: uint32(shard), Term: term, Index: index, Entry: uint32(entry), Time: timestamppb.New(at)}
+}
+
+// pause waits; false when ctx ended, also if both are so.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// between returns a random duration.
+func (c *Client) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(c.Rand.Int64N(int64(most-least)+1))
+}
+
+// oneIn reports true once in n times.
+func (c *Client) oneIn(n int) bool { return c.Rand.IntN(n) == 0 }
+
+// random returns a text that is hard to guess, for ids.
+func (c *Client) random() string {
+	var b [6]byte
+	for i := range b {
+		b[i] = byte(c.Rand.Uint32())
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// String names the client and the node that it asks.
+func (c *Client) String() string { return fmt.Sprintf("%s at %s", c.Name, c.node) }
