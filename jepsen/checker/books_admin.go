@@ -1,0 +1,243 @@
+package checker
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// redrive books that dead jobs were made ready.
+func (b *books) redrive(c *fsm.Redrive, r *fsm.Result) {
+	q := b.queues[c.Queue]
+	if q == nil {
+		b.expect(22, r.Code, fsm.QueueNotFound)
+		return
+	}
+	b.settle(q)
+	if !b.expect(22, r.Code, fsm.OK) {
+		return
+	}
+	var n uint64
+	for _, id := range c.IDs {
+		if a := b.held(q, id); a != nil && a.state == fsm.Dead {
+			b.revive(a)
+			n++
+		}
+	}
+	for limit := stepLimit(c.Max); len(c.IDs) == 0 && n < limit; n++ {
+		t := q.dead.first()
+		if t == nil {
+			break
+		}
+		b.revive(t.account)
+	}
+	if n > 0 {
+		b.effect(nil)
+	}
+	b.found.look(22)
+	if r.Count != n {
+		b.violated(22, "%d dead jobs of %s were redriven, should be %d", r.Count, c.Queue, n)
+	}
+}
+
+func (b *books) revive(a *account) {
+	a.queue.counters.Redriven++
+	a.lift()
+	a.attempt, a.ttl, a.left = 0, 0, b.clock
+	a.redrives++
+	b.set(a, fsm.Ready, b.clock.After(0))
+}
+
+func stepLimit(most uint32) uint64 {
+	if most == 0 || most > fsm.StepMax {
+		return fsm.StepMax
+	}
+	return uint64(most)
+}
+
+// orders are the orders in which jobs are purged, with the state of each.
+func (q *ledger) orders() [4]struct {
+	state fsm.State
+	order *agenda
+} {
+	return [4]struct {
+		state fsm.State
+		order *agenda
+	}{{fsm.Delayed, &q.delayed}, {fsm.Ready, &q.ready}, {fsm.Reserved, &q.leases}, {fsm.Dead, &q.dead}}
+}
+
+// remove ends up to limit jobs in the given states, and says how many, and whether there are more.
+func (b *books) remove(q *ledger, states fsm.StateSet, limit uint64, state fsm.State) (n uint64, more bool) {
+	for _, o := range q.orders() {
+		if !states.Has(o.state) {
+			continue
+		}
+		for t := o.order.first(); t != nil; t = o.order.first() {
+			if n == limit {
+				return n, true
+			}
+			a := t.account
+			q.counters.Purged++
+			a.lift()
+			a.why, a.gone = purged, state == fsm.StateNone
+			b.end(a, state)
+			if a.gone && a.id != "" {
+				delete(q.byID, a.id)
+			}
+			n++
+		}
+	}
+	return n, false
+}
+
+// purge books that jobs were removed.
+func (b *books) purge(c *fsm.Purge, r *fsm.Result) {
+	q := b.queues[c.Queue]
+	if q == nil {
+		b.expect(24, r.Code, fsm.QueueNotFound)
+		return
+	}
+	b.settle(q)
+	if !b.expect(24, r.Code, fsm.OK) {
+		return
+	}
+	n, more := b.remove(q, c.States, stepLimit(c.Max), fsm.Cancelled)
+	if n > 0 {
+		b.effect(nil)
+	}
+	b.found.look(24)
+	b.found.count("jobs purged", int64(n))
+	if r.Count != n || r.More != more {
+		b.violated(24, "%d jobs of %s were purged (more: %v), should be %d (%v)", r.Count, c.Queue, r.More, n, more)
+	}
+}
+
+// configure books new settings.
+func (b *books) configure(c *fsm.Configure, r *fsm.Result) {
+	if r.Code == fsm.Quota {
+		return
+	}
+	known := b.queues[c.Queue] != nil
+	q, code := b.home(c.Queue, c.Partition, c.Partitions)
+	b.found.look(24)
+	if !b.expect(24, r.Code, code) || code != fsm.OK {
+		return
+	}
+	if c.Version <= q.version {
+		b.now.effect = !known
+		return
+	}
+	window, forever := dedupWindow(&q.settings)
+	for id, a := range q.byID {
+		if !forever && !a.state.Held() && a.left.Add(window) <= b.before {
+			delete(q.byID, id) // it was forgotten with the entry before, and stays so if the window grows
+		}
+	}
+	q.version, q.settings = c.Version, c.Settings
+	q.withheld = q.withheld || c.Settings.Paused || c.Settings.MaxInFlight > 0
+	b.effect(nil)
+}
+
+// open books that a queue's partition was made.
+func (b *books) open(c *fsm.Open, r *fsm.Result) {
+	if r.Code == fsm.Quota {
+		return
+	}
+	b.found.look(24)
+	if q := b.queues[c.Queue]; q != nil {
+		b.settle(q)
+		if q.partition != c.Partition || q.partitions != c.Partitions {
+			b.expect(30, r.Code, fsm.QueueExists)
+			return
+		}
+		b.expect(24, r.Code, fsm.OK)
+		return
+	}
+	if b.expect(24, r.Code, fsm.OK) {
+		b.birth(c.Queue, c.Partition, c.Partitions)
+		b.effect(nil)
+	}
+}
+
+// deleteQueue books that a queue went, or a part of what it holds.
+func (b *books) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
+	q := b.queues[c.Queue]
+	b.found.look(24)
+	if q == nil {
+		b.expect(24, r.Code, fsm.QueueNotFound)
+		return
+	}
+	b.settle(q)
+	if !b.expect(24, r.Code, fsm.OK) {
+		return
+	}
+	n, _ := b.remove(q, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.StepMax, fsm.StateNone)
+	b.effect(nil)
+	b.found.count("jobs deleted with their queue", int64(n))
+	if r.Count != n {
+		b.violated(24, "%d jobs went with queue %s, should be %d", r.Count, c.Queue, n)
+	}
+	if !r.More {
+		if q.counts.Jobs() > 0 {
+			b.violated(24, "queue %s was deleted with %d jobs in it", c.Queue, q.counts.Jobs())
+		}
+		delete(b.queues, c.Queue)
+	}
+}
+
+// adopt takes the books' state over from the machine, after an entry that gave a shard other times or other jobs: a clock that was set back, or a restore.
+// What such an entry does is held against the model of fsm, not here.
+func (b *books) adopt(m *fsm.Machine) {
+	mark := m.Restored()
+	b.restoring, b.floor, b.clock = mark.Open(), mark.Floor, m.Clock()
+	b.found.count("states taken over from the machine", 1)
+	for _, v := range m.Queues("", 1<<30) {
+		b.adoptQueue(m, &v)
+	}
+}
+
+// adoptQueue takes one queue over, with its held jobs.
+func (b *books) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
+	q := b.queues[v.Name]
+	if q == nil {
+		q = b.birth(v.Name, v.Partition, v.Partitions)
+	}
+	q.version, q.settings, q.counters, q.counts = v.Version, v.Settings, v.Counters, fsm.Counts{Bytes: v.Counts.Bytes}
+	q.delayed, q.ready, q.leases, q.ttls, q.dead = agenda{}, agenda{}, agenda{}, agenda{}, agenda{}
+	for _, state := range [...]fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
+		jobs, _ := m.List(&fsm.ListQuery{Queue: v.Name, State: state, Max: 1 << 30}, b.clock)
+		for i := range jobs {
+			b.adoptJob(q, &jobs[i])
+		}
+	}
+}
+
+func (b *books) adoptJob(q *ledger, j *fsm.Job) {
+	a := b.jobs[j.Serial]
+	if a == nil {
+		a = &account{queue: q, serial: j.Serial, index: b.entry.index, put: putOf(j), adopted: true}
+		if !j.Generated {
+			a.id = j.ID
+			q.byID[a.id] = a
+		}
+		b.jobs[j.Serial] = a
+		a.bytes = bytesOf(a.put)
+	}
+	if j.Fence != a.fence {
+		a.why = lapsed // before the backup
+	}
+	a.created, a.first, a.ttl, a.fence, a.until, a.length = j.Created, j.FirstDue, j.TTL, j.Fence, j.Until, j.LeaseTTR
+	a.attempt, a.redrives, a.lastError, a.left = j.Attempt, j.Redrives, j.LastError, b.clock
+	a.version++
+	b.set(a, j.State, j.Due)
+	b.serial = max(b.serial, j.Serial, j.Fence)
+}
+
+// putOf is the put of a job as far as the job tells. What it was put with is not told, so that repeats of it cannot be judged.
+func putOf(j *fsm.Job) *fsm.Put {
+	p := &fsm.Put{Queue: j.Queue, Given: j.Given, TTR: j.TTR, Priority: j.Priority, MaxAttempts: j.MaxAttempts, Body: append([]byte(nil), j.Body...)}
+	if !j.Generated {
+		p.ID = j.ID
+	}
+	p.RetryDelays = append(p.RetryDelays, j.RetryDelays...)
+	p.Headers = append(p.Headers, j.Headers...)
+	return p
+}

@@ -1,0 +1,222 @@
+package checker
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// settle does for a queue what has fallen due, once an entry, in the order of the rules: leases lapse, jobs expire, jobs are moved.
+func (b *books) settle(q *ledger) {
+	if q.settled == b.entry.index || b.restoring {
+		return
+	}
+	q.settled = b.entry.index
+	b.step(q)
+}
+
+// step settles up to fsm.StepMax jobs of each kind and returns how many it touched.
+func (b *books) step(q *ledger) (n uint64) {
+	for k := 0; k < fsm.StepMax; k++ {
+		a := q.leases.due(b.clock)
+		if a == nil {
+			break
+		}
+		b.lapse(a)
+		n++
+	}
+	for k := 0; k < fsm.StepMax; k++ {
+		a := q.ttls.due(b.clock)
+		if a == nil {
+			break
+		}
+		a.lift()
+		b.expireJob(a)
+		n++
+	}
+	for k := 0; k < fsm.StepMax; k++ {
+		a := q.delayed.due(b.clock)
+		if a == nil {
+			break
+		}
+		b.move(a)
+		n++
+	}
+	return n
+}
+
+// lapse ends a lease that nobody ended.
+func (b *books) lapse(a *account) {
+	a.queue.counters.Lapsed++
+	a.lift()
+	a.why, a.left = lapsed, a.until
+	switch {
+	case b.exhausted(a):
+		b.die(a)
+	case b.overTTL(a):
+		b.expireJob(a)
+	default:
+		b.set(a, fsm.Ready, a.until)
+	}
+}
+
+// exhausted reports whether a job has no attempt left.
+func (b *books) exhausted(a *account) bool {
+	limit := attemptsOf(a)
+	return limit > 0 && a.attempt >= limit
+}
+
+// attemptsOf is how many attempts a job may fail; 0 for any number.
+func attemptsOf(a *account) uint32 {
+	switch s := &a.queue.settings; {
+	case a.put.Given.Has(fsm.GivenMaxAttempts):
+		return a.put.MaxAttempts
+	case s.MaxAttemptsSet:
+		return s.MaxAttempts
+	default:
+		return fsm.DefaultMaxAttempts
+	}
+}
+
+// lengthOf is the length of a lease where the reserve names none.
+func lengthOf(a *account) time.Duration {
+	switch s := &a.queue.settings; {
+	case a.put.Given.Has(fsm.GivenTTR) && a.put.TTR > 0:
+		return a.put.TTR
+	case s.TTR > 0:
+		return s.TTR
+	default:
+		return fsm.DefaultTTR
+	}
+}
+
+// retryDelayOf is what follows a job's present attempt, if it fails.
+func retryDelayOf(a *account) time.Duration {
+	delays := a.queue.settings.RetryDelays
+	if a.put.Given.Has(fsm.GivenRetryDelays) {
+		delays = a.put.RetryDelays
+	}
+	if len(delays) == 0 {
+		return 0
+	}
+	return delays[min(int(a.attempt), len(delays))-1]
+}
+
+func (b *books) overTTL(a *account) bool { return a.ttl != 0 && a.ttl <= b.clock }
+
+// die puts a lifted job among the dead letters.
+func (b *books) die(a *account) {
+	b.found.look(22)
+	a.queue.counters.Died++
+	b.set(a, fsm.Dead, a.due)
+}
+
+// expireJob ends a lifted job whose ttl has passed, or makes it dead.
+func (b *books) expireJob(a *account) fsm.State {
+	if a.queue.settings.ExpireToDead {
+		a.ttl = 0
+		b.die(a)
+		return fsm.Dead
+	}
+	a.queue.counters.Expired++
+	b.end(a, fsm.Expired)
+	return fsm.Expired
+}
+
+// move makes a job ready that is due, unless it fell due in an outage for which its queue has a policy.
+func (b *books) move(a *account) {
+	q := a.queue
+	a.lift()
+	if q.overdueFrom < a.due && a.due <= q.overdueTo {
+		switch {
+		case q.settings.Overdue == fsm.SpreadOverdue && q.settings.OverduePeriod > 0:
+			b.set(a, fsm.Delayed, spread(a.due, q.overdueFrom, q.overdueTo, q.settings.OverduePeriod))
+			return
+		case q.settings.Overdue == fsm.DropOverdue:
+			q.counters.Expired++
+			b.end(a, fsm.Expired)
+			return
+		}
+	}
+	b.set(a, fsm.Ready, a.due)
+}
+
+// spread maps a due time of the window (from, to] to the period after it, rounded up.
+func spread(due, from, to fsm.Time, period time.Duration) fsm.Time {
+	product := new(big.Int).Mul(big.NewInt(int64(due-from)), big.NewInt(int64(period)))
+	window := big.NewInt(int64(to - from))
+	product.Add(product, window).Sub(product, big.NewInt(1)).Div(product, window)
+	if !product.IsInt64() {
+		return fsm.TimeMax
+	}
+	return to.Add(time.Duration(product.Int64())).Ceil()
+}
+
+// deadline is the next time at which something of a queue falls due, 0 for never.
+func (q *ledger) deadline() (next fsm.Time) {
+	for _, h := range [...]*agenda{&q.leases, &q.ttls, &q.delayed} {
+		if t := h.first(); t != nil && (next == 0 || t.at < next) {
+			next = t.at
+		}
+	}
+	return next
+}
+
+// overdue returns the queue whose deadline came first, nil if none has come.
+func (b *books) overdue() (first *ledger) {
+	var at fsm.Time
+	for _, q := range b.queues {
+		d := q.deadline()
+		if d != 0 && d <= b.clock && (first == nil || d < at || d == at && q.birth < first.birth) {
+			first, at = q, d
+		}
+	}
+	return first
+}
+
+// expire books the leader's own step.
+func (b *books) expire(r *fsm.Result) {
+	var n uint64
+	for n < fsm.StepMax {
+		q := b.overdue()
+		if q == nil {
+			break
+		}
+		n += b.step(q)
+	}
+	b.found.look(22)
+	if more := b.overdue() != nil; r.Count != n || r.More != more {
+		b.violated(22, "an expiry touched %d jobs and left more: %v; by the books %d, %v", r.Count, r.More, n, more)
+	}
+}
+
+// lead books the beginning of a term: leases are held on, and an outage is noted.
+func (b *books) lead(c *fsm.Lead) {
+	b.found.count("terms", 1)
+	from, outage := b.clock, time.Duration(0)
+	if q := b.overdue(); q != nil && !b.restoring {
+		from = max(b.before, q.deadline()-1)
+		outage = b.clock.Sub(from)
+	}
+	floor := b.clock.After(c.Grace)
+	for _, q := range b.queues {
+		after := q.settings.OverdueAfter
+		if after == 0 {
+			after = fsm.DefaultOverdueAfter
+		}
+		if q.settings.Overdue != fsm.FireOverdue && outage >= after {
+			q.overdueFrom, q.overdueTo = from, b.clock
+		}
+		for {
+			t := q.leases.first()
+			if t == nil || t.at >= floor {
+				break
+			}
+			a := t.account
+			a.lift()
+			a.until = floor
+			b.set(a, fsm.Reserved, a.due)
+		}
+	}
+}

@@ -1,0 +1,382 @@
+package checker
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const (
+	// recovery is how long after the last fault everything is to be as before.
+	recovery = 5 * time.Second
+	// lateMax is how long at most a client may wait for a job that is there, with nothing wrong.
+	lateMax = 5 * time.Second
+	// slowMax is how long most clients may: a violation is more than one in slowShare, and at least slowLeast of them.
+	slowMax   = time.Second
+	slowShare = 20
+	slowLeast = 10
+)
+
+// clients looks at the run as the clients saw it, without the order of the log: what they held, and how long they waited.
+func (c *check) clients(found *findings) {
+	c.holders(found)
+	c.ids(found)
+	c.missing(found)
+	c.lateness(found)
+	c.waits(found)
+}
+
+// jobName is a job as a client knows it.
+type jobName struct {
+	queue     string
+	partition uint32
+	serial    uint64
+}
+
+// held is one lease as clients saw it.
+type held struct {
+	fence uint64
+	// told is when the first client had heard of it; asked when that call was sent.
+	asked, told time.Duration
+	// acks are the calls that acked it and were answered ok.
+	op   *history.Op
+	acks []*history.Op
+}
+
+// holders checks by true time alone that of two leases of a job the later one had the job to itself, and that an acked job was not handed out again. Most
+// jobs are handed out once, so those that were not are found first.
+func (c *check) holders(found *findings) {
+	var h maphash.Hash
+	key := func(ref *fsm.Ref) uint64 {
+		h.Reset()
+		h.WriteString(ref.Queue)
+		var b [12]byte
+		binary.LittleEndian.PutUint64(b[:], ref.Serial)
+		binary.LittleEndian.PutUint32(b[8:], ref.Partition)
+		h.Write(b[:])
+		return h.Sum64()
+	}
+	times := make(map[uint64]int32, len(c.ops)/4)
+	fences := make(map[uint64]uint64, len(c.ops)/4)
+	eachHanded(c.ops, func(o *history.Op, ref fsm.Ref) {
+		times[key(&ref)]++
+		at := fsm.Ref{Queue: ref.Queue, Partition: ref.Partition, Serial: ref.Fence}
+		k := ^key(&at)
+		if serial, ok := fences[k]; ok && serial != ref.Serial {
+			found.violated(6, o.Returned, "%s was handed job %d of %s with fence %d, with which job %d had been handed out", describe(o), ref.Serial, ref.Queue, ref.Fence, serial)
+		}
+		fences[k] = ref.Serial
+	})
+	found.looked[15] += int64(len(times))
+	found.looked[19] += int64(len(times))
+	jobs := map[jobName][]held{}
+	eachHanded(c.ops, func(o *history.Op, ref fsm.Ref) {
+		if times[key(&ref)] > 1 {
+			n := jobName{ref.Queue, ref.Partition, ref.Serial}
+			jobs[n] = append(jobs[n], held{fence: ref.Fence, asked: o.Invoked, told: o.Returned, op: o})
+		}
+	})
+	if len(jobs) == 0 {
+		return
+	}
+	for _, o := range c.ops {
+		eachAcked(o, func(ref fsm.Ref) {
+			leases := jobs[jobName{ref.Queue, ref.Partition, ref.Serial}]
+			for i := range leases {
+				if leases[i].fence == ref.Fence {
+					leases[i].acks = append(leases[i].acks, o)
+					return
+				}
+			}
+		})
+	}
+	for name, leases := range jobs {
+		c.judgeHolders(found, name, leases)
+	}
+}
+
+// eachHanded calls f for each job that a call was handed.
+func eachHanded(ops []*history.Op, f func(*history.Op, fsm.Ref)) {
+	for _, o := range ops {
+		resp, ok := o.Response.(*belfryv1.ReserveResponse)
+		if !ok {
+			continue
+		}
+		for _, job := range resp.GetJobs() {
+			if ref, ok := parseLease(job.GetLease()); ok {
+				f(o, ref)
+			}
+		}
+	}
+}
+
+// eachAcked calls f for each lease that a call acked, by its answer.
+func eachAcked(o *history.Op, f func(fsm.Ref)) {
+	switch resp := o.Response.(type) {
+	case *belfryv1.AckResponse:
+		if req, ok := o.Request.(*belfryv1.AckRequest); ok {
+			if ref, ok := parseLease(req.GetLease()); ok {
+				f(ref)
+			}
+		}
+	case *belfryv1.AckBatchResponse:
+		req, ok := o.Request.(*belfryv1.AckBatchRequest)
+		for i, one := range resp.GetResults() {
+			if !ok || one.GetAck() == nil || i >= len(req.GetLeases()) {
+				continue
+			}
+			if ref, ok := parseLease(req.GetLeases()[i]); ok {
+				f(ref)
+			}
+		}
+	}
+}
+
+func (c *check) judgeHolders(found *findings, name jobName, leases []held) {
+	slices.SortFunc(leases, func(a, b held) int { return cmp.Compare(a.fence, b.fence) })
+	for i := range leases {
+		for k := range leases {
+			early, late := &leases[i], &leases[k]
+			for _, ack := range early.acks {
+				switch {
+				case early.fence < late.fence && ack.Invoked > late.told:
+					found.violated(15, ack.Returned, "job %d of %s: %s was answered ok with fence %d, sent after fence %d had been handed out to %s",
+						name.serial, name.queue, describe(ack), early.fence, late.fence, describe(late.op))
+				case early.fence != late.fence && late.asked > ack.Returned:
+					found.violated(19, late.told, "job %d of %s was handed out by %s, sent after %s had been answered ok", name.serial, name.queue, describe(late.op), describe(ack))
+				}
+			}
+		}
+	}
+}
+
+// ids checks that no two puts got the same id of the server's making. A repeat gets that of its first.
+func (c *check) ids(found *findings) {
+	type made struct {
+		requestID string
+		entry     int
+		op        *history.Op
+	}
+	jobs := map[idName]made{}
+	one := func(o *history.Op, req *belfryv1.PutRequest, requestID string, entry int, resp *belfryv1.PutResponse) {
+		if req.GetId() != "" || !resp.GetCreated() {
+			return
+		}
+		found.look(6)
+		n := idName{req.GetQueue(), resp.GetId()}
+		if first, ok := jobs[n]; ok && (requestID == "" || first.requestID != requestID || first.entry != entry) {
+			found.violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", describe(o), n.id, n.queue, describe(first.op))
+		}
+		jobs[n] = made{requestID, entry, o}
+	}
+	for _, o := range c.ops {
+		switch resp := o.Response.(type) {
+		case *belfryv1.PutResponse:
+			if req, ok := o.Request.(*belfryv1.PutRequest); ok {
+				one(o, req, req.GetRequestId(), 0, resp)
+			}
+		case *belfryv1.PutBatchResponse:
+			req, ok := o.Request.(*belfryv1.PutBatchRequest)
+			for i, r := range resp.GetResults() {
+				if ok && r.GetPut() != nil && i < len(req.GetJobs()) {
+					one(o, req.GetJobs()[i], req.GetRequestId(), i, r.GetPut())
+				}
+			}
+		}
+	}
+}
+
+// missing checks that no job was said not to be there which was there from before a read was sent until after it was answered. Such an answer has no witness.
+func (c *check) missing(found *findings) {
+	asked := map[idName][]*history.Op{}
+	for _, o := range c.ops {
+		req, ok := o.Request.(*belfryv1.GetRequest)
+		if ok && !o.OK() && o.Reason == belfryv1.Reason_REASON_JOB_NOT_FOUND && !req.GetStale() {
+			n := idName{req.GetQueue(), req.GetId()}
+			asked[n] = append(asked[n], o)
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	for _, shard := range c.order_ {
+		for _, a := range c.shards[shard].books.jobs {
+			for _, o := range asked[idName{a.queue.name, a.name()}] {
+				found.look(34)
+				there := a.at != 0 && a.at < c.at(o.Invoked) && (a.ended == 0 || a.ended > c.at(o.Returned))
+				if there && !a.put.Given.Has(fsm.GivenTTL) && a.queue.settings.Overdue != fsm.DropOverdue {
+					found.violated(34, o.Returned, "%s found no job, and it was there", describe(o))
+				}
+			}
+		}
+	}
+}
+
+// name is the id that a job goes by.
+func (a *account) name() string {
+	if a.id != "" {
+		return a.id
+	}
+	return fsm.FormatID(a.queue.partition, a.serial)
+}
+
+// span is a time in which a job was there for anybody, by the log.
+type span struct {
+	from, to time.Duration
+	serial   uint64
+}
+
+// calm are the spans in which nothing had been wrong for a while: between the faults, and after the last.
+func (c *check) calm() (spans []Span) {
+	faults := slices.Clone(c.run.Faults)
+	slices.SortFunc(faults, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	from, until := time.Duration(recovery), time.Duration(0)
+	if faults == nil {
+		from += c.run.Healed
+	}
+	for _, o := range c.ops {
+		until = max(until, o.Returned)
+	}
+	for _, f := range faults {
+		if f.From > from {
+			spans = append(spans, Span{from, f.From})
+		}
+		from = max(from, f.To+recovery)
+	}
+	if until > from {
+		spans = append(spans, Span{from, until})
+	}
+	return spans
+}
+
+// tally counts what was quick enough and what was not. A busy machine makes some things slow, a mistake makes many of them slow.
+type tally struct {
+	which      invariant
+	seen, slow int64
+	last       time.Duration
+	example    string
+}
+
+// add counts one thing, of which text says what it was if it took long; what took longer than lateMax is a violation by itself.
+func (t *tally) add(found *findings, at, took time.Duration, text func() string) {
+	t.seen++
+	found.look(t.which)
+	if took > lateMax {
+		found.violated(t.which, at, "%s, for %v", text(), took)
+	}
+	if took > slowMax {
+		t.slow++
+		t.last, t.example = at, text()
+	}
+}
+
+// judge says whether too many were slow.
+func (t *tally) judge(found *findings) {
+	if t.slow >= slowLeast && t.slow*slowShare > t.seen {
+		found.violated(t.which, t.last, "%d of %d took longer than %v with nothing wrong, the last of them: %s", t.slow, t.seen, slowMax, t.example)
+	}
+}
+
+// waits checks that with nothing wrong nobody waits in vain for a job that is due.
+func (c *check) waits(found *findings) {
+	lost, late := tally{which: 12}, tally{which: 11}
+	for _, calm := range c.calm() {
+		idle := c.idle(calm)
+		for _, o := range c.ops {
+			req, ok := o.Request.(*belfryv1.ReserveRequest)
+			if !ok || o.Returned < calm.From || o.Invoked > calm.To || req.GetWait() == nil {
+				continue
+			}
+			resp, answered := o.Response.(*belfryv1.ReserveResponse)
+			if !answered {
+				continue
+			}
+			from, to := max(o.Invoked, calm.From), min(o.Returned, calm.To)
+			took, serial := c.missed(idle, req, Span{from, to})
+			lost.add(found, o.Returned, took, func() string { return fmt.Sprintf("%s waited while job %d was there for anybody", describe(o), serial) })
+			for _, job := range resp.GetJobs() {
+				if l := c.leaseOf(job); l != nil && o.Returned <= calm.To {
+					since := max(c.since(l.since), from)
+					late.add(found, o.Returned, o.Returned-since, func() string {
+						return fmt.Sprintf("%s had waited for job %s of %s, which was there", describe(o), job.GetId(), job.GetQueue())
+					})
+				}
+			}
+		}
+	}
+	lost.judge(found)
+	late.judge(found)
+}
+
+// missed is for how long a job was there for anybody while a call waited, and which.
+func (c *check) missed(idle map[string][]span, req *belfryv1.ReserveRequest, waited Span) (took time.Duration, serial uint64) {
+	if waited.To-waited.From <= slowMax {
+		return 0, 0
+	}
+	for _, q := range req.GetQueues() {
+		for _, s := range idle[q] {
+			if over := min(waited.To, s.to) - max(waited.From, s.from); over > took {
+				took, serial = over, s.serial
+			}
+		}
+	}
+	return took, serial
+}
+
+// leaseOf is what the books have of the lease of a job that was handed out; nil if it is not known, or if its queue held jobs back.
+func (c *check) leaseOf(job *belfryv1.Job) *lease {
+	ref, _ := parseLease(job.GetLease())
+	l := c.shards[job.GetWitness().GetShard()]
+	if l == nil || l.books.leases[ref.Fence] == nil || l.books.leases[ref.Fence].account.queue.withheld {
+		return nil
+	}
+	return l.books.leases[ref.Fence]
+}
+
+// idle returns for each queue the times within a calm span in which a job was there for longer than anybody should wait for it.
+func (c *check) idle(calm Span) map[string][]span {
+	idle := map[string][]span{}
+	for _, shard := range c.order_ {
+		l := c.shards[shard]
+		add := func(q *ledger, from fsm.Time, to time.Duration, serial uint64) {
+			if s := (span{max(calm.From, c.since(from)), min(calm.To, to), serial}); s.to-s.from > slowMax && !q.withheld {
+				idle[q.name] = append(idle[q.name], s)
+			}
+		}
+		for _, g := range l.books.leases {
+			add(g.account.queue, g.since, c.since(g.command.entry.at), g.account.serial)
+		}
+		for _, a := range l.books.jobs {
+			if a.state == fsm.Ready || a.state == fsm.Delayed {
+				add(a.queue, sinceOf(a), 1<<62, a.serial)
+			}
+		}
+	}
+	return idle
+}
+
+// lateness reports how late first attempts were, in thousandths of a second of shard time.
+func (c *check) lateness(found *findings) {
+	var late []int64
+	for _, shard := range c.order_ {
+		for _, g := range c.shards[shard].books.leases {
+			if g.attempt == 1 {
+				late = append(late, g.command.entry.clock.Sub(g.since).Milliseconds())
+			}
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	slices.Sort(late)
+	found.count("lateness p50 (ms)", late[len(late)/2])
+	found.count("lateness p99.9 (ms)", late[len(late)*999/1000])
+	found.count("lateness max (ms)", late[len(late)-1])
+}

@@ -1,0 +1,292 @@
+package checker
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// tried is how often clients sent one and the same thing, by what they were told, and how often it took effect by the log.
+type tried struct {
+	applied, unknown, refused, overloaded int32
+	effects                               int32
+	// named tells that a request id makes it one thing, however often it is sent: copies is how often one call sends it, as a batch of equal puts does.
+	named          bool
+	copies, inLast int32
+	first, last    *history.Op
+}
+
+// attempts are all things that clients sent, found by what they are: kind, queue, job, lease, request id and body.
+type attempts struct {
+	found  *findings
+	seed   maphash.Seed
+	hash   maphash.Hash
+	byWhat map[uint64]*tried
+	room   []tried
+}
+
+func newAttempts(found *findings, n int) *attempts {
+	a := &attempts{found: found, seed: maphash.MakeSeed(), byWhat: make(map[uint64]*tried, n), room: make([]tried, 0, n)}
+	a.hash.SetSeed(a.seed)
+	return a
+}
+
+// what is one thing that was sent.
+type what struct {
+	kind          fsm.Kind
+	queue, id     string
+	serial, fence uint64
+	requestID     string
+	body          []byte
+}
+
+// key is the number under which a thing is found.
+func (a *attempts) key(w *what) uint64 {
+	a.hash.Reset()
+	var b [17]byte
+	b[0] = byte(w.kind)
+	binary.LittleEndian.PutUint64(b[1:], w.serial)
+	binary.LittleEndian.PutUint64(b[9:], w.fence)
+	a.hash.Write(b[:])
+	for _, s := range [...]string{w.queue, w.id, baseOf(w.requestID)} {
+		a.hash.WriteString(s)
+		a.hash.WriteByte(0)
+	}
+	a.hash.Write(w.body)
+	return a.hash.Sum64()
+}
+
+// add notes that a thing was sent, and what its sender was told.
+func (a *attempts) add(o *history.Op, w *what, outcome belfryv1.Outcome, reason belfryv1.Reason) {
+	k := a.key(w)
+	t := a.byWhat[k]
+	if t == nil {
+		if len(a.room) == cap(a.room) {
+			a.room = make([]tried, 0, 4096)
+		}
+		a.room = append(a.room, tried{first: o, named: w.requestID != ""})
+		t = &a.room[len(a.room)-1]
+		a.byWhat[k] = t
+	}
+	if t.last != o {
+		t.last, t.inLast = o, 0
+	}
+	t.inLast++
+	t.copies = max(t.copies, t.inLast)
+	switch {
+	case outcome == belfryv1.Outcome_OUTCOME_APPLIED:
+		t.applied++
+	case outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED && overload(reason):
+		t.overloaded++
+		a.found.look(38)
+		a.found.look(3)
+	case outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED:
+		t.refused++
+		a.found.look(3)
+	default:
+		t.unknown++
+	}
+}
+
+// overload reports whether a reason is one of those that a server refuses with before it logs anything.
+func overload(r belfryv1.Reason) bool {
+	switch r {
+	case belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_QUEUE_FULL,
+		belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Reason_REASON_QUOTA:
+		return true
+	default:
+		return false
+	}
+}
+
+// effects holds what took effect by the log against what clients sent: nothing from nowhere, nothing that was refused, and nothing twice.
+func (c *check) effects(found *findings) {
+	a := newAttempts(found, len(c.ops))
+	for _, o := range c.ops {
+		a.call(o)
+	}
+	for _, shard := range c.order_ {
+		l := c.shards[shard]
+		for i := range l.commands {
+			if one := &l.commands[i]; one.effect && !one.result.Replayed {
+				c.effect(a, l, one)
+			}
+		}
+	}
+}
+
+// outcomeOf is what the caller of a whole call was told.
+func outcomeOf(o *history.Op) belfryv1.Outcome {
+	if o.OK() {
+		return belfryv1.Outcome_OUTCOME_APPLIED
+	}
+	return o.Outcome
+}
+
+// call notes what one call sent.
+func (a *attempts) call(o *history.Op) {
+	outcome := outcomeOf(o)
+	if w, ok := whatOf(o); ok {
+		a.add(o, &w, outcome, o.Reason)
+		return
+	}
+	switch req := o.Request.(type) {
+	case *belfryv1.PutBatchRequest:
+		resp, _ := o.Response.(*belfryv1.PutBatchResponse)
+		for i, job := range req.GetJobs() {
+			told, reason := outcome, o.Reason
+			if resp != nil && i < len(resp.GetResults()) {
+				told, reason = entryOutcome(resp.GetResults()[i].GetError())
+			}
+			w := putWhat(job, req.GetRequestId())
+			a.add(o, &w, told, reason)
+		}
+	case *belfryv1.AckBatchRequest:
+		resp, _ := o.Response.(*belfryv1.AckBatchResponse)
+		for i, token := range req.GetLeases() {
+			told, reason := outcome, o.Reason
+			if resp != nil && i < len(resp.GetResults()) {
+				told, reason = entryOutcome(resp.GetResults()[i].GetError())
+			}
+			w := leaseWhat(fsm.KindAck, token, req.GetRequestId())
+			a.add(o, &w, told, reason)
+		}
+	}
+}
+
+// entryOutcome is what the caller of a batch was told of one entry.
+func entryOutcome(e *belfryv1.EntryError) (belfryv1.Outcome, belfryv1.Reason) {
+	if e == nil {
+		return belfryv1.Outcome_OUTCOME_APPLIED, belfryv1.Reason_REASON_UNSPECIFIED
+	}
+	return e.GetOutcome(), e.GetReason()
+}
+
+// whatOf is what a call sent that sends one thing; false if it sends several, or changes nothing that is accounted for.
+func whatOf(o *history.Op) (what, bool) {
+	switch req := o.Request.(type) {
+	case *belfryv1.ReserveRequest:
+		if req.GetRequestId() != "" {
+			return what{kind: fsm.KindReserve, requestID: req.GetRequestId()}, true
+		}
+		return what{}, false
+	case *belfryv1.PutRequest:
+		return putWhat(req, req.GetRequestId()), true
+	case *belfryv1.AckRequest:
+		return leaseWhat(fsm.KindAck, req.GetLease(), req.GetRequestId()), true
+	case *belfryv1.NackRequest:
+		return leaseWhat(fsm.KindNack, req.GetLease(), req.GetRequestId()), true
+	case *belfryv1.ReleaseRequest:
+		return leaseWhat(fsm.KindRelease, req.GetLease(), req.GetRequestId()), true
+	case *belfryv1.ExtendRequest:
+		return leaseWhat(fsm.KindExtend, req.GetLease(), req.GetRequestId()), true
+	case *belfryv1.CancelRequest:
+		return what{kind: fsm.KindCancel, queue: req.GetQueue(), id: req.GetId(), requestID: req.GetRequestId()}, true
+	case *belfryv1.RescheduleRequest:
+		return what{kind: fsm.KindReschedule, queue: req.GetQueue(), id: req.GetId(), requestID: req.GetRequestId()}, true
+	case *belfryv1.RedriveRequest:
+		return what{kind: fsm.KindRedrive, queue: req.GetQueue(), requestID: req.GetRequestId()}, true
+	case *belfryv1.PurgeQueueRequest:
+		return what{kind: fsm.KindPurge, queue: req.GetQueue(), requestID: req.GetRequestId()}, true
+	case *belfryv1.DeleteQueueRequest:
+		return what{kind: fsm.KindDeleteQueue, queue: req.GetQueue(), requestID: req.GetRequestId()}, true
+	default:
+		return what{}, false
+	}
+}
+
+func putWhat(req *belfryv1.PutRequest, requestID string) what {
+	return what{kind: fsm.KindPut, queue: req.GetQueue(), id: req.GetId(), requestID: requestID, body: bodyOf(req.GetText(), req.GetData())}
+}
+
+func leaseWhat(kind fsm.Kind, token, requestID string) what {
+	ref, _ := parseLease(token)
+	return what{kind: kind, queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: requestID}
+}
+
+// loggedWhat is what a command of the log does; false if nobody need have sent it, or if it goes in steps, which are not told apart.
+func loggedWhat(one *command) (what, bool) {
+	id := one.request.ID
+	lease := func(ref fsm.Ref) (what, bool) {
+		return what{kind: one.command.Kind(), queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: id}, true
+	}
+	switch k := one.command.(type) {
+	case *fsm.Put:
+		return what{kind: fsm.KindPut, queue: k.Queue, id: k.ID, requestID: id, body: k.Body}, true
+	case *fsm.Reserve:
+		if id != "" {
+			return what{kind: fsm.KindReserve, requestID: id}, true
+		}
+		return what{}, false
+	case *fsm.Ack:
+		return lease(k.Ref)
+	case *fsm.Nack:
+		return lease(k.Ref)
+	case *fsm.Extend:
+		return lease(k.Ref)
+	case *fsm.Release:
+		return lease(k.Ref)
+	case *fsm.Cancel:
+		return what{kind: fsm.KindCancel, queue: k.Queue, id: k.ID, requestID: id}, true
+	case *fsm.Reschedule:
+		return what{kind: fsm.KindReschedule, queue: k.Queue, id: k.ID, requestID: id}, true
+	case *fsm.Redrive:
+		return what{kind: fsm.KindRedrive, queue: k.Queue, requestID: id}, true
+	case *fsm.Purge:
+		return what{kind: fsm.KindPurge, queue: k.Queue, requestID: id}, true
+	default:
+		return what{}, false
+	}
+}
+
+// inSteps reports whether one call may log several commands of a kind: in steps, in several shards, or again when the first leases are over.
+func inSteps(k fsm.Kind) bool {
+	return k == fsm.KindRedrive || k == fsm.KindPurge || k == fsm.KindDeleteQueue || k == fsm.KindReserve
+}
+
+// effect holds one command that took effect against what was sent.
+func (c *check) effect(a *attempts, l *shardLog, one *command) {
+	w, ok := loggedWhat(one)
+	if !ok {
+		return
+	}
+	a.found.look(2)
+	a.found.look(4)
+	at := c.since(one.entry.at)
+	t := a.byWhat[a.key(&w)]
+	if t == nil {
+		c.fromNowhere(a.found, l, one)
+		return
+	}
+	t.effects++
+	told := t.applied + t.unknown
+	switch {
+	case told == 0 && t.overloaded > 0 && t.refused == 0:
+		a.found.violated(38, at, "shard %d, entry %d.%d: %s was refused for overload, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
+	case told == 0:
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
+	case inSteps(w.kind):
+	case t.effects > told, t.effects > t.copies && t.named:
+		a.found.violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard, one.entry.index, one.number, describe(t.first), t.effects, told)
+	}
+}
+
+// fromNowhere judges a command that took effect and that no client sent. A node releases by itself what it granted to a caller that had left.
+func (c *check) fromNowhere(found *findings, l *shardLog, one *command) {
+	at := c.since(one.entry.at)
+	if release, ok := one.command.(*fsm.Release); ok && one.request.ID == "" {
+		held := l.books.leases[release.Fence]
+		if held == nil || held.told.Load() == nil {
+			found.count("grants given back by nodes", 1)
+			return
+		}
+		found.violated(17, at, "shard %d, entry %d.%d: a node released job %d, which %s holds with fence %d", l.shard, one.entry.index, one.number,
+			release.Serial, describe(held.told.Load()), release.Fence)
+		return
+	}
+	found.violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard, one.entry.index, one.number, one.command, one.request.ID, one.command)
+}

@@ -1,0 +1,344 @@
+package checker
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// joinChunk is how many calls are joined at a time.
+const joinChunk = 4096
+
+// join holds what clients were told against the log: each answer against the command that its witness names, and that against what was sent.
+func (c *check) join() {
+	c.count()
+	c.parallel((len(c.ops)+joinChunk-1)/joinChunk, func(i int, found *findings) {
+		j := joiner{c: c, found: found}
+		for _, o := range c.ops[i*joinChunk : min(len(c.ops), (i+1)*joinChunk)] {
+			j.op = o
+			j.call()
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for shard, events := range j.told {
+			c.told[shard] = append(c.told[shard], events)
+		}
+	})
+	c.judgeReads()
+}
+
+// count counts calls by their outcome.
+func (c *check) count() {
+	c.found.count("calls", int64(len(c.ops)))
+	for _, o := range c.ops {
+		switch {
+		case o.OK():
+			c.found.counts["calls answered"]++
+		case o.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED:
+			c.found.counts["calls refused"]++
+		default:
+			c.found.counts["calls of unknown outcome"]++
+		}
+	}
+}
+
+// joiner joins calls, one after the other.
+type joiner struct {
+	c     *check
+	found *findings
+	op    *history.Op
+	// batch says that an entry of a batch is joined, replayed that the answer comes from memory by the log.
+	batch, replayed bool
+	// told is what clients were told of jobs, by shard.
+	told map[uint32][]event
+}
+
+// violated notes a violation at the moment when the call was answered.
+func (j *joiner) violated(i invariant, format string, args ...any) {
+	j.found.violated(i, j.op.Returned, "%s: "+format, append([]any{describe(j.op)}, args...)...)
+}
+
+// call joins one call.
+func (j *joiner) call() {
+	o := j.op
+	if o.Witness != nil && !o.OK() {
+		j.refusal(o.Reason, o.Witness)
+	}
+	if !o.OK() {
+		return
+	}
+	switch req := o.Request.(type) {
+	case *belfryv1.PutRequest:
+		if resp, ok := answerAs[*belfryv1.PutResponse](j); ok {
+			j.put(req, req.GetRequestId(), resp)
+		}
+	case *belfryv1.PutBatchRequest:
+		if resp, ok := answerAs[*belfryv1.PutBatchResponse](j); ok {
+			j.putBatch(req, resp)
+		}
+	case *belfryv1.ReserveRequest:
+		if resp, ok := answerAs[*belfryv1.ReserveResponse](j); ok {
+			j.reserve(req, resp)
+		}
+	case *belfryv1.AckRequest:
+		if resp, ok := answerAs[*belfryv1.AckResponse](j); ok {
+			j.ack(req.GetLease(), req.GetRequestId(), resp)
+		}
+	case *belfryv1.AckBatchRequest:
+		if resp, ok := answerAs[*belfryv1.AckBatchResponse](j); ok {
+			j.ackBatch(req, resp)
+		}
+	case *belfryv1.NackRequest:
+		if resp, ok := answerAs[*belfryv1.NackResponse](j); ok {
+			j.nack(req, resp)
+		}
+	case *belfryv1.ReleaseRequest:
+		if resp, ok := answerAs[*belfryv1.ReleaseResponse](j); ok {
+			j.release(req, resp)
+		}
+	case *belfryv1.ExtendRequest:
+		if resp, ok := answerAs[*belfryv1.ExtendResponse](j); ok {
+			j.extend(req, resp)
+		}
+	default:
+		j.callOnQueue()
+	}
+}
+
+// callOnQueue joins a call that names a job by its id, or a queue.
+func (j *joiner) callOnQueue() {
+	switch req := j.op.Request.(type) {
+	case *belfryv1.CancelRequest:
+		if resp, ok := answerAs[*belfryv1.CancelResponse](j); ok {
+			j.cancel(req, resp)
+		}
+	case *belfryv1.RescheduleRequest:
+		if resp, ok := answerAs[*belfryv1.RescheduleResponse](j); ok {
+			j.reschedule(req, resp)
+		}
+	case *belfryv1.RedriveRequest:
+		if resp, ok := answerAs[*belfryv1.RedriveResponse](j); ok {
+			j.steps(&steps{kind: fsm.KindRedrive, queue: req.GetQueue(), requestID: req.GetRequestId(), witnesses: resp.GetWitnesses(), count: uint64(resp.GetMoved())})
+		}
+	case *belfryv1.PurgeQueueRequest:
+		if resp, ok := answerAs[*belfryv1.PurgeQueueResponse](j); ok {
+			j.steps(&steps{kind: fsm.KindPurge, queue: req.GetQueue(), requestID: req.GetRequestId(), witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
+		}
+	case *belfryv1.DeleteQueueRequest:
+		if resp, ok := answerAs[*belfryv1.DeleteQueueResponse](j); ok {
+			j.steps(&steps{kind: fsm.KindDeleteQueue, queue: req.GetQueue(), requestID: req.GetRequestId(), witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
+		}
+	case *belfryv1.CreateQueueRequest:
+		if resp, ok := answerAs[*belfryv1.CreateQueueResponse](j); ok {
+			j.witnesses(resp.GetWitnesses())
+		}
+	case *belfryv1.UpdateQueueRequest:
+		if resp, ok := answerAs[*belfryv1.UpdateQueueResponse](j); ok {
+			j.witnesses(resp.GetWitnesses())
+		}
+	}
+}
+
+// answerAs returns the answer as what the request's is to be.
+func answerAs[T proto.Message](j *joiner) (T, bool) {
+	resp, ok := j.op.Response.(T)
+	if !ok {
+		j.violated(36, "it was answered with a %T", j.op.Response)
+	}
+	return resp, ok
+}
+
+// entry returns the entry that a witness names.
+func (j *joiner) entry(w *belfryv1.Witness) *logEntry {
+	if w == nil {
+		j.violated(36, "the answer has no witness")
+		return nil
+	}
+	j.found.look(28)
+	l := j.c.shards[w.GetShard()]
+	var e *logEntry
+	if l != nil {
+		e = l.find(w.GetIndex())
+	}
+	switch {
+	case e == nil:
+		j.violated(28, "it was answered with %s, which the journals lack", textOf(w))
+		return nil
+	case e.term != w.GetTerm():
+		j.violated(28, "it was answered with %s of term %d, which has term %d", textOf(w), w.GetTerm(), e.term)
+	case e.clock != timeOf(w.GetTime()):
+		j.violated(36, "it was answered with %s at shard time %d, which was at %d", textOf(w), timeOf(w.GetTime()), e.clock)
+	}
+	return e
+}
+
+// logged returns the command that a witness names.
+func (j *joiner) logged(w *belfryv1.Witness) *command {
+	e := j.entry(w)
+	if e == nil {
+		return nil
+	}
+	j.found.look(36)
+	if int(w.GetEntry()) >= e.n {
+		j.violated(28, "it was answered with %s, where there are %d commands", textOf(w), e.n)
+		return nil
+	}
+	one := &j.c.shards[w.GetShard()].commands[e.first+int(w.GetEntry())]
+	one.answered.Store(true)
+	j.replayed = one.result.Replayed
+	return one
+}
+
+// loggedAs is logged for a command of one kind and request.
+func loggedAs[T fsm.Command](j *joiner, w *belfryv1.Witness, requestID string) (T, *command) {
+	var none T
+	one := j.logged(w)
+	if one == nil {
+		return none, nil
+	}
+	typed, ok := one.command.(T)
+	if !ok || !partOf(one.request.ID, requestID) {
+		j.violated(36, "it was answered with %s, which is a %T of request %q", textOf(w), one.command, one.request.ID)
+		return none, nil
+	}
+	return typed, one
+}
+
+// partOf reports whether a logged request is the one that was sent, or a part that the edge made of it.
+func partOf(logged, sent string) bool {
+	rest, ok := strings.CutPrefix(logged, sent)
+	return ok && (rest == "" || sent != "" && (rest[0] == '#' || rest[0] == '~'))
+}
+
+// refusal joins the refusal of a call or of an entry of a batch that was decided in a shard's log.
+func (j *joiner) refusal(reason belfryv1.Reason, w *belfryv1.Witness) {
+	one := j.logged(w)
+	if one == nil {
+		return
+	}
+	// What a call over several steps did before one failed is of unknown outcome.
+	if got := reasonOf(one.result.Code); got != reason && reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
+		j.violated(36, "it was refused with %v by %s, which gave %v", reason, textOf(w), got)
+	}
+	j.tellRefused(one, w, reason)
+}
+
+// differ notes that an answer is not what the log gives, or that the log has not what was sent.
+func (j *joiner) differ(i invariant, same bool, what string, is, want any) {
+	if !same {
+		j.twice()
+		j.violated(i, "%s is %v, should be %v", what, is, want)
+	}
+}
+
+// point is what two values are of: whose they are, if it is a job's, and the invariant that has them be the same.
+type point struct {
+	invariant invariant
+	what, of  string
+}
+
+// same notes that a value of an answer is not the one that the log gives. Nothing is allocated if it is.
+func same[T comparable](j *joiner, p point, got, want T) {
+	if got != want {
+		j.twice()
+		j.violated(p.invariant, "%s of %s is %v, should be %v", p.what, p.of, got, want)
+	}
+}
+
+// twice notes that a repeat was answered otherwise than its first: it was carried out again.
+func (j *joiner) twice() {
+	if j.replayed {
+		j.violated(4, "it repeats a request, and was not answered as the first")
+	}
+}
+
+// ok reports whether a command succeeded, as its answer says.
+func (j *joiner) ok(one *command, w *belfryv1.Witness) bool {
+	if one.result.Code != fsm.OK {
+		j.violated(guardOf(one.result.Code), "it was answered as done by %s, which gave %v", textOf(w), reasonOf(one.result.Code))
+	}
+	return one.result.Code == fsm.OK
+}
+
+// guardOf is the invariant that a code guards.
+func guardOf(c fsm.Code) invariant {
+	switch c {
+	case fsm.StaleLease:
+		return 16
+	case fsm.JobExists:
+		return 5
+	case fsm.JobNotFound, fsm.JobReserved:
+		return 23
+	case fsm.QueueFull, fsm.RateLimited, fsm.Quota:
+		return 37
+	default:
+		return 36
+	}
+}
+
+// witnesses joins witnesses of which only the place is known.
+func (j *joiner) witnesses(ws []*belfryv1.Witness) {
+	for _, w := range ws {
+		if w != nil {
+			j.logged(w)
+		}
+	}
+}
+
+// steps are what a call over shards and steps was answered.
+type steps struct {
+	kind             fsm.Kind
+	queue, requestID string
+	witnesses        []*belfryv1.Witness
+	count            uint64
+}
+
+// steps joins a call that went in steps. Its answer has the witness of each shard's last; those before were full.
+func (j *joiner) steps(s *steps) {
+	var sum uint64
+	for _, w := range s.witnesses {
+		one := j.logged(w)
+		if one == nil {
+			return
+		}
+		if one.command.Kind() != s.kind || queueOf(one.command) != s.queue || !partOf(one.request.ID, s.requestID) {
+			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.command, queueOf(one.command), one.request.ID)
+			return
+		}
+		sum += one.result.Count
+	}
+	full := s.kind == fsm.KindDeleteQueue || (s.count-min(s.count, sum))%fsm.StepMax == 0
+	j.differ(24, s.count >= sum && full, "the number of jobs", s.count, sum)
+}
+
+// queueOf returns the queue that a command names, empty if it names none or several.
+func queueOf(c fsm.Command) string {
+	switch c := c.(type) {
+	case *fsm.Put:
+		return c.Queue
+	case *fsm.Ack:
+		return c.Queue
+	case *fsm.Nack:
+		return c.Queue
+	case *fsm.Release:
+		return c.Queue
+	case *fsm.Extend:
+		return c.Queue
+	case *fsm.Cancel:
+		return c.Queue
+	case *fsm.Reschedule:
+		return c.Queue
+	case *fsm.Redrive:
+		return c.Queue
+	case *fsm.Purge:
+		return c.Queue
+	case *fsm.DeleteQueue:
+		return c.Queue
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,283 @@
+package checker
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// put joins an answered put.
+func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.PutResponse) {
+	j.found.look(1)
+	put, one := loggedAs[*fsm.Put](j, resp.GetWitness(), requestID)
+	if one == nil {
+		j.violated(1, "job %q of %s was put, and the log does not have it", req.GetId(), req.GetQueue())
+		return
+	}
+	if !j.ok(one, resp.GetWitness()) {
+		return
+	}
+	if !samePut(req, put) {
+		if j.batch {
+			j.violated(7, "an entry of a batch is answered with %s, which is another put: %s %q", textOf(resp.GetWitness()), put.Queue, put.ID)
+		}
+		j.violated(2, "%s has another put than was sent: %s %q", textOf(resp.GetWitness()), put.Queue, put.ID)
+	}
+	if one.job == nil {
+		j.violated(1, "%s made no job that is known", textOf(resp.GetWitness()))
+	}
+	j.tellAt(one, resp.GetWitness(), event{kind: callPut, ok: true, created: resp.GetCreated(), due: timeOf(resp.GetDueAt())})
+	r := &one.result
+	id := put.ID
+	if id == "" {
+		id = fsm.FormatID(r.Partition, r.Serial)
+	}
+	same(j, point{36, "the id", ""}, resp.GetId(), id)
+	same(j, point{36, "created", ""}, resp.GetCreated(), r.Created)
+	same(j, point{36, "the state", ""}, resp.GetState(), stateOf(r.State))
+	same(j, point{36, "the due time", ""}, timeOf(resp.GetDueAt()), ceilTime(r.Due))
+}
+
+// samePut reports whether a logged put is the one that was sent.
+func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
+	if put.Queue != req.GetQueue() || put.ID != req.GetId() || put.Again != req.GetAgain() {
+		return false
+	}
+	want := fsm.Put{Body: bodyOf(req.GetText(), req.GetData())}
+	if req.GetDelay() != nil {
+		want.Given, want.Delay = want.Given|fsm.GivenDelay, ceilDelay(req.GetDelay())
+	} else if req.GetDueAt() != nil {
+		want.Given, want.DueAt = want.Given|fsm.GivenDueAt, dueOf(req.GetDueAt())
+	}
+	if req.GetTtr() != nil {
+		want.Given, want.TTR = want.Given|fsm.GivenTTR, req.GetTtr().AsDuration()
+	}
+	if req.Priority != nil {
+		want.Given, want.Priority = want.Given|fsm.GivenPriority, int8(req.GetPriority()) //nolint:gosec // what is out of range was refused
+	}
+	if req.MaxAttempts != nil {
+		want.Given, want.MaxAttempts = want.Given|fsm.GivenMaxAttempts, req.GetMaxAttempts()
+	}
+	if len(req.GetRetryDelays()) > 0 {
+		want.Given |= fsm.GivenRetryDelays
+		for _, d := range req.GetRetryDelays() {
+			want.RetryDelays = append(want.RetryDelays, d.AsDuration())
+		}
+	}
+	if req.GetTtl() != nil {
+		want.Given, want.TTL = want.Given|fsm.GivenTTL, req.GetTtl().AsDuration()
+	}
+	for name, value := range req.GetHeaders() {
+		want.Headers = append(want.Headers, fsm.Header{Name: name, Value: value})
+	}
+	slices.SortFunc(want.Headers, func(a, b fsm.Header) int { return strings.Compare(a.Name, b.Name) })
+	return sameContent(put, &want)
+}
+
+// putBatch joins an answered batch of puts: each entry as if it had been put alone.
+func (j *joiner) putBatch(req *belfryv1.PutBatchRequest, resp *belfryv1.PutBatchResponse) {
+	if len(resp.GetResults()) != len(req.GetJobs()) {
+		j.violated(7, "a batch of %d puts has %d results", len(req.GetJobs()), len(resp.GetResults()))
+		return
+	}
+	j.batch = true
+	defer func() { j.batch = false }()
+	for i, one := range resp.GetResults() {
+		j.found.look(7)
+		switch {
+		case one.GetPut() != nil:
+			j.put(req.GetJobs()[i], req.GetRequestId(), one.GetPut())
+		case one.GetError() == nil:
+			j.violated(7, "entry %d of a batch has no result", i)
+		case one.GetError().GetWitness() != nil:
+			j.refusal(one.GetError().GetReason(), one.GetError().GetWitness())
+		}
+	}
+}
+
+// reserve joins the jobs that a call was handed.
+func (j *joiner) reserve(req *belfryv1.ReserveRequest, resp *belfryv1.ReserveResponse) {
+	if most := max(1, req.GetMaxJobs()); len(resp.GetJobs()) > int(most) {
+		j.violated(37, "%d jobs were handed out, %d were asked for", len(resp.GetJobs()), most)
+	}
+	for _, job := range resp.GetJobs() {
+		j.found.count("jobs handed out", 1)
+		if !slices.Contains(req.GetQueues(), job.GetQueue()) {
+			j.violated(37, "job %s of %s was handed out, a queue that was not asked for", job.GetId(), job.GetQueue())
+		}
+		if l := j.granted(req, job); l != nil {
+			j.job(l, job)
+			j.early(l)
+		}
+	}
+	j.omitted(resp)
+	for _, w := range resp.GetWitnesses() {
+		if reserve, one := loggedAs[*fsm.Reserve](j, w, req.GetRequestId()); one != nil {
+			j.asked(req, reserve)
+		}
+	}
+}
+
+// omitted looks for grants of a call that it was not handed. Those that were over before the call ended may be missing.
+func (j *joiner) omitted(resp *belfryv1.ReserveResponse) {
+	ws := resp.GetWitnesses()
+	if jobs := resp.GetJobs(); len(jobs) > 0 {
+		ws = []*belfryv1.Witness{jobs[0].GetWitness()}
+	}
+	for _, w := range ws {
+		l := j.c.shards[w.GetShard()]
+		if l == nil {
+			continue
+		}
+		one := l.at(w.GetIndex(), w.GetEntry())
+		if one == nil || one.result.Replayed {
+			continue
+		}
+		for i := range one.result.Grants {
+			g := l.books.leases[one.result.Grants[i].Fence]
+			handed := slices.ContainsFunc(resp.GetJobs(), func(job *belfryv1.Job) bool {
+				return job.GetFence() == g.fence && job.GetWitness().GetShard() == w.GetShard()
+			})
+			returned := j.c.at(j.op.Returned)
+			if handed || g.until <= returned || g.ended != 0 && g.ended <= returned {
+				continue
+			}
+			j.violated(14, "job %d of %s was granted to it with fence %d by %s, and it was not handed out", g.account.serial, g.account.queue.name, g.fence, textOf(w))
+		}
+	}
+}
+
+// asked holds a logged Reserve against what was sent. The edge asks each shard for those of the queues that are there.
+func (j *joiner) asked(req *belfryv1.ReserveRequest, reserve *fsm.Reserve) {
+	for _, q := range reserve.Queues {
+		if !slices.Contains(req.GetQueues(), q) {
+			j.violated(37, "queue %s was reserved from, which was not asked for", q)
+		}
+	}
+	if reserve.TTR != req.GetTtr().AsDuration() {
+		j.violated(18, "a lease of %v was reserved, %v was asked for", reserve.TTR, req.GetTtr().AsDuration())
+	}
+	same(j, point{36, "the number of jobs reserved", ""}, reserve.Max, max(1, req.GetMaxJobs()))
+}
+
+// granted finds the grant of a job that was handed out.
+func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *lease {
+	w := job.GetWitness()
+	ref, ok := parseLease(job.GetLease())
+	if !ok {
+		j.violated(36, "job %q of %s has no lease: %q", job.GetId(), job.GetQueue(), job.GetLease())
+		return nil
+	}
+	if j.entry(w) == nil {
+		return nil
+	}
+	books := j.c.shards[w.GetShard()].books
+	l := books.leases[ref.Fence]
+	j.found.look(2)
+	if l == nil || l.account.serial != ref.Serial || l.account.queue.name != ref.Queue || l.account.queue.partition != ref.Partition {
+		j.notGranted(ref, job, books.jobs[ref.Serial])
+		return nil
+	}
+	at := l.command
+	at.answered.Store(true)
+	direct := at.entry.index == w.GetIndex() && at.number == w.GetEntry()
+	told := event{account: l.account, index: at.entry.index, number: at.number, time: at.entry.clock}
+	if direct {
+		told.time = timeOf(w.GetTime())
+	}
+	j.tellGrant(w.GetShard(), job, told)
+	j.holds(l, req, ref)
+	if !direct && (req.GetRequestId() == "" || w.GetIndex() < at.entry.index) || !partOf(at.request.ID, req.GetRequestId()) {
+		j.violated(36, "job %d of %s was handed out with %s, it was granted at entry %d.%d to request %q",
+			ref.Serial, ref.Queue, textOf(w), at.entry.index, at.number, at.request.ID)
+		return l
+	}
+	j.asked(req, at.command.(*fsm.Reserve))
+	return l
+}
+
+// holds notes that a call was given a lease; another may have been given it only if it is an attempt at the same request.
+func (j *joiner) holds(l *lease, req *belfryv1.ReserveRequest, ref fsm.Ref) {
+	j.found.look(15)
+	if l.told.CompareAndSwap(nil, j.op) {
+		return
+	}
+	other, same := l.told.Load().Request.(*belfryv1.ReserveRequest)
+	if !same || req.GetRequestId() == "" || other.GetRequestId() != req.GetRequestId() {
+		j.violated(15, "the lease of job %d of %s with fence %d was also given to %s", ref.Serial, ref.Queue, ref.Fence, describe(l.told.Load()))
+		j.violated(20, "job %d of %s was handed out twice by one grant, also to %s", ref.Serial, ref.Queue, describe(l.told.Load()))
+	}
+}
+
+// tellGrant notes that a job was handed out.
+func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e event) {
+	e.kind, e.ok, e.fence, e.attempt = callGrant, true, job.GetFence(), job.GetAttempt()
+	e.due, e.until = timeOf(job.GetDueAt()), timeOf(job.GetLeaseUntil())
+	j.tell(shard, e)
+}
+
+// notGranted judges a job that was handed out otherwise than the log gives.
+func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *account) {
+	w := job.GetWitness()
+	if a == nil {
+		j.violated(2, "job %d of %s was handed out with fence %d, which was never put into shard %d", ref.Serial, ref.Queue, ref.Fence, w.GetShard())
+		return
+	}
+	j.violated(13, "job %d of %s was handed out with fence %d by %s, where the log does not grant it", ref.Serial, ref.Queue, ref.Fence, textOf(w))
+	j.tellGrant(w.GetShard(), job, event{account: a, index: w.GetIndex(), number: w.GetEntry(), time: timeOf(w.GetTime())})
+}
+
+// job holds a job that was handed out against its put and its grant.
+func (j *joiner) job(l *lease, job *belfryv1.Job) {
+	a := l.account
+	put := a.put
+	id := a.name()
+	same(j, point{37, "the queue", ""}, job.GetQueue(), a.queue.name)
+	same(j, point{2, "the id", ""}, job.GetId(), id)
+	if !bytes.Equal(bodyOf(job.GetText(), job.GetData()), put.Body) {
+		j.violated(2, "the body of %s is %q, should be %q", id, bodyOf(job.GetText(), job.GetData()), put.Body)
+	}
+	if !sameHeaders(job.GetHeaders(), put.Headers) {
+		j.violated(2, "the headers of %s are %v, should be %v", id, job.GetHeaders(), put.Headers)
+	}
+	same(j, point{36, "the fence", id}, job.GetFence(), l.fence)
+	same(j, point{21, "the attempt", id}, job.GetAttempt(), l.attempt)
+	same(j, point{36, "the due time", id}, timeOf(job.GetDueAt()), ceilTime(l.due))
+	same(j, point{36, "the first due time", id}, timeOf(job.GetFirstDueAt()), ceilTime(a.first))
+	same(j, point{18, "the end of the lease", id}, timeOf(job.GetLeaseUntil()), floorTime(l.until))
+	same(j, point{36, "the end", id}, timeOf(job.GetExpiresAt()), floorTime(l.ttl))
+	same(j, point{36, "the state", id}, job.GetState(), belfryv1.JobState_JOB_STATE_RESERVED)
+	same(j, point{36, "the last error", id}, job.GetLastError(), l.lastError)
+	same(j, point{36, "the priority", id}, int8(job.GetPriority()), a.priority()) //nolint:gosec // of a byte
+	same(j, point{36, "the size", id}, int(job.GetBodyBytes()), len(put.Body))
+	if !a.adopted {
+		same(j, point{36, "the time of the put", id}, timeOf(job.GetCreatedAt()), floorTime(a.created))
+	}
+	if put.Given.Has(fsm.GivenMaxAttempts) {
+		same(j, point{36, "the attempts", id}, job.GetMaxAttempts(), put.MaxAttempts)
+	}
+}
+
+// early holds the moment at which a job came to a client against its due time, by true time.
+func (j *joiner) early(l *lease) {
+	j.found.look(10)
+	returned := j.c.at(j.op.Returned)
+	if by, most := l.due.Sub(returned), j.c.ahead.at(j.op.Returned); by > most {
+		j.violated(10, "job %d of %s was handed out %v before it is due, %v is allowed", l.account.serial, l.account.queue.name, by, most)
+	}
+}
+
+func sameHeaders(got map[string]string, want []fsm.Header) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for _, h := range want {
+		if value, ok := got[h.Name]; !ok || value != h.Value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,232 @@
+package checker
+
+import (
+	"bytes"
+	"cmp"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+)
+
+// check is a check under way.
+type check struct {
+	run   *Run
+	ops   []*history.Op
+	start fsm.Time // of the run
+	bound time.Duration
+	ahead *ahead
+
+	shards map[uint32]*shardLog
+	order_ []uint32 // the numbers of the shards
+	reads  map[uint32][]*read
+	// partial are the reads with what their shards gave.
+	partial []partial
+	// mu guards told, what clients were told of the jobs of each shard, found and seconds while goroutines add to them.
+	mu   sync.Mutex
+	told map[uint32][][]event
+
+	found   *findings
+	seconds map[string]float64
+}
+
+// logEntry is one entry of a shard's log.
+type logEntry struct {
+	index, term uint64
+	digest      uint64
+	data        []byte
+	node        string   // that applied it first
+	at          fsm.Time // when it was applied first, by the true clock
+	clock       fsm.Time // shard time after it
+	first, n    int      // its commands
+}
+
+// command is one command of the log with what it gave when the log was carried out again.
+type command struct {
+	entry   *logEntry
+	number  uint32 // in its entry
+	request *fsm.Request
+	command fsm.Command
+	result  fsm.Result
+	// job is what the books have of the job that it is about, if it is about one.
+	job *account
+	// effect says that it changed something by the books.
+	effect bool
+	// answered says that a client was told of it.
+	answered atomic.Bool
+}
+
+// shardLog is the log of one shard, and what became of it.
+type shardLog struct {
+	shard    uint32
+	entries  []logEntry
+	commands []command
+	books    *books
+	found    *findings
+	// diverged says that the replay gave another state than the nodes had: from then on the log tells nothing of what they did.
+	diverged bool
+}
+
+func newCheck(run *Run) *check {
+	c := &check{
+		run: run, ops: run.History.Ops(), start: fsm.Time(run.History.Start.UnixNano()), bound: run.ClockBound, shards: map[uint32]*shardLog{},
+		reads: map[uint32][]*read{}, told: map[uint32][][]event{}, found: newFindings(), seconds: map[string]float64{},
+	}
+	if c.bound == 0 {
+		c.bound = clockBoundDefault
+	}
+	c.ahead = newAhead(run, c.bound)
+	return c
+}
+
+// timed runs one pass and notes how long it took.
+func (c *check) timed(name string, pass func()) {
+	began := time.Now()
+	pass()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seconds[name] = time.Since(began).Seconds()
+}
+
+// pass is one that looks at what others have worked out, and changes nothing that another looks at.
+type pass struct {
+	name string
+	run  func(*findings)
+}
+
+// together runs passes side by side.
+func (c *check) together(passes ...pass) {
+	var group sync.WaitGroup
+	for _, p := range passes {
+		group.Go(func() {
+			found := newFindings()
+			c.timed(p.name, func() { p.run(found) })
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.found.add(found)
+		})
+	}
+	group.Wait()
+}
+
+// at returns a time since the start of the run as a true time.
+func (c *check) at(d time.Duration) fsm.Time { return c.start + fsm.Time(d) }
+
+// since returns a true time as one since the start of the run.
+func (c *check) since(t fsm.Time) time.Duration { return t.Sub(c.start) }
+
+// parallel calls f for each number below n, on as many goroutines as there are processors, and adds up what they found.
+func (c *check) parallel(n int, f func(i int, found *findings)) {
+	workers := min(n, runtime.GOMAXPROCS(0))
+	next := make(chan int)
+	found := make([]*findings, workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		found[w] = newFindings()
+		group.Go(func() {
+			for i := range next {
+				f(i, found[w])
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range found {
+		c.found.add(other)
+	}
+}
+
+// placed is an entry of a journal on its way into the log.
+type placed struct {
+	index uint64
+	life  int
+	entry int
+}
+
+// merge makes one log a shard of what all lives applied: one entry and one digest an index.
+func (c *check) merge() {
+	byShard := map[uint32][]placed{}
+	for life := range c.run.Journals {
+		j := &c.run.Journals[life]
+		last := map[uint32]uint64{}
+		for i := range j.Entries {
+			e := &j.Entries[i]
+			c.found.look(28)
+			if e.Index <= last[e.Shard] {
+				c.found.violated(28, c.since(e.At), "%s applied entry %d of shard %d after entry %d, within one life", j.Node, e.Index, e.Shard, last[e.Shard])
+			}
+			last[e.Shard] = e.Index
+			byShard[e.Shard] = append(byShard[e.Shard], placed{e.Index, life, i})
+		}
+	}
+	for shard := range byShard {
+		c.order_ = append(c.order_, shard)
+		c.shards[shard] = &shardLog{shard: shard}
+	}
+	slices.Sort(c.order_)
+	c.parallel(len(c.order_), func(i int, found *findings) {
+		l := c.shards[c.order_[i]]
+		c.mergeShard(l, byShard[l.shard], found)
+		found.count("log entries", int64(len(l.entries)))
+	})
+}
+
+// mergeShard merges what lives applied of one shard.
+func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
+	slices.SortFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.life, b.life), cmp.Compare(a.entry, b.entry))
+	})
+	l.entries = make([]logEntry, 0, len(all))
+	for _, p := range all {
+		j := &c.run.Journals[p.life]
+		e := &j.Entries[p.entry]
+		n := len(l.entries)
+		if n == 0 || l.entries[n-1].index != e.Index {
+			if n > 0 && e.Term < l.entries[n-1].term {
+				found.violated(28, c.since(e.At), "entry %d of shard %d has term %d, after term %d", e.Index, l.shard, e.Term, l.entries[n-1].term)
+			}
+			l.entries = append(l.entries, logEntry{index: e.Index, term: e.Term, digest: e.Digest, data: e.Entry, node: j.Node, at: e.At})
+			continue
+		}
+		first := &l.entries[n-1]
+		found.look(25)
+		if e.Term != first.term || !bytes.Equal(e.Entry, first.data) {
+			found.violated(28, c.since(e.At), "%s applied another entry %d of shard %d (term %d, %d bytes) than %s (term %d, %d bytes)",
+				j.Node, e.Index, l.shard, e.Term, len(e.Entry), first.node, first.term, len(first.data))
+			continue
+		}
+		if e.Digest != first.digest {
+			found.violated(25, c.since(e.At), "after entry %d of shard %d the digest is %016x on %s, %016x on %s", e.Index, l.shard, e.Digest, j.Node, first.digest, first.node)
+		}
+		if e.At < first.at {
+			first.at, first.node = e.At, j.Node
+		}
+	}
+}
+
+// find returns the entry of an index, nil if the journals lack it.
+func (l *shardLog) find(index uint64) *logEntry {
+	i, ok := slices.BinarySearchFunc(l.entries, index, func(e logEntry, index uint64) int { return cmp.Compare(e.index, index) })
+	if !ok {
+		return nil
+	}
+	return &l.entries[i]
+}
+
+// at returns the command at a place of the log, nil if there is none.
+func (l *shardLog) at(index uint64, number uint32) *command {
+	e := l.find(index)
+	if e == nil || int(number) >= e.n {
+		return nil
+	}
+	return &l.commands[e.first+int(number)]
+}

@@ -1,0 +1,169 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// moment is one answer's place in a shard's log, with the span in which it was asked for and given.
+type moment struct {
+	index             uint64
+	entry             uint32
+	reads             bool // it shows the whole entry, and nothing after it
+	invoked, returned time.Duration
+	time              fsm.Time
+	op                *history.Op
+}
+
+// order holds the order of the log against the order that callers saw: what was answered before something else was asked comes before it.
+func (c *check) order(*findings) {
+	byShard := make(map[uint32][]moment, len(c.order_))
+	for _, shard := range c.order_ {
+		byShard[shard] = make([]moment, 0, len(c.shards[shard].commands))
+	}
+	for _, o := range c.ops {
+		c.moments(o, byShard)
+	}
+	c.parallel(len(c.order_), func(i int, found *findings) {
+		c.orderShard(c.order_[i], byShard[c.order_[i]], found)
+	})
+}
+
+// moments notes the places of a call's answers.
+func (c *check) moments(o *history.Op, byShard map[uint32][]moment) {
+	reads := false
+	var last *belfryv1.Witness
+	add := func(w *belfryv1.Witness) {
+		if w == nil || w == last {
+			return
+		}
+		if last != nil && last.GetShard() == w.GetShard() && last.GetIndex() == w.GetIndex() && last.GetEntry() == w.GetEntry() {
+			return
+		}
+		last = w
+		m := moment{index: w.GetIndex(), entry: w.GetEntry(), reads: reads || c.recalled(o, w), invoked: o.Invoked, returned: o.Returned, time: timeOf(w.GetTime()), op: o}
+		byShard[w.GetShard()] = append(byShard[w.GetShard()], m)
+	}
+	if !o.OK() {
+		add(o.Witness)
+		return
+	}
+	switch resp := o.Response.(type) {
+	case *belfryv1.GetResponse, *belfryv1.ListResponse, *belfryv1.GetQueueResponse:
+		if staleRead(resp) {
+			return
+		}
+		reads = true
+	}
+	eachWitness(o.Response, add)
+}
+
+// recalled reports whether a witness of a Reserve is that of a reading: a repeat may be told what its first attempt was granted without an entry.
+func (c *check) recalled(o *history.Op, w *belfryv1.Witness) bool {
+	req, ok := o.Request.(*belfryv1.ReserveRequest)
+	if !ok || !o.OK() || req.GetRequestId() == "" || w.GetEntry() != 0 {
+		return false
+	}
+	l := c.shards[w.GetShard()]
+	if l == nil {
+		return false
+	}
+	one := l.at(w.GetIndex(), 0)
+	return one != nil && (one.command.Kind() != fsm.KindReserve || !partOf(one.request.ID, req.GetRequestId()))
+}
+
+// staleRead reports whether an answer may be old, and says so.
+func staleRead(resp proto.Message) bool {
+	labelled, ok := resp.(interface{ GetStale() bool })
+	return ok && labelled.GetStale()
+}
+
+// eachWitness calls f for each witness of an answer.
+func eachWitness(resp proto.Message, f func(*belfryv1.Witness)) {
+	switch r := resp.(type) {
+	case *belfryv1.PutBatchResponse:
+		for _, one := range r.GetResults() {
+			f(one.GetPut().GetWitness())
+			f(one.GetError().GetWitness())
+		}
+	case *belfryv1.AckBatchResponse:
+		for _, one := range r.GetResults() {
+			f(one.GetAck().GetWitness())
+			f(one.GetError().GetWitness())
+		}
+	case *belfryv1.ReserveResponse:
+		for _, job := range r.GetJobs() {
+			f(job.GetWitness())
+		}
+		for _, w := range r.GetWitnesses() {
+			f(w)
+		}
+	case interface{ GetWitness() *belfryv1.Witness }:
+		f(r.GetWitness())
+	case interface{ GetWitnesses() []*belfryv1.Witness }:
+		for _, w := range r.GetWitnesses() {
+			f(w)
+		}
+	}
+}
+
+// wentBack reports whether a shard's clock was set back after one entry and up to another.
+func (c *check) wentBack(shard uint32, after, upTo uint64) bool {
+	l := c.shards[shard]
+	if l == nil {
+		return false
+	}
+	for i := range l.commands {
+		one := &l.commands[i]
+		if one.command.Kind() == fsm.KindResetClock && one.entry.index > after && one.entry.index <= upTo {
+			return true
+		}
+	}
+	return false
+}
+
+// orderShard checks one shard by the running maximum of the times at which calls were sent.
+func (c *check) orderShard(shard uint32, all []moment, found *findings) {
+	slices.SortFunc(all, func(a, b moment) int {
+		switch {
+		case a.index != b.index:
+			return cmp.Compare(a.index, b.index)
+		case a.reads != b.reads:
+			if a.reads {
+				return 1
+			}
+			return -1
+		default:
+			return cmp.Compare(a.entry, b.entry)
+		}
+	})
+	var latest, before *moment
+	for i := range all {
+		m := &all[i]
+		found.look(9)
+		if before != nil && m.time < before.time && !c.wentBack(shard, before.index, m.index) {
+			found.violated(9, m.returned, "shard %d: %s was answered from entry %d.%d at shard time %d, and %s from entry %d.%d at %d", shard,
+				describe(before.op), before.index, before.entry, before.time, describe(m.op), m.index, m.entry, m.time)
+		}
+		before = m
+		which := invariant(36)
+		if m.reads || latest != nil && latest.reads {
+			which = 34
+		}
+		found.look(which)
+		if latest != nil && m.returned < latest.invoked && (!m.reads || !latest.reads || m.index != latest.index) {
+			found.violated(which, latest.returned, "shard %d: %s was answered at %.6fs from entry %d.%d, before %s was sent, which was answered from entry %d.%d", shard,
+				describe(m.op), m.returned.Seconds(), m.index, m.entry, describe(latest.op), latest.index, latest.entry)
+		}
+		if latest == nil || m.invoked > latest.invoked {
+			latest = m
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package checker
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// read is one shard's part of an answered read. It is held against the machine when the replay is at its index.
+type read struct {
+	op      *history.Op
+	witness *belfryv1.Witness
+	parts   *parts
+}
+
+// parts are what the shards give of one read.
+type parts struct {
+	mu     sync.Mutex
+	queues []fsm.Queue
+	// found says which of the listed jobs a shard has.
+	found []bool
+	left  int
+}
+
+// collectReads finds the reads of each shard, in the order of their indexes.
+func (c *check) collectReads() {
+	for _, o := range c.ops {
+		if !o.OK() {
+			continue
+		}
+		var p *parts
+		add := func(w *belfryv1.Witness) {
+			p.left++
+			c.reads[w.GetShard()] = append(c.reads[w.GetShard()], &read{op: o, witness: w, parts: p})
+		}
+		switch resp := o.Response.(type) {
+		case *belfryv1.GetResponse, *belfryv1.GetQueueResponse:
+			p = &parts{}
+			eachWitness(o.Response, add)
+		case *belfryv1.ListResponse:
+			p = &parts{found: make([]bool, len(resp.GetJobs()))}
+			eachWitness(resp, add)
+		}
+		if p != nil && p.left > 0 {
+			c.partial = append(c.partial, partial{o, p})
+		}
+	}
+	c.sortReads()
+}
+
+// partial is a read with what its shards gave.
+type partial struct {
+	op    *history.Op
+	parts *parts
+}
+
+// readUpTo judges the reads up to an index, which the machine is at, and returns the rest.
+func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint64) []*read {
+	for len(reads) > 0 && reads[0].witness.GetIndex() <= index {
+		r := reads[0]
+		reads = reads[1:]
+		l.found.look(34)
+		if r.witness.GetIndex() != m.Index() {
+			l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack", describe(r.op), r.witness.GetIndex(), l.shard)
+			continue
+		}
+		if at := timeOf(r.witness.GetTime()); at != m.Clock() {
+			l.found.violated(34, r.op.Returned, "%s was answered from %s at shard time %d, which was at %d", describe(r.op), textOf(r.witness), at, m.Clock())
+		}
+		c.judgeRead(l, m, r)
+	}
+	return reads
+}
+
+// window is when a read may have been evaluated: from the shard's time to the time that the leader may have stamped when it was answered.
+func (c *check) window(m *fsm.Machine, o *history.Op) (from, to fsm.Time) {
+	return m.Clock(), max(m.Clock(), c.at(o.Returned+c.ahead.at(o.Returned)))
+}
+
+func (c *check) judgeRead(l *shardLog, m *fsm.Machine, r *read) {
+	switch resp := r.op.Response.(type) {
+	case *belfryv1.GetResponse:
+		if why := c.judgeJob(m, r.op, resp.GetJob()); why != "" {
+			l.found.violated(34, r.op.Returned, "%s was answered from %s: %s", describe(r.op), textOf(r.witness), why)
+		}
+	case *belfryv1.GetQueueResponse:
+		if v, ok := m.Queue(resp.GetQueue().GetName(), m.Clock()); ok {
+			r.parts.mu.Lock()
+			r.parts.queues = append(r.parts.queues, v)
+			r.parts.mu.Unlock()
+		}
+	case *belfryv1.ListResponse:
+		c.judgeList(l, m, r, resp)
+	}
+}
+
+// judgeJob says what is wrong with a job that was read; empty if nothing is.
+func (c *check) judgeJob(m *fsm.Machine, o *history.Op, job *belfryv1.Job) string {
+	from, to := c.window(m, o)
+	moments := []fsm.Time{from, to}
+	if v, ok := m.Job(job.GetQueue(), job.GetId(), from); ok {
+		for _, t := range [...]fsm.Time{v.Due, v.Until, v.TTL} {
+			if from < t && t < to {
+				moments = append(moments, t)
+			}
+		}
+	}
+	why := "there is no such job"
+	for _, now := range moments {
+		reading := m.Answer(&fsm.JobQuery{Queue: job.GetQueue(), ID: job.GetId()}, now)
+		if len(reading.Jobs) == 0 {
+			continue
+		}
+		if why = otherJob(job, &reading.Jobs[0]); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// otherJob says what of a job that was read is not as the machine has it; empty if nothing is.
+func otherJob(got *belfryv1.Job, want *fsm.Job) string {
+	until := fsm.Time(0)
+	if want.State == fsm.Reserved {
+		until = floorTime(want.Until)
+	}
+	switch {
+	case got.GetState() != stateOf(want.State):
+		return "the state is " + got.GetState().String() + ", should be " + stateOf(want.State).String()
+	case timeOf(got.GetDueAt()) != ceilTime(want.Due):
+		return "the due time is another"
+	case got.GetFence() != want.Fence, got.GetAttempt() != want.Attempt:
+		return "fence or attempt are others"
+	case timeOf(got.GetLeaseUntil()) != until:
+		return "the end of the lease is another"
+	case got.GetBody() != nil && !bytes.Equal(bodyOf(got.GetText(), got.GetData()), want.Body):
+		return "the body is another"
+	case !sameHeaders(got.GetHeaders(), want.Headers):
+		return "the headers are others"
+	case got.GetLastError() != want.LastError:
+		return "the last error is another"
+	case timeOf(got.GetExpiresAt()) != floorTime(want.TTL), timeOf(got.GetCreatedAt()) != floorTime(want.Created):
+		return "its times are others"
+	case timeOf(got.GetFirstDueAt()) != ceilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts, got.GetBodyBytes() != want.BodyBytes:
+		return "what it was put with is another"
+	case got.GetTtr().AsDuration() != want.TTR, len(got.GetRetryDelays()) != len(want.RetryDelays):
+		return "its lengths are others"
+	}
+	return ""
+}
+
+// judgeList holds a page of a list against one shard: what it lists of the shard is so, in order, and nothing is left out that was there all the time.
+func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.ListResponse) {
+	req, ok := r.op.Request.(*belfryv1.ListRequest)
+	if !ok {
+		return
+	}
+	listed := map[string]bool{}
+	var last fsm.Time
+	for i, job := range resp.GetJobs() {
+		if due := timeOf(job.GetDueAt()); due < last {
+			l.found.violated(34, r.op.Returned, "%s lists job %s, due at %d, after one that is due at %d", describe(r.op), job.GetId(), due, last)
+		} else {
+			last = due
+		}
+		listed[job.GetId()] = true
+		if c.judgeJob(m, r.op, job) == "" {
+			r.parts.mu.Lock()
+			r.parts.found[i] = true
+			r.parts.mu.Unlock()
+		}
+	}
+	if req.GetPageToken() != "" || resp.GetNextPageToken() != "" {
+		return
+	}
+	state := fsm.Delayed
+	for _, s := range [...]fsm.State{fsm.Ready, fsm.Reserved, fsm.Dead} {
+		if stateOf(s) == req.GetState() {
+			state = s
+		}
+	}
+	query := &fsm.ListQuery{Queue: req.GetQueue(), State: state, DueAfter: timeOf(req.GetDueAfter()), DueBefore: timeOf(req.GetDueBefore()), Max: 1 << 20}
+	from, to := c.window(m, r.op)
+	jobs, _ := m.List(query, from)
+	for i := range jobs {
+		j := &jobs[i]
+		if then, ok := m.Job(j.Queue, j.ID, to); !ok || then.State != j.State || then.Due != j.Due || listed[j.ID] {
+			continue
+		}
+		l.found.violated(34, r.op.Returned, "%s leaves out job %s, which was there", describe(r.op), j.ID)
+	}
+}
+
+// judgeReads judges what only all parts of a read tell.
+func (c *check) judgeReads() {
+	for _, p := range c.partial {
+		switch resp := p.op.Response.(type) {
+		case *belfryv1.ListResponse:
+			for i, ok := range p.parts.found {
+				if !ok {
+					c.found.violated(34, p.op.Returned, "%s lists job %s otherwise than any shard had it", describe(p.op), resp.GetJobs()[i].GetId())
+				}
+			}
+		case *belfryv1.GetQueueResponse:
+			c.judgeQueue(p.op, resp, p.parts)
+		}
+	}
+}
+
+// judgeQueue holds the counters of a queue against what its shards had.
+func (c *check) judgeQueue(o *history.Op, resp *belfryv1.GetQueueResponse, p *parts) {
+	var counts fsm.Counts
+	var totals fsm.Counters
+	for i := range p.queues {
+		q := &p.queues[i]
+		counts.Delayed += q.Counts.Delayed
+		counts.Ready += q.Counts.Ready
+		counts.Reserved += q.Counts.Reserved
+		counts.Dead += q.Counts.Dead
+		counts.Bytes += q.Counts.Bytes
+		totals.Put += q.Counters.Put
+		totals.Granted += q.Counters.Granted
+		totals.Acked += q.Counters.Acked
+		totals.Nacked += q.Counters.Nacked
+		totals.Lapsed += q.Counters.Lapsed
+		totals.Released += q.Counters.Released
+		totals.Died += q.Counters.Died
+		totals.Cancelled += q.Counters.Cancelled + q.Counters.Purged
+		totals.Expired += q.Counters.Expired
+		totals.Redriven += q.Counters.Redriven
+	}
+	got, t := resp.GetQueue().GetCounts(), resp.GetQueue().GetTotals()
+	c.found.look(33)
+	shown := fsm.Counts{Delayed: uint64(got.GetDelayed()), Ready: uint64(got.GetReady()), Reserved: uint64(got.GetReserved()), Dead: uint64(got.GetDead()), Bytes: resp.GetQueue().GetBytes()}
+	if shown != counts {
+		c.found.violated(33, o.Returned, "%s shows %+v, the log gives %+v", describe(o), shown, counts)
+	}
+	told := fsm.Counters{
+		Put: t.GetPuts(), Granted: t.GetReserves(), Acked: t.GetAcks(), Nacked: t.GetNacks(), Lapsed: t.GetLapses(), Released: t.GetReleases(), Died: t.GetDeaths(),
+		Cancelled: t.GetCancels(), Expired: t.GetExpiries(), Redriven: t.GetRedrives(),
+	}
+	if told != totals {
+		c.found.violated(33, o.Returned, "%s shows totals %+v, the log gives %+v", describe(o), told, totals)
+	}
+}
