@@ -1,0 +1,42 @@
+package planted
+
+// The mistakes between clients and leaders: at the edge, and between the nodes of a cluster.
+
+func edgeBugs() []Bug {
+	return []Bug{
+		{
+			Name: "answers-swapped", What: "the answers to a batch come in the reverse order",
+			Claims: []string{"I36"}, Workloads: []string{"batches"},
+			Edits: []Edit{after("rpc/queue.go", `*a = answer{result: reply.Results[i]}`, `if planted("answers-swapped") {
+			a.result = reply.Results[len(commands)-1-i]
+		}`)},
+		},
+		{
+			Name: "wrong-partition", What: "a put with an id goes to any partition of its queue",
+			Claims: []string{"I30"}, Workloads: []string{"partitions"},
+			Edits: []Edit{after("rpc/put.go", `put.Partition = node.PartitionOf(put.ID, int(put.Partitions))`, `if planted("wrong-partition") {
+			put.Partition = (put.Partition + s.turn.Add(1)) % put.Partitions
+		}`)},
+		},
+	}
+}
+
+func clusterBugs() []Bug {
+	return []Bug{
+		{
+			Name: "forward-repeated", What: "a call that was sent to a leader which did not answer is sent to the next one",
+			Claims: []string{"I4"}, Workloads: []string{"puts"}, Nemeses: []string{"kill-leader"},
+			Edits: []Edit{{"cluster/peers.go", `case sent:`, `case sent && !planted("forward-repeated"):`}},
+		},
+		{
+			Name: "removed-node-serves", What: "a node that was removed does not hear of it, and the others go on answering its calls",
+			Claims: []string{"I31"}, Workloads: []string{"puts", "reads"}, Nemeses: []string{"replace-node"},
+			Edits: []Edit{
+				skipping("cluster/peers.go", `r.URL.Path != pathJoin && p.member != nil && !p.member(from)`, "removed-node-serves"),
+				after("cmd/belfry/server/departed.go", `func (f *farewell) say(left *cluster.DepartedError) {`, `if planted("removed-node-serves") {
+		return
+	}`),
+			},
+		},
+	}
+}

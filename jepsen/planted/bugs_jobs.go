@@ -1,0 +1,96 @@
+package planted
+
+// The mistakes of the machine in what it makes of puts, and of the calls that name a job or a queue.
+
+func identityBugs() []Bug {
+	return []Bug{
+		{
+			Name: "put-twice", What: "a put with the id of a job that exists makes another one",
+			Claims: []string{"I5"}, Workloads: []string{"repeats"},
+			Edits: []Edit{skipping("fsm/put.go", `held != 0`, "put-twice")},
+		},
+		{
+			Name: "dedup-ends-with-job", What: "a put with the id of a job that was acked makes another one",
+			Claims: []string{"I5"}, Workloads: []string{"races"},
+			Edits: []Edit{skipping("fsm/put.go", `stone != 0 && !c.Again && !m.forgotten(q, stone)`, "dedup-ends-with-job")},
+		},
+		{
+			Name: "conflict-hidden", What: "a put with other content and the id of a job that exists is answered as if it were the same",
+			Claims: []string{"I5"}, Workloads: []string{"races"},
+			Edits: []Edit{skipping("fsm/put.go", `b.content() != content`, "conflict-hidden")},
+		},
+		{
+			Name: "request-forgotten", What: "what a request with an id did is not remembered, so that a repeat does it again",
+			Claims: []string{"I4"}, Workloads: []string{"repeats"}, Nemeses: []string{"kill-leader"},
+			Edits: []Edit{skipping("fsm/machine.go", `r.id != "" && changed`, "request-forgotten")},
+		},
+		{
+			Name: "put-behind-failure", What: "a put that shares an entry with a command that failed just before it is answered, and not carried out",
+			Claims: []string{"I1"}, Workloads: []string{"batches", "races", "stall"},
+			Edits: []Edit{{
+				"fsm/machine.go", `own[i] = m.apply(e.nextCommand(), before)`,
+				`command := e.nextCommand()
+		if put, ok := command.(*Put); ok && first+i > 0 && results[first+i-1].Code != OK && planted("put-behind-failure") {
+			m.scalars.Serial++
+			own[i] = Result{Created: true, State: Delayed, Partition: put.Partition, Serial: m.scalars.Serial, Due: m.scalars.Clock.After(put.Delay)}
+			continue
+		}
+		own[i] = m.apply(command, before)`,
+			}},
+		},
+		{
+			Name: "limit-ignored", What: "a queue takes more jobs and bytes than its settings allow",
+			Claims: []string{"I37"}, Workloads: []string{"admin"},
+			Edits: []Edit{before("fsm/put.go", `jobs, size := share(r.Settings.MaxJobs, r), share(r.Settings.MaxBytes, r)`, `if planted("limit-ignored") {
+		return false
+	}`)},
+		},
+	}
+}
+
+func adminBugs() []Bug {
+	return []Bug{
+		{
+			Name: "cancel-takes-reserved", What: "a cancel without force ends a job that somebody holds",
+			Claims: []string{"I23"}, Workloads: []string{"races"},
+			Edits: []Edit{skipping("fsm/control.go", `state == Reserved && !c.Force`, "cancel-takes-reserved")},
+		},
+		{
+			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
+			Claims: []string{"I23"}, Workloads: []string{"races"},
+			Edits: []Edit{after("fsm/control.go", "func (m *Machine) cancel(c *Cancel) Result {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.place != 0 && m.slot(j).state == Delayed && planted("cancel-not-done") {
+		return Result{State: Delayed}
+	}`)},
+		},
+		{
+			Name: "cancel-not-counted", What: "cancels are not counted",
+			Claims: []string{"I33"}, Workloads: []string{"races", "admin"},
+			Edits: []Edit{unless("cancel-not-counted", "fsm/control.go", `m.touch(j.q).Counters.Cancelled++`)},
+		},
+		{
+			Name: "purge-not-counted", What: "the jobs that a purge removes are not counted",
+			Claims: []string{"I33"}, Workloads: []string{"puts", "admin"},
+			Edits: []Edit{unless("purge-not-counted", "fsm/control.go", `m.touch(q).Counters.Purged++`)},
+		},
+		{
+			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
+			Claims: []string{"I24"}, Workloads: []string{"retries"},
+			Edits: []Edit{{"fsm/control.go", `j.place != 0 && m.slot(j).state == Dead {`, `j.place != 0 && (m.slot(j).state == Dead || planted("redrive-takes-any")) {`}},
+		},
+		{
+			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",
+			Claims: []string{"I21"}, Workloads: []string{"retries"},
+			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/control.go", `g.attempt = 0`)},
+		},
+		{
+			Name: "dead-letter-twice", What: "a job that dies is among the dead letters twice, the second time under a new id",
+			Claims: []string{"I33"}, Workloads: []string{"retries", "admin"},
+			Edits: []Edit{after("fsm/jobs.go", `m.set(j, Dead, m.slot(j).due)`, `if planted("dead-letter-twice") {
+		again := m.view(j)
+		m.scalars.Serial++
+		again.Serial, again.ID, again.Generated = m.scalars.Serial, "", true
+		m.set(m.place(j.q, &again, [16]byte{}), Dead, again.Due)
+	}`)},
+		},
+	}
+}

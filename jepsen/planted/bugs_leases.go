@@ -1,0 +1,131 @@
+package planted
+
+// The mistakes of the machine in leases and attempts.
+
+func leaseBugs() []Bug {
+	return []Bug{
+		{
+			Name: "fence-kept", What: "a job has one fence for all its grants",
+			Claims: []string{"I15"}, Workloads: []string{"stall", "retries"}, Edits: []Edit{grantTerms()},
+		},
+		{
+			Name: "lease-halved", What: "a lease lasts half the time that was asked for",
+			Claims: []string{"I18"}, Workloads: []string{"puts", "stall"}, Edits: []Edit{grantTerms()},
+		},
+		{
+			Name: "wall-clock-in-apply", What: "a lease ends by the wall clock of the replica that applies the grant",
+			Claims: []string{"I25"}, Workloads: []string{"puts"}, Edits: []Edit{grantTerms()},
+		},
+		{
+			Name: "extend-shortens", What: "an extension by less than is left shortens the lease",
+			Claims: []string{"I18"}, Workloads: []string{"stall"},
+			Edits: []Edit{after("fsm/lease.go", `g.until = max(g.until, m.scalars.Clock.After(g.ttr))`, `if planted("extend-shortens") {
+		g.until = m.scalars.Clock.After(g.ttr)
+	}`)},
+		},
+		{
+			Name: "granted-twice", What: "a job that is handed out for the first time stays among the ready ones until it is handed out again",
+			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
+			Edits: []Edit{
+				after("fsm/jobs.go", `j.q.leases.Delete(key{m.grantOf(j).until, s.serial})`, `if planted("granted-twice") {
+			j.q.ready.Delete(readyKey{s.due, s.serial, s.priority})
+		}`),
+				after("fsm/lease.go", `m.set(j, Reserved, s.due)`, `if g.attempt == 1 && planted("granted-twice") {
+		j.q.ready.ReplaceOrInsert(readyKey{s.due, s.serial, s.priority})
+	}`),
+			},
+		},
+		{
+			Name: "answer-to-two", What: "a reserve that finds nothing is answered with the jobs of the last one of its queue that found some",
+			Claims: []string{"I20"}, Workloads: []string{"puts"},
+			Edits: []Edit{before("node/node.go", `reply.Jobs = s.granted(reply.Results)`, `if planted("answer-to-two") {
+			reply.Results = plantedLast(s.number, req, reply.Results)
+		}`)},
+		},
+	}
+}
+
+// grantTerms has fence and end of a lease wrong.
+func grantTerms() Edit {
+	return Edit{
+		"fsm/lease.go", `g.fence, g.until, g.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
+		`fence, until := m.scalars.Serial, m.scalars.Clock.After(ttr)
+	switch {
+	case g.fence != 0 && planted("fence-kept"):
+		fence = g.fence
+	case planted("lease-halved"):
+		until = m.scalars.Clock.After(ttr / 2)
+	case planted("wall-clock-in-apply"):
+		until = plantedNow().After(ttr)
+	}
+	g.fence, g.until, g.ttr = fence, until, ttr`,
+	}
+}
+
+func holderBugs() []Bug {
+	const ack, nack = "func (m *Machine) ack(c *Ack) Result {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *Nack) Result {\n\tj, ok := m.leased(c.Ref)"
+	late := after("fsm/lease.go", ack, `if !ok && j.place != 0 {
+		state, fence := m.slot(j).state, m.grantOf(j).fence
+		ok = planted("stale-ack-taken") && state == Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == Ready && fence == c.Fence
+	}`)
+	return []Bug{
+		{
+			Name: "stale-ack-taken", What: "an ack with the lease of an earlier holder ends the job that another one holds now",
+			Claims: []string{"I16"}, Workloads: []string{"stall"}, Edits: []Edit{late},
+		},
+		{
+			Name: "lapsed-ack-taken", What: "an ack ends a job after its lease has lapsed, as long as nobody else holds it",
+			Claims: []string{"I16"}, Workloads: []string{"stall"}, Edits: []Edit{late},
+		},
+		{
+			Name: "stale-nack-taken", What: "a nack with the lease of an earlier holder takes the job from the one that holds it now",
+			Claims: []string{"I16"}, Workloads: []string{"stall", "retries"},
+			Edits: []Edit{after("fsm/lease.go", nack, `if !ok && j.place != 0 && planted("stale-nack-taken") {
+		ok = m.slot(j).state == Reserved && m.grantOf(j).fence != c.Fence
+	}`)},
+		},
+		{
+			Name: "ack-not-done", What: "the ack of a job that was handed out before is answered, and its lease goes on",
+			Claims: []string{"I19"}, Workloads: []string{"stall", "retries"},
+			Edits: []Edit{before("fsm/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.grantOf(j).attempt > 1 && planted("ack-not-done") {
+		return Result{State: Acked}
+	}`)},
+		},
+		{
+			Name: "ack-forgotten", What: "an ack that is repeated is stale",
+			Claims: []string{"I36"}, Workloads: []string{"repeats"},
+			Edits: []Edit{skipping("fsm/lease.go", `c.Fence > m.restored.Floor`, "ack-forgotten")},
+		},
+	}
+}
+
+func attemptBugs() []Bug {
+	return []Bug{
+		{
+			Name: "lapse-not-counted", What: "an attempt whose lease lapsed does not count",
+			Claims: []string{"I21"}, Workloads: []string{"stall", "deaths"},
+			Edits: []Edit{before("fsm/settle.go", `m.set(j, Ready, until)`, `if planted("lapse-not-counted") {
+			m.grantPlace(j).attempt--
+		}`)},
+		},
+		{
+			Name: "release-counts", What: "an attempt that was given back counts",
+			Claims: []string{"I21"}, Workloads: []string{"stall"},
+			Edits: []Edit{unless("release-counts", "fsm/lease.go", `m.grantPlace(j).attempt--`)},
+		},
+		{
+			Name: "max-attempts-ignored", What: "a job never dies of its attempts",
+			Claims: []string{"I22"}, Workloads: []string{"retries"},
+			Edits: []Edit{before("fsm/settle.go", `return limit > 0 && m.grantOf(j).attempt >= limit`, `if planted("max-attempts-ignored") {
+		return false
+	}`)},
+		},
+		{
+			Name: "nack-delay-ignored", What: "a nack answers with the time of the next attempt, and the job is ready at once",
+			Claims: []string{"I24"}, Workloads: []string{"retries"},
+			Edits: []Edit{after("fsm/lease.go", `due := m.scalars.Clock.After(delay)`, `if planted("nack-delay-ignored") {
+		return Result{State: m.setDue(j, m.scalars.Clock.After(0)), Due: due, changed: true}
+	}`)},
+		},
+	}
+}

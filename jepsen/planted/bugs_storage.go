@@ -1,0 +1,51 @@
+package planted
+
+// The mistakes of the storage.
+
+func storageBugs() []Bug {
+	return []Bug{
+		{
+			Name: "lazy-sync", What: "the log is synced in one second of eight only (NATS)",
+			Claims: []string{"I35"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all"},
+			Edits: []Edit{
+				before("node/storage/engine_wal.go", `if !f.fresh {`, `if !f.fresh && planted("lazy-sync") && !plantedSyncs() {
+		return nil
+	}`),
+				after("node/storage/marks.go", `func (m *marks) raiseLog(index uint64) error {`, `if planted("lazy-sync") {
+		return nil
+	}`),
+			},
+		},
+		{
+			Name: "vote-unsynced", What: "term and vote are written over and not synced",
+			Claims: []string{"I35"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all", "kill-leader"},
+			Edits: []Edit{before("node/storage/stable.go", `return writeRecord(s.fsys, s.name, stableMagic, encodePairs(next))`, `if planted("vote-unsynced") {
+			return plantedWrite(s.fsys, s.name, encodeRecord(stableMagic, encodePairs(next)))
+		}`)},
+		},
+		{
+			Name: "tail-cut-deep", What: "a log that is damaged is cut there, whatever follows",
+			Claims: []string{"I28"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-log"},
+			Edits: []Edit{
+				skipping("node/storage/wal_check.go", `cfg.mark.log >= s.next`, "tail-cut-deep"),
+				skipping("node/storage/wal_check.go", `later`, "tail-cut-deep"),
+				markIgnored(),
+			},
+		},
+		{
+			Name: "checksum-ignored", What: "the checksums of log entries are not looked at, so that a node carries out what its disk made of them",
+			Claims: []string{"I32"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-many"},
+			Edits: []Edit{
+				skipping("node/storage/entry.go", `got := sumBytes(c.salt, b[4:]); got != sum`, "checksum-ignored"),
+				skipping("node/storage/wal_scan.go", `got != sum`, "checksum-ignored"),
+				skipping("fsm/codec.go", `got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want`, "checksum-ignored"),
+				markIgnored(),
+			},
+		},
+	}
+}
+
+// markIgnored has a log open that ends before what was durable.
+func markIgnored() Edit {
+	return skipping("node/storage/stores.go", `last < mark`, "tail-cut-deep", "checksum-ignored")
+}

@@ -1,0 +1,139 @@
+package planted
+
+// The mistakes of the machine in what falls due when, and in which order jobs leave.
+
+func timeBugs() []Bug {
+	return []Bug{
+		{
+			Name: "early-grant", What: "jobs become ready up to 200 ms before they are due, together with those that are",
+			Claims: []string{"I8"}, Workloads: []string{"puts"},
+			Edits: []Edit{
+				{
+					"fsm/settle.go", `if at := firstAt(t); at != 0 && at <= m.scalars.Clock {`,
+					`horizon := m.scalars.Clock
+		if planted("early-grant") {
+			horizon += 200 * millisecond
+		}
+		if at := firstAt(t); at != 0 && at <= horizon {`,
+				},
+				{
+					"fsm/settle.go", `if !ok || k.at > m.scalars.Clock {`,
+					`horizon := m.scalars.Clock
+		if planted("early-grant") && order == q.delayed {
+			horizon += 200 * millisecond
+		}
+		if !ok || k.at > horizon {`,
+				},
+			},
+		},
+		{
+			Name: "due-rounded-down", What: "a put's delay ends at the beginning of its last second",
+			Claims: []string{"I8"}, Workloads: []string{"puts"},
+			Edits: []Edit{after("fsm/put.go", `j.FirstDue = now.After(c.Delay)`, `if planted("due-rounded-down") {
+			j.FirstDue -= j.FirstDue % (1000 * millisecond)
+		}`)},
+		},
+		{
+			Name: "reschedule-ignored", What: "a reschedule answers with the new due time and leaves the job where it was",
+			Claims: []string{"I8"}, Workloads: []string{"races"},
+			Edits: []Edit{before("fsm/control.go", `return Result{State: m.setDue(j, due), Due: due, changed: true}`, `if planted("reschedule-ignored") {
+		return Result{State: m.setDue(j, m.slot(j).due), Due: due, changed: true}
+	}`)},
+		},
+		{
+			Name: "clock-runs-back", What: "a shard's clock is the wall clock of whoever leads, as it is (coolbeans)",
+			Claims: []string{"I9"}, Workloads: []string{"puts"}, Nemeses: []string{"clock-back", "clock-forward"},
+			Edits: []Edit{
+				after("fsm/machine.go", `m.scalars.Clock = max(before, e.stamp)`, `if planted("clock-runs-back") {
+		m.scalars.Clock = e.stamp
+	}`),
+				after("node/clock.go", `c.last = max(c.last, c.read())`, `if planted("clock-runs-back") {
+		c.last = c.read()
+	}`),
+				before("node/clock.go", `elapsed := mono - c.anchorMono`, `if planted("clock-runs-back") {
+		return wall
+	}`),
+				ownWallClock(),
+			},
+		},
+		{
+			Name: "own-clock", What: "a leader stamps by its own wall clock and asks nobody what time it is",
+			Claims: []string{"I10"}, Workloads: []string{"puts"}, Nemeses: []string{"clock-forward"},
+			Edits: []Edit{
+				{"node/shardtime.go", `if !others {`, `if !others || planted("own-clock") {`},
+				{"node/shardtime.go", `if !current || fits {`, `if !current || fits || planted("own-clock") {`},
+				ownWallClock(),
+			},
+		},
+		{
+			Name: "no-grace", What: "a new leader grants the leases of the one before no grace",
+			Claims: []string{"I17"}, Workloads: []string{"stall", "deaths"}, Nemeses: []string{"transfer", "kill-leader"},
+			Edits: []Edit{after("fsm/settle.go", `floor := clock.After(c.Grace)`, `if planted("no-grace") {
+		floor = clock
+	}`)},
+		},
+	}
+}
+
+// ownWallClock has a node take its wall clock for the time.
+func ownWallClock() Edit {
+	return after("node/nodeclock.go", `t := c.anchor.Add(elapsed)`, `if planted("own-clock") || planted("clock-runs-back") {
+		t = wall
+	}`)
+}
+
+func orderBugs() []Bug {
+	return []Bug{
+		{
+			Name: "priority-ignored", What: "ready jobs leave by due time alone",
+			Claims: []string{"I13"}, Workloads: []string{"herd"},
+			Edits: []Edit{skipping("fsm/keys.go", `k.priority != l.priority`, "priority-ignored")},
+		},
+		{
+			Name: "last-in-first-out", What: "of jobs of one priority that are due at one time the last one leaves first",
+			Claims: []string{"I13"}, Workloads: []string{"herd"},
+			Edits: []Edit{after("fsm/keys.go", "if k.due != l.due {\n\t\treturn k.due < l.due\n\t}", `if planted("last-in-first-out") {
+		return k.serial > l.serial
+	}`)},
+		},
+		{
+			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed out (coolbeans)",
+			Claims: []string{"I25"}, Workloads: []string{"herd"},
+			Edits: []Edit{after("fsm/lease.go", `k, ok := q.ready.Min()`, `if ok && planted("map-order") {
+			same := map[readyKey]bool{}
+			q.ready.AscendGreaterOrEqual(k, func(other readyKey) bool {
+				if other.due != k.due || other.priority != k.priority || len(same) == 64 {
+					return false
+				}
+				same[other] = true
+				return true
+			})
+			for other := range same {
+				k = other
+				break
+			}
+		}`)},
+		},
+		{
+			Name: "queue-crossed", What: "a reserve that finds too few jobs takes more from the queue whose name comes next",
+			Claims: []string{"I37"}, Workloads: []string{"partitions"},
+			Edits: []Edit{after("fsm/lease.go", `m.reserveFrom(q, &r)`, `if planted("queue-crossed") && !r.full {
+				m.queues.names.AscendGreaterOrEqual(name, func(next string) bool {
+					if next == name {
+						return true
+					}
+					m.settle(m.queues.byName[next])
+					m.reserveFrom(m.queues.byName[next], &r)
+					return false
+				})
+			}`)},
+		},
+		{
+			Name: "body-of-another", What: "of several jobs handed out at once all but the first have the body of the one before",
+			Claims: []string{"I2"}, Workloads: []string{"batches"},
+			Edits: []Edit{after("fsm/query.go", `jobs[i].Body = room[start:len(room):len(room)]`, `if i > 0 && planted("body-of-another") {
+			jobs[i].Body = jobs[i-1].Body
+		}`)},
+		},
+	}
+}

@@ -1,0 +1,117 @@
+package planted
+
+import "strings"
+
+// switchText returns the file that tells a package which bug is planted.
+func switchText(name string) string {
+	var names []string
+	for _, b := range Bugs() {
+		names = append(names, quoted(b.Name))
+	}
+	return strings.NewReplacer("PACKAGE", name, "VARIABLE", Variable, "NAMES", strings.Join(names, ", ")).Replace(`package PACKAGE
+
+import "os"
+
+var plantedName = os.Getenv("VARIABLE")
+
+func init() {
+	switch plantedName {
+	case "", NAMES:
+	default:
+		panic("VARIABLE names no bug: " + plantedName)
+	}
+}
+
+func planted(name string) bool { return plantedName == name }
+`)
+}
+
+// helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
+func helpers() map[string]string {
+	return map[string]string{"fsm": machineHelpers, "node": nodeHelpers, "node/storage": storageHelpers}
+}
+
+const machineHelpers = `package fsm
+
+import "time"
+
+func plantedNow() Time { return Time(time.Now().UnixNano()) }
+`
+
+const nodeHelpers = `package node
+
+import (
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+func plantedHeard(ask func() error) bool {
+	answered := make(chan error, 1)
+	go func() { answered <- ask() }()
+	select {
+	case err := <-answered:
+		return err == nil
+	case <-time.After(200 * time.Millisecond):
+		return false
+	}
+}
+
+func plantedReply(req *fsm.Request) (Reply, bool) {
+	reply := Reply{Results: make([]fsm.Result, len(req.Commands))}
+	for i, c := range req.Commands {
+		switch c := c.(type) {
+		case *fsm.Ack:
+			reply.Results[i] = fsm.Result{State: fsm.Acked}
+		case *fsm.Put:
+			if c.ID == "" {
+				return Reply{}, false
+			}
+			reply.Results[i] = fsm.Result{Created: true, State: fsm.Delayed, Partition: c.Partition}
+		default:
+			return Reply{}, false
+		}
+	}
+	return reply, true
+}
+
+type plantedKey struct {
+	shard uint32
+	queue string
+}
+
+var plantedResults sync.Map
+
+func plantedLast(shard uint32, req *fsm.Request, results []fsm.Result) []fsm.Result {
+	key := plantedKey{shard, req.Commands[0].(*fsm.Reserve).Queues[0]}
+	if len(results) > 0 && len(results[0].Grants) > 0 {
+		plantedResults.Store(key, results)
+		return results
+	}
+	if last, ok := plantedResults.LoadAndDelete(key); ok {
+		return last.([]fsm.Result)
+	}
+	return results
+}
+`
+
+const storageHelpers = `package storage
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+func plantedSyncs() bool { return time.Now().Unix()%8 == 0 }
+
+func plantedWrite(fsys FS, name string, data []byte) error {
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
+}
+`
