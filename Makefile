@@ -16,6 +16,13 @@ MODELTIME ?= 10m
 SOAKTIME ?= 10m
 SOAKSEED := $(or $(SOAKSEED),$(shell date +%s))
 SOAKRUNS ?= 0
+FLIPS ?= 10000
+FLIPSTRIALS ?= 500
+FLIPSSEED := $(or $(FLIPSSEED),$(shell date +%s))
+SIMSEEDS ?= 100000
+SIMSEED ?= 1
+JEPSENTIME ?= 40m
+JEPSENSEED := $(or $(JEPSENSEED),$(shell date +%s))
 BENCH ?= .
 BENCHTIME ?= 1s
 PKG ?= ./...
@@ -40,10 +47,10 @@ step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
+	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
 
 .PHONY: test
-test: requirements compile vet format lint generated deploy race single trials formats fuzz-short vuln ## Everything that CI runs
+test: requirements compile vet format lint generated deploy race single trials jepsen-short formats fuzz-short vuln ## Everything that CI runs
 	$(call step,test,every step passed)
 
 .PHONY: requirements
@@ -137,6 +144,39 @@ trials:
 	$(call step,trials,clusters of processes$(,) which are stopped and killed under load)
 	$(TEST) $(TRIALS)
 
+# Faults that need no right and no device, so that it runs everywhere; the directory stays until the next time. The server that it builds has a tag of its
+# own, and so have that part's tests.
+.PHONY: jepsen-short
+jepsen-short:
+	$(call step,jepsen-short,a cluster of processes that is broken on purpose$(,) seed $(JEPSENSEED))
+	$(TEST) -tags jepsen -run 'Clock|Instrument' ./cmd/belfry/server
+	rm -rf bin/jepsen-short
+	go run ./jepsen run --nodes 3 --time 10s --calm 1s --hold 2s --network loopback --nemesis kill-leader,isolate-leader,pause-one,restart \
+		--seed $(JEPSENSEED) --dir bin/jepsen-short
+
+# The targets that follow take namespaces (root, iproute2, iptables, nsenter), /dev/fuse and docker, and say which of them is missing. Runs are kept in jepsen-runs.
+.PHONY: jepsen
+jepsen: ## Clusters under rotating faults for JEPSENTIME from JEPSENSEED on, and one in containers; at most an hour
+	$(call step,jepsen,faults that rotate for $(JEPSENTIME) from seed $(JEPSENSEED))
+	go run ./jepsen suite --budget $(JEPSENTIME) --seed $(JEPSENSEED)
+	$(call step,jepsen,the containers of docker-compose.yml)
+	go run ./jepsen run --compose --time 2m --seed $(JEPSENSEED)
+
+.PHONY: jepsen-full
+jepsen-full: ## Every kind of fault, every pair of the core kinds and the composites, from JEPSENSEED; takes hours
+	$(call step,jepsen-full,all faults and their pairs from seed $(JEPSENSEED))
+	go run ./jepsen suite --full --seed $(JEPSENSEED)
+
+.PHONY: jepsen-prove
+jepsen-prove: ## Servers with planted bugs, each of which the checks that claim it must find
+	$(call step,jepsen-prove,planted bugs from seed $(JEPSENSEED))
+	go run ./jepsen prove --seed $(JEPSENSEED)
+
+.PHONY: namespaces
+namespaces: ## Test the suite's network in namespaces of the kernel; needs root, iproute2, iptables and nsenter
+	$(call step,namespaces,nodes in network namespaces$(,) and packets that the kernel drops)
+	$(TEST) -race -tags netns ./jepsen/network
+
 .PHONY: formats
 formats:
 	$(call step,formats,the rules of formats in a program that has one more)
@@ -205,6 +245,24 @@ soak: ## Clusters in virtual time through faults for SOAKTIME, from SOAKSEED on,
 	$(call step,soak,clusters in virtual time for $(SOAKTIME) from seed $(SOAKSEED))
 	BELFRY_SOAK_TIME=$(SOAKTIME) BELFRY_SOAK_SEED=$(SOAKSEED) BELFRY_SOAK_RUNS=$(SOAKRUNS) GOGC=400 \
 		go test -run TestSoak -count=1 -v -timeout 0 ./node/nodetest/soak
+
+# Not a part of `make test`: it takes /dev/fuse, and root or fusermount3, and fails where they are missing.
+.PHONY: jepsen-disk
+jepsen-disk: ## Servers whose disks lose power at every step; needs root and /dev/fuse
+	$(call step,jepsen-disk,disks that fail on purpose$(,) and servers on them)
+	$(TEST) -tags fuse -v ./jepsen/disk
+
+.PHONY: flips
+flips: ## FLIPS bits flipped in files of single groups, and FLIPSTRIALS damaged disks of clusters, from FLIPSSEED
+	$(call step,flips,$(FLIPS) bits flipped and $(FLIPSTRIALS) disks of clusters damaged from seed $(FLIPSSEED))
+	BELFRY_FLIPS=$(FLIPS) BELFRY_FLIPS_TRIALS=$(FLIPSTRIALS) BELFRY_FLIPS_SEED=$(FLIPSSEED) \
+		go test -run '^TestFlips' -count=1 -v -timeout 0 ./node/nodetest/flips
+
+# A world is small and machines are made for large ones, so that most of what is allocated is thrown away unused: hence GOGC.
+.PHONY: sim
+sim: ## SIMSEEDS bit-exact worlds of machines, clocks, leases and routing, from SIMSEED on
+	$(call step,sim,$(SIMSEEDS) simulated worlds from seed $(SIMSEED))
+	BELFRY_SIM_SEEDS=$(SIMSEEDS) BELFRY_SIM_SEED=$(SIMSEED) GOGC=800 go test -run 'TestCorpus|TestSim' -count=1 -v -timeout 0 ./jepsen/sim
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -1,0 +1,73 @@
+// Jepsen breaks a cluster of Belfry on purpose and says what held; see README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitValid   = 0
+	exitInvalid = 1
+	exitUsage   = 2
+)
+
+const usage = `usage: go run ./jepsen COMMAND
+
+  run     start a cluster, break it, and say what held; run -h has the settings
+  suite   many runs, with faults that rotate; suite -h has the settings
+  prove   run each planted bug; the checker must find it
+  check   judge a run again, of which the directory was kept
+  list    list workloads and nemeses
+`
+
+// errInvalid says that a run was judged invalid; the verdict was printed.
+var errInvalid = errors.New("the verdict is invalid")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stdout)
+	stop()
+	switch {
+	case err == nil:
+		os.Exit(exitValid)
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(exitUsage)
+	case errors.Is(err, errInvalid):
+		os.Exit(exitInvalid)
+	}
+	fmt.Fprintln(os.Stderr, "jepsen:", err)
+	// Whoever reads the last line only must not take a run that broke for one that held.
+	fmt.Fprintln(os.Stdout, "verdict: invalid: the run could not be finished")
+	os.Exit(exitInvalid)
+}
+
+// command carries out one command.
+func command(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return flag.ErrHelp
+	}
+	switch args[0] {
+	case "run":
+		return run(ctx, args[1:], out)
+	case "suite":
+		return suite(ctx, args[1:], out)
+	case "prove":
+		return prove(ctx, args[1:], out)
+	case "check":
+		return recheck(ctx, args[1:], out)
+	case "list":
+		return list(out)
+	default:
+		fmt.Fprintf(os.Stderr, "there is no command %q\n%s", args[0], usage)
+		return flag.ErrHelp
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/belfrydb/belfry/jepsen/planted"
+	"github.com/belfrydb/belfry/jepsen/report"
+)
+
+// proof is what became of one planted bug.
+type proof struct {
+	bug planted.Bug
+	// found are the invariants that were violated, took the time from the start of the run to the verdict.
+	found []string
+	took  time.Duration
+	text  string
+}
+
+// proofMax is how long the checker may take to find a bug, from the start of the run.
+const proofMax = 10 * time.Minute
+
+// caught reports whether every invariant that claims the bug found it, in time.
+func (p *proof) caught() bool {
+	return len(p.bug.Claims) > 0 && p.took <= proofMax && !slices.ContainsFunc(p.bug.Claims, func(claim string) bool { return !slices.Contains(p.found, claim) })
+}
+
+// prove runs each planted bug and looks whether the checker finds it.
+func prove(ctx context.Context, args []string, out io.Writer) error {
+	base := settings{}
+	flags := base.flags("prove")
+	only := flags.String("bug", "", "only these bugs, separated by commas")
+	beside := flags.Int("beside", 2, "how many run beside each other")
+	for name, value := range map[string]string{"time": "15s", "calm": "1500ms", "hold": "3s", "pace": "20ms", "snapshot-bytes": "65536", "network": "loopback"} {
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("setting --%s: %w", name, err)
+		}
+	}
+	if err := base.parse(flags, args); err != nil {
+		return err
+	}
+	if err := decided(flags, "workload", "nemesis", "program"); err != nil {
+		return err
+	}
+	if base.dir == "" {
+		base.dir = filepath.Join("jepsen-runs", "prove-"+time.Now().Format("20060102-150405"))
+	}
+	bugs, err := pickBugs(*only)
+	if err != nil {
+		return err
+	}
+	if err := emptyDir(base.dir); err != nil {
+		return err
+	}
+	program, err := planted.Build(ctx, base.dir)
+	if err != nil {
+		return err
+	}
+	base.program = program
+	proofs := make([]proof, len(bugs))
+	turns := make(chan struct{}, max(1, *beside))
+	var running sync.WaitGroup
+	var printing sync.Mutex
+	for i, b := range bugs {
+		running.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			proofs[i] = proveOne(ctx, base, b)
+			printing.Lock()
+			defer printing.Unlock()
+			fmt.Fprintf(out, "%s: %s in %.0f s (%s)\n", b.Name, strings.Join(proofs[i].found, " "), proofs[i].took.Seconds(), proofs[i].text)
+		})
+	}
+	running.Wait()
+	return errors.Join(sayProofs(out, proofs), context.Cause(ctx))
+}
+
+// pickBugs returns bugs by their names, separated by commas, or all.
+func pickBugs(list string) ([]planted.Bug, error) {
+	if list == "" {
+		return planted.Bugs(), nil
+	}
+	var picked []planted.Bug
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(planted.Bugs(), func(b planted.Bug) bool { return b.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--bug: there is no bug %q", name)
+		}
+		picked = append(picked, planted.Bugs()[i])
+	}
+	return picked, nil
+}
+
+// proveOne runs the server with one bug.
+func proveOne(ctx context.Context, base settings, b planted.Bug) proof {
+	p := proof{bug: b}
+	s := base
+	s.dir = filepath.Join(base.dir, b.Name)
+	s.env = []string{planted.Variable + "=" + b.Name}
+	s.workloads = strings.Join(b.Workloads, ",")
+	s.nemeses = strings.Join(b.Nemeses, ",")
+	switch {
+	case slices.Contains(b.Nemeses, "replace-node"):
+		s.time *= 4 // which replicas need to move
+	case len(b.Nemeses) > 0 || slices.Contains(b.Claims, "I11") || slices.Contains(b.Claims, "I12"):
+		s.time *= 2 // several strikes, or enough that came late
+	}
+	began := time.Now()
+	r, err := s.run(ctx, io.Discard)
+	p.took = time.Since(began)
+	if err != nil {
+		p.text = "could not be finished: " + err.Error()
+		return p
+	}
+	for _, v := range r.Violations {
+		if !slices.Contains(p.found, v.Invariant) {
+			p.found = append(p.found, v.Invariant)
+		}
+	}
+	slices.Sort(p.found)
+	p.text = "as claimed"
+	if !p.caught() {
+		p.text = "NOT as claimed: " + strings.Join(b.Claims, " ")
+	}
+	if r.Verdict == report.Valid {
+		p.text = "NOT FOUND: " + strings.Join(b.Claims, " ")
+	}
+	return p
+}
+
+// sayProofs prints the table, in the form of the README.
+func sayProofs(out io.Writer, proofs []proof) error {
+	table := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
+	fmt.Fprint(table, "\n| bug\t| claimed by\t| found by\t| seconds\t|\n|---\t|---\t|---\t|---\t|\n")
+	missed := 0
+	for _, p := range proofs {
+		fmt.Fprintf(table, "| %s\t| %s\t| %s\t| %.0f\t|\n", p.bug.Name, strings.Join(p.bug.Claims, " "), strings.Join(p.found, " "), p.took.Seconds())
+		if !p.caught() {
+			missed++
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	if missed > 0 {
+		fmt.Fprintf(out, "verdict: invalid: %d of %d planted bugs were not found by the checks that claim them\n", missed, len(proofs))
+		return errInvalid
+	}
+	fmt.Fprintf(out, "%d planted bugs, each found by the checks that claim it\nverdict: valid\n", len(proofs))
+	return nil
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/jepsen/checker"
+	"github.com/belfrydb/belfry/jepsen/history"
+	"github.com/belfrydb/belfry/jepsen/lab"
+	"github.com/belfrydb/belfry/jepsen/nemesis"
+	"github.com/belfrydb/belfry/jepsen/report"
+	"github.com/belfrydb/belfry/jepsen/workload"
+)
+
+const (
+	// healthyMax is how long the cluster may take to be whole again after the last fault, drainMax how long its queues may take to be empty: jobs that
+	// are due by then, leases that have to lapse.
+	healthyMax = 2 * time.Minute
+	drainMax   = 2 * time.Minute
+)
+
+// experiment is one run while it goes on.
+type experiment struct {
+	*settings
+	log       *slog.Logger
+	logFile   *os.File
+	version   string
+	server    string
+	wires     *wires
+	disks     *disks
+	cluster   *compose // in the place of wires and disks
+	lab       *lab.Lab
+	history   *history.History
+	workloads []workload.Workload
+	faults    []nemesis.Fault
+	struck    nemesis.Log
+	clocks    nemesis.ClockBook
+	tally     tally
+	kept      record
+	// laterProgram reads one format more than the lab's; empty until it is needed.
+	laterProgram string
+}
+
+// run carries out the run that arguments describe.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	s, err := parse(args)
+	if err != nil {
+		return err
+	}
+	r, err := s.run(ctx, out)
+	if err != nil {
+		return err
+	}
+	return say(out, r, s.dir)
+}
+
+// run carries out one run and returns what it says. An error means that there is nothing to be said.
+func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, error) {
+	e := &experiment{settings: s, version: version(ctx)}
+	var err error
+	if e.workloads, err = workload.Pick(s.workloads); err != nil {
+		return nil, err
+	}
+	if e.faults, err = nemesis.Pick(s.nemeses); err != nil {
+		return nil, err
+	}
+	if err := s.composable(ctx, e.faults); err != nil {
+		return nil, err
+	}
+	if err := e.prepare(ctx); err != nil {
+		return nil, errors.Join(err, e.end(ctx))
+	}
+	fmt.Fprintf(out, "%s\neverything about the run is in %s\n", s.command(), s.dir)
+	err = e.play(ctx)
+	ended := e.end(ctx)
+	if e.history == nil {
+		return nil, errors.Join(err, ended)
+	}
+	// From here on there is something to be judged, also if the run broke off; but it is not valid then.
+	if err := errors.Join(err, context.Cause(ctx), ended); err != nil {
+		e.kept.fail(itself, e.history.Now(), "the run could not be finished: %v", err)
+	}
+	r, err := e.judge()
+	if err == nil && r.Verdict == report.Valid && !s.keep {
+		err = errors.Join(os.RemoveAll(filepath.Join(s.dir, "data")), os.RemoveAll(filepath.Join(s.dir, "backing")))
+	}
+	return r, err
+}
+
+// prepare makes the directory, the server and the lab.
+func (e *experiment) prepare(ctx context.Context) error {
+	if e.dir == "" {
+		e.dir = filepath.Join("jepsen-runs", fmt.Sprintf("%s-%d", time.Now().Format("20060102-150405"), e.seed%1000))
+	}
+	dir, err := filepath.Abs(e.dir)
+	if err != nil {
+		return fmt.Errorf("finding the directory of the run: %w", err)
+	}
+	if err := emptyDir(dir); err != nil {
+		return err
+	}
+	e.dir = dir
+	if e.logFile, err = os.Create(filepath.Join(dir, "harness.log")); err != nil {
+		return fmt.Errorf("making the log of the run: %w", err)
+	}
+	e.log = slog.New(slog.NewTextHandler(e.logFile, nil))
+	e.server = cmp.Or(e.program, e.built)
+	if e.server == "" {
+		if e.server, err = build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for i := range e.nodes {
+		names = append(names, fmt.Sprintf("n%d", i+1))
+	}
+	if e.compose {
+		return e.prepareContainers(ctx, names)
+	}
+	if e.wires, err = newWires(ctx, e.settings.network, names, e.seed, e.log); err != nil {
+		return err
+	}
+	e.disks = newDisks(dir, slices.ContainsFunc(e.faults, func(f nemesis.Fault) bool { return f.NeedsDisk }), e.log)
+	e.lab, err = lab.New(lab.Config{
+		Dir: dir, Program: e.server, Names: names, Network: e.wires, Shards: e.shards, SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log,
+		Data: func(node string) (string, error) { return e.disks.open(ctx, node) },
+	})
+	return err
+}
+
+// target is what clients talk to. Those of the load ask also nodes that were removed, which must not answer.
+func (e *experiment) target(asked func(*lab.Node) bool) workload.Target {
+	nodes := func() (names []string) {
+		for _, n := range e.lab.Nodes() {
+			if asked(n) {
+				names = append(names, n.Name)
+			}
+		}
+		return names
+	}
+	return workload.Target{History: e.history, Nodes: nodes, URL: e.lab.URL}
+}
+
+// all asks every node, members those that are part of the cluster now.
+func all(*lab.Node) bool       { return true }
+func members(n *lab.Node) bool { return !n.Removed() }
+
+// play starts the cluster, lets clients work while faults strike, heals, and empties the queues.
+func (e *experiment) play(ctx context.Context) error {
+	if err := e.lab.Start(ctx); err != nil {
+		return err
+	}
+	if err := e.awaitHealthy(ctx); err != nil {
+		return fmt.Errorf("before the first fault: %w", err)
+	}
+	e.history = history.New()
+	err := errors.Join(workload.PrepareProbe(ctx, e.target(members), e.shards), workload.Prepare(ctx, e.target(members), e.workloads, e.seed))
+	if err != nil {
+		return err
+	}
+	err = e.load(ctx)
+	if lasting, ok := errors.AsType[*nemesis.HealError](err); ok {
+		e.kept.Loaded = e.history.Now()
+		e.kept.fail("I35", e.history.Now(), "%v", lasting)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.kept.Loaded = e.history.Now()
+	if ctx.Err() != nil {
+		return nil // whoever broke it off is told so, and not what the cluster did then
+	}
+	healthy := e.awaitHealthy(ctx)
+	e.probe("the cluster is whole again", e.kept.Loaded, healthyMax, healthy)
+	if healthy != nil {
+		return nil
+	}
+	began := e.history.Now()
+	served := workload.ProbeAll(ctx, e.target(members), e.shards, healthyMax)
+	e.probe("every node takes jobs of every shard through their lives", began, healthyMax, served)
+	if served != nil {
+		return nil
+	}
+	if err := workload.DrainAll(ctx, e.target(members), workload.Queues(e.workloads), drainMax); err != nil {
+		e.kept.fail("I1", e.history.Now(), "the drain: %v", err)
+	} else {
+		e.kept.Drained = e.history.Now()
+	}
+	e.ring(ctx, "I11", workload.Due)
+	e.ring(ctx, "I12", workload.Put)
+	converge, cancel := context.WithTimeout(ctx, healthyMax)
+	defer cancel()
+	began = e.history.Now()
+	e.probe("all replicas are equal", began, healthyMax, e.lab.Await(converge, "replicas that are equal", lab.Converged))
+	began = e.history.Now()
+	e.probe("every node stops in peace", began, healthyMax, e.lab.Stop())
+	return nil
+}
+
+// ringMax is how long a consumer who waits may take to get a job, with nothing else going on.
+const ringMax = 2500 * time.Millisecond
+
+// ring looks how soon consumers who wait at every node get a job.
+func (e *experiment) ring(ctx context.Context, invariant string, by workload.Ring) {
+	took, err := workload.RingAll(ctx, e.target(members), by)
+	if err == nil && took > ringMax {
+		err = fmt.Errorf("with nothing else going on a consumer who waited had a job (%s) after %v at best, %v is allowed", by, took, ringMax)
+	}
+	if err != nil {
+		e.kept.fail(invariant, e.history.Now(), "%v", err)
+	}
+	e.log.Info("ring", slog.String("by", string(by)), slog.Duration("took", took))
+}
+
+// left notes that a node is no longer part of the cluster.
+func (e *experiment) left(node string, at time.Duration) {
+	e.kept.Removals = append(e.kept.Removals, checker.Removal{Node: node, From: at})
+}
+
+// flipped notes what became of bits that were flipped.
+func (e *experiment) flipped(injected, noticed, unread int64) {
+	f := &e.kept.Flips
+	f.Injected, f.Noticed, f.Unread = f.Injected+injected, f.Noticed+noticed, f.Unread+unread
+}
+
+// later returns the program that reads one format more, which is built when it is first needed.
+func (e *experiment) later(ctx context.Context) (string, error) {
+	if e.laterProgram == "" {
+		program, err := buildLater(ctx, e.dir)
+		if err != nil {
+			return "", err
+		}
+		e.laterProgram = program
+	}
+	return e.laterProgram, nil
+}
+
+// probe notes what was tried after the last fault.
+func (e *experiment) probe(name string, began, limit time.Duration, err error) {
+	p := checker.Probe{Name: name, Took: e.history.Now() - began, Limit: limit}
+	if err != nil {
+		p.Failure = err.Error()
+	}
+	e.kept.Probes = append(e.kept.Probes, p)
+	e.log.Info("probe", slog.String("what", name), slog.Duration("took", p.Took), slog.String("failure", p.Failure))
+}
+
+// judge keeps what is known of the run, and judges it.
+func (e *experiment) judge() (*report.Report, error) {
+	for _, s := range e.lab.Surprises() {
+		e.kept.fail("I35", 0, "%s", s)
+	}
+	k := &e.kept
+	k.Command, k.Commit, k.Started, k.Seed, k.Nodes = e.command(), e.version, e.history.Start, e.seed, e.nodes
+	k.Workloads, k.Nemeses, k.Faults, k.Counts = workload.Names(e.workloads), nemesis.Names(e.faults), e.struck.Faults(), e.tally.counts()
+	k.Calls = e.history.Len()
+	for _, c := range e.clocks.Errors() {
+		k.Clocks = append(k.Clocks, checker.Clock(c))
+	}
+	if err := errors.Join(k.write(e.dir), writeFile(filepath.Join(e.dir, historyName), e.history.Write)); err != nil {
+		return nil, err
+	}
+	return judge(e.dir, k, e.history)
+}
+
+// calmEnd is how long clients go on after the last fault, so that there is a time in which nothing has been wrong for a while.
+const calmEnd = 8 * time.Second
+
+// load has clients work while faults strike, and for a while after the last.
+func (e *experiment) load(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	scene := &nemesis.Scene{
+		Lab: e.lab, Rand: rand.New(rand.NewPCG(e.seed, 1)), Now: e.history.Now, Logger: e.log, Clocks: &e.clocks,
+		Dir: e.dir, Count: e.tally.add, Left: e.left, Flipped: e.flipped, Later: e.later,
+	}
+	if e.cluster == nil {
+		scene.Network, scene.Clients, scene.Disk = e.wires.Network, e.wires.clients, e.disks.faulty()
+	}
+	struck := make(chan error, 1)
+	go func() {
+		striking, cancel := context.WithTimeout(working, e.time)
+		defer cancel()
+		err := nemesis.Run(striking, scene, e.faults, e.rhythm, &e.struck)
+		e.kept.Healed = e.history.Now()
+		if err == nil {
+			calm, cancel := context.WithTimeout(working, calmEnd)
+			defer cancel()
+			<-calm.Done()
+		}
+		stop()
+		struck <- err
+	}()
+	err := workload.Run(working, e.target(all), e.workloads, workload.Load{Seed: e.seed, Pace: e.pace})
+	stop() // without clients there is nothing to break
+	return errors.Join(err, <-struck)
+}
+
+// awaitHealthy waits until the cluster is whole.
+func (e *experiment) awaitHealthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healthyMax)
+	defer cancel()
+	return e.lab.Await(ctx, "a healthy cluster", lab.Healthy)
+}
+
+// end kills what still runs and gives back what the run took from the system, also when ctx has ended. What cannot be given back is an error, or it would
+// be missing in the next run.
+func (e *experiment) end(ctx context.Context) error {
+	var problems []error
+	if e.lab != nil {
+		e.lab.KillSoon()
+	}
+	if e.disks != nil { // before the wait: a process that hangs in its disk ends with that
+		problems = append(problems, e.disks.close())
+	}
+	if e.lab != nil {
+		e.lab.Kill()
+	}
+	if e.wires != nil {
+		problems = append(problems, e.wires.Close()) //nolint:contextcheck // it is closed also when ctx has ended
+	}
+	if e.cluster != nil {
+		problems = append(problems, e.cluster.end(ctx, e.lab))
+	}
+	if e.logFile != nil {
+		problems = append(problems, e.logFile.Close())
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("cleaning up: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/belfrydb/belfry/jepsen/nemesis"
+	"github.com/belfrydb/belfry/jepsen/network"
+	"github.com/belfrydb/belfry/jepsen/workload"
+)
+
+// settings are those of one run.
+type settings struct {
+	nodes     int
+	shards    int
+	time      time.Duration
+	workloads string
+	nemeses   string
+	seed      uint64
+	pace      time.Duration
+	rhythm    nemesis.Rhythm
+	snapshot  int64
+	network   network.Mode
+	dir       string
+	program   string
+	// built is the server that runs when program is empty; built for this run when it is empty too.
+	built   string
+	keep    bool
+	compose bool
+	// env is added to the environment of the servers.
+	env []string
+}
+
+// parse reads the settings of a run.
+func parse(args []string) (*settings, error) {
+	s := &settings{}
+	return s, s.parse(s.flags("run"), args)
+}
+
+// flags returns the flags that set them.
+func (s *settings) flags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.IntVar(&s.nodes, "nodes", 3, "how many nodes found the cluster")
+	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
+	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")
+	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list")
+	flags.StringVar(&s.nemeses, "nemesis", "kill-leader,kill-all,pause-leader,restart,transfer,clock-forward,clock-back,lag-install", "which faults strike, separated by commas, a+b for both at once; see list")
+	flags.Uint64Var(&s.seed, "seed", 0, "what decides everything that is random here; 0 takes one from the clock")
+	flags.DurationVar(&s.pace, "pace", 30*time.Millisecond, "mean time between two rounds of a client")
+	flags.DurationVar(&s.rhythm.Calm, "calm", nemesis.CalmDefault, "mean time before a fault")
+	flags.DurationVar(&s.rhythm.Hold, "hold", nemesis.HoldDefault, "mean time that a fault lasts")
+	flags.BoolVar(&s.rhythm.Once, "once", false, "end when each fault has struck once, before --time is over")
+	flags.Int64Var(&s.snapshot, "snapshot-bytes", 256<<10, "how much a shard logs before it takes a snapshot, and how much log it keeps")
+	flags.Func("network", "namespaces, loopback, or auto for namespaces where they can be made (default auto)", s.setNetwork)
+	flags.StringVar(&s.dir, "dir", "", "where everything about the run is kept; by default a new directory in jepsen-runs")
+	flags.StringVar(&s.program, "program", "", "the server, built with the tag jepsen; by default it is built")
+	flags.BoolVar(&s.keep, "keep", false, "keep the data directories of the nodes")
+	flags.BoolVar(&s.compose, "compose", false, "run the cluster of docker-compose.yml, in containers")
+	return flags
+}
+
+// parse reads them from arguments.
+func (s *settings) parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return flag.ErrHelp // it was printed
+	}
+	if s.seed == 0 {
+		s.seed = uint64(time.Now().UnixNano())
+	}
+	var problems []error
+	unless := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	unless(flags.NArg() == 0, "%s takes no argument, but was given %q", flags.Name(), flags.Args())
+	unless(s.nodes >= 1 && s.nodes <= 9, "--nodes: have %d, want 1 to 9", s.nodes)
+	unless(s.shards >= 1 && s.shards <= 64, "--shards: have %d, want 1 to 64", s.shards)
+	unless(s.snapshot > 0, "--snapshot-bytes: have %d, want more than 0", s.snapshot)
+	for name, d := range map[string]time.Duration{"time": s.time, "pace": s.pace, "calm": s.rhythm.Calm, "hold": s.rhythm.Hold} {
+		unless(d > 0, "--%s: have %v, want more than 0", name, d)
+	}
+	_, err := workload.Pick(s.workloads)
+	unless(err == nil, "--workload: %w", err)
+	_, err = nemesis.Pick(s.nemeses)
+	unless(err == nil, "--nemesis: %w", err)
+	return errors.Join(problems...)
+}
+
+// decided refuses flags whose values a command decides by itself.
+func decided(flags *flag.FlagSet, names ...string) error {
+	var problems []error
+	flags.Visit(func(f *flag.Flag) {
+		if slices.Contains(names, f.Name) {
+			problems = append(problems, fmt.Errorf("--%s: %s decides that by itself", f.Name, flags.Name()))
+		}
+	})
+	return errors.Join(problems...)
+}
+
+// setNetwork reads --network.
+func (s *settings) setNetwork(text string) error {
+	for _, mode := range []network.Mode{network.Auto, network.Namespaces, network.Loopback} {
+		if mode.String() == text {
+			s.network = mode
+			return nil
+		}
+	}
+	return fmt.Errorf("have %q, want auto, namespaces or loopback", text)
+}
+
+// command is what repeats the run, as a shell reads it.
+func (s *settings) command() string {
+	words := []string{
+		"go", "run", "./jepsen", "run", "--nodes", fmt.Sprint(s.nodes), "--shards", fmt.Sprint(s.shards), "--time", s.time.String(),
+		"--workload", s.workloads, "--nemesis", s.nemeses, "--seed", fmt.Sprint(s.seed), "--pace", s.pace.String(),
+		"--calm", s.rhythm.Calm.String(), "--hold", s.rhythm.Hold.String(), "--snapshot-bytes", fmt.Sprint(s.snapshot), "--network", s.network.String(),
+	}
+	if s.compose {
+		words = append(words, "--compose")
+	}
+	if s.rhythm.Once {
+		words = append(words, "--once")
+	}
+	if s.program != "" {
+		words = append(words, "--program", s.program)
+	}
+	if len(s.env) > 0 {
+		words = slices.Concat([]string{"env"}, s.env, words)
+	}
+	for i, word := range words {
+		words[i] = quoted(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted returns a word as a shell reads it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,+=:@", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// list lists what there is.
+func list(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "workload\t\t")
+	for _, w := range workload.All() {
+		fmt.Fprintf(table, "  %s\t%s\t\n", w.Name, w.What)
+	}
+	fmt.Fprintln(table, "nemesis\t\t")
+	for _, f := range slices.Concat(nemesis.All(), nemesis.ContainerFaults()) {
+		fmt.Fprintf(table, "  %s\t%s\t%d\n", f.Name, f.What, f.Number)
+	}
+	fmt.Fprintln(table, "no nemesis\t\t")
+	for _, f := range nemesis.NotInjected() {
+		why := "brought by the workload " + f.Workload
+		if f.Workload == "" {
+			why = "waits for " + f.Feature
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%d\n", f.Fault, why, f.Number)
+	}
+	return table.Flush()
+}
