@@ -77,6 +77,10 @@ func loadIdentity(cfg Config) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A process that was killed may have renamed it and not synced: what it says is acted upon, so no power cut may take it back.
+	if err := cfg.FS.SyncDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("syncing the directory of the node's identity: %w", err)
+	}
 	id.FS = cfg.FS
 	if cfg.Name != "" && cfg.Name != id.Name {
 		return nil, fmt.Errorf("%s belongs to node %q, not %q: use the right data directory, or leave out the node's name", cfg.Dir, id.Name, cfg.Name)

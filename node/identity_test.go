@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
 func TestIdentityIsMadeOnceAndKept(t *testing.T) {
@@ -78,6 +79,37 @@ func TestIdentityRecordsFoundedGroups(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"shard-0", "catalog"}, again.Groups); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+}
+
+// TestIdentityThatWasFoundIsKept: the process before was killed between the renaming and the sync of the directory.
+func TestIdentityThatWasFoundIsKept(t *testing.T) {
+	d := diskfault.New()
+	cfg := Config{Dir: "/", FS: d}.withDefaults()
+	id, err := loadIdentity(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SetHook(func(op diskfault.Op) error {
+		if op.Kind == diskfault.OpSyncDir {
+			return diskfault.ErrCrashed
+		}
+		return nil
+	})
+	if err := id.quarantine(cfg.Dir, "shard-0"); err == nil {
+		t.Fatal("the directory was synced")
+	}
+	d.Crash(nil, diskfault.LoseNames)
+	if _, err := loadIdentity(cfg); err != nil {
+		t.Fatal(err)
+	}
+	d.Crash(diskfault.LoseAll, diskfault.LoseNames)
+	again, err := loadIdentity(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"shard-0"}, again.Quarantined); diff != "" {
+		t.Errorf("quarantined (-want +got):\n%s", diff)
 	}
 }
 

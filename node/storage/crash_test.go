@@ -209,7 +209,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}{
 		{"lose all", diskfault.LoseAll, diskfault.LoseNames},
 		{"lose bytes", diskfault.LoseAll, diskfault.KeepNames},
-		{"kill -9", diskfault.KeepAll, diskfault.KeepNames},
+		{"keep all", diskfault.KeepAll, diskfault.KeepNames},
 		{"tear", torn, diskfault.KeepNames},
 		{"tear, lose names", torn, diskfault.LoseNames},
 	} {
@@ -258,6 +258,39 @@ func checkSurvivor(d *diskfault.Disk, before, after held) error {
 		err = fmt.Errorf("after further use the log ends at %d, want %d", got.Last, next+40)
 	}
 	return errors.Join(err, s.Close())
+}
+
+// A process dies at any step, of itself or because a step failed, and the next one opens the group. What that one was shown it may have told
+// other nodes of: a power cut must leave it.
+func TestWhatOpenFoundIsDurable(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	torn := func(string, int64) bool { return r.IntN(2) == 0 }
+	for name, end := range map[string]func(int) diskfault.Hook{
+		"kill -9": crashAfter,
+		"EIO":     func(n int) diskfault.Hook { return failOnce(n, diskfault.Broken) },
+	} {
+		for i, fate := range []diskfault.Fate{diskfault.LoseAll, torn} {
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				for n := i % thinning; ; n += thinning {
+					d := newDisk()
+					d.SetHook(end(n))
+					_, _, call, done := runUntil(d, lifeWithTerms())
+					d.Crash(nil, diskfault.LoseNames)
+					s := openOn(t, d)
+					found, err := observe(s)
+					must(t, err)
+					d.Crash(fate, diskfault.LoseNames)
+					_ = s.Close() // its disk is gone
+					if err := checkSurvivor(d, found, found); err != nil {
+						t.Fatalf("the end after %d steps, in %q, a start, and a power cut: %v", n, call, err)
+					}
+					if done {
+						return
+					}
+				}
+			})
+		}
+	}
 }
 
 // A crash during the repair that follows a crash.

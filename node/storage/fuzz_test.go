@@ -118,7 +118,7 @@ func FuzzScanSegment(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{walFrameCommit, 0, 0, 0, 0, 0, 0, 0}, 12), uint64(9))
 	f.Fuzz(func(t *testing.T, b []byte, base uint64) {
 		c := entryCodec{salt: 1}
-		s, err := scanSegment(fuzzFS{content: b}, "dir", c, segmentInfo(base))
+		s, err := scanSegment(engineConfig{fsys: fuzzFS{content: b}, dir: "dir", codec: c}, segmentInfo(base))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -158,8 +158,17 @@ func (m *marks) lowerLog(index uint64) error {
 	}
 	m.current.log = index
 	// Both slots: the other one still holds a higher mark, which would count if this one rotted.
-	return errors.Join(m.writeSlot(), m.writeSlot(), m.sync())
+	return m.writeBoth()
 }
+
+// settle makes the mark durable that was found: a process that was killed may have lowered it in the kernel's cache only.
+func (m *marks) settle() error {
+	m.turn.take()
+	defer m.turn.give()
+	return m.writeBoth()
+}
+
+func (m *marks) writeBoth() error { return errors.Join(m.writeSlot(), m.writeSlot(), m.sync()) }
 
 // raiseSnapshot durably notes a snapshot. Call it after the snapshot is durable and before the log is compacted.
 func (m *marks) raiseSnapshot(index uint64) error {

@@ -14,7 +14,7 @@ import (
 
 const marksName = groupDir + "/high-water"
 
-// The mark is synced at once for the first append, then at most as often as configured, and always before a cut.
+// The mark is synced at the opening, then with appends at most as often as configured, and always before a cut.
 func TestMarkSyncPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes but by now
 		d := newDisk()
@@ -37,12 +37,12 @@ func TestMarkSyncPace(t *testing.T) {
 			after time.Duration
 			want  int
 		}{
-			{func() error { return s.Log.StoreLog(entry(1, 0)) }, 0, 1},
-			{func() error { return s.Log.StoreLog(entry(2, 0)) }, 999 * time.Millisecond, 1},
-			{func() error { return s.Log.StoreLog(entry(3, 0)) }, time.Millisecond, 2},
-			{func() error { return s.Log.DeleteRange(3, 3) }, 0, 3},
-			{func() error { return takeSnapshot(s.Snapshots, 2, 0, nil) }, 0, 4},
-			{func() error { return s.Log.DeleteRange(1, 1) }, 0, 4}, // a compaction does not lower the mark
+			{func() error { return s.Log.StoreLog(entry(1, 0)) }, 0, 0},
+			{func() error { return s.Log.StoreLog(entry(2, 0)) }, 999 * time.Millisecond, 0},
+			{func() error { return s.Log.StoreLog(entry(3, 0)) }, time.Millisecond, 1},
+			{func() error { return s.Log.DeleteRange(3, 3) }, 0, 2},
+			{func() error { return takeSnapshot(s.Snapshots, 2, 0, nil) }, 0, 3},
+			{func() error { return s.Log.DeleteRange(1, 1) }, 0, 3}, // a compaction does not lower the mark
 		} {
 			now = now.Add(step.after)
 			must(t, step.do())

@@ -16,6 +16,22 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
+// TestMissingDirectory: what is gone is damage, whoever looks for it first.
+func TestMissingDirectory(t *testing.T) {
+	for _, name := range []string{"log", "snapshots"} {
+		dir := filepath.Join(t.TempDir(), "shard-1")
+		s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL))
+		must(t, err)
+		appendEntries(t, s, 1, 5, 1)
+		must(t, takeSnapshot(s.Snapshots, 5, 1, snapshotData(5)))
+		closeStores(t, s)
+		must(t, os.RemoveAll(filepath.Join(dir, name)))
+		if _, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL)); !errors.As(err, new(*storage.CorruptError)) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
 func TestConfigReportsEveryProblem(t *testing.T) {
 	_, err := storage.Open(groupDir, storage.Config{Engine: "paper", SegmentBytes: 1})
 	for _, field := range []string{"Group", "Engine", "SegmentBytes"} {

@@ -68,7 +68,7 @@ func TestCrashAtEveryStepOfRetiring(t *testing.T) {
 	}{
 		{"lose all", diskfault.LoseAll, diskfault.LoseNames},
 		{"lose bytes", diskfault.LoseAll, diskfault.KeepNames},
-		{"kill -9", diskfault.KeepAll, diskfault.KeepNames},
+		{"keep all", diskfault.KeepAll, diskfault.KeepNames},
 		{"tear, lose names", torn, diskfault.LoseNames},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

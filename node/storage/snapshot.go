@@ -102,7 +102,9 @@ func compareUint64(a, b uint64) int {
 
 // openSnapshots verifies every block of the newest snapshot and keeps its meta.
 func openSnapshots(s *SnapshotStore) error {
-	if err := removeTemporaries(s.fsys, s.dir); err != nil {
+	if err := removeTemporaries(s.fsys, s.dir); missing(err) {
+		return &CorruptError{File: s.dir, Detail: "missing", Err: err}
+	} else if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
 	names, err := listSnapshots(s.fsys, s.dir)

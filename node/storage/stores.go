@@ -152,6 +152,10 @@ func Open(dir string, cfg Config) (*Stores, error) {
 }
 
 func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
+	// A process that was killed may have renamed and not synced: what is found here is acted upon, so no power cut may take it back.
+	if err := syncDirs(cfg.FS, filepath.Dir(dir), dir, p.log, p.snapshots); err != nil && !missing(err) {
+		return nil, fmt.Errorf("storage: syncing the directories of %s: %w", dir, err)
+	}
 	g := &guard{watchdog: cfg.Watchdog, onFatal: cfg.OnFatal}
 	s := &Stores{dir: dir, guard: g, restart: make(chan struct{})}
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
@@ -173,6 +177,9 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	e, err := openEngine(m.Engine, cfg.engine(p, g, m, s.marks.get()))
 	if err != nil {
 		return nil, err
+	}
+	if err := s.marks.settle(); err != nil {
+		return nil, errors.Join(err, e.close())
 	}
 	s.Log = &LogStore{turn: newTurn(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
 	if err := s.reconcile(p, cfg.Logger); err != nil {

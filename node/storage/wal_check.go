@@ -50,7 +50,7 @@ func checkSegments(cfg engineConfig, meta *walMeta) error {
 }
 
 func checkSealed(cfg engineConfig, info types.SegmentInfo) (segmentScan, error) {
-	s, err := scanSegment(cfg.fsys, cfg.dir, cfg.codec, info)
+	s, err := scanSegment(cfg, info)
 	name := filepath.Join(cfg.dir, segment.FileName(info))
 	if missing(err) {
 		return s, &CorruptError{File: name, Index: info.BaseIndex, Detail: "missing", Err: err}
@@ -67,7 +67,7 @@ func checkSealed(cfg engineConfig, info types.SegmentInfo) (segmentScan, error) 
 
 func checkTail(cfg engineConfig, meta *walMeta, info types.SegmentInfo) (segmentScan, error) {
 	name := filepath.Join(cfg.dir, segment.FileName(info))
-	s, err := scanSegment(cfg.fsys, cfg.dir, cfg.codec, info)
+	s, err := scanSegment(cfg, info)
 	if missing(err) {
 		// The list is durable before the file it names: a crash between leaves no file, and nothing durable in it.
 		if cfg.mark.log >= info.BaseIndex {
@@ -85,10 +85,13 @@ func checkTail(cfg engineConfig, meta *walMeta, info types.SegmentInfo) (segment
 	}
 	if s.indexStart > 0 {
 		cfg.logger.Warn("finishing a segment rotation cut off by a crash", "file", name, "last", s.next-1)
+		if err := settleTail(cfg.fsys, s); err != nil {
+			return s, err
+		}
 		return s, meta.sealTail(s, time.Now(), cfg.segmentBytes)
 	}
 	if s.stop == "" {
-		return s, nil
+		return s, settleTail(cfg.fsys, s)
 	}
 	later, err := laterBatch(cfg.fsys, cfg.codec, s)
 	if err != nil {
@@ -99,7 +102,7 @@ func checkTail(cfg engineConfig, meta *walMeta, info types.SegmentInfo) (segment
 			Detail: "durable entries follow a damaged one (" + s.stop + ")"}
 	}
 	cfg.logger.Warn("clearing a write cut off by a crash", "file", name, "offset", s.end, "next", s.next, "found", s.stop)
-	return s, clearTorn(cfg.fsys, s)
+	return s, settleTail(cfg.fsys, s)
 }
 
 func (s segmentScan) reason() string {

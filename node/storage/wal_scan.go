@@ -38,6 +38,7 @@ type segmentScan struct {
 	name       string
 	size       int64
 	end        int64  // offset just after the last intact batch, 0 if there is none
+	sure       int64  // offset up to which the batches are known to be durable
 	next       uint64 // index after the last intact entry
 	indexStart int64  // offset of the index block's first element, 0 if not sealed
 	firstTerm  uint64 // term of the first entry
@@ -49,6 +50,7 @@ type segmentReader struct {
 	codec entryCodec
 	file  File
 	info  types.SegmentInfo
+	mark  uint64 // last entry known durable
 	scan  segmentScan
 
 	at   int64  // next frame
@@ -60,9 +62,9 @@ type segmentReader struct {
 }
 
 // scanSegment reads and verifies a segment. The error is for failures to read; damage is in the result.
-func scanSegment(fsys FS, dir string, codec entryCodec, info types.SegmentInfo) (s segmentScan, err error) {
-	name := filepath.Join(dir, segment.FileName(info))
-	f, err := fsys.OpenFile(name, os.O_RDONLY)
+func scanSegment(cfg engineConfig, info types.SegmentInfo) (s segmentScan, err error) {
+	name := filepath.Join(cfg.dir, segment.FileName(info))
+	f, err := cfg.fsys.OpenFile(name, os.O_RDONLY)
 	if err != nil {
 		return segmentScan{}, err
 	}
@@ -71,7 +73,7 @@ func scanSegment(fsys FS, dir string, codec entryCodec, info types.SegmentInfo) 
 	if err != nil {
 		return segmentScan{}, err
 	}
-	r := &segmentReader{codec: codec, file: f, info: info, at: walHeaderBytes}
+	r := &segmentReader{codec: cfg.codec, file: f, info: info, mark: cfg.mark.log, at: walHeaderBytes}
 	r.scan = segmentScan{name: name, size: size, next: info.BaseIndex}
 	for r.scan.indexStart == 0 {
 		more, err := r.batch()
@@ -123,6 +125,9 @@ func (r *segmentReader) batch() (bool, error) {
 			}
 			r.term, r.scan.end, r.scan.next, r.scan.indexStart = term, r.at, next, indexStart
 			r.scan.firstTerm, r.scan.lastTerm = first, kept
+			if next-1 <= r.mark {
+				r.scan.sure = r.at
+			}
 			return true, nil
 		}
 		sum = sumBytes(sum, frame)
@@ -273,16 +278,28 @@ func isCommit(head []byte) bool {
 	return head[0] == walFrameCommit && allZero(head[1:4]) && !allZero(head[4:])
 }
 
-// clearTorn makes everything after the scan's end zero and durable. Left alone, the torn bytes would be read
-// again behind later, shorter batches; a torn index block would make the library refuse every append.
-func clearTorn(fsys FS, s segmentScan) (err error) {
+// settleTail makes a segment durable as it was read, and zeros what is torn behind it. Torn bytes would be read again behind later, shorter
+// batches; a torn index block would make the library refuse every append. The batches that are not known to be durable are written again:
+// the process before may have been killed between a write and its sync, or ended because that sync failed, after which the kernel calls
+// pages clean that never reached the disk.
+func settleTail(fsys FS, s segmentScan) (err error) {
 	f, err := fsys.OpenFile(s.name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	buf := make([]byte, min(walReadBytes, s.end-s.sure))
+	for at := s.sure; at < s.end; at += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), s.end-at)]
+		if n, err := f.ReadAt(buf, at); n < len(buf) {
+			return fmt.Errorf("reading the end of %s again: %w", s.name, err)
+		}
+		if _, err := f.WriteAt(buf, at); err != nil {
+			return fmt.Errorf("writing the end of %s again: %w", s.name, err)
+		}
+	}
 	zeros := make([]byte, walReadBytes)
-	for at := s.end; at < s.size; at += int64(len(zeros)) {
+	for at := s.end; s.stop != "" && at < s.size; at += int64(len(zeros)) {
 		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), s.size-at)], at); err != nil {
 			return fmt.Errorf("clearing the torn end of %s: %w", s.name, err)
 		}

@@ -183,7 +183,7 @@ func (w *World) stop(ctx context.Context, random *rand.Rand, die func(*member), 
 }
 
 // process ends a process: what it wrote is in the kernel's hands.
-func (w *World) process(m *member) { w.kill(m, nil, diskfault.KeepAll, diskfault.KeepNames) }
+func (w *World) process(m *member) { w.kill(m, nil, nil, diskfault.KeepNames) }
 
 // power returns what a power cut does to a member. What was not synced is lost, or some of it, in any order.
 func (w *World) power(random *rand.Rand) func(*member) {

@@ -197,7 +197,7 @@ func (w *World) begin(m *member) bool {
 		if !l.isOver() {
 			w.history.violated("start", "%s does not start again: %v", m.name, err)
 		}
-		w.kill(m, l, diskfault.KeepAll, diskfault.KeepNames)
+		w.kill(m, l, nil, diskfault.KeepNames)
 		return false
 	}
 	l.disk.SetHook(l.hook)
@@ -245,7 +245,7 @@ func (w *World) fatal(m *member, l *life, err error) {
 		w.history.violated("fatal", "%s gave up: %v", m.name, err)
 	}
 	w.history.count("process ended itself")
-	w.kill(m, l, diskfault.KeepAll, diskfault.KeepNames)
+	w.kill(m, l, nil, diskfault.KeepNames)
 	select {
 	case <-l.opened:
 		runtime.Goexit()

@@ -127,7 +127,7 @@ func replaceMember(ctx context.Context, w *World, random *rand.Rand) {
 		return
 	}
 	w.hold(m)
-	w.kill(m, nil, diskfault.KeepAll, diskfault.KeepNames)
+	w.kill(m, nil, nil, diskfault.KeepNames)
 	w.history.narrate("%s lost its disk", m.name)
 	w.reborn(ctx, m)
 }
@@ -233,7 +233,7 @@ func (w *World) leave(ctx context.Context, m *member) {
 		m.leaving = m.leaving[1:]
 	}
 	w.hold(m)
-	w.kill(m, nil, diskfault.KeepAll, diskfault.KeepNames)
+	w.kill(m, nil, nil, diskfault.KeepNames)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.members = slices.DeleteFunc(slices.Clone(w.members), func(other *member) bool { return other == m })

@@ -58,7 +58,7 @@ func TestLeaderServesAfterAHandoverThatNeverEnded(t *testing.T) {
 			t.Errorf("violations:\n%s", strings.Join(w.history.violations, "\n"))
 		}
 		for _, m := range w.all() {
-			w.kill(m, nil, diskfault.KeepAll, diskfault.KeepNames)
+			w.kill(m, nil, nil, diskfault.KeepNames)
 		}
 		w.dying.Wait()
 	})

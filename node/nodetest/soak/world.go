@@ -97,7 +97,7 @@ func Run(ctx context.Context, options Options) Report {
 func (w *World) end() {
 	for _, m := range w.all() {
 		w.hold(m)
-		w.kill(m, nil, diskfault.KeepAll, diskfault.KeepNames)
+		w.kill(m, nil, nil, diskfault.KeepNames)
 	}
 	w.dying.Wait()
 }

@@ -69,13 +69,15 @@ const (
 // LoseAll is the Fate that keeps nothing unsynced.
 func LoseAll(string, int64) bool { return false }
 
-// KeepAll is the Fate of a killed process: the kernel still holds everything.
+// KeepAll is the Fate of which the kernel had written everything by chance.
 func KeepAll(string, int64) bool { return true }
 
 type inode struct {
 	data   []byte
 	synced []byte
 	dirty  map[int64]bool // sectors that differ from synced, perhaps
+	// dropped are dirty sectors that a sync failed to write: no later sync does, unless they are written again.
+	dropped map[int64]bool
 	// size is what was allocated; data may be shorter, and is zero there.
 	size, syncedSize int64
 }
@@ -112,12 +114,16 @@ func (d *Disk) SetHook(h Hook) {
 }
 
 // Crash ends the machine's life and starts the next one: open files are dead, the hook is gone, and of what was
-// not durable the rest is what fate and names say.
+// not durable the rest is what fate and names say. Without a fate only the process died: the kernel still holds all that was written and
+// renamed, and what was not durable is not durable yet.
 func (d *Disk) Crash(fate Fate, names Names) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.epoch++
 	d.hook = nil
+	if fate == nil {
+		return
+	}
 	if names == KeepNames {
 		d.stable = maps.Clone(d.names)
 	}
@@ -129,6 +135,7 @@ func (d *Disk) Crash(fate Fate, names Names) {
 
 func (n *inode) settle(name string, fate Fate) {
 	end := int64(len(n.synced))
+	maps.Copy(n.dirty, n.dropped)
 	for _, sector := range slices.Sorted(maps.Keys(n.dirty)) {
 		from := sector * SectorBytes
 		if from >= int64(len(n.data)) || !fate(name, sector) {
@@ -142,7 +149,7 @@ func (n *inode) settle(name string, fate Fate) {
 		copy(n.synced[from:to], n.data[from:to])
 	}
 	n.data = slices.Clone(n.synced)
-	n.dirty = map[int64]bool{}
+	n.dirty, n.dropped = map[int64]bool{}, map[int64]bool{}
 	n.size = n.syncedSize
 }
 
@@ -198,7 +205,7 @@ func (d *Disk) SetContents(name string, data []byte) {
 		delete(d.stable, name)
 		return
 	}
-	n := &inode{data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}}
+	n := &inode{data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}, dropped: map[int64]bool{}}
 	d.names[name], d.stable[name] = n, n
 }
 
@@ -209,7 +216,7 @@ func (d *Disk) Clone() *Disk {
 	c := New()
 	c.dirs = maps.Clone(d.dirs)
 	for name, n := range d.names {
-		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, size: n.size, syncedSize: n.size}
+		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, dropped: map[int64]bool{}, size: n.size, syncedSize: n.size}
 		c.names[name], c.stable[name] = copied, copied
 	}
 	return c
@@ -261,7 +268,7 @@ func (d *Disk) OpenFile(name string, flag int) (storage.File, error) {
 	case !ok && flag&os.O_CREATE == 0, !d.dirs[path.Dir(name)]:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	case !ok:
-		n = &inode{dirty: map[int64]bool{}}
+		n = &inode{dirty: map[int64]bool{}, dropped: map[int64]bool{}}
 		d.names[name] = n
 	}
 	return &file{disk: d, name: name, node: n, epoch: epoch}, nil
@@ -380,16 +387,21 @@ func (d *Disk) Fork(fate Fate, names Names) *Disk {
 	defer d.mu.Unlock()
 	next := New()
 	next.dirs, next.free = maps.Clone(d.dirs), d.free
-	survivors := d.stable
-	if names == KeepNames {
-		survivors = d.names
+	copies := map[*inode]*inode{}
+	copied := func(names map[string]*inode) map[string]*inode {
+		own := map[string]*inode{}
+		for name, n := range names {
+			if copies[n] == nil {
+				c := *n
+				c.data, c.synced, c.dirty, c.dropped = slices.Clone(n.data), slices.Clone(n.synced), maps.Clone(n.dirty), maps.Clone(n.dropped)
+				copies[n] = &c
+			}
+			own[name] = copies[n]
+		}
+		return own
 	}
-	for _, name := range slices.Sorted(maps.Keys(survivors)) {
-		n := survivors[name]
-		c := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.synced), dirty: maps.Clone(n.dirty), size: n.size, syncedSize: n.syncedSize}
-		c.settle(name, fate)
-		next.names[name], next.stable[name] = c, c
-	}
+	next.names, next.stable = copied(d.names), copied(d.stable)
+	next.Crash(fate, names)
 	return next
 }
 

@@ -125,6 +125,45 @@ func TestCrashFates(t *testing.T) {
 	}
 }
 
+// What a killed process leaves behind is there, and not durable; of what a sync failed to write the same is true after a later sync.
+func TestKilledAndDropped(t *testing.T) {
+	d := diskfault.New()
+	f := create(t, d, "/a", "old")
+	must(t, errors.Join(f.Sync(), d.SyncDir("/")))
+	_, err := f.WriteAt([]byte("new"), 0)
+	must(t, err)
+	create(t, d, "/b", "b")
+	d.Crash(nil, diskfault.LoseNames)
+	if a, b := d.Contents("/a"), d.Contents("/b"); string(a) != "new" || string(b) != "b" {
+		t.Errorf("the process died, and the disk has %q and %q", a, b)
+	}
+	d.Crash(diskfault.LoseAll, diskfault.LoseNames)
+	if a, b := d.Contents("/a"), d.Contents("/b"); string(a) != "old" || b != nil {
+		t.Errorf("then the power went, and the disk has %q and %q", a, b)
+	}
+	for _, again := range []bool{false, true} {
+		f, err := d.OpenFile("/a", os.O_RDWR)
+		must(t, err)
+		_, err = f.WriteAt([]byte("new"), 0)
+		must(t, err)
+		d.SetHook(diskfault.Broken)
+		if f.Sync() == nil {
+			t.Fatal("a broken disk synced")
+		}
+		d.SetHook(nil)
+		want := "old"
+		if again {
+			want = "new"
+			_, err = f.WriteAt([]byte("new"), 0)
+		}
+		must(t, errors.Join(err, f.Sync()))
+		d.Crash(diskfault.LoseAll, diskfault.LoseNames)
+		if got := d.Contents("/a"); string(got) != want {
+			t.Errorf("synced again after a failure, written again: %v: a power cut left %q", again, got)
+		}
+	}
+}
+
 func TestCrashNames(t *testing.T) {
 	for _, tc := range []struct {
 		names diskfault.Names

@@ -1,8 +1,10 @@
 package diskfault
 
 import (
+	"errors"
 	"io"
 	"io/fs"
+	"maps"
 )
 
 type file struct {
@@ -68,6 +70,7 @@ func (n *inode) length() int64 { return max(int64(len(n.data)), n.size) }
 func (n *inode) touch(from, to int64) {
 	for s := from / SectorBytes; s*SectorBytes < to; s++ {
 		n.dirty[s] = true
+		delete(n.dropped, s)
 	}
 }
 
@@ -77,6 +80,9 @@ func (f *file) Sync() error { return f.SyncData() }
 // SyncData implements storage.File.
 func (f *file) SyncData() error {
 	if err := f.step(OpSync); err != nil {
+		if !errors.Is(err, ErrCrashed) {
+			f.drop()
+		}
 		return err
 	}
 	defer f.disk.mu.Unlock()
@@ -92,6 +98,14 @@ func (f *file) SyncData() error {
 	n.dirty = map[int64]bool{}
 	n.syncedSize = n.size
 	return nil
+}
+
+// drop is what the kernel does when it cannot write a page: the page stays as processes see it, and counts as written.
+func (f *file) drop() {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	maps.Copy(f.node.dropped, f.node.dirty)
+	clear(f.node.dirty)
 }
 
 // Size implements storage.File.
