@@ -88,7 +88,9 @@ type Config struct {
 
 // AppliedEntry is an entry of a shard that was applied.
 type AppliedEntry struct {
-	Shard       uint32
+	Shard uint32
+	// Opening numbers the replicas that this process has opened: a shard that was taken away and came back has another one, which begins anew.
+	Opening     uint32
 	Term, Index uint64
 	// Entry is what was applied, for fsm.DecodeEntry; it must be neither kept nor changed.
 	Entry []byte

@@ -43,7 +43,8 @@ type Node struct {
 	snapshotWake chan struct{}
 	planning     sync.Mutex // held by planSpace
 
-	format atomic.Uint32 // see Format
+	format   atomic.Uint32 // see Format
+	openings atomic.Uint32 // how many replicas of shards were opened
 
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
 	active   atomic.Int64

@@ -66,8 +66,9 @@ func newShard(n *Node, number uint32) *shard {
 		s.pacer.moved(deadline)
 	}
 	if n.cfg.Applied != nil {
+		opening := n.openings.Add(1)
 		s.replica.applied = func(log *raft.Log, m Machine) {
-			n.cfg.Applied(AppliedEntry{Shard: number, Term: log.Term, Index: log.Index, Entry: log.Data, Digest: m.Digest()})
+			n.cfg.Applied(AppliedEntry{Shard: number, Opening: opening, Term: log.Term, Index: log.Index, Entry: log.Data, Digest: m.Digest()})
 		}
 	}
 	s.pool.New = func() any {
@@ -303,9 +304,13 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 }
 
 // view runs f on the machine as it is on this node, under a shared lock: f must be quick and keep nothing that aliases the machine.
-// now is the time at which reads evaluate.
+// now is the time at which reads evaluate: that of the stamps where the node leads, else what the node takes the time to be, since nothing brings the
+// clock of the stamps back from a wrong time before the node leads.
 func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
-	now := s.clock.now()
+	now := s.node.clock.Wall()
+	if s.serving.Load() != nil {
+		now = s.clock.now()
+	}
 	s.replica.view(func(m Machine, term, _ uint64) {
 		machine := m.(shardMachine).m
 		w = Witness{Shard: s.number, Term: term, Index: machine.Index(), Time: machine.Clock()}

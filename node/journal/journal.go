@@ -19,11 +19,11 @@ import (
 
 // A journal is a line that names the format and then records, each
 //
-//	length(4) │ CRC32C(4) │ shard uvarint │ term uvarint │ index uvarint │ digest(8) │ applied at(8) │ entry
+//	length(4) │ CRC32C(4) │ shard uvarint │ opening uvarint │ term uvarint │ index uvarint │ digest(8) │ applied at(8) │ entry
 //
 // in little endian; length and checksum are those of what follows them.
 const (
-	magic      = "belfry journal 1\n"
+	magic      = "belfry journal 2\n"
 	frameBytes = 8
 	// recordBytesMax is more than a record can have: an entry of the largest size that a node can be set to.
 	recordBytesMax = 32 << 20
@@ -62,6 +62,7 @@ func (w *Writer) Append(e node.AppliedEntry) error {
 	defer w.mu.Unlock()
 	b := append(w.buffer[:0], make([]byte, frameBytes)...)
 	b = binary.AppendUvarint(b, uint64(e.Shard))
+	b = binary.AppendUvarint(b, uint64(e.Opening))
 	b = binary.AppendUvarint(b, e.Term)
 	b = binary.AppendUvarint(b, e.Index)
 	b = binary.LittleEndian.AppendUint64(b, e.Digest)
@@ -127,7 +128,7 @@ func untorn(err error) error {
 }
 
 func parse(b []byte) (Entry, error) {
-	var numbers [3]uint64
+	var numbers [4]uint64
 	for i := range numbers {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
@@ -140,7 +141,7 @@ func parse(b []byte) (Entry, error) {
 	}
 	return Entry{
 		AppliedEntry: node.AppliedEntry{
-			Shard: uint32(numbers[0]), Term: numbers[1], Index: numbers[2],
+			Shard: uint32(numbers[0]), Opening: uint32(numbers[1]), Term: numbers[2], Index: numbers[3],
 			Digest: binary.LittleEndian.Uint64(b), Entry: b[16:],
 		},
 		At: fsm.Time(binary.LittleEndian.Uint64(b[8:])),

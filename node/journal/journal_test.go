@@ -25,7 +25,7 @@ func written(t *testing.T) ([]byte, []Entry) {
 	w.now = func() fsm.Time { return 17 }
 	var entries []Entry
 	for i := range uint64(3) {
-		e := node.AppliedEntry{Shard: uint32(i), Term: 300 + i, Index: 1 << (20 * i), Entry: bytes.Repeat([]byte{byte(i)}, int(i)), Digest: ^i}
+		e := node.AppliedEntry{Shard: uint32(i), Opening: uint32(3 * i), Term: 300 + i, Index: 1 << (20 * i), Entry: bytes.Repeat([]byte{byte(i)}, int(i)), Digest: ^i}
 		if err := w.Append(e); err != nil {
 			t.Fatal(err)
 		}

@@ -87,6 +87,27 @@ func TestSkewedNodeDoesNotLead(t *testing.T) {
 	}
 }
 
+// A replica whose clock was wrong at its start, and then set right, does not show jobs as ready that are not.
+func TestReadWhereTheClockWasWrong(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t, Options{Dir: dir})
+		skewed := c.Followers(0)[0]
+		c.Stop(skewed)
+		skewed.Clock.Step(year)
+		c.Start(skewed)
+		c.Converge(0)
+		skewed.Clock.Step(0)
+		c.Await("its clock is followed", func() bool { return skewed.Node.ReadClock().Stamp.Sub(trueTime()).Abs() <= bound/2 })
+		do(t, c.Leader(0), &fsm.Put{Queue: "orders", Partitions: 1, ID: "later", Given: fsm.GivenDelay, Delay: time.Minute})
+		c.Converge(0)
+		read, _, err := skewed.Node.Peek(0, &fsm.JobQuery{Queue: "orders", ID: "later"})
+		if err != nil || len(read.Jobs) != 1 || read.Jobs[0].State != fsm.Delayed {
+			t.Errorf("a job that is due in a minute is read as %+v, %v", read.Jobs, err)
+		}
+	})
+}
+
 // A leader that stands still hears from nobody what time it is: it does not stamp.
 func TestLeaderWithoutAMajorityOfClocksStampsNothing(t *testing.T) {
 	dir := t.TempDir()
