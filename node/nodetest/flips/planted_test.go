@@ -1,12 +1,16 @@
 package flips
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
@@ -18,16 +22,21 @@ const (
 	plantedWorlds = 12
 )
 
-// A mistake that is planted in what opens damaged files must be noticed, with one group and with a cluster.
-func TestPlantedMistakesAreNoticed(t *testing.T) {
-	for name, mend := range map[string]func(*diskfault.Disk, string){
+// mistakes are planted in what opens damaged files.
+func mistakes() map[string]func(*diskfault.Disk, string) {
+	return map[string]func(*diskfault.Disk, string){
 		"no sum of a small file is looked at":           mendRecords,
 		"no sum of a log is looked at":                  mendSegments,
 		"no sum of a snapshot is looked at":             mendSnapshots,
 		"a damaged end of the log is cut off":           cutLog,
 		"a damaged snapshot makes way for an older one": dropSnapshot,
 		"a damaged vote is forgotten":                   forgetVote,
-	} {
+	}
+}
+
+// A mistake must be noticed, with one group and with a cluster.
+func TestPlantedMistakesAreNoticed(t *testing.T) {
+	for name, mend := range mistakes() {
 		t.Run(name, func(t *testing.T) {
 			report := runStores(t, Options{Seed: 1, Flips: plantedFlips, mend: mend, enough: 1})
 			if len(report.Violations) == 0 {
@@ -40,9 +49,31 @@ func TestPlantedMistakesAreNoticed(t *testing.T) {
 	}
 }
 
-// Of the same mistakes, those that serve other bytes must be noticed in what the cluster does as well, without a look at its files.
+// A mistake changes nothing that is not damaged: else it would be noticed for what it does, and not for what it lets pass.
+func TestMistakesNeedDamage(t *testing.T) {
+	for name, mend := range mistakes() {
+		for life := range uint64(8) {
+			bubble(t, func(t *testing.T) {
+				g, err := newGroup(rand.New(rand.NewPCG(1, life)), Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				mended := g.disk.Clone()
+				mend(mended, groupDir)
+				for _, file := range g.disk.Files() {
+					if !bytes.Equal(g.disk.Contents(file), mended.Contents(file)) {
+						t.Errorf("%s: it changes %s of life %d", name, file, life)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Of the same mistakes, those that serve other bytes must be noticed in what the cluster does as well, without a look at its files; those of the log also
+// when the machine does not look at the sums of entries either.
 func TestWrongBytesAreNoticedInUse(t *testing.T) {
-	for name, mend := range map[string]func(*diskfault.Disk, string){"log": mendSegments, "snapshot": mendSnapshots} {
+	for name, mend := range map[string]func(*diskfault.Disk, string){"log": mendSegments, "entries": mendEntries, "snapshot": mendSnapshots} {
 		t.Run(name, func(t *testing.T) { expectRedWorld(t, Options{Seed: 1, mend: mend, blind: true}) })
 	}
 }
@@ -128,7 +159,24 @@ func mendSnapshots(disk *diskfault.Disk, dir string) {
 }
 
 // mendSegments makes the sums of entries and of batches right, as far as their lengths make sense.
-func mendSegments(disk *diskfault.Disk, dir string) {
+func mendSegments(disk *diskfault.Disk, dir string) { mendLog(disk, dir, func([]byte) {}) }
+
+// mendEntries makes those that the machine looks at right as well.
+func mendEntries(disk *diskfault.Disk, dir string) {
+	mendLog(disk, dir, func(e []byte) {
+		const head, kind, length = 38, 5, 30
+		if len(e) < head || e[kind] != byte(raft.LogCommand) {
+			return
+		}
+		if n := int(binary.LittleEndian.Uint32(e[length:])); n >= 4 && n <= len(e)-head {
+			data := e[head : head+n]
+			binary.LittleEndian.PutUint32(data[n-4:], sumOf(0, data[:n-4]))
+		}
+	})
+}
+
+// mendLog calls inner with each entry of a log, and makes its sum and that of its batch right.
+func mendLog(disk *diskfault.Disk, dir string, inner func(entry []byte)) {
 	var manifest struct {
 		Salt uint32 `json:"salt"`
 	}
@@ -153,6 +201,7 @@ func mendSegments(disk *diskfault.Disk, dir string) {
 				return
 			}
 			if b[at] == entry {
+				inner(b[at+head : at+head+n])
 				binary.LittleEndian.PutUint32(b[at+head:], sumOf(manifest.Salt, b[at+head+4:at+head+n]))
 			}
 			sum = sumOf(sum, b[at:end])
