@@ -114,16 +114,25 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	index, err := callPeer[uint64](ctx, c.peers, leader, pathIndex, struct{}{})
+	index, err := callPeer[uint64](ctx, c.peers, leader, pathIndex, indexCall{Applied: c.group.AppliedIndex()})
 	if err != nil {
 		return fmt.Errorf("asking how far the catalog is: %w", err)
 	}
 	return c.group.Await(ctx, index)
 }
 
+// indexCall asks how far the catalog is. Applied is how far the asking node is, which waits for what it lacks.
+type indexCall struct {
+	Applied uint64 `json:"applied"`
+}
+
 // answerIndex answers how far the catalog is.
-func (c *Catalog) answerIndex(ctx context.Context, _ string, _ struct{}) (uint64, error) {
-	return c.group.Confirm(ctx)
+func (c *Catalog) answerIndex(ctx context.Context, _ string, call indexCall) (uint64, error) {
+	index, err := c.group.Confirm(ctx)
+	if err == nil && call.Applied < index {
+		c.group.Spread()
+	}
+	return index, err
 }
 
 // leaderElsewhere returns the leader if it is another node.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -31,6 +32,25 @@ func TestEndThroughANodeThatLags(t *testing.T) {
 			}
 			if held := shardsWith(t, leader, name); held != 0 {
 				t.Errorf("%d shards hold %s", held, name)
+			}
+		}
+	})
+}
+
+// TestBirthThroughAFollowerOfAnIdleCatalog does not wait until the leader happens to say how far it has committed.
+func TestBirthThroughAFollowerOfAnIdleCatalog(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		_, others := leads(t, groupName, all)
+		for i := range 5 {
+			time.Sleep(5 * time.Second) // nothing else happens
+			began := time.Now()
+			if _, err := others[0].cluster.CreateQueue(t.Context(), fmt.Sprintf("idle%d", i), 1, fsm.Settings{}); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 200*time.Millisecond { // of virtual time
+				t.Errorf("a birth took %v", took)
 			}
 		}
 	})

@@ -22,7 +22,7 @@ const (
 	electionTimeout  = 700 * time.Millisecond
 	leaseTimeout     = 500 * time.Millisecond
 	// commitTimeout is when followers hear, beside the heartbeats, how far the leader has committed if no further entry tells
-	// them. Nobody waits for it: leaders answer, and a new one applies everything first. At Raft's own 50 ms an idle node
+	// them. Who waits for it asks for it (Group.Spread); else leaders answer, and a new one applies everything first. At Raft's own 50 ms an idle node
 	// spends most of its processor time on it.
 	commitTimeout = 500 * time.Millisecond
 	// electNow is added to the heartbeat timeout at the start; taking it away again makes a follower look at once

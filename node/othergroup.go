@@ -153,6 +153,13 @@ func (g *Group) Confirm(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
+// AppliedIndex returns the index of the last entry that was applied on this node.
+func (g *Group) AppliedIndex() uint64 { return g.group.replica.appliedIndex() }
+
+// Spread has followers hear at once how far this node, which should lead the group, has committed: they would hear it with the next entry, or within a
+// second. It waits for none of them.
+func (g *Group) Spread() { g.group.instance().Barrier(submitTimeout) }
+
 // Leader returns the server id of the group's leader as far as this node knows; empty if it knows none.
 func (g *Group) Leader() string {
 	_, id := g.group.instance().LeaderWithID()
