@@ -39,7 +39,7 @@ func (m *members) enrol(ctx context.Context) error {
 	}
 	// Until it hears of a leader, a node that starts again does not know what its own log says.
 	for _, other := range m.heardOf() {
-		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, c.self)
+		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, joinCall{Node: c.self, Process: m.process})
 		if refused == nil && answer.Departed == nil {
 			return nil
 		}
@@ -135,6 +135,13 @@ func (c *Catalog) note(err error) {
 	c.outside.Store(&why)
 }
 
+// joinCall asks that a node be recorded as it is.
+type joinCall struct {
+	Node
+	// Process is Report.Process of the node that asks.
+	Process string `json:"process,omitempty"`
+}
+
 // admission is the answer to a node that asks to join.
 type admission struct {
 	// Departed is set if the node left for good.
@@ -142,7 +149,8 @@ type admission struct {
 }
 
 // answerJoin answers a node that asks to be recorded.
-func (m *members) answerJoin(ctx context.Context, from string, n Node) (admission, error) {
+func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (admission, error) {
+	n := call.Node
 	if n.ServerID != from {
 		return admission{}, fmt.Errorf("%w: %s asks for the admission of %s", node.ErrCanceled, from, n.ServerID)
 	}
@@ -152,7 +160,7 @@ func (m *members) answerJoin(ctx context.Context, from string, n Node) (admissio
 	if m.catalog.holds(n) {
 		return admission{}, nil
 	}
-	silent, err := m.nameFree(ctx, n)
+	silent, err := m.nameFree(ctx, call)
 	if err == nil {
 		err = m.catalog.admit(ctx, n, silent...)
 	}
@@ -166,10 +174,13 @@ func (m *members) answerJoin(ctx context.Context, from string, n Node) (admissio
 var ErrNameTaken = errors.New("the name is taken by another node")
 
 // nameFree refuses a newcomer whose name a live node has. One that is silent does not keep its name; those are returned. A node that is recorded has
-// its name.
-func (m *members) nameFree(ctx context.Context, newcomer Node) (silent []string, err error) {
+// its name, unless another process answers as that node: one of the two runs on a copy of the other's directory.
+func (m *members) nameFree(ctx context.Context, newcomer joinCall) (silent []string, err error) {
 	all := m.catalog.Nodes()
-	if slices.ContainsFunc(all, func(n Node) bool { return n.ServerID == newcomer.ServerID }) {
+	if i := slices.IndexFunc(all, func(n Node) bool { return n.ServerID == newcomer.ServerID }); i >= 0 {
+		if answer, err := m.report(ctx, newcomer.ServerID); err == nil && answer.Process != newcomer.Process {
+			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory", ErrNameTaken, newcomer.ServerID, all[i].PeerAddr, newcomer.PeerAddr)
+		}
 		return nil, nil
 	}
 	for _, n := range all {

@@ -147,14 +147,14 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		twin.PeerAddr = "elsewhere"
-		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, twin); err != nil || answer.Departed != nil {
+		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, joinCall{Node: twin}); err != nil || answer.Departed != nil {
 			t.Errorf("a recorded node at another address: %+v, %v", answer, err)
 		}
 		stranger := Node{Name: "b", ServerID: "b.stranger"}
-		if _, err := all[0].cluster.members.answerJoin(t.Context(), stranger.ServerID, stranger); err == nil {
+		if _, err := all[0].cluster.members.answerJoin(t.Context(), stranger.ServerID, joinCall{Node: stranger}); err == nil {
 			t.Error("a stranger got the name of a node that answers")
 		}
-		if _, err := all[0].cluster.members.answerJoin(t.Context(), "b.other", stranger); err == nil {
+		if _, err := all[0].cluster.members.answerJoin(t.Context(), "b.other", joinCall{Node: stranger}); err == nil {
 			t.Error("one was admitted for another")
 		}
 	})

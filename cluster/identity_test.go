@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,6 +120,35 @@ func TestChangedAddress(t *testing.T) {
 	})
 }
 
+// TestCopyOfALiveNode starts a copy of a node's directory at another address while the node runs: the cluster keeps to the node.
+func TestCopyOfALiveNode(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network, a, b, _ := three(t, dir)
+		b.stop()
+		twin := &member{t: t, name: "b", addr: "elsewhere", dir: filepath.Join(dir, "copy"), network: network}
+		if err := os.CopyFS(twin.dir, os.DirFS(b.dir)); err != nil {
+			t.Fatal(err)
+		}
+		b.start(nil)
+		b.known.Hear(a.id(), a.addr) // as gossip says
+		await(t, "the node itself", func() bool {
+			_, err := a.cluster.members.report(t.Context(), b.id())
+			return err == nil
+		})
+		before := a.cluster.Nodes()
+		twin.start(nil)
+		t.Cleanup(twin.stop)
+		twin.known.Hear(a.id(), a.addr)
+		await(t, "what the copy is told", func() bool {
+			return strings.Contains(twin.cluster.Router().Unreached(t.Context())[groupName], "copy of its directory")
+		})
+		if after := a.cluster.Nodes(); !slices.EqualFunc(before, after, func(x, y Node) bool { return x.ServerID == y.ServerID && x.PeerAddr == y.PeerAddr }) {
+			t.Errorf("the nodes were %+v, and are %+v", before, after)
+		}
+	})
+}
+
 // TestOldIncarnationReturns brings back a node whose name and places a new incarnation has, from its old disk or from a place where nobody
 // could reach it: it is told so and gets nothing.
 func TestOldIncarnationReturns(t *testing.T) {
@@ -138,7 +168,7 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		}
 		heir := &member{t: t, name: "b", addr: "elsewhere", dir: filepath.Join(dir, "another disk"), network: network}
 		await(t, "b's absence to be noticed", func() bool {
-			_, err := a.cluster.members.nameFree(t.Context(), Node{Name: "b"})
+			_, err := a.cluster.members.nameFree(t.Context(), joinCall{Node: Node{Name: "b"}})
 			return err == nil
 		})
 		heir.start(a)
