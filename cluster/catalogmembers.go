@@ -18,9 +18,6 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 	}
 	p := newPlanner(*w)
 	p.wanted = catalogWanted
-	if id, ok := p.inherited(c); ok {
-		return step{c.shard, demote, id}, true
-	}
 	for _, id := range c.nonvoters {
 		switch {
 		case p.byID[id] == nil:
@@ -50,23 +47,12 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 	return step{}, false
 }
 
-// inherited returns a voter that is gone for good and whose next incarnation is there to take its vote. It goes before that one votes: with both there would be
-// one voter more, of which one is dead, and the node that lost its disk once could take the majority along if it fails again.
-func (p *planner) inherited(c *worldShard) (string, bool) {
-	for _, id := range c.voters {
-		n := p.byID[id]
-		if n != nil && n.heir != "" && id != c.leader && slices.Contains(c.nonvoters, n.heir) && p.sound(c, n.heir) && p.safeWithout(c, id) {
-			return id, true
-		}
-	}
-	return "", false
-}
-
-// inherits reports whether the vote of an earlier incarnation, which is still there, is the one that a member is to get.
+// inherits reports whether the vote of an earlier incarnation, which is silent or was forgotten, is still there for a member to get. With both votes there would
+// be one voter more, of which one is dead, and the node that lost its disk once could take the majority along if it fails again.
 func (p *planner) inherits(c *worldShard, id string) bool {
 	return slices.ContainsFunc(c.voters, func(voter string) bool {
 		n := p.byID[voter]
-		return n != nil && (n.heir == id || n.awaitedHeir == id)
+		return nameOf(voter) == nameOf(id) && (n == nil || n.silent)
 	})
 }
 

@@ -118,6 +118,16 @@ func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
 	s.voters("n1.1", "n2.1", "n3.2")
 }
 
+// TestCatalogVoterThatIsForgotten, by an operator who removes a node that has come back without its disk: the vote of the earlier incarnation goes before the
+// next one's comes all the same.
+func TestCatalogVoterThatIsForgotten(t *testing.T) {
+	w := world{nodes: []worldNode{{server: "n1.1"}, {server: "n2.1"}, {server: "n3.2"}}}
+	c := worldShard{leader: "n1.1", voters: []string{"n1.1", "n2.1", "n3.1"}, nonvoters: []string{"n3.2"}, caughtUp: []string{"n1.1", "n2.1", "n3.2"}}
+	if st, _ := planCatalog(&w, &c); st != (step{c.shard, remove, "n3.1"}) {
+		t.Errorf("the step is %+v", st)
+	}
+}
+
 // TestCatalogAnyWorld changes worlds at random: the catalog always comes to rest and never loses its quorum by a step of placement.
 func TestCatalogAnyWorld(t *testing.T) {
 	for seed := range uint64(1000) {
