@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -180,7 +181,7 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 }
 
 // answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so. When this node stops and still
-// leads, nobody else would end the wait.
+// leads, nobody else would end the wait; what is being granted at that moment is answered.
 func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host patientHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
@@ -197,32 +198,42 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host patie
 		refuseForwarded(w, err)
 		return
 	}
+	enough, ended := make(chan struct{}), make(chan struct{}) // the caller wants no more; the call is over
+	defer close(ended)
 	if r.URL.Query().Has("stoppable") {
-		stop := make(chan struct{})
-		wait.Stop = stop
 		go func() {
-			defer close(stop)
+			defer close(enough)
 			_, _ = io.Copy(io.Discard, r.Body) // it is empty; it ends with the caller's interest, or with the call
 		}()
 	}
-	ctx, leave := context.WithCancelCause(r.Context())
-	defer leave(nil)
+	var closing <-chan struct{}
+	if wait.For > 0 {
+		closing = p.closing
+	}
+	stop := make(chan struct{})
+	wait.Stop = stop
 	go func() {
+		defer close(stop)
 		select {
-		case <-p.closing:
-			leave(node.ErrShuttingDown)
-		case <-ctx.Done():
+		case <-enough:
+		case <-closing:
+		case <-ended:
 		}
 	}()
-	reply, err := host.patient(r).Reserve(ctx, shard, req, wait)
-	if errors.Is(err, node.ErrCanceled) && errors.Is(context.Cause(ctx), node.ErrShuttingDown) {
-		err = node.ErrShuttingDown // it has left without a job
+	reply, err := host.patient(r).Reserve(r.Context(), shard, req, wait)
+	if err == nil && isClosed(closing) && !isClosed(enough) && !granted(&reply) {
+		err = node.ErrShuttingDown // its time was not over
 	}
 	if err != nil {
 		writePeerError(w, err)
 		return
 	}
 	writeReply(w, &reply, heldBy(&reply))
+}
+
+// granted reports whether a reply has jobs, or says why it has none.
+func granted(reply *node.Reply) bool {
+	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return r.Code != fsm.OK || len(r.Grants) > 0 })
 }
 
 // heldBy returns the jobs of a reply as a reading.

@@ -3,8 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -15,7 +19,7 @@ type loneHost struct {
 	shardHost
 	format atomic.Uint32
 	// reserve answers Reserve; nil for nothing.
-	reserve func(ctx context.Context, wait node.Wait) error
+	reserve func(ctx context.Context, wait node.Wait) (node.Reply, error)
 	// electing: the node was elected and does not serve yet.
 	electing bool
 }
@@ -31,7 +35,7 @@ func (h *loneHost) Do(context.Context, uint32, *fsm.Request) (node.Reply, error)
 }
 
 func (h *loneHost) Reserve(ctx context.Context, _ uint32, _ *fsm.Request, wait node.Wait) (node.Reply, error) {
-	return node.Reply{}, h.reserve(ctx, wait)
+	return h.reserve(ctx, wait)
 }
 
 // newLoneHost serves such a node at b.2, and returns it and another node's way to it.
@@ -65,7 +69,7 @@ func TestForwardedInALaterFormat(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			host, from := newLoneHost(t)
-			host.reserve = func(context.Context, node.Wait) error { return nil }
+			host.reserve = func(context.Context, node.Wait) (node.Reply, error) { return node.Reply{}, nil }
 			host.format.Store(uint32(tt.written))
 			from.format = func() fsm.Format { return tt.made }
 			_, did := from.do(t.Context(), forwardedTo{server: "b.2"}, aPut())
@@ -76,6 +80,62 @@ func TestForwardedInALaterFormat(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
+		})
+	}
+}
+
+// TestReservationsAtANodeThatStops: one that is under way is answered, and one that waits is told to go elsewhere, unless it was granted something.
+func TestReservationsAtANodeThatStops(t *testing.T) {
+	granted := node.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Serial: 1}}}}}
+	for _, tt := range []struct {
+		name  string
+		wait  time.Duration
+		reply node.Reply
+		want  error
+	}{
+		{"under way", 0, granted, nil},
+		{"under way, for nothing", 0, node.Reply{Results: make([]fsm.Result, 1)}, nil},
+		{"waiting", time.Hour, node.Reply{Results: make([]fsm.Result, 1)}, errAgain},
+		{"waiting, and granted", time.Hour, granted, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := newPipes()
+				host, link := &loneHost{}, network.link("b.2")
+				host.format.Store(uint32(fsm.LatestFormat))
+				host.reserve = func(ctx context.Context, wait node.Wait) (node.Reply, error) {
+					if wait.For > 0 {
+						select {
+						case <-wait.Stop:
+						case <-ctx.Done():
+						}
+					}
+					select {
+					case <-time.After(peerCloseWait / 2): // for the entry that is under way
+						return tt.reply, nil
+					case <-ctx.Done():
+						return node.Reply{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, context.Cause(ctx))
+					}
+				}
+				a, b := startPeers(t, network.link("a.1")), newPeers(link, slog.New(slog.DiscardHandler))
+				answerShards(b, host, "b.2")
+				served, got := make(chan error, 1), make(chan error, 1)
+				go func() { served <- b.serve(link) }()
+				go func() {
+					reply, err := a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{For: tt.wait})
+					if err == nil && len(reply.Results[0].Grants) != len(tt.reply.Results[0].Grants) {
+						t.Errorf("the answer is %+v, want %+v", reply, tt.reply)
+					}
+					got <- err
+				}()
+				synctest.Wait()
+				if err := errors.Join(b.close(t.Context()), <-served); err != nil {
+					t.Error(err)
+				}
+				if err := <-got; !errors.Is(err, tt.want) || tt.want != nil && node.OutcomeOf(err) != node.NotApplied {
+					t.Errorf("%v, want %v", err, tt.want)
+				}
+			})
 		})
 	}
 }

@@ -89,7 +89,7 @@ func TestCallInDoubt(t *testing.T) {
 func TestReserveSaysHowLongItCanWaitForTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host, from := newLoneHost(t)
-		host.reserve = func(context.Context, node.Wait) error { return node.ErrNotLeader }
+		host.reserve = func(context.Context, node.Wait) (node.Reply, error) { return node.Reply{}, node.ErrNotLeader }
 		host.electing = true
 		const patience = time.Second / 2
 		began := time.Now()

@@ -36,3 +36,27 @@ func TestPollThatLostItsLeaderIsUnknown(t *testing.T) {
 		}
 	})
 }
+
+// TestPollThatIsRefusedAfterAllEnds at once, though its outcome is that of a stay before: the refusal is no reason to look for another leader.
+func TestPollThatIsRefusedAfterAllEnds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		const queue = "orders"
+		shard := node.ShardOf(queue, 0, testShards)
+		_, other := tr.leader(shard)
+		ended := make(chan error, 1)
+		go func() {
+			poll := &fsm.Request{ID: "request", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
+			_, err := other.cluster.Router().Reserve(t.Context(), shard, poll, node.Wait{For: time.Minute})
+			ended <- err
+		}()
+		synctest.Wait()
+		other.node.Drain() // it refuses what comes, and lets go on what is elsewhere
+		tr.network.isolate(other.name, true)
+		began := time.Now()
+		if err := <-ended; !errors.Is(err, node.ErrUnknownOutcome) || time.Since(began) >= leaderWait {
+			t.Errorf("after %v: %v, want an unknown outcome at once", time.Since(began), err)
+		}
+	})
+}

@@ -131,16 +131,16 @@ func TestSlowAnswer(t *testing.T) {
 func TestPatientCallsAreNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host, from := newLoneHost(t)
-		host.reserve = func(ctx context.Context, wait node.Wait) error {
+		host.reserve = func(ctx context.Context, wait node.Wait) (node.Reply, error) {
 			late := time.NewTimer(wait.For)
 			defer late.Stop()
 			select {
 			case <-late.C:
-				return nil
+				return node.Reply{}, nil
 			case <-wait.Stop:
-				return errors.New("the caller seems to want no more")
+				return node.Reply{}, errors.New("the caller seems to want no more")
 			case <-ctx.Done():
-				return ctx.Err()
+				return node.Reply{}, ctx.Err()
 			}
 		}
 		for range 2 {

@@ -144,12 +144,13 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 			most = wait.For
 		}
 		reply, err := r.reserve(ctx, shard, req, wait, newPatience(ctx, most, wait.Stop), &led)
+		drifts := adrift(err)
 		if errors.Is(err, node.ErrUnknownOutcome) {
 			lost = err
 		} else if err != nil && lost != nil {
 			err = lost // whatever this leader did not do, that one may have done
 		}
-		if err == nil || wait.For <= 0 || !adrift(err) || ctx.Err() != nil || isClosed(wait.Stop) {
+		if err == nil || wait.For <= 0 || !drifts || ctx.Err() != nil || isClosed(wait.Stop) {
 			return reply, err
 		}
 		if wait.For = time.Until(until); wait.For <= 0 || time.Since(led) >= leaderWait {

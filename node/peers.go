@@ -61,9 +61,12 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	return &PeerConn{conn, conn.peer}, nil
 }
 
-// Close ends Accept. Connections stay until whoever serves them, or the node, closes them: calls that are under way can be answered.
+// Close ends Accept, and has greetings refused. Connections stay until whoever serves them, or the node, closes them: calls that are under way can be answered.
 func (l *peerListener) Close() error {
 	l.end()
+	l.mux.mu.Lock()
+	defer l.mux.mu.Unlock()
+	l.mux.forget(l.stream)
 	return nil
 }
 

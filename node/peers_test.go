@@ -98,8 +98,12 @@ func TestDialPeerNamesWhatIsWrong(t *testing.T) {
 		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "another cluster") {
 			t.Errorf("calling from another cluster gives %v", err)
 		}
+		b.mux.cluster = a.mux.cluster
 		if err := l.Close(); err != nil {
 			t.Error(err)
+		}
+		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "no such group here") {
+			t.Errorf("when nobody listens any more the error is %v", err)
 		}
 	})
 }

@@ -324,14 +324,19 @@ func (m *mux) assign(conn *trackedConn, hello greeting) bool {
 func (m *mux) drop(s *stream) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.streams[s.group] == s {
-		delete(m.streams, s.group)
-	}
+	m.forget(s)
 	for conn := range m.conns {
 		if conn.group == s.group {
 			delete(m.conns, conn)
 			_ = conn.Conn.Close()
 		}
+	}
+}
+
+// forget has greetings for a stream refused. mu is held.
+func (m *mux) forget(s *stream) {
+	if m.streams[s.group] == s {
+		delete(m.streams, s.group)
 	}
 }
 
