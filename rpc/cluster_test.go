@@ -244,7 +244,7 @@ func TestClusterProblems(t *testing.T) {
 			f.silence(3)
 			f.members[2].Name, f.members[2].ServerID = "n2", "n2.00000000000000ff"
 			f.members[2].Draining = true
-		}, []string{"node n2.00000000000000ff does not answer", "with fewer than 3 voters that answer: shards 0, 1, 2"}},
+		}, []string{"node n2.00000000000000ff does not answer", "voters of the catalog that do not answer: " + serverID(3), "with fewer than 3 voters that answer: shards 0, 1, 2"}},
 		{"not recorded", func(f *fakeCluster) { f.members = f.members[1:] }, []string{
 			"the node that answers this, n1, is not recorded as a node of the cluster yet", "the catalog has no leader", "without a leader: shards 0, 1, 2",
 		}},
@@ -252,15 +252,31 @@ func TestClusterProblems(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := healthyCluster()
 			test.spoil(f)
-			_, a := serveCluster(t, f).bothClients()
-			got, err := a.GetCluster(t.Context(), &belfryv1.GetClusterRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got.Problems); diff != "" {
+			if diff := cmp.Diff(test.want, problemsOf(t, f)); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// problemsOf returns what GetCluster says is not as it should be.
+func problemsOf(t *testing.T, f *fakeCluster) []string {
+	t.Helper()
+	_, a := serveCluster(t, f).bothClients()
+	got, err := a.GetCluster(t.Context(), &belfryv1.GetClusterRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Problems
+}
+
+// TestSilentVotersOfTheCatalog are named, be it that their node was forgotten or that it answers and runs no catalog.
+func TestSilentVotersOfTheCatalog(t *testing.T) {
+	f := healthyCluster()
+	f.members[0].Groups[3].Voters = []string{serverID(1), serverID(2), serverID(3), serverID(4)}
+	f.members[1].Groups = f.members[1].Groups[:3]
+	if diff := cmp.Diff([]string{"voters of the catalog that do not answer: n2, " + serverID(4)}, problemsOf(t, f)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
 

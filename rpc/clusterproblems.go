@@ -24,6 +24,8 @@ func (v *clusterView) problems() (all []string) {
 	}
 	if len(v.catalog.Voters) > 0 && v.catalog.leader == nil {
 		all = append(all, "the catalog has no leader"+v.majorityMissing(&v.catalog))
+	} else if silent := v.silentVotes(); len(silent) > 0 {
+		all = append(all, "voters of the catalog that do not answer: "+list(silent))
 	}
 	var thin, restoring []string
 	for i := range v.shards {
@@ -88,6 +90,17 @@ func (v *clusterView) majorityMissing(g *groupView) string {
 		}
 	}
 	return fmt.Sprintf("; %d of %d voters are needed, and these do not answer: %s", needed, len(g.Voters), list(silent))
+}
+
+// silentVotes names the voters of the catalog that do not answer, but for those of which it is said already that the whole node does not: a vote that stays behind
+// when its node is forgotten costs the catalog as much as any other.
+func (v *clusterView) silentVotes() (silent []string) {
+	for _, id := range v.catalog.Voters {
+		if m := v.byServer[id]; v.catalog.held[id] == nil && (m == nil || m.Answers) {
+			silent = append(silent, v.labelOf(id))
+		}
+	}
+	return silent
 }
 
 // underReplicated says which shards have fewer voters than they should have, and whether there are too few nodes for more. That nobody could
