@@ -79,7 +79,7 @@ func ParseRequest(b []byte) (*Request, error) {
 
 // DecodeEntry reads a log entry back. The bodies of puts alias entry; nothing else does. Errors wrap ErrDamaged or ErrVersion.
 func DecodeEntry(entry []byte) (Time, []Request, error) {
-	e, err := openEntry(entry)
+	e, err := openEntry(entry, &commandScratch{})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -108,7 +108,8 @@ type requestHeader struct {
 	encoded    []byte // the commands
 }
 
-func openEntry(entry []byte) (entryReader, error) {
+// openEntry begins to read an entry. The commands that are read are in scratch, each until the next of its kind.
+func openEntry(entry []byte, scratch *commandScratch) (entryReader, error) {
 	if len(entry) < 5 {
 		return entryReader{}, fmt.Errorf("%w: %d bytes", ErrDamaged, len(entry))
 	}
@@ -120,7 +121,7 @@ func openEntry(entry []byte) (entryReader, error) {
 	if err := format.Readable(); err != nil {
 		return entryReader{}, fmt.Errorf("log entry: %w", err)
 	}
-	e := entryReader{r: newReader(body[1:]), format: format, scratch: &commandScratch{}}
+	e := entryReader{r: newReader(body[1:]), format: format, scratch: scratch}
 	e.stamp = Time(e.r.varint())
 	e.requests = e.r.length(3)
 	check := e

@@ -64,6 +64,7 @@ type Machine struct {
 	answers  answers
 	restored RestoreMark
 	touched  []*queue // by the entry under way
+	scratch  commandScratch
 }
 
 type scalars = Scalars
@@ -94,7 +95,7 @@ func (m *Machine) Digest() uint64 { return m.sum + HashScalars(m.scalars) }
 // An error means that the entry cannot be read: it is damaged or of a later version. The state is then unchanged, and the
 // caller must stop, since skipping it would let replicas diverge.
 func (m *Machine) Apply(index uint64, entry []byte) ([]Result, error) {
-	e, err := openEntry(entry)
+	e, err := openEntry(entry, &m.scratch)
 	if err != nil {
 		return nil, fmt.Errorf("fsm: entry %d: %w", index, err)
 	}
