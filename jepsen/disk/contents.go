@@ -28,6 +28,8 @@ type contents struct {
 	synced int64 // as of the last sync
 	// undo holds the durable bytes of each sector that was written since the last sync; nil stands for zeros, and for what was not there.
 	undo map[int64][]byte
+	// dropped are sectors of undo that a sync failed to write: no later sync does, unless they are written again.
+	dropped map[int64]bool
 
 	shown atomic.Int64 // size, for who must not wait for a sync
 }
@@ -38,7 +40,7 @@ func newContents(name string, s *space) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contents{space: s, file: f, undo: map[int64][]byte{}}, nil
+	return &contents{space: s, file: f, undo: map[int64][]byte{}, dropped: map[int64]bool{}}, nil
 }
 
 // read fills b from an offset as far as the file goes.
@@ -77,6 +79,7 @@ func (c *contents) remember(from, to int64) error {
 	first, end := from/SectorBytes, (to+SectorBytes-1)/SectorBytes
 	var old []byte
 	for sector := first; sector < end; sector++ {
+		delete(c.dropped, sector)
 		if _, ok := c.undo[sector]; ok {
 			continue
 		}
@@ -142,9 +145,18 @@ func (c *contents) sync() error {
 	if err := dataSync(c.file); err != nil {
 		return err
 	}
-	clear(c.undo)
+	maps.DeleteFunc(c.undo, func(sector int64, _ []byte) bool { return !c.dropped[sector] })
 	c.synced = c.size
 	return nil
+}
+
+// drop is what the kernel does when it cannot write pages: they stay as processes see them, and count as written.
+func (c *contents) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for sector := range c.undo {
+		c.dropped[sector] = true
+	}
 }
 
 // settle makes the file what a power cut leaves of it, as fate has it by sector, and returns how many bytes that were written and not synced are lost.
@@ -181,6 +193,7 @@ func (c *contents) settle(fate func(sector int64) bool) (lost int64, err error) 
 		return lost, err
 	}
 	clear(c.undo)
+	clear(c.dropped)
 	c.setSize(size)
 	c.synced = size
 	return lost, nil

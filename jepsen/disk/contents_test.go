@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -130,6 +132,48 @@ func TestSettleCounts(t *testing.T) {
 	must(t, err)
 	if lost != 588 || c.length() != 1000 {
 		t.Errorf("lost %d bytes and kept %d, want 588 and 1000", lost, c.length())
+	}
+}
+
+// TestFailedSync: what the kernel could not write it shows and calls written, so that a later sync says nothing about it, unless it is
+// written again.
+func TestFailedSync(t *testing.T) {
+	n := newNames(t)
+	n.create("/a")
+	n.sync("/")
+	f, err := n.tree.find("/a")
+	must(t, err)
+	l := &life{disk: &Disk{steps: newSteps(), tree: n.tree}, tree: n.tree, ended: make(chan struct{})}
+	for _, tc := range []struct {
+		hook  Hook
+		again bool
+		want  string
+	}{
+		{Fail(syscall.EIO), false, "/a"},
+		{Fail(syscall.EIO), true, "newer"},
+		{func(Op) Verdict { l.disk.Stop(); return Verdict{Err: syscall.EIO} }, false, "later"}, // it was killed, and the kernel goes on
+	} {
+		text := map[bool]string{false: "later", true: "newer"}[tc.again]
+		must(t, f.file.write([]byte(text), 0))
+		l.disk.SetHook(tc.hook)
+		if errno := l.step(Op{Kind: OpSync}, place{dir: f}, f.file.sync); errno != syscall.EIO {
+			t.Fatalf("the sync ended with %v", errno)
+		}
+		l.disk.steps.start()
+		if tc.again {
+			must(t, f.file.write([]byte(text), 0))
+		}
+		if errno := l.step(Op{Kind: OpSync}, place{dir: f}, f.file.sync); errno != 0 {
+			t.Fatal(errno)
+		}
+		if got := string(f.file.all(t)); got != text {
+			t.Errorf("the process sees %q, wrote %q", got, text)
+		}
+		lost, err := f.file.settle(func(sector int64) bool { return sector == SizeSector })
+		must(t, err)
+		if got := string(f.file.all(t)); !strings.HasPrefix(got, tc.want) || (lost > 0) != (tc.want == "/a") {
+			t.Errorf("written again: %v: a power cut left %q of %q, lost %d", tc.again, got, text, lost)
+		}
 	}
 }
 

@@ -84,19 +84,9 @@ func (t *tree) erase(n *inode) {
 	if n.file != nil {
 		t.space.give(n.file.length())
 	}
-	var gone []*inode
-	t.pending = slices.DeleteFunc(t.pending, func(c change) bool {
-		erased := c.dir == dir && c.name == name
-		if erased {
-			gone = append(gone, c.node)
-		}
-		return erased
-	})
 	t.set(dir.entries, name, nil)
 	t.set(dir.stable, name, nil)
-	for _, node := range gone {
-		t.release(node)
-	}
+	t.forget(func(c change) bool { return c.dir == dir && c.name == name })
 }
 
 // Files returns the names of all files as processes see them, sorted.

@@ -79,10 +79,14 @@ func (d *Disk) Close() error {
 }
 
 // Crash cuts the power. The process that used the disk should be dead; what it still has open is dead. Of what was not durable the rest is
-// what fate and names say; the hook is gone, and the disk is mounted again.
+// what fate and names say; the hook is gone, and the disk is mounted again. Without a fate only the process died: the kernel holds all that
+// it did, and what was not durable is not durable yet.
 func (d *Disk) Crash(fate Fate, names Names) (Losses, error) {
 	if err := d.end(); err != nil {
 		return Losses{}, err
+	}
+	if fate == nil {
+		return Losses{}, d.begin()
 	}
 	lost, err := d.names().settle(fate, names)
 	if err != nil {

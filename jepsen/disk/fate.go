@@ -7,13 +7,13 @@ import (
 )
 
 // Fate decides what a crash does to a sector of a file that was not synced: true keeps it. It is asked in order of sectors, and first of
-// SizeSector if the length of the file was not synced.
+// SizeSector if the length of the file was not synced. See Disk.Crash for no Fate.
 type Fate func(name string, sector int64) bool
 
 // LoseAll is the Fate that keeps nothing unsynced.
 func LoseAll(string, int64) bool { return false }
 
-// KeepAll is the Fate of a killed process: the kernel still holds everything.
+// KeepAll is the Fate of which the kernel had written everything by chance.
 func KeepAll(string, int64) bool { return true }
 
 // Step is a creation, renaming or removal of a name.

@@ -48,7 +48,7 @@ type Verdict struct {
 	Delay time.Duration
 	// Hang holds the step back until Release, Crash or Close; after Release it is taken. Who asked for it cannot be killed meanwhile.
 	Hang bool
-	// Err is what the process gets instead of the step.
+	// Err is what the process gets instead of the step. What a sync that failed was to write is durable only after it was written and synced again.
 	Err syscall.Errno
 	// Lie tells the process that the step was taken, and does not take it. Only syncs can be lied about; of any other step it is EIO.
 	Lie bool

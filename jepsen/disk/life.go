@@ -20,6 +20,8 @@ const (
 	cacheTime = time.Hour
 	// writeBytesMax is the largest single write that the kernel hands over.
 	writeBytesMax = 1 << 20
+	// fileSystem is what the kernel's list of mounts calls a disk.
+	fileSystem = "belfry-disk"
 )
 
 // life is the disk from one mount to the next crash. A new one has a new connection to the kernel, so that nothing of what processes had
@@ -40,6 +42,9 @@ func Mount(_ context.Context, cfg Config) (*Disk, error) {
 	if err := checkHost(); err != nil {
 		return nil, fmt.Errorf("disk: %w", err)
 	}
+	if err := sweep(cfg.Logger); err != nil {
+		return nil, fmt.Errorf("disk: unmounting what a dead run left behind: %w", err)
+	}
 	d, err := open(cfg)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func mount(d *Disk) (*life, error) {
 	options := &fs.Options{
 		EntryTimeout: &keep, AttrTimeout: &keep, NullPermissions: true, RootStableAttr: &fs.StableAttr{Ino: l.tree.root.id},
 		MountOptions: fuse.MountOptions{
-			FsName: "belfry-disk", Name: "belfry-disk", Options: []string{"default_permissions"},
+			FsName: fileSystem, Name: fileSystem, Options: []string{"default_permissions"},
 			AllowOther: isRoot(), DirectMountStrict: isRoot(), MaxWrite: writeBytesMax,
 			// A read of what the kernel has cached must not throw that away only because the file was written to: all writes went through it.
 			ExplicitDataCacheControl: true, DisableXAttrs: true, DisableReadDirPlus: true,
@@ -102,6 +107,9 @@ func (l *life) step(op Op, at place, take func() error) syscall.Errno {
 		v = l.disk.steps.ask(op, l.ended)
 	}
 	if v.Err != 0 {
+		if op.Kind == OpSync && at.dir.file != nil && !l.disk.steps.refuses(OpSync) { // who is killed before a sync has not failed to sync
+			at.dir.file.drop()
+		}
 		return v.Err
 	}
 	if v.Lie {

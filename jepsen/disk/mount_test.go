@@ -5,6 +5,7 @@ package disk
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ import (
 const scriptVariable = "BELFRY_DISK_SCRIPT"
 
 func TestMain(m *testing.M) {
-	scripts := map[string]func(dir string) error{"use": scriptUse, "sync": scriptSync, "map": scriptMap}
+	scripts := map[string]func(dir string) error{"use": scriptUse, "sync": scriptSync, "map": scriptMap, "die": scriptDie}
 	name := os.Getenv(scriptVariable)
 	if name == "" {
 		os.Exit(m.Run())
@@ -248,7 +249,18 @@ func TestPowerCut(t *testing.T) {
 	lost, err = d.Crash(KeepAll, KeepNames)
 	must(t, err)
 	if text, err := os.ReadFile(in("a")); err != nil || string(text) != "changed" || lost != (Losses{}) {
-		t.Errorf("a mere kill left %q, lost %+v: %v", text, lost, err)
+		t.Errorf("of what was kept there is %q, lost %+v: %v", text, lost, err)
+	}
+	must(t, os.WriteFile(in("a"), []byte("later"), 0o600))
+	for _, want := range []string{"later", "changed"} { // it was not made durable by the death of its process
+		lost, err = d.Crash(nil, nil)
+		if want == "changed" {
+			lost, err = d.Crash(LoseAll, LoseNames)
+		}
+		must(t, err)
+		if text, err := os.ReadFile(in("a")); err != nil || string(text) != want || (lost == Losses{}) != (want == "later") {
+			t.Errorf("left is %q, want %q, and lost %+v: %v", text, want, lost, err)
+		}
 	}
 	copied := filepath.Join(t.TempDir(), "copy")
 	must(t, d.Copy(copied))
@@ -266,6 +278,38 @@ func scriptSync(dir string) error {
 	}
 	fmt.Println("ready")
 	return f.Sync()
+}
+
+// scriptDie dies with a disk mounted.
+func scriptDie(dir string) error {
+	cfg := Config{Mountpoint: filepath.Join(dir, "a mount"), Backing: filepath.Join(dir, "backing"), Logger: slog.New(slog.DiscardHandler)}
+	if _, err := Mount(context.Background(), cfg); err != nil {
+		return err
+	}
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+// TestTheDeadAreSwept: what a process that died left mounted is gone once another one mounts.
+func TestTheDeadAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	if err := script(t, "die", dir).Run(); err == nil {
+		t.Fatal("the process lives")
+	}
+	dead := filepath.Join(dir, "a mount")
+	if err := unix.Statfs(dead, &unix.Statfs_t{}); !errors.Is(err, unix.ENOTCONN) {
+		t.Fatalf("it left %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dead, unix.MNT_DETACH) })
+	alive := mounted(t)
+	for range 2 {
+		if _, err := os.ReadDir(dead); err != nil {
+			t.Error(err)
+		}
+		mounted(t)
+		if err := os.WriteFile(filepath.Join(alive.Mountpoint(), "a"), nil, 0o600); err != nil {
+			t.Errorf("the disk of somebody alive: %v", err)
+		}
+	}
 }
 
 // TestHungDisk: who waits for a hung disk cannot be killed until it is released, or closed.

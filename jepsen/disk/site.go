@@ -90,7 +90,7 @@ func Sites() []Site {
 
 // KillAt returns a hook that calls kill at the n-th step of a site, counted from 1 and from now on, and before that stops the disk (see
 // Stop). Before the step means that it is not taken; after it, that it was and that the process has not heard of it. kill sends the signal and
-// must not wait for the end of the process, which waits for this step; Crash comes next, with KeepAll and KeepNames if only the process died.
+// must not wait for the end of the process, which waits for this step; Crash comes next, without a Fate if only the process died.
 func (d *Disk) KillAt(site Site, n int, kill func()) Hook {
 	var seen atomic.Int64
 	return func(op Op) Verdict {

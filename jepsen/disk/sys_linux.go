@@ -3,8 +3,11 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -39,22 +42,54 @@ func checkHost() error {
 	return f.Close()
 }
 
-// detach takes the disk away from all processes, whatever they have open, and ends the connection to the kernel.
-func detach(server *fuse.Server, mountpoint string) error {
-	if !isRoot() {
-		// There is no force without root. Who has files open keeps the connection, over which it gets errors until it closes them.
-		out, err := exec.Command(unmounter, "-u", "-z", mountpoint).CombinedOutput() //nolint:noctx // it waits for nobody
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+// sweep unmounts the disks of runs whose process is gone. The kernel ends what a process served when it dies, and keeps the mount.
+func sweep(log *slog.Logger) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		ours := isRoot() || strings.Contains(line, fmt.Sprintf("user_id=%d,", os.Geteuid()))
+		if !ours || !slices.Contains(fields, "fuse."+fileSystem) {
+			continue
+		}
+		at := unescape.Replace(fields[4])
+		if !errors.Is(unix.Statfs(at, &unix.Statfs_t{}), unix.ENOTCONN) {
+			continue
+		}
+		log.Warn("unmounting the disk of a run that died", "at", at)
+		if err := unmount(at, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// unmount takes a mount away. What another one's sweep took away meanwhile is gone.
+func unmount(at string, flags int) error {
+	if isRoot() {
+		if err := unix.Unmount(at, flags); !errors.Is(err, unix.EINVAL) {
+			return err
 		}
 		return nil
 	}
-	// By force, so that who waits for an answer gets an error; and detached, so that who has files open does not keep the place.
-	if err := unix.Unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
-		return err
+	// There is no force without root. Who has files open keeps the connection, over which it gets errors until it closes them.
+	if out, err := exec.Command(unmounter, "-u", "-z", at).CombinedOutput(); err != nil { //nolint:noctx // it waits for nobody
+		return fmt.Errorf("%w: %s", err, out)
 	}
-	server.Wait()
 	return nil
+}
+
+// detach takes the disk away from all processes, whatever they have open, and ends the connection to the kernel.
+func detach(server *fuse.Server, mountpoint string) error {
+	// By force, so that who waits for an answer gets an error; and detached, so that who has files open does not keep the place.
+	err := unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH)
+	if err == nil && isRoot() {
+		server.Wait()
+	}
+	return err
 }
 
 func dataSync(f *os.File) error {

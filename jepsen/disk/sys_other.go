@@ -4,6 +4,7 @@ package disk
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"syscall"
 
@@ -17,6 +18,8 @@ var errHost = errors.New("missing: Linux, whose mounts the disk uses")
 func isRoot() bool { return false }
 
 func checkHost() error { return errHost }
+
+func sweep(*slog.Logger) error { return errHost }
 
 func detach(*fuse.Server, string) error { return errHost }
 

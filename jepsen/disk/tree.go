@@ -221,14 +221,23 @@ func (t *tree) release(n *inode) {
 		_ = os.Remove(t.object(n.id)) // what remains is in nobody's way
 		return
 	}
-	t.pending = slices.DeleteFunc(t.pending, func(c change) bool {
-		if c.dir == n {
-			defer t.release(c.node)
-		}
-		return c.dir == n
-	})
+	t.forget(func(c change) bool { return c.dir == n })
 	for _, name := range slices.Sorted(maps.Keys(n.stable)) {
 		t.set(n.stable, name, nil)
+	}
+}
+
+// forget takes pending changes away. What only they led to goes when the list is whole again, since that may take others away.
+func (t *tree) forget(which func(change) bool) {
+	var gone []*inode
+	t.pending = slices.DeleteFunc(t.pending, func(c change) bool {
+		if which(c) {
+			gone = append(gone, c.node)
+		}
+		return which(c)
+	})
+	for _, node := range gone {
+		t.release(node)
 	}
 }
 

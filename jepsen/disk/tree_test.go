@@ -202,6 +202,26 @@ func TestBackingFilesGo(t *testing.T) {
 	}
 }
 
+// TestNestedRemoval: directories that were made, filled and removed before any sync leave no step behind.
+func TestNestedRemoval(t *testing.T) {
+	n := newNames(t)
+	n.mkdir("/d")
+	n.mkdir("/d/e")
+	n.create("/d/e/a")
+	n.remove("/d/e/a")
+	n.remove("/d/e")
+	n.remove("/d")
+	n.sync("/")
+	if len(n.tree.pending) > 0 || len(n.tree.files) > 0 {
+		t.Errorf("%d steps and %d files are left", len(n.tree.pending), len(n.tree.files))
+	}
+	lost, err := n.tree.settle(KeepAll, KeepNames)
+	must(t, err)
+	if lost != (Losses{}) {
+		t.Errorf("lost %+v", lost)
+	}
+}
+
 // TestErase: a name that damage took away does not come back, and what is below it neither.
 func TestErase(t *testing.T) {
 	n := newNames(t)

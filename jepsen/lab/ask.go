@@ -20,6 +20,10 @@ const (
 	askMax = 5 * time.Second
 	// lookPause is the time between two looks at a condition.
 	lookPause = 100 * time.Millisecond
+	// leaderMax is how long a leader is waited for: an election after another fault takes seconds.
+	leaderMax = 30 * time.Second
+	// catalogVotersMax is how many voters the catalog has at most, as the cluster has it.
+	catalogVotersMax = 5
 )
 
 // URL returns where a client reaches a node. Every client has a way of its own.
@@ -53,21 +57,29 @@ func (l *Lab) Status(ctx context.Context) (*belfryv1.GetClusterResponse, error) 
 	return nil, errors.Join(problems...)
 }
 
-// Leader returns a running node that leads as many shards as any other.
-func (l *Lab) Leader(ctx context.Context) (*Node, error) {
-	status, err := l.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
+// Leader returns a running node that leads as many shards as any other, once there is one that leads.
+func (l *Lab) Leader(ctx context.Context) (most *Node, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderMax)
+	defer cancel()
+	err = l.Await(ctx, "a node that runs and leads", func(status *belfryv1.GetClusterResponse) bool {
+		most = leadsMost(status, l.Running())
+		return most != nil
+	})
+	return most, err
+}
+
+// leadsMost returns the node of some that leads most shards; nil if none leads any.
+func leadsMost(status *belfryv1.GetClusterResponse, among []*Node) (most *Node) {
 	leads := map[string]int{}
 	for _, s := range status.GetShards() {
 		leads[s.GetLeader()]++
 	}
-	up := l.Running()
-	if len(up) == 0 {
-		return nil, errors.New("no node runs")
+	for _, n := range among {
+		if leads[n.Name] > 0 && (most == nil || leads[n.Name] > leads[most.Name]) {
+			most = n
+		}
 	}
-	return slices.MaxFunc(up, func(a, b *Node) int { return leads[a.Name] - leads[b.Name] }), nil
+	return most
 }
 
 // Await asks for the cluster until it is as wanted. The error says what was seen last.
@@ -91,14 +103,23 @@ func (l *Lab) Await(ctx context.Context, what string, yes func(*belfryv1.GetClus
 	}
 }
 
-// Healthy reports whether a cluster has no problem, and all its shards have a leader, their voters, and nobody else.
+// Healthy reports whether a cluster has no problem, all its nodes serve, all its shards have a leader, their voters, and nobody else, and the catalog has the
+// voters that it should have, all of which answer: one more that is dead would make the next loss of a node that of a majority.
 func Healthy(s *belfryv1.GetClusterResponse) bool {
 	for _, shard := range s.GetShards() {
 		if shard.GetLeader() == "" || uint32(len(shard.GetVoters())) != shard.GetVotersWanted() || len(shard.GetNonvoters()) > 0 {
 			return false
 		}
 	}
-	return len(s.GetShards()) > 0 && len(s.GetProblems()) == 0 && s.GetCatalog().GetLeader() != ""
+	for _, n := range s.GetNodes() {
+		if n.GetState() != belfryv1.NodeState_NODE_STATE_LIVE {
+			return false
+		}
+	}
+	catalog := s.GetCatalog()
+	silent := slices.ContainsFunc(catalog.GetReplicas(), func(r *belfryv1.Replica) bool { return r.GetSilent() })
+	return len(s.GetShards()) > 0 && len(s.GetProblems()) == 0 && catalog.GetLeader() != "" && !silent &&
+		len(catalog.GetVoters()) == min(len(s.GetNodes()), catalogVotersMax)
 }
 
 // Converged reports whether all replicas of all shards have applied the same, with the same digest. One that was not heard of has not.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -191,7 +192,7 @@ func filters(t *testing.T, failAt string) (told func() []string) {
 	t.Helper()
 	dir := t.TempDir()
 	book := filepath.Join(dir, "book")
-	script := "#!/bin/sh\necho \"$*\" >>" + book + "\n[ \"$(/usr/bin/wc -l <" + book + ")\" -ne " + failAt + " ]\n"
+	script := "#!/bin/sh\nread -r _ _ _ _ group _ </proc/$$/stat\n[ \"$group\" = $$ ] || exit 1 # a signal from the terminal would end it\necho \"$*\" >>" + book + "\n[ \"$(/usr/bin/wc -l <" + book + ")\" -ne " + failAt + " ]\n"
 	if err := os.WriteFile(filepath.Join(dir, "iptables"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func aboutAddress(address string) string {
 	return fmt.Sprintf(`{"NetworkSettings":{"Networks":{"try_default":{"IPAddress":%q}}}}`, address)
 }
 
-const cutRule = " DOCKER-USER -s 10.0.0.2 -d 10.0.0.2 -j DROP"
+const cutRule = " DOCKER-USER -s 10.0.0.2 -d 10.0.0.2 -m comment --comment try_default -j DROP"
 
 // TestCut cuts a node off and takes that back.
 func TestCut(t *testing.T) {
@@ -240,6 +241,23 @@ func TestCutFails(t *testing.T) {
 		t.Error("a node was cut off by a rule that was refused")
 	}
 	want := []string{"--wait -I" + cutRule, "--wait -I" + cutRule, "--wait -D" + cutRule}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("iptables was told (-want +got):\n%s", diff)
+	}
+}
+
+// TestCutBrokenOff takes the rules back also when the run was broken off.
+func TestCutBrokenOff(t *testing.T) {
+	d, told := newDaemon(t), filters(t, "99")
+	d.about = aboutAddress("10.0.0.2")
+	ctx, cancel := context.WithCancel(t.Context())
+	restore, err := d.containers.Cut(ctx, "n1", []string{"n2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	_ = restore(ctx) // docker is not asked any more whether the addresses are the same
+	want := []string{"--wait -I" + cutRule, "--wait -I" + cutRule, "--wait -D" + cutRule, "--wait -D" + cutRule}
 	if diff := cmp.Diff(want, told()); diff != "" {
 		t.Errorf("iptables was told (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // Cutting containers off each other takes packet filters of this machine, in the chain that docker leaves to others.
@@ -37,12 +38,15 @@ func (c *Containers) Cut(ctx context.Context, node string, others []string) (res
 		return nil, err
 	}
 	var rules [][]string
+	drop := []string{"-m", "comment", "--comment", c.Network, "-j", "DROP"} // what a harness that was killed leaves behind says whose it was
 	for _, other := range others {
 		rules = append(rules,
-			[]string{cutChain, "-s", before[node], "-d", before[other], "-j", "DROP"},
-			[]string{cutChain, "-s", before[other], "-d", before[node], "-j", "DROP"})
+			append([]string{cutChain, "-s", before[node], "-d", before[other]}, drop...),
+			append([]string{cutChain, "-s", before[other], "-d", before[node]}, drop...))
 	}
 	undo := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), containerAskMax) // rules that are left would cut whoever has the addresses next
+		defer cancel()
 		var problems []error
 		for _, r := range rules {
 			problems = append(problems, filter(ctx, append([]string{"-D"}, r...)...))
@@ -69,7 +73,9 @@ func (c *Containers) Cut(ctx context.Context, node string, others []string) (res
 
 // filter runs iptables.
 func filter(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, "iptables", append([]string{"--wait"}, args...)...).CombinedOutput()
+	command := exec.CommandContext(ctx, "iptables", append([]string{"--wait"}, args...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts the harness at a terminal does not interrupt its cleaning up
+	out, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("iptables %v: %w: %s", args, err, bytes.TrimSpace(out))
 	}

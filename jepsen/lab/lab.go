@@ -152,8 +152,10 @@ func (l *Lab) Running() (up []*Node) {
 }
 
 // Start starts all nodes at once and returns when each of them answers.
-func (l *Lab) Start(ctx context.Context) error {
-	nodes := l.Nodes()
+func (l *Lab) Start(ctx context.Context) error { return Start(ctx, l.Nodes()) }
+
+// Start starts nodes at once and returns when each of them answers.
+func Start(ctx context.Context, nodes []*Node) error {
 	problems := make([]error, len(nodes))
 	var starts sync.WaitGroup
 	for i, n := range nodes {

@@ -55,3 +55,16 @@ func TestStartTwice(t *testing.T) {
 		t.Errorf("%d processes were started (%v)", strings.Count(string(b), "start"), err)
 	}
 }
+
+// TestStartAfterKill: a process that was killed and that its disk still holds is no node that runs. Who starts the node waits for its end, or hears that
+// it did not come.
+func TestStartAfterKill(t *testing.T) {
+	dying := &life{asked: make(chan struct{}), ended: make(chan struct{})}
+	n := &Node{Name: "n1", life: dying}
+	close(dying.asked)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Start(ctx); err == nil {
+		t.Error("a node was taken for started whose process is about to end")
+	}
+}

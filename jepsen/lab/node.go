@@ -46,14 +46,17 @@ type life struct {
 	err          error
 }
 
-// Start runs the server and returns when it serves; a node that runs is left as it is.
+// Start runs the server and returns when it serves; a node that runs is left as it is, unless it was told to end: then its end is waited for.
 func (n *Node) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := n.awaitEnd(ctx); err != nil {
+		return err
+	}
 	l, serves, err := n.launch()
 	if err != nil || l == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	select {
 	case err := <-serves:
 		if err != nil {
@@ -62,6 +65,25 @@ func (n *Node) Start(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%s does not serve: %w", n.Name, context.Cause(ctx))
+	}
+}
+
+// awaitEnd waits for the end of a process that was told to end, and may be held back by its disk.
+func (n *Node) awaitEnd(ctx context.Context) error {
+	l := n.current()
+	if l == nil {
+		return nil
+	}
+	select {
+	case <-l.asked:
+	default:
+		return nil
+	}
+	select {
+	case <-l.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s was told to end and does not: %w", n.Name, context.Cause(ctx))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -166,15 +167,18 @@ func (n *namespaces) close(ctx context.Context) error {
 
 // leftover is what there is in the kernel of one block.
 type leftover struct {
-	spaces        []string
-	bridge, chain bool
+	spaces, cables []string
+	bridge, chain  bool
 }
 
 // remove removes what there is.
 func (n *namespaces) remove(ctx context.Context, left leftover) error {
 	var problems []error
+	for _, cable := range left.cables {
+		problems = append(problems, run(ctx, "", "ip", "link", "del", cable))
+	}
 	for _, space := range left.spaces {
-		problems = append(problems, run(ctx, "", "ip", "netns", "del", space)) // and with it the cable
+		problems = append(problems, run(ctx, "", "ip", "netns", "del", space))
 	}
 	if left.chain {
 		// After a start that was interrupted one of the jumps may not be there.
@@ -229,6 +233,7 @@ func leftovers(ctx context.Context) (map[int]leftover, error) {
 	}
 	for _, l := range links {
 		note(l.Name, bridgePrefix, func(l *leftover) { l.bridge = true })
+		note(l.Name, cablePrefix, func(of *leftover) { of.cables = append(of.cables, l.Name) })
 	}
 	rules, err := exec.CommandContext(ctx, "iptables-save", "-t", "filter").Output()
 	if err != nil {
@@ -247,6 +252,7 @@ func leftovers(ctx context.Context) (map[int]leftover, error) {
 func run(ctx context.Context, input, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the commands of this file
 	cmd.Stdin = strings.NewReader(input)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts the harness at a terminal does not interrupt its cleaning up
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))
 	}

@@ -132,6 +132,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if !there(w.block.number) {
 		t.Fatal("the network is not seen in the kernel")
 	}
+	w.echoes("n1", Peer) // it outlives the network, as a process does that hangs in its disk
 	if err := w.Close(); err != nil || there(w.block.number) {
 		t.Fatalf("the network was closed with %v, and something is left: %v", err, there(w.block.number))
 	}
@@ -156,6 +157,14 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	if bridge := bridgePrefix + strconv.Itoa(dead.number); slices.Contains(strings.Fields(string(rules)), bridge) && !held(t, dead.number) {
 		t.Error("the rules of a dead run are still asked")
+	}
+}
+
+// TestToolsAreNotInterrupted: a signal from the terminal goes to the group of the harness, which cleans up then.
+func TestToolsAreNotInterrupted(t *testing.T) {
+	t.Parallel()
+	if err := run(t.Context(), "", "sh", "-c", `read -r _ _ _ _ group _ < /proc/$$/stat; [ "$group" = $$ ]`); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -74,7 +74,8 @@ type Rule struct {
 	Mute bool
 	// Delay holds back what passes, and Jitter is added at random, at most that much. A stream stays in order; packets may overtake each other.
 	Delay, Jitter time.Duration
-	// Loss is the probability of each packet to be lost. A stream loses nothing: it stalls as long as its kernel would need to send again.
+	// Loss is the probability of each packet, or piece of a stream of at most 16 KiB, to be lost. A stream loses nothing: it stalls as long as
+	// its kernel would need to send again.
 	Loss float64
 	// Duplicate is the probability of a packet to arrive twice. TCP would never show that inside a stream, so there it is the opening that arrives
 	// twice: beside the connection there is a second one, on which nothing is ever sent.
