@@ -124,6 +124,12 @@ var importTable = []importRow{
 		reason:   "a disk for any process: it knows the names of a server's files and nothing else of it; only its tests talk to servers",
 	},
 	{
+		dir:      "jepsen/nemesis",
+		may:      []string{"fsm", "rpc/belfry/...", "jepsen/..."},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/sys"},
+		reason:   "faults strike real processes from outside; only what a backup holds is read with the package that wrote it",
+	},
+	{
 		dir:      "jepsen/sim",
 		may:      []string{"fsm", "fsm/model", "jepsen/..."},
 		external: []string{"github.com/anishathalye/porcupine"},

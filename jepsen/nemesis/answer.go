@@ -2,15 +2,17 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/belfrydb/belfry/jepsen/lab"
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
@@ -18,7 +20,7 @@ import (
 func momentFaults() []Fault {
 	return []Fault{
 		{Number: 21, Name: "kill-at-answer", What: "one node killed exactly before or after an answer to a client passes, again and again", Inject: killAtAnswer},
-		{Number: 23, Name: "memory-cap", What: "one node gets hardly more memory than it has", Inject: memoryCap},
+		{Number: 23, Name: "memory-cap", What: "one node gets hardly more memory than it has, and needs more", Inject: memoryCap},
 	}
 }
 
@@ -55,14 +57,14 @@ func killAtAnswer(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	heal := background(ctx, func(ctx context.Context) error {
-		going := context.WithoutCancel(ctx)
-		for ctx.Err() == nil {
+	s = s.apart()
+	heal := background(ctx, func(held context.Context) error {
+		for held.Err() == nil {
 			a := &ambush{node: n.Name, kill: n.KillSoon, after: s.Rand.IntN(2) == 0, struck: make(chan struct{}, 1)}
 			a.left.Store(int64(1 + s.Rand.IntN(20)))
-			s.ambush(ctx, a)
+			s.ambush(held, a)
 			n.Kill()
-			if err := n.Start(going); err != nil {
+			if err := n.Start(ctx); err != nil {
 				return err
 			}
 		}
@@ -73,11 +75,11 @@ func killAtAnswer(ctx context.Context, s *Scene) (string, Heal, error) {
 
 // ambush has one node die at an answer, or gives up when ctx ends.
 func (s *Scene) ambush(ctx context.Context, a *ambush) {
-	tapped := map[string]bool{lab.Harness: true}
+	tapped := map[string]bool{}
 	again := time.NewTicker(tapPause)
 	defer again.Stop()
 	for {
-		for _, client := range s.Clients() { // some may have begun only now
+		for _, client := range s.clients() { // some may have begun only now
 			if !tapped[client] {
 				tapped[client] = true
 				defer s.Network.Tap(client, a.node, a.hear)()
@@ -101,51 +103,71 @@ func (s *Scene) ambush(ctx context.Context, a *ambush) {
 // tapPause is the time between two looks for clients that are new.
 const tapPause = 100 * time.Millisecond
 
-// memoryLittle is how much more memory a capped node may get at most: the runtime takes its heap in pieces of 64 MiB.
-const memoryLittle = 96 << 20
+const (
+	// memoryLittle is how much more memory a capped node may get at most: the runtime takes its heap in pieces of 4 MiB.
+	memoryLittle = 8 << 20
+	// hungry is how many at a time have a capped node read huge bodies: without them the heap that it has may do.
+	hungry = 8
+)
 
-// addressSpace returns how much address space a process has.
-func addressSpace(pid int) (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, fmt.Errorf("asking for the memory of a node: %w", err)
-	}
-	var pages uint64
-	if _, err := fmt.Sscan(string(text), &pages); err != nil {
-		return 0, fmt.Errorf("reading the memory of a node from %q: %w", text, err)
-	}
-	return pages * uint64(os.Getpagesize()), nil
-}
-
-// memoryCap bounds the address space of a node. A process of Go that gets no memory ends; a node that had enough goes on.
-func memoryCap(_ context.Context, s *Scene) (string, Heal, error) {
+// memoryCap bounds the memory that a node can write to, and has it need more. A process of Go that gets none ends.
+func memoryCap(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyone()
 	if err != nil {
 		return "", nil, err
 	}
-	has, err := addressSpace(n.PID())
-	if err != nil {
-		return "", nil, err
-	}
 	n.MayEnd()
-	var before unix.Rlimit
-	if err := unix.Prlimit(n.PID(), unix.RLIMIT_AS, nil, &before); err != nil {
-		return "", nil, fmt.Errorf("asking for the limit of memory of %s: %w", n.Name, err)
-	}
 	more := uint64(s.Rand.Int64N(memoryLittle))
-	if err := unix.Prlimit(n.PID(), unix.RLIMIT_AS, &unix.Rlimit{Cur: has + more, Max: before.Max}, nil); err != nil {
-		return "", nil, fmt.Errorf("limiting the memory of %s: %w", n.Name, err)
+	before, err := capMemory(n.PID(), more)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
-	return fmt.Sprintf("%s gets %d bytes more than the %d it has", n.Name, more, has), func(ctx context.Context) error {
+	crowd, seed := s.intruders(n), s.Rand.Uint64()
+	fed := background(ctx, func(ctx context.Context) error {
+		var all sync.WaitGroup
+		for i := range hungry {
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			all.Go(func() {
+				for pause(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))) {
+					crowd.connect(ctx, network.Client, hugeBody, random)
+				}
+			})
+		}
+		all.Wait()
+		return nil
+	})
+	return fmt.Sprintf("%s gets %d bytes more than it has, and reads huge bodies", n.Name, more), func(ctx context.Context) error {
 		defer n.MustLive()
+		err := fed(ctx)
 		if !n.Running() {
 			s.Count("nodes that ended for want of memory", 1)
-			return n.Start(ctx)
+			return errors.Join(err, n.Start(ctx))
 		}
 		s.Count("nodes that went on with little memory", 1)
-		if err := unix.Prlimit(n.PID(), unix.RLIMIT_AS, &before, nil); err != nil && n.Running() {
-			return fmt.Errorf("lifting the limit of memory of %s: %w", n.Name, err)
+		if liftErr := unix.Prlimit(n.PID(), unix.RLIMIT_DATA, &before, nil); liftErr != nil && n.Running() {
+			return fmt.Errorf("lifting the limit of memory of %s: %w", n.Name, liftErr)
 		}
-		return n.Start(ctx)
+		return errors.Join(err, n.Start(ctx))
 	}, nil
+}
+
+// capMemory lets a process have so much more memory that it can write to than it has, and returns the limit before. Memory that is only reserved, as the runtime of
+// Go reserves it by the gigabyte, does not count.
+func capMemory(pid int, more uint64) (before unix.Rlimit, err error) {
+	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &before); err != nil {
+		return before, fmt.Errorf("asking for the limit of memory: %w", err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return before, fmt.Errorf("asking for the memory of a process: %w", err)
+	}
+	var has uint64
+	_, after, _ := strings.Cut(string(status), "\nVmData:")
+	if _, err := fmt.Sscanf(after, "%d kB", &has); err != nil {
+		return before, fmt.Errorf("reading the memory of a process: %w", err)
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: has<<10 + more, Max: before.Max}, nil); err != nil {
+		return before, fmt.Errorf("limiting the memory: %w", err)
+	}
+	return before, nil
 }

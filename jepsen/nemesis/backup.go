@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
@@ -22,10 +25,7 @@ const backupMax = 2 * time.Minute
 
 // backup makes a backup through one node while clients work, reads it, and restores it into a new server. The cluster is whole, so no failure is excused.
 func backup(ctx context.Context, s *Scene) (string, Heal, error) {
-	if err := s.awaitWhole(ctx); err != nil {
-		return "", nil, err
-	}
-	n, err := s.anyone()
+	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -37,7 +37,7 @@ func backup(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("making a directory for a backup: %w", err)
 	}
-	heal := background(context.WithoutCancel(ctx), func(context.Context) error { return s.backUpAndRestore(ctx, url, dir) })
+	heal := background(ctx, func(context.Context) error { return s.backUpAndRestore(ctx, url, dir) })
 	return "a backup through " + n.Name + " restored elsewhere", func(ctx context.Context) error {
 		return errors.Join(heal(ctx), os.RemoveAll(dir))
 	}, nil
@@ -64,12 +64,27 @@ func (s *Scene) backUpAndRestore(ctx context.Context, url, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(s.belfry(ctx, &restored, "restore", file, "--server", fresh), stop())
-	if err != nil {
+	again := filepath.Join(dir, "restored.backup")
+	err = s.belfry(ctx, &restored, "restore", file, "--server", fresh)
+	if err == nil {
+		err = s.belfry(ctx, &contents{}, "backup", again, "--server", fresh)
+	}
+	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
 	if made != read || made != restored {
 		return fmt.Errorf("a backup was made of %+v, has %+v, and restored %+v", made, read, restored)
+	}
+	before, err := jobsIn(file)
+	if err != nil {
+		return err
+	}
+	after, err := jobsIn(again)
+	if err != nil {
+		return err
+	}
+	if err := sameJobs(before, after); err != nil {
+		return err
 	}
 	count, err := made.Jobs.Int64()
 	if err != nil {
@@ -78,6 +93,80 @@ func (s *Scene) backUpAndRestore(ctx context.Context, url, dir string) error {
 	s.Count("backups that were restored", 1)
 	s.Count("jobs in backups that were restored", count)
 	return nil
+}
+
+// jobKey names a job in a backup.
+type jobKey struct {
+	queue  string
+	serial uint64
+}
+
+// jobsIn returns the jobs of a backup.
+func jobsIn(path string) (map[jobKey]fsm.Job, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a backup: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	in, err := fsm.NewBackupReader(bufio.NewReader(file))
+	if err != nil {
+		return nil, fmt.Errorf("reading a backup: %w", err)
+	}
+	jobs := map[jobKey]fsm.Job{}
+	for {
+		record, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return jobs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading a backup: %w", err)
+		}
+		if record.Kind != fsm.BackupJob {
+			continue
+		}
+		record.Data = bytes.Clone(record.Data) // what is read of it stays
+		job, _, err := record.Job()
+		if err != nil {
+			return nil, fmt.Errorf("reading a backup: %w", err)
+		}
+		key := jobKey{job.Queue, job.Serial}
+		if _, twice := jobs[key]; twice {
+			return nil, fmt.Errorf("the job %+v is in a backup twice", key)
+		}
+		jobs[key] = job
+	}
+}
+
+// sameJobs compares the jobs of a backup with those of a server into which it was restored, and that did nothing else: time has passed there, so a job may have
+// fallen due, and a lease may have lapsed.
+func sameJobs(before, after map[jobKey]fsm.Job) error {
+	for key, had := range before {
+		has, restored := after[key]
+		if !restored {
+			return fmt.Errorf("the job %+v of a backup was not restored", key)
+		}
+		if want, is := lasting(had, had), lasting(has, had); !reflect.DeepEqual(want, is) {
+			return fmt.Errorf("a job of a backup was restored as another:\n%+v\n%+v", want, is)
+		}
+	}
+	for key := range after {
+		if _, had := before[key]; !had {
+			return fmt.Errorf("the job %+v was restored and is not in the backup", key)
+		}
+	}
+	return nil
+}
+
+// lasting returns a job without what time may have changed since it was had.
+func lasting(j, had fsm.Job) fsm.Job {
+	switch {
+	case had.State == fsm.Reserved && j.State != fsm.Reserved: // its lease has lapsed
+		j.Attempt, j.Redrives, j.Fence, j.Until, j.LeaseTTR, j.Died, j.Due, j.LastError = had.Attempt, had.Redrives, had.Fence, had.Until, had.LeaseTTR, had.Died, had.Due, had.LastError
+		j.State = had.State
+	case had.State == fsm.Delayed && j.State == fsm.Ready:
+		j.State = had.State
+	}
+	return j
 }
 
 // belfry runs a command of the lab's program and reads its answer.

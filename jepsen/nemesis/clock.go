@@ -93,8 +93,9 @@ func strobeClock(ctx context.Context, s *Scene) (string, Heal, error) {
 		}
 	})
 	return fmt.Sprintf("the clock of %s jumps by %v every %v", n.Name, off, every), func(ctx context.Context) error {
-		defer s.Clocks.add(ClockError{Node: n.Name, From: from, To: s.Now(), Most: off})
-		return heal(ctx)
+		err := heal(ctx) // it jumps until then
+		s.Clocks.add(ClockError{Node: n.Name, From: from, To: s.Now(), Most: off})
+		return err
 	}, nil
 }
 
@@ -141,7 +142,7 @@ func skewTransfer(ctx context.Context, s *Scene) (string, Heal, error) {
 		heals = append(heals, s.wrong(n, off))
 		text += fmt.Sprintf(" %s %v", n.Name, off.Round(time.Millisecond))
 	}
-	storm := background(ctx, s.transferStorm)
+	storm := background(ctx, s.apart().transferStorm)
 	return text, func(ctx context.Context) error {
 		err := storm(ctx)
 		for _, h := range heals {

@@ -3,6 +3,8 @@ package nemesis
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/belfrydb/belfry/jepsen/lab"
@@ -21,6 +23,7 @@ func clusterFaults() []Fault {
 		{Number: 50, Name: "mixed-versions", What: "some nodes, never all, run a program that reads a later format, and go back", Inject: mixedVersions},
 		{Number: 51, Name: "shard-move", What: "one of the nodes is drained and taken back", Inject: shardMove},
 		{Number: 52, Name: "impostor", What: "a node is dead, and a server of another cluster has its address", Inject: impostor},
+		{Number: 52, Name: "twin", What: "a node runs, and an older copy of its directory is started at another address", Inject: twin},
 		{Number: 53, Name: "rotate-keys", What: "the key of gossip is replaced without a stop, while one node stands still", Inject: rotateKeys},
 	}
 }
@@ -29,27 +32,45 @@ func clusterFaults() []Fault {
 func (s *Scene) transferStorm(ctx context.Context) error {
 	for pause(ctx, 100*time.Millisecond) {
 		status, err := s.Lab.Status(ctx)
-		if err != nil || len(status.GetShards()) == 0 {
+		if err != nil {
 			continue
 		}
-		shard := status.GetShards()[s.Rand.IntN(len(status.GetShards()))]
-		if len(shard.GetVoters()) == 0 {
+		request := s.transfer(status)
+		at, err := s.anyone()
+		if request == nil || err != nil {
 			continue
 		}
-		up := s.Lab.Running()
-		admin, err := s.Lab.Admin(up[s.Rand.IntN(len(up))].Name)
+		admin, err := s.Lab.Admin(at.Name)
 		if err != nil {
 			return err
 		}
-		to := shard.GetVoters()[s.Rand.IntN(len(shard.GetVoters()))]
-		_, _ = admin.TransferLeader(ctx, &belfryv1.TransferLeaderRequest{Shard: shard.GetShard(), To: to})
+		answer, err := admin.TransferLeader(ctx, request)
+		if err == nil && answer.GetLeader() != answer.GetPrevious() {
+			s.Count("leaderships moved", 1)
+		}
 	}
 	return nil
 }
 
-func transferStorm(ctx context.Context, s *Scene) (string, Heal, error) {
-	return "moved leaderships", background(ctx, s.transferStorm), nil
+// transfer asks for a shard to be led by another of its voters; nil if there is none of which that could be asked.
+func (s *Scene) transfer(status *belfryv1.GetClusterResponse) *belfryv1.TransferLeaderRequest {
+	if len(status.GetShards()) == 0 {
+		return nil
+	}
+	shard := status.GetShards()[s.Rand.IntN(len(status.GetShards()))]
+	others := without(shard.GetVoters(), shard.GetLeader())
+	if len(others) == 0 {
+		return nil
+	}
+	return &belfryv1.TransferLeaderRequest{Shard: shard.GetShard(), To: others[s.Rand.IntN(len(others))]}
 }
+
+func transferStorm(ctx context.Context, s *Scene) (string, Heal, error) {
+	return "moved leaderships", background(ctx, s.apart().transferStorm), nil
+}
+
+// installed is what the Raft library says when a snapshot has taken the place of a log.
+const installed = "Installed remote snapshot"
 
 // lagInstall keeps a node down for longer than others: with small snapshots their logs are trimmed meanwhile.
 func lagInstall(ctx context.Context, s *Scene) (string, Heal, error) {
@@ -58,8 +79,39 @@ func lagInstall(ctx context.Context, s *Scene) (string, Heal, error) {
 		return "", nil, err
 	}
 	n.Kill()
+	said, err := logSize(n)
+	if err != nil {
+		return "", nil, err
+	}
 	pause(ctx, 2*s.Hold)
-	return "kept down " + n.Name, n.Start, nil
+	return "kept down " + n.Name, func(ctx context.Context) error {
+		if err := n.Start(ctx); err != nil {
+			return err
+		}
+		return s.countInstall(ctx, n, said)
+	}, nil
+}
+
+// installMax is how long a node that was down is given to be sent a snapshot.
+const installMax = 10 * time.Second
+
+// countInstall counts whether a node was sent a snapshot, behind a place in its log: if not, the others still had what it lacked.
+func (s *Scene) countInstall(ctx context.Context, n *lab.Node, said int64) error {
+	ctx, cancel := context.WithTimeout(ctx, installMax)
+	defer cancel()
+	for {
+		text, err := logSince(n, said)
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(text, installed):
+			s.Count("nodes that had been down and were sent a snapshot", 1)
+			return nil
+		case !pause(ctx, 100*time.Millisecond):
+			s.Count("nodes that had been down and found the log that they lacked", 1)
+			return nil
+		}
+	}
 }
 
 // replaceNode takes a new node into the cluster and an old one out of it.
@@ -87,22 +139,12 @@ func (s *Scene) takeOut(ctx context.Context, n *lab.Node) error {
 	if err := s.drain(ctx, n, true); err != nil {
 		return err
 	}
-	err := s.Lab.Await(ctx, n.Name+" to be empty", func(status *belfryv1.GetClusterResponse) bool {
-		for _, shard := range status.GetShards() {
-			for _, r := range shard.GetReplicas() {
-				if r.GetNode() == n.Name {
-					return false
-				}
-			}
-		}
-		return len(status.GetShards()) > 0
-	})
-	if err != nil {
+	if err := s.awaitEmpty(ctx, n); err != nil {
 		return err
 	}
 	n.Kill()
 	n.Remove()
-	err = s.untilDone(ctx, "removing "+n.Name, func(ctx context.Context, at *lab.Node) error {
+	err := s.untilDone(ctx, "removing "+n.Name, func(ctx context.Context, at *lab.Node) error {
 		admin, err := s.Lab.Admin(at.Name)
 		if err != nil {
 			return err
@@ -120,6 +162,21 @@ func (s *Scene) takeOut(ctx context.Context, n *lab.Node) error {
 	pause(ctx, removedLook)
 	n.Kill()
 	return nil
+}
+
+// awaitEmpty waits until a node holds no replica of a shard.
+func (s *Scene) awaitEmpty(ctx context.Context, n *lab.Node) error {
+	return s.Lab.Await(ctx, n.Name+" to be empty", func(status *belfryv1.GetClusterResponse) bool { return emptied(status, n.Name) })
+}
+
+// emptied reports whether a node holds no replica, whether that is heard of or not.
+func emptied(status *belfryv1.GetClusterResponse, node string) bool {
+	for _, shard := range status.GetShards() {
+		if slices.Contains(shard.GetVoters(), node) || slices.Contains(shard.GetNonvoters(), node) || len(shard.GetVoters()) == 0 {
+			return false
+		}
+	}
+	return len(status.GetShards()) > 0
 }
 
 // removedLook is how long a node that was removed is left running.
@@ -178,6 +235,10 @@ func shardMove(ctx context.Context, s *Scene) (string, Heal, error) {
 	return "drained " + n.Name, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, moveMax)
 		defer cancel()
+		if err := s.awaitEmpty(ctx, n); err != nil { // or nothing may have moved
+			return err
+		}
+		s.Count("nodes emptied of their shards and taken back", 1)
 		return s.drain(ctx, n, false)
 	}, nil
 }

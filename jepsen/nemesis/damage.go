@@ -1,11 +1,14 @@
 package nemesis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +21,7 @@ import (
 func damageFaults() []Fault {
 	return []Fault{
 		{Number: 33, Name: "flip-log", What: "bits flipped in the log of a node, which is started again", Inject: damage("log/*.wal", flipBits)},
-		{Number: 34, Name: "flip-snapshot", What: "bits flipped in a snapshot of a node", Inject: damage("snapshots/*.snap", flipBits)},
+		{Number: 34, Name: "flip-snapshot", What: "bits flipped in the newest snapshots of a node", Inject: damageOf(newestLike, "snapshots/*.snap", flipBits)},
 		{Number: 34, Name: "flip-vote", What: "bits flipped in the file of a node's terms and votes", Inject: damage("stable", flipBits)},
 		{Number: 34, Name: "flip-meta", What: "bits flipped in a node's other files", Inject: damage("MANIFEST,high-water,segments,node.json", flipBits)},
 		{Number: 33, Name: "flip-many", What: "one bit flipped in any file of a stopped node, which is started and has to notice, dozens of times", Inject: flipMany},
@@ -31,24 +34,23 @@ func damageFaults() []Fault {
 	}
 }
 
-// strikeDisk waits until the cluster is whole, stops one node, changes its disk and starts it again. If it is refused with its disk, it gets an empty one, as an
+// strikeDisk waits until the cluster is whole, stops one node that has something on its disk, changes its disk and starts it again. If it is refused with its disk, it gets an empty one, as an
 // operator would do; the fault ends when the cluster is whole again.
-func (s *Scene) strikeDisk(ctx context.Context, change func(*lab.Node) (string, error)) (string, Heal, error) {
+func (s *Scene) strikeDisk(ctx context.Context, what string, has func(*lab.Node) (bool, error), change func(*lab.Node) (string, error)) (string, Heal, error) {
 	if err := s.awaitWhole(ctx); err != nil {
 		return "", nil, err
 	}
-	n, err := s.anyone()
+	n, err := s.anyoneWith(ctx, what, has)
 	if err != nil {
 		return "", nil, err
 	}
 	n.Kill()
 	text, err := change(n)
 	if err := errors.Join(err, s.settle(n)); err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 	n.MayEnd()
-	startErr := n.Start(ctx)
-	if startErr != nil {
+	if err := n.Start(ctx); err != nil {
 		text += ": refused at its start"
 	}
 	return fmt.Sprintf("%s: %s", n.Name, text), func(ctx context.Context) error {
@@ -57,9 +59,41 @@ func (s *Scene) strikeDisk(ctx context.Context, change func(*lab.Node) (string, 
 			s.Count("damaged disks that a node went on with", 1)
 			return s.awaitWhole(ctx)
 		}
+		if err := refusedClearly(n.Name, n.ExitCode()); err != nil {
+			return err
+		}
 		s.Count("damaged disks that were refused", 1)
 		return errors.Join(s.empty(n), s.settle(n), n.Start(ctx), s.awaitWhole(ctx))
 	}, nil
+}
+
+// exitPanic is what a process of Go ends with that panics, and a server that does not understand what it was told.
+const exitPanic = 2
+
+// refusedClearly fails if a node that was started with a damaged disk panicked: that is no refusal.
+func refusedClearly(name string, code int) error {
+	if code == exitPanic {
+		return fmt.Errorf("%s ended with %d because of its disk: a panic, or a usage error, is no refusal", name, code)
+	}
+	return nil
+}
+
+// anyoneWith returns a random running node that has something on its disk, once there is one.
+func (s *Scene) anyoneWith(ctx context.Context, what string, has func(*lab.Node) (bool, error)) (*lab.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, moveMax)
+	defer cancel()
+	for {
+		n, err := s.anyone()
+		if err != nil {
+			return nil, err
+		}
+		if ok, err := has(n); err != nil || ok {
+			return n, err
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return nil, fmt.Errorf("no node has %s on its disk", what)
+		}
+	}
 }
 
 // awaitWhole waits until the cluster has all that it should have.
@@ -69,31 +103,73 @@ func (s *Scene) awaitWhole(ctx context.Context) error {
 	return s.Lab.Await(ctx, "a cluster that is whole", lab.Healthy)
 }
 
-// damage changes one to three files of a node whose names match one of some patterns.
+// damage changes one to three files of a node whose names match one of some patterns, and that hold something. Some files are there only after a while.
 func damage(patterns string, change func(*Scene, string) (string, error)) func(context.Context, *Scene) (string, Heal, error) {
+	return damageOf(filesLike, patterns, change)
+}
+
+// finder returns the files below a directory that damage may strike.
+type finder func(dir, patterns string) ([]string, error)
+
+// damageOf is damage of those files that find finds.
+func damageOf(find finder, patterns string, change func(*Scene, string) (string, error)) func(context.Context, *Scene) (string, Heal, error) {
 	return func(ctx context.Context, s *Scene) (string, Heal, error) {
-		return s.strikeDisk(ctx, func(n *lab.Node) (string, error) {
-			files, err := filesLike(n.Data, patterns)
-			if err != nil || len(files) == 0 {
-				return "has no such file", err
-			}
-			s.Rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
-			var texts []string
-			for _, path := range files[:min(len(files), 1+s.Rand.IntN(3))] {
-				text, err := change(s, path)
-				if err != nil {
-					return "", err
-				}
-				texts = append(texts, strings.TrimPrefix(path, n.Data)+" "+text)
-			}
-			return strings.Join(texts, ", "), nil
-		})
+		has := func(n *lab.Node) (bool, error) {
+			files, err := filesWith(find, n.Data, patterns)
+			return len(files) > 0, err
+		}
+		return s.strikeDisk(ctx, "anything in files like "+patterns, has, func(n *lab.Node) (string, error) { return s.damageFiles(find, n.Data, patterns, change) })
 	}
 }
+
+// damageFiles changes one to three files below a directory.
+func (s *Scene) damageFiles(find finder, dir, patterns string, change func(*Scene, string) (string, error)) (string, error) {
+	files, err := filesWith(find, dir, patterns)
+	if err != nil {
+		return "", err
+	}
+	if len(files) == 0 {
+		return "", fmt.Errorf("there is nothing in files like %s", patterns)
+	}
+	s.Rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	var texts []string
+	for _, path := range files[:min(len(files), 1+s.Rand.IntN(3))] {
+		text, err := change(s, path)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, strings.TrimPrefix(path, dir)+" "+text)
+	}
+	return strings.Join(texts, ", "), nil
+}
+
+// filesWith returns the files that match and hold something: to damage what was never written is no damage.
+func filesWith(find finder, dir, patterns string) (files []string, err error) {
+	all, err := find(dir, patterns)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a server that runs removes some
+			return nil, fmt.Errorf("looking for files to damage: %w", err)
+		}
+		if used(b) > 0 {
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
+
+// used returns how much of a file was written: a segment of the log ends in zeros that were never.
+func used(b []byte) int { return len(bytes.TrimRight(b, "\x00")) }
 
 // filesLike returns the files below a directory whose last elements match one of some patterns.
 func filesLike(dir, patterns string) (files []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a server that runs removes some
+		}
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -114,22 +190,28 @@ func filesLike(dir, patterns string) (files []string, err error) {
 	return files, nil
 }
 
+// newestLike returns of the files that filesLike finds the last one of each directory: of snapshots the newest, which a start reads.
+func newestLike(dir, patterns string) ([]string, error) {
+	files, err := filesLike(dir, patterns)
+	slices.Reverse(files)
+	return slices.CompactFunc(files, func(a, b string) bool { return filepath.Dir(a) == filepath.Dir(b) }), err
+}
+
+// flipBits flips one to four different bits of what was written to a file.
 func flipBits(s *Scene, path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("flipping bits: %w", err)
 	}
-	used := len(b) // a segment of the log ends in zeros that were never written
-	for used > 1 && b[used-1] == 0 {
-		used--
+	flipped := map[int]bool{}
+	for n := min(1+s.Rand.IntN(4), 8*used(b)); len(flipped) < n; {
+		flipped[s.Rand.IntN(8*used(b))] = true
 	}
-	n := 1 + s.Rand.IntN(4)
-	for range min(n, len(b)) {
-		bit := s.Rand.IntN(8 * used)
+	for bit := range flipped {
 		b[bit/8] ^= 1 << (bit % 8)
 	}
-	s.Count("bits flipped in files", int64(n))
-	return fmt.Sprintf("with %d bits flipped", n), replaceFile(path, b)
+	s.Count("bits flipped in files", int64(len(flipped)))
+	return fmt.Sprintf("with %d bits flipped", len(flipped)), replaceFile(path, b)
 }
 
 // replaceFile writes a file in place, durably.
@@ -145,16 +227,17 @@ func replaceFile(path string, b []byte) error {
 	return nil
 }
 
+// truncateFile cuts off some of what was written to a file, never only what was not.
 func truncateFile(s *Scene, path string) (string, error) {
-	info, err := os.Stat(path)
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("cutting off a file: %w", err)
 	}
-	to := s.Rand.Int64N(info.Size() + 1)
-	if err := os.Truncate(path, to); err != nil {
+	to := s.Rand.IntN(max(used(b), 1))
+	if err := os.Truncate(path, int64(to)); err != nil {
 		return "", fmt.Errorf("cutting off a file: %w", err)
 	}
-	return fmt.Sprintf("cut off at %d of %d", to, info.Size()), nil
+	return fmt.Sprintf("cut off at %d of %d", to, len(b)), nil
 }
 
 func deleteFile(_ *Scene, path string) (string, error) {
@@ -165,10 +248,15 @@ func deleteFile(_ *Scene, path string) (string, error) {
 }
 
 func deleteShard(ctx context.Context, s *Scene) (string, Heal, error) {
-	return s.strikeDisk(ctx, func(n *lab.Node) (string, error) {
-		dirs, err := filepath.Glob(filepath.Join(n.Data, "shards", "*"))
+	shards := func(n *lab.Node) ([]string, error) { return filepath.Glob(filepath.Join(n.Data, "shards", "*")) }
+	has := func(n *lab.Node) (bool, error) {
+		dirs, err := shards(n)
+		return len(dirs) > 0, err
+	}
+	return s.strikeDisk(ctx, "a shard", has, func(n *lab.Node) (string, error) {
+		dirs, err := shards(n)
 		if err != nil || len(dirs) == 0 {
-			return "has no shard", err
+			return "", errors.Join(errors.New("it has no shard any more"), err)
 		}
 		dir := dirs[s.Rand.IntN(len(dirs))]
 		if err := os.RemoveAll(dir); err != nil {
@@ -202,26 +290,30 @@ func (s *Scene) empty(n *lab.Node) error {
 }
 
 func wipe(ctx context.Context, s *Scene) (string, Heal, error) {
-	return s.strikeDisk(ctx, func(n *lab.Node) (string, error) { return "an empty disk", s.empty(n) })
+	has := func(*lab.Node) (bool, error) { return true, nil }
+	return s.strikeDisk(ctx, "anything", has, func(n *lab.Node) (string, error) { return "an empty disk", s.empty(n) })
+}
+
+// olderCopy copies the disk of a node, which is whole again and runs for a while after that.
+func (s *Scene) olderCopy(ctx context.Context, copied string) (*lab.Node, error) {
+	n, err := s.anyoneOfWhole(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A copy that fits together is made while the node is down.
+	n.Kill()
+	if err := errors.Join(os.RemoveAll(copied), os.CopyFS(copied, os.DirFS(n.Data)), n.Start(ctx)); err != nil {
+		return nil, fmt.Errorf("copying a disk: %w", err)
+	}
+	pause(ctx, s.Hold)
+	return n, s.awaitWhole(ctx)
 }
 
 // rollBack puts back what a node's disk was some seconds ago.
 func rollBack(ctx context.Context, s *Scene) (string, Heal, error) {
-	if err := s.awaitWhole(ctx); err != nil {
-		return "", nil, err
-	}
-	n, err := s.anyone()
+	copied := filepath.Join(s.Dir, "older")
+	n, err := s.olderCopy(ctx, copied)
 	if err != nil {
-		return "", nil, err
-	}
-	// A copy that fits together is made while the node is down.
-	copied := filepath.Join(s.Dir, "older-"+n.Name)
-	n.Kill()
-	if err := errors.Join(os.RemoveAll(copied), os.CopyFS(copied, os.DirFS(n.Data)), n.Start(ctx)); err != nil {
-		return "", nil, fmt.Errorf("copying a disk: %w", err)
-	}
-	pause(ctx, s.Hold)
-	if err := s.awaitWhole(ctx); err != nil {
 		return "", nil, err
 	}
 	n.Kill()
@@ -237,7 +329,7 @@ func rollBack(ctx context.Context, s *Scene) (string, Heal, error) {
 		defer n.MustLive()
 		if !n.Running() {
 			s.Count("older disks that were refused", 1)
-			if err := errors.Join(s.empty(n), s.settle(n), n.Start(ctx)); err != nil {
+			if err := errors.Join(refusedClearly(n.Name, n.ExitCode()), s.empty(n), s.settle(n), n.Start(ctx)); err != nil {
 				return err
 			}
 		}
@@ -251,12 +343,15 @@ func rollBackKillLeader(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	for _, n := range s.Lab.Running() {
-		if leader, err := s.Lab.Leader(ctx); err == nil && leader == n && !strings.HasPrefix(text, n.Name+":") {
-			n.Kill()
-			s.Count("leaders killed beside an older disk", 1)
-			return text + "; killed " + n.Name, func(ctx context.Context) error { return errors.Join(n.Start(ctx), heal(ctx)) }, nil
-		}
+	leader, err := s.Lab.Leader(ctx)
+	if err != nil {
+		return "", nil, errors.Join(err, heal(ctx))
 	}
-	return text + "; the node with the older disk leads", heal, nil
+	if strings.HasPrefix(text, leader.Name+":") {
+		s.Count("older disks whose node leads", 1)
+		return text + "; the node with the older disk leads", heal, nil
+	}
+	leader.Kill()
+	s.Count("leaders killed beside an older disk", 1)
+	return text + "; killed " + leader.Name, func(ctx context.Context) error { return errors.Join(leader.Start(ctx), heal(ctx)) }, nil
 }

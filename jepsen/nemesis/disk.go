@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 // diskFaults need the disk in user space.
 func diskFaults() []Fault {
 	return []Fault{
-		{Number: 21, Name: "kill-at-step", What: "a node killed before or after a certain step of its disk", Inject: killAtStep(func(disk.Site) bool { return true })},
-		{Number: 21, Name: "kill-at-snapshot", What: "a node killed while it makes or forgets a snapshot", Inject: killAtStep(func(s disk.Site) bool { return strings.Contains(s.Path, "snap") })},
+		{Number: 21, Name: "kill-at-step", What: "a node killed before or after a certain step of its disk", Inject: killAtStep(ofRunning)},
+		{Number: 21, Name: "kill-at-snapshot", What: "a node killed while it makes or forgets a snapshot", Inject: killAtStep(ofSnapshots)},
+		{Number: 33, Name: "flip-log-at-snapshot", What: "a node killed while it makes or forgets a snapshot, and bits flipped in its log", Inject: flipAtSnapshot},
 		{Number: 26, Name: "power-one", What: "the power of one node fails: what was not synced is lost", Inject: powerCut(1, disk.LoseAll, disk.LoseNames)},
 		{Number: 27, Name: "power-all", What: "the power of all nodes fails at once: what was not synced is lost", Inject: powerCut(0, disk.LoseAll, disk.LoseNames)},
 		{Number: 28, Name: "power-torn", What: "the power of all nodes fails at once: of what was not synced each sector and each name is kept or lost by chance", Inject: tornCut},
@@ -37,7 +39,7 @@ func killAtOnce(nodes []*lab.Node) Heal {
 	for _, n := range nodes {
 		n.Kill()
 	}
-	return func(ctx context.Context) error { return startAll(ctx, nodes) }
+	return func(ctx context.Context) error { return lab.Start(ctx, nodes) }
 }
 
 // powerCut cuts the power of count nodes, or of all if it is 0.
@@ -76,6 +78,50 @@ func tornCut(_ context.Context, s *Scene) (string, Heal, error) {
 	return s.powerCut(0, func(string, int64) bool { return s.Rand.IntN(2) == 0 }, func(disk.Step) bool { return s.Rand.IntN(2) == 0 })
 }
 
+// siteOf returns a random site of some.
+func (s *Scene) siteOf(wanted func(disk.Site) bool) disk.Site {
+	sites := slices.DeleteFunc(disk.Sites(), func(site disk.Site) bool { return !wanted(site) })
+	return sites[s.Rand.IntN(len(sites))]
+}
+
+// ofRunning says which sites a node comes by that runs: not those at which its directory is made, once.
+func ofRunning(site disk.Site) bool {
+	return !slices.ContainsFunc([]string{"manifest", "node-identity", "reserve", "make-shard"}, func(step string) bool { return strings.HasSuffix(site.Name, step) })
+}
+
+// ofSnapshots says which sites are steps of making and forgetting snapshots.
+func ofSnapshots(site disk.Site) bool { return strings.Contains(site.Path, "snap") }
+
+// stepMax is how long a step of a snapshot is waited for.
+const stepMax = 10 * time.Second
+
+// flipAtSnapshot has one node die at a step of a snapshot, and flips bits in its log before it starts again: what a torn snapshot leaves has to come from there.
+func flipAtSnapshot(ctx context.Context, s *Scene) (string, Heal, error) {
+	dies := func(n *lab.Node) (bool, error) {
+		site, d, met := s.siteOf(ofSnapshots), s.Disk(n.Name), make(chan struct{})
+		d.SetHook(d.KillAt(site, 1, func() {
+			close(met)
+			n.KillSoon()
+		}))
+		waiting, cancel := context.WithTimeout(ctx, stepMax)
+		defer cancel()
+		select {
+		case <-met:
+			s.Count("killed "+site.Name, 1)
+			return true, nil
+		case <-waiting.Done():
+			d.SetHook(nil)
+			return false, nil
+		}
+	}
+	return s.strikeDisk(ctx, "a snapshot being made", dies, func(n *lab.Node) (string, error) {
+		if err := s.settle(n); err != nil { // until then nothing can be changed on it
+			return "", err
+		}
+		return s.damageFiles(filesLike, n.Data, "log/*.wal", flipBits)
+	})
+}
+
 // killAtStep lets one node die at a step of its disk. If the step does not come while the fault is held, the node is killed at its end.
 func killAtStep(wanted func(disk.Site) bool) func(context.Context, *Scene) (string, Heal, error) {
 	return func(_ context.Context, s *Scene) (string, Heal, error) {
@@ -83,19 +129,22 @@ func killAtStep(wanted func(disk.Site) bool) func(context.Context, *Scene) (stri
 		if err != nil {
 			return "", nil, err
 		}
-		sites := slices.DeleteFunc(disk.Sites(), func(site disk.Site) bool { return !wanted(site) })
-		site := sites[s.Rand.IntN(len(sites))]
+		site := s.siteOf(wanted)
 		d := s.Disk(n.Name)
-		d.SetHook(d.KillAt(site, 1+s.Rand.IntN(3), n.KillSoon))
+		var met atomic.Bool // another fault may kill it as well
+		d.SetHook(d.KillAt(site, 1+s.Rand.IntN(3), func() {
+			met.Store(true)
+			n.KillSoon()
+		}))
 		return fmt.Sprintf("%s is killed %s", n.Name, site.Name), func(ctx context.Context) error {
-			if n.Running() {
-				s.Count("sites that were not met", 1)
-			} else {
+			if met.Load() {
 				s.Count("killed "+site.Name, 1)
+			} else {
+				s.Count("sites that were not met", 1)
 			}
 			n.Kill()
-			// The disk stays as the dead process left it: the system has all that was written.
-			if _, err := d.Crash(disk.KeepAll, disk.KeepNames); err != nil {
+			// The disk stays as the dead process left it: the system has all that was written, and not synced what was not.
+			if _, err := d.Crash(nil, nil); err != nil {
 				return err
 			}
 			return n.Start(ctx)
@@ -137,10 +186,12 @@ func diskHook(what string, hook func(*Scene) disk.Hook, mayEnd bool) func(contex
 			n.MayEnd()
 		}
 		d := s.Disk(n.Name)
-		d.SetHook(hook(s))
+		var struck atomic.Int64
+		d.SetHook(counting(hook(s), &struck))
 		return fmt.Sprintf("the disk of %s is %s", n.Name, what), func(ctx context.Context) error {
 			defer n.MustLive()
 			d.SetHook(nil)
+			s.Count("steps of a disk that was "+what, struck.Load())
 			return errors.Join(endedClearly(n), n.Start(ctx))
 		}, nil
 	}
@@ -171,21 +222,69 @@ func diskErrors(ctx context.Context, s *Scene) (string, Heal, error) {
 	}, true)(ctx, s)
 }
 
-// diskHung has the disk of a leader hang. The node must notice and end; it is started again when the disk goes on.
+const (
+	// hungMax is how long a node may take to notice that its disk hangs: several times the limit of its watchdog.
+	hungMax = 30 * time.Second
+	// storageFailed is what a server says when it ends because of its disk.
+	storageFailed = "belfry: storage failed"
+)
+
+// diskHung has the disk of a leader hang. The node must notice and end, however short the fault is held; it is started again when the disk goes on.
 func diskHung(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.Lab.Leader(ctx)
 	if err != nil {
 		return "", nil, err
 	}
+	said, err := logSize(n)
+	if err != nil {
+		return "", nil, err
+	}
 	n.MayEnd()
 	d := s.Disk(n.Name)
-	d.SetHook(disk.Hang())
+	var held atomic.Int64
+	d.SetHook(counting(disk.Hang(), &held))
 	return "the disk of " + n.Name + " hangs", func(ctx context.Context) error {
 		defer n.MustLive()
+		waiting, cancel := context.WithTimeout(ctx, hungMax)
+		defer cancel()
+		err := s.noticesHang(waiting, n, said, &held, n.Running)
 		d.SetHook(nil)
 		d.Release()
 		// What ended because of the disk ends for good only now that the disk lets it.
 		n.Kill()
-		return n.Start(ctx)
+		return errors.Join(err, n.Start(ctx))
 	}, nil
+}
+
+// noticesHang waits until a node has written, behind a place in its log, that its disk failed. One that wrote nothing to its disk, or was killed, had nothing to notice.
+func (s *Scene) noticesHang(ctx context.Context, n *lab.Node, said int64, held *atomic.Int64, running func() bool) error {
+	for {
+		text, err := logSince(n, said)
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(text, storageFailed):
+			s.Count("hung disks that were noticed", 1)
+			return nil
+		case !running():
+			return nil
+		case pause(ctx, 50*time.Millisecond):
+		case held.Load() == 0:
+			s.Count("hung disks that were not written to", 1)
+			return nil
+		default:
+			return fmt.Errorf("%s did not notice within %v that its disk hangs", n.Name, hungMax)
+		}
+	}
+}
+
+// counting counts the steps that a hook does something to.
+func counting(hook disk.Hook, n *atomic.Int64) disk.Hook {
+	return func(op disk.Op) disk.Verdict {
+		v := hook(op)
+		if v.Delay > 0 || v.Hang || v.Err != 0 {
+			n.Add(1)
+		}
+		return v
+	}
 }

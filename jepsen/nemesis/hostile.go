@@ -44,8 +44,7 @@ func hostile(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	crowd := &intruders{node: n, host: s.Network.Host(n.Name), face: s.Network.Advertised(n.Name)}
-	seed := s.Rand.Uint64()
+	crowd, seed := s.intruders(n), s.Rand.Uint64()
 	heal := background(ctx, func(ctx context.Context) error {
 		var all sync.WaitGroup
 		for i := range 3 * hostileAtOnce {
@@ -58,6 +57,9 @@ func hostile(ctx context.Context, s *Scene) (string, Heal, error) {
 		all.Wait()
 		s.Count("hostile connections", crowd.made.Load())
 		s.Count("hostile packets", crowd.packets.Load())
+		if crowd.made.Load() == 0 && n.Running() {
+			err = errors.Join(err, fmt.Errorf("nobody could connect to %s, so nothing hostile was done", n.Name))
+		}
 		return err
 	})
 	return "garbage, half requests and slow senders at " + n.Name, heal, nil
@@ -86,10 +88,14 @@ func (s *Scene) honest(ctx context.Context, n *lab.Node) error {
 
 // intruders are those who connect to a node without being anyone.
 type intruders struct {
-	node       *lab.Node
 	host, face string
 	made       atomic.Int64
 	packets    atomic.Int64
+}
+
+// intruders returns who connects to a node.
+func (s *Scene) intruders(n *lab.Node) *intruders {
+	return &intruders{host: s.Network.Host(n.Name), face: s.Network.Advertised(n.Name)}
 }
 
 // manner is what an intruder does with a connection. It ends at an error, which nobody needs to hear of: the node is to end such connections.
@@ -102,18 +108,19 @@ func manners() []manner {
 
 // intrude makes one hostile connection after the other, now and then many at once, until ctx ends.
 func (c *intruders) intrude(ctx context.Context, service network.Service, random *rand.Rand) {
-	at := net.JoinHostPort(c.face, strconv.Itoa(int(service.Port())))
+	all := manners()
 	for pause(ctx, time.Duration(random.Int64N(int64(200*time.Millisecond)))) {
-		many := 1
-		if random.IntN(200) == 0 {
-			many = hostileCrowd
-		}
-		c.connect(ctx, at, many, random)
+		c.connect(ctx, service, all[random.IntN(len(all))], random)
 	}
 }
 
-// connect opens connections and does something to the last one.
-func (c *intruders) connect(ctx context.Context, at string, many int, random *rand.Rand) {
+// connect opens a connection, now and then many, and does something to the last one.
+func (c *intruders) connect(ctx context.Context, service network.Service, how manner, random *rand.Rand) {
+	at := net.JoinHostPort(c.face, strconv.Itoa(int(service.Port())))
+	many := 1
+	if random.IntN(200) == 0 {
+		many = hostileCrowd
+	}
 	dialer := net.Dialer{Timeout: time.Second}
 	var conns []net.Conn
 	defer func() {
@@ -133,8 +140,7 @@ func (c *intruders) connect(ctx context.Context, at string, many int, random *ra
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	_ = conn.SetDeadline(time.Now().Add(hostileLife)) // of a connection that has ended
-	all := manners()
-	_ = all[random.IntN(len(all))](conn, random) // that the node ends it is right
+	_ = how(conn, random)                             // that the node ends it is right
 }
 
 // shower sends packets of garbage to the gossip port until ctx ends, past the network, which carries gossip of nodes only.

@@ -38,6 +38,8 @@ type Heal func(context.Context) error
 type Scene struct {
 	Lab  *lab.Lab
 	Rand *rand.Rand
+	// BrokenOff is closed when whoever started the run breaks it off; nil if nobody can.
+	BrokenOff <-chan struct{}
 	// Hold is how long the fault will be held, for those that act meanwhile.
 	Hold time.Duration
 	// Now is the time since the start of the run.
@@ -192,11 +194,29 @@ func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log)
 	return nil
 }
 
+// brokenOffMax is how long a fault and its end may go on when the run is broken off: enough to take back what the system has, not to wait for the cluster.
+const brokenOffMax = 5 * time.Second
+
+// goingOn returns a context that outlives ctx, but not for long the run.
+func (s *Scene) goingOn(ctx context.Context) (context.Context, context.CancelFunc) {
+	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		select {
+		case <-s.BrokenOff:
+			pause(going, brokenOffMax)
+			cancel()
+		case <-going.Done():
+		}
+	}()
+	return going, cancel
+}
+
 // strike injects one fault, holds it and heals it. What has begun is healed also when ctx ends.
 func (s *Scene) strike(ctx context.Context, f Fault, hold time.Duration, log *Log) error {
 	s.Hold = hold
 	from := s.Now()
-	going := context.WithoutCancel(ctx)
+	going, cancel := s.goingOn(ctx)
+	defer cancel()
 	text, heal, err := f.Inject(going, s)
 	if err != nil {
 		return err
@@ -242,6 +262,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// apart returns the scene for what goes on beside other faults: what it chooses comes from the seed, and not from when it does.
+func (s *Scene) apart() *Scene {
+	own := *s
+	own.Rand = rand.New(rand.NewPCG(s.Rand.Uint64(), 0))
+	return &own
+}
+
 // anyone returns a random running node.
 func (s *Scene) anyone() (*lab.Node, error) {
 	up := s.Lab.Running()
@@ -249,6 +276,14 @@ func (s *Scene) anyone() (*lab.Node, error) {
 		return nil, errors.New("no node runs")
 	}
 	return up[s.Rand.IntN(len(up))], nil
+}
+
+// anyoneOfWhole waits until the cluster has all that it should have, and returns a random running node.
+func (s *Scene) anyoneOfWhole(ctx context.Context) (*lab.Node, error) {
+	if err := s.awaitWhole(ctx); err != nil {
+		return nil, err
+	}
+	return s.anyone()
 }
 
 // several returns n random running nodes.

@@ -189,16 +189,24 @@ func between(service network.Service, rule network.Rule) func(context.Context, *
 	}
 }
 
+// errNoClients says that a fault between clients and a node found no client.
+var errNoClients = errors.New("there are no clients")
+
+// clients returns the names of the clients of workloads: the harness itself is none, and goes on asking nodes.
+func (s *Scene) clients() []string { return without(s.Clients(), lab.Harness) }
+
 func clientCut(ctx context.Context, s *Scene) (string, Heal, error) {
+	clients := s.clients()
+	if len(clients) == 0 {
+		return "", nil, errNoClients
+	}
 	n, err := s.anyone()
 	if err != nil {
 		return "", nil, err
 	}
-	count := 0
-	for _, client := range s.Clients() {
-		if s.Rand.IntN(2) == 0 {
-			continue
-		}
+	s.Rand.Shuffle(len(clients), func(i, j int) { clients[i], clients[j] = clients[j], clients[i] })
+	half := clients[:(len(clients)+1)/2]
+	for _, client := range half {
 		link := network.Link{From: client, To: n.Name, Service: network.Client}
 		if s.Rand.IntN(2) == 0 {
 			link.From, link.To = link.To, link.From // the call arrives, its answer does not
@@ -206,12 +214,14 @@ func clientCut(ctx context.Context, s *Scene) (string, Heal, error) {
 		if err := s.Network.Set(ctx, link, network.Rule{Drop: true}); err != nil {
 			return "", nil, errors.Join(err, s.mend(ctx))
 		}
-		count++
 	}
-	return fmt.Sprintf("%d clients cut off from %s", count, n.Name), s.mend, nil
+	return fmt.Sprintf("%d clients cut off from %s", len(half), n.Name), s.mend, nil
 }
 
 func clientReset(ctx context.Context, s *Scene) (string, Heal, error) {
+	if len(s.clients()) == 0 {
+		return "", nil, errNoClients
+	}
 	n, err := s.anyone()
 	if err != nil {
 		return "", nil, err
@@ -219,7 +229,7 @@ func clientReset(ctx context.Context, s *Scene) (string, Heal, error) {
 	heal := background(ctx, func(ctx context.Context) error {
 		going := context.WithoutCancel(ctx)
 		for on := true; ; on = !on {
-			for _, client := range s.Clients() {
+			for _, client := range s.clients() {
 				link := network.Link{From: client, To: n.Name, Service: network.Client}
 				if err := s.Network.Set(going, link, network.Rule{Reset: on}); err != nil {
 					return err

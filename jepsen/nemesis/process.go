@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
@@ -28,17 +27,6 @@ func processFaults() []Fault {
 	}
 }
 
-// startAll starts nodes at once.
-func startAll(ctx context.Context, nodes []*lab.Node) error {
-	problems := make([]error, len(nodes))
-	var starts sync.WaitGroup
-	for i, n := range nodes {
-		starts.Go(func() { problems[i] = n.Start(ctx) })
-	}
-	starts.Wait()
-	return errors.Join(problems...)
-}
-
 func killSome(whom func(*Scene) ([]*lab.Node, error)) func(context.Context, *Scene) (string, Heal, error) {
 	return func(_ context.Context, s *Scene) (string, Heal, error) {
 		nodes, err := whom(s)
@@ -51,7 +39,7 @@ func killSome(whom func(*Scene) ([]*lab.Node, error)) func(context.Context, *Sce
 		for _, n := range nodes {
 			n.Kill()
 		}
-		return "killed " + namesOf(nodes), func(ctx context.Context) error { return startAll(ctx, nodes) }, nil
+		return "killed " + namesOf(nodes), func(ctx context.Context) error { return lab.Start(ctx, nodes) }, nil
 	}
 }
 
@@ -191,16 +179,17 @@ func crashLoop(ctx context.Context, s *Scene) (string, Heal, error) {
 	}
 	early := s.Rand.IntN(2) == 0
 	patience := s.between(50*time.Millisecond, 500*time.Millisecond)
-	heal := background(ctx, func(ctx context.Context) error {
-		for ctx.Err() == nil {
+	heal := background(ctx, func(held context.Context) error {
+		for held.Err() == nil {
 			n.Kill()
+			s.Count("kills in crash loops", 1)
 			if early {
 				// Killed before it serves: the start ends with an error, which is what was wanted.
-				go func() { _ = n.Start(ctx) }()
-			} else if err := n.Start(context.WithoutCancel(ctx)); err != nil {
+				go func() { _ = n.Start(held) }()
+			} else if err := n.Start(ctx); err != nil {
 				return err
 			}
-			pause(ctx, patience)
+			pause(held, patience)
 		}
 		n.Kill()
 		return nil

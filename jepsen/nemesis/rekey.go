@@ -21,7 +21,8 @@ func rotateKeys(ctx context.Context, s *Scene) (string, Heal, error) {
 	}
 	old, fresh := s.Lab.Keys()[0], lab.NewKey()
 	stalled := s.Rand.IntN(3)
-	heal := background(context.WithoutCancel(ctx), func(context.Context) error {
+	s = s.apart()
+	heal := background(ctx, func(context.Context) error {
 		for step, keys := range [][]lab.Key{{old, fresh}, {fresh, old}, {fresh}} {
 			if err := s.rekey(ctx, keys, step == stalled); err != nil {
 				return fmt.Errorf("step %d of the rotation: %w", step+1, err)

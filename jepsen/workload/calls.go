@@ -70,7 +70,11 @@ func (c *Client) deleteQueue(ctx context.Context, r *belfryv1.DeleteQueueRequest
 }
 
 func (c *Client) ack(ctx context.Context, lease string) *history.Op {
-	_, o := call(ctx, c, c.queue(), belfryv1connect.QueueServiceClient.Ack, &belfryv1.AckRequest{Lease: lease, RequestId: c.maybeRequestID()})
+	return c.ackAs(ctx, &belfryv1.AckRequest{Lease: lease, RequestId: c.maybeRequestID()})
+}
+
+func (c *Client) ackAs(ctx context.Context, r *belfryv1.AckRequest) *history.Op {
+	_, o := call(ctx, c, c.queue(), belfryv1connect.QueueServiceClient.Ack, r)
 	return o
 }
 

@@ -53,6 +53,8 @@ type Client struct {
 	err      error
 	requests uint64
 	bodies   uint64
+	// kept are leases of earlier rounds, see ackMixed.
+	kept []string
 }
 
 // Target says what clients talk to.

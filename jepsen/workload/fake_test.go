@@ -36,6 +36,8 @@ type fake struct {
 	// refuses is a node that reserves nothing; told hears which node is asked for jobs, or given a batch of them.
 	refuses string
 	told    func(node string)
+	// attempt is which one of a job it is that is handed out.
+	attempt uint32
 	// shards is how many shards a batch reaches.
 	shards uint32
 
@@ -105,7 +107,7 @@ func (n *fakeNode) Reserve(_ context.Context, r *belfryv1.ReserveRequest) (*belf
 	defer f.mu.Unlock()
 	answer := &belfryv1.ReserveResponse{}
 	for _, lease := range f.jobs[:min(len(f.jobs), int(r.GetMaxJobs()))] {
-		answer.Jobs = append(answer.Jobs, &belfryv1.Job{Lease: lease})
+		answer.Jobs = append(answer.Jobs, &belfryv1.Job{Lease: lease, Attempt: f.attempt})
 		f.taken[n.name]++
 	}
 	return answer, nil

@@ -22,8 +22,9 @@ func stall() Workload {
 				r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(c.between(0, time.Second))}
 				r.MaxAttempts = proto.Uint32(0)
 				c.put(ctx, r)
+				pause(ctx, c.between(0, 2*time.Second)) // holders take their time
 			}},
-			{"holder", 5, func(ctx context.Context, c *Client) {
+			{"holder", 7, func(ctx context.Context, c *Client) {
 				for _, j := range c.take(ctx, 2, queue) {
 					c.hold(ctx, j)
 				}

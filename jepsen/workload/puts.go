@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -129,8 +130,34 @@ func batches() Workload {
 				c.putBatch(ctx, batch)
 				pause(ctx, c.between(0, 300*time.Millisecond))
 			}},
-			{"consumer", 3, work(40, queue)},
+			{"consumer", 3, func(ctx context.Context, c *Client) { c.ackMixed(ctx, queue) }},
 		},
+	}
+}
+
+// keptMost is how many leases of earlier rounds a consumer of batches keeps.
+const keptMost = 8
+
+// ackMixed takes jobs and acks them in one batch, with leases of earlier rounds among them: some were acked already, some are late, and may have lapsed.
+func (c *Client) ackMixed(ctx context.Context, queue string) {
+	jobs := c.take(ctx, 40, queue)
+	if len(jobs) == 0 || !pause(ctx, c.between(0, 20*time.Millisecond)) {
+		return
+	}
+	late := max(len(c.kept)-keptMost, 0)
+	leases := slices.Clone(c.kept[:late])
+	c.kept = slices.Clone(c.kept[late:])
+	for _, j := range jobs {
+		keep := c.oneIn(4)
+		if keep {
+			c.kept = append(c.kept, j.GetLease())
+		}
+		if !keep || c.oneIn(2) {
+			leases = append(leases, j.GetLease())
+		}
+	}
+	if len(leases) > 0 {
+		c.ackBatch(ctx, &belfryv1.AckBatchRequest{Leases: leases, RequestId: c.maybeRequestID()})
 	}
 }
 

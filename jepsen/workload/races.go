@@ -53,15 +53,18 @@ func repeats() Workload {
 	return Workload{
 		Name: "repeats", What: "every call repeated with its request id or its job's id, at other nodes, also when it was answered", Queues: []string{queue},
 		Roles: []Role{
-			{"producer", 3, func(ctx context.Context, c *Client) {
+			{"producer", 1, func(ctx context.Context, c *Client) { // a job takes consumers six calls
 				r := c.newPut(queue)
 				r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(c.between(0, time.Second))}
+				if r.Id == "" && r.RequestId == "" {
+					r.RequestId = c.requestID() // or each repeat would be another job
+				}
 				c.insist(ctx, func() *history.Op {
 					_, o := c.put(ctx, r)
 					return o
 				})
 			}},
-			{"consumer", 3, func(ctx context.Context, c *Client) {
+			{"consumer", 4, func(ctx context.Context, c *Client) {
 				r := &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 1 + c.Rand.Uint32N(4), Wait: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()}
 				var jobs []*belfryv1.Job
 				c.insist(ctx, func() *history.Op {
@@ -71,12 +74,13 @@ func repeats() Workload {
 				})
 				for _, j := range jobs {
 					n := &belfryv1.NackRequest{Lease: j.GetLease(), Error: "again", RequestId: c.requestID()}
+					a := &belfryv1.AckRequest{Lease: j.GetLease(), RequestId: c.requestID()}
 					c.insist(ctx, func() *history.Op {
 						if j.GetAttempt() < 2 {
 							_, o := c.nack(ctx, n)
 							return o
 						}
-						return c.ack(ctx, j.GetLease())
+						return c.ackAs(ctx, a)
 					})
 				}
 			}},
