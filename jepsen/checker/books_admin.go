@@ -4,15 +4,24 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// redrive books that dead jobs were made ready.
-func (b *books) redrive(c *fsm.Redrive, r *fsm.Result) {
-	q := b.queues[c.Queue]
+// present returns the queue of a command that takes one which is there, settled; nil if it is not, or the answer is not what it must be.
+func (b *books) present(i invariant, queue string, code fsm.Code) *ledger {
+	q := b.queues[queue]
 	if q == nil {
-		b.expect(22, r.Code, fsm.QueueNotFound)
-		return
+		b.expect(i, code, fsm.QueueNotFound)
+		return nil
 	}
 	b.settle(q)
-	if !b.expect(22, r.Code, fsm.OK) {
+	if !b.expect(i, code, fsm.OK) {
+		return nil
+	}
+	return q
+}
+
+// redrive books that dead jobs were made ready.
+func (b *books) redrive(c *fsm.Redrive, r *fsm.Result) {
+	q := b.present(22, c.Queue, r.Code)
+	if q == nil {
 		return
 	}
 	var n uint64
@@ -90,13 +99,8 @@ func (b *books) remove(q *ledger, states fsm.StateSet, limit uint64, state fsm.S
 
 // purge books that jobs were removed.
 func (b *books) purge(c *fsm.Purge, r *fsm.Result) {
-	q := b.queues[c.Queue]
+	q := b.present(24, c.Queue, r.Code)
 	if q == nil {
-		b.expect(24, r.Code, fsm.QueueNotFound)
-		return
-	}
-	b.settle(q)
-	if !b.expect(24, r.Code, fsm.OK) {
 		return
 	}
 	n, more := b.remove(q, c.States, stepLimit(c.Max), fsm.Cancelled)
@@ -159,14 +163,9 @@ func (b *books) open(c *fsm.Open, r *fsm.Result) {
 
 // deleteQueue books that a queue went, or a part of what it holds.
 func (b *books) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
-	q := b.queues[c.Queue]
 	b.found.look(24)
+	q := b.present(24, c.Queue, r.Code)
 	if q == nil {
-		b.expect(24, r.Code, fsm.QueueNotFound)
-		return
-	}
-	b.settle(q)
-	if !b.expect(24, r.Code, fsm.OK) {
 		return
 	}
 	n, _ := b.remove(q, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.StepMax, fsm.StateNone)

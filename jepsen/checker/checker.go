@@ -96,11 +96,8 @@ const clockBoundDefault = 250 * time.Millisecond
 func Check(run *Run) Verdict {
 	c := newCheck(run)
 	c.timed("merge", c.merge)
-	c.timed("replay", c.replay)
+	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given})
 	c.timed("answers", c.join)
-	c.together(
-		pass{"told", c.follow}, pass{"effects", c.effects}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains},
-		pass{"given", c.given}, pass{"sample", c.sample},
-	)
+	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains})
 	return c.verdict()
 }

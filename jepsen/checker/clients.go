@@ -16,18 +16,22 @@ import (
 const (
 	// recovery is how long after the last fault everything is to be as before.
 	recovery = 5 * time.Second
-	// lateMax is how long at most a client may wait for a job that is there, with nothing wrong.
-	lateMax = 5 * time.Second
+	// lateMax is how long at most a client may wait for a job that is there, with nothing wrong: less than those of the workload wait, or none could.
+	lateMax = 3 * time.Second
 	// slowMax is how long most clients may: a violation is more than one in slowShare, and at least slowLeast of them.
 	slowMax   = time.Second
 	slowShare = 20
 	slowLeast = 10
 )
 
-// clients looks at the run as the clients saw it, without the order of the log: what they held, and how long they waited.
-func (c *check) clients(found *findings) {
+// callers looks at what calls were told of each other's jobs, by true time alone.
+func (c *check) callers(found *findings) {
 	c.holders(found)
 	c.ids(found)
+}
+
+// clients looks at how long clients waited, and at what they did not find, by what the log says was there.
+func (c *check) clients(found *findings) {
 	c.missing(found)
 	c.lateness(found)
 	c.waits(found)
@@ -40,60 +44,58 @@ type jobName struct {
 	serial    uint64
 }
 
-// held is one lease as clients saw it.
+// held is one lease as a call was handed it.
 type held struct {
+	jobName
 	fence uint64
-	// told is when the first client had heard of it; asked when that call was sent.
+	// told is when the client had heard of it; asked when that call was sent.
 	asked, told time.Duration
+	token       string
+	op          *history.Op
 	// acks are the calls that acked it and were answered ok.
-	op   *history.Op
 	acks []*history.Op
 }
 
 // holders checks by true time alone that of two leases of a job the later one had the job to itself, and that an acked job was not handed out again. Most
 // jobs are handed out once, so those that were not are found first.
 func (c *check) holders(found *findings) {
-	var h maphash.Hash
-	key := func(ref *fsm.Ref) uint64 {
-		h.Reset()
-		h.WriteString(ref.Queue)
-		var b [12]byte
-		binary.LittleEndian.PutUint64(b[:], ref.Serial)
-		binary.LittleEndian.PutUint32(b[8:], ref.Partition)
-		h.Write(b[:])
-		return h.Sum64()
+	seed := maphash.MakeSeed()
+	var room []byte
+	key := func(h *held, number uint64) uint64 {
+		room = append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(room[:0], number), h.partition), h.queue...)
+		return maphash.Bytes(seed, room)
 	}
-	times := make(map[uint64]int32, len(c.ops)/4)
-	fences := make(map[uint64]uint64, len(c.ops)/4)
-	eachHanded(c.ops, func(o *history.Op, ref fsm.Ref) {
-		times[key(&ref)]++
-		at := fsm.Ref{Queue: ref.Queue, Partition: ref.Partition, Serial: ref.Fence}
-		k := ^key(&at)
-		if serial, ok := fences[k]; ok && serial != ref.Serial {
-			found.violated(6, o.Returned, "%s was handed job %d of %s with fence %d, with which job %d had been handed out", describe(o), ref.Serial, ref.Queue, ref.Fence, serial)
+	all := c.handed()
+	times := make(map[uint64]int32, len(all))
+	fences := make(map[uint64]uint64, len(all))
+	for i := range all {
+		h := &all[i]
+		times[key(h, h.serial)]++
+		k := key(h, h.fence)
+		if serial, ok := fences[k]; ok && serial != h.serial {
+			found.violated(6, h.told, "%s was handed job %d of %s with fence %d, with which job %d had been handed out", describe(h.op), h.serial, h.queue, h.fence, serial)
 		}
-		fences[k] = ref.Serial
-	})
+		fences[k] = h.serial
+	}
 	found.looked[15] += int64(len(times))
 	found.looked[19] += int64(len(times))
-	jobs := map[jobName][]held{}
-	eachHanded(c.ops, func(o *history.Op, ref fsm.Ref) {
-		if times[key(&ref)] > 1 {
-			n := jobName{ref.Queue, ref.Partition, ref.Serial}
-			jobs[n] = append(jobs[n], held{fence: ref.Fence, asked: o.Invoked, told: o.Returned, op: o})
+	jobs := map[jobName][]*held{}
+	tokens := map[string]*held{}
+	for i := range all {
+		if h := &all[i]; times[key(h, h.serial)] > 1 {
+			jobs[h.jobName] = append(jobs[h.jobName], h)
+			if tokens[h.token] == nil { // a repeat may be handed the same
+				tokens[h.token] = h
+			}
 		}
-	})
+	}
 	if len(jobs) == 0 {
 		return
 	}
 	for _, o := range c.ops {
-		eachAcked(o, func(ref fsm.Ref) {
-			leases := jobs[jobName{ref.Queue, ref.Partition, ref.Serial}]
-			for i := range leases {
-				if leases[i].fence == ref.Fence {
-					leases[i].acks = append(leases[i].acks, o)
-					return
-				}
+		eachAcked(o, func(token string) {
+			if h := tokens[token]; h != nil {
+				h.acks = append(h.acks, o)
 			}
 		})
 	}
@@ -102,48 +104,43 @@ func (c *check) holders(found *findings) {
 	}
 }
 
-// eachHanded calls f for each job that a call was handed.
-func eachHanded(ops []*history.Op, f func(*history.Op, fsm.Ref)) {
-	for _, o := range ops {
-		resp, ok := o.Response.(*belfryv1.ReserveResponse)
-		if !ok {
-			continue
-		}
+// handed are all leases that calls were handed.
+func (c *check) handed() (all []held) {
+	for _, o := range c.ops {
+		resp, _ := o.Response.(*belfryv1.ReserveResponse)
 		for _, job := range resp.GetJobs() {
 			if ref, ok := parseLease(job.GetLease()); ok {
-				f(o, ref)
+				all = append(all, held{
+					jobName: jobName{ref.Queue, ref.Partition, ref.Serial}, fence: ref.Fence, asked: o.Invoked, told: o.Returned, token: job.GetLease(), op: o,
+				})
 			}
 		}
 	}
+	return all
 }
 
 // eachAcked calls f for each lease that a call acked, by its answer.
-func eachAcked(o *history.Op, f func(fsm.Ref)) {
+func eachAcked(o *history.Op, f func(token string)) {
 	switch resp := o.Response.(type) {
 	case *belfryv1.AckResponse:
 		if req, ok := o.Request.(*belfryv1.AckRequest); ok {
-			if ref, ok := parseLease(req.GetLease()); ok {
-				f(ref)
-			}
+			f(req.GetLease())
 		}
 	case *belfryv1.AckBatchResponse:
 		req, ok := o.Request.(*belfryv1.AckBatchRequest)
 		for i, one := range resp.GetResults() {
-			if !ok || one.GetAck() == nil || i >= len(req.GetLeases()) {
-				continue
-			}
-			if ref, ok := parseLease(req.GetLeases()[i]); ok {
-				f(ref)
+			if ok && one.GetAck() != nil && i < len(req.GetLeases()) {
+				f(req.GetLeases()[i])
 			}
 		}
 	}
 }
 
-func (c *check) judgeHolders(found *findings, name jobName, leases []held) {
-	slices.SortFunc(leases, func(a, b held) int { return cmp.Compare(a.fence, b.fence) })
+func (c *check) judgeHolders(found *findings, name jobName, leases []*held) {
+	slices.SortFunc(leases, func(a, b *held) int { return cmp.Compare(a.fence, b.fence) })
 	for i := range leases {
 		for k := range leases {
-			early, late := &leases[i], &leases[k]
+			early, late := leases[i], leases[k]
 			for _, ack := range early.acks {
 				switch {
 				case early.fence < late.fence && ack.Invoked > late.told:
@@ -287,20 +284,24 @@ func (t *tally) judge(found *findings) {
 // waits checks that with nothing wrong nobody waits in vain for a job that is due.
 func (c *check) waits(found *findings) {
 	lost, late := tally{which: 12}, tally{which: 11}
+	all := c.idle()
+	waiting := slices.DeleteFunc(slices.Clone(c.ops), func(o *history.Op) bool {
+		req, ok := o.Request.(*belfryv1.ReserveRequest)
+		return !ok || req.GetWait() == nil
+	})
 	for _, calm := range c.calm() {
-		idle := c.idle(calm)
-		for _, o := range c.ops {
-			req, ok := o.Request.(*belfryv1.ReserveRequest)
-			if !ok || o.Returned < calm.From || o.Invoked > calm.To || req.GetWait() == nil {
-				continue
-			}
+		idle := within(calm, all)
+		for _, o := range waiting {
+			req, _ := o.Request.(*belfryv1.ReserveRequest)
 			resp, answered := o.Response.(*belfryv1.ReserveResponse)
-			if !answered {
+			if !answered || o.Returned < calm.From || o.Invoked > calm.To {
 				continue
 			}
 			from, to := max(o.Invoked, calm.From), min(o.Returned, calm.To)
-			took, serial := c.missed(idle, req, Span{from, to})
-			lost.add(found, o.Returned, took, func() string { return fmt.Sprintf("%s waited while job %d was there for anybody", describe(o), serial) })
+			if to-from > slowMax { // none of the others can have waited in vain for too long
+				took, serial := missed(idle, req, Span{from, to})
+				lost.add(found, o.Returned, took, func() string { return fmt.Sprintf("%s waited while job %d was there for anybody", describe(o), serial) })
+			}
 			for _, job := range resp.GetJobs() {
 				if l := c.leaseOf(job); l != nil && o.Returned <= calm.To {
 					since := max(c.since(l.since), from)
@@ -316,10 +317,7 @@ func (c *check) waits(found *findings) {
 }
 
 // missed is for how long a job was there for anybody while a call waited, and which.
-func (c *check) missed(idle map[string][]span, req *belfryv1.ReserveRequest, waited Span) (took time.Duration, serial uint64) {
-	if waited.To-waited.From <= slowMax {
-		return 0, 0
-	}
+func missed(idle map[string][]span, req *belfryv1.ReserveRequest, waited Span) (took time.Duration, serial uint64) {
 	for _, q := range req.GetQueues() {
 		for _, s := range idle[q] {
 			if over := min(waited.To, s.to) - max(waited.From, s.from); over > took {
@@ -340,13 +338,13 @@ func (c *check) leaseOf(job *belfryv1.Job) *lease {
 	return l.books.leases[ref.Fence]
 }
 
-// idle returns for each queue the times within a calm span in which a job was there for longer than anybody should wait for it.
-func (c *check) idle(calm Span) map[string][]span {
+// idle returns for each queue the times in which a job was there for longer than anybody should wait for it.
+func (c *check) idle() map[string][]span {
 	idle := map[string][]span{}
 	for _, shard := range c.order_ {
 		l := c.shards[shard]
 		add := func(q *ledger, from fsm.Time, to time.Duration, serial uint64) {
-			if s := (span{max(calm.From, c.since(from)), min(calm.To, to), serial}); s.to-s.from > slowMax && !q.withheld {
+			if s := (span{c.since(from), to, serial}); s.to-s.from > slowMax && !q.withheld {
 				idle[q.name] = append(idle[q.name], s)
 			}
 		}
@@ -360,6 +358,19 @@ func (c *check) idle(calm Span) map[string][]span {
 		}
 	}
 	return idle
+}
+
+// within returns the spans that overlap with a calm one for longer than anybody should wait.
+func within(calm Span, idle map[string][]span) map[string][]span {
+	part := make(map[string][]span, len(idle))
+	for q, spans := range idle {
+		for _, s := range spans {
+			if min(calm.To, s.to)-max(calm.From, s.from) > slowMax {
+				part[q] = append(part[q], s)
+			}
+		}
+	}
+	return part
 }
 
 // lateness reports how late first attempts were, in thousandths of a second of shard time.

@@ -59,6 +59,20 @@ func (a *ahead) at(t time.Duration) time.Duration {
 	return a.most[max(0, i-1)]
 }
 
+// clockBack is how long a node may take to follow its clock when that was set right: it asks the others first, and may be cut off from them.
+const clockBack = 30 * time.Second
+
+// aheadAlone says by how much what a single node takes the time to be may be ahead of true time.
+func (c *check) aheadAlone(at time.Duration) time.Duration {
+	most := c.ahead.at(at)
+	for _, clock := range c.run.Clocks {
+		if clock.From <= at && at <= clock.To+clockBack {
+			most = max(most, clock.Most+stampSlack)
+		}
+	}
+	return most
+}
+
 // checkTime holds an entry's shard time against the entry before it and against true time.
 func (c *check) checkTime(l *shardLog, e *logEntry, before fsm.Time, reset bool) {
 	l.found.look(9)

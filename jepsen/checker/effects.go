@@ -3,6 +3,7 @@ package checker
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -17,21 +18,21 @@ type tried struct {
 	named          bool
 	copies, inLast int32
 	first, last    *history.Op
+	// since is when it was sent first by a call that was not refused.
+	since time.Duration
 }
 
 // attempts are all things that clients sent, found by what they are: kind, queue, job, lease, request id and body.
 type attempts struct {
 	found  *findings
 	seed   maphash.Seed
-	hash   maphash.Hash
+	buffer []byte // of key
 	byWhat map[uint64]*tried
 	room   []tried
 }
 
 func newAttempts(found *findings, n int) *attempts {
-	a := &attempts{found: found, seed: maphash.MakeSeed(), byWhat: make(map[uint64]*tried, n), room: make([]tried, 0, n)}
-	a.hash.SetSeed(a.seed)
-	return a
+	return &attempts{found: found, seed: maphash.MakeSeed(), byWhat: make(map[uint64]*tried, n), room: make([]tried, 0, n)}
 }
 
 // what is one thing that was sent.
@@ -45,18 +46,14 @@ type what struct {
 
 // key is the number under which a thing is found.
 func (a *attempts) key(w *what) uint64 {
-	a.hash.Reset()
-	var b [17]byte
-	b[0] = byte(w.kind)
-	binary.LittleEndian.PutUint64(b[1:], w.serial)
-	binary.LittleEndian.PutUint64(b[9:], w.fence)
-	a.hash.Write(b[:])
+	b := append(a.buffer[:0], byte(w.kind))
+	b = binary.LittleEndian.AppendUint64(b, w.serial)
+	b = binary.LittleEndian.AppendUint64(b, w.fence)
 	for _, s := range [...]string{w.queue, w.id, baseOf(w.requestID)} {
-		a.hash.WriteString(s)
-		a.hash.WriteByte(0)
+		b = append(append(b, s...), 0)
 	}
-	a.hash.Write(w.body)
-	return a.hash.Sum64()
+	a.buffer = append(b, w.body...)
+	return maphash.Bytes(a.seed, a.buffer)
 }
 
 // add notes that a thing was sent, and what its sender was told.
@@ -78,6 +75,7 @@ func (a *attempts) add(o *history.Op, w *what, outcome belfryv1.Outcome, reason 
 	t.copies = max(t.copies, t.inLast)
 	switch {
 	case outcome == belfryv1.Outcome_OUTCOME_APPLIED:
+		t.sent(o)
 		t.applied++
 	case outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED && overload(reason):
 		t.overloaded++
@@ -87,7 +85,15 @@ func (a *attempts) add(o *history.Op, w *what, outcome belfryv1.Outcome, reason 
 		t.refused++
 		a.found.look(3)
 	default:
+		t.sent(o)
 		t.unknown++
+	}
+}
+
+// sent notes that a call sent it that was not refused. Calls come in the order in which they were sent.
+func (t *tried) sent(o *history.Op) {
+	if t.applied+t.unknown == 0 {
+		t.since = o.Invoked
 	}
 }
 
@@ -269,6 +275,10 @@ func (c *check) effect(a *attempts, l *shardLog, one *command) {
 		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
 	case told == 0:
 		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
+	case at+stampSlack < t.since && t.refused+t.overloaded > 0:
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect before it was sent again", l.shard, one.entry.index, one.number, describe(t.first))
+	case at+stampSlack < t.since:
+		a.found.violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.entry.index, one.number, describe(t.first))
 	case inSteps(w.kind):
 	case t.effects > told, t.effects > t.copies && t.named:
 		a.found.violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard, one.entry.index, one.number, describe(t.first), t.effects, told)

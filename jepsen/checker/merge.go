@@ -157,14 +157,16 @@ func (c *check) merge() {
 	byShard := map[uint32][]placed{}
 	for life := range c.run.Journals {
 		j := &c.run.Journals[life]
-		last := map[uint32]uint64{}
+		type opened struct{ shard, opening uint32 }
+		last := map[opened]uint64{}
 		for i := range j.Entries {
 			e := &j.Entries[i]
 			c.found.look(28)
-			if e.Index <= last[e.Shard] {
-				c.found.violated(28, c.since(e.At), "%s applied entry %d of shard %d after entry %d, within one life", j.Node, e.Index, e.Shard, last[e.Shard])
+			replica := opened{e.Shard, e.Opening}
+			if e.Index <= last[replica] {
+				c.found.violated(28, c.since(e.At), "a replica of shard %d on %s applied entry %d after entry %d", e.Shard, j.Node, e.Index, last[replica])
 			}
-			last[e.Shard] = e.Index
+			last[replica] = e.Index
 			byShard[e.Shard] = append(byShard[e.Shard], placed{e.Index, life, i})
 		}
 	}

@@ -127,6 +127,15 @@ func mutatedTimes() []mutation {
 				Outcome: belfryv1.Outcome_OUTCOME_APPLIED,
 			})
 		}},
+		{"a wake-up was lost for as long as clients of the workload wait", 12, func(s *story) {
+			s.ends().Healed = time.Millisecond
+			began := s.ops["put waited for"].Returned + recovery
+			s.history.Add(&history.Op{
+				Client: "waiter", Node: "n1", Invoked: began, Returned: began + 4*time.Second,
+				Request: &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(4 * time.Second)}, Response: &belfryv1.ReserveResponse{},
+				Outcome: belfryv1.Outcome_OUTCOME_APPLIED,
+			})
+		}},
 		{"the order of calls is not that of the log", 36, func(s *story) {
 			o := s.ops["put a"]
 			o.Invoked, o.Returned = s.now, s.now+time.Millisecond

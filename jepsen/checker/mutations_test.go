@@ -159,6 +159,18 @@ func mutatedPuts() []mutation {
 			s.ops["put a"].Request.(*belfryv1.PutRequest).Body = &belfryv1.PutRequest_Text{Text: "other"}
 		}},
 		{"a put that was refused took effect", 3, func(s *story) { s.refuses("put seen", belfryv1.Reason_REASON_NO_LEADER, nil) }},
+		{"a put that was refused took effect, and was sent again", 3, func(s *story) {
+			o := s.ops["put seen"]
+			s.history.Add(&history.Op{
+				Client: "hasty", Node: "n1", Invoked: o.Invoked, Returned: o.Returned, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				Reason: belfryv1.Reason_REASON_NO_LEADER, Request: o.Request,
+			})
+			o.Invoked, o.Returned = o.Invoked+time.Minute, o.Returned+time.Minute
+		}},
+		{"a put took effect before it was sent", 2, func(s *story) {
+			o := s.ops["put seen"]
+			o.Invoked, o.Returned = o.Invoked+time.Minute, o.Returned+time.Minute
+		}},
 		{"a put that was refused for overload took effect", 38, func(s *story) { s.refuses("put seen", belfryv1.Reason_REASON_OVERLOADED, nil) }},
 		{"an ack that was refused took effect", 3, func(s *story) { s.refuses("ack seen", belfryv1.Reason_REASON_NOT_LEADER, nil) }},
 		{"an unknown put took effect twice", 4, func(s *story) {

@@ -305,16 +305,23 @@ func oddClusters() []oddity {
 			s.commit()
 			s.takes("x", "orders")
 			run := s.run()
+			since := c.op.Invoked
 			for i := range run.Journals {
 				for k := range run.Journals[i].Entries {
-					if e := &run.Journals[i].Entries[k]; e.At > s.labTime(c.op.Invoked) {
+					if e := &run.Journals[i].Entries[k]; e.At > s.labTime(since) {
 						e.At -= fsm.Time(ahead)
 					}
+				}
+			}
+			for _, o := range run.History.Ops() {
+				if o.Invoked >= since {
+					o.Invoked, o.Returned = o.Invoked-ahead, o.Returned-ahead
 				}
 			}
 			run.Clocks = []Clock{{Node: "n2", From: 0, To: time.Hour, Least: time.Minute, Most: time.Hour}}
 			return run
 		}},
+		{"a node whose clock was an hour ahead 20 s ago reads as it is", func(s *story) *Run { return s.readsAhead(20 * time.Second) }},
 	}
 }
 
@@ -335,6 +342,15 @@ func oddEnds() []oddity {
 			run.Journals = run.Journals[:1]
 			last := run.Journals[0].Entries[len(run.Journals[0].Entries)-3:]
 			run.Journals = append(run.Journals, Journal{Node: "n2", Entries: slices.Clone(last)}, Journal{Node: "n3"})
+			return run
+		}},
+		{"a shard was taken from a node and came back to it", func(s *story) *Run {
+			s.plain()
+			run := s.run()
+			for _, e := range slices.Clone(run.Journals[0].Entries) {
+				e.Opening++
+				run.Journals[0].Entries = append(run.Journals[0].Entries, e)
+			}
 			return run
 		}},
 		{"a call over several queues takes from the first that has a job", func(s *story) *Run {
@@ -364,6 +380,32 @@ func oddEnds() []oddity {
 	}
 }
 
+// readsAhead is a run in which a node answers that a job is ready, some time after its clock was an hour ahead; the job is due in a minute.
+func (s *story) readsAhead(since time.Duration) *Run {
+	s.puts("x", "orders", since+time.Minute)
+	put := s.now
+	s.wait(since)
+	s.read("orders", &belfryv1.GetRequest{Queue: "orders", Id: "x", Stale: true}, func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+		r := m.Answer(&fsm.JobQuery{Queue: "orders", ID: "x"}, s.stamp()+fsm.Time(time.Hour))
+		return &belfryv1.GetResponse{Job: wireJob(&r.Jobs[0]), Witness: w, Stale: true, AsOf: w.GetTime()}
+	})
+	s.wait(time.Minute)
+	s.takes("x", "orders")
+	s.acks("x")
+	run := s.run()
+	run.Clocks = []Clock{{Node: "n2", From: 0, To: put, Least: time.Minute, Most: time.Hour}}
+	return run
+}
+
+// TestReadAheadForTooLong checks that a node has to follow its clock back.
+func TestReadAheadForTooLong(t *testing.T) {
+	s := &story{lab: newLab(t, 2, 5), ops: map[string]*history.Op{}, leases: map[string]string{}}
+	violations := Check(s.readsAhead(clockBack + time.Second)).Violations
+	if len(violations) != 1 || violations[0].Invariant != "I34" {
+		t.Errorf("the check says %+v", violations)
+	}
+}
+
 // labTime is a time since the start of the run as a true time.
 func (l *lab) labTime(d time.Duration) fsm.Time {
 	return fsm.Time(l.history.Start.UnixNano()) + fsm.Time(d)
@@ -379,6 +421,20 @@ func TestOdd(t *testing.T) {
 		t.Logf("%8s %s", time.Since(began).Round(10*time.Microsecond), odd.name)
 		for _, x := range v.Violations {
 			t.Errorf("%s: %s at %.3fs: %s", odd.name, x.Invariant, x.At, x.Text)
+		}
+	}
+}
+
+// TestShortWaits are not counted as looked at: no wake-up that was lost could show there.
+func TestShortWaits(t *testing.T) {
+	s := &story{lab: newLab(t, 1, 1), ops: map[string]*history.Op{}, leases: map[string]string{}}
+	s.wait(2 * recovery)
+	s.puts("x", "orders", 0)
+	s.takes("x", "orders")
+	v := Check(s.run())
+	for _, c := range v.Checks {
+		if c.Invariant == "I11" && c.Looked != 1 || c.Invariant == "I12" && c.Looked != 0 {
+			t.Errorf("%s looked at %d", c.Invariant, c.Looked)
 		}
 	}
 }

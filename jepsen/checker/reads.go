@@ -75,9 +75,14 @@ func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint6
 	return reads
 }
 
-// window is when a read may have been evaluated: from the shard's time to the time that the leader may have stamped when it was answered.
+// window is when a read may have been evaluated: from the shard's time to the time that the leader may have stamped when it was answered, or that it was
+// for a node that answers as it is.
 func (c *check) window(m *fsm.Machine, o *history.Op) (from, to fsm.Time) {
-	return m.Clock(), max(m.Clock(), c.at(o.Returned+c.ahead.at(o.Returned)))
+	ahead := c.ahead.at(o.Returned)
+	if staleRead(o.Response) {
+		ahead = c.aheadAlone(o.Returned)
+	}
+	return m.Clock(), max(m.Clock(), c.at(o.Returned+ahead))
 }
 
 func (c *check) judgeRead(l *shardLog, m *fsm.Machine, r *read) {
@@ -100,21 +105,20 @@ func (c *check) judgeRead(l *shardLog, m *fsm.Machine, r *read) {
 // judgeJob says what is wrong with a job that was read; empty if nothing is.
 func (c *check) judgeJob(m *fsm.Machine, o *history.Op, job *belfryv1.Job) string {
 	from, to := c.window(m, o)
-	moments := []fsm.Time{from, to}
-	if v, ok := m.Job(job.GetQueue(), job.GetId(), from); ok {
-		for _, t := range [...]fsm.Time{v.Due, v.Until, v.TTL} {
-			if from < t && t < to {
-				moments = append(moments, t)
-			}
-		}
-	}
-	why := "there is no such job"
-	for _, now := range moments {
+	at := func(now fsm.Time) string {
 		reading := m.Answer(&fsm.JobQuery{Queue: job.GetQueue(), ID: job.GetId()}, now)
 		if len(reading.Jobs) == 0 {
-			continue
+			return "there is no such job"
 		}
-		if why = otherJob(job, &reading.Jobs[0]); why == "" {
+		return otherJob(job, &reading.Jobs[0])
+	}
+	why := at(from)
+	if why == "" {
+		return ""
+	}
+	v, _ := m.Job(job.GetQueue(), job.GetId(), from)
+	for _, now := range [...]fsm.Time{to, v.Due, v.Until, v.TTL} {
+		if from < now && now <= to && at(now) == "" {
 			return ""
 		}
 	}

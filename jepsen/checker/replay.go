@@ -17,7 +17,7 @@ const (
 )
 
 // replay carries out the log of each shard again, on a machine of its own, and keeps the books beside it.
-func (c *check) replay() {
+func (c *check) replay(*findings) {
 	c.collectReads()
 	c.parallel(len(c.order_), func(i int, found *findings) {
 		l := c.shards[c.order_[i]]

@@ -26,13 +26,13 @@ type event struct {
 	ok      bool
 	created bool
 	dead    bool
+	given   bool // of asked
 	// attempt and fence are of a grant; due and until as told, time the shard's.
 	attempt          uint32
 	fence            uint64
 	due, until, time fsm.Time
 	// asked is what a nack or release asked for; given says that it named a delay.
 	asked time.Duration
-	given bool
 	op    *history.Op
 }
 
@@ -45,7 +45,11 @@ func (j *joiner) tell(shard uint32, e event) {
 	if j.told == nil {
 		j.told = map[uint32][]event{}
 	}
-	j.told[shard] = append(j.told[shard], e)
+	all := j.told[shard]
+	if all == nil {
+		all = make([]event, 0, joinChunk/len(j.c.order_))
+	}
+	j.told[shard] = append(all, e)
 }
 
 // tellAt is tell for what befell the job of a command, at its place.
@@ -86,20 +90,38 @@ func refOf(c fsm.Command) (fsm.Ref, bool) {
 	}
 }
 
+// happening is an event with what it is sorted by: the job and the place.
+type happening struct {
+	serial uint64
+	place
+	event *event
+}
+
 // follow follows all jobs of all shards by what clients were told.
 func (c *check) follow(*findings) {
 	c.parallel(len(c.order_), func(i int, found *findings) {
 		l := c.shards[c.order_[i]]
-		all := slices.Concat(append(c.told[l.shard], l.unheard())...)
-		slices.SortFunc(all, func(a, b event) int {
-			if a.account != b.account {
-				return cmp.Compare(a.account.serial, b.account.serial)
+		var all []happening
+		for _, events := range append(c.told[l.shard], l.unheard()) {
+			all = slices.Grow(all, len(events))
+			for k := range events {
+				e := &events[k]
+				all = append(all, happening{e.account.serial, place{e.index, e.number}, e})
 			}
-			return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.number, b.number))
+		}
+		slices.SortFunc(all, func(a, b happening) int {
+			switch {
+			case a.serial != b.serial:
+				return cmp.Compare(a.serial, b.serial)
+			case a.index != b.index:
+				return cmp.Compare(a.index, b.index)
+			default:
+				return cmp.Compare(a.number, b.number)
+			}
 		})
 		f := follower{c: c, log: l, found: found, wide: l.wide()}
 		for k := range all {
-			f.event(&all[k])
+			f.event(all[k].event)
 		}
 		f.finish()
 	})

@@ -110,7 +110,8 @@ const leaseVersion = 1
 
 // parseLease reads what a lease names; false if it is none.
 func parseLease(token string) (ref fsm.Ref, ok bool) {
-	b, err := base64.RawURLEncoding.DecodeString(token)
+	var room [128]byte // of most leases
+	b, err := base64.RawURLEncoding.AppendDecode(room[:0], []byte(token))
 	if err != nil || len(b) < 1+crc32.Size || b[0] != leaseVersion {
 		return fsm.Ref{}, false
 	}

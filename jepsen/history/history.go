@@ -2,6 +2,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -69,7 +70,6 @@ func (h *History) Len() int {
 func (h *History) Ops() []*Op {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ops := slices.Clone(h.ops)
-	slices.SortStableFunc(ops, func(a, b *Op) int { return int(a.Invoked - b.Invoked) })
-	return ops
+	slices.SortStableFunc(h.ops, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) }) // they stay sorted for the next who asks
+	return slices.Clone(h.ops)
 }
