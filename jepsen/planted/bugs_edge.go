@@ -24,8 +24,8 @@ func edgeBugs() []Bug {
 func clusterBugs() []Bug {
 	return []Bug{
 		{
-			Name: "forward-repeated", What: "a call that was sent to a leader which did not answer is sent to the next one",
-			Claims: []string{"I4"}, Workloads: []string{"puts"}, Nemeses: []string{"kill-leader"},
+			Name: "forward-repeated", What: "a call that was sent to a leader and not answered is sent again",
+			Claims: []string{"I4"}, Workloads: []string{"puts", "partitions"}, Nemeses: []string{"corrupt"},
 			Edits: []Edit{{"cluster/peers.go", `case sent:`, `case sent && !planted("forward-repeated"):`}},
 		},
 		{

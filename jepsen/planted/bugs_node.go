@@ -6,7 +6,7 @@ func answerBugs() []Bug {
 	return []Bug{
 		{
 			Name: "ok-though-lost", What: "an ack, and a put with an id, whose entry was lost with the leadership is answered as done",
-			Claims: []string{"I36"}, Workloads: []string{"puts"}, Nemeses: []string{"isolate-leader"},
+			Claims: []string{"I36"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"isolate-leader"},
 			Edits: []Edit{before("node/shard.go", `s.claims.settle(c.claim, a)`, `if OutcomeOf(a.err) == Unknown && planted("ok-though-lost") {
 			if reply, ok := plantedReply(req); ok {
 				a = answer{reply: reply}
@@ -15,7 +15,7 @@ func answerBugs() []Bug {
 		},
 		{
 			Name: "lost-is-refused", What: "an entry whose leader lost its leadership is taken for refused",
-			Claims: []string{"I3"}, Workloads: []string{"puts"}, Nemeses: []string{"pause-leader"},
+			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"one-way"},
 			Edits: []Edit{before("node/outcome.go", `return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)`, `if planted("lost-is-refused") {
 			return fmt.Errorf("%w: %w", ErrOverloaded, err)
 		}`)},
@@ -29,7 +29,7 @@ func answerBugs() []Bug {
 		},
 		{
 			Name: "unknown-is-refusal", What: "a call whose outcome is not known is answered as refused",
-			Claims: []string{"I3"}, Workloads: []string{"puts"}, Nemeses: []string{"kill-leader"},
+			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"corrupt"},
 			Edits: []Edit{after("rpc/fault.go", "func faultOfError(err error) *Fault {", `if errors.Is(err, node.ErrUnknownOutcome) && planted("unknown-is-refusal") {
 		return fault(belfryv1.Reason_REASON_NO_LEADER)
 	}`)},

@@ -6,7 +6,7 @@ func storageBugs() []Bug {
 	return []Bug{
 		{
 			Name: "lazy-sync", What: "the log is synced in one second of eight only (NATS)",
-			Claims: []string{"I35"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all"},
+			Claims: []string{"I1", "I28"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all"},
 			Edits: []Edit{
 				before("node/storage/engine_wal.go", `if !f.fresh {`, `if !f.fresh && planted("lazy-sync") && !plantedSyncs() {
 		return nil
@@ -25,27 +25,20 @@ func storageBugs() []Bug {
 		},
 		{
 			Name: "tail-cut-deep", What: "a log that is damaged is cut there, whatever follows",
-			Claims: []string{"I28"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-log"},
+			Claims: []string{"I32"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-many"},
 			Edits: []Edit{
 				skipping("node/storage/wal_check.go", `cfg.mark.log >= s.next`, "tail-cut-deep"),
 				skipping("node/storage/wal_check.go", `later`, "tail-cut-deep"),
-				markIgnored(),
+				skipping("node/storage/stores.go", `last < mark`, "tail-cut-deep"),
 			},
 		},
 		{
-			Name: "checksum-ignored", What: "the checksums of log entries are not looked at, so that a node carries out what its disk made of them",
-			Claims: []string{"I32"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-many"},
-			Edits: []Edit{
-				skipping("node/storage/entry.go", `got := sumBytes(c.salt, b[4:]); got != sum`, "checksum-ignored"),
-				skipping("node/storage/wal_scan.go", `got != sum`, "checksum-ignored"),
-				skipping("fsm/codec.go", `got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want`, "checksum-ignored"),
-				markIgnored(),
-			},
+			Name: "checksum-ignored", What: "the checksums of a snapshot are not looked at, so that a node restores what its disk made of it",
+			Claims: []string{"I25"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-snapshot"},
+			Edits: believing(
+				skipping("node/storage/snapshot_read.go", `got := sumBytes(sumBytes(r.sum, head[:4]), data); got != sum`, "checksum-ignored"),
+				skipping("fsm/restore.go", `got := binary.LittleEndian.Uint32(b[:]); got != sum`, "checksum-ignored"),
+			),
 		},
 	}
-}
-
-// markIgnored has a log open that ends before what was durable.
-func markIgnored() Edit {
-	return skipping("node/storage/stores.go", `last < mark`, "tail-cut-deep", "checksum-ignored")
 }

@@ -12,15 +12,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/jepsen/nemesis"
+	"github.com/belfrydb/belfry/jepsen/workload"
 )
 
 // TestBugs reads what bugs say of themselves.
 func TestBugs(t *testing.T) {
-	workloads := []string{"puts", "herd", "races", "stall", "retries", "batches", "partitions", "deaths", "repeats", "admin", "reads"}
-	nemeses := []string{
-		"kill-leader", "kill-one", "kill-all", "pause-leader", "isolate-leader", "restart", "transfer", "lag-install", "power-all", "clock-forward", "clock-back",
-		"flip-log", "flip-many", "replace-node",
-	}
+	workloads, nemeses := workload.Names(workload.All()), nemesis.Names(nemesis.All())
 	var invariants []string
 	for n := range 38 {
 		invariants = append(invariants, fmt.Sprintf("I%d", n+1))

@@ -52,7 +52,7 @@ func TestNoticesPlanted(t *testing.T) {
 }
 
 func allPlanted() []planted {
-	return slices.Concat(plantedLog(), plantedReplicas(), plantedLeases(), plantedJobs(), plantedAnswers())
+	return slices.Concat(plantedLog(), plantedReplicas(), plantedLeases(), plantedJobs(), plantedAnswers(), plantedTold())
 }
 
 // rewritten is a mistake in what all machines make of the commands of one type.
@@ -149,16 +149,19 @@ func plantedLog() []planted {
 		{"an unknown outcome is called a failure", []string{"a refusal is one"}, func() *mistakes {
 			return &mistakes{outcome: func(*world, opState) opState { return refused }}
 		}},
-		{"requests are not remembered", []string{"an unknown outcome is applied at most once"}, func() *mistakes {
-			return &mistakes{rewrite: func(_ *shard, requests []fsm.Request) ([]fsm.Request, int) {
-				forgetful := slices.Clone(requests)
-				for i := range forgetful {
-					forgetful[i].ID = ""
-				}
-				return forgetful, 0
-			}}
-		}},
+		{"requests are not remembered", []string{"an unknown outcome is applied at most once"}, forgetRequests},
 	}
+}
+
+// forgetRequests has all machines remember no request.
+func forgetRequests() *mistakes {
+	return &mistakes{rewrite: func(_ *shard, requests []fsm.Request) ([]fsm.Request, int) {
+		forgetful := slices.Clone(requests)
+		for i := range forgetful {
+			forgetful[i].ID = ""
+		}
+		return forgetful, 0
+	}}
 }
 
 // loseEntry takes an answered entry out of the log, and out of all replicas that have it.

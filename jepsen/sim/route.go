@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -50,7 +51,7 @@ func newQueues(w *world) []*queue {
 		for i := range q.ranked {
 			q.ranked[i] = i
 		}
-		slices.SortFunc(q.ranked, func(a, b int) int { return compare(hash(q.name, a), hash(q.name, b)) })
+		slices.SortFunc(q.ranked, func(a, b int) int { return cmp.Compare(hash(q.name, a), hash(q.name, b)) })
 	}
 	return list
 }
@@ -62,17 +63,6 @@ func hash(text string, n int) uint64 {
 		h = (h ^ uint64(b)) * 0x100000001b3
 	}
 	return h ^ h>>32
-}
-
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	default:
-		return 0
-	}
 }
 
 // shardOf returns the shard of a partition.
