@@ -152,8 +152,8 @@ func TestUnproven(t *testing.T) {
 		return r, &checker.Verdict{Checks: []report.Check{{Invariant: "I1", Looked: 1}, {Invariant: "I35", Looked: 1}}}, h
 	}
 	r, v, h := whole()
-	if got := r.report(v, h); got.Verdict != report.Valid {
-		t.Fatalf("a whole run is %v: %v", got.Verdict, got.Violations)
+	if got := r.report(v, h); got.Verdict != report.Valid || len(got.Probes) != 1 || got.Probes[0].Name != "p" {
+		t.Fatalf("a whole run is %v: %v, it tried %v", got.Verdict, got.Violations, got.Probes)
 	}
 	for name, spoil := range map[string]func(*record, *checker.Verdict, *history.History){
 		"no checks":        func(_ *record, v *checker.Verdict, _ *history.History) { v.Checks = nil },

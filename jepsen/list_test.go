@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +35,29 @@ func TestList(t *testing.T) {
 	for _, f := range nemesis.NotInjected() {
 		if !strings.Contains(out.String(), f.Fault) {
 			t.Errorf("the fault %q is not listed", f.Fault)
+		}
+	}
+}
+
+// TestReadme: the README names every invariant, workload and nemesis, and what the others wait for.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`[a-zA-Z0-9-]+`).FindAllString(string(text), -1)
+	wanted := slices.Concat(workload.Names(workload.All()), nemesis.Names(nemesis.All()), nemesis.Names(nemesis.ContainerFaults()))
+	for i := range 38 {
+		wanted = append(wanted, fmt.Sprintf("I%d", i+1))
+	}
+	for _, f := range nemesis.NotInjected() {
+		if f.Workload == "" {
+			wanted = append(wanted, fmt.Sprint(f.Number))
+		}
+	}
+	for _, name := range wanted {
+		if !slices.Contains(named, name) {
+			t.Errorf("it does not name %s", name)
 		}
 	}
 }

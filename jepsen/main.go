@@ -16,7 +16,6 @@ import (
 const (
 	exitValid   = 0
 	exitInvalid = 1
-	exitUsage   = 2
 )
 
 const usage = `usage: go run ./jepsen COMMAND
@@ -35,25 +34,27 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout)
 	stop()
+	os.Exit(conclude(err, os.Stdout, os.Stderr))
+}
+
+// conclude says what came in the way of a command, if anything did, and returns the exit status.
+func conclude(err error, out, problems io.Writer) int {
 	switch {
-	case err == nil:
-		os.Exit(exitValid)
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(exitUsage)
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitValid
 	case errors.Is(err, errInvalid):
-		os.Exit(exitInvalid)
+		return exitInvalid
 	}
-	fmt.Fprintln(os.Stderr, "jepsen:", err)
+	fmt.Fprintln(problems, "jepsen:", err)
 	// Whoever reads the last line only must not take a run that broke for one that held.
-	fmt.Fprintln(os.Stdout, "verdict: invalid: the run could not be finished")
-	os.Exit(exitInvalid)
+	fmt.Fprintln(out, "verdict: invalid: the run could not be finished")
+	return exitInvalid
 }
 
 // command carries out one command.
 func command(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		fmt.Fprint(os.Stderr, usage)
-		return flag.ErrHelp
+		return fmt.Errorf("no command is given\n%s", usage)
 	}
 	switch args[0] {
 	case "run":
@@ -66,8 +67,10 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return recheck(ctx, args[1:], out)
 	case "list":
 		return list(out)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(out, usage)
+		return nil
 	default:
-		fmt.Fprintf(os.Stderr, "there is no command %q\n%s", args[0], usage)
-		return flag.ErrHelp
+		return fmt.Errorf("there is no command %q\n%s", args[0], usage)
 	}
 }

@@ -23,7 +23,7 @@ func coreKinds() []string {
 func composites() []string {
 	return []string{
 		"pause-one+power-all", "isolate-one+power-all", "kill-at-snapshot+kill-leader", "clock-back+kill-leader", "isolate-one+kill-all", "kill-one+disk-hung",
-		"clock-skew-transfer+kill-leader",
+		"clock-skew-transfer+kill-leader", "replace-node+halves+kill-one",
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,29 +11,35 @@ import (
 	"github.com/belfrydb/belfry/jepsen/planted"
 )
 
-// TestCaught takes a bug for found only if all who claim it found it, in time.
+// TestCaught takes a bug for found only if all who claim it found it, in time, and the control for sound only if it was valid.
 func TestCaught(t *testing.T) {
 	for _, one := range []struct {
 		claims, found []string
 		took          time.Duration
-		want          bool
+		valid, want   bool
 	}{
-		{[]string{"I8"}, []string{"I10", "I8"}, time.Minute, true},
-		{[]string{"I8", "I9"}, []string{"I8"}, time.Minute, false},
-		{[]string{"I8"}, nil, time.Minute, false},
-		{[]string{"I1"}, []string{"I10"}, time.Minute, false},
-		{nil, []string{"I8"}, time.Minute, false},
-		{[]string{"I8"}, []string{"I8"}, proofMax + 1, false},
+		{[]string{"I8"}, []string{"I10", "I8"}, time.Minute, false, true},
+		{[]string{"I8", "I9"}, []string{"I8"}, time.Minute, false, false},
+		{[]string{"I8"}, nil, time.Minute, false, false},
+		{[]string{"I1"}, []string{"I10"}, time.Minute, false, false},
+		{nil, []string{"I8"}, time.Minute, false, false},
+		{[]string{"I8"}, []string{"I8"}, proofMax + 1, false, false},
+		{[]string{"I8"}, nil, time.Minute, true, false},
+		{nil, nil, time.Minute, false, false},
+		{nil, nil, time.Minute, true, true},
 	} {
-		p := proof{bug: planted.Bug{Name: "b", Claims: one.claims}, found: one.found, took: one.took}
+		p := proof{bug: planted.Bug{Name: "b", Claims: one.claims}, found: one.found, took: one.took, valid: one.valid}
 		if p.caught() != one.want {
-			t.Errorf("claimed by %v, found by %v in %v: caught %v", one.claims, one.found, one.took, p.caught())
+			t.Errorf("claimed by %v, found by %v in %v, valid %v: caught %v", one.claims, one.found, one.took, one.valid, p.caught())
 		}
 		var out bytes.Buffer
-		err := sayProofs(&out, []proof{p})
+		err := sayProofs(&out, []proof{p}, func(bugs []string) string { return "repeat " + strings.Join(bugs, ",") })
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if last := lines[len(lines)-1]; (err == nil) != one.want || errors.Is(err, errInvalid) == one.want || strings.HasPrefix(last, "verdict: invalid: 1 of 1") == one.want {
 			t.Errorf("it ends with %v and %q", err, last)
+		}
+		if strings.Contains(out.String(), "\nrepeat with: repeat b\n") == one.want {
+			t.Errorf("how to repeat it: %s", &out)
 		}
 	}
 }
@@ -43,10 +50,20 @@ func TestPickBugs(t *testing.T) {
 	if bugs, err := pickBugs(first); err != nil || len(bugs) != 1 || bugs[0].Name != first {
 		t.Errorf("have %v, %v", bugs, err)
 	}
-	if all, err := pickBugs(""); err != nil || len(all) != len(planted.Bugs()) {
-		t.Errorf("have %d, %v", len(all), err)
+	all, err := pickBugs("")
+	if err != nil || len(all) != len(planted.Bugs())+1 {
+		t.Fatalf("have %d, %v", len(all), err)
+	}
+	last := all[len(all)-1]
+	if len(last.Claims) > 0 || len(last.Edits) > 0 || slices.ContainsFunc(planted.Bugs(), func(b planted.Bug) bool { return len(b.Claims) == 0 || !subset(b.Nemeses, last.Nemeses) }) {
+		t.Errorf("the last one is no control: %+v", last)
 	}
 	if _, err := pickBugs(first + ",none"); err == nil {
 		t.Error("a bug that is none is left out silently")
 	}
+}
+
+// subset reports whether all of a list are in another one.
+func subset(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(one string) bool { return !slices.Contains(all, one) })
 }

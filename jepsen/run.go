@@ -76,10 +76,11 @@ func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, erro
 	if err := s.composable(ctx, e.faults); err != nil {
 		return nil, err
 	}
+	fmt.Fprintln(out, s.command()) // with the seed, also if it is all that is said
 	if err := e.prepare(ctx); err != nil {
 		return nil, errors.Join(err, e.end(ctx))
 	}
-	fmt.Fprintf(out, "%s\neverything about the run is in %s\n", s.command(), s.dir)
+	fmt.Fprintf(out, "everything about the run is in %s\n", s.dir)
 	err = e.play(ctx)
 	ended := e.end(ctx)
 	if e.history == nil {
@@ -168,6 +169,10 @@ func (e *experiment) play(ctx context.Context) error {
 		return err
 	}
 	err = e.load(ctx)
+	if ctx.Err() != nil {
+		e.kept.Loaded = e.history.Now()
+		return nil // whoever broke it off is told so, and not what the cluster did then
+	}
 	if lasting, ok := errors.AsType[*nemesis.HealError](err); ok {
 		e.kept.Loaded = e.history.Now()
 		e.kept.fail("I35", e.history.Now(), "%v", lasting)
@@ -177,9 +182,6 @@ func (e *experiment) play(ctx context.Context) error {
 		return err
 	}
 	e.kept.Loaded = e.history.Now()
-	if ctx.Err() != nil {
-		return nil // whoever broke it off is told so, and not what the cluster did then
-	}
 	healthy := e.awaitHealthy(ctx)
 	e.probe("the cluster is whole again", e.kept.Loaded, healthyMax, healthy)
 	if healthy != nil {
@@ -283,6 +285,7 @@ func (e *experiment) load(ctx context.Context) error {
 	scene := &nemesis.Scene{
 		Lab: e.lab, Rand: rand.New(rand.NewPCG(e.seed, 1)), Now: e.history.Now, Logger: e.log, Clocks: &e.clocks,
 		Dir: e.dir, Count: e.tally.add, Left: e.left, Flipped: e.flipped, Later: e.later,
+		BrokenOff: ctx.Done(),
 	}
 	if e.cluster == nil {
 		scene.Network, scene.Clients, scene.Disk = e.wires.Network, e.wires.clients, e.disks.faulty()

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -46,6 +47,7 @@ func parse(args []string) (*settings, error) {
 // flags returns the flags that set them.
 func (s *settings) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // what is wrong is said by whoever gets the error
 	flags.IntVar(&s.nodes, "nodes", 3, "how many nodes found the cluster")
 	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
 	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")
@@ -67,8 +69,12 @@ func (s *settings) flags(name string) *flag.FlagSet {
 
 // parse reads them from arguments.
 func (s *settings) parse(flags *flag.FlagSet, args []string) error {
-	if err := flags.Parse(args); err != nil {
-		return flag.ErrHelp // it was printed
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		flags.Usage()
+		return err
+	} else if err != nil {
+		return err
 	}
 	if s.seed == 0 {
 		s.seed = uint64(time.Now().UnixNano())
@@ -134,6 +140,26 @@ func (s *settings) command() string {
 	if len(s.env) > 0 {
 		words = slices.Concat([]string{"env"}, s.env, words)
 	}
+	return shell(words)
+}
+
+// again is what repeats a command of many runs, as a shell reads it: the flags that it was given, with the seed that it took.
+func (s *settings) again(flags *flag.FlagSet) string {
+	words := []string{"go", "run", "./jepsen", flags.Name()}
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "dir", "seed":
+		case "network":
+			words = append(words, "--network="+s.network.String())
+		default:
+			words = append(words, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return shell(append(words, fmt.Sprintf("--seed=%d", s.seed)))
+}
+
+// shell joins words to a command.
+func shell(words []string) string {
 	for i, word := range words {
 		words[i] = quoted(word)
 	}

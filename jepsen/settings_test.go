@@ -1,20 +1,20 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// parsed reads settings and keeps quiet about what is wrong.
+// parsed reads the settings of a run.
 func parsed(args ...string) (*settings, error) {
 	s := &settings{}
-	flags := s.flags("run")
-	flags.SetOutput(io.Discard)
-	return s, s.parse(flags, args)
+	return s, s.parse(s.flags("run"), args)
 }
 
 // TestBadSettings gives each setting a value that it must not have: the error names it.
@@ -81,14 +81,40 @@ func shellWords(t *testing.T, command string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// TestDecided gives a suite and a proof settings that they decide by themselves.
+// TestDecided gives a suite and a proof settings that they decide by themselves, or cannot have.
 func TestDecided(t *testing.T) {
-	for name, args := range map[string][]string{
-		"--nemesis": {"suite", "--nemesis", "transfer"}, "--time": {"suite", "--full", "--time", "3s"}, "--budget": {"suite", "--full", "--budget", "1s"},
-		"--workload": {"prove", "--workload", "puts"}, "--bug": {"prove", "--bug", "no-such-bug"},
+	for _, args := range [][]string{
+		{"suite", "--nemesis", "transfer"}, {"suite", "--full", "--time", "3s"}, {"suite", "--full", "--budget", "1s"}, {"suite", "--budget", "0s"},
+		{"suite", "--compose"}, {"prove", "--workload", "puts"}, {"prove", "--bug", "no-such-bug"}, {"prove", "--beside", "0"},
 	} {
-		if err := command(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), name+":") {
+		ended, end := context.WithCancel(t.Context()) // whatever is taken does not begin
+		end()
+		name := args[slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--") && a != "--full" })]
+		if err := command(ended, args, io.Discard); err == nil || !strings.Contains(err.Error(), name+":") {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+// TestAgain has a shell read what repeats a suite: it gives the same settings, and the seed that was taken from the clock.
+func TestAgain(t *testing.T) {
+	read := func(args []string) (*settings, string) {
+		s := &settings{}
+		flags := s.flags("suite")
+		full := flags.Bool("full", false, "")
+		if err := s.parse(flags, args); err != nil || !*full {
+			t.Fatalf("%q: full %v, %v", args, *full, err)
+		}
+		return s, s.again(flags)
+	}
+	s, again := read([]string{"--full", "--pace", "7ms", "--network", "loopback", "--workload", "puts,herd", "--program", "it's a $PATH", "--dir", "once"})
+	words := shellWords(t, again)
+	if got := strings.Join(words[:4], " "); got != "go run ./jepsen suite" {
+		t.Errorf("it begins with %s", got)
+	}
+	repeated, _ := read(words[4:])
+	s.dir = "" // another one
+	if diff := cmp.Diff(s, repeated, cmp.AllowUnexported(settings{})); diff != "" {
+		t.Errorf("%s gives (-want +got):\n%s", again, diff)
 	}
 }

@@ -20,14 +20,15 @@ import (
 
 // summary is what a suite says of all its runs.
 type summary struct {
+	Command string           `json:"command"`
 	Seed    uint64           `json:"seed"`
 	Started time.Time        `json:"started"`
 	Seconds float64          `json:"seconds"`
 	Verdict report.Verdict   `json:"verdict"`
 	Runs    []oneRun         `json:"runs"`
 	Counts  map[string]int64 `json:"counts"`
-	// Struck is how often each nemesis struck, Looked how much each invariant had to look at.
-	Struck map[string]int64 `json:"struck"`
+	// Outages are those of each nemesis in seconds, one for each time that it struck, Looked is how much each invariant had to look at.
+	Outages map[string][]float64 `json:"outages"`
 	// Missing are the nemeses that the plan promised, alone or combined, and that did not strike.
 	Missing []string         `json:"missing,omitempty"`
 	Looked  map[string]int64 `json:"looked"`
@@ -41,6 +42,7 @@ type oneRun struct {
 	Text         string         `json:"text,omitempty"`
 	LoadSeconds  float64        `json:"loadSeconds"`
 	CheckSeconds float64        `json:"checkSeconds"`
+	Faults       int            `json:"faults"`
 	Calls        int64          `json:"calls"`
 	Commands     int64          `json:"commands"`
 }
@@ -54,7 +56,10 @@ func suite(ctx context.Context, args []string, out io.Writer) error {
 	if err := base.parse(flags, args); err != nil {
 		return err
 	}
-	own := []string{"nemesis", "once"}
+	if *budget <= 0 {
+		return fmt.Errorf("--budget: have %v, want more than 0", *budget)
+	}
+	own := []string{"nemesis", "once", "compose"}
 	if *full {
 		own = append(own, "time", "budget")
 	}
@@ -71,7 +76,11 @@ func suite(ctx context.Context, args []string, out io.Writer) error {
 	if base.built, err = build(ctx, base.dir); err != nil {
 		return err
 	}
-	s := &summary{Seed: base.seed, Started: time.Now(), Verdict: report.Valid, Counts: map[string]int64{}, Struck: map[string]int64{}, Looked: map[string]int64{}}
+	s := &summary{
+		Command: base.again(flags), Seed: base.seed, Started: time.Now(), Verdict: report.Valid,
+		Counts: map[string]int64{}, Outages: map[string][]float64{}, Looked: map[string]int64{},
+	}
+	fmt.Fprintln(out, s.Command)
 	if *full {
 		plan := fullPlan(base)
 		for i, one := range plan {
@@ -110,17 +119,22 @@ func (s *summary) carryOut(ctx context.Context, one settings, out io.Writer) {
 // add adds what a run says.
 func (s *summary) add(dir string, r *report.Report) {
 	ran := oneRun{
-		Dir: dir, Command: r.Command, Verdict: r.Verdict, LoadSeconds: r.LoadSeconds, CheckSeconds: r.CheckSeconds, Calls: r.Counts["calls"], Commands: r.Counts["commands"],
+		Dir: dir, Command: r.Command, Verdict: r.Verdict, LoadSeconds: r.LoadSeconds, CheckSeconds: r.CheckSeconds, Faults: len(r.Faults),
+		Calls: r.Counts["calls"], Commands: r.Counts["commands"],
 	}
 	if r.Verdict != report.Valid {
 		ran.Text = r.Violations[0].Invariant + ": " + r.Violations[0].Text
 	}
 	s.Runs = append(s.Runs, ran)
 	for what, n := range r.Counts {
-		s.Counts[what] += n
+		if strings.HasSuffix(what, "(ms)") { // of times the worst: they do not add up
+			s.Counts[what] = max(s.Counts[what], n)
+		} else {
+			s.Counts[what] += n
+		}
 	}
 	for _, f := range r.Faults {
-		s.Struck[f.Name]++
+		s.Outages[f.Name] = append(s.Outages[f.Name], f.Outage)
 	}
 	for _, c := range r.Checks {
 		s.Looked[c.Invariant] += c.Looked
@@ -142,15 +156,18 @@ func (s *summary) finish(dir string, out io.Writer) error {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\nrun\tseconds\tcalls\tcommands\tcheck s\tverdict\t\n")
+	fmt.Fprint(table, "\nrun\tseconds\tfaults\tcalls\tcommands\tcheck s\tverdict\t\n")
 	for i, r := range s.Runs {
-		fmt.Fprintf(table, "%d\t%.0f\t%d\t%d\t%.1f\t%s\t\n", i+1, r.LoadSeconds, r.Calls, r.Commands, r.CheckSeconds, r.Verdict)
+		fmt.Fprintf(table, "%d\t%.0f\t%d\t%d\t%d\t%.1f\t%s\t\n", i+1, r.LoadSeconds, r.Faults, r.Calls, r.Commands, r.CheckSeconds, r.Verdict)
 	}
 	if err := table.Flush(); err != nil {
-		return fmt.Errorf("printing the table: %w", err)
+		return fmt.Errorf("printing the table of runs: %w", err)
+	}
+	if err := printOutages(out, s.Outages); err != nil {
+		return err
 	}
 	fmt.Fprintf(out, "%d runs in %.0f s: %d calls, %d commands; %d kinds of fault and combinations struck %d times\n",
-		len(s.Runs), s.Seconds, s.Counts["calls"], s.Counts["commands"], len(s.Struck), total(s.Struck))
+		len(s.Runs), s.Seconds, s.Counts["calls"], s.Counts["commands"], len(s.Outages), s.struck())
 	for what, missing := range map[string][]string{"kinds that did not strike": s.missing(nemesis.Names(nemesis.All())), "checks that had nothing to look at": s.blind()} {
 		if len(missing) > 0 {
 			fmt.Fprintf(out, "%s: %s\n", what, strings.Join(missing, ", "))
@@ -162,7 +179,7 @@ func (s *summary) finish(dir string, out io.Writer) error {
 		}
 	}
 	if s.Verdict != report.Valid {
-		fmt.Fprintf(out, "verdict: invalid: %s\n", cmp.Or(reason, "it was broken off"))
+		fmt.Fprintf(out, "repeat all with: %s\nverdict: invalid: %s\n", s.Command, cmp.Or(reason, "it was broken off"))
 		return errInvalid
 	}
 	fmt.Fprintln(out, "verdict: valid")
@@ -191,8 +208,8 @@ func (s *summary) reason() string {
 
 // missing returns which nemeses struck in no run: a kind alone or with others, a combination as that.
 func (s *summary) missing(wanted []string) []string {
-	kinds := strings.Split(strings.Join(slices.Collect(maps.Keys(s.Struck)), "+"), "+")
-	return slices.DeleteFunc(wanted, func(name string) bool { return s.Struck[name] > 0 || slices.Contains(kinds, name) })
+	kinds := strings.Split(strings.Join(slices.Collect(maps.Keys(s.Outages)), "+"), "+")
+	return slices.DeleteFunc(wanted, func(name string) bool { return len(s.Outages[name]) > 0 || slices.Contains(kinds, name) })
 }
 
 // blind returns the checks that had nothing to look at in any run.
@@ -214,9 +231,10 @@ func promised(plan []settings) (all []string) {
 	return all
 }
 
-func total(counts map[string]int64) (n int64) {
-	for _, one := range counts {
-		n += one
+// struck is how often faults struck.
+func (s *summary) struck() (n int) {
+	for _, each := range s.Outages {
+		n += len(each)
 	}
 	return n
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newSummary() *summary {
-	return &summary{Verdict: report.Valid, Counts: map[string]int64{}, Struck: map[string]int64{}, Looked: map[string]int64{}}
+	return &summary{Command: "repeat the suite", Verdict: report.Valid, Counts: map[string]int64{}, Outages: map[string][]float64{}, Looked: map[string]int64{}}
 }
 
 // TestSummary adds runs up and says what they say together.
@@ -53,11 +53,25 @@ func TestSummary(t *testing.T) {
 		if !valid && len(one.runs) == 3 && !strings.Contains(out.String(), "repeat: repeat this\n  I8: early") {
 			t.Errorf("it does not say how to repeat the run:\n%s", &out)
 		}
+		if strings.Contains(out.String(), "\nrepeat all with: repeat the suite\n") == valid {
+			t.Errorf("%s: how to repeat it: %s", one.name, &out)
+		}
 		var kept summary
 		b, err := os.ReadFile(filepath.Join(dir, "suite.json"))
 		if err = errors.Join(err, json.Unmarshal(b, &kept)); err != nil || kept.Verdict == report.Valid != valid {
 			t.Errorf("%s: kept as %s: %v", one.name, kept.Verdict, err)
 		}
+	}
+}
+
+// TestTimesAreNotAdded: of counts that are times a suite keeps the worst.
+func TestTimesAreNotAdded(t *testing.T) {
+	s := newSummary()
+	for _, late := range []int64{7, 9, 8} {
+		s.add("", &report.Report{Verdict: report.Valid, Counts: map[string]int64{"calls": 10, "lateness max (ms)": late}})
+	}
+	if diff := cmp.Diff(map[string]int64{"calls": 30, "lateness max (ms)": 9}, s.Counts); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -90,6 +104,9 @@ func TestSuiteGoesOn(t *testing.T) {
 	}
 	if len(s.Runs) != 2 || s.Runs[1].Verdict != report.Invalid || !strings.Contains(s.Runs[1].Text, "is not empty") {
 		t.Errorf("have %+v", s.Runs)
+	}
+	if strings.Count(out.String(), "go run ./jepsen run ") != 2 {
+		t.Errorf("it does not say how to repeat runs that could not begin:\n%s", &out)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()

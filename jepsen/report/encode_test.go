@@ -86,6 +86,8 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"second 0 has the lateness {Count:1 P50:1 P99:1 Max:NaN}", func(r *Report) { r.Seconds[0].Lateness = Quantiles{1, 1, 1, math.NaN()} }},
 		{"fault 2 has no name", func(r *Report) { r.Faults[2].Name = "" }},
 		{"fault 0 is from 3.1 s to 3 s", func(r *Report) { r.Faults[0].To = 3 }},
+		{"probe 0 has no name", func(r *Report) { r.Probes[0].Name = "" }},
+		{"probe 1 took NaN s of 120 s", func(r *Report) { r.Probes[1].Took = math.NaN() }},
 		{"fault 1 begins before the one before it", func(r *Report) { r.Faults[1].From = 1 }},
 	} {
 		r := small()

@@ -41,6 +41,7 @@ type page struct {
 	Checks     []checkRow
 	Violated   []violationRow
 	Struck     []faultRow
+	Tried      []triedRow
 	Counted    []fact
 	Recoveries bool          // whether any fault has one
 	Numbers    [][11]float64 // of each second, for the script
@@ -63,9 +64,12 @@ type violationRow struct {
 
 // faultRow is one line of the table of faults.
 type faultRow struct {
-	ID                                 int
-	Name, Text, From, Length, Recovery string
+	ID                                         int
+	Name, Text, From, Length, Outage, Recovery string
 }
+
+// triedRow is one line of the table of what was tried after the last fault; Class is that of a check.
+type triedRow struct{ Class, Name, Took, Limit, Failure string }
 
 func pageOf(r *Report) *page {
 	p := &page{Report: r, Timeline: timelineOf(r), Sentence: r.sentence(), Tiles: r.tiles(), Facts: r.facts()}
@@ -79,11 +83,18 @@ func pageOf(r *Report) *page {
 		p.Violated = append(p.Violated, violationRow{ID: i + 1, Invariant: v.Invariant, At: clockTenths(v.At), Text: v.Text})
 	}
 	for i, f := range r.Faults {
-		p.Struck = append(p.Struck, faultRow{ID: i + 1, Name: f.Name, Text: f.Text, From: clockTenths(f.From), Length: span(f.To - f.From)})
+		p.Struck = append(p.Struck, faultRow{ID: i + 1, Name: f.Name, Text: f.Text, From: clockTenths(f.From), Length: span(f.To - f.From), Outage: span(f.Outage)})
 	}
 	for _, rec := range r.recoveries() {
 		p.Struck[rec.fault].Recovery = rec.String()
 		p.Recoveries = true
+	}
+	for _, one := range r.Probes {
+		row := triedRow{Class: "held", Name: one.Name, Took: span(one.Took), Limit: span(one.Limit), Failure: one.Failure}
+		if one.Failure != "" || one.Took > one.Limit {
+			row.Class = "violated"
+		}
+		p.Tried = append(p.Tried, row)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Counts)) {
 		p.Counted = append(p.Counted, fact{name, grouped(r.Counts[name])})
@@ -102,7 +113,7 @@ func pageOf(r *Report) *page {
 // sentence says what the verdict rests on.
 func (r *Report) sentence() string {
 	held, violated, nothing := r.outcomes()
-	said := fmt.Sprintf("%s held", plural(held, "invariant"))
+	said := fmt.Sprintf("%s held", plural(held, "check"))
 	if violated > 0 {
 		said += fmt.Sprintf(", %d violated", violated)
 	}

@@ -60,6 +60,7 @@ func withTexts(text string) *Report {
 	for i := range r.Faults {
 		r.Faults[i].Name, r.Faults[i].Text = text, text
 	}
+	r.Probes[0].Name, r.Probes[1].Failure = text, text
 	return r
 }
 

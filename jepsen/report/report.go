@@ -25,6 +25,8 @@ type Report struct {
 	Seconds []Second `json:"seconds"`
 	// Faults are in the order of their beginnings.
 	Faults []Fault `json:"faults"`
+	// Probes are what was tried after the last fault, in that order.
+	Probes []Probe `json:"probes,omitempty"`
 	// LoadSeconds is for how long clients worked, CheckSeconds how long the check took from a history in memory.
 	LoadSeconds  float64 `json:"loadSeconds"`
 	CheckSeconds float64 `json:"checkSeconds"`
@@ -86,4 +88,14 @@ type Fault struct {
 	Text string  `json:"text"`
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
+	// Outage is the longest time in which some shard answered no call that changes something; it begins with the fault or during it, and may end after it.
+	Outage float64 `json:"outage"`
+}
+
+// Probe is something that was tried after the last fault. Took and Limit are in seconds; Failure says what went wrong, empty if nothing did.
+type Probe struct {
+	Name    string  `json:"name"`
+	Took    float64 `json:"took"`
+	Limit   float64 `json:"limit"`
+	Failure string  `json:"failure,omitempty"`
 }

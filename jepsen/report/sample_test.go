@@ -45,6 +45,9 @@ func small() *Report {
 			{Name: "halves", Text: "n1 | n2 n3", From: 4, To: 5.75},
 			{Name: "kill-leader", Text: "n1, leader of data-1, killed and started again", From: 8.2, To: 8.4},
 		},
+		Probes: []Probe{
+			{Name: "the cluster is whole again", Took: 1.25, Limit: 120}, {Name: "all replicas are equal", Took: 120, Limit: 120, Failure: "n2 has other jobs"},
+		},
 		LoadSeconds: 10.4, CheckSeconds: 1.75,
 	}
 }
@@ -55,7 +58,7 @@ type made struct{ seconds, faults, violations int }
 func (m made) report() *Report {
 	rng := rand.New(rand.NewPCG(uint64(m.seconds), uint64(m.faults))) //nolint:gosec // it makes up a picture
 	r := small()
-	r.Seed, r.Violations, r.Checks, r.Verdict = rng.Uint64(), nil, nil, Valid
+	r.Seed, r.Violations, r.Checks, r.Probes, r.Verdict = rng.Uint64(), nil, nil, nil, Valid
 	r.LoadSeconds = float64(m.seconds) * 0.95
 	r.Workloads = []string{"delays", "herd", "races", "stalled leases", "retries", "batches", "several queues", "dying workers", "same id", "admin"}
 	r.Nemeses = madeNames()
@@ -91,7 +94,7 @@ func (m made) madeFaults(rng *rand.Rand) []Fault {
 		name := madeNames()[rng.IntN(len(madeNames()))]
 		from := math.Floor(rng.Float64()*float64(m.seconds)*900) / 1000
 		to := from + 0.5 + math.Floor(rng.ExpFloat64()*8000)/1000
-		faults = append(faults, Fault{name, fmt.Sprintf("n%d, leader of data-%d, and what follows from it", 1+rng.IntN(5), rng.IntN(4)), from, min(to, float64(m.seconds))})
+		faults = append(faults, Fault{name, fmt.Sprintf("n%d, leader of data-%d, and what follows from it", 1+rng.IntN(5), rng.IntN(4)), from, min(to, float64(m.seconds)), float64(rng.IntN(4000)) / 1000})
 	}
 	slices.SortFunc(faults, func(a, b Fault) int {
 		if a.From < b.From {

@@ -11,11 +11,15 @@ import (
 type timeline struct {
 	Length float64 // in seconds
 	Ticks  []tick
+	Phases []phase
 	Shades []shade
 	Rows   []faultLanes
 	Marks  []mark
 	Plots  []plot
 }
+
+// phase is a part of the run; Left and Width are in percent.
+type phase struct{ Name, Left, Width string }
 
 // shade is a stretch of time with as many faults under way.
 type shade struct {
@@ -57,6 +61,7 @@ func timelineOf(r *Report) *timeline {
 	}
 	t.Length = max(t.Length, 1)
 	t.Ticks = t.ticks()
+	t.Phases = t.phases(r.LoadSeconds)
 	t.Shades = shades(r.Faults)
 	t.Rows = t.rows(r.Faults)
 	t.Marks = t.marks(r.Violations)
@@ -89,6 +94,17 @@ func (t *timeline) ticks() []tick {
 		ticks = append(ticks, next)
 	}
 	return ticks
+}
+
+// phases are the load, and what follows it. A run that broke off in its load has none.
+func (t *timeline) phases(load float64) []phase {
+	if load <= 0 || load >= t.Length {
+		return nil
+	}
+	return []phase{
+		{Name: "clients work, faults strike", Left: "0", Width: t.percent(load)},
+		{Name: "recovery, drain", Left: t.percent(load), Width: t.percent(t.Length - load)},
+	}
 }
 
 // shades cuts the time at each beginning and end of a fault.
@@ -138,7 +154,7 @@ func (t *timeline) rows(faults []Fault) []faultLanes {
 	return rows
 }
 
-// marks puts violations that are less than a fortieth of the axis apart into one, which says how many they are.
+// marks puts violations that are less than a part in 24 of the axis apart into one, which says how many they are.
 func (t *timeline) marks(violations []Violation) []mark {
 	order := make([]int, len(violations))
 	for i := range order {
@@ -148,7 +164,7 @@ func (t *timeline) marks(violations []Violation) []mark {
 	var marks []mark
 	for len(order) > 0 {
 		first := violations[order[0]]
-		n := slices.IndexFunc(order, func(i int) bool { return violations[i].At > first.At+t.Length/40 })
+		n := slices.IndexFunc(order, func(i int) bool { return violations[i].At > first.At+t.Length/24 })
 		if n < 0 {
 			n = len(order)
 		}

@@ -73,15 +73,28 @@ func TestShadesSayHowManyFaultsAreUnderWay(t *testing.T) {
 
 func TestMarksOfCloseViolationsAreOne(t *testing.T) {
 	line := &timeline{Length: 100}
-	got := line.marks([]Violation{{"I2", 50, "b"}, {"I1", 10, "a"}, {"I3", 51.5, "c"}, {"I4", 53, "d"}, {"I5", 99, "e"}})
+	got := line.marks([]Violation{{"I2", 50, "b"}, {"I1", 10, "a"}, {"I3", 53.5, "c"}, {"I4", 54.5, "d"}, {"I5", 99, "e"}})
 	want := []mark{
 		{ID: 2, At: "10", Label: "I1", Text: "I1 at 0:10.0: a"},
-		{ID: 1, At: "50", Label: "2×", Text: "I2 at 0:50.0: b — and 1 more until 0:51.5"},
-		{ID: 4, At: "53", Label: "I4", Text: "I4 at 0:53.0: d"},
+		{ID: 1, At: "50", Label: "2×", Text: "I2 at 0:50.0: b — and 1 more until 0:53.5"},
+		{ID: 4, At: "54.5", Label: "I4", Text: "I4 at 0:54.5: d"},
 		{ID: 5, At: "99", Label: "I5", Class: "last", Text: "I5 at 1:39.0: e"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPhasesDivideTheRun(t *testing.T) {
+	line := &timeline{Length: 80}
+	want := []phase{{"clients work, faults strike", "0", "75"}, {"recovery, drain", "75", "25"}}
+	if diff := cmp.Diff(want, line.phases(60)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, load := range []float64{0, 80, 81} {
+		if got := line.phases(load); got != nil {
+			t.Errorf("after a load of %v s of 80 s: %v", load, got)
+		}
 	}
 }
 

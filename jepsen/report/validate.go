@@ -36,7 +36,12 @@ func (r *Report) Validate() error {
 	for i, f := range r.Faults {
 		p.unless(f.Name != "", "fault %d has no name", i)
 		p.unless(isTime(f.From) && isTime(f.To) && f.From <= f.To, "fault %d is from %v s to %v s", i, f.From, f.To)
+		p.unless(isTime(f.Outage), "fault %d has an outage of %v s", i, f.Outage)
 		p.unless(i == 0 || r.Faults[i-1].From <= f.From, "fault %d begins before the one before it", i)
+	}
+	for i, probe := range r.Probes {
+		p.unless(probe.Name != "", "probe %d has no name", i)
+		p.unless(isTime(probe.Took) && isTime(probe.Limit), "probe %d took %v s of %v s", i, probe.Took, probe.Limit)
 	}
 	return errors.Join(p...)
 }
