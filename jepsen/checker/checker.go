@@ -90,7 +90,7 @@ type Verdict struct {
 func (v *Verdict) Valid() bool { return len(v.Violations) == 0 }
 
 // clockBoundDefault is that of the server.
-const clockBoundDefault = 250 * time.Millisecond
+const clockBoundDefault = 500 * time.Millisecond
 
 // Check looks at a whole run. It takes about as long as the run had million operations, times five seconds, and changes nothing of the run.
 func Check(run *Run) Verdict {
