@@ -21,7 +21,6 @@ import (
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/jepsen/lab"
 	"github.com/belfrydb/belfry/jepsen/report"
-	"github.com/belfrydb/belfry/node/journal"
 )
 
 // clockBound is the server's default.
@@ -70,7 +69,7 @@ const judgeGC = 400
 
 // judge holds a run against the promises, and writes the verdict and the page.
 func judge(dir string, kept *record, h *history.History) (*report.Report, error) {
-	journals, err := readJournals(filepath.Join(dir, lab.JournalsDir))
+	journals, err := readJournals(filepath.Join(dir, lab.JournalsDir), kept.Journals)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +82,7 @@ func judge(dir string, kept *record, h *history.History) (*report.Report, error)
 	if len(elections) == 0 {
 		kept.fail(itself, 0, "no node's log tells of an election")
 	}
+	kept.Failures = append(kept.Failures, cutShort(kept.Replicas, journals)...)
 	verdict := checker.Check(&checker.Run{
 		History: h, Journals: journals, Elections: elections, Clocks: kept.Clocks, Removals: kept.Removals, Flips: kept.Flips, Probes: kept.Probes,
 		Faults: spans(kept.Faults), Healed: kept.Healed, Drained: kept.Drained, ClockBound: clockBound,
@@ -153,6 +153,7 @@ func (r *record) unproven(verdict *checker.Verdict, h *history.History) (missing
 	unless(r.Healed > 0, "the run did not get beyond its faults")
 	unless(len(r.Probes) > 0, "the cluster was not tried after the last fault")
 	unless(r.Drained > 0, "the queues were not emptied")
+	unless(len(r.Replicas) > 0, "the replicas were not seen to be equal")
 	return missing
 }
 
@@ -167,33 +168,6 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
-}
-
-// readJournals reads what the nodes applied, each life of a process in a file of its own, named after the node and its start.
-func readJournals(dir string) ([]checker.Journal, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.journal"))
-	if err != nil {
-		return nil, fmt.Errorf("looking for journals: %w", err)
-	}
-	slices.Sort(files)
-	var journals []checker.Journal
-	for _, path := range files {
-		name, _, _ := strings.Cut(filepath.Base(path), "-")
-		j := checker.Journal{Node: name}
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("opening a journal: %w", err)
-		}
-		err = journal.Read(file, func(entry journal.Entry) error {
-			j.Entries = append(j.Entries, entry)
-			return nil
-		})
-		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		journals = append(journals, j)
-	}
-	return journals, nil
 }
 
 // electionWon is what a node logs when it has won an election.

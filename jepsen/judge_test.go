@@ -33,7 +33,7 @@ func TestRecord(t *testing.T) {
 		Command: "c", Commit: "v", Started: time.Unix(5, 0).UTC(), Seed: 1<<64 - 1, Nodes: 3, Workloads: []string{"puts"}, Nemeses: []string{"delay"}, Loaded: 3, Healed: 4, Drained: 5,
 		Faults: []report.Fault{{Name: "delay", Text: "slow", From: 1, To: 2}}, Clocks: []checker.Clock{{Node: "n1", From: 1, To: 2, Least: -3, Most: 4}},
 		Removals: []checker.Removal{{Node: "n2", From: 9}}, Flips: checker.Flips{Injected: 3, Noticed: 2, Unread: 1}, Probes: []checker.Probe{{Name: "p", Took: 1, Limit: 2, Failure: "f"}},
-		Counts: map[string]int64{"x": 7}, Calls: 12,
+		Counts: map[string]int64{"x": 7}, Calls: 12, Journals: map[string]int64{"n1-1.journal": 17}, Replicas: []replica{{Node: "n1", Shard: 2, Applied: 30}},
 	}
 	r.fail("I35", time.Second, "because of %d", 5)
 	if err := r.write(dir); err != nil {
@@ -80,7 +80,11 @@ func TestReadJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	journals, err := readJournals(dir)
+	sizes, err := sizeJournals(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	journals, err := readJournals(dir, sizes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +97,52 @@ func TestReadJournals(t *testing.T) {
 	if diff := cmp.Diff(map[string][]uint64{"n1": {1, 2, 3}, "n10": {1}}, got); diff != "" || len(journals) != 3 {
 		t.Errorf("%d journals: %s", len(journals), diff)
 	}
+	if _, err := readJournals(dir, map[string]int64{"n1-1.journal": sizes["n1-1.journal"]}); err == nil {
+		t.Error("journals that are none of the run are read")
+	}
 	put(t, dir, "n3-1.journal", "something else altogether")
-	if _, err := readJournals(dir); err == nil || !strings.Contains(err.Error(), "n3-1.journal") {
+	sizes["n3-1.journal"] = int64(len("something else altogether"))
+	if _, err := readJournals(dir, sizes); err == nil || !strings.Contains(err.Error(), "n3-1.journal") {
 		t.Errorf("of a file that is no journal it says: %v", err)
+	}
+	delete(sizes, "n3-1.journal")
+	if err := os.Remove(filepath.Join(dir, "n3-1.journal")); err != nil {
+		t.Fatal(err)
+	}
+	for _, spoil := range []func(path string) error{func(path string) error { return os.Truncate(path, 30) }, os.Remove} { // cut off, then gone
+		if err := spoil(filepath.Join(dir, "n1-2.journal")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readJournals(dir, sizes); err == nil || !strings.Contains(err.Error(), "n1-2.journal") {
+			t.Errorf("of a journal that was spoilt it says: %v", err)
+		}
+	}
+}
+
+// TestCutShort: a node without a journal, or with one that ends too early, agrees with everybody, and proves nothing.
+func TestCutShort(t *testing.T) {
+	lives := func(name string, indexes ...uint64) (j checker.Journal) {
+		j.Node = name
+		for _, i := range indexes {
+			j.Entries = append(j.Entries, journal.Entry{AppliedEntry: node.AppliedEntry{Shard: 1, Index: i}})
+		}
+		return j
+	}
+	at := []replica{{Node: "n1", Shard: 1, Applied: 9}, {Node: "n2", Shard: 1, Applied: 9}}
+	for _, c := range []struct {
+		name     string
+		journals []checker.Journal
+		missing  int
+	}{
+		{"both", []checker.Journal{lives("n1", 3, 5, 8, 12), lives("n2", 8)}, 0},
+		{"in the life before", []checker.Journal{lives("n1", 8), lives("n2", 3, 8), lives("n2")}, 0},
+		{"one is cut short", []checker.Journal{lives("n1", 3, 8), lives("n2", 3)}, 1},
+		{"one has none", []checker.Journal{lives("n1", 3, 8)}, 1},
+		{"nobody has any", nil, 2},
+	} {
+		if got := cutShort(at, c.journals); len(got) != c.missing {
+			t.Errorf("%s: %+v", c.name, got)
+		}
 	}
 }
 
@@ -148,7 +195,7 @@ func TestUnproven(t *testing.T) {
 	whole := func() (*record, *checker.Verdict, *history.History) {
 		h := history.New()
 		h.Add(&history.Op{Outcome: belfryv1.Outcome_OUTCOME_APPLIED, Request: &belfryv1.PutRequest{}, Response: &belfryv1.PutResponse{}})
-		r := &record{Command: "c", Commit: "v", Started: time.Now(), Nodes: 1, Healed: 1, Drained: 1, Probes: []checker.Probe{{Name: "p"}}}
+		r := &record{Command: "c", Commit: "v", Started: time.Now(), Nodes: 1, Healed: 1, Drained: 1, Probes: []checker.Probe{{Name: "p"}}, Replicas: []replica{{Node: "n1"}}}
 		return r, &checker.Verdict{Checks: []report.Check{{Invariant: "I1", Looked: 1}, {Invariant: "I35", Looked: 1}}}, h
 	}
 	r, v, h := whole()
@@ -161,6 +208,7 @@ func TestUnproven(t *testing.T) {
 		"no answer":        func(_ *record, _ *checker.Verdict, h *history.History) { h.Ops()[0].Response = nil },
 		"not drained":      func(r *record, _ *checker.Verdict, _ *history.History) { r.Drained = 0 },
 		"not healed":       func(r *record, _ *checker.Verdict, _ *history.History) { r.Healed = 0 },
+		"not equal":        func(r *record, _ *checker.Verdict, _ *history.History) { r.Replicas = nil },
 		"not tried":        func(r *record, _ *checker.Verdict, _ *history.History) { r.Probes = nil },
 		"an end by itself": func(r *record, _ *checker.Verdict, _ *history.History) { r.fail("I35", 0, "n1 ended by itself") },
 		"broken off":       func(r *record, _ *checker.Verdict, _ *history.History) { r.fail(itself, 0, "interrupted") },

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -47,7 +48,8 @@ func conclude(err error, out, problems io.Writer) int {
 	}
 	fmt.Fprintln(problems, "jepsen:", err)
 	// Whoever reads the last line only must not take a run that broke for one that held.
-	fmt.Fprintln(out, "verdict: invalid: the run could not be finished")
+	what, _, _ := strings.Cut(err.Error(), "\n")
+	fmt.Fprintf(out, "verdict: invalid: it could not be carried out: %s\n", what)
 	return exitInvalid
 }
 

@@ -18,7 +18,7 @@ func TestConclude(t *testing.T) {
 		{nil, 0, ""},
 		{flag.ErrHelp, 0, ""},
 		{errors.Join(errInvalid, errors.New("more")), 1, ""},
-		{errors.New("no room"), 1, "verdict: invalid: the run could not be finished\n"},
+		{errors.New("no room\nat all"), 1, "verdict: invalid: it could not be carried out: no room\n"},
 	} {
 		var out, problems bytes.Buffer
 		if got := conclude(c.err, &out, &problems); got != c.want || out.String() != c.last || (problems.Len() > 0) != (c.last != "") {

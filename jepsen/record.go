@@ -41,6 +41,9 @@ type record struct {
 	Probes   []checker.Probe    `json:"probes"`
 	Failures []report.Violation `json:"failures"`
 	Counts   map[string]int64   `json:"counts"`
+	// Journals are how long the journals are, by their names, Replicas how far they must reach at least.
+	Journals map[string]int64 `json:"journals"`
+	Replicas []replica        `json:"replicas"`
 	// Calls is how many calls the history has.
 	Calls int `json:"calls"`
 }

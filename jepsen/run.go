@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/nemesis"
 	"github.com/belfrydb/belfry/jepsen/report"
 	"github.com/belfrydb/belfry/jepsen/workload"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 const (
@@ -31,6 +32,7 @@ const (
 // experiment is one run while it goes on.
 type experiment struct {
 	*settings
+	out       io.Writer // of what goes on
 	log       *slog.Logger
 	logFile   *os.File
 	version   string
@@ -65,7 +67,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // run carries out one run and returns what it says. An error means that there is nothing to be said.
 func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, error) {
-	e := &experiment{settings: s, version: version(ctx)}
+	e := &experiment{settings: s, version: version(ctx), out: out}
+	e.struck.Tell = func(f report.Fault) {
+		fmt.Fprintf(out, "%7.1f s  %s, for %.1f s: %s\n", f.From, f.Name, f.To-f.From, f.Text)
+	}
 	var err error
 	if e.workloads, err = workload.Pick(s.workloads); err != nil {
 		return nil, err
@@ -182,6 +187,7 @@ func (e *experiment) play(ctx context.Context) error {
 		return err
 	}
 	e.kept.Loaded = e.history.Now()
+	fmt.Fprintf(e.out, "%7.1f s  clients have stopped; the cluster has to be whole and to give out all its jobs\n", e.kept.Loaded.Seconds())
 	healthy := e.awaitHealthy(ctx)
 	e.probe("the cluster is whole again", e.kept.Loaded, healthyMax, healthy)
 	if healthy != nil {
@@ -203,7 +209,13 @@ func (e *experiment) play(ctx context.Context) error {
 	converge, cancel := context.WithTimeout(ctx, healthyMax)
 	defer cancel()
 	began = e.history.Now()
-	e.probe("all replicas are equal", began, healthyMax, e.lab.Await(converge, "replicas that are equal", lab.Converged))
+	e.probe("all replicas are equal", began, healthyMax, e.lab.Await(converge, "replicas that are equal", func(status *belfryv1.GetClusterResponse) bool {
+		if !lab.Converged(status) {
+			return false
+		}
+		e.kept.Replicas = replicasOf(status)
+		return true
+	}))
 	began = e.history.Now()
 	e.probe("every node stops in peace", began, healthyMax, e.lab.Stop())
 	return nil
@@ -266,6 +278,10 @@ func (e *experiment) judge() (*report.Report, error) {
 	k.Command, k.Commit, k.Started, k.Seed, k.Nodes = e.command(), e.version, e.history.Start, e.seed, e.nodes
 	k.Workloads, k.Nemeses, k.Faults, k.Counts = workload.Names(e.workloads), nemesis.Names(e.faults), e.struck.Faults(), e.tally.counts()
 	k.Calls = e.history.Len()
+	var err error
+	if k.Journals, err = sizeJournals(filepath.Join(e.dir, lab.JournalsDir)); err != nil {
+		return nil, err
+	}
 	for _, c := range e.clocks.Errors() {
 		k.Clocks = append(k.Clocks, checker.Clock(c))
 	}

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/disk"
 	"github.com/belfrydb/belfry/jepsen/nemesis"
 	"github.com/belfrydb/belfry/jepsen/network"
 	"github.com/belfrydb/belfry/jepsen/workload"
@@ -38,6 +39,25 @@ type settings struct {
 	env []string
 }
 
+// What strikes if nobody says what: a few faults that everybody has, in the order of nothing but this list. The second part is out of reach in containers.
+const (
+	usual         = "usual"
+	usualAnywhere = "kill-leader,pause-leader,restart,transfer,clock-forward,lag-install"
+	usualOutside  = "isolate-leader"
+	usualOnDisks  = "power-all"
+)
+
+// usualNemeses returns what is usual here. Whoever asks for disks and has none hears of it; whoever asks for nothing has no need of them.
+func usualNemeses(compose bool) string {
+	if compose {
+		return usualAnywhere
+	}
+	if disk.CheckHost() != nil {
+		return usualAnywhere + "," + usualOutside
+	}
+	return usualAnywhere + "," + usualOutside + "," + usualOnDisks
+}
+
 // parse reads the settings of a run.
 func parse(args []string) (*settings, error) {
 	s := &settings{}
@@ -52,7 +72,7 @@ func (s *settings) flags(name string) *flag.FlagSet {
 	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
 	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")
 	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list")
-	flags.StringVar(&s.nemeses, "nemesis", "kill-leader,kill-all,pause-leader,restart,transfer,clock-forward,clock-back,lag-install", "which faults strike, separated by commas, a+b for both at once; see list")
+	flags.StringVar(&s.nemeses, "nemesis", usual, "which faults strike, separated by commas, a+b for both at once; see list. usual: "+usualAnywhere+", outside of containers "+usualOutside+", and where disks can be mounted "+usualOnDisks)
 	flags.Uint64Var(&s.seed, "seed", 0, "what decides everything that is random here; 0 takes one from the clock")
 	flags.DurationVar(&s.pace, "pace", 30*time.Millisecond, "mean time between two rounds of a client")
 	flags.DurationVar(&s.rhythm.Calm, "calm", nemesis.CalmDefault, "mean time before a fault")
@@ -91,6 +111,9 @@ func (s *settings) parse(flags *flag.FlagSet, args []string) error {
 	unless(s.snapshot > 0, "--snapshot-bytes: have %d, want more than 0", s.snapshot)
 	for name, d := range map[string]time.Duration{"time": s.time, "pace": s.pace, "calm": s.rhythm.Calm, "hold": s.rhythm.Hold} {
 		unless(d > 0, "--%s: have %v, want more than 0", name, d)
+	}
+	if s.nemeses == usual {
+		s.nemeses = usualNemeses(s.compose)
 	}
 	_, err := workload.Pick(s.workloads)
 	unless(err == nil, "--workload: %w", err)

@@ -39,7 +39,7 @@ type life struct {
 // Mount mounts an empty disk. The error says what the host lacks: it takes Linux with /dev/fuse and either root or fusermount3, which comes
 // with the package fuse3. Who is not root sees the disk alone: processes of other users have no access.
 func Mount(_ context.Context, cfg Config) (*Disk, error) {
-	if err := checkHost(); err != nil {
+	if err := CheckHost(); err != nil {
 		return nil, fmt.Errorf("disk: %w", err)
 	}
 	if err := sweep(cfg.Logger); err != nil {

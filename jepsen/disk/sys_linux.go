@@ -21,8 +21,8 @@ const (
 
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// checkHost says what is missing to mount.
-func checkHost() error {
+// CheckHost says what the host lacks for Mount; nil if it lacks nothing.
+func CheckHost() error {
 	missing := "missing: the device %s, which the kernel's module fuse makes and a container must be given: %w"
 	if !isRoot() {
 		_, stat := os.Stat(deviceName)

@@ -17,7 +17,8 @@ var errHost = errors.New("missing: Linux, whose mounts the disk uses")
 
 func isRoot() bool { return false }
 
-func checkHost() error { return errHost }
+// CheckHost says what the host lacks for Mount; nil if it lacks nothing.
+func CheckHost() error { return errHost }
 
 func sweep(*slog.Logger) error { return errHost }
 

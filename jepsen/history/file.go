@@ -129,6 +129,9 @@ func (l *line) op() (*Op, error) {
 		Client: l.Client, Node: l.Node, Workload: l.Workload, Invoked: l.Invoked, Returned: l.Returned,
 		Outcome: belfryv1.Outcome(outcome), Reason: belfryv1.Reason(reason), Message: l.Message,
 	}
+	if (l.Response != nil) != (o.Outcome == belfryv1.Outcome_OUTCOME_APPLIED) {
+		return nil, fmt.Errorf("the outcome is %s, with an answer: %t", l.Outcome, l.Response != nil)
+	}
 	var err error
 	if o.Request, err = parse(l.Call+"Request", l.Request); err != nil {
 		return nil, err

@@ -157,6 +157,9 @@ const (
 
 // Log is what struck, and when.
 type Log struct {
+	// Tell, if not nil, is told of each fault that has been healed.
+	Tell func(report.Fault)
+
 	mu     sync.Mutex
 	faults []report.Fault
 }
@@ -172,6 +175,9 @@ func (l *Log) add(f report.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = append(l.faults, f)
+	if l.Tell != nil {
+		l.Tell(f)
+	}
 }
 
 // Run strikes with faults, each in turn in a random order, until ctx ends or each has struck once, if that is the rhythm. When it returns all is healed. An error means that a fault could not be injected,

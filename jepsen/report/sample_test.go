@@ -13,7 +13,7 @@ func small() *Report {
 	return &Report{
 		Command: "go run ./jepsen run --nodes 3 --time 12s --workload delays,herd --nemesis kill-leader,halves --seed 42", Commit: "0123456789ab",
 		Started: time.Date(2031, 4, 5, 6, 7, 8, 0, time.UTC), Seed: 42, Nodes: 3,
-		Workloads: []string{"delays", "herd"}, Nemeses: []string{"kill-leader", "halves"},
+		Workloads: []string{"delays", "herd"}, Nemeses: []string{"kill-leader", "halves", "pause-all"},
 		Verdict: Invalid,
 		Violations: []Violation{
 			{Invariant: "I8", At: 5.25, Text: "shard 3, index 812: job 77 was handed out 1.2 s before it was due"},
@@ -41,9 +41,9 @@ func small() *Report {
 			{},
 		},
 		Faults: []Fault{
-			{Name: "kill-leader", Text: "n2, leader of data-0, killed and started again", From: 3.1, To: 5.5},
-			{Name: "halves", Text: "n1 | n2 n3", From: 4, To: 5.75},
-			{Name: "kill-leader", Text: "n1, leader of data-1, killed and started again", From: 8.2, To: 8.4},
+			{Name: "kill-leader", Text: "n2, leader of data-0, killed and started again", From: 3.1, To: 5.5, Outage: 1.8},
+			{Name: "halves", Text: "n1 | n2 n3", From: 4, To: 5.75, Outage: 2.25},
+			{Name: "kill-leader", Text: "n1, leader of data-1, killed and started again", From: 8.2, To: 8.4, Outage: 0.04},
 		},
 		Probes: []Probe{
 			{Name: "the cluster is whole again", Took: 1.25, Limit: 120}, {Name: "all replicas are equal", Took: 120, Limit: 120, Failure: "n2 has other jobs"},

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	columns        = 80
-	recoveriesMost = 3
+	columns     = 80
+	outagesMost = 5
 )
 
 // Summary is what is said on the terminal when the run has ended; page is where its page is. Lines are of 80 columns at most, except the path, the
@@ -24,10 +24,11 @@ func Summary(r *Report, page string) string {
 	s := &summary{}
 	s.line("seed %d, commit %s", r.Seed, oneLine(r.Commit))
 	s.line("%s, %s of load, %s, checked in %s", plural(r.Nodes, "node"), span(r.LoadSeconds), plural(len(r.Faults), "fault"), span(r.CheckSeconds))
+	s.struck(r)
 	s.calls(r.Seconds)
 	s.counts(r.Counts)
 	s.checks(r)
-	s.recoveries(r)
+	s.outages(r.Faults)
 	s.WriteString("page: " + oneLine(page) + "\n")
 	if r.Verdict == Valid {
 		s.WriteString("verdict: valid\n")
@@ -60,20 +61,35 @@ func (s *summary) calls(seconds []Second) {
 	s.line("calls: %s applied, %s refused, %s unknown", grouped(total.Applied), grouped(total.NotApplied), grouped(total.Unknown))
 }
 
-// counts adds them in two columns.
+// counts adds them, a line each.
 func (s *summary) counts(counts map[string]int64) {
-	for pair := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 2) {
-		var cells []string
-		for _, name := range pair {
-			cells = append(cells, fmt.Sprintf("%-24s %13s", cut(oneLine(name), 24), grouped(counts[name])))
-		}
-		s.line("  %s", strings.Join(cells, "  "))
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		s.line("  %-60s %13s", cut(oneLine(name), 60), grouped(counts[name]))
+	}
+}
+
+// struck says which of the nemeses that were asked for did not strike.
+func (s *summary) struck(r *Report) {
+	missing := slices.DeleteFunc(slices.Clone(r.Nemeses), func(name string) bool {
+		return slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Name == name })
+	})
+	if len(missing) > 0 {
+		s.line("  of %d nemeses that were asked for, %d did not strike: %s", len(r.Nemeses), len(missing), oneLine(strings.Join(missing, ", ")))
 	}
 }
 
 func (s *summary) checks(r *Report) {
 	held, violated, nothing := r.outcomes()
 	s.line("checks: %d held, %d violated, %d with nothing to look at", held, violated, nothing)
+	var blind []string
+	for _, c := range r.Checks {
+		if c.Looked == 0 && c.Violations == 0 {
+			blind = append(blind, oneLine(c.Invariant))
+		}
+	}
+	if len(blind) > 0 {
+		s.line("  nothing to look at: %s", strings.Join(blind, ", "))
+	}
 	for _, c := range r.Checks {
 		if c.Violations > 0 {
 			s.line("  %-4s violated %s× in %s: %s", oneLine(c.Invariant), grouped(c.Violations), grouped(c.Looked), oneLine(c.Title))
@@ -81,16 +97,16 @@ func (s *summary) checks(r *Report) {
 	}
 }
 
-func (s *summary) recoveries(r *Report) {
-	all := r.recoveries()
-	if len(all) == 0 {
+// outages adds the longest ones.
+func (s *summary) outages(faults []Fault) {
+	if len(faults) == 0 {
 		return
 	}
-	slices.SortStableFunc(all, func(a, b recovery) int { return cmp.Compare(b.after, a.after) })
-	s.line("slowest recoveries, from the end of the last fault:")
-	for _, rec := range all[:min(len(all), recoveriesMost)] {
-		f := r.Faults[rec.fault]
-		s.line("  %s at %s: %s %s", rec, clock(f.To), oneLine(f.Name), oneLine(f.Text))
+	longest := slices.Clone(faults)
+	slices.SortStableFunc(longest, func(a, b Fault) int { return cmp.Compare(b.Outage, a.Outage) })
+	s.line("longest outages of a shard, each begun while the fault lasted:")
+	for _, f := range longest[:min(len(longest), outagesMost)] {
+		s.line("  %s at %s: %s %s", span(f.Outage), clock(f.From), oneLine(f.Name), oneLine(f.Text))
 	}
 }
 

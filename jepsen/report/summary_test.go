@@ -12,15 +12,19 @@ import (
 func TestSummary(t *testing.T) {
 	want := `seed 42, commit 0123456789ab
 3 nodes, 10 s of load, 3 faults, checked in 1.8 s
+  of 3 nemeses that were asked for, 1 did not strike: pause-all
 calls: 2,770 applied, 66 refused, 4 unknown
-  calls                           12,345  elections                            2
-  jobs                             4,210
+  calls                                                               12,345
+  elections                                                                2
+  jobs                                                                 4,210
 checks: 1 held, 2 violated, 1 with nothing to look at
+  nothing to look at: I22
   I8   violated 3× in 4,100: nothing is delivered before it is due
   I19  violated 1× in 3,900: what was acked is not delivered again
-slowest recoveries, from the end of the last fault:
-  within 1.2 s at 0:05: halves n1 | n2 n3
-  within 0.6 s at 0:08: kill-leader n1, leader of data-1, killed and started ag…
+longest outages of a shard, each begun while the fault lasted:
+  2.2 s at 0:04: halves n1 | n2 n3
+  1.8 s at 0:03: kill-leader n2, leader of data-0, killed and started again
+  40 ms at 0:08: kill-leader n1, leader of data-1, killed and started again
 page: out/index.html
 repeat with: go run ./jepsen run --nodes 3 --time 12s --workload delays,herd --nemesis kill-leader,halves --seed 42
 verdict: invalid: I8 at 0:05.2: shard 3, index 812: job 77 was handed out 1.2 s before it was due
