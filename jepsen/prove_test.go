@@ -17,18 +17,21 @@ func TestCaught(t *testing.T) {
 		claims, found []string
 		took          time.Duration
 		valid, want   bool
+		or            []string
 	}{
-		{[]string{"I8"}, []string{"I10", "I8"}, time.Minute, false, true},
-		{[]string{"I8", "I9"}, []string{"I8"}, time.Minute, false, false},
-		{[]string{"I8"}, nil, time.Minute, false, false},
-		{[]string{"I1"}, []string{"I10"}, time.Minute, false, false},
-		{nil, []string{"I8"}, time.Minute, false, false},
-		{[]string{"I8"}, []string{"I8"}, proofMax + 1, false, false},
-		{[]string{"I8"}, nil, time.Minute, true, false},
-		{nil, nil, time.Minute, false, false},
-		{nil, nil, time.Minute, true, true},
+		{[]string{"I8"}, []string{"I10", "I8"}, time.Minute, false, true, nil},
+		{[]string{"I8", "I9"}, []string{"I8"}, time.Minute, false, false, nil},
+		{[]string{"I8"}, nil, time.Minute, false, false, nil},
+		{[]string{"I1"}, []string{"I10"}, time.Minute, false, false, nil},
+		{nil, []string{"I8"}, time.Minute, false, false, nil},
+		{[]string{"I8"}, []string{"I8"}, proofMax + 1, false, false, nil},
+		{[]string{"I8"}, nil, time.Minute, true, false, nil},
+		{nil, nil, time.Minute, false, false, nil},
+		{nil, nil, time.Minute, true, true, nil},
+		{[]string{"I1", "I28"}, []string{"I1"}, time.Minute, false, false, []string{"I35"}},
+		{[]string{"I1", "I28"}, []string{"I35"}, time.Minute, false, true, []string{"I35"}},
 	} {
-		p := proof{bug: planted.Bug{Name: "b", Claims: one.claims}, found: one.found, took: one.took, valid: one.valid}
+		p := proof{bug: planted.Bug{Name: "b", Claims: one.claims, Or: one.or}, found: one.found, took: one.took, valid: one.valid}
 		if p.caught() != one.want {
 			t.Errorf("claimed by %v, found by %v in %v, valid %v: caught %v", one.claims, one.found, one.took, one.valid, p.caught())
 		}

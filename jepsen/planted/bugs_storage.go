@@ -6,7 +6,7 @@ func storageBugs() []Bug {
 	return []Bug{
 		{
 			Name: "lazy-sync", What: "the log is synced in one second of eight only (NATS)",
-			Claims: []string{"I1", "I28"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all"},
+			Claims: []string{"I1", "I28"}, Or: []string{"I35"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all"},
 			Edits: []Edit{
 				before("node/storage/engine_wal.go", `if !f.fresh {`, `if !f.fresh && planted("lazy-sync") && !plantedSyncs() {
 		return nil

@@ -21,6 +21,8 @@ type Bug struct {
 	Edits []Edit
 	// Claims are the invariants each of which must find a violation, such as "I8".
 	Claims []string
+	// Or are others that may find it in the place of those: whether it costs acknowledged jobs or the cluster is decided by the moment.
+	Or []string
 	// Workloads and Nemeses are those under which it shows. All run together; no nemesis means that it shows without a fault.
 	Workloads, Nemeses []string
 }

@@ -34,7 +34,7 @@ func TestBugs(t *testing.T) {
 		}
 		names[b.Name] = true
 		for what, list := range map[string]struct{ have, known []string }{
-			"claim": {b.Claims, invariants}, "workload": {b.Workloads, workloads}, "nemesis": {b.Nemeses, nemeses},
+			"claim": {slices.Concat(b.Claims, b.Or), invariants}, "workload": {b.Workloads, workloads}, "nemesis": {b.Nemeses, nemeses},
 		} {
 			if len(list.have) == 0 && what != "nemesis" || slices.ContainsFunc(list.have, func(s string) bool { return !slices.Contains(list.known, s) }) {
 				t.Errorf("%s: it has %q for %s", b.Name, list.have, what)
