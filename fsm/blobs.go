@@ -18,9 +18,10 @@ type blobs struct {
 	data    [][]byte
 	partial [classCount]uint32 // first page of each class with room; 0 if none
 	spare   []uint32           // page numbers to use again
+	blank   []byte             // the bytes of a page that became empty, for the next that is made: where one blob comes and goes, no page does
 	limbo   []blobRef          // freed while a share is open
 	open    int
-	bytes   int64 // of all pages
+	bytes   int64 // of all pages, not of blank
 }
 
 // blobPage is one page's bookkeeping. Pages of a class with room form a list.
@@ -111,6 +112,9 @@ func (s *blobs) release(r blobRef) {
 			s.unlist(page)
 		}
 		s.bytes -= int64(len(s.data[page]))
+		if m.class != classOwn && cap(s.data[page]) > cap(s.blank) {
+			s.blank = s.data[page]
+		}
 		s.data[page] = nil
 		s.spare = append(s.spare, page)
 		return
@@ -149,7 +153,11 @@ func (s *blobs) newPage(class, size int) uint32 {
 		s.data = append(s.data, nil)
 	}
 	s.meta[page] = blobPage{class: uint8(class)}
-	s.data[page] = make([]byte, size)
+	if class != classOwn && size <= cap(s.blank) {
+		s.data[page], s.blank = s.blank[:size], nil
+	} else {
+		s.data[page] = make([]byte, size)
+	}
 	s.bytes += int64(size)
 	return page
 }

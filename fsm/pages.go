@@ -16,6 +16,7 @@ type pages[T any] struct {
 	next  uint32   // the first place never used
 	epoch uint64
 	open  int // shares not yet closed
+	spare []T // a page that became empty, zeroed, for the next that is made: where one record comes and goes, no page does
 	shift uint8
 }
 
@@ -58,7 +59,10 @@ func (p *pages[T]) alloc() uint32 {
 		p.live = append(p.live, 0)
 	}
 	if p.dir[page] == nil {
-		p.dir[page] = make([]T, 1<<p.shift)
+		p.dir[page], p.spare = p.spare, nil
+		if p.dir[page] == nil {
+			p.dir[page] = make([]T, 1<<p.shift)
+		}
 		p.born[page] = p.epoch
 	}
 	p.live[page]++
@@ -67,14 +71,19 @@ func (p *pages[T]) alloc() uint32 {
 	return place
 }
 
-// release gives a place back. An empty page is dropped; it is made anew when one of its places is used again.
+// release gives a place back. An empty page is dropped, unless it is the only one such; it is made anew when one of its places is used again.
 func (p *pages[T]) release(place uint32) {
+	var zero T
 	page, _ := p.locate(place)
-	if p.live[page]--; p.live[page] == 0 {
-		p.dir[page] = nil
-	} else {
-		var zero T
+	p.live[page]--
+	switch shared := p.open > 0 && p.born[page] < p.epoch; {
+	case p.live[page] > 0:
 		*p.edit(place) = zero
+	case p.spare == nil && !shared:
+		*p.edit(place) = zero
+		p.dir[page], p.spare = nil, p.dir[page]
+	default:
+		p.dir[page] = nil
 	}
 	p.free = append(p.free, place)
 }

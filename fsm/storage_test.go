@@ -126,6 +126,49 @@ func TestPagesDropEmptyOnes(t *testing.T) {
 	}
 }
 
+// TestPagesOfOneRecord has one record come and go, also under a share: what is made anew is zero, what a share sees stays, and no page is made each time.
+func TestPagesOfOneRecord(t *testing.T) {
+	p := newPages[uint64](4)
+	come := func() {
+		place := p.alloc()
+		if v := *p.at(place); v != 0 {
+			t.Errorf("a new record is %d", v)
+		}
+		*p.edit(place) = 7
+		p.release(place)
+	}
+	come()
+	if n := testing.AllocsPerRun(100, come); n != 0 {
+		t.Errorf("%v allocations for a record that comes and goes", n)
+	}
+	place := p.alloc()
+	*p.edit(place) = 7
+	shared := p.share()
+	p.release(place)
+	come()
+	page, i := p.locate(place)
+	if v := shared[page][i]; v != 7 {
+		t.Errorf("a share shows %d, it was 7", v)
+	}
+}
+
+// TestBlobsOfOneBlob has one blob of each class come and go: no page is made each time, and none is kept that is larger than a page.
+func TestBlobsOfOneBlob(t *testing.T) {
+	s := newBlobs()
+	body := make([]byte, blobBytesShared)
+	for class := range classCount {
+		come := func() { s.release(s.put(body[:classBytes(class)])) }
+		come()
+		if n := testing.AllocsPerRun(10, come); n != 0 {
+			t.Errorf("%v allocations for a blob of %d bytes that comes and goes", n, classBytes(class))
+		}
+	}
+	s.release(s.put(make([]byte, 2*pageBytesMax)))
+	if cap(s.blank) > pageBytesMax || s.bytes != 0 {
+		t.Errorf("%d bytes of a page are kept, and %d counted", cap(s.blank), s.bytes)
+	}
+}
+
 func TestBlobClasses(t *testing.T) {
 	last := 0
 	for n := 1; n <= blobBytesShared; n++ {
