@@ -24,6 +24,7 @@ type instance struct {
 // shutDown stops Raft and closes the stores. Who calls it again, or meanwhile, waits for the first and gets the same error.
 func (i *instance) shutDown() error {
 	i.once.Do(func() {
+		i.transport.leave() // Raft waits for what tries to reach its followers
 		// Raft itself answers a second caller before it has ended.
 		if err := i.Shutdown().Error(); err != nil {
 			i.err = fmt.Errorf("stopping raft: %w", err)

@@ -47,14 +47,19 @@ func (n *Node) RemoveServer(ctx context.Context, group, serverID string, after u
 	})
 }
 
-// TransferLeader hands the leadership of a group, which this node must lead, to another voter: to the one with the most of the log if
-// serverID is empty.
-func (n *Node) TransferLeader(ctx context.Context, group, serverID string) error {
-	return n.changeMembers(ctx, group, 0, func(_ Membership, r *raft.Raft) (raft.Future, error) {
-		if serverID == "" {
-			return r.LeadershipTransfer(), nil
+// TransferLeader hands the leadership of a group, which this node must lead, to another voter: if serverID is empty to the one with the most of the log of
+// those that answer. It fails with ErrSilent if the other has not answered in the last half second: the group would be without a leader while it is waited for,
+// and Raft might go on waiting for ever.
+func (n *Node) TransferLeader(ctx context.Context, name, serverID string) error {
+	return n.asLeader(ctx, name, "handing over the leadership of", func(g *group, i *instance) error {
+		to := raft.ServerID(serverID)
+		if to == "" {
+			to, _ = g.heir(i, nil)
 		}
-		return r.LeadershipTransferToServer(raft.ServerID(serverID), raft.ServerAddress(serverID)), nil
+		if err := n.Answered(name, []string{string(to)}, 1); err != nil {
+			return err
+		}
+		return proposalError(i.outcome(i.LeadershipTransferToServer(to, raft.ServerAddress(to))))
 	})
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -31,6 +32,10 @@ type raftTransport struct {
 	done  chan struct{} // closed by Close
 	once  sync.Once
 	raft  atomic.Pointer[raft.Raft] // nil until it is known
+	// reach finds out whether a server can be reached; left, closed by leave, ends the waits for that.
+	reach   func(ctx context.Context, id raft.ServerID) error
+	left    chan struct{}
+	leaving sync.Once
 
 	mu        sync.Mutex
 	followers map[raft.ServerID]followed
@@ -43,10 +48,11 @@ type followed struct {
 	at    time.Time // when that was
 }
 
-// newRaftTransport returns a transport that takes its messages from inner.
-func newRaftTransport(inner *raft.NetworkTransport) *raftTransport {
+// newRaftTransport returns a transport that takes its messages from inner, which uses s.
+func newRaftTransport(inner *raft.NetworkTransport, s *stream) *raftTransport {
 	t := &raftTransport{
 		NetworkTransport: inner, inbox: make(chan raft.RPC), done: make(chan struct{}), followers: map[raft.ServerID]followed{},
+		reach: s.reach, left: make(chan struct{}),
 	}
 	go t.forward()
 	return t
@@ -114,6 +120,7 @@ func (t *raftTransport) follows(term uint64) bool {
 
 // Close implements raft.WithClose.
 func (t *raftTransport) Close() error {
+	t.leave()
 	t.once.Do(func() { close(t.done) })
 	return t.NetworkTransport.Close()
 }
@@ -150,10 +157,21 @@ func broken(err error) bool {
 }
 
 // AppendEntries sends entries, or a heartbeat. Of many large entries it sends the first ones only, and takes the others out of the
-// request, so that Raft, which counts as sent what is in the request, sends them next.
+// request, so that Raft, which counts as sent what is in the request, sends them next. To a follower that is not reached it goes on trying, unless
+// it is a heartbeat, whose failure Raft has to know.
 func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	req.Entries = firstEntries(req.Entries)
+	heartbeat := req.PrevLogEntry == 0 && len(req.Entries) == 0 // whoever leads has an entry at least
 	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
+	for !heartbeat && unreached(err) {
+		// The wait may be long, and Raft sends what there is then once it has an answer. Without entries the message asks only whether the follower has the one
+		// before them: what it holds after that may differ, so it must not take more for committed.
+		req.Entries, req.LeaderCommitIndex = nil, min(req.LeaderCommitIndex, req.PrevLogEntry)
+		if !t.await(id, req.Term, err) {
+			return err
+		}
+		err = t.NetworkTransport.AppendEntries(id, target, req, resp)
+	}
 	if err == nil && resp.Success {
 		t.confirmed(id, req)
 	}

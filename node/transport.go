@@ -73,7 +73,7 @@ func (m *mux) transport(group string) *raftTransport {
 		Stream: s, MaxPool: connsPooled, Timeout: rpcTimeout, Logger: newRaftLogger(m.logger),
 		MaxRPCsInFlight: 1, // a pipeline wedges after a follower's disk stalled, until the leader changes
 	})
-	return newRaftTransport(inner)
+	return newRaftTransport(inner, s)
 }
 
 // open returns a new stream for the connections that name a group.
@@ -215,11 +215,13 @@ func (m *mux) judge(hello greeting, s *stream) verdict {
 func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, error) {
 	addr, err := m.resolve(server)
 	if err != nil {
-		return nil, fmt.Errorf("resolving server %q: %w", server, err)
+		return nil, &unreachedError{cause: fmt.Errorf("resolving server %q: %w", server, err)}
 	}
-	raw, err := m.dial(ctx, addr)
+	dialling, dialled := context.WithTimeout(ctx, dialTimeout)
+	raw, err := m.dial(dialling, addr)
+	dialled()
 	if err != nil {
-		return nil, fmt.Errorf("dialling server %q: %w", server, err)
+		return nil, &unreachedError{cause: fmt.Errorf("dialling server %q: %w", server, err)}
 	}
 	conn, ok := m.track(raw)
 	if !ok {
@@ -232,7 +234,7 @@ func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, e
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("greeting server %q at %s: %w", server, addr, err)
+		return nil, &unreachedError{cause: fmt.Errorf("greeting server %q at %s: %w", server, addr, err), answered: true}
 	}
 	return newFramedConn(conn), nil
 }
@@ -418,6 +420,15 @@ func (s *stream) Dial(server raft.ServerAddress, timeout time.Duration) (net.Con
 		return nil, err
 	}
 	return &outboundConn{framedConn: conn}, nil
+}
+
+// reach connects to the server with the given id, and hangs up.
+func (s *stream) reach(ctx context.Context, server raft.ServerID) error {
+	conn, err := s.mux.connect(ctx, s.group, string(server))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // serverAddr is a server id as an address.

@@ -74,7 +74,7 @@ type row struct {
 }
 
 // contract is the one table between the machine's codes, node's errors and the wire.
-func contract() [28]row {
+func contract() [29]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
@@ -100,6 +100,7 @@ func contract() [28]row {
 		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotLeader, 50 * time.Millisecond, "another node leads the shard"},
 		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotHere, 50 * time.Millisecond, "no replica of the shard is on the node that was asked"},
 		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNoLeader, 200 * time.Millisecond, "the shard has no leader that serves"},
+		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrSilent, time.Second, "the node that should take over has not answered lately"},
 		{belfryv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable, none, fsm.OK, node.ErrShuttingDown, time.Second, "the server is stopping"},
 		{belfryv1.Reason_REASON_CLOCK_AHEAD, connect.CodeUnavailable, none, fsm.OK, node.ErrClockAhead, time.Second, "the clock of the shard's leader does not agree with the other voters'"},
 		{belfryv1.Reason_REASON_UNKNOWN_OUTCOME, connect.CodeUnavailable, unknown, fsm.OK, node.ErrUnknownOutcome, 100 * time.Millisecond, "the call may have been applied; repeat it with the same requestId to find out"},

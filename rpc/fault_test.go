@@ -38,7 +38,7 @@ func TestContractIsComplete(t *testing.T) {
 	}
 	for _, err := range []error{
 		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrClockAhead,
-		node.ErrCanceled, node.ErrTooLarge, node.ErrUnknownOutcome,
+		node.ErrCanceled, node.ErrTooLarge, node.ErrSilent, node.ErrUnknownOutcome,
 	} {
 		f := faultOfError(fmt.Errorf("proposing: %w", err))
 		if f.Reason == belfryv1.Reason_REASON_INTERNAL {

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,31 @@ func TestHandoverPassesOverTheDead(t *testing.T) {
 			t.Errorf("after %v %s leads", gap, next.name)
 		}
 		done()
+		c.Heal(followers[0])
+	})
+}
+
+// Nor does it get the leadership when it is named: the shard would have no leader until that is given up, and a second attempt would not be.
+func TestLeadershipIsNotTransferredToTheDead(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t, Options{Dir: dir})
+		leader, followers := c.Leader(0), c.Followers(0)
+		c.Isolate(followers[0])
+		pass(time.Second)
+		do(t, leader, put("it lacks"))
+		for range 3 {
+			if err := leader.Node.TransferLeader(t.Context(), "shard-0", followers[0].ServerID); !errors.Is(err, node.ErrSilent) {
+				t.Errorf("handing over to one that is cut off ended with %v", err)
+			}
+			do(t, leader, put("x"))
+		}
+		if err := leader.Node.TransferLeader(t.Context(), "shard-0", ""); err != nil {
+			t.Fatal(err)
+		}
+		if next := c.LeaderExcept(0, leader); next != followers[1] {
+			t.Errorf("%s leads, want %s", next.name, followers[1].name)
+		}
 		c.Heal(followers[0])
 	})
 }
