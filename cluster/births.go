@@ -104,17 +104,31 @@ func (c *Catalog) answerQueue(ctx context.Context, _ string, call queueCall) (qu
 	return queueAnswer{Queue: q}, err
 }
 
-// Refresh returns when this node's catalog shows every change that was answered, by any node, before the call.
+// Refresh returns when this node's catalog shows every change that was answered, by any node, before the call. It takes as long as a call waits
+// for a leader, and fails with node.ErrNoLeader then: the node may have been away, and the way to it may be cut for entries alone.
 func (c *Catalog) Refresh(ctx context.Context) error {
-	_, err := c.group.Confirm(ctx)
-	if err == nil {
+	if _, err := c.group.Confirm(ctx); err == nil {
 		return nil
 	}
+	bounded, cancel := context.WithDeadline(ctx, newPatience(ctx, leaderWait, nil).until)
+	defer cancel()
+	err := c.follow(bounded)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%s: %w: this node does not have what its leader has", groupName, node.ErrNoLeader)
+	}
+	return err
+}
+
+// follow waits until this node's catalog is as far as its leader elsewhere is now.
+func (c *Catalog) follow(ctx context.Context) error {
 	leader, err := c.leaderElsewhere()
 	if err != nil {
 		return err
 	}
 	index, err := callPeer[uint64](ctx, c.peers, leader, pathIndex, indexCall{Applied: c.group.AppliedIndex()})
+	if errors.Is(err, node.ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: %w", node.ErrNoLeader, err) // it changed nothing
+	}
 	if err != nil {
 		return fmt.Errorf("asking how far the catalog is: %w", err)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 )
 
 // TestEndThroughANodeThatLags deletes queues through a node that has not heard of them yet.
@@ -52,6 +54,50 @@ func TestBirthThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 			if took := time.Since(began); took > 200*time.Millisecond { // of virtual time
 				t.Errorf("a birth took %v", took)
 			}
+		}
+	})
+}
+
+// A node that hears from its leader, and gets none of what that logs, says so in time: nothing was done, or, if the leader did it, that it is not known.
+func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network, all := threeMembers(t, dir)
+		leader, others := leads(t, groupName, all)
+		lags := others[0]
+		late := func(n int) string { // a queue that is not that node's to open
+			for ; ; n++ {
+				name := fmt.Sprintf("late%d", n)
+				if !lags.node.Serves(node.ShardOf(name, 0, testShards)) {
+					return name
+				}
+			}
+		}
+		network.breakAt(lags.addr, "AppendedAt") // as all entries have it, and heartbeats do not
+		if _, err := leader.cluster.CreateQueue(t.Context(), late(0), 1, fsm.Settings{}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		err := lags.cluster.Refresh(t.Context())
+		if took := time.Since(began); node.OutcomeOf(err) != node.NotApplied || !errors.Is(err, node.ErrNoLeader) || took != leaderWait {
+			t.Errorf("after %v: %v", took, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := lags.cluster.Refresh(ctx); !errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
+			t.Errorf("before the caller's deadline: %v, %v", err, ctx.Err())
+		}
+		began = time.Now()
+		_, err = lags.cluster.CreateQueue(t.Context(), late(100), 1, fsm.Settings{})
+		if took := time.Since(began); node.OutcomeOf(err) != node.Unknown || took < leaderWait || took > leaderWait+time.Second {
+			t.Errorf("a birth, after %v: %v", took, err)
+		}
+		network.breakAt("", "")
+		if err := lags.cluster.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, known := lags.cluster.Queue(late(100)); !known {
+			t.Error("what the leader did is not known")
 		}
 	})
 }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -21,6 +23,8 @@ type pipes struct {
 	links map[string]*pipeLink
 	down  map[string]bool
 	muted map[string]bool
+	// breaks reports whether a connection breaks at what is written to a link; nil if none does.
+	breaks func(to string, data []byte) bool
 }
 
 func newPipes() *pipes {
@@ -54,11 +58,22 @@ type pipeEnd struct {
 func (c pipeEnd) Write(b []byte) (int, error) {
 	c.net.mu.Lock()
 	muted := c.net.muted[c.from] || c.net.muted[c.to]
+	breaks := c.net.breaks != nil && c.net.breaks(c.to, b)
 	c.net.mu.Unlock()
+	if breaks {
+		return 0, errors.Join(io.ErrClosedPipe, c.Close())
+	}
 	if muted {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
+}
+
+// breakAt has connections break at what is written to a link and contains some text, until it is called without a link.
+func (p *pipes) breakAt(link, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.breaks = func(to string, data []byte) bool { return to == link && bytes.Contains(data, []byte(text)) }
 }
 
 // mute has a link say and hear nothing any more, on connections that stay open: to the others it is a process that stands still.

@@ -141,12 +141,9 @@ func (s *queueService) configure(ctx context.Context, config QueueConfig) (witne
 	return witnesses, pending, nil
 }
 
-// repair brings a queue's record to its shards again after one of them refused a put because it did not know the queue
+// repair brings a queue's record, which has been refreshed, to its shards again after one of them refused a put because it did not know the queue
 // as the put's sender did. It reports whether the put may be routed again.
 func (s *queueService) repair(ctx context.Context, put *fsm.Put) bool {
-	if err := s.refresh(ctx); err != nil {
-		return false // the shard may know better than this node
-	}
 	config, ok := s.catalog.Queue(put.Queue)
 	switch {
 	case !ok:

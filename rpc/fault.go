@@ -182,6 +182,9 @@ func faultOfError(err error) *Fault {
 	if errors.As(err, &f) {
 		return f
 	}
+	if errors.Is(err, node.ErrUnknownOutcome) && node.OutcomeOf(err) == node.Unknown {
+		err = node.ErrUnknownOutcome // whatever else led to it
+	}
 	for _, r := range contract() {
 		if r.cause != nil && errors.Is(err, r.cause) {
 			f := &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}

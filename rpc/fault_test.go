@@ -39,6 +39,9 @@ func TestContractIsComplete(t *testing.T) {
 	for _, err := range []error{
 		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrClockAhead,
 		node.ErrCanceled, node.ErrTooLarge, node.ErrSilent, node.ErrUnknownOutcome,
+		fmt.Errorf("%w: it is done: %w", node.ErrUnknownOutcome, node.ErrNoLeader),
+		fmt.Errorf("%w: it is done: %w: %w", node.ErrUnknownOutcome, node.ErrCanceled, context.DeadlineExceeded),
+		fmt.Errorf("%w: it changed nothing: %w", node.ErrNoLeader, node.ErrUnknownOutcome),
 	} {
 		f := faultOfError(fmt.Errorf("proposing: %w", err))
 		if f.Reason == belfryv1.Reason_REASON_INTERNAL {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,16 +15,17 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// laggingCatalog knows nothing of a queue until it is refreshed.
+// laggingCatalog knows nothing of the queues whose names begin with queue until it is refreshed.
 type laggingCatalog struct {
 	*memoryCatalog
 	behind, cut atomic.Bool
+	refreshed   atomic.Int64
 	queue       string
 }
 
 // Queue implements Catalog.
 func (c *laggingCatalog) Queue(name string) (QueueConfig, bool) {
-	if name == c.queue && c.behind.Load() {
+	if strings.HasPrefix(name, c.queue) && c.behind.Load() {
 		return QueueConfig{}, false
 	}
 	return c.memoryCatalog.Queue(name)
@@ -31,6 +33,7 @@ func (c *laggingCatalog) Queue(name string) (QueueConfig, bool) {
 
 // Refresh implements Refreshing.
 func (c *laggingCatalog) Refresh(context.Context) error {
+	c.refreshed.Add(1)
 	if c.cut.Load() {
 		return errors.New("the leader of the catalog does not answer")
 	}
@@ -128,5 +131,40 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 	}
 	if _, recorded := s.catalog.Queue("wide"); recorded {
 		t.Error("the queue is recorded after its deletion")
+	}
+}
+
+// TestPutsWhereTheCatalogLags: puts into many queues wait once for a catalog that cannot catch up, since one wait takes seconds, and are refused.
+func TestPutsWhereTheCatalogLags(t *testing.T) {
+	lagging := &laggingCatalog{queue: "wide"}
+	s := serve(t, func(cfg *Config) {
+		lagging.memoryCatalog = cfg.Catalog.(*memoryCatalog)
+		cfg.Catalog = lagging
+	})
+	q, a := s.bothClients()
+	batch := &belfryv1.PutBatchRequest{}
+	for n := range 3 {
+		queue := fmt.Sprintf("wide%d", n)
+		if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: queue, Partitions: 3}); err != nil {
+			t.Fatal(err)
+		}
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: queue})
+	}
+	for _, cut := range []bool{true, false} {
+		lagging.behind.Store(true)
+		lagging.cut.Store(cut)
+		lagging.refreshed.Store(0)
+		res, err := q.PutBatch(t.Context(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range res.GetResults() {
+			if refused := result.GetError().GetReason() == belfryv1.Reason_REASON_QUEUE_CHANGED; refused != cut {
+				t.Errorf("cut off: %v: %v", cut, result)
+			}
+		}
+		if n := lagging.refreshed.Load(); n != 1 {
+			t.Errorf("cut off: %v: the catalog was waited for %d times", cut, n)
+		}
 	}
 }

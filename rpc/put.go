@@ -120,6 +120,9 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, commands 
 	if !slices.ContainsFunc(commands, func(c placed) bool { return changed(&answers[c.position]) }) {
 		return
 	}
+	if err := s.refresh(ctx); err != nil {
+		return // the shards may know better than this node
+	}
 	made, refused, repaired := map[uint32]bool{}, map[uint32]bool{}, map[string]bool{}
 	for _, c := range commands {
 		a := &answers[c.position]
