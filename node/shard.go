@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/hashicorp/raft"
@@ -32,9 +33,11 @@ type shard struct {
 	gate                  <-chan struct{}
 
 	// comparing guards comparedIn, the leadership whose comparisons of clocks count, and the writing of what they say: medianOff, by how much this
-	// node's clock was ahead of the median of the voters' last, and held, why this leader stamps nothing.
+	// node's clock was ahead of the median of the voters' last, and held, why this leader stamps nothing. gaveAway is when a leadership last ended that was
+	// held because of clocks.
 	comparing    sync.Mutex
 	comparedIn   *leadership
+	gaveAway     time.Time
 	medianOff    atomic.Int64
 	held         atomic.Pointer[error]
 	alarmed      atomic.Bool  // because the shard's time is ahead

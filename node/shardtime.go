@@ -43,19 +43,27 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 }
 
 // heed reports whether this node may lead by a comparison; if not, it hands over, if there is a voter to hand over to.
+//
+// Whom it hands over to may know fewer clocks, find its own wrong by those, and hand back: by readings that serve for a second both would go on for as long,
+// and without end where the two cannot ask the same voters. So a leader that gave the leadership away within that second keeps it, and goes on comparing.
 func (s *shard) heed(ctx context.Context, l *leadership, c *comparison) bool {
 	self := s.node.id.serverID()
 	off, fits := c.off(self), c.fits(self)
+	handedBack := false
 	current := s.compared(l, func() {
 		s.medianOff.Store(int64(off))
 		if fits {
 			s.held.Store(nil)
 		}
+		handedBack = s.serving.Load() == nil && time.Since(s.gaveAway) < clockFresh
 	})
 	if !current || fits {
 		return current
 	}
 	s.hold(l, fmt.Errorf("%w: this node's clock is %v away from the median of the voters' clocks", ErrClockAhead, off.Round(time.Millisecond)))
+	if handedBack {
+		return false
+	}
 	unfit := map[raft.ServerID]bool{}
 	voters, _ := s.members()
 	for _, voter := range voters {
@@ -111,6 +119,9 @@ func (s *shard) compared(l *leadership, note func()) bool {
 func (s *shard) forgetComparison() {
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
+	if s.withheld() != nil {
+		s.gaveAway = time.Now()
+	}
 	s.comparedIn = nil
 	s.medianOff.Store(0)
 	s.held.Store(nil)

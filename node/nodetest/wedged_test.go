@@ -18,38 +18,35 @@ const (
 	timeoutNow = 3
 )
 
-// gag keeps such messages on their way while it is on: until their connection is closed, whatever its deadline.
-type gag struct{ on atomic.Bool }
-
-// dialer returns dial with connections that are gagged.
-func (g *gag) dialer(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
+// overhear returns dial with connections that call meddle before they send such a message. closed is closed with the connection.
+func overhear(dial func(context.Context, string) (net.Conn, error), meddle func(closed <-chan struct{})) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
-		return &gagged{Conn: conn, gag: g, closed: make(chan struct{})}, nil
+		return &overheard{Conn: conn, meddle: meddle, closed: make(chan struct{})}, nil
 	}
 }
 
-// gagged is a connection under a gag.
-type gagged struct {
+// overheard is such a connection.
+type overheard struct {
 	net.Conn
-	gag    *gag
+	meddle func(closed <-chan struct{})
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Write sends p, unless it is gagged.
-func (c *gagged) Write(p []byte) (int, error) {
-	if c.gag.on.Load() && len(p) > frameHead && p[frameHead] == timeoutNow {
-		<-c.closed
+// Write sends p.
+func (c *overheard) Write(p []byte) (int, error) {
+	if len(p) > frameHead && p[frameHead] == timeoutNow {
+		c.meddle(c.closed)
 	}
 	return c.Conn.Write(p)
 }
 
 // Close closes the connection.
-func (c *gagged) Close() error {
+func (c *overheard) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
@@ -59,16 +56,21 @@ func (c *gagged) Close() error {
 func TestLeaderThatBelievesItIsHandingOver(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		g := &gag{}
-		c := New(t, Options{Dir: dir, Configure: func(cfg *node.Config) { cfg.Dial = g.dialer(cfg.Dial) }})
+		var gagged atomic.Bool // such a message stays on its way until its connection is closed, whatever its deadline
+		gag := func(closed <-chan struct{}) {
+			if gagged.Load() {
+				<-closed
+			}
+		}
+		c := New(t, Options{Dir: dir, Configure: func(cfg *node.Config) { cfg.Dial = overhear(cfg.Dial, gag) }})
 		do(t, c.Leader(0), put("w"))
 		c.Converge(0)
 		wedged := c.Leader(0)
-		g.on.Store(true)
+		gagged.Store(true)
 		if err := wedged.Node.TransferLeader(t.Context(), "shard-0", c.Followers(0)[0].ServerID); err == nil {
 			t.Fatal("a handing over of which nobody heard has succeeded")
 		}
-		g.on.Store(false)
+		gagged.Store(false)
 		c.Isolate(wedged)
 		c.LeaderExcept(0, wedged)
 		c.Await("it knows that it leads no more", func() bool { return wedged.status(0).Role != node.Leader })
