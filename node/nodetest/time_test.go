@@ -47,6 +47,7 @@ func entrust(t *testing.T, c *Cluster, m *Member) {
 	if leader == m {
 		return
 	}
+	c.Await("it answers the leader", func() bool { return leader.Node.Answered("shard-0", []string{m.ServerID}, 1) == nil })
 	term := leader.status(0).Term
 	if err := leader.Node.TransferLeader(t.Context(), "shard-0", m.ServerID); err != nil {
 		t.Fatal(err)
