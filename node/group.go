@@ -112,7 +112,7 @@ func (g *group) open(notify chan<- bool) error {
 	if err != nil {
 		return errors.Join(err, trans.Close(), stores.Close())
 	}
-	i := &instance{Raft: r, stores: stores, transport: trans, ended: make(chan struct{})}
+	i := &instance{Raft: r, stores: stores, replica: g.replica, transport: trans, ended: make(chan struct{})}
 	if !g.publish(i) {
 		return errors.Join(ErrShuttingDown, i.shutDown())
 	}
@@ -162,6 +162,7 @@ func (g *group) spawn(f func()) bool {
 
 // startRaft founds the group if need be and starts Raft on the stores.
 func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify chan<- bool) (*raft.Raft, error) {
+	g.replica.stopped.Store(false)
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(g.node.id.serverID())
 	conf.HeartbeatTimeout = heartbeatTimeout + electNow

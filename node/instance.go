@@ -12,7 +12,8 @@ import (
 // instance is Raft and its stores from one start of a group to its stop. A restart makes another.
 type instance struct {
 	*raft.Raft
-	stores *storage.Stores
+	stores  *storage.Stores
+	replica *replica // whose entries Raft has applied
 	// transport knows how far the followers are while this node leads.
 	transport *raftTransport
 	ended     chan struct{} // closed when all goroutines of Raft have ended
@@ -24,6 +25,7 @@ type instance struct {
 // shutDown stops Raft and closes the stores. Who calls it again, or meanwhile, waits for the first and gets the same error.
 func (i *instance) shutDown() error {
 	i.once.Do(func() {
+		i.replica.stopped.Store(true)
 		i.transport.leave() // Raft waits for what tries to reach its followers
 		// Raft itself answers a second caller before it has ended.
 		if err := i.Shutdown().Error(); err != nil {

@@ -43,6 +43,12 @@ type replica struct {
 	// applied runs under the lock after each entry that was applied; nil for nothing.
 	applied func(log *raft.Log, m Machine)
 
+	// stopped is set before Raft is stopped, and taken back before it is started again. From then on nothing is applied and no state is captured, and what is
+	// on its way to the machine has an unknown outcome: Raft's main loop puts a batch into the queue of the machine's goroutine or, when it is being
+	// stopped, drops it, as it happens, and goes on with the next. The machine would get entries without those before them, callers results that
+	// never were, and a snapshot a state that no other replica has.
+	stopped atomic.Bool
+
 	mu          sync.RWMutex
 	machine     Machine
 	index, term uint64 // of the entry applied last
@@ -104,6 +110,10 @@ func (r *replica) Apply(log *raft.Log) any {
 	out := &appliedEntry{term: log.Term, index: log.Index}
 	if r.broken != nil {
 		out.err = r.broken
+		return out
+	}
+	if r.stopped.Load() {
+		out.err = raft.ErrRaftShutdown
 		return out
 	}
 	value, err := r.machine.Apply(log.Index, log.Data)
@@ -224,6 +234,9 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	defer r.mu.Unlock()
 	if r.broken != nil {
 		return nil, r.broken
+	}
+	if r.stopped.Load() {
+		return nil, raft.ErrRaftShutdown
 	}
 	r.captured = r.logged
 	r.persistError.Store(nil)

@@ -277,6 +277,33 @@ func TestMachineThatCannotApplyStopsTheNode(t *testing.T) {
 	}
 }
 
+// From the stop of its Raft on a replica takes no entry and gives no state: Raft may leave entries out before those that still come. Once Raft runs again it does.
+func TestStoppedReplicaAppliesNothing(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	g := openCounter(t, n, &counter{released: new(int)})
+	reply, err := g.Propose(t.Context(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := g.group.replica
+	if err := g.group.instance().shutDown(); err != nil {
+		t.Fatal(err)
+	}
+	out := r.Apply(&raft.Log{Index: reply.Index + 2, Term: reply.Term, Data: []byte("x")}).(*appliedEntry)
+	if !errors.Is(out.err, raft.ErrRaftShutdown) || out.value != nil || r.appliedIndex() != reply.Index {
+		t.Errorf("an entry was answered with %v, %v; the last one applied is %d", out.value, out.err, r.appliedIndex())
+	}
+	if _, err := r.Snapshot(); !errors.Is(err, raft.ErrRaftShutdown) {
+		t.Errorf("a snapshot: %v", err)
+	}
+	if err := g.group.open(make(chan bool, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.await(t.Context(), reply.Index); err != nil || r.stopped.Load() {
+		t.Errorf("started again: %v", err)
+	}
+}
+
 func TestGroupNames(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	for _, name := range []string{"", "a/b", "..", strings.Repeat("x", 65)} {
