@@ -106,9 +106,21 @@ var importTable = []importRow{
 	{
 		dir:      "mirror",
 		may:      []string{"client", "rpc/belfry/...", "mirror/..."},
-		testMay:  []string{"client/belfrytest"},
-		external: []string{"github.com/redis/go-redis", "connectrpc.com/connect", "google.golang.org/protobuf"},
+		testMay:  []string{"client/belfrytest", "mirror/redistest", "mirror/redistest/redissontest"},
+		external: []string{"github.com/redis/go-redis", "connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/sync"},
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
+	},
+	{
+		dir:    "mirror/redisson",
+		reason: "formats are pure: they are read and written without Redis and without Belfry",
+	},
+	{
+		dir:    "mirror/lmstfy",
+		reason: "formats are pure: bytes in, values out",
+	},
+	{
+		dir:    "mirror/youzan",
+		reason: "formats are pure: bytes in, values out",
 	},
 	{
 		dir:      "jepsen",
@@ -145,10 +157,10 @@ var importTable = []importRow{
 	{
 		dir:     "cmd/belfry",
 		may:     []string{"client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "cmd/belfry/..."},
-		testMay: []string{"client/belfrytest", "cmd/belfry/processtest"},
+		testMay: []string{"client/belfrytest", "cmd/belfry/processtest", "mirror/redistest", "mirror/redistest/redissontest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
-			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "golang.org/x", "go.yaml.in/yaml/v3",
+			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x", "go.yaml.in/yaml/v3",
 		},
 		reason: "the command wires everything, except what only tests may import",
 	},
