@@ -1,0 +1,239 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisson"
+)
+
+// BridgeOptions say what [Bridge] does. RedisQueue must be set; what else is zero has its default.
+type BridgeOptions struct {
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	RedisQueue, Queue string
+	// Codec is how payloads are encoded, both ways. Default: bodies are payloads as they are.
+	Codec redisson.Codec
+	// SetAside moves entries that Belfry cannot take to a key of their own, instead of stopping at them.
+	SetAside bool
+	// NoIn leaves what Redisson's processes offer to them; NoOut leaves jobs that fall due to the consumers of Belfry.
+	NoIn, NoOut bool
+	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
+	Share float64
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
+	Hold time.Duration
+	// Notice is told what it waits for. May be nil; it must not block.
+	Notice func(error)
+	// Progress is called after each batch. May be nil; it must not block.
+	Progress func(BridgeCounts)
+}
+
+// BridgeCounts is what a bridge has done.
+type BridgeCounts struct {
+	// In is what came over from Redisson.
+	In ImportCounts
+	// Out are jobs put on the ready list, and Repeated those of a predecessor that had put them there already.
+	Out, Repeated int64
+	// Dead are jobs that the codec cannot encode, or for which none was named: they are dead now, and their last error says why.
+	Dead int64
+	// Lateness is how late the last of them was.
+	Lateness time.Duration
+}
+
+const (
+	ringJobs = 500
+	ringWait = 20 * time.Second
+)
+
+// ringer puts due jobs on the ready list.
+type ringer struct {
+	link
+	codec  redisson.Codec
+	ttr    time.Duration // of the leases of jobs that are put there
+	counts BridgeCounts
+	report func(BridgeCounts)
+}
+
+// Bridge keeps Redisson's consumers and producers running on top of Belfry until ctx ends: what they offer comes to Belfry, and what falls due there goes on their ready list. One process at a time does it for a
+// queue, the others wait; so it may be started on every node. It may be killed anywhere.
+//
+// A broken connection to Redis is tried again until ctx ends. Errors: [*BadEntry] unless SetAside; what Redis or Belfry refuse for good; that of ctx.
+func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o BridgeOptions) error {
+	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
+	sums := &totals{tell: o.Progress}
+	i := newImporter(l, ImportOptions{Codec: o.Codec, SetAside: o.SetAside, Follow: true, Progress: sums.in})
+	check := i.check
+	if o.NoIn {
+		check = i.link.check
+	}
+	if err := i.persist(ctx, check); err != nil {
+		return err
+	}
+	return i.withHold(ctx, func(ctx context.Context) error {
+		prepare := i.prepare
+		if o.NoIn {
+			prepare = i.settle
+		}
+		if err := i.persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
+			return err
+		}
+		group, ctx := errgroup.WithContext(ctx)
+		if !o.NoIn {
+			group.Go(func() error { return i.run(ctx) })
+		}
+		if !o.NoOut {
+			out := &ringer{link: i.link, codec: o.Codec, ttr: 2 * l.lease, report: sums.out}
+			group.Go(func() error { return out.run(ctx) })
+		}
+		return group.Wait()
+	})
+}
+
+// run puts due jobs on the ready list until ctx ends.
+func (g *ringer) run(ctx context.Context) error {
+	retry := patience{}
+	for ctx.Err() == nil {
+		jobs, err := g.belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.queue}, Max: ringJobs, Wait: ringWait, TTR: g.ttr})
+		if err == nil {
+			err = g.finishRing(ctx, jobs)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			retry = patience{}
+		case passing(err):
+			g.notice(explain(err))
+			if err := retry.wait(ctx); err != nil {
+				return err
+			}
+		default:
+			return explain(err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// finishRing rings reserved jobs also if ctx ends meanwhile: what is on the ready list should be acked.
+func (g *ringer) finishRing(ctx context.Context, jobs []*client.Job) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.ttr)
+	defer cancel()
+	return g.ring(ctx, jobs)
+}
+
+// totals adds up what both directions of a bridge report.
+type totals struct {
+	mu     sync.Mutex
+	counts BridgeCounts
+	tell   func(BridgeCounts)
+}
+
+func (t *totals) in(n ImportCounts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts.In = n
+	t.told()
+}
+
+func (t *totals) out(n BridgeCounts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.In = t.counts.In
+	t.counts = n
+	t.told()
+}
+
+func (t *totals) told() {
+	if t.tell != nil {
+		t.tell(t.counts)
+	}
+}
+
+// ring puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for become dead, with the reason as their last error.
+func (g *ringer) ring(ctx context.Context, jobs []*client.Job) error {
+	jobs, payloads, err := g.encode(ctx, jobs)
+	if err != nil {
+		return errors.Join(err, g.release(ctx, jobs))
+	}
+	for len(jobs) > 0 {
+		n, bytes := 0, 0
+		args := make([]any, 0, 2*len(jobs))
+		for ; n < len(jobs) && bytes < claimBytes; n++ {
+			args, bytes = append(args, tagOf(jobs[n]), payloads[n]), bytes+len(payloads[n])
+		}
+		reply, _, err := g.script(ctx, ringScript, []string{g.keys.state, g.keys.Ready, g.keys.rung}, args...)
+		if err != nil {
+			return errors.Join(err, g.release(ctx, jobs))
+		}
+		put, err := reply.Int64()
+		if err != nil {
+			return err
+		}
+		g.counts.Out, g.counts.Repeated = g.counts.Out+put, g.counts.Repeated+int64(n)-put
+		if err := g.finish(ctx, jobs[:n]); err != nil {
+			return err
+		}
+		jobs, payloads = jobs[n:], payloads[n:]
+	}
+	return nil
+}
+
+// encode makes the payloads of jobs, and makes those dead that have none. After an error it returns all jobs.
+func (g *ringer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.Job, payloads [][]byte, err error) {
+	for _, job := range jobs {
+		payload, err := payloadOf(job, g.codec)
+		if err == nil {
+			fit, payloads = append(fit, job), append(payloads, payload)
+			continue
+		}
+		g.notice(err)
+		if err := job.Nack(ctx, client.Dead(err)); err != nil && !errors.Is(err, client.ErrStaleLease) {
+			return jobs, nil, fmt.Errorf("making job %s dead: %w", job.ID, err)
+		}
+		g.counts.Dead++
+		g.report(g.counts)
+	}
+	return fit, payloads, nil
+}
+
+// finish acks jobs that are on the ready list, and forgets those that are gone. One whose lease lapsed comes again and is known.
+func (g *ringer) finish(ctx context.Context, jobs []*client.Job) error {
+	leases := make([]string, len(jobs))
+	for n, job := range jobs {
+		leases[n] = job.Lease
+	}
+	errs, _ := g.belfry.AckBatch(ctx, leases) // each has its error
+	var gone []any
+	var err error
+	for n, failed := range errs {
+		switch {
+		case failed == nil:
+			gone = append(gone, tagOf(jobs[n]))
+		case !errors.Is(failed, client.ErrStaleLease):
+			err = failed
+		}
+	}
+	if len(gone) > 0 {
+		_, _, forgot := g.link.script(ctx, forgetScript, []string{g.keys.state, g.keys.rung}, gone...)
+		err = errors.Join(err, forgot)
+	}
+	last := jobs[len(jobs)-1]
+	g.counts.Lateness = time.Since(last.DueAt)
+	g.report(g.counts)
+	return err
+}
+
+// release gives jobs back that Redis did not take. No attempt counts.
+func (g *ringer) release(ctx context.Context, jobs []*client.Job) error {
+	return each(ctx, jobs, func(ctx context.Context, job *client.Job) error {
+		if _, _, err := g.belfry.Release(ctx, job.Lease, 0); err != nil && !errors.Is(err, client.ErrStaleLease) {
+			return fmt.Errorf("giving job %s back: %w", job.ID, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,188 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belfrydb/belfry/client"
+)
+
+// identify asks which cluster Belfry is, and refuses a name that no queue of it can have.
+func (l *link) identify(ctx context.Context) error {
+	cluster, err := l.belfry.Admin().Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("asking Belfry which cluster it is: %w", err)
+	}
+	l.cluster = cluster.GetClusterId()
+	if _, err = l.belfry.Admin().Queue(ctx, l.queue); !utf8.ValidString(l.queue) {
+		err = client.Reason("INVALID") // it could not even be sent
+	}
+	switch {
+	case errors.Is(err, client.Reason("INVALID")), errors.Is(err, client.Reason("TOO_LARGE")):
+		return fmt.Errorf("no queue of Belfry can have the name %q; name another with --belfry-queue: %w", l.queue, err)
+	case err != nil && !isGone(err):
+		return fmt.Errorf("looking for the queue %s of Belfry: %w", l.queue, err)
+	}
+	return nil
+}
+
+// check refuses what cannot work, before anything is made in Belfry or written to Redis.
+func (l *link) check(ctx context.Context) error {
+	if err := l.identify(ctx); err != nil {
+		return err
+	}
+	if err := l.rights(ctx); err != nil {
+		return err
+	}
+	if err := typesOf(ctx, l.redis, l.keys); err != nil {
+		return explain(err)
+	}
+	if err := l.changes(ctx); err != nil {
+		return explain(err)
+	}
+	owner, err := l.redis.HMGet(ctx, l.keys.state, "cluster", "queue").Result()
+	if err != nil {
+		return explain(err)
+	}
+	if id, ok := owner[0].(string); ok && (id != l.cluster || owner[1] != l.queue) {
+		return otherOwner(id, fmt.Sprint(owner[1]))
+	}
+	return nil
+}
+
+// nothing is a script that Redis runs for whoever may run scripts over its keys.
+var nothing = redis.NewScript("return 0")
+
+// rights refuses a user who may not run scripts over the keys, and a queue whose keys are no one's to use together.
+func (l *link) rights(ctx context.Context) error {
+	if err := nothing.Run(ctx, l.redis, nil).Err(); err != nil {
+		return explain(err)
+	}
+	names := make([]string, 0, len(l.keys.all()))
+	for _, key := range l.keys.all() {
+		names = append(names, key.key)
+		err := nothing.Run(ctx, l.redis, []string{key.key}).Err()
+		if redis.HasErrorPrefix(err, "NOPERM") {
+			return fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.key, key.key, err)
+		}
+		if err != nil {
+			return explain(err)
+		}
+	}
+	if err := nothing.Run(ctx, l.redis, names).Err(); err != nil {
+		return explain(err)
+	}
+	// A time in the past has Redisson's processes look for what is due, which they may do at any time.
+	err := l.redis.Publish(ctx, l.keys.Channel, "0").Err()
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err)
+	}
+	if err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+// changes tries commands that change, so that they do not: a replica refuses them, and a script that is refused one in its midst leaves half of its work.
+func (l *link) changes(ctx context.Context) error {
+	const nobody = "belfry.mirror: no such member"
+	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZAddXX(ctx, l.keys.handover, redis.Z{Member: nobody})
+		p.ZRem(ctx, l.keys.Timer, nobody)
+		p.LTrim(ctx, l.keys.List, 0, -1)
+		p.SRem(ctx, l.keys.returned, nobody)
+		return nil
+	})
+	return err
+}
+
+// typesOf refuses keys that are not what they should be.
+func typesOf(ctx context.Context, r redis.UniversalClient, k keys) error {
+	for _, want := range k.all() {
+		kind, err := r.Type(ctx, want.key).Result()
+		if err != nil {
+			return err
+		}
+		if kind != "none" && kind != want.kind {
+			return fmt.Errorf("the key %s is a %s, should be a %s: Redisson did not make it; rename it, or name another queue: 'belfry mirror inspect' shows them",
+				want.key, kind, want.kind)
+		}
+	}
+	return nil
+}
+
+// check refuses also what Belfry could not take.
+func (i *importer) check(ctx context.Context) error {
+	if err := i.link.check(ctx); err != nil {
+		return err
+	}
+	if i.follow {
+		offers, err := i.listen(ctx)
+		if err != nil {
+			return explain(err)
+		}
+		if err := offers.Close(); err != nil {
+			return explain(err)
+		}
+	} else if err := i.exists(ctx); err != nil {
+		return explain(err)
+	}
+	if i.setAside {
+		return nil
+	}
+	found, err := Inspect(ctx, i.redis, i.redisQueue)
+	if err != nil {
+		return err
+	}
+	if found.Bad > 0 {
+		return fmt.Errorf("%d entries cannot be brought over, and nothing was changed; mend them, or set them aside with --set-aside; the first: %s", found.Bad, found.FirstBad)
+	}
+	return nil
+}
+
+// exists refuses a queue of which Redis knows nothing: its name is wrong. A queue that was brought over is known.
+func (i *importer) exists(ctx context.Context) error {
+	keys := []string{i.keys.Timer, i.keys.List, i.keys.state}
+	if i.ready {
+		keys = append(keys, i.keys.Ready)
+	}
+	n, err := i.redis.Exists(ctx, keys...).Result()
+	if err != nil || n > 0 {
+		return err
+	}
+	if n, err := listening(ctx, i.redis, i.keys.Channel); err != nil || n > 0 {
+		return err
+	}
+	return fmt.Errorf("%w %q: there is no key %s; 'belfry mirror inspect' shows those that there are", ErrNoQueue, i.redisQueue, i.keys.Timer)
+}
+
+// ErrNoQueue says that there is nothing of the queue in Redis.
+var ErrNoQueue = errors.New("this database of Redis has no delayed queue")
+
+// listen subscribes to what Redisson announces.
+func (i *importer) listen(ctx context.Context) (*redis.PubSub, error) {
+	offers := i.redis.Subscribe(ctx, i.keys.Channel)
+	_, err := offers.Receive(ctx)
+	if err == nil {
+		return offers, nil
+	}
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		err = fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w", i.keys.Channel, i.keys.Channel, err)
+	}
+	return nil, errors.Join(err, offers.Close())
+}
+
+// check refuses also what cannot go back.
+func (e *exporter) check(ctx context.Context) error {
+	if err := e.link.check(ctx); err != nil {
+		return err
+	}
+	if _, err := e.belfry.Admin().Queue(ctx, e.queue); err != nil {
+		return fmt.Errorf("looking for the queue %s of Belfry, whose jobs should go to Redis: %w", e.queue, err)
+	}
+	return e.chooseFormat(ctx)
+}

@@ -1,0 +1,278 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisson"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// ExportOptions say what [Export] does. RedisQueue must be set; what else is zero has its default.
+type ExportOptions struct {
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	RedisQueue, Queue string
+	// Format is that of the fleet of Redisson: Old up to 3.21.0, New since 3.21.1. Default: that of the entries that Redis has, else of those that the jobs came from.
+	Format redisson.Generation
+	// Codec makes payloads of the bodies of jobs that did not come from Redisson. Without one such a job ends the export with an error.
+	Codec redisson.Codec
+	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
+	Share float64
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
+	Hold time.Duration
+	// Notice is told what it waits for. May be nil; it must not block.
+	Notice func(error)
+	// Progress is called after each batch. May be nil; it must not block.
+	Progress func(ExportCounts)
+}
+
+// ExportCounts is how far an export is.
+type ExportCounts struct {
+	// Total is how many jobs were delayed or ready when it began.
+	Total int64 `json:"total"`
+	// Returned are jobs that are entries of Redis now and gone from Belfry. There says how many of them Redis had already.
+	Returned int64 `json:"returned"`
+	There    int64 `json:"there"`
+	// Original are those of Returned that went back as the very member that came; Repacked those that came in the other format.
+	Original int64 `json:"original"`
+	Repacked int64 `json:"repacked"`
+	// Reduced are jobs with attempts, a priority, a TTL or headers, for which Redisson has no place.
+	Reduced int64 `json:"reduced"`
+	// Aside are entries that an import had set aside and that are back where they were.
+	Aside int64 `json:"aside"`
+	// Dead are dead jobs, which stay in Belfry.
+	Dead int64 `json:"dead"`
+	// Slowest is the longest that one script took, as seen from here.
+	Slowest time.Duration `json:"slowestNs"`
+}
+
+const (
+	returnJobs  = 500
+	returnBytes = 3 << 20
+	// leftWait is how often an export looks whether the jobs that consumers hold are done.
+	leftWait = 500 * time.Millisecond
+)
+
+// exporter is an export under way.
+type exporter struct {
+	link
+	format   redisson.Generation
+	codec    redisson.Codec
+	progress func(ExportCounts)
+	sequence uint64 // of random parts: grows with every job
+	batch    int    // how many entries the next script takes
+	counts   ExportCounts
+}
+
+// Export moves the jobs of a queue of Belfry back to Redisson's delayed queue, those that came from there as they were. It pauses the queue and leaves it so, waits for jobs that are
+// reserved, and may be interrupted anywhere and repeated: nothing is lost, and nothing is in both. Nobody else should change jobs of the queue meanwhile; puts are taken along.
+//
+// Errors: a format that disagrees with what Redis has; a body that the codec cannot encode; what Redis or Belfry refuse for good; that of ctx.
+func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions) (ExportCounts, error) {
+	return export(ctx, r, c, o, false)
+}
+
+// export is Export, and takes along what was set aside if asked to.
+func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions, aside bool) (ExportCounts, error) {
+	e := &exporter{link: newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), format: o.Format, codec: o.Codec, progress: o.Progress, batch: batchMax}
+	e.sequence = uint64(time.Now().UnixMilli()) << 20 //nolint:gosec // above that of any earlier export, and positive for long
+	if err := e.persist(ctx, e.check); err != nil {
+		return e.counts, err
+	}
+	err := e.withHold(ctx, func(ctx context.Context) error {
+		if err := e.persist(ctx, e.prepare); err != nil {
+			return err
+		}
+		if aside {
+			if err := e.persist(ctx, e.restoreAside); err != nil {
+				return err
+			}
+		}
+		return e.run(ctx)
+	})
+	e.counts.Slowest = e.slowest
+	return e.counts, err
+}
+
+// prepare brings everything into Belfry that is on its way there, pauses the queue and begins a new epoch.
+func (e *exporter) prepare(ctx context.Context) error {
+	i := newImporter(e.link, ImportOptions{})
+	var bad *BadEntry
+	for err := i.catchUp(ctx); err != nil; err = i.catchUp(ctx) {
+		if !errors.As(err, &bad) { // those are given back, which is what is wanted here
+			return err
+		}
+	}
+	if err := e.settle(ctx); err != nil {
+		return err
+	}
+	if err := e.pause(ctx); err != nil {
+		return err
+	}
+	queue, err := e.belfry.Admin().Queue(ctx, e.queue)
+	if err != nil {
+		return fmt.Errorf("reading the queue: %w", err)
+	}
+	e.counts.Total = int64(queue.GetCounts().GetDelayed()) + int64(queue.GetCounts().GetReady())
+	return beginEpoch(ctx, e.belfry, e.control, epochRecord{e.redisQueue, e.queue, e.epoch + 1})
+}
+
+// pause has nothing handed out any more, on every shard.
+func (e *exporter) pause(ctx context.Context) error {
+	for wait := (patience{}); ; {
+		changed, err := e.belfry.Admin().UpdateQueue(ctx, e.queue, &belfryv1.QueueSettings{Paused: proto.Bool(true)})
+		if err != nil {
+			return fmt.Errorf("pausing the queue: %w", err)
+		}
+		pending := changed.GetPendingShards()
+		if len(pending) == 0 {
+			return nil
+		}
+		e.notice(fmt.Errorf("waiting for shards %v to pause the queue", pending))
+		if err := wait.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// sampled is how many entries or jobs are looked at to learn a format.
+const sampled = 100
+
+// chooseFormat finds out what the fleet reads, and refuses a format that disagrees with it: entries in another stop every process of Redisson.
+func (e *exporter) chooseFormat(ctx context.Context) error {
+	seen, where := map[redisson.Generation]int{}, "Redis has entries"
+	for _, span := range []struct {
+		key         string
+		first, last int64
+	}{{e.keys.Timer, 0, sampled - 1}, {e.keys.Timer, -sampled, -1}, {e.keys.handover, 0, sampled - 1}} {
+		members, err := e.redis.ZRange(ctx, span.key, span.first, span.last).Result()
+		if err != nil {
+			return explain(err)
+		}
+		for _, member := range members {
+			if m, err := redisson.ParseMember([]byte(member), redisson.New); err == nil {
+				seen[m.Generation]++
+			}
+		}
+	}
+	if len(seen) == 0 && e.format == redisson.Unknown {
+		where = "the jobs came from Redis"
+		empty := true
+		for job, err := range e.belfry.List(ctx, e.queue, client.ListOptions{PageSize: sampled}) {
+			if err != nil {
+				return fmt.Errorf("listing jobs: %w", err)
+			}
+			empty = false
+			if from, err := parseOrigin(job.Headers[HeaderMember]); err == nil {
+				seen[from.generation]++
+			}
+			if seen[redisson.Old]+seen[redisson.New] == sampled {
+				break
+			}
+		}
+		if empty {
+			return nil
+		}
+	}
+	switch {
+	case len(seen) == 0 && e.format == redisson.Unknown:
+		return errNoFormat
+	case len(seen) == 2 && e.format == redisson.Unknown:
+		return fmt.Errorf("%s in both formats; name the one that the processes of Redisson read: old up to version 3.21.0, new since 3.21.1", where)
+	case e.format == redisson.Unknown && seen[redisson.Old] > 0:
+		e.format = redisson.Old
+	case e.format == redisson.Unknown:
+		e.format = redisson.New
+	case len(seen) == 1 && seen[e.format] == 0:
+		return fmt.Errorf("%s, but not in the format %s: its processes could not read what is written, and would stop", where, e.format)
+	}
+	return nil
+}
+
+// errNoFormat says that a format must be named.
+var errNoFormat = errors.New("nothing says which format the processes of Redisson read; name it: old up to version 3.21.0, new since 3.21.1")
+
+// run moves jobs until there are none.
+func (e *exporter) run(ctx context.Context) error {
+	retry := patience{}
+	for {
+		moved, left, err := e.pass(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !passing(err):
+			return explain(err)
+		case err != nil:
+			e.notice(explain(err))
+			if err := retry.wait(ctx); err != nil {
+				return err
+			}
+		case moved > 0:
+			retry = patience{}
+		case left > 0:
+			e.notice(fmt.Errorf("%d jobs are left; those that consumers hold are waited for", left))
+			if err := sleep(ctx, leftWait); err != nil {
+				return err
+			}
+		default:
+			return e.persist(ctx, e.kick)
+		}
+	}
+}
+
+// pass moves the jobs that are there, after what an interrupted pass left, and says how many, and how many are left: consumers hold them or did so a moment ago, or they fell due
+// or were put meanwhile.
+func (e *exporter) pass(ctx context.Context) (moved int, left uint32, err error) {
+	if err := e.settle(ctx); err != nil {
+		return 0, 0, err
+	}
+	for _, state := range []client.State{"READY", "DELAYED"} {
+		n, err := e.returnState(ctx, state)
+		moved += n
+		if err != nil {
+			return moved, 0, err
+		}
+	}
+	queue, err := e.belfry.Admin().Queue(ctx, e.queue)
+	if err != nil {
+		return moved, 0, fmt.Errorf("reading the queue: %w", err)
+	}
+	n := queue.GetCounts()
+	e.counts.Dead = int64(n.GetDead())
+	return moved, n.GetReserved() + n.GetReady() + n.GetDelayed(), nil
+}
+
+// restoreAside gives back what an import had set aside.
+func (e *exporter) restoreAside(ctx context.Context) error {
+	for {
+		entries, err := e.left(ctx, e.keys.aside)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		args := make([]any, len(entries))
+		for n, entry := range entries {
+			args[n] = entry.member
+		}
+		// The script does not mind which key they wait in.
+		reply, _, err := e.script(ctx, restoreScript, []string{e.keys.state, e.keys.Timer, e.keys.List, e.keys.aside, e.keys.Channel}, args...)
+		if err != nil {
+			return err
+		}
+		n, err := reply.Int64()
+		e.counts.Aside += n
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// kick has the processes of Redisson look: a time in the past makes each transfer what is due and set its timer anew.
+func (e *exporter) kick(ctx context.Context) error {
+	return e.redis.Publish(ctx, e.keys.Channel, "0").Err()
+}

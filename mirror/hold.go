@@ -1,0 +1,68 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belfrydb/belfry/client"
+)
+
+// For how long after a process was killed no other may do its work: the bounds and the default of the Hold of options.
+const (
+	HoldMin     = time.Second
+	HoldMax     = 5 * time.Minute
+	HoldDefault = 15 * time.Second
+)
+
+const (
+	holdID = "hold"
+	// heldMax is how long one process may hold on: a server runs for long.
+	heldMax = 10 * 365 * 24 * time.Hour
+	// waitNotice is how long it takes until somebody is told that another process has the hold.
+	waitNotice = time.Second
+)
+
+// hold runs work while this process holds the lease of the control queue's job, which lasts for ttr and is extended, with the fence of that lease. It waits until no other process has it, and calls waiting once if that
+// takes a while. The context of work ends when the lease is lost; then errHoldLost is among the errors.
+func hold(ctx context.Context, c *client.Client, queue string, ttr time.Duration, waiting func(), work func(ctx context.Context, fence uint64) error) error {
+	_, err := c.Put(ctx, queue, nil, client.ID(holdID), client.MaxAttempts(0), client.Again())
+	if err != nil && !errors.Is(err, client.ErrJobExists) { // it may have been made with other options
+		return fmt.Errorf("making the job whose lease is the right to mirror: %w", err)
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	notice := time.AfterFunc(waitNotice, waiting)
+	defer notice.Stop()
+	var worked error
+	began := false
+	worker := client.Worker{Queues: []string{queue}, Concurrency: 1, TTR: ttr, MaxLease: heldMax}
+	err = worker.Run(running, c, func(leased context.Context, job *client.Job) error {
+		if began {
+			return client.Snooze(0)
+		}
+		began = true
+		notice.Stop()
+		defer stop()
+		held, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		defer context.AfterFunc(leased, func() { end(context.Cause(leased)) })()
+		worked = errBroken // unless it returns
+		worked = work(held, job.Fence)
+		if errors.Is(context.Cause(leased), client.ErrStaleLease) {
+			worked = errors.Join(worked, errHoldLost)
+		}
+		return client.Snooze(0)
+	})
+	return errors.Join(worked, err, ctx.Err())
+}
+
+// errHeld says that another process has the hold.
+var errHeld = errors.New("another process mirrors this queue; waiting until it ends")
+
+// errBroken says that work ended in a panic, which the worker has caught.
+var errBroken = errors.New("the mirror broke down; this is a mistake of the program")
+
+// errHoldLost says that the lease of the hold lapsed while work was under way: Belfry did not answer for so long.
+var errHoldLost = errors.New("the right to mirror this queue was lost: Belfry could not be reached for too long, or another process took over; run it again")

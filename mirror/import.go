@@ -1,0 +1,258 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisson"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// ImportOptions say what [Import] does. RedisQueue must be set; what else is zero has its default.
+type ImportOptions struct {
+	// RedisQueue is the name that Redisson's processes give the queue.
+	RedisQueue string
+	// Queue is the queue of Belfry. Default: RedisQueue.
+	Queue string
+	// Codec says how payloads become bodies. Default: as they are.
+	Codec redisson.Codec
+	// SetAside moves entries that Belfry cannot take to a key of their own, instead of refusing to begin or stopping at them.
+	SetAside bool
+	// Ready takes the ready list along: what has rung and waits for a consumer of Redisson. Those consumers should have been stopped; each payload goes to one side only.
+	Ready bool
+	// Follow goes on with what Redisson's processes offer, until the context ends.
+	Follow bool
+	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
+	Share float64
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
+	Hold time.Duration
+	// Notice is told what it waits for: another process that mirrors the queue, Redis or Belfry being out of reach. May be nil; it must not block.
+	Notice func(error)
+	// Progress is called after each batch. May be nil; it must not block.
+	Progress func(ImportCounts)
+}
+
+// ImportCounts is how far an import is.
+type ImportCounts struct {
+	// Total is how many entries Redis had when it began.
+	Total int64 `json:"total"`
+	// Claimed, Committed and Acked are entries on their way: taken out of Redisson's reach, put into Belfry, and gone from Redis.
+	Claimed   int64 `json:"claimed"`
+	Committed int64 `json:"committed"`
+	Acked     int64 `json:"acked"`
+	// Repeated are those of Committed that Belfry had already: an earlier run was interrupted after it had put them.
+	Repeated int64 `json:"repeated"`
+	// Decoded are entries whose payload the codec could read; the others' bodies are the payload itself.
+	Decoded int64 `json:"decoded"`
+	// SetAside are entries that Belfry cannot take; Orphans are members that were in the list only and will never ring.
+	SetAside int64 `json:"setAside"`
+	Orphans  int64 `json:"orphans"`
+	// Left is how many entries Redis had at the last look that are not claimed.
+	Left int64 `json:"left"`
+	// Slowest is the longest that one script took, as seen from here.
+	Slowest time.Duration `json:"slowestNs"`
+}
+
+const (
+	claimBytes = 3 << 20
+	// followWait is how often a follower looks: Redisson announces only entries that are due before all others.
+	followWait = time.Second
+)
+
+// importer is an import under way.
+type importer struct {
+	link
+	codec    redisson.Codec
+	setAside bool
+	ready    bool
+	follow   bool
+	// listening is closed once a follower hears of new entries.
+	listening chan struct{}
+	progress  func(ImportCounts)
+	batch     int  // how many entries the next claim takes
+	behind    bool // whether the hand-over key may have entries that are not in hand
+	seen      map[redisson.Generation]int64
+	counts    ImportCounts
+}
+
+// Import moves the entries of a delayed queue of Redisson to a queue of Belfry. It may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Redisson's
+// processes may go on meanwhile; each entry is delivered by them or comes here. The queue remembers ids without end from then on.
+//
+// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: [ErrNoQueue] unless Follow; entries that Belfry
+// cannot take, as [*BadEntry] if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good; that of ctx.
+func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts, error) {
+	return newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o).all(ctx)
+}
+
+// Rehearse makes all the checks of an import and returns what it would find. It changes nothing.
+//
+// Errors: those with which [Import] would refuse to begin, but for entries that Belfry cannot take.
+func Rehearse(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (*Finding, error) {
+	o.SetAside = true // what cannot be brought over is in the finding
+	if err := newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o).check(ctx); err != nil {
+		return nil, err
+	}
+	return Inspect(ctx, r, o.RedisQueue)
+}
+
+// newImporter returns an importer that has done nothing yet.
+func newImporter(l link, o ImportOptions) *importer {
+	return &importer{
+		link: l, codec: o.Codec, setAside: o.SetAside, ready: o.Ready, follow: o.Follow, progress: o.Progress,
+		listening: make(chan struct{}), batch: batchMax, behind: true, seen: map[redisson.Generation]int64{},
+	}
+}
+
+// all is the whole import.
+func (i *importer) all(ctx context.Context) (ImportCounts, error) {
+	if err := i.persist(ctx, i.check); err != nil {
+		return i.counts, err
+	}
+	err := i.withHold(ctx, func(ctx context.Context) error {
+		if err := i.persist(ctx, i.prepare); err != nil {
+			return err
+		}
+		return i.run(ctx)
+	})
+	i.counts.Slowest = i.slowest
+	return i.counts, err
+}
+
+// prepare makes the queue remember ids, and finishes what an interrupted export left behind.
+func (i *importer) prepare(ctx context.Context) error {
+	if err := beginEpoch(ctx, i.belfry, i.control, epochRecord{i.redisQueue, i.queue, i.epoch}); err != nil {
+		return err
+	}
+	if err := rememberForever(ctx, i.belfry, i.queue); err != nil {
+		return err
+	}
+	if err := errors.Join(i.warnPaused(ctx), i.settle(ctx)); err != nil {
+		return err
+	}
+	waiting, claimed := i.redis.ZCard(ctx, i.keys.Timer), i.redis.ZCard(ctx, i.keys.handover)
+	if err := errors.Join(waiting.Err(), claimed.Err()); err != nil {
+		return err
+	}
+	i.counts.Total = waiting.Val() + claimed.Val()
+	return nil
+}
+
+// warnPaused says that nothing of a paused queue will ring: an export leaves it so.
+func (l *link) warnPaused(ctx context.Context) error {
+	queue, err := l.belfry.Admin().Queue(ctx, l.queue)
+	if err != nil {
+		return fmt.Errorf("reading the queue: %w", err)
+	}
+	if queue.GetSettings().GetPaused() {
+		l.notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that", l.queue))
+	}
+	return nil
+}
+
+// rememberForever has a queue remember the ids of ended jobs without end, and makes the queue if there is none.
+func rememberForever(ctx context.Context, c *client.Client, queue string) error {
+	settings := &belfryv1.QueueSettings{DedupForever: proto.Bool(true)}
+	_, err := c.Admin().CreateQueue(ctx, queue, 1, settings)
+	if errors.Is(err, client.Reason("QUEUE_EXISTS")) {
+		_, err = c.Admin().UpdateQueue(ctx, queue, settings)
+	}
+	if err != nil {
+		return fmt.Errorf("having the queue %s remember ids: %w", queue, err)
+	}
+	return nil
+}
+
+// run moves entries until there are none, or for ever if it follows.
+func (i *importer) run(ctx context.Context) error {
+	hint := make(<-chan *redis.Message)
+	if i.follow {
+		offers, err := i.listen(ctx)
+		if err != nil {
+			return explain(err)
+		}
+		defer offers.Close() //nolint:errcheck // it is only listened to
+		hint = offers.Channel()
+		close(i.listening)
+	}
+	retry := patience{}
+	for {
+		taken, err := i.cycle(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !passing(err):
+			return explain(err)
+		case err != nil:
+			i.behind = true
+			i.notice(explain(err))
+			if err := retry.wait(ctx); err != nil {
+				return err
+			}
+		case taken > 0:
+			retry = patience{}
+		case !i.follow:
+			return nil
+		default:
+			i.report()
+			select {
+			case <-hint:
+			case <-time.After(followWait):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// cycle moves one batch, after what an earlier one left behind. It returns how many places of Redis' keys it took.
+func (i *importer) cycle(ctx context.Context) (int, error) {
+	if i.behind {
+		if err := i.catchUp(ctx); err != nil {
+			return 0, err
+		}
+		i.behind = false
+	}
+	c, err := i.claim(ctx)
+	if err != nil {
+		return 0, err
+	}
+	i.behind = c.waiting > int64(len(c.entries))
+	i.counts.Orphans += c.orphans
+	i.counts.Left = c.left
+	i.counts.Claimed += int64(len(c.entries))
+	if err := i.commit(ctx, c.entries); err != nil {
+		return 0, err
+	}
+	rung := 0
+	if i.ready && c.taken == 0 {
+		if rung, err = i.takeReady(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if i.behind {
+		return 1, nil
+	}
+	return c.taken + rung, nil
+}
+
+// catchUp commits what the hand-over keys have, that of the ready list also if it is not to be taken along: whoever claimed it may not come again.
+func (i *importer) catchUp(ctx context.Context) error {
+	for {
+		left, err := i.left(ctx, i.keys.handover)
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			return i.catchUpReady(ctx)
+		}
+		if err := i.commit(ctx, left); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package mirror
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/belfrydb/belfry/mirror/redisson"
+)
+
+// keys are the keys of one queue in Redis: Redisson's, and the mirror's own beside them.
+type keys struct {
+	redisson.Keys
+	state    string // who mirrors the queue
+	handover string // claimed entries that Belfry may not have yet
+	orphans  string // members that were in the list only
+	aside    string // entries that Belfry cannot take
+	returned string // jobs that were written back and may still be in Belfry
+	rung     string // jobs that were put on the ready list and may still be in Belfry
+	// readyHand has claimed payloads of the ready list that Belfry may not have yet.
+	readyHand string
+}
+
+func keysOf(queue string) keys {
+	return keys{
+		Keys:     redisson.KeysOf(queue),
+		state:    redisson.KeyOf("belfry_mirror", queue),
+		handover: redisson.KeyOf("belfry_handover", queue),
+		orphans:  redisson.KeyOf("belfry_orphans", queue),
+		aside:    redisson.KeyOf("belfry_aside", queue),
+		returned: redisson.KeyOf("belfry_returned", queue),
+		rung:     redisson.KeyOf("belfry_rung", queue),
+
+		readyHand: redisson.KeyOf("belfry_handover_ready", queue),
+	}
+}
+
+// all returns the keys that Redis may have, and what they hold.
+func (k keys) all() []typedKey {
+	return []typedKey{
+		{k.Timer, "zset"}, {k.List, "list"}, {k.Ready, "list"},
+		{k.state, "hash"}, {k.handover, "zset"}, {k.orphans, "list"}, {k.aside, "zset"}, {k.returned, "set"}, {k.rung, "set"},
+		{k.readyHand, "hash"},
+	}
+}
+
+// A typedKey is a key and the type that Redis calls it.
+type typedKey struct{ key, kind string }
+
+// controlQueue is the queue in Belfry that holds what the mirror remembers about one pair of queues.
+func controlQueue(redisQueue, queue string) string {
+	sum := sha256.Sum256([]byte(redisQueue + "\x00" + queue))
+	return "belfry.mirror/" + hex.EncodeToString(sum[:8])
+}

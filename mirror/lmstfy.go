@@ -1,0 +1,440 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/lmstfy"
+)
+
+// DeadLetters says what an import from lmstfy does with dead letters. Belfry has no put that makes a dead job.
+type DeadLetters string
+
+// What may be done with dead letters.
+const (
+	// DeadLeave leaves them at lmstfy.
+	DeadLeave DeadLetters = "leave"
+	// DeadQueue puts them into a queue of their own, the queue's name with ".dead" appended, where one attempt is left to each.
+	DeadQueue DeadLetters = "queue"
+	// DeadRespawn puts them into the queue itself, with one attempt, as lmstfy's own respawn does.
+	DeadRespawn DeadLetters = "respawn"
+)
+
+// deadSuffix ends the name of a queue of dead letters.
+const deadSuffix = ".dead"
+
+// ParseDeadLetters reads one of the three words; the empty text is DeadLeave.
+func ParseDeadLetters(text string) (DeadLetters, error) {
+	switch d := DeadLetters(text); d {
+	case "":
+		return DeadLeave, nil
+	case DeadLeave, DeadQueue, DeadRespawn:
+		return d, nil
+	default:
+		return "", fmt.Errorf("dead letters can be left (leave), put into a queue of their own (queue) or brought to life (respawn), not %q", text)
+	}
+}
+
+// LmstfyOptions say what [ImportLmstfy] does. Source must be set.
+type LmstfyOptions struct {
+	SourceOptions
+	// Source is the queue at lmstfy. SourceOptions.Queue is "namespace/name" if it is empty.
+	Source lmstfy.Queue
+	// Dead says what becomes of dead letters. Default: they are left.
+	Dead DeadLetters
+}
+
+// lmstfySlack is how much later than expected a job that was never handed out may be scored: the second may turn between its id and its score. A reserved one is later by its lease of at least a second.
+const lmstfySlack = time.Second
+
+// lmstfyNamesMax is how long namespace and queue may be together as one name of Belfry.
+const lmstfyNamesMax = 256
+
+// lmstfyImporter is an import from lmstfy under way.
+type lmstfyImporter struct {
+	*carrier
+	source lmstfy.Queue
+	dead   DeadLetters
+	bad    string // the key of elements that cannot be read
+}
+
+// ImportLmstfy moves the jobs of a queue of lmstfy to a queue of Belfry, under the ids that they have. It may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Servers of lmstfy may go on
+// meanwhile: jobs that their consumers hold are left until they are finished or let go. The queue remembers ids without end from then on.
+//
+// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for good; that of ctx.
+func ImportLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) (SourceCounts, error) {
+	name := lmstfyName(o.Source)
+	if o.Source.Namespace == "" || o.Source.Name == "" {
+		return SourceCounts{}, errors.New("the queue at lmstfy is to be named, as namespace and queue")
+	}
+	queue := o.Queue
+	if queue == "" {
+		if queue = name; len(queue) > lmstfyNamesMax {
+			return SourceCounts{}, fmt.Errorf("the name %.40s… has %d bytes, that of a queue may have %d; name the queue of Belfry", queue, len(queue), lmstfyNamesMax)
+		}
+	}
+	dead, err := ParseDeadLetters(string(o.Dead))
+	if err != nil {
+		return SourceCounts{}, err
+	}
+	general, err := newCarrier(r, c, "lmstfy:"+name, queue, o.SourceOptions)
+	if err != nil {
+		return SourceCounts{}, err
+	}
+	i := &lmstfyImporter{carrier: general, source: o.Source, dead: dead, bad: "belfry_unread:lmstfy:" + name}
+	if dead == DeadQueue {
+		i.beside = []string{queue + deadSuffix}
+	}
+	maps.Copy(i.types, map[string]string{lmstfy.TimerKey: "zset", i.source.ReadyKey(): "list", i.source.DeadLetterKey(): "list", i.bad: "list"})
+	i.scripts = sourceScripts{ack: lmstfyAckScript, restore: lmstfyRestoreScript, more: []string{lmstfy.TimerKey, i.source.ReadyKey(), i.source.DeadLetterKey()}}
+	i.load, i.job, i.target, i.pass, i.unfit, i.sameID = i.values, i.put, i.placeOf, i.take, i.refuse, true
+	return i.carry(ctx)
+}
+
+func lmstfyName(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
+
+// refuse says what cannot be brought over.
+func (i *lmstfyImporter) refuse(ctx context.Context) error {
+	found, err := InspectLmstfy(ctx, i.redis, i.source)
+	if err == nil && found.Bad > 0 {
+		err = fmt.Errorf("%d jobs cannot be brought over, and nothing was changed; they can be set aside; the first: %s", found.Bad, found.FirstBad)
+	}
+	return err
+}
+
+// values reads the values of claimed jobs, which stay at lmstfy until the ack.
+func (i *lmstfyImporter) values(ctx context.Context, jobs []handed) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	replies := make([]*redis.StringCmd, len(jobs))
+	_, err := i.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, h := range jobs {
+			replies[n] = p.Get(ctx, h.field)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	for n, reply := range replies {
+		switch value, err := reply.Bytes(); {
+		case err == nil:
+			jobs[n].value = value
+		case !errors.Is(err, redis.Nil):
+			return err
+		}
+	}
+	return nil
+}
+
+// lmstfyRecord is what was written down about a job at its claim.
+type lmstfyRecord struct {
+	kind  byte // where it was: t timer, r ready list, d dead letters, u nowhere
+	place byte // where it goes: - the queue, q the queue of dead letters, s the queue, brought to life
+	due   time.Time
+	ttl   time.Duration // 0: without end
+	tries uint16
+}
+
+func parseLmstfyRecord(text string) (lmstfyRecord, error) {
+	parts := strings.SplitN(text, " ", 4)
+	if len(parts) != 4 || len(parts[0]) != 2 {
+		return lmstfyRecord{}, fmt.Errorf("the record %.40q of a claimed job is not one of this program's", text)
+	}
+	record := lmstfyRecord{kind: parts[0][0], place: parts[0][1]}
+	score, scoreErr := strconv.ParseInt(parts[1], 10, 64)
+	left, leftErr := strconv.ParseInt(parts[2], 10, 64)
+	if err := errors.Join(scoreErr, leftErr); err != nil {
+		return lmstfyRecord{}, fmt.Errorf("the record of a claimed job: %w", err)
+	}
+	if record.kind == 't' {
+		record.due = time.Unix(score, 0)
+	}
+	if left >= 0 {
+		record.ttl = time.Duration(max(1, left)) * time.Millisecond
+	}
+	var err error
+	switch record.kind {
+	case 't':
+		var m lmstfy.TimerMember
+		m, err = lmstfy.ParseTimerMember([]byte(parts[3]))
+		record.tries = m.Tries
+	case 'r', 'd':
+		var e lmstfy.Element
+		e, err = lmstfy.ParseElement([]byte(parts[3]))
+		record.tries = e.Tries
+	}
+	return record, err
+}
+
+// placeOf says where the job of a claimed one is. It does not need the rest of the record.
+func (i *lmstfyImporter) placeOf(h handed) (queue, id string) {
+	id = strings.TrimPrefix(h.field, i.source.JobKey(""))
+	if len(h.record) > 1 && h.record[1] == 'q' {
+		return i.queue + deadSuffix, id
+	}
+	return i.queue, id
+}
+
+// put makes the job of a claimed one. All that it says comes from the record and the value, so that a repeat says the same.
+func (i *lmstfyImporter) put(h handed) (client.Put, error) {
+	record, err := parseLmstfyRecord(h.record)
+	if err != nil {
+		return client.Put{}, err
+	}
+	queue, id := i.placeOf(h)
+	body, headers := lmstfyBody(id, h.value)
+	options := []client.PutOption{client.ID(id)}
+	for name, value := range headers {
+		options = append(options, client.Header(name, value))
+	}
+	if record.kind == 't' {
+		options = append(options, client.At(record.due))
+	}
+	switch {
+	case record.place != '-':
+		options = append(options, client.MaxAttempts(1))
+	case record.kind != 'u':
+		options = append(options, client.MaxAttempts(uint32(max(1, record.tries))))
+	}
+	if record.ttl > 0 && record.place == '-' {
+		options = append(options, client.TTL(record.ttl))
+	}
+	return client.Put{Queue: queue, Body: body, Options: options}, nil
+}
+
+// headersMax is how long names and values of a job's headers may be together.
+const headersMax = 16 << 10
+
+// lmstfyBody takes the value of a job apart. One that is not of the form that its id promises, or has attributes that Belfry cannot take, is the body itself.
+func lmstfyBody(id string, value []byte) ([]byte, map[string]string) {
+	body, headers, err := lmstfy.Body(id, value)
+	size := 0
+	for name, text := range headers {
+		size += len(name) + len(text)
+	}
+	_, nameless := headers[""]
+	if err != nil || nameless || size > headersMax {
+		return value, nil
+	}
+	return body, headers
+}
+
+// take is a pass over the timer, the lists and, if no server runs, the values.
+func (i *lmstfyImporter) take(ctx context.Context) (int, error) {
+	taken := 0
+	for _, step := range []func(context.Context) (int, error){i.takeTimer, i.takeReady, i.takeDead, i.takeUnnamed} {
+		n, err := step(ctx)
+		if taken += n; err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
+// takeTimer claims delayed jobs, and reserved ones if no server runs.
+func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
+	err = scanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
+		var args []any
+		for n := 0; n+1 < len(page); n += 2 {
+			found := readTimer(i.source, page[n], page[n+1])
+			kind := "t-"
+			switch {
+			case !found.ours:
+				continue
+			case found.err != nil:
+				i.counts.Unread++
+				continue
+			case found.reserved && !i.o.Stopped:
+				i.counts.Reserved++
+				continue
+			case found.Tries == 0 && i.dead == DeadLeave:
+				i.counts.Dead++
+				continue
+			case found.Tries == 0:
+				kind = i.deadKind('t')
+			}
+			args = append(args, page[n], page[n+1], i.source.JobKey(found.ID), kind)
+		}
+		const each = 4
+		for len(args) > 0 {
+			part := args[:min(len(args), each*i.batch)]
+			reply, err := i.script(ctx, lmstfyTimerScript, []string{i.keys.state, i.handover, lmstfy.TimerKey}, append([]any{claimBytes}, part...)...)
+			if err != nil {
+				return err
+			}
+			numbers, jobs, err := claimReply(reply, 2)
+			if err != nil {
+				return err
+			}
+			if numbers[0] == 0 {
+				return errors.New("the claim looked at nothing")
+			}
+			i.counts.Unread += numbers[1]
+			taken += len(jobs)
+			if err := i.claimed(ctx, jobs); err != nil {
+				return err
+			}
+			args = args[each*numbers[0]:]
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// deadKind is the kind of a claimed dead letter by where it was.
+func (i *lmstfyImporter) deadKind(from byte) string {
+	if i.dead == DeadQueue {
+		return string(from) + "q"
+	}
+	return string(from) + "s"
+}
+
+func (i *lmstfyImporter) takeReady(ctx context.Context) (int, error) {
+	return i.takeList(ctx, i.source.ReadyKey(), "r-")
+}
+
+func (i *lmstfyImporter) takeDead(ctx context.Context) (int, error) {
+	if i.dead == DeadLeave {
+		n, err := i.redis.LLen(ctx, i.source.DeadLetterKey()).Result()
+		i.counts.Dead += n
+		return 0, err
+	}
+	return i.takeList(ctx, i.source.DeadLetterKey(), i.deadKind('d'))
+}
+
+// takeList claims what a list has.
+func (i *lmstfyImporter) takeList(ctx context.Context, list, kind string) (taken int, err error) {
+	aside := 0
+	if i.o.SetAside {
+		aside = 1
+	}
+	for {
+		reply, err := i.script(ctx, lmstfyListScript, []string{i.keys.state, i.handover, list, i.bad}, i.batch, claimBytes, i.source.JobKey(""), kind, aside)
+		if err != nil {
+			return taken, err
+		}
+		numbers, jobs, err := claimReply(reply, 3)
+		if err != nil {
+			return taken, err
+		}
+		taken += len(jobs)
+		if err := i.claimed(ctx, jobs); err != nil {
+			return taken, err
+		}
+		if numbers[1] > 0 {
+			if !i.o.SetAside {
+				return taken, fmt.Errorf("the last element of the list %s cannot be read, or its value is no text; it can be set aside", list)
+			}
+			i.counts.SetAside += numbers[1]
+		}
+		if numbers[2] == 0 || numbers[0] == 0 {
+			return taken, nil
+		}
+	}
+}
+
+// takeUnnamed counts values that nothing names, and claims them if asked to. It comes last: what has been brought over by then has no value any more.
+func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error) {
+	if !i.o.Stopped {
+		return 0, nil
+	}
+	named := map[string]bool{}
+	if err := i.named(ctx, named); err != nil {
+		return 0, err
+	}
+	seen := map[string]bool{}
+	err = scanKeys(ctx, i.redis, globEscape(i.source.JobKey(""))+"*", func(keys []string) error {
+		args := make([]any, 0, len(keys))
+		for _, key := range keys {
+			if !named[key] && !seen[key] {
+				seen[key] = true
+				args = append(args, key)
+			}
+		}
+		if !i.o.Unnamed {
+			i.counts.Unnamed += int64(len(args))
+			return nil
+		}
+		for part := range slices.Chunk(args, batchMin) {
+			reply, err := i.script(ctx, lmstfyValueScript, []string{i.keys.state, i.handover}, part...)
+			if err != nil {
+				return err
+			}
+			_, jobs, err := claimReply(reply, 0)
+			if err != nil {
+				return err
+			}
+			taken += len(jobs)
+			if err := i.claimed(ctx, jobs); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// named adds the keys of jobs that something still names: dead letters that are left, and what is set aside.
+func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error {
+	if err := scanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
+		for n := 0; n+1 < len(page); n += 2 {
+			if found := readTimer(i.source, page[n], page[n+1]); found.ours && found.err == nil {
+				names[i.source.JobKey(found.ID)] = true
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, list := range []string{i.source.ReadyKey(), i.source.DeadLetterKey()} {
+		if err := eachElement(ctx, i.redis, list, func(element string) {
+			if e, err := lmstfy.ParseElement([]byte(element)); err == nil {
+				names[i.source.JobKey(e.ID)] = true
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	aside, err := i.redis.HKeys(ctx, i.aside).Result()
+	for _, field := range aside {
+		names[field] = true
+	}
+	return err
+}
+
+// claimReply takes the answer of a claim apart: numbers first, then field, record and value of each job.
+func claimReply(reply *redis.Cmd, numbers int) ([]int64, []handed, error) {
+	all, err := reply.Slice()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(all) < numbers || (len(all)-numbers)%3 != 0 {
+		return nil, nil, fmt.Errorf("the claim was answered with %d values", len(all))
+	}
+	counts := make([]int64, numbers)
+	for n := range counts {
+		counts[n], _ = all[n].(int64)
+	}
+	jobs := make([]handed, 0, len(all)/3)
+	for part := range slices.Chunk(all[numbers:], 3) {
+		field, _ := part[0].(string)
+		record, _ := part[1].(string)
+		value, ok := part[2].(string)
+		if !ok {
+			return nil, nil, fmt.Errorf("a claimed job came with a %T", part[2])
+		}
+		jobs = append(jobs, handed{field: field, record: record, value: []byte(value)})
+	}
+	return counts, jobs, nil
+}

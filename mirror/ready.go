@@ -1,0 +1,115 @@
+package mirror
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisson"
+)
+
+// readyScript moves up to ARGV[5] payloads, or a few more than ARGV[6] bytes of them, from the head of the ready list into the hand-over hash, each under the name ARGV[4], which is made up
+// for the claim, and a number that grows: a payload has no name of its own, the same one may be there twice, and the claim may be sent twice. KEYS: state, ready, hand-over. It returns how many.
+var readyScript = redis.NewScript(guard + `
+local limit, room, taken = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
+while taken < limit and room > 0 do
+	local payloads = redis.call('LRANGE', KEYS[2], 0, math.min(32, limit - taken) - 1)
+	if #payloads == 0 then break end
+	redis.call('LTRIM', KEYS[2], #payloads, -1)
+	for _, payload in ipairs(payloads) do
+		redis.call('HSET', KEYS[3], ARGV[4] .. ':' .. redis.call('HINCRBY', KEYS[1], 'ready', 1), payload)
+		taken = taken + 1
+		room = room - #payload
+	end
+end
+return taken
+`)
+
+// readyAckScript removes the names ARGV[4..] from the hand-over hash. KEYS: state, hand-over.
+var readyAckScript = redis.NewScript(guard + `
+local removed = 0
+for i = 4, #ARGV do removed = removed + redis.call('HDEL', KEYS[2], ARGV[i]) end
+return removed
+`)
+
+// rung is a payload of the ready list under the name that a claim gave it.
+type rung struct{ name, payload string }
+
+// takeReady moves a batch of the ready list. It returns how many payloads it took.
+func (i *importer) takeReady(ctx context.Context) (int, error) {
+	reply, err := i.script(ctx, readyScript, []string{i.keys.state, i.keys.Ready, i.keys.readyHand}, rand.Text(), i.batch, claimBytes)
+	if err != nil {
+		return 0, err
+	}
+	n, err := reply.Int()
+	i.counts.Claimed += int64(n)
+	return n, errors.Join(err, i.catchUpReady(ctx))
+}
+
+// catchUpReady commits what the hand-over hash has.
+func (i *importer) catchUpReady(ctx context.Context) error {
+	for cursor := uint64(0); ; {
+		page, next, err := i.redis.HScan(ctx, i.keys.readyHand, cursor, "", batchMax).Result()
+		if err != nil {
+			return err
+		}
+		var left []rung
+		for n := 0; n+1 < len(page); n += 2 {
+			left = append(left, rung{page[n], page[n+1]})
+		}
+		if err := i.commitReady(ctx, left); err != nil {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// commitReady puts payloads of the hand-over hash into Belfry as jobs that are due, and removes them from there.
+func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
+	if len(payloads) == 0 {
+		return nil
+	}
+	puts := make([]client.Put, len(payloads))
+	names := make([]any, len(payloads))
+	for n, p := range payloads {
+		names[n] = p.name
+		sum := sha256.Sum256([]byte(p.name))
+		from := origin{generation: i.generation(), random: [8]byte(sum[:8]), codec: redisson.Opaque}
+		body := []byte(p.payload)
+		if decoded, ok := i.codec.Decode(body); ok {
+			body, from.codec = decoded, i.codec
+			i.counts.Decoded++
+		}
+		puts[n] = client.Put{Queue: i.queue, Body: body, Options: []client.PutOption{
+			client.ID("redisson-ready:" + strconv.Itoa(i.epoch) + ":" + p.name), client.Header(HeaderMember, from.text()),
+		}}
+	}
+	for retry := (patience{}); ; {
+		results, err := i.belfry.PutBatch(ctx, puts)
+		if err == nil {
+			for _, r := range results {
+				i.counts.Committed++
+				i.counts.Repeated += one(!r.Created)
+			}
+			break
+		}
+		for n, r := range results {
+			if errors.Is(r.Err, client.Reason("INVALID")) || errors.Is(r.Err, client.Reason("TOO_LARGE")) {
+				return fmt.Errorf("a payload of the ready list, %d bytes, cannot be a job; it is in %s of %s: %w", len(payloads[n].payload), payloads[n].name, i.keys.readyHand, r.Err)
+			}
+		}
+		i.notice(err)
+		if err := retry.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return i.ack(ctx, readyAckScript, i.keys.readyHand, names)
+}

@@ -1,0 +1,365 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belfrydb/belfry/client"
+)
+
+// SourceOptions are what an import from lmstfy and one from ouqiang/delay-queue have in common. What is zero has its default.
+type SourceOptions struct {
+	// Queue is the queue of Belfry. Default: the name at the source.
+	Queue string
+	// Stopped says that no server works on the source's queue any more, nor will: reserved jobs are taken too. With a server that still runs they would be delivered by both.
+	Stopped bool
+	// Unnamed takes jobs that no list and no sorted set names, without the tries that they had. It is heeded with Stopped only: a live server may be about to name them.
+	Unnamed bool
+	// SetAside moves jobs that Belfry cannot take to a key of their own, instead of refusing to begin or stopping at them.
+	SetAside bool
+	// Follow goes on with what producers publish and consumers let go, until the context ends.
+	Follow bool
+	// Hold is for how long no other process may take over after this one was killed: 1 s to 5 min, default 15 s.
+	Hold time.Duration
+	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
+	Share float64
+	// Notice is told what it waits for. May be nil; it must not block.
+	Notice func(error)
+	// Progress is called after each batch. May be nil; it must not block.
+	Progress func(SourceCounts)
+}
+
+// SourceCounts is how far an import from lmstfy or ouqiang/delay-queue is.
+type SourceCounts struct {
+	// Claimed, Committed and Acked are jobs on their way: taken out of the servers' reach, put into Belfry, and gone from Redis.
+	Claimed, Committed, Acked int64
+	// Repeated are those of Committed that Belfry had already: an earlier run was interrupted after it had put them.
+	Repeated int64
+	// Gone are claimed jobs that were finished, cancelled or expired at the source before Belfry had them for good. They were cancelled in Belfry, unless a consumer had them already.
+	Gone int64
+	// SetAside are jobs that Belfry cannot take, and elements of lists that name no job.
+	SetAside int64
+	// Reserved, Dead, Unnamed and Unread were left in Redis by the last pass: jobs that consumers hold, dead letters, values that nothing names, and names that cannot be read. Unnamed is counted with Stopped only.
+	Reserved, Dead, Unnamed, Unread int64
+	// Slowest is the longest that one script took, as seen from here.
+	Slowest time.Duration
+}
+
+// handed is a job in the hand-over key: the field that names it, what was written down about it at the claim, and its value there, nil if that is gone.
+type handed struct {
+	field, record string
+	value         []byte
+}
+
+// sourceScripts are the scripts that move what the hand-over key has. Their KEYS begin with the state and the hand-over key, their ARGV after the guard's are fields; what else they need, more has.
+type sourceScripts struct {
+	ack, restore *redis.Script
+	more         []string // keys that restore needs
+}
+
+// carrier is an import from another service under way.
+type carrier struct {
+	link
+	o        SourceOptions
+	handover string
+	aside    string
+	beside   []string          // queues of Belfry that jobs go to besides that of the link
+	types    map[string]string // of the keys that Redis may have
+	scripts  sourceScripts
+	batch    int // how many jobs the next claim takes
+	counts   SourceCounts
+
+	// load fills in the values of jobs in the hand-over key.
+	load func(ctx context.Context, jobs []handed) error
+	// job makes the job of one; the error says why Belfry cannot take it.
+	job func(h handed) (client.Put, error)
+	// target says where the job of one is in Belfry.
+	target func(h handed) (queue, id string)
+	// pass claims and commits everything that may be taken, once, and returns how many that were.
+	pass func(ctx context.Context) (int, error)
+	// sameID says that a job of this id in Belfry with other content is the same job all the same.
+	sameID bool
+	// unfit says what of the source cannot be brought over, nil if all can.
+	unfit func(ctx context.Context) error
+}
+
+// newCarrier returns a carrier for a queue of a source, such as "lmstfy:ns/queue".
+func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string, o SourceOptions) (*carrier, error) {
+	if _, ok := r.(*redis.ClusterClient); ok {
+		return nil, errors.New("this is a Redis Cluster; the keys of the source have no hash tags, so that its servers cannot use one and neither can the import")
+	}
+	l := newLink(r, c, source, queue, o.Share, o.Hold, o.Notice)
+	l.keys = keys{state: "belfry_mirror:" + source}
+	if o.Progress == nil {
+		o.Progress = func(SourceCounts) {}
+	}
+	i := &carrier{link: l, o: o, handover: "belfry_handover:" + source, aside: "belfry_aside:" + source, batch: batchMax}
+	i.types = map[string]string{i.keys.state: "hash", i.handover: "hash", i.aside: "hash"}
+	return i, nil
+}
+
+// carry is the whole import.
+func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
+	if err := i.persist(ctx, i.identify); err != nil {
+		return i.counts, err
+	}
+	err := i.withHold(ctx, func(ctx context.Context) error {
+		if err := checkTypes(ctx, i.redis, i.types); err != nil {
+			return explain(err)
+		}
+		if !i.o.SetAside {
+			if err := i.unfit(ctx); err != nil {
+				return explain(err)
+			}
+		}
+		for _, queue := range append([]string{i.queue}, i.beside...) {
+			if err := rememberForever(ctx, i.belfry, queue); err != nil {
+				return err
+			}
+		}
+		return i.run(ctx)
+	})
+	i.counts.Slowest = i.slowest
+	return i.counts, err
+}
+
+// checkTypes refuses keys that are of another type than they should be.
+func checkTypes(ctx context.Context, r redis.UniversalClient, types map[string]string) error {
+	for key, want := range types {
+		kind, err := r.Type(ctx, key).Result()
+		if err != nil {
+			return err
+		}
+		if kind != "none" && kind != want {
+			return fmt.Errorf("the key %s is a %s, should be a %s", key, kind, want)
+		}
+	}
+	return nil
+}
+
+// run moves jobs until a pass finds none, or for ever if it follows.
+func (i *carrier) run(ctx context.Context) error {
+	for retry := (patience{}); ; {
+		taken, err := i.cycle(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !passing(err):
+			return explain(err)
+		case err != nil:
+			i.notice(explain(err))
+			if err := retry.wait(ctx); err != nil {
+				return err
+			}
+		case taken > 0:
+			retry = patience{}
+		case !i.o.Follow:
+			return nil
+		default:
+			i.report()
+			if err := sleep(ctx, followWait); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// cycle commits what an earlier one left in the hand-over key, and then makes a pass.
+func (i *carrier) cycle(ctx context.Context) (int, error) {
+	for cursor := uint64(0); ; {
+		page, next, err := i.redis.HScan(ctx, i.handover, cursor, "", scanPage).Result()
+		if err != nil {
+			return 0, fmt.Errorf("reading the hand-over key: %w", err)
+		}
+		jobs := make([]handed, 0, len(page)/2)
+		for n := 0; n+1 < len(page); n += 2 {
+			jobs = append(jobs, handed{field: page[n], record: page[n+1]})
+		}
+		for part := range slices.Chunk(jobs, batchMin) { // their values may be long
+			if err := i.load(ctx, part); err != nil {
+				return 0, fmt.Errorf("reading values of claimed jobs: %w", err)
+			}
+			if err := i.commit(ctx, part); err != nil {
+				return 0, err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	i.counts.Reserved, i.counts.Dead, i.counts.Unnamed, i.counts.Unread = 0, 0, 0, 0
+	return i.pass(ctx)
+}
+
+// claimed commits jobs that a claim took.
+func (i *carrier) claimed(ctx context.Context, jobs []handed) error {
+	i.counts.Claimed += int64(len(jobs))
+	return i.commit(ctx, jobs)
+}
+
+// commit puts jobs of the hand-over key into Belfry and then has Redis forget them. What Belfry cannot take is set aside, or given back and the first of it returned.
+func (i *carrier) commit(ctx context.Context, jobs []handed) error {
+	var bad []refusal
+	var acks []handed
+	puts, of := make([]client.Put, 0, len(jobs)), make([]handed, 0, len(jobs))
+	for _, h := range jobs {
+		if h.value == nil {
+			acks = append(acks, h) // its ack says that it is gone
+			continue
+		}
+		put, err := i.job(h)
+		if err != nil {
+			bad = append(bad, refusal{h, err})
+			continue
+		}
+		puts, of = append(puts, put), append(of, h)
+	}
+	err := i.putAll(ctx, puts, func(n int, r client.PutResult) {
+		if r.Err != nil && !i.sameID {
+			bad = append(bad, refusal{of[n], fmt.Errorf("the queue has had another job of its id: %w", r.Err)})
+			return
+		}
+		i.counts.Committed++
+		if r.Err != nil || !r.Created {
+			i.counts.Repeated++
+		}
+		acks = append(acks, of[n])
+	}, func(n int, why error) { bad = append(bad, refusal{of[n], why}) })
+	if err != nil {
+		return err
+	}
+	if err := i.ack(ctx, acks); err != nil {
+		return err
+	}
+	return i.refused(ctx, bad)
+}
+
+// refusal is a job that Belfry cannot take, and why.
+type refusal struct {
+	handed
+	why error
+}
+
+func fieldsOf(jobs []handed) []any {
+	fields := make([]any, len(jobs))
+	for n, h := range jobs {
+		fields[n] = h.field
+	}
+	return fields
+}
+
+// ack has Redis forget jobs that Belfry has. Those that were finished or cancelled at the source meanwhile are cancelled in Belfry first.
+func (i *carrier) ack(ctx context.Context, jobs []handed) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	reply, err := i.script(ctx, i.scripts.ack, []string{i.keys.state, i.handover}, fieldsOf(jobs)...)
+	if err != nil {
+		return err
+	}
+	places, err := reply.Int64Slice()
+	if err != nil {
+		return err
+	}
+	gone := make([]handed, 0, len(places))
+	for _, place := range places {
+		if place < 0 || place >= int64(len(jobs)) {
+			return fmt.Errorf("the ack of %d jobs was answered with place %d", len(jobs), place)
+		}
+		gone = append(gone, jobs[place])
+	}
+	i.counts.Acked += int64(len(jobs) - len(gone))
+	i.report()
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := each(ctx, gone, func(ctx context.Context, h handed) error {
+		queue, id := i.target(h)
+		_, err := i.belfry.Cancel(ctx, queue, id)
+		if err != nil && !isGone(err) && !errors.Is(err, client.ErrJobReserved) {
+			return fmt.Errorf("cancelling job %s, which ended at the source: %w", id, err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	i.counts.Gone += int64(len(gone))
+	_, err = i.script(ctx, dropScript, []string{i.keys.state, i.handover}, fieldsOf(gone)...)
+	return err
+}
+
+// refused gives back what Belfry cannot take and returns the first of it, or sets all aside.
+func (i *carrier) refused(ctx context.Context, bad []refusal) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	jobs := make([]handed, len(bad))
+	for n, b := range bad {
+		jobs[n] = b.handed
+	}
+	if i.o.SetAside {
+		reply, err := i.script(ctx, sourceAsideScript, []string{i.keys.state, i.handover, i.aside}, fieldsOf(jobs)...)
+		if err != nil {
+			return err
+		}
+		moved, err := reply.Int64()
+		i.counts.SetAside += moved
+		i.report()
+		return err
+	}
+	slices.Reverse(jobs) // the first claimed is the first again
+	_, err := i.script(ctx, i.scripts.restore, append([]string{i.keys.state, i.handover}, i.scripts.more...), fieldsOf(jobs)...)
+	return errors.Join(fmt.Errorf("job %s cannot be brought over and was given back: %w", bad[0].field, bad[0].why), err)
+}
+
+// script is that of the link; what took long takes fewer jobs the next time.
+func (i *carrier) script(ctx context.Context, s *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+	reply, took, err := i.link.script(ctx, s, keys, args...)
+	i.batch = nextBatch(i.batch, took)
+	return reply, err
+}
+
+// report tells how far the import is.
+func (i *carrier) report() {
+	i.counts.Slowest = i.slowest
+	i.o.Progress(i.counts)
+}
+
+// scanKeys calls f with each page of the keys that match a pattern; a key may come twice.
+func scanKeys(ctx context.Context, r redis.UniversalClient, pattern string, f func(keys []string) error) error {
+	for cursor := uint64(0); ; {
+		page, next, err := r.Scan(ctx, cursor, pattern, scanPage).Result()
+		if err != nil {
+			return err
+		}
+		if len(page) > 0 {
+			if err := f(page); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// scanScores calls f with each page of a sorted set's members that match a pattern, as member and score one after the other; one may come twice.
+func scanScores(ctx context.Context, r redis.UniversalClient, key, pattern string, f func(page []string) error) error {
+	for cursor := uint64(0); ; {
+		page, next, err := r.ZScan(ctx, key, cursor, pattern, scanPage).Result()
+		if err != nil {
+			return err
+		}
+		if err := f(page); err != nil {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package mirror_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/redistest"
+)
+
+// TestInspectLmstfy counts one of each kind, and finds queues by what there is of them.
+func TestInspectLmstfy(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t).Client()
+	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+	now := time.Now().Truncate(time.Second)
+	s.publish(now, "dead", 0, 0, 1)
+	s.consume(now, time.Second)
+	s.pump(now.Add(time.Second))
+	s.publish(now, "held", 0, 0, 2)
+	s.consume(now, time.Second)
+	s.publish(now, "ready", 0, 0, 2)
+	s.publish(now, "delayed", time.Hour, 2*time.Hour, 1)
+	s.publish(now, "lapses", 2*time.Hour, time.Hour, 1)
+	s.ack(s.publish(now, "ended", 0, 0, 1))
+	s.value(s.id(now, 0), "lost", 0)
+	s.publish(now, strings.Repeat("x", 1<<20+1), time.Hour, 0, 1)
+	s.do("LPUSH", s.ready(), "short")
+	before := dump(t, r)
+	got, err := mirror.InspectLmstfy(t.Context(), r, source())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &mirror.LmstfyFinding{
+		Queue: "ns1/q1", Delayed: 3, Reserved: 1, Ready: 2, Dead: 1, Ended: 1, Lapsing: 1, Unnamed: 1, Bad: 2, Earliest: now.Add(time.Second), Latest: now.Add(2 * time.Hour),
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mirror.LmstfyFinding{}, "FirstBad", "Warnings")); diff != "" {
+		t.Errorf("the queue (-want +got):\n%s", diff)
+	}
+	if len(got.Warnings) != 5 || got.FirstBad == "" {
+		t.Errorf("the warnings are %q, the first bad is %q", got.Warnings, got.FirstBad)
+	}
+	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
+		t.Errorf("looking changed something:\n%s", diff)
+	}
+
+	s.do("HSET", "m/ns", "written", 1)
+	s.do("HSET", "m/ns/written", "down", 1)
+	timer := &lmstfyServer{t: t, r: r, ns: "in", q: "timer", serial: 1}
+	timer.publish(now, "", time.Hour, 0, 1)
+	list := &lmstfyServer{t: t, r: r, ns: "in", q: "list", serial: 2}
+	list.publish(now, "", 0, 0, 1)
+	s.do("LPUSH", "q/another/program", "x")
+	s.do("SET", "d/a/text", "x")
+	queues, err := mirror.FindLmstfy(t.Context(), r)
+	all := []lmstfy.Queue{{Namespace: "in", Name: "list"}, {Namespace: "in", Name: "timer"}, {Namespace: "ns1", Name: "q1"}, {Namespace: "written", Name: "down"}}
+	if diff := cmp.Diff(all, queues); err != nil || diff != "" {
+		t.Errorf("the queues (-want +got), error %v:\n%s", err, diff)
+	}
+}
+
+// TestInspectYouzan counts one of each kind, and finds topics in buckets and lists.
+func TestInspectYouzan(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t).Client()
+	s := &youzanServer{t: t, r: r}
+	now := time.Now().Truncate(time.Second)
+	s.push("order", "held", now.Add(-time.Second), 60, "")
+	s.tick(now)
+	s.pop("order", now)
+	s.push("order", "ready", now.Add(-time.Second), 60, "")
+	s.push("mail", "letter", now.Add(-time.Second), 60, "")
+	s.tick(now)
+	s.push("order", "delayed", now.Add(time.Hour), 60, "")
+	s.push("order", "later", now.Add(2*time.Hour), 60, "")
+	s.push("order", "bad", now.Add(time.Hour), 0, "")
+	s.push("sms", "text", now.Add(time.Hour), 60, "")
+	s.do("RPUSH", "dq_queue_order", "ended")
+	s.do("SET", "lost", s.pack("order", "lost", now.Unix(), 60, ""))
+	s.do("SET", "page", "another program's")
+	before := dump(t, r)
+	got, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}, "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &mirror.YouzanFinding{
+		Topic: "order", Delayed: 2, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 1, Earliest: now.Add(time.Hour), Latest: now.Add(2 * time.Hour),
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mirror.YouzanFinding{}, "FirstBad", "Warnings")); diff != "" {
+		t.Errorf("the topic (-want +got):\n%s", diff)
+	}
+	if len(got.Warnings) != 3 || !strings.Contains(got.FirstBad, "TTR") {
+		t.Errorf("the warnings are %q, the first bad is %q", got.Warnings, got.FirstBad)
+	}
+	topics, err := mirror.FindYouzan(t.Context(), r, mirror.YouzanServer{})
+	if diff := cmp.Diff([]string{"mail", "order", "sms"}, topics); err != nil || diff != "" {
+		t.Errorf("the topics (-want +got), error %v:\n%s", err, diff)
+	}
+	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
+		t.Errorf("looking changed something:\n%s", diff)
+	}
+}
+
+// TestInspectOtherTypes refuses keys that are of another type, and finds no queue in them.
+func TestInspectOtherTypes(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t).Client()
+	for _, key := range []string{"timer_set", "m/ns", "q/ns1/q1", "d/ns1/q1", "dq_bucket_1", "dq_queue_order"} {
+		if err := r.Set(t.Context(), key, "text", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if queues, err := mirror.FindLmstfy(t.Context(), r); err != nil || len(queues) > 0 {
+		t.Errorf("found %v, error %v", queues, err)
+	}
+	if topics, err := mirror.FindYouzan(t.Context(), r, mirror.YouzanServer{}); err != nil || len(topics) > 0 {
+		t.Errorf("found %v, error %v", topics, err)
+	}
+	if _, err := mirror.InspectLmstfy(t.Context(), r, source()); err == nil || !strings.Contains(err.Error(), "is a string") {
+		t.Errorf("the queue passed with %v", err)
+	}
+	if _, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}, "order"); err == nil || !strings.Contains(err.Error(), "is a string") {
+		t.Errorf("the topic passed with %v", err)
+	}
+}

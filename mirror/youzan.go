@@ -1,0 +1,385 @@
+package mirror
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/youzan"
+)
+
+// YouzanOptions say what [ImportYouzan] does. Topic must be set; what else is zero has its default.
+type YouzanOptions struct {
+	SourceOptions
+	YouzanServer
+	// Topic is the topic whose jobs are brought over. SourceOptions.Queue is the topic if it is empty.
+	Topic string
+}
+
+// YouzanServer says how a server of ouqiang/delay-queue is set up.
+type YouzanServer struct {
+	// Names are the server's settings bucket_name and queue_name. Default: those of a server without settings.
+	Names youzan.Names
+	// Buckets is the server's setting bucket_size, of all servers the largest. Default 3.
+	Buckets int
+}
+
+// bucketsDefault is how many buckets a server without settings has; bucketsMax bounds what scripts look at for each job.
+const (
+	bucketsDefault = 3
+	bucketsMax     = 64
+)
+
+// checked returns the server with its defaults, or what is wrong with it.
+func (s YouzanServer) checked() (YouzanServer, error) {
+	if s.Names == (youzan.Names{}) {
+		s.Names = youzan.DefaultNames()
+	}
+	if s.Buckets == 0 {
+		s.Buckets = bucketsDefault
+	}
+	if s.Buckets < 1 || s.Buckets > bucketsMax {
+		return s, fmt.Errorf("a server has 1 to %d buckets, not %d", bucketsMax, s.Buckets)
+	}
+	return s, s.Names.Check()
+}
+
+// bucketKeys are the keys of all buckets.
+func (s YouzanServer) bucketKeys() []string {
+	keys := make([]string, s.Buckets)
+	for n := range keys {
+		keys[n] = s.Names.BucketKey(n + 1)
+	}
+	return keys
+}
+
+// tooFew reports buckets that the server has and that are not named here: what a consumer holds might be in one.
+func (s YouzanServer) tooFew(ctx context.Context, r redis.UniversalClient) error {
+	var more []string
+	for n := s.Buckets + 1; n <= bucketsMax; n++ {
+		more = append(more, s.Names.BucketKey(n))
+	}
+	if len(more) == 0 {
+		return nil
+	}
+	n, err := r.Exists(ctx, more...).Result()
+	if err == nil && n > 0 {
+		err = fmt.Errorf("the server has more buckets than %d; say how many", s.Buckets)
+	}
+	return err
+}
+
+// youzanSlack is how far ahead a job must be due for a live server to be sure not to look at it.
+const youzanSlack = 2 * time.Second
+
+// youzanImporter is an import from ouqiang/delay-queue under way.
+type youzanImporter struct {
+	*carrier
+	server YouzanServer
+	topic  string
+	now    time.Time // of Redis, at the beginning of the pass
+}
+
+// ImportYouzan moves the jobs of a topic of ouqiang/delay-queue to a queue of Belfry, under the ids that they have. It may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Servers may go on
+// meanwhile: jobs that their consumers hold are left until they are finished or let go, and those due within 2 s until they are ready. The queue remembers ids without end from then on; a job that a producer pushes again
+// under an id that was brought over is refused, as what Belfry cannot take is.
+//
+// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for good; that of ctx.
+func ImportYouzan(ctx context.Context, r redis.UniversalClient, c *client.Client, o YouzanOptions) (SourceCounts, error) {
+	server, err := o.checked()
+	if err == nil && o.Topic == "" {
+		err = errors.New("the topic is to be named")
+	}
+	if err != nil {
+		return SourceCounts{}, err
+	}
+	queue := o.Queue
+	if queue == "" {
+		queue = o.Topic
+	}
+	general, err := newCarrier(r, c, "youzan:"+o.Topic, queue, o.SourceOptions)
+	if err != nil {
+		return SourceCounts{}, err
+	}
+	i := &youzanImporter{carrier: general, server: server, topic: o.Topic}
+	i.types[server.Names.QueueKey(o.Topic)] = "list"
+	for _, bucket := range server.bucketKeys() {
+		i.types[bucket] = "zset"
+	}
+	i.scripts = sourceScripts{ack: youzanAckScript, restore: youzanRestoreScript, more: []string{server.Names.BucketKey(1)}}
+	i.load, i.job, i.target, i.pass, i.unfit = i.values, i.put, i.placeOf, i.take, i.refuse
+	return i.carry(ctx)
+}
+
+// refuse says what cannot be brought over.
+func (i *youzanImporter) refuse(ctx context.Context) error {
+	found, err := InspectYouzan(ctx, i.redis, i.server, i.topic)
+	if err == nil && found.Bad > 0 {
+		err = fmt.Errorf("%d jobs cannot be brought over, and nothing was changed; they can be set aside; the first: %s", found.Bad, found.FirstBad)
+	}
+	return err
+}
+
+// values takes the values of claimed jobs from their records: at the source they are gone.
+func (i *youzanImporter) values(_ context.Context, jobs []handed) error {
+	for n, h := range jobs {
+		_, value, ok := strings.Cut(h.record, " ")
+		if !ok {
+			return fmt.Errorf("the record of the claimed job %q is not one of this program's", h.field)
+		}
+		jobs[n].value = []byte(value)
+	}
+	return nil
+}
+
+func (i *youzanImporter) placeOf(h handed) (queue, id string) {
+	return i.queue, youzanID(i.topic, h.field)
+}
+
+// put makes the job of a claimed one.
+func (i *youzanImporter) put(h handed) (client.Put, error) {
+	first, _, _ := strings.Cut(h.record, " ")
+	seconds, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return client.Put{}, fmt.Errorf("its second is %q: %w", first, err)
+	}
+	job, err := youzan.Parse(h.value)
+	if err != nil {
+		return client.Put{}, err
+	}
+	if err := youzanFits(job); err != nil {
+		return client.Put{}, err
+	}
+	queue, id := i.placeOf(h)
+	return client.Put{Queue: queue, Body: []byte(job.Body), Options: []client.PutOption{
+		client.ID(id), client.At(time.Unix(seconds, 0)), client.TTR(time.Duration(job.TTR) * time.Second), client.MaxAttempts(0),
+	}}, nil
+}
+
+// ttrMax is the longest lease that Belfry gives, in seconds; it is also that of the source.
+const ttrMax = int64(24 * time.Hour / time.Second)
+
+// youzanFits says why Belfry cannot take a job.
+func youzanFits(job youzan.Job) error {
+	switch {
+	case len(job.Body) > bodyMax:
+		return fmt.Errorf("its body has %d bytes, at most %d", len(job.Body), bodyMax)
+	case job.TTR < 1 || job.TTR > ttrMax:
+		return fmt.Errorf("its TTR is %d s, should be 1 to %d", job.TTR, ttrMax)
+	case job.Due < 0 || time.Until(time.Unix(min(job.Due, 1<<40), 0)) > delayMax:
+		return fmt.Errorf("its due second is %d", job.Due)
+	}
+	return nil
+}
+
+// youzanID is the id of a job in Belfry: its own, or one made of it if Belfry has no ids of its kind.
+func youzanID(topic, id string) string {
+	const idBytesMax = 256
+	left, right, dashed := strings.Cut(id, "-")
+	numbered := dashed && digits(left) && digits(right)
+	if len(id) <= idBytesMax && utf8.ValidString(id) && !numbered {
+		return id
+	}
+	sum := sha256.Sum256([]byte(topic + "\x00" + id))
+	return "youzan:" + hex.EncodeToString(sum[:16])
+}
+
+// digits reports whether a text consists of digits only.
+func digits(text string) bool { return strings.Trim(text, "0123456789") == "" }
+
+// youzanValueMax is how much of a value is read: more than any has whose body Belfry takes.
+const youzanValueMax = 2 * bodyMax
+
+// youzanJob is a job as it was read.
+type youzanJob struct {
+	youzan.Job
+	value string
+}
+
+// readYouzan reads the jobs of a topic that go by the ids. Keys that hold something else belong to other programs; an id whose job is of another topic is not ours. bad is called for values that look like a job of the
+// topic and cannot be brought over, missing for ids without a value.
+func readYouzan(
+	ctx context.Context, r redis.UniversalClient, topic string, ids []string, bad func(id string, why error), missing func(id string),
+) ([]youzanJob, error) {
+	values := make([]*redis.StringCmd, len(ids))
+	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, id := range ids {
+			values[n] = p.GetRange(ctx, id, 0, youzanValueMax)
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, err
+	}
+	jobs := make([]youzanJob, 0, len(ids))
+	for n, id := range ids {
+		value, err := values[n].Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, err
+		}
+		if value == "" { // no job is empty; and what is no text is of another program
+			missing(id)
+			continue
+		}
+		job, err := youzan.Parse([]byte(value))
+		if len(value) > youzanValueMax {
+			err = fmt.Errorf("its value has more than %d bytes", youzanValueMax)
+		}
+		switch {
+		case err != nil:
+			bad(id, err)
+		case job.Topic != topic:
+		case job.ID != id:
+			bad(id, fmt.Errorf("its value is that of job %.64q", job.ID))
+		case youzanFits(job) != nil:
+			bad(id, youzanFits(job))
+		default:
+			jobs = append(jobs, youzanJob{job, value})
+		}
+	}
+	return jobs, nil
+}
+
+// take is a pass over the ready list, the buckets and, if no server runs, all other keys.
+func (i *youzanImporter) take(ctx context.Context) (int, error) {
+	now, err := i.redis.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	i.now = now
+	if err := i.server.tooFew(ctx, i.redis); err != nil {
+		return 0, err
+	}
+	taken := 0
+	for _, step := range []func(context.Context) (int, error){i.takeReady, i.takeBuckets, i.takeUnnamed} {
+		n, err := step(ctx)
+		if taken += n; err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
+// takeReady claims what is in the ready list.
+func (i *youzanImporter) takeReady(ctx context.Context) (taken int, err error) {
+	kind := "ready"
+	if i.o.Stopped {
+		kind = "list"
+	}
+	for at := int64(0); ; {
+		page, err := i.redis.LRange(ctx, i.server.Names.QueueKey(i.topic), at, at+scanPage-1).Result()
+		if err != nil || len(page) == 0 {
+			return taken, err
+		}
+		n, err := i.claim(ctx, kind, page, nil)
+		if taken += n; err != nil {
+			return taken, err
+		}
+		at += int64(len(page) - n) // what was not claimed is passed by
+	}
+}
+
+// takeBuckets claims what waits in the buckets, and what consumers hold if no server runs.
+func (i *youzanImporter) takeBuckets(ctx context.Context) (taken int, err error) {
+	kind, keep := "any", func(youzanJob) bool { return true }
+	if !i.o.Stopped {
+		kind, keep = "timer", func(job youzanJob) bool {
+			waits := job.Due > i.now.Add(youzanSlack).Unix()
+			if !waits {
+				i.counts.Reserved++
+			}
+			return waits
+		}
+	}
+	for _, bucket := range i.server.bucketKeys() {
+		if err := scanScores(ctx, i.redis, bucket, "", func(page []string) error {
+			n, err := i.claim(ctx, kind, members(page), keep)
+			taken += n
+			return err
+		}); err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
+// takeUnnamed counts jobs that no bucket and no ready list names, and claims them if asked to. It looks at all keys, and comes last.
+func (i *youzanImporter) takeUnnamed(ctx context.Context) (taken int, err error) {
+	if !i.o.Stopped {
+		return 0, nil
+	}
+	keep := func(youzanJob) bool {
+		i.counts.Unnamed++
+		return i.o.Unnamed
+	}
+	unread := i.counts.Unread
+	err = scanKeys(ctx, i.redis, "", func(keys []string) error {
+		n, err := i.claim(ctx, "any", keys, keep)
+		taken += n
+		i.counts.Unnamed -= int64(n)
+		return err
+	})
+	i.counts.Unread = unread // most keys may be anything
+	return taken, err
+}
+
+// claim claims those of ids that are jobs of the topic and that keep lets pass, and returns how many they were.
+func (i *youzanImporter) claim(ctx context.Context, kind string, ids []string, keep func(youzanJob) bool) (taken int, err error) {
+	const atATime = 32 // values may be long
+	for part := range slices.Chunk(ids, atATime) {
+		jobs, err := readYouzan(ctx, i.redis, i.topic, part, func(string, error) { i.counts.Unread++ }, func(string) {})
+		if err != nil {
+			return taken, err
+		}
+		for len(jobs) > 0 {
+			var args []any
+			room := claimBytes
+			for len(jobs) > 0 && room > 0 && len(args) < 3*i.batch {
+				job := jobs[0]
+				if jobs = jobs[1:]; keep == nil || keep(job) {
+					args = append(args, job.ID, job.Due, job.value)
+					room -= len(job.value)
+				}
+			}
+			n, err := i.claimThese(ctx, kind, args)
+			if taken += n; err != nil {
+				return taken, err
+			}
+		}
+	}
+	return taken, nil
+}
+
+// claimThese claims jobs of which the arguments have id, due second and value, and commits them.
+func (i *youzanImporter) claimThese(ctx context.Context, kind string, args []any) (int, error) {
+	if len(args) == 0 {
+		return 0, nil
+	}
+	keys := append([]string{i.keys.state, i.handover, i.server.Names.QueueKey(i.topic)}, i.server.bucketKeys()...)
+	reply, err := i.script(ctx, youzanClaimScript, keys, append([]any{kind}, args...)...)
+	if err != nil {
+		return 0, err
+	}
+	pairs, err := reply.StringSlice()
+	if err != nil {
+		return 0, err
+	}
+	jobs := make([]handed, 0, len(pairs)/2)
+	for n := 0; n+1 < len(pairs); n += 2 {
+		jobs = append(jobs, handed{field: pairs[n], record: pairs[n+1]})
+	}
+	if err := i.values(ctx, jobs); err != nil {
+		return 0, err
+	}
+	return len(jobs), i.claimed(ctx, jobs)
+}
