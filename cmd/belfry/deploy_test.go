@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
+	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
 // deployed returns a file of the repository that starts servers.
@@ -103,14 +105,28 @@ type composeService struct {
 	Ports       []string
 	Volumes     []string
 	Restart     string
+	Profiles    []string
+	User        string
+	Tmpfs       []string
 	StopGrace   time.Duration `yaml:"stop_grace_period"`
 	ReadOnly    bool          `yaml:"read_only"`
 	CapDrop     []string      `yaml:"cap_drop"`
 	SecurityOpt []string      `yaml:"security_opt"`
 }
 
-// compose returns docker-compose.yml with its variables at their defaults.
+// compose returns docker-compose.yml as it is without a profile: three nodes.
 func compose(t *testing.T) composeFile {
+	t.Helper()
+	file := composeAll(t)
+	maps.DeleteFunc(file.Services, func(_ string, s composeService) bool { return len(s.Profiles) > 0 })
+	if len(file.Services) != 3 {
+		t.Fatalf("docker-compose.yml has %d services without a profile", len(file.Services))
+	}
+	return file
+}
+
+// composeAll returns docker-compose.yml with its variables at their defaults.
+func composeAll(t *testing.T) composeFile {
 	t.Helper()
 	text := regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`).ReplaceAll(deployed(t, "docker-compose.yml"), []byte("$1"))
 	var file composeFile
@@ -119,10 +135,42 @@ func compose(t *testing.T) composeFile {
 	if err := decoder.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.Services) != 3 {
-		t.Fatalf("docker-compose.yml has %d services", len(file.Services))
-	}
 	return file
+}
+
+// TestComposeMirror reads what the profile mirror adds: a Redis that nobody reaches from outside, and a mirror between it and a node.
+func TestComposeMirror(t *testing.T) {
+	file := composeAll(t)
+	redis, mirror := file.Services["redis"], file.Services["mirror"]
+	for name, service := range map[string]composeService{"redis": redis, "mirror": mirror} {
+		if !slices.Equal(service.Profiles, []string{"mirror"}) || len(service.Ports) > 0 || len(service.Volumes) > 0 {
+			t.Errorf("%s: profiles %q, ports %q, volumes %q", name, service.Profiles, service.Ports, service.Volumes)
+		}
+		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Equal(service.Tmpfs, []string{"/data"}) {
+			t.Errorf("%s: read-only %v, without %q, in memory %q", name, service.ReadOnly, service.CapDrop, service.Tmpfs)
+		}
+	}
+	if built := string(deployed(t, "deploy", "redis-image")); !strings.Contains(built, "--tag "+redis.Image+" ") || !strings.Contains(built, "\nUSER "+redis.User+"\n") {
+		t.Errorf("deploy/redis-image does not build %s for user %s", redis.Image, redis.User)
+	}
+	found, rest, err := newRoot(&system{}).Find(mirror.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := found.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	if got := found.Flags().Args(); found.CommandPath() != "belfry mirror run" || !slices.Equal(got, []string{"redis://redis:6379"}) {
+		t.Errorf("the mirror is %q of %q", found.CommandPath(), got)
+	}
+	if _, err := redisson.ParseCodec(value(found.Flags(), "codec")); err != nil {
+		t.Error(err)
+	}
+	checkHealthCommand(t, "mirror", mirror.Healthcheck.Test, mirror.Healthcheck.Timeout)
+	n1 := served(t, file.Services["n1"].Command)
+	if want := "http://n1:" + port(t, value(n1, "listen")); mirror.Environment["BELFRY_SERVER"] != want {
+		t.Errorf("the mirror asks %s, want %s", mirror.Environment["BELFRY_SERVER"], want)
+	}
 }
 
 func TestComposeStartsNodesThatFindEachOther(t *testing.T) {

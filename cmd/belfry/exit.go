@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -75,6 +76,7 @@ func exitCode(ctx context.Context, err error) int {
 	var coded *codedError
 	var stopped interruption
 	var wire *connect.Error
+	var sdk *client.Error
 	switch {
 	case err == nil:
 		return codeOK
@@ -87,6 +89,8 @@ func exitCode(ctx context.Context, err error) int {
 		return codeSignal + int(number)
 	case errors.As(err, &wire):
 		return codeOf(wire.Code())
+	case errors.As(err, &sdk):
+		return codeOf(sdk.Code)
 	default:
 		return codeError
 	}

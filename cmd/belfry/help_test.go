@@ -123,7 +123,7 @@ func TestShortFlagsMeanOneThing(t *testing.T) {
 		})
 	})
 	want := map[string]string{
-		"o": "output", "d": "delay", "H": "header", "f": "file", "w": "wait", "n": "max", "e": "error", "s": "state", "y": "yes",
+		"o": "output", "d": "delay", "H": "header", "f": "file", "w": "wait", "n": "max", "e": "error", "s": "state", "y": "yes", "q": "queue",
 	}
 	delete(means, "h") // cobra's help
 	if diff := cmp.Diff(want, means); diff != "" {

@@ -87,6 +87,7 @@ func newRoot(sys *system) *cobra.Command {
 	group("queues", "Queues:", a.queueCommand())
 	group("cluster", "Cluster:", append([]*cobra.Command{a.clusterCommand()}, a.clients(a.backupCommand(), a.restoreCommand())...)...)
 	group("server", "Server:", a.serveCommand(), a.recoverCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.versionCommand())
+	group("migration", "Migration:", a.mirrorCommand())
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")
 	root.InitDefaultCompletionCmd()

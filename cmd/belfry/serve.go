@@ -32,6 +32,7 @@ type serveFlags struct {
 	logFormat      string
 	logLevel       string
 	printAddresses bool
+	mirror         mirrorSettings
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -76,8 +77,10 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
 	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
 	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
+	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
+	flags.StringArrayVar(&f.mirror.queues, "mirror-queue", nil, "a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
-	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "print-addresses")
+	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "mirror-redis", "mirror-queue", "print-addresses")
 	return c
 }
 
@@ -90,13 +93,20 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
 		cfg.DefaultName = nameOfHost(host)
 	}
+	bridged, err := f.mirror.bridges()
+	if err != nil {
+		return err
+	}
+	meters := newMirrorMeters()
+	if len(bridged) > 0 {
+		cfg.Collectors = append(cfg.Collectors, meters)
+	}
 	defer a.tuneCollector(ctx)()
 	var s *server.Server
 	started := make(chan struct{})
 	if cfg.GossipKeys != "" {
 		defer onHangup(started, func() error { return s.ReloadGossipKeys() }, cfg.Logger)()
 	}
-	var err error
 	s, err = server.Start(ctx, cfg)
 	if err != nil {
 		if bad, ok := errors.AsType[*server.ConfigError](err); ok {
@@ -111,7 +121,13 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err := a.printAddresses(s, f); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
-	cfg.Logger.Info("stopping", slog.String("why", a.untilStop(ctx, s, f, cfg.Logger)))
+	stopBridges, err := startBridges(ctx, f.mirror.redis, s.URL(), bridged, meters, cfg.Logger)
+	if err != nil {
+		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+	}
+	why := a.untilStop(ctx, s, f, cfg.Logger)
+	stopBridges()
+	cfg.Logger.Info("stopping", slog.String("why", why))
 	began := a.now()
 	// The context has ended, and the end is the work that is left; a second signal ends the process.
 	if err := s.Stop(context.WithoutCancel(ctx)); err != nil {

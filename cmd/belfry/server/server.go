@@ -59,7 +59,9 @@ type Config struct {
 	AcceptClock bool
 	// Version is what the node says it runs.
 	Version string
-	Logger  *slog.Logger
+	// Collectors are further metrics to show, besides those of the node and of the process.
+	Collectors []prometheus.Collector
+	Logger     *slog.Logger
 	// Fatal ends the process because going on would risk data.
 	Fatal func(error)
 }
@@ -193,7 +195,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 // newEdge makes what clients talk to.
 func newEdge(cfg Config, c *cluster.Cluster, address string) (*rpc.Server, error) {
 	registry := prometheus.NewRegistry()
-	if err := registerProcess(registry); err != nil {
+	if err := register(registry, cfg.Collectors); err != nil {
 		return nil, err
 	}
 	edge, err := rpc.NewServer(rpc.Config{
@@ -206,13 +208,13 @@ func newEdge(cfg Config, c *cluster.Cluster, address string) (*rpc.Server, error
 	return edge, nil
 }
 
-// registerProcess adds what the process and Go's runtime tell about themselves to the metrics.
-func registerProcess(registry *prometheus.Registry) error {
-	for _, c := range []prometheus.Collector{
+// register adds to the metrics what the process and Go's runtime tell about themselves, and what else there is.
+func register(registry *prometheus.Registry, further []prometheus.Collector) error {
+	for _, c := range append([]prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector(),
-	} {
+	}, further...) {
 		if err := registry.Register(c); err != nil {
-			return fmt.Errorf("registering the metrics of the process: %w", err)
+			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
 	return nil

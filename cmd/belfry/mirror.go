@@ -1,0 +1,329 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisson"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// mirrorFlags are what the commands of `mirror` share.
+type mirrorFlags struct {
+	redisQueue, queue string
+	codec, format     string
+	share             float64
+	hold              time.Duration
+	setAside, follow  bool
+	ready, dryRun     bool
+	source            sourceFlags
+}
+
+func (a *app) mirrorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "mirror",
+		Short: "Bring delayed jobs from Redis to Belfry and back, while both run",
+		Long: "Mirror moves the entries of Redisson's delayed queues (RDelayedQueue) to Belfry and back. Redisson's processes may go on\n" +
+			"meanwhile: an entry is delivered by one side only, and an interrupted command is simply run again.\n\n" +
+			"REDIS is redis://user:password@host:6379/0, rediss:// for TLS, redis+cluster://host:6379 or\n" +
+			"redis+sentinel://host:26379?master_name=NAME.",
+		Args: subcommandOnly,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	inspect := a.outputFlag(a.mirrorInspectCommand())
+	c.AddCommand(inspect)
+	c.AddCommand(a.clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(), a.mirrorCutoverCommand(), a.mirrorRollbackCommand(),
+		a.mirrorFinalizeCommand())...)
+	return c
+}
+
+// names adds the flags that say which queue is meant.
+func (f *mirrorFlags) names(c *cobra.Command) {
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.redisQueue, "queue", "q", "", "the name that Redisson's processes give the queue")
+	flags.StringVar(&f.queue, "belfry-queue", "", "the queue of Belfry; the same name if empty")
+	flags.Float64Var(&f.share, "share", 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
+	f.hold = mirror.HoldDefault
+	flags.Var(&durationFlag{&f.hold, "15s"}, "hold", "for how long no other process may take over after this one was killed, 1s to 5m")
+}
+
+// checked refuses what makes no sense.
+func (f *mirrorFlags) checked() error {
+	if f.redisQueue == "" {
+		return usagef("--queue is missing: the name that Redisson's processes give the queue; belfry mirror inspect shows them")
+	}
+	if f.share <= 0 || f.share > 1 {
+		return usagef("--share: must be above 0 and at most 1, is %v", f.share)
+	}
+	if f.hold < mirror.HoldMin || f.hold > mirror.HoldMax {
+		return usagef("--hold: must be %v to %v, is %v", mirror.HoldMin, mirror.HoldMax, f.hold)
+	}
+	return nil
+}
+
+func (a *app) mirrorInspectCommand() *cobra.Command {
+	var queues []string
+	f := &sourceFlags{}
+	c := &cobra.Command{
+		Use:   "inspect REDIS",
+		Short: "Show the delayed queues that a Redis has, and what an import would meet; changes nothing",
+		Long: "Inspect looks for delayed queues of Redisson, queues of lmstfy and topics of ouqiang/delay-queue (youzan) in a Redis database.\n" +
+			"It reads the names of all keys, and all jobs.",
+		Example: "  belfry mirror inspect redis://127.0.0.1:6379\n  belfry mirror inspect redis://127.0.0.1:6379 --queue orders -o json\n" +
+			"  belfry mirror inspect redis://127.0.0.1:6379/1 --from youzan",
+		Args: arguments(1, 1, "REDIS"),
+	}
+	c.Flags().SortFlags = false
+	c.Flags().StringVar(&f.from, "from", "", "only what this made: redisson, lmstfy or youzan")
+	c.Flags().StringArrayVarP(&queues, "queue", "q", nil, "only this queue; may be repeated. Of Redisson, unless --from says otherwise")
+	f.settings(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		r, err := mirror.Connect(args[0])
+		if err != nil {
+			return usagef("%s", err)
+		}
+		defer r.Close() //nolint:errcheck // nothing is under way
+		found, err := f.inspect(c.Context(), r, queues)
+		if err != nil {
+			return coded(err)
+		}
+		return a.showValue(found, func(w io.Writer) { renderFound(w, found, a.now()) })
+	}
+	return c
+}
+
+func (a *app) mirrorImportCommand() *cobra.Command {
+	f := &mirrorFlags{}
+	c := &cobra.Command{
+		Use:   "import REDIS --queue NAME",
+		Short: "Move the entries of a delayed queue of Redisson, lmstfy or ouqiang/delay-queue to Belfry",
+		Long: "Import claims entries in Redis, puts them into Belfry and then removes the claim. Live processes of Redisson may offer and\n" +
+			"deliver meanwhile; each entry is delivered by them or comes here. It may be interrupted anywhere and run again.\n\n" +
+			"Bodies are the payloads byte for byte, unless --codec names how they are encoded; one that the codec cannot read exactly\n" +
+			"stays as it is. The queue remembers the ids of its jobs without end from then on.\n\n" +
+			"With --from lmstfy (--queue NAMESPACE/QUEUE) and --from youzan (--queue TOPIC; database 1 unless set otherwise) jobs keep\n" +
+			"their ids. What consumers hold is left to them until they let it go; --stopped takes it too, once no server runs any more.",
+		Example: "  belfry mirror import redis://127.0.0.1:6379 --queue orders --dry-run\n  belfry mirror import redis://127.0.0.1:6379 --queue orders --codec kryo5-string --follow\n" +
+			"  belfry mirror import redis://127.0.0.1:6379 --from lmstfy --queue shop/orders --dead queue\n" +
+			"  belfry mirror import redis://127.0.0.1:6379/1 --from youzan --queue orders --stopped",
+		Args: arguments(1, 1, "REDIS"),
+	}
+	f.names(c)
+	f.incoming(c)
+	c.Flags().BoolVar(&f.ready, "ready", false, "take the ready list along: what has rung and was not consumed; stop Redisson's consumers first")
+	f.source.incoming(c)
+	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what Redisson's processes offer, until interrupted")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done; changes nothing")
+	c.RunE = func(c *cobra.Command, args []string) error { return a.mirrorImport(c.Context(), f, args[0]) }
+	return c
+}
+
+// incoming adds the flags of what brings entries to Belfry.
+func (f *mirrorFlags) incoming(c *cobra.Command) {
+	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(), "how payloads become bodies: opaque, string, json, kryo5-string, river-string, fst-string or bytes")
+	c.Flags().BoolVar(&f.setAside, "set-aside", false, "move entries that Belfry cannot take to a key of their own, instead of refusing")
+}
+
+// outgoing adds the flags of what brings jobs to Redisson.
+func (f *mirrorFlags) outgoing(c *cobra.Command) {
+	c.Flags().StringVar(&f.format, "redisson-format", "", "what the processes of Redisson read: old up to 3.21.0, new since 3.21.1; found out if empty")
+	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(), "how the bodies of jobs that did not come from Redisson become payloads; without one such a job ends the command")
+}
+
+// mirrorImport carries out `mirror import`.
+func (a *app) mirrorImport(ctx context.Context, f *mirrorFlags, url string) error {
+	codec, err := redisson.ParseCodec(f.codec)
+	if err != nil {
+		return usagef("--codec: %s", err)
+	}
+	if err := f.source.checked(f); err != nil {
+		return err
+	}
+	return a.mirrored(ctx, f, url, func(r redis.UniversalClient, c *client.Client) error {
+		if f.source.from != fromRedisson {
+			return a.importSource(ctx, f, r, c)
+		}
+		options := mirror.ImportOptions{
+			RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Ready: f.ready, Follow: f.follow, Share: f.share, Hold: f.hold,
+		}
+		if f.dryRun {
+			found, err := mirror.Rehearse(ctx, r, c, options)
+			if err != nil {
+				return err
+			}
+			return a.showValue(found, func(w io.Writer) { renderFindings(w, []*mirror.Finding{found}, a.now()) })
+		}
+		bar := newEntries(a.system)
+		options.Notice = bar.notice
+		options.Progress = func(n mirror.ImportCounts) { bar.entries(n.Acked+n.SetAside, n.Total) }
+		counts, err := mirror.Import(ctx, r, c, options)
+		bar.end()
+		if err != nil && counts == (mirror.ImportCounts{}) {
+			return err
+		}
+		return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderImport(w, counts) }))
+	})
+}
+
+func (a *app) mirrorExportCommand() *cobra.Command {
+	f := &mirrorFlags{}
+	c := &cobra.Command{
+		Use:   "export REDIS --queue NAME",
+		Short: "Move the jobs of a queue back to Redisson's delayed queue",
+		Long: "Export pauses the queue, writes its delayed and ready jobs as entries of Redisson and removes them from Belfry. Jobs that\n" +
+			"came from Redisson go back as the very entries that came. It waits for jobs that consumers hold, leaves dead jobs where\n" +
+			"they are and the queue paused, and may be interrupted anywhere and run again. Redisson has no place for attempts,\n" +
+			"priorities, TTLs and headers: jobs that lose them are counted.\n\n" +
+			"--redisson-format is what the processes of Redisson read: old up to 3.21.0, new since 3.21.1. It is found out if Redis or the\n" +
+			"jobs show it; one that disagrees with what Redis has is refused, because it would stop those processes.",
+		Example: "  belfry mirror export redis://127.0.0.1:6379 --queue orders",
+		Args:    arguments(1, 1, "REDIS"),
+	}
+	f.names(c)
+	f.outgoing(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.mirrorExport(c.Context(), f, args[0], mirror.Export)
+	}
+	return c
+}
+
+// mirrorExport carries out `mirror export` and `mirror rollback`.
+func (a *app) mirrorExport(
+	ctx context.Context, f *mirrorFlags, url string,
+	export func(context.Context, redis.UniversalClient, *client.Client, mirror.ExportOptions) (mirror.ExportCounts, error),
+) error {
+	codec, err := redisson.ParseCodec(f.codec)
+	if err != nil {
+		return usagef("--codec: %s", err)
+	}
+	format := redisson.Unknown
+	if f.format != "" {
+		if format, err = redisson.ParseGeneration(f.format); err != nil {
+			return usagef("--redisson-format: %s", err)
+		}
+	}
+	return a.mirrored(ctx, f, url, func(r redis.UniversalClient, c *client.Client) error {
+		bar := newEntries(a.system)
+		counts, err := export(ctx, r, c, mirror.ExportOptions{
+			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold, Notice: bar.notice,
+			Progress: func(n mirror.ExportCounts) { bar.entries(n.Returned, n.Total) },
+		})
+		bar.end()
+		if err != nil && counts == (mirror.ExportCounts{}) {
+			return err
+		}
+		return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderExport(w, counts, cmp.Or(f.queue, f.redisQueue)) }))
+	})
+}
+
+// mirrored does work between a Redis and a server.
+func (a *app) mirrored(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
+	if err := f.checked(); err != nil {
+		return err
+	}
+	r, err := mirror.Connect(url)
+	if err != nil {
+		return usagef("%s", err)
+	}
+	defer r.Close() //nolint:errcheck // nothing is under way
+	reaching, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	if err := mirror.Reach(reaching, r); err != nil {
+		return coded(err)
+	}
+	servers, err := a.servers(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(servers) //nolint:contextcheck // its life is its own, until Close
+	if err != nil {
+		return usagef("--server: %s", err)
+	}
+	defer c.Close() //nolint:errcheck // nothing is under way
+	return coded(work(r, c))
+}
+
+// servers returns the servers that --server names, one or several with commas between, once one of them has answered. The work itself waits for servers that are away for a while;
+// where none was ever there it is a mistake.
+func (a *app) servers(ctx context.Context) (string, error) {
+	var urls []string
+	var answered bool
+	var last error
+	for _, text := range strings.Split(a.server, ",") {
+		one := *a
+		one.server = strings.TrimSpace(text)
+		conn, err := one.connect()
+		if err != nil {
+			return "", err
+		}
+		urls = append(urls, conn.url)
+		if answered {
+			continue
+		}
+		last = one.within(ctx, func(ctx context.Context) error {
+			_, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
+			return err
+		})
+		answered = last == nil
+	}
+	if !answered {
+		return "", last
+	}
+	return strings.Join(urls, ","), nil
+}
+
+// coded gives what Redis says its exit code.
+func coded(err error) error {
+	var dial *net.OpError
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "ERR The user executing the script"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
+		return &codedError{codeForbidden, err.Error()}
+	case errors.Is(err, mirror.ErrNoQueue):
+		return &codedError{codeNotFound, err.Error()}
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return &codedError{codeUnavailable, err.Error()}
+	default:
+		return err
+	}
+}
+
+// entryBar shows how many entries are done, and what is waited for.
+type entryBar struct {
+	*progress
+	mu   sync.Mutex
+	last string
+}
+
+func newEntries(sys *system) *entryBar { return &entryBar{progress: newProgress(sys, 0)} }
+
+// entries shows that so many of total entries are done.
+func (b *entryBar) entries(done, total int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total, b.last = total, ""
+	b.update(uint64(max(0, done)), done)
+}
+
+// notice says once what is waited for.
+func (b *entryBar) notice(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if text := err.Error(); text != b.last {
+		b.last = text
+		b.clear()
+		fmt.Fprintln(b.out, "belfry:", text)
+	}
+}

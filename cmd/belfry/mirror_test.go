@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/redistest"
+	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
+)
+
+// mirrorHarness is a harness with a real server, and a real Redis whose delayed queue orders has entries that are due a day after now.
+func mirrorHarness(t *testing.T, payloads ...string) (*harness, *redistest.Server) {
+	t.Helper()
+	h, r := newHarness(t, nil), redistest.Start(t)
+	h.env["BELFRY_SERVER"] = belfrytest.Start(t).URL
+	h.system.now = time.Now
+	app := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now)
+	for _, payload := range payloads {
+		if err := app.Offer(t.Context(), []byte(payload), time.Now().Add(36*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h, r
+}
+
+// holds checks an outcome's code, and the words in what was printed; nothing may have been said beside them.
+func (o outcome) holds(t *testing.T, code int, words ...string) {
+	t.Helper()
+	if o.code != code || (code == 0) != (o.err == "") {
+		t.Errorf("exit code %d, want %d; it said %q and printed %q", o.code, code, o.err, o.out)
+	}
+	for _, word := range words {
+		if !strings.Contains(o.out+o.err, word) {
+			t.Errorf("%q lacks %q", o.out+o.err, word)
+		}
+	}
+}
+
+// printed reads the one line of JSON that a command printed.
+func printed[T any](t *testing.T, o outcome) T {
+	t.Helper()
+	var value T
+	if o.code != 0 || strings.Count(o.out, "\n") != 1 {
+		t.Errorf("got %+v, want one line", o)
+	}
+	decoder := json.NewDecoder(strings.NewReader(o.out))
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatalf("%q: %v", o.out, err)
+	}
+	return value
+}
+
+// TestMirrorThereAndBack is a migration by hand, back, and again until its end.
+func TestMirrorThereAndBack(t *testing.T) {
+	h, r := mirrorHarness(t, `"a"`, `"b"`, `"c"`)
+	redis := r.URL()
+	h.run("mirror", "inspect", redis).holds(t, 0,
+		"queue       orders\n", "entries     3, in the list 3, rung 0\n", "format      3 new, 0 old, 0 neither\n", "json (3)", "7d 3", "! no process of Redisson listens")
+	before := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val()
+	h.run("mirror", "import", redis, "--queue", "orders", "--dry-run").holds(t, 0, "entries     3, in the list 3")
+	if r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val() != before || r.Client().DBSize(t.Context()).Val() != 2 {
+		t.Error("the dry run changed something")
+	}
+	h.run("queue", "show", "orders").holds(t, codeNotFound)
+	h.run("mirror", "import", redis, "--queue", "orders", "--codec", "json").holds(t, 0,
+		"claimed          3\n", "put              3, of which Belfry had 0 already\n", "gone from Redis  3\n", "decoded          3\n")
+	h.run("mirror", "inspect", redis, "-q", "orders").holds(t, 0, "entries     0, in the list 0, rung 0\n", "by cluster ")
+	h.run("mirror", "export", redis, "-q", "orders").holds(t, 0, "gone back       3\n", "as they came    3\n", "the queue stays paused; 'belfry queue resume orders' ends that\n")
+	if after := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val(); after != before {
+		t.Error("the timer is not as it was")
+	}
+	h.run("mirror", "finalize", redis, "-q", "orders").holds(t, 1, "NO  no entry waits in Redis (redisson_delay_queue_timeout:{orders} has 3)\n", "ok  no entry is set aside", "cannot be ended yet")
+	h.run("mirror", "cutover", redis, "-q", "orders", "--quiet", "1ms").code0(t, "put              3, of which Belfry had 0 already\n", "'belfry mirror finalize' ends the migration\n")
+	h.run("mirror", "finalize", redis, "-q", "orders").holds(t, 0, "ok  no entry waits in Redis")
+	if n := r.Client().DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys are left in Redis", n)
+	}
+}
+
+// code0 is holds for a command that also says how far it is.
+func (o outcome) code0(t *testing.T, words ...string) {
+	t.Helper()
+	o.err = ""
+	o.holds(t, 0, words...)
+}
+
+// TestMirrorInJSON has the same numbers for scripts.
+func TestMirrorInJSON(t *testing.T) {
+	h, r := mirrorHarness(t, "a", "b", "c")
+	if err := r.Client().RPush(t.Context(), "redisson_delay_queue:{orders}", "short").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client().Do(t.Context(), "ZADD", "redisson_delay_queue_timeout:{orders}", 5, "short").Err(); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) outcome { return h.run(append(args, "-o", "json")...) }
+	found := printed[struct {
+		Redisson []struct {
+			Queue              string
+			Timer, New, Bad    int64
+			Earliest, FirstBad string
+		}
+	}](t, run("mirror", "inspect", r.URL())).Redisson
+	if len(found) != 1 || found[0].Queue != "orders" || found[0].Timer != 4 || found[0].New != 3 || found[0].Bad != 1 || found[0].FirstBad == "" {
+		t.Errorf("inspect printed %+v", found)
+	}
+	counts := printed[map[string]int64](t, run("mirror", "import", r.URL(), "-q", "orders", "--set-aside"))
+	if counts["acked"] != 3 || counts["setAside"] != 1 || counts["total"] != 4 || counts["slowestNs"] <= 0 {
+		t.Errorf("import printed %v", counts)
+	}
+	back := printed[map[string]int64](t, run("mirror", "rollback", r.URL(), "-q", "orders"))
+	if back["returned"] != 3 || back["original"] != 3 || back["aside"] != 1 {
+		t.Errorf("rollback printed %v", back)
+	}
+	if err := r.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	checks := printed[[]struct {
+		What, Found string
+		OK          bool
+	}](t, run("mirror", "finalize", r.URL(), "-q", "orders"))
+	if len(checks) != 9 || !checks[0].OK || checks[0].What == "" || checks[0].Found == "" {
+		t.Errorf("finalize printed %+v", checks)
+	}
+	if none := printed[map[string]any](t, run("mirror", "inspect", r.URL())); len(none) != 0 {
+		t.Errorf("without a queue it printed %v", none)
+	}
+}
+
+// TestMirrorRefuses gives each refusal its exit code and one line.
+func TestMirrorRefuses(t *testing.T) {
+	h, r := mirrorHarness(t, "a")
+	app := redissontest.New(r.Client(), "订单", redissontest.NewGeneration, time.Now)
+	if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "redis://" + listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	withoutEval := r.User("app", "+@all", "-evalsha", "-eval", "~*", "&*")
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"import", r.URL()}, codeUsage, "--queue is missing"},
+		{[]string{"import", "-q", "orders"}, codeUsage, "REDIS"},
+		{[]string{"import", r.URL(), "-q", "orders", "--share", "0"}, codeUsage, "--share"},
+		{[]string{"import", r.URL(), "-q", "orders", "--codec", "xml"}, codeUsage, `there is no codec "xml"`},
+		{[]string{"export", r.URL(), "-q", "orders", "--redisson-format", "3.20"}, codeUsage, "--redisson-format"},
+		{[]string{"run", r.URL(), "-q", "orders", "--no-in", "--no-out"}, codeUsage, "leave nothing to do"},
+		{[]string{"import", "app:secret@host", "-q", "orders"}, codeUsage, "should begin with redis://"},
+		{[]string{"inspect", nobody}, codeUnavailable, "no Redis answers"},
+		{[]string{"import", nobody, "-q", "orders"}, codeUnavailable, "no Redis answers"},
+		{[]string{"import", r.URL(), "-q", "orders", "--server", strings.TrimPrefix(nobody, "redis://")}, codeUnavailable, "no server answers"},
+		{[]string{"import", r.URL(), "-q", "odrers"}, codeNotFound, `no delayed queue "odrers"`},
+		{[]string{"export", r.URL(), "-q", "odrers"}, codeNotFound, "the queue odrers of Belfry"},
+		{[]string{"import", r.URL(), "-q", "订单"}, codeUsage, "--belfry-queue"},
+		{[]string{"import", withoutEval, "-q", "orders"}, codeForbidden, "lacks a right"},
+		{[]string{"import", strings.Replace(withoutEval, "password-of", "no-password-of", 1), "-q", "orders"}, codeForbidden, "name a user and its password"},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			got := h.run(append([]string{"mirror"}, test.args...)...)
+			got.holds(t, test.code, test.says)
+			lines := 1
+			if test.code == codeUsage && strings.Contains(got.err, "--help") {
+				lines = 2
+			}
+			if got.out != "" || strings.Count(got.err, "\n") != lines || strings.Contains(got.err, "secret") {
+				t.Errorf("it printed %q and said %q", got.out, got.err)
+			}
+		})
+	}
+}
+
+// TestMirrorFollowsUntilInterrupted ends a follower as a person does.
+func TestMirrorFollowsUntilInterrupted(t *testing.T) {
+	h, r := mirrorHarness(t, "a", "b")
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	ended := make(chan outcome, 1)
+	go func() { ended <- h.runContext(ctx, "mirror", "import", r.URL(), "-q", "orders", "--follow") }()
+	await(t, "the entries to be gone", func() bool {
+		return r.Client().Exists(t.Context(), "redisson_delay_queue_timeout:{orders}", "belfry_handover:{orders}").Val() == 0
+	})
+	interrupt(interruption{syscall.SIGINT})
+	got := <-ended
+	if got.code != 130 || got.err != "" || !strings.Contains(got.out, "gone from Redis  2\n") {
+		t.Errorf("got %+v", got)
+	}
+}

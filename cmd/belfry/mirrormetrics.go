@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/belfrydb/belfry/mirror"
+)
+
+// mirrorMeters shows what the bridges of this process have done, as metrics. A bridge that waits because another process does the work shows zeros.
+type mirrorMeters struct {
+	mu     sync.Mutex
+	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
+
+	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lateness *prometheus.Desc
+}
+
+func newMirrorMeters() *mirrorMeters {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("belfry_mirror_"+name, help, []string{"redis_queue"}, nil)
+	}
+	return &mirrorMeters{
+		counts:      map[string]mirror.BridgeCounts{},
+		claimed:     desc("claimed_total", "Entries claimed in Redis."),
+		committed:   desc("committed_total", "Claimed entries that Belfry answered for."),
+		repeated:    desc("repeated_total", "Of those, the ones that Belfry had already."),
+		acked:       desc("acked_total", "Entries gone from Redis after that."),
+		aside:       desc("aside_total", "Entries set aside because Belfry cannot take them."),
+		orphans:     desc("orphans_total", "Members of the list without a due time."),
+		out:         desc("rung_total", "Due jobs put on Redisson's ready list."),
+		outRepeated: desc("rung_repeated_total", "Due jobs that were on the ready list already."),
+		dead:        desc("dead_total", "Due jobs made dead because Redisson has no form for them."),
+		waiting:     desc("redis_entries", "Entries that were left in Redis at the last look."),
+		lateness:    desc("rung_lateness_seconds", "How late the last job came on the ready list."),
+	}
+}
+
+// update takes what a bridge has done so far.
+func (m *mirrorMeters) update(queue string, n mirror.BridgeCounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[queue] = n
+}
+
+// Describe implements prometheus.Collector.
+func (m *mirrorMeters) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, to) }
+
+// Collect implements prometheus.Collector.
+func (m *mirrorMeters) Collect(to chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for queue, n := range m.counts {
+		counter := func(d *prometheus.Desc, v int64) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), queue)
+		}
+		counter(m.claimed, n.In.Claimed)
+		counter(m.committed, n.In.Committed)
+		counter(m.repeated, n.In.Repeated)
+		counter(m.acked, n.In.Acked)
+		counter(m.aside, n.In.SetAside)
+		counter(m.orphans, n.In.Orphans)
+		counter(m.out, n.Out)
+		counter(m.outRepeated, n.Repeated)
+		counter(m.dead, n.Dead)
+		to <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(n.In.Left), queue)
+		to <- prometheus.MustNewConstMetric(m.lateness, prometheus.GaugeValue, n.Lateness.Seconds(), queue)
+	}
+}
+
+// serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty. It says where on standard error.
+func (a *app) serveMetrics(ctx context.Context, address string, c prometheus.Collector) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(c); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, usagef("--metrics-listen: %s", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: metricsWait, WriteTimeout: metricsWait}
+	var group sync.WaitGroup
+	group.Go(func() { _ = s.Serve(listener) }) // that it was closed
+	fmt.Fprintf(a.err, "belfry: metrics at http://%s/metrics\n", listener.Addr())
+	return func() {
+		_ = s.Close() // nothing is lost by it
+		group.Wait()
+	}, nil
+}
+
+// metricsWait is how long a reader of metrics may take.
+const metricsWait = 10 * time.Second

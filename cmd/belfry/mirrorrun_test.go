@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/redistest"
+	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
+)
+
+// TestMirrorRun bridges a queue by the command, which shows what it does as metrics, until it is interrupted.
+func TestMirrorRun(t *testing.T) {
+	t.Parallel()
+	r, belfry := redistest.Start(t), belfrytest.Start(t)
+	app := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now)
+	s, said := newSystem(), &lockedBuffer{}
+	s.in, s.out, s.err = strings.NewReader(""), said, said
+	s.inTerminal, s.outTerminal, s.errTerminal = false, false, false
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, s, []string{"mirror", "run", r.URL(), "--queue", "orders", "--server", belfry.URL, "--metrics-listen", "127.0.0.1:0"})
+	}()
+	if err := app.Offer(t.Context(), []byte("order 1"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok, err := app.Take(t.Context(), time.Minute); string(got) != "order 1" || !ok || err != nil {
+		t.Fatalf("the ready list gave %q, %v, %v; the command said:\n%s", got, ok, err, said)
+	}
+	address := regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/metrics`).FindStringSubmatch(said.String())
+	if address == nil {
+		t.Fatalf("the command said:\n%s", said)
+	}
+	awaitEvery(t, 20*time.Millisecond, "metrics of one job", func() bool {
+		text := metricsAt(t, address[1])
+		return strings.Contains(text, `belfry_mirror_rung_total{redis_queue="orders"} 1`) && strings.Contains(text, `belfry_mirror_acked_total{redis_queue="orders"} 1`)
+	})
+	stop()
+	if code := <-ended; code == 0 {
+		t.Errorf("an interrupted bridge ended with %d", code)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		resp.Body.Close()
+		t.Error("the metrics are still served")
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/youzan"
+)
+
+// What --from may say.
+const (
+	fromRedisson = "redisson"
+	fromLmstfy   = "lmstfy"
+	fromYouzan   = "youzan"
+)
+
+// sourceFlags say what made the queues that are looked at or brought over.
+type sourceFlags struct {
+	from                       string
+	stopped, unnamed           bool
+	dead                       string
+	buckets                    int
+	bucketPattern, queueFormat string
+}
+
+// settings adds the flags that say how a server of ouqiang/delay-queue is set up.
+func (f *sourceFlags) settings(c *cobra.Command) {
+	names := youzan.DefaultNames()
+	c.Flags().IntVar(&f.buckets, "buckets", 3, "with --from youzan: the server's bucket_size")
+	c.Flags().StringVar(&f.bucketPattern, "bucket-pattern", names.Bucket, "with --from youzan: the server's bucket_name")
+	c.Flags().StringVar(&f.queueFormat, "queue-pattern", names.Queue, "with --from youzan: the server's queue_name")
+}
+
+// incoming adds the flags of an import.
+func (f *sourceFlags) incoming(c *cobra.Command) {
+	c.Flags().StringVar(&f.from, "from", fromRedisson, "what made the queue: redisson, lmstfy or youzan")
+	c.Flags().BoolVar(&f.stopped, "stopped", false, "with --from lmstfy or youzan: no server runs any more, take what consumers hold as well")
+	c.Flags().BoolVar(&f.unnamed, "unnamed", false, "with --stopped: take jobs that nothing names any more as well")
+	c.Flags().StringVar(&f.dead, "dead", string(mirror.DeadLeave), "with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
+	f.settings(c)
+}
+
+// checked refuses what makes no sense.
+func (f *sourceFlags) checked(all *mirrorFlags) error {
+	if _, err := mirror.ParseDeadLetters(f.dead); err != nil {
+		return usagef("--dead: %s", err)
+	}
+	switch f.from {
+	case fromRedisson:
+		if f.stopped || f.unnamed {
+			return usagef("--stopped and --unnamed are for --from lmstfy and --from youzan: of Redisson's entries none is held by a consumer")
+		}
+		return nil
+	case fromLmstfy:
+		if _, err := lmstfyQueue(all.redisQueue); err != nil {
+			return err
+		}
+	case fromYouzan:
+		if err := f.server().Names.Check(); err != nil {
+			return usagef("%s", err)
+		}
+	default:
+		return usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
+	}
+	if f.unnamed && !f.stopped {
+		return usagef("--unnamed needs --stopped: a server that runs may be about to name what nothing names")
+	}
+	return nil
+}
+
+// server is how the server of ouqiang/delay-queue is set up.
+func (f *sourceFlags) server() mirror.YouzanServer {
+	return mirror.YouzanServer{Names: youzan.Names{Bucket: f.bucketPattern, Queue: f.queueFormat}, Buckets: f.buckets}
+}
+
+// lmstfyQueue reads NAMESPACE/QUEUE.
+func lmstfyQueue(name string) (lmstfy.Queue, error) {
+	namespace, queue, ok := strings.Cut(name, "/")
+	if !ok || namespace == "" || queue == "" || strings.Contains(queue, "/") {
+		return lmstfy.Queue{}, usagef("--queue: a queue of lmstfy is named NAMESPACE/QUEUE, not %q", name)
+	}
+	return lmstfy.Queue{Namespace: namespace, Name: queue}, nil
+}
+
+// foundQueues are the queues that a Redis has, by what made them.
+type foundQueues struct {
+	Redisson []*mirror.Finding       `json:"redisson,omitempty"`
+	Lmstfy   []*mirror.LmstfyFinding `json:"lmstfy,omitempty"`
+	Youzan   []*mirror.YouzanFinding `json:"youzan,omitempty"`
+}
+
+// inspect looks at the named queues, or at all.
+func (f *sourceFlags) inspect(ctx context.Context, r redis.UniversalClient, queues []string) (*foundQueues, error) {
+	found := &foundQueues{}
+	if f.from == "" && len(queues) > 0 {
+		f.from = fromRedisson
+	}
+	var err error
+	switch f.from {
+	case fromRedisson:
+		err = found.redisson(ctx, r, queues)
+	case fromLmstfy:
+		err = found.lmstfy(ctx, r, queues)
+	case fromYouzan:
+		err = found.youzan(ctx, r, f.server(), queues)
+	case "":
+		err = found.redisson(ctx, r, nil)
+		if _, cluster := r.(*redis.ClusterClient); !cluster && err == nil { // the others cannot use one
+			err = errors.Join(found.lmstfy(ctx, r, nil), found.youzan(ctx, r, f.server(), nil))
+		}
+	default:
+		err = usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
+	}
+	return found, err
+}
+
+func (found *foundQueues) redisson(ctx context.Context, r redis.UniversalClient, queues []string) (err error) {
+	if len(queues) == 0 {
+		if queues, err = mirror.FindQueues(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, queue := range queues {
+		one, err := mirror.Inspect(ctx, r, queue)
+		if err != nil {
+			return fmt.Errorf("queue %s: %w", queue, err)
+		}
+		found.Redisson = append(found.Redisson, one)
+	}
+	return nil
+}
+
+func (found *foundQueues) lmstfy(ctx context.Context, r redis.UniversalClient, names []string) error {
+	var queues []lmstfy.Queue
+	for _, name := range names {
+		queue, err := lmstfyQueue(name)
+		if err != nil {
+			return err
+		}
+		queues = append(queues, queue)
+	}
+	if len(queues) == 0 {
+		var err error
+		if queues, err = mirror.FindLmstfy(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, queue := range queues {
+		one, err := mirror.InspectLmstfy(ctx, r, queue)
+		if err != nil {
+			return fmt.Errorf("queue %s/%s of lmstfy: %w", queue.Namespace, queue.Name, err)
+		}
+		found.Lmstfy = append(found.Lmstfy, one)
+	}
+	return nil
+}
+
+func (found *foundQueues) youzan(ctx context.Context, r redis.UniversalClient, server mirror.YouzanServer, topics []string) (err error) {
+	if len(topics) == 0 {
+		if topics, err = mirror.FindYouzan(ctx, r, server); err != nil {
+			return err
+		}
+	}
+	for _, topic := range topics {
+		one, err := mirror.InspectYouzan(ctx, r, server, topic)
+		if err != nil {
+			return fmt.Errorf("topic %s: %w", topic, err)
+		}
+		found.Youzan = append(found.Youzan, one)
+	}
+	return nil
+}
+
+// importSource carries out `mirror import` from what is not Redisson.
+func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client) error {
+	if f.dryRun {
+		found, err := f.source.inspect(ctx, r, []string{f.redisQueue})
+		if err != nil {
+			return err
+		}
+		return a.showValue(found, func(w io.Writer) { renderFound(w, found, a.now()) })
+	}
+	bar := newEntries(a.system)
+	general := mirror.SourceOptions{
+		Queue: f.queue, Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Share: f.share, Hold: f.hold, Notice: bar.notice,
+		Progress: func(n mirror.SourceCounts) { bar.entries(n.Acked+n.SetAside, 0) },
+	}
+	var counts mirror.SourceCounts
+	var err error
+	if f.source.from == fromLmstfy {
+		var queue lmstfy.Queue
+		if queue, err = lmstfyQueue(f.redisQueue); err != nil {
+			return err
+		}
+		counts, err = mirror.ImportLmstfy(ctx, r, c, mirror.LmstfyOptions{SourceOptions: general, Source: queue, Dead: mirror.DeadLetters(f.source.dead)})
+	} else {
+		counts, err = mirror.ImportYouzan(ctx, r, c, mirror.YouzanOptions{SourceOptions: general, YouzanServer: f.source.server(), Topic: f.redisQueue})
+	}
+	bar.end()
+	return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderSource(w, counts) }))
+}

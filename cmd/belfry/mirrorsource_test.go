@@ -1,0 +1,63 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/redistest"
+)
+
+// TestMirrorSources shows queues of lmstfy and ouqiang/delay-queue, and brings them over.
+func TestMirrorSources(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	do := func(args ...any) {
+		t.Helper()
+		if err := r.Client().Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As real servers wrote them: a ready job of lmstfy, and one of ouqiang/delay-queue under settings of its own, which is due.
+	do("SET", "j/ns1/q1/01M7YV5MCGJ9WWV0GCV0000000", "body")
+	do("LPUSH", "q/ns1/q1", "\x01\x00\x1a\x0001M7YV5MCGJ9WWV0GCV0000000")
+	do("SET", "15702398321", "\x85\xa11\xa5order\xa12\xab15702398321\xa13\xce\x6b\x01\x83\x36\xa14\x78\xa15\xb1{\"uid\": 10829378}")
+	do("RPUSH", "ready-order", "15702398321")
+
+	h := newHarness(t, nil)
+	h.env["BELFRY_SERVER"] = belfrytest.Start(t).URL
+	says := func(code int, want []string, args ...string) {
+		t.Helper()
+		got := h.run(args...)
+		for _, text := range want {
+			if !strings.Contains(got.out+got.err, text) {
+				t.Errorf("%v: does not say %q:\n%s%s", args, text, got.out, got.err)
+			}
+		}
+		if got.code != code {
+			t.Errorf("%v: exit code %d, want %d:\n%s", args, got.code, code, got.err)
+		}
+	}
+	settings := []string{"--queue-pattern", "ready-%s", "--bucket-pattern", "b-%d", "--buckets", "2"}
+	says(0, []string{"lmstfy queue  ns1/q1", "0 delayed, 0 reserved, 1 ready, 0 dead", "youzan topic  order", "0 delayed, 0 reserved, 1 ready\n"},
+		append([]string{"mirror", "inspect", r.URL()}, settings...)...)
+	says(0, []string{`"lmstfy"`, `"ready":1`}, "mirror", "inspect", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1", "-o", "json")
+	says(0, []string{"1 ready, 0 dead"}, "mirror", "import", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1", "--dry-run")
+	says(0, []string{"gone from Redis  1\n"}, "mirror", "import", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1")
+	says(0, []string{"body"}, "get", "ns1/q1", "01M7YV5MCGJ9WWV0GCV0000000")
+	says(0, []string{"gone from Redis  1\n"}, append([]string{"mirror", "import", r.URL(), "--from", "youzan", "--queue", "order", "--stopped"}, settings...)...)
+	says(0, []string{`{"uid": 10829378}`}, "get", "order", "15702398321")
+	says(0, []string{"no delayed queue\n"}, "mirror", "inspect", r.URL())
+
+	for _, wrong := range []struct{ args, want string }{
+		{"--queue q --from elsewhere", "--from: can be"},
+		{"--queue q --from lmstfy", "NAMESPACE/QUEUE"},
+		{"--queue a/b/c --from lmstfy", "NAMESPACE/QUEUE"},
+		{"--queue n/q --from lmstfy --dead bury", "--dead: dead letters can be"},
+		{"--queue n/q --from lmstfy --unnamed", "--unnamed needs --stopped"},
+		{"--queue q --from youzan --bucket-pattern b", "must have one %d"},
+		{"--queue q --stopped", "--stopped and --unnamed are for"},
+	} {
+		says(codeUsage, []string{wrong.want}, append([]string{"mirror", "import", r.URL()}, strings.Fields(wrong.args)...)...)
+	}
+}
