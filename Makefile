@@ -36,9 +36,9 @@ TEST_TIMEOUT ?= 10m
 #   trials  TRIALS as users run servers: on all processors and without the race detector, which would see their consumers only. Once.
 # The packages that take longest come first, or the last of them would run alone. Tests in parallel wait for processes and elections
 # most of the time; hence more of them than there are processors.
-TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest
+TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest ./cmd/belfry/mirrortrial
 SLOW := ./cmd/belfry ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm
-TESTED = $(SLOW) $$(go list ./... | grep -vE '/cmd/belfry/(clustertrial|crashtest)$$')
+TESTED = $(SLOW) $$(go list ./... | grep -vE '/cmd/belfry/(clustertrial|crashtest|mirrortrial)$$')
 TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
 # $(call step,NAME,WHAT) prints the head of a step with the time, so that a log shows what each took.
@@ -46,7 +46,7 @@ step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
 
 .PHONY: test
@@ -87,10 +87,27 @@ up: image ## Start three nodes in containers, clients at 127.0.0.1:7400, 7410 an
 	deploy/compose up --detach --no-build
 	@echo 'ready: http://127.0.0.1:7400 http://127.0.0.1:7410 http://127.0.0.1:7420'
 
+.PHONY: redis-image
+redis-image: ## Build the container image belfry-redis around the redis-server of this machine, unless REDIS_IMAGE names another
+	$(call step,redis-image,a Redis for the profile mirror)
+	deploy/redis-image
+
+.PHONY: up-mirror
+up-mirror: image redis-image ## The same with a Redis and a mirror of the queue MIRROR_QUEUE, orders, in it
+	$(call step,up-mirror,three nodes$(,) a Redis and a mirror)
+	COMPOSE_PROFILES=mirror deploy/compose up --detach --no-build
+	@echo 'ready: http://127.0.0.1:7400 http://127.0.0.1:7410 http://127.0.0.1:7420; COMPOSE_PROFILES=mirror deploy/compose exec redis redis-cli'
+
 .PHONY: down
 down: ## Stop them; with VOLUMES=1 remove their data too
 	$(call step,down,three nodes)
-	deploy/compose down $(if $(VOLUMES),--volumes)
+	COMPOSE_PROFILES=mirror deploy/compose down $(if $(VOLUMES),--volumes)
+
+# The containers are not those of `make up`, though their ports are.
+.PHONY: tour-mirror
+tour-mirror: image redis-image ## A migration from Redisson and back, played in containers and checked
+	$(call step,tour-mirror,from Redis to Belfry$(,) back$(,) and side by side)
+	deploy/tour-mirror
 
 .PHONY: compile
 compile:
@@ -239,6 +256,16 @@ trial-hang: ## The disk of a leader stops; needs root and loop devices
 .PHONY: trial-idle
 trial-idle: ## Processor time of three nodes that nobody uses, over a minute
 	$(TRIAL) -run '^TestIdle$$' -trial.idle 60s
+
+MIRRORTRIAL := go test -count=1 -v -timeout 120m ./cmd/belfry/mirrortrial
+
+.PHONY: trial-mirror
+trial-mirror: ## A million entries come from Redis while its producers and workers go on
+	$(MIRRORTRIAL) -run '^TestSize$$' -trial.entries 1000000
+
+.PHONY: trial-mirror-kill
+trial-mirror-kill: ## Imports, bridges and exports between Redis and Belfry killed 500 times each
+	$(MIRRORTRIAL) -run '^TestKill' -parallel 1 -trial.kills 500
 
 .PHONY: soak
 soak: ## Clusters in virtual time through faults for SOAKTIME, from SOAKSEED on, or SOAKRUNS schedules

@@ -1,0 +1,158 @@
+package mirrortrial
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// ledger is what became of each payload. Its methods may be called from any goroutine.
+type ledger struct {
+	mu      sync.Mutex
+	fates   []fate
+	unknown []string
+}
+
+// fate is that of one payload.
+type fate struct {
+	sure          bool // whoever offered it was told that it is there; else it may be
+	redis, belfry uint8
+}
+
+const payloadPrefix = "order "
+
+// begin enters a payload that is about to be offered.
+func (l *ledger) begin() (n int, payload []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n = len(l.fates)
+	l.fates = append(l.fates, fate{})
+	return n, fmt.Appendf(nil, "%s%d", payloadPrefix, n)
+}
+
+// offered enters that an offer was answered.
+func (l *ledger) offered(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fates[n].sure = true
+}
+
+// number is that of a payload; the caller holds the lock.
+func (l *ledger) number(payload string) (int, bool) {
+	text, ok := strings.CutPrefix(payload, payloadPrefix)
+	n, err := strconv.Atoi(text)
+	return n, ok && err == nil && n >= 0 && n < len(l.fates)
+}
+
+// byRedis enters payloads that Redisson has delivered, or holds alone.
+func (l *ledger) byRedis(payloads ...string) {
+	l.won(payloads, func(f *fate) *uint8 { return &f.redis })
+}
+
+// byBelfry enters payloads that Belfry has delivered, or holds alone.
+func (l *ledger) byBelfry(payloads ...string) {
+	l.won(payloads, func(f *fate) *uint8 { return &f.belfry })
+}
+
+func (l *ledger) won(payloads []string, side func(*fate) *uint8) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, payload := range payloads {
+		if n, ok := l.number(payload); ok {
+			*side(&l.fates[n])++
+		} else {
+			l.unknown = append(l.unknown, payload)
+		}
+	}
+}
+
+// isInBelfry reports whether Belfry is known to have had a payload.
+func (l *ledger) isInBelfry(payload string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, ok := l.number(payload)
+	return ok && l.fates[n].belfry > 0
+}
+
+// account is what a ledger adds up to.
+type account struct {
+	// Offered were answered. Of those in Doubt the answer was cut off; There are those of them that came all the same.
+	Offered, Doubt, There int
+	// Redis and Belfry have so many each.
+	Redis, Belfry int
+	// Lost were offered and are nowhere, Twice are there more than once, Unknown were never offered.
+	Lost, Twice, Unknown int
+}
+
+func (l *ledger) account() account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := account{Unknown: len(l.unknown)}
+	for _, f := range l.fates {
+		times := f.redis + f.belfry
+		count := func(n *int, when bool) {
+			if when {
+				*n++
+			}
+		}
+		count(&a.Offered, f.sure)
+		count(&a.Doubt, !f.sure)
+		count(&a.There, !f.sure && times > 0)
+		count(&a.Redis, f.redis > 0)
+		count(&a.Belfry, f.belfry > 0)
+		count(&a.Lost, f.sure && times == 0)
+		count(&a.Twice, times > 1)
+	}
+	return a
+}
+
+// some names payloads of which something is wrong.
+func (l *ledger) some(wrong func(fate) bool) (names []string) {
+	const most = 10
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, f := range l.fates {
+		if wrong(f) && len(names) < most {
+			names = append(names, fmt.Sprintf("%d (%+v)", n, f))
+		}
+	}
+	return names
+}
+
+// close checks that every payload reached one side, once, and that both had some if both should.
+func (l *ledger) close(t *testing.T, both bool) account {
+	t.Helper()
+	a := l.account()
+	if a.Lost > 0 || a.Twice > 0 || a.Unknown > 0 {
+		t.Errorf("%d are lost, such as %v; %d are there twice, such as %v; %d were never offered", a.Lost, l.some(func(f fate) bool { return f.sure && f.redis+f.belfry == 0 }),
+			a.Twice, l.some(func(f fate) bool { return f.redis+f.belfry > 1 }), a.Unknown)
+	}
+	if a.Offered == 0 || both && (a.Redis == 0 || a.Belfry == 0) {
+		t.Errorf("the trial shows little: %+v", a)
+	}
+	return a
+}
+
+// TestLedger: what is lost, there twice or from nowhere is found; an offer in doubt may come or not.
+func TestLedger(t *testing.T) {
+	l := &ledger{}
+	for n := range 8 {
+		if _, payload := l.begin(); string(payload) != fmt.Sprintf("order %d", n) {
+			t.Fatalf("payload %d is %q", n, payload)
+		}
+		if n < 6 {
+			l.offered(n)
+		}
+	}
+	l.byRedis("order 0", "order 1", "order 2", "order 6")
+	l.byBelfry("order 2", "order 3", "order 4", "order 4", "order 8", "else")
+	want := account{Offered: 6, Doubt: 2, There: 1, Redis: 4, Belfry: 3, Lost: 1, Twice: 2, Unknown: 2}
+	if got := l.account(); got != want {
+		t.Errorf("it adds up to %+v, should be %+v", got, want)
+	}
+	if !l.isInBelfry("order 4") || l.isInBelfry("order 0") {
+		t.Error("it does not know what Belfry has")
+	}
+}
