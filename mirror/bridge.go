@@ -78,7 +78,7 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 	return i.withHold(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
-			prepare = i.settle
+			prepare = i.bringIn // nor leave what an import had claimed where nobody finds it
 		}
 		if err := i.persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
 			return err
@@ -166,13 +166,12 @@ func (g *ringer) ring(ctx context.Context, jobs []*client.Job) error {
 		for ; n < len(jobs) && bytes < claimBytes; n++ {
 			args, bytes = append(args, tagOf(jobs[n]), payloads[n]), bytes+len(payloads[n])
 		}
-		reply, _, err := g.script(ctx, ringScript, []string{g.keys.state, g.keys.Ready, g.keys.rung}, args...)
+		put, err := g.push(ctx, args)
+		if err != nil && passing(err) { // some may be on the list: they come again when their leases end, and are known then
+			return errors.Join(err, g.release(ctx, jobs[n:]))
+		}
 		if err != nil {
 			return errors.Join(err, g.release(ctx, jobs))
-		}
-		put, err := reply.Int64()
-		if err != nil {
-			return err
 		}
 		g.counts.Out, g.counts.Repeated = g.counts.Out+put, g.counts.Repeated+int64(n)-put
 		if err := g.finish(ctx, jobs[:n]); err != nil {
@@ -181,6 +180,23 @@ func (g *ringer) ring(ctx context.Context, jobs []*client.Job) error {
 		jobs, payloads = jobs[n:], payloads[n:]
 	}
 	return nil
+}
+
+// push runs the script, again if the answer does not come, until ctx ends: what is on the list already is not put there twice.
+func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
+	for retry := (patience{}); ; {
+		reply, _, err := g.script(ctx, ringScript, []string{g.keys.state, g.keys.Ready, g.keys.rung}, args...)
+		if err == nil {
+			return reply.Int64()
+		}
+		if !passing(err) {
+			return 0, err
+		}
+		g.notice(explain(err))
+		if retry.wait(ctx) != nil {
+			return 0, err
+		}
+	}
 }
 
 // encode makes the payloads of jobs, and makes those dead that have none. After an error it returns all jobs.

@@ -97,6 +97,28 @@ func (l *link) changes(ctx context.Context) error {
 		p.SRem(ctx, l.keys.returned, nobody)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return l.writes(ctx)
+}
+
+// writes tries, on a key of its own that it removes again, the commands that cannot be tried otherwise.
+func (l *link) writes(ctx context.Context) error {
+	key := l.keys.trial
+	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Unlink(ctx, key)
+		p.HSet(ctx, key, "x", "x")
+		p.HIncrBy(ctx, key, "n", 1)
+		p.HDel(ctx, key, "x", "n")
+		p.SAdd(ctx, key, "x")
+		p.SRem(ctx, key, "x")
+		p.RPush(ctx, key, "x")
+		p.LTrim(ctx, key, 1, 0)
+		p.ZAdd(ctx, key, redis.Z{Member: "x"})
+		p.Unlink(ctx, key)
+		return nil
+	})
 	return err
 }
 

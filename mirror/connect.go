@@ -19,6 +19,9 @@ func Reach(ctx context.Context, r redis.UniversalClient) error {
 	return explain(err)
 }
 
+// noRetries has the library send nothing twice: whoever calls decides that, and knows what may have been done.
+const noRetries = -1
+
 // Connect returns a client for a Redis that a URL names; nothing is sent yet. redis:// and rediss:// (TLS) name a server, as in redis://user:password@host:6379/0; redis+cluster:// and rediss+cluster:// one node
 // of a Redis Cluster; redis+sentinel:// and rediss+sentinel:// a Sentinel, with ?master_name=… and more addresses as addr=host:port.
 func Connect(text string) (redis.UniversalClient, error) {
@@ -34,12 +37,14 @@ func Connect(text string) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(text, err)
 		}
+		o.MaxRetries = noRetries
 		return redis.NewClient(o), nil
 	case "cluster":
 		o, err := redis.ParseClusterURL(plain)
 		if err != nil {
 			return nil, badURL(text, err)
 		}
+		o.MaxRetries, o.ReadOnly, o.RouteByLatency, o.RouteRandomly = noRetries, false, false, false // a replica may lack what was written
 		return redis.NewClusterClient(o), nil
 	case "sentinel":
 		o, err := redis.ParseFailoverURL(plain)
@@ -49,6 +54,7 @@ func Connect(text string) (redis.UniversalClient, error) {
 		if o.MasterName == "" {
 			return nil, badURL(text, fmt.Errorf("it lacks ?master_name="))
 		}
+		o.MaxRetries, o.ReplicaOnly = noRetries, false
 		return redis.NewFailoverClient(o), nil
 	default:
 		return nil, fmt.Errorf("the Redis URL is %q: there is no kind %q, only cluster and sentinel", withoutPassword(text), kind)

@@ -51,8 +51,8 @@ func parseOrigin(text string) (o origin, err error) {
 // originOf says where a job came from; false if not from Redisson.
 func originOf(job *client.Job) (origin, bool, error) {
 	text, ok := job.Headers[HeaderMember]
-	if !ok {
-		return origin{}, false, nil
+	if !ok || !strings.HasPrefix(job.ID, idPrefix) {
+		return origin{}, false, nil // a job that was put with the headers of another did not come itself
 	}
 	o, err := parseOrigin(text)
 	if err != nil {
@@ -99,8 +99,11 @@ func entryID(epoch int, redisQueue, member string) string {
 		h.Write([]byte{0})
 	}
 	h.Write([]byte(member))
-	return "redisson:" + hex.EncodeToString(h.Sum(nil)[:16])
+	return idPrefix + ":" + hex.EncodeToString(h.Sum(nil)[:16])
 }
+
+// idPrefix begins the ids of jobs that came from Redisson.
+const idPrefix = "redisson"
 
 // A BadEntry is an entry that Belfry cannot take.
 type BadEntry struct {

@@ -32,7 +32,7 @@ func TestOrigin(t *testing.T) {
 	for _, generation := range []redisson.Generation{redisson.Old, redisson.New} {
 		for codec := redisson.Opaque; codec <= redisson.Bytes; codec++ {
 			from := origin{generation: generation, random: [8]byte{0, 0xff, '/', 3, 4, 5, 6, 7}, codec: codec}
-			got, came, err := originOf(&client.Job{Headers: map[string]string{HeaderMember: from.text()}})
+			got, came, err := originOf(&client.Job{ID: "redisson:42", Headers: map[string]string{HeaderMember: from.text()}})
 			if err != nil || !came || got != from {
 				t.Errorf("%s is read as %+v, %v, %v", from.text(), got, came, err)
 			}
@@ -45,7 +45,7 @@ func TestOrigin(t *testing.T) {
 		"", "new", "new/0001020304050607", "new/00010203040506/opaque", "new/000102030405060708/opaque", "new/000102030405060g/opaque",
 		"newer/0001020304050607/opaque", "new/0001020304050607/zip", "new/0001020304050607/opaque/",
 	} {
-		if _, came, err := originOf(&client.Job{ID: "42", Headers: map[string]string{HeaderMember: text}}); came || err == nil || !strings.Contains(err.Error(), "job 42") {
+		if _, came, err := originOf(&client.Job{ID: "redisson:42", Headers: map[string]string{HeaderMember: text}}); came || err == nil || !strings.Contains(err.Error(), "job redisson:42") {
 			t.Errorf("%q: %v, %v", text, came, err)
 		}
 	}
@@ -68,10 +68,15 @@ func TestPayload(t *testing.T) {
 		{"opaque came, none named", came(redisson.Opaque), redisson.Opaque, "x", "x", false},
 		{"decoded came", came(redisson.Kryo5String), redisson.JSON, "hello", "\x03hell\xef", false},
 		{"own", nil, redisson.Kryo5String, "hello", "\x03hell\xef", false},
+		{"own, with the headers of one that came", came(redisson.Opaque), redisson.Kryo5String, "hello", "\x03hell\xef", false},
 		{"own, none named", nil, redisson.Opaque, "hello", "", true},
 		{"own, not possible", nil, redisson.JSON, "{", "", true},
 	} {
-		got, err := payloadOf(&client.Job{ID: "42", Headers: test.headers, Body: []byte(test.body)}, test.codec)
+		id := "redisson:42"
+		if strings.HasPrefix(test.name, "own") {
+			id = "42"
+		}
+		got, err := payloadOf(&client.Job{ID: id, Headers: test.headers, Body: []byte(test.body)}, test.codec)
 		if string(got) != test.want || (err != nil) != test.fails {
 			t.Errorf("%s: %q, %v", test.name, got, err)
 		}

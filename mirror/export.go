@@ -102,14 +102,7 @@ func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o Ex
 
 // prepare brings everything into Belfry that is on its way there, pauses the queue and begins a new epoch.
 func (e *exporter) prepare(ctx context.Context) error {
-	i := newImporter(e.link, ImportOptions{})
-	var bad *BadEntry
-	for err := i.catchUp(ctx); err != nil; err = i.catchUp(ctx) {
-		if !errors.As(err, &bad) { // those are given back, which is what is wanted here
-			return err
-		}
-	}
-	if err := e.settle(ctx); err != nil {
+	if err := e.bringIn(ctx); err != nil {
 		return err
 	}
 	if err := e.pause(ctx); err != nil {
@@ -229,7 +222,7 @@ func (e *exporter) run(ctx context.Context) error {
 // pass moves the jobs that are there, after what an interrupted pass left, and says how many, and how many are left: consumers hold them or did so a moment ago, or they fell due
 // or were put meanwhile.
 func (e *exporter) pass(ctx context.Context) (moved int, left uint32, err error) {
-	if err := e.settle(ctx); err != nil {
+	if err := e.bringIn(ctx); err != nil {
 		return 0, 0, err
 	}
 	for _, state := range []client.State{"READY", "DELAYED"} {

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -121,7 +120,10 @@ func (i *importer) refused(ctx context.Context, bad []*BadEntry) error {
 	}
 	if !i.setAside {
 		_, err := i.script(ctx, restoreScript, []string{i.keys.state, i.keys.Timer, i.keys.List, i.keys.handover, i.keys.Channel}, members...)
-		return errors.Join(bad[0], err)
+		if err != nil {
+			return err // they are still claimed, and will be met again
+		}
+		return bad[0]
 	}
 	reply, err := i.script(ctx, asideScript, []string{i.keys.state, i.keys.handover, i.keys.aside}, members...)
 	if err != nil {

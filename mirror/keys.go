@@ -18,6 +18,7 @@ type keys struct {
 	rung     string // jobs that were put on the ready list and may still be in Belfry
 	// readyHand has claimed payloads of the ready list that Belfry may not have yet.
 	readyHand string
+	trial     string // for a moment, to try what the user may do
 }
 
 func keysOf(queue string) keys {
@@ -31,6 +32,7 @@ func keysOf(queue string) keys {
 		rung:     redisson.KeyOf("belfry_rung", queue),
 
 		readyHand: redisson.KeyOf("belfry_handover_ready", queue),
+		trial:     redisson.KeyOf("belfry_trial", queue),
 	}
 }
 

@@ -142,6 +142,21 @@ func (l *link) settle(ctx context.Context) error {
 	return nil
 }
 
+// bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what Belfry cannot take goes back to Redisson.
+func (l *link) bringIn(ctx context.Context) error {
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
+	i := newImporter(*l, ImportOptions{})
+	var bad *BadEntry
+	for err := i.catchUp(ctx); err != nil; err = i.catchUp(ctx) {
+		if !errors.As(err, &bad) { // those are given back, which is what is wanted here
+			return err
+		}
+	}
+	return nil
+}
+
 // settleTags is settle for the tags of one key.
 func (l *link) settleTags(ctx context.Context, key string) error {
 	for {

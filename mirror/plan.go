@@ -184,13 +184,16 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, re
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	if known, err := r.Exists(ctx, l.keys.state).Result(); err != nil {
+	if owner, err := r.HMGet(ctx, l.keys.state, "cluster").Result(); err != nil {
 		return nil, explain(err)
-	} else if known == 0 { // it was ended, or never began
+	} else if owner[0] == nil { // it was ended, or never began
 		return ended(ctx, r, redisQueue)
 	}
 	var checks []Check
 	err := l.withHold(ctx, func(ctx context.Context) (err error) {
+		if _, _, err := l.script(ctx, fenceScript, []string{l.keys.state}); err != nil { // nobody else moves anything from here on
+			return explain(err)
+		}
 		if checks, err = ended(ctx, r, redisQueue); err != nil {
 			return err
 		}
@@ -207,7 +210,7 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, re
 			}
 		}
 		k := l.keys
-		if _, _, err := l.script(ctx, endScript, []string{k.state, k.handover, k.orphans, k.aside, k.returned, k.rung, k.readyHand}); err != nil {
+		if _, _, err := l.script(ctx, endScript, []string{k.state, k.orphans, k.handover, k.aside, k.returned, k.rung, k.readyHand}); err != nil {
 			return explain(err)
 		}
 		return nil

@@ -98,8 +98,10 @@ func TestFinalize(t *testing.T) {
 		if checks, err := Finalize(t.Context(), r, c, "orders", ""); err != nil || failed(checks) != nil || forever() {
 			t.Errorf("finalize: %v, %v; ids are remembered: %v", checks, err, forever())
 		}
-		if n := r.DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
+		// The fence stays for a while, so that whoever was overtaken stays refused.
+		state, left := r.HKeys(t.Context(), "belfry_mirror:{orders}").Val(), r.TTL(t.Context(), "belfry_mirror:{orders}").Val()
+		if n := r.DBSize(t.Context()).Val(); n != 1 || !slices.Equal(state, []string{"fence"}) || left <= 0 {
+			t.Errorf("%d keys are left, the state has %v for %v", n, state, left)
 		}
 	}
 	if left := bodies(t, c); len(left) != 1 {

@@ -21,12 +21,12 @@ local limit, room, taken = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 while taken < limit and room > 0 do
 	local payloads = redis.call('LRANGE', KEYS[2], 0, math.min(32, limit - taken) - 1)
 	if #payloads == 0 then break end
-	redis.call('LTRIM', KEYS[2], #payloads, -1)
 	for _, payload in ipairs(payloads) do
 		redis.call('HSET', KEYS[3], ARGV[4] .. ':' .. redis.call('HINCRBY', KEYS[1], 'ready', 1), payload)
 		taken = taken + 1
 		room = room - #payload
 	end
+	redis.call('LTRIM', KEYS[2], #payloads, -1)
 end
 return taken
 `)

@@ -94,7 +94,7 @@ func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string,
 		return nil, errors.New("this is a Redis Cluster; the keys of the source have no hash tags, so that its servers cannot use one and neither can the import")
 	}
 	l := newLink(r, c, source, queue, o.Share, o.Hold, o.Notice)
-	l.keys = keys{state: "belfry_mirror:" + source}
+	l.keys = keys{state: "belfry_mirror:" + source, trial: "belfry_trial:" + source}
 	if o.Progress == nil {
 		o.Progress = func(SourceCounts) {}
 	}
@@ -105,7 +105,7 @@ func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string,
 
 // carry is the whole import.
 func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
-	if err := i.persist(ctx, i.identify); err != nil {
+	if err := i.persist(ctx, func(ctx context.Context) error { return errors.Join(i.identify(ctx), i.writes(ctx)) }); err != nil {
 		return i.counts, err
 	}
 	err := i.withHold(ctx, func(ctx context.Context) error {
@@ -116,6 +116,9 @@ func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
 			if err := i.unfit(ctx); err != nil {
 				return explain(err)
 			}
+		}
+		if _, _, err := i.link.script(ctx, fenceScript, []string{i.keys.state}); err != nil { // also refuses another owner
+			return explain(err)
 		}
 		for _, queue := range append([]string{i.queue}, i.beside...) {
 			if err := rememberForever(ctx, i.belfry, queue); err != nil {
@@ -159,7 +162,13 @@ func (i *carrier) run(ctx context.Context) error {
 		case taken > 0:
 			retry = patience{}
 		case !i.o.Follow:
-			return nil
+			left, err := i.redis.HLen(ctx, i.handover).Result()
+			if err == nil && left == 0 {
+				return nil
+			}
+			if err != nil && !passing(err) { // else a claim's answer was lost, and the next cycle has what it took
+				return explain(err)
+			}
 		default:
 			i.report()
 			if err := sleep(ctx, followWait); err != nil {

@@ -67,6 +67,8 @@ func explain(err error) error {
 	case redis.HasErrorPrefix(err, "BELFRYOWNER"):
 		cluster, queue, _ := strings.Cut(strings.TrimPrefix(text, "BELFRYOWNER "), " ")
 		return otherOwner(cluster, queue)
+	case redis.HasErrorPrefix(err, "BELFRYLEFT"):
+		return fmt.Errorf("the key %s has something again; look once more", strings.TrimPrefix(text, "BELFRYLEFT "))
 	case redis.HasErrorPrefix(err, "BELFRYFENCE"):
 		fence, key, _ := strings.Cut(strings.TrimPrefix(text, "BELFRYFENCE "), " ")
 		return fmt.Errorf("%w; Redis has seen the fence %s; if nobody else mirrors the queue, Belfry was restored from an older backup: HDEL %s fence", errHoldLost, fence, key)

@@ -18,7 +18,7 @@ const mirrorRetry = 10 * time.Second
 // mirrorSettings are the flags of `serve` that have it bridge queues of Redisson.
 type mirrorSettings struct {
 	redis  string
-	queues []string // NAME, NAME=QUEUE, NAME=QUEUE:CODEC as they stand on the command line
+	queues []string // NAME, NAME=QUEUE, NAME=QUEUE;codec=CODEC as they stand on the command line
 }
 
 // bridges returns what is to be bridged.
