@@ -89,6 +89,7 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 		}
 		if !o.NoOut {
 			out := &ringer{link: i.link, codec: o.Codec, ttr: 2 * l.lease, report: sums.out}
+			out.way = newWay("out")
 			group.Go(func() error { return out.run(ctx) })
 		}
 		return group.Wait()
@@ -103,17 +104,10 @@ func (g *ringer) run(ctx context.Context) error {
 		if err == nil {
 			err = g.finishRing(ctx, jobs)
 		}
-		switch {
-		case ctx.Err() != nil:
-		case err == nil:
+		if err == nil {
 			retry = patience{}
-		case passing(err):
-			g.notice(explain(err))
-			if err := retry.wait(ctx); err != nil {
-				return err
-			}
-		default:
-			return explain(err)
+		} else if err := g.outlast(ctx, err, &retry); err != nil {
+			return err
 		}
 	}
 	return context.Cause(ctx)
@@ -189,11 +183,7 @@ func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
 		if err == nil {
 			return reply.Int64()
 		}
-		if !passing(err) {
-			return 0, err
-		}
-		g.notice(explain(err))
-		if retry.wait(ctx) != nil {
+		if g.outlast(ctx, err, &retry) != nil {
 			return 0, err
 		}
 	}

@@ -197,13 +197,8 @@ func (e *exporter) run(ctx context.Context) error {
 	for {
 		moved, left, err := e.pass(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil && !passing(err):
-			return explain(err)
 		case err != nil:
-			e.notice(explain(err))
-			if err := retry.wait(ctx); err != nil {
+			if err := e.outlast(ctx, err, &retry); err != nil {
 				return err
 			}
 		case moved > 0:

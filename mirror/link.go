@@ -51,10 +51,25 @@ type link struct {
 	notice     func(error)
 
 	cluster string // of Belfry; set by check
-	owner   []any  // what the guard of scripts takes
+	fence   uint64
+	way     way
 	epoch   int
 	slowest time.Duration
 	rest    time.Time // until when Redis is left alone
+}
+
+// A way is a direction, "in" or "out", whose scripts come one after the other. Copies of it go on counting together.
+type way struct {
+	name string
+	last *uint64
+}
+
+func newWay(name string) way { return way{name, new(uint64)} }
+
+// turn returns what the guard takes for the next script: one that arrives after it with an earlier turn was held back, its answer is awaited by nobody, and it was sent again since.
+func (w way) turn(fence uint64) string {
+	*w.last++
+	return fmt.Sprint(fence, " ", w.name, " ", *w.last)
 }
 
 // newLink returns a link without the hold. What is zero or out of range has its default.
@@ -73,13 +88,13 @@ func newLink(r redis.UniversalClient, c *client.Client, redisQueue, queue string
 	}
 	return link{
 		redis: r, belfry: c, redisQueue: redisQueue, queue: queue, control: controlQueue(redisQueue, queue), keys: keysOf(redisQueue), share: share, lease: lease,
-		notice: notice,
+		notice: notice, way: newWay("in"),
 	}
 }
 
 // open asks what scripts and ids need to know.
 func (l *link) open(ctx context.Context, fence uint64) (err error) {
-	l.owner = []any{l.cluster, l.queue, fence}
+	l.fence = fence
 	l.epoch, err = currentEpoch(ctx, l.belfry, l.control)
 	return err
 }
@@ -98,19 +113,25 @@ func (l *link) withHold(ctx context.Context, work func(ctx context.Context) erro
 func (l *link) persist(ctx context.Context, work func(ctx context.Context) error) error {
 	for retry := (patience{}); ; {
 		err := work(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !passing(err):
-			return explain(err)
 		}
-		l.notice(explain(err))
-		if err := retry.wait(ctx); err != nil {
+		if err := l.outlast(ctx, err, &retry); err != nil {
 			return err
 		}
 	}
+}
+
+// outlast waits until another try makes sense after an error that may pass. Any other it returns, explained.
+func (l *link) outlast(ctx context.Context, err error, retry *patience) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !passing(err):
+		return explain(err)
+	}
+	l.notice(explain(err))
+	return retry.wait(ctx)
 }
 
 // script runs a script that begins with the guard, after it has left Redis alone for as long as the share asks. It returns how long the script took, as seen from here.
@@ -119,7 +140,7 @@ func (l *link) script(ctx context.Context, s *redis.Script, keys []string, args 
 		return nil, 0, err
 	}
 	began := time.Now()
-	reply := s.Run(ctx, l.redis, keys, append(append(make([]any, 0, len(l.owner)+len(args)), l.owner...), args...)...)
+	reply := s.Run(ctx, l.redis, keys, append([]any{l.cluster, l.queue, l.way.turn(l.fence)}, args...)...)
 	took := time.Since(began)
 	if err := reply.Err(); err != nil {
 		return nil, took, err

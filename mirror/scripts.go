@@ -4,19 +4,23 @@ import "github.com/redis/go-redis/v9"
 
 // A script that fails in its midst leaves what it did before, so each writes an entry first and after it what says that the entry is there.
 //
-// Every script that changes something begins with this: it refuses a process that was overtaken, and another cluster or queue than the one that the Redis queue is mirrored by.
-// KEYS[1] is the state; ARGV[1..3] are the cluster, the queue and the fence.
+// Every script that changes something begins with this: it refuses a process that was overtaken, a script that the network held back until a later one had been here, and another cluster or queue than the one that
+// the Redis queue is mirrored by. KEYS[1] is the state; ARGV[1..3] are the cluster, the queue, and a turn: the fence, and a direction with a number that grows from script to script.
 const guard = `
-local owner = redis.call('HMGET', KEYS[1], 'cluster', 'queue', 'fence')
+local fence, way, turn = ARGV[3]:match('^(%d+) (%l+) (%d+)$')
+local owner = redis.call('HMGET', KEYS[1], 'cluster', 'queue', 'fence', way)
 if owner[1] and (owner[1] ~= ARGV[1] or owner[2] ~= ARGV[2]) then
 	return redis.error_reply('BELFRYOWNER ' .. owner[1] .. ' ' .. owner[2])
 end
-if owner[3] and tonumber(owner[3]) > tonumber(ARGV[3]) then
+if owner[3] and tonumber(owner[3]) > tonumber(fence) then
 	return redis.error_reply('BELFRYFENCE ' .. owner[3] .. ' ' .. KEYS[1])
 end
-if owner[3] ~= ARGV[3] then
-	redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'queue', ARGV[2], 'fence', ARGV[3])
+if owner[3] ~= fence then
+	redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'queue', ARGV[2], 'fence', fence, 'in', 0, 'out', 0)
+elseif owner[4] and tonumber(owner[4]) >= tonumber(turn) then
+	return redis.error_reply('BELFRYTURN ' .. owner[4])
 end
+redis.call('HSET', KEYS[1], way, turn)
 `
 
 // fenceScript has the guard refuse whoever had the hold before. KEYS: state.
@@ -167,6 +171,6 @@ for i = 3, #KEYS do
 	if redis.call('EXISTS', KEYS[i]) == 1 then return redis.error_reply('BELFRYLEFT ' .. KEYS[i]) end
 end
 redis.call('UNLINK', KEYS[2])
-redis.call('HDEL', KEYS[1], 'cluster', 'queue', 'ready')
+redis.call('HDEL', KEYS[1], 'cluster', 'queue', 'ready', 'in', 'out')
 return redis.call('EXPIRE', KEYS[1], 86400)
 `)

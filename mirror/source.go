@@ -150,13 +150,8 @@ func (i *carrier) run(ctx context.Context) error {
 	for retry := (patience{}); ; {
 		taken, err := i.cycle(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil && !passing(err):
-			return explain(err)
 		case err != nil:
-			i.notice(explain(err))
-			if err := retry.wait(ctx); err != nil {
+			if err := i.outlast(ctx, err, &retry); err != nil {
 				return err
 			}
 		case taken > 0:
