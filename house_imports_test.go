@@ -106,7 +106,7 @@ var importTable = []importRow{
 	{
 		dir:      "mirror",
 		may:      []string{"client", "rpc/belfry/...", "mirror/..."},
-		testMay:  []string{"client/belfrytest", "mirror/redistest", "mirror/redistest/redissontest"},
+		testMay:  []string{"client/belfrytest", "mirror/redistest", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{"github.com/redis/go-redis", "connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/sync"},
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
 	},
@@ -142,6 +142,12 @@ var importTable = []importRow{
 		reason:   "faults strike real processes from outside; only what a backup holds is read with the package that wrote it",
 	},
 	{
+		dir:      "jepsen/redisson",
+		may:      []string{"mirror/redistest/redissontest"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "the other side of the mirror is Redis and Redisson's part; of the mirror it sees processes",
+	},
+	{
 		dir:      "jepsen/sim",
 		may:      []string{"fsm", "fsm/model", "jepsen/..."},
 		external: []string{"github.com/anishathalye/porcupine"},
@@ -157,12 +163,18 @@ var importTable = []importRow{
 	{
 		dir:     "cmd/belfry",
 		may:     []string{"client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "cmd/belfry/..."},
-		testMay: []string{"client/belfrytest", "cmd/belfry/processtest", "mirror/redistest", "mirror/redistest/redissontest"},
+		testMay: []string{"client/belfrytest", "cmd/belfry/processtest", "mirror/redistest", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
 			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x", "go.yaml.in/yaml/v3",
 		},
 		reason: "the command wires everything, except what only tests may import",
+	},
+	{
+		dir:      "cmd/compare",
+		may:      []string{"client", "rpc/belfry/..."},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/HdrHistogram/hdrhistogram-go", "github.com/redis/go-redis", "github.com/nats-io/nats.go", "golang.org/x/sync"},
+		reason:   "a comparison sees servers as their users do",
 	},
 }
 

@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,9 +41,14 @@ func TestSetAside(t *testing.T) {
 			offer(t, r, "orders", string(rune('c'+n))) // among good ones
 		}
 	}
+	for _, place := range []string{"an orphan", "another"} {
+		if err := r.RPush(t.Context(), listKey, place).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := entries(t, r, "orders")
 	counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", SetAside: true, Share: 1})
-	if err != nil || counts.SetAside != 10 || counts.Acked != 7 || counts.Committed != 7 {
+	if err != nil || counts.SetAside != 10 || counts.Acked != 7 || counts.Committed != 7 || counts.Orphans != 2 {
 		t.Fatalf("the import counted %+v, %v", counts, err)
 	}
 	aside := scores(t, r, "belfry_aside:{orders}")
@@ -54,17 +60,24 @@ func TestSetAside(t *testing.T) {
 	if len(aside) != 10 || len(entries(t, r, "orders")) != 0 || delayed(t, c, "orders") != 7 {
 		t.Errorf("%d are aside, %d left, %d in Belfry", len(aside), len(entries(t, r, "orders")), delayed(t, c, "orders"))
 	}
-	back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1})
-	if err != nil || back.Aside != 10 || back.Original != 7 {
+	var checks []mirror.Check
+	back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1, Checked: func(all []mirror.Check) { checks = all }})
+	if err != nil || back.Aside != 10 || back.Original != 7 || back.Orphans != 2 {
 		t.Errorf("the rollback counted %+v, %v", back, err)
+	}
+	for _, check := range checks {
+		if check.OK != (check.What != "a process of Redisson listens") {
+			t.Errorf("it checked %+v", check)
+		}
 	}
 	if after := entries(t, r, "orders"); !maps.Equal(before, after) {
 		t.Errorf("%d entries came, %d are back, and they are not the same", len(before), len(after))
 	}
-	if n := r.LLen(t.Context(), listKey).Val(); n != 17 {
-		t.Errorf("the list has %d places", n)
+	places := r.LRange(t.Context(), listKey, 0, -1).Val()
+	if orphans := slices.DeleteFunc(slices.Clone(places), func(m string) bool { _, ok := before[m]; return ok }); len(places) != 19 || !slices.Equal(orphans, []string{"an orphan", "another"}) {
+		t.Errorf("the list has %d places, without due times %q", len(places), orphans)
 	}
-	if n := r.Exists(t.Context(), "belfry_aside:{orders}", "belfry_handover:{orders}").Val(); n != 0 {
+	if n := r.Exists(t.Context(), "belfry_aside:{orders}", "belfry_handover:{orders}", "belfry_orphans:{orders}").Val(); n != 0 {
 		t.Errorf("%d keys of the mirror still have entries", n)
 	}
 }

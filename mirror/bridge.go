@@ -24,10 +24,14 @@ type BridgeOptions struct {
 	SetAside bool
 	// NoIn leaves what Redisson's processes offer to them; NoOut leaves jobs that fall due to the consumers of Belfry.
 	NoIn, NoOut bool
+	// Again decides that the jobs come over again after an export or a rollback took them back. Without it the bridge waits then, with [ErrTakenBack] as a notice, until somebody decides that.
+	Again bool
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
 	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
 	Hold time.Duration
+	// Replicas is how many replicas of Redis must have what is put on the ready list before the job is acked in Belfry: what Redis had answered is lost otherwise when another server takes over. Default: none.
+	Replicas int
 	// Notice is told what it waits for. May be nil; it must not block.
 	Notice func(error)
 	// Progress is called after each batch. May be nil; it must not block.
@@ -56,40 +60,43 @@ type ringer struct {
 	link
 	codec  redisson.Codec
 	ttr    time.Duration // of the leases of jobs that are put there
+	gone   []any         // tags of jobs that are acked, for Redis to forget
 	counts BridgeCounts
 	report func(BridgeCounts)
 }
 
 // Bridge keeps Redisson's consumers and producers running on top of Belfry until ctx ends: what they offer comes to Belfry, and what falls due there goes on their ready list. One process at a time does it for a
-// queue, the others wait; so it may be started on every node. It may be killed anywhere.
+// queue, the others wait; so it may be started on every node. It may be killed anywhere. An export or a rollback has it let go of the queue and wait.
 //
 // A broken connection to Redis is tried again until ctx ends. Errors: [*BadEntry] unless SetAside; what Redis or Belfry refuse for good; that of ctx.
 func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o BridgeOptions) error {
 	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
+	l.replicas = max(0, o.Replicas)
 	sums := &totals{tell: o.Progress}
-	i := newImporter(l, ImportOptions{Codec: o.Codec, SetAside: o.SetAside, Follow: true, Progress: sums.in})
+	i := newImporter(l, ImportOptions{Codec: o.Codec, SetAside: o.SetAside, Follow: true, Again: o.Again, Progress: sums.in})
 	check := i.check
 	if o.NoIn {
 		check = i.link.check
 	}
-	if err := i.persist(ctx, check); err != nil {
+	if err := i.begin(ctx, check); err != nil {
 		return err
 	}
-	return i.withHold(ctx, func(ctx context.Context) error {
+	out := &ringer{codec: o.Codec, ttr: 2 * l.lease, report: sums.out}
+	return i.turn(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
-			prepare = i.bringIn // nor leave what an import had claimed where nobody finds it
+			prepare = func(ctx context.Context) error { return i.bringIn(ctx, o.Codec) } // nor leave what an import had claimed where nobody finds it
 		}
 		if err := i.persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
 			return err
 		}
+		out.link = i.link // from here on each direction has its own
+		out.way = newWay("out")
 		group, ctx := errgroup.WithContext(ctx)
 		if !o.NoIn {
 			group.Go(func() error { return i.run(ctx) })
 		}
 		if !o.NoOut {
-			out := &ringer{link: i.link, codec: o.Codec, ttr: 2 * l.lease, report: sums.out}
-			out.way = newWay("out")
 			group.Go(func() error { return out.run(ctx) })
 		}
 		return group.Wait()
@@ -100,7 +107,11 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 func (g *ringer) run(ctx context.Context) error {
 	retry := patience{}
 	for ctx.Err() == nil {
-		jobs, err := g.belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.queue}, Max: ringJobs, Wait: ringWait, TTR: g.ttr})
+		err := g.forget(ctx) // what an earlier turn could not
+		var jobs []*client.Job
+		if err == nil {
+			jobs, err = g.belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.queue}, Max: ringJobs, Wait: ringWait, TTR: g.ttr})
+		}
 		if err == nil {
 			err = g.finishRing(ctx, jobs)
 		}
@@ -115,9 +126,15 @@ func (g *ringer) run(ctx context.Context) error {
 
 // finishRing rings reserved jobs also if ctx ends meanwhile: what is on the ready list should be acked.
 func (g *ringer) finishRing(ctx context.Context, jobs []*client.Job) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.ttr)
+	pushing, endPush := outliving(ctx, lingerMax/2)
+	defer endPush()
+	pushing, stopPush := context.WithTimeout(pushing, g.ttr/2) // what was not put there by then is given back before its lease ends, which would count an attempt
+	defer stopPush()
+	ctx, end := outliving(ctx, lingerMax)
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, g.ttr)
 	defer cancel()
-	return g.ring(ctx, jobs)
+	return g.ring(ctx, pushing, jobs)
 }
 
 // totals adds up what both directions of a bridge report.
@@ -148,8 +165,8 @@ func (t *totals) told() {
 	}
 }
 
-// ring puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for become dead, with the reason as their last error.
-func (g *ringer) ring(ctx context.Context, jobs []*client.Job) error {
+// ring puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for become dead, with the reason as their last error. What Redis does not take until pushing ends is given back.
+func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 	jobs, payloads, err := g.encode(ctx, jobs)
 	if err != nil {
 		return errors.Join(err, g.release(ctx, jobs))
@@ -160,11 +177,8 @@ func (g *ringer) ring(ctx context.Context, jobs []*client.Job) error {
 		for ; n < len(jobs) && bytes < claimBytes; n++ {
 			args, bytes = append(args, tagOf(jobs[n]), payloads[n]), bytes+len(payloads[n])
 		}
-		put, err := g.push(ctx, args)
-		if err != nil && passing(err) { // some may be on the list: they come again when their leases end, and are known then
-			return errors.Join(err, g.release(ctx, jobs[n:]))
-		}
-		if err != nil {
+		put, err := g.push(pushing, args)
+		if err != nil { // some may be on the list all the same: they come again, and are known then
 			return errors.Join(err, g.release(ctx, jobs))
 		}
 		g.counts.Out, g.counts.Repeated = g.counts.Out+put, g.counts.Repeated+int64(n)-put
@@ -214,23 +228,33 @@ func (g *ringer) finish(ctx context.Context, jobs []*client.Job) error {
 		leases[n] = job.Lease
 	}
 	errs, _ := g.belfry.AckBatch(ctx, leases) // each has its error
-	var gone []any
 	var err error
 	for n, failed := range errs {
 		switch {
 		case failed == nil:
-			gone = append(gone, tagOf(jobs[n]))
+			g.gone = append(g.gone, tagOf(jobs[n]))
 		case !errors.Is(failed, client.ErrStaleLease):
 			err = failed
 		}
 	}
-	if len(gone) > 0 {
-		_, _, forgot := g.link.script(ctx, forgetScript, []string{g.keys.state, g.keys.rung}, gone...)
-		err = errors.Join(err, forgot)
-	}
+	err = errors.Join(err, g.forget(ctx))
 	last := jobs[len(jobs)-1]
 	g.counts.Lateness = time.Since(last.DueAt)
 	g.report(g.counts)
+	return err
+}
+
+// forget has Redis forget jobs that are acked.
+func (g *ringer) forget(ctx context.Context) error {
+	if len(g.gone) == 0 {
+		return nil
+	}
+	defer func(n int) { g.replicas = n }(g.replicas)
+	g.replicas = 0 // an id that a failover brings back does no harm
+	_, _, err := g.script(ctx, forgetScript, []string{g.keys.state, g.keys.rung}, g.gone...)
+	if err == nil {
+		g.gone = nil
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
@@ -38,10 +39,13 @@ func (l *link) check(ctx context.Context) error {
 	if err := l.rights(ctx); err != nil {
 		return err
 	}
-	if err := typesOf(ctx, l.redis, l.keys); err != nil {
+	if err := checkTypes(ctx, l.redis, l.keys.all()); err != nil {
 		return explain(err)
 	}
 	if err := l.changes(ctx); err != nil {
+		return explain(err)
+	}
+	if err := l.checkReplicas(ctx); err != nil {
 		return explain(err)
 	}
 	owner, err := l.redis.HMGet(ctx, l.keys.state, "cluster", "queue").Result()
@@ -62,12 +66,15 @@ func (l *link) rights(ctx context.Context) error {
 	if err := nothing.Run(ctx, l.redis, nil).Err(); err != nil {
 		return explain(err)
 	}
+	if err := nothing.Eval(ctx, l.redis, nil).Err(); err != nil { // as where another server takes over, which has no script yet
+		return explain(err)
+	}
 	names := make([]string, 0, len(l.keys.all()))
 	for _, key := range l.keys.all() {
 		names = append(names, key.key)
 		err := nothing.Run(ctx, l.redis, []string{key.key}).Err()
 		if redis.HasErrorPrefix(err, "NOPERM") {
-			return fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.key, key.key, err)
+			return &explained{fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.key, key.key, err)}
 		}
 		if err != nil {
 			return explain(err)
@@ -79,9 +86,12 @@ func (l *link) rights(ctx context.Context) error {
 	// A time in the past has Redisson's processes look for what is due, which they may do at any time.
 	err := l.redis.Publish(ctx, l.keys.Channel, "0").Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err)
+		return &explained{fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err)}
 	}
 	if err != nil {
+		return explain(err)
+	}
+	if err := l.redis.PubSubNumSub(ctx, l.keys.Channel).Err(); err != nil {
 		return explain(err)
 	}
 	return nil
@@ -100,14 +110,48 @@ func (l *link) changes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.writes(ctx)
+	if err := l.writes(ctx); err != nil {
+		return err
+	}
+	return l.reads(ctx)
+}
+
+// reads tries the commands that scripts read with, and those that come late.
+func (l *link) reads(ctx context.Context) error {
+	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		key := l.keys.trial
+		p.Exists(ctx, key)
+		p.Expire(ctx, key, time.Hour)
+		p.HLen(ctx, key)
+		p.HMGet(ctx, key, "x")
+		p.HScan(ctx, key, 0, "", 1)
+		p.LLen(ctx, key)
+		p.LRange(ctx, key, 0, 0)
+		p.Persist(ctx, key)
+		p.SCard(ctx, key)
+		p.SIsMember(ctx, key, "x")
+		p.SRandMemberN(ctx, key, 1)
+		p.ZCard(ctx, key)
+		p.ZRange(ctx, key, 0, 0)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// It answers that there is none.
+	if err := l.redis.ZScore(ctx, l.keys.trial, "x").Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	return nil
 }
 
 // writes tries, on a key of its own that it removes again, the commands that cannot be tried otherwise.
 func (l *link) writes(ctx context.Context) error {
 	key := l.keys.trial
+	if err := l.redis.Unlink(ctx, key).Err(); err != nil { // else nothing could be removed again
+		return err
+	}
 	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.Unlink(ctx, key)
 		p.HSet(ctx, key, "x", "x")
 		p.HIncrBy(ctx, key, "n", 1)
 		p.HDel(ctx, key, "x", "n")
@@ -122,25 +166,15 @@ func (l *link) writes(ctx context.Context) error {
 	return err
 }
 
-// typesOf refuses keys that are not what they should be.
-func typesOf(ctx context.Context, r redis.UniversalClient, k keys) error {
-	for _, want := range k.all() {
-		kind, err := r.Type(ctx, want.key).Result()
-		if err != nil {
-			return err
-		}
-		if kind != "none" && kind != want.kind {
-			return fmt.Errorf("the key %s is a %s, should be a %s: Redisson did not make it; rename it, or name another queue: 'belfry mirror inspect' shows them",
-				want.key, kind, want.kind)
-		}
-	}
-	return nil
-}
-
 // check refuses also what Belfry could not take.
 func (i *importer) check(ctx context.Context) error {
 	if err := i.link.check(ctx); err != nil {
 		return err
+	}
+	if !i.follow || !i.standing { // import --follow and the bridge may come before the queue does
+		if err := i.exists(ctx); err != nil {
+			return explain(err)
+		}
 	}
 	if i.follow {
 		offers, err := i.listen(ctx)
@@ -150,13 +184,11 @@ func (i *importer) check(ctx context.Context) error {
 		if err := offers.Close(); err != nil {
 			return explain(err)
 		}
-	} else if err := i.exists(ctx); err != nil {
-		return explain(err)
 	}
 	if i.setAside {
 		return nil
 	}
-	found, err := Inspect(ctx, i.redis, i.redisQueue)
+	found, err := inspect(ctx, i.redis, i.redisQueue)
 	if err != nil {
 		return err
 	}
@@ -185,15 +217,18 @@ func (i *importer) exists(ctx context.Context) error {
 // ErrNoQueue says that there is nothing of the queue in Redis.
 var ErrNoQueue = errors.New("this database of Redis has no delayed queue")
 
+// listenMax is how long Redis may take to answer that it has a listener.
+const listenMax = 5 * time.Second
+
 // listen subscribes to what Redisson announces.
 func (i *importer) listen(ctx context.Context) (*redis.PubSub, error) {
 	offers := i.redis.Subscribe(ctx, i.keys.Channel)
-	_, err := offers.Receive(ctx)
+	_, err := offers.ReceiveTimeout(ctx, listenMax) // a Redis that hangs would never answer
 	if err == nil {
 		return offers, nil
 	}
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		err = fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w", i.keys.Channel, i.keys.Channel, err)
+		err = &explained{fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w", i.keys.Channel, i.keys.Channel, err)}
 	}
 	return nil, errors.Join(err, offers.Close())
 }
@@ -205,6 +240,12 @@ func (e *exporter) check(ctx context.Context) error {
 	}
 	if _, err := e.belfry.Admin().Queue(ctx, e.queue); err != nil {
 		return fmt.Errorf("looking for the queue %s of Belfry, whose jobs should go to Redis: %w", e.queue, err)
+	}
+	if err := e.checkOwner(ctx); err != nil {
+		return err
+	}
+	if err := e.checkCodec(ctx); err != nil {
+		return err
 	}
 	return e.chooseFormat(ctx)
 }

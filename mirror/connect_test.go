@@ -1,6 +1,8 @@
 package mirror_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,35 @@ func TestReach(t *testing.T) {
 	defer r.Close()
 	if err := mirror.Reach(t.Context(), r); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("where none is: %v", err)
+	}
+}
+
+// TestReachOther: what is there is not what the URL says, and the error says what to write.
+func TestReachOther(t *testing.T) {
+	s := redistest.Start(t)
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	site := strings.TrimPrefix(web.URL, "http://")
+	for url, want := range map[string]string{
+		"redis://" + site:                                    "is no Redis but speaks HTTP",
+		"redis+cluster://" + site:                            "is no Redis but speaks HTTP",
+		"redis+sentinel://" + site + "?master_name=x":        "is no Redis but speaks HTTP",
+		s.URL() + "/9999":                                    "has no database of that number",
+		strings.Replace(s.URL(), "://", "+cluster://", 1):    "no node of a Redis Cluster; a URL that begins with redis://",
+		"redis+sentinel://" + s.Address() + "?master_name=x": "is no Sentinel",
+	} {
+		r, err := mirror.Connect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		err = mirror.Reach(t.Context(), r)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: it said %v, should say %q", url, err, want)
+		}
+		if is := strings.Contains(url, s.Address()); err != nil && mirror.OtherKind(err) != is {
+			t.Errorf("%s: OtherKind is %v", url, !is)
+		}
 	}
 }
 

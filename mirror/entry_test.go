@@ -112,8 +112,9 @@ func TestNextBatch(t *testing.T) {
 func TestConnect(t *testing.T) {
 	for url, word := range map[string]string{
 		"127.0.0.1:6379": "should begin with redis://", "app:secret@host:6379": "should begin with redis://", "http://app:secret@host": "should begin with redis://",
-		"redis+ring://app:secret@host": `no kind "ring"`, "redis://app:sec ret@host": "userinfo", "redis://app:secret@host/x": "database", "redis://:secret@host:port": "port",
-		"redis+sentinel://app:secret@host:26379": "master_name", "redis+sentinel://host:26379?sentinel_password=secret": "unexpected option",
+		"redis+ring://app:secret@host": `no kind "ring"`, "redis://app:sec ret@host": "%XX", "redis://app:secret@host/x": "database", "redis://:secret@host:port": "port", "redis://host:port": "port",
+		"redis://app:secret?secret@host": "%XX", "redis://app:secret/secret@host": "%XX", "redis://app:1#secret@host": "%XX", "redis://app/x:secret@host": "%XX",
+		"redis+sentinel://app:secret@host:26379": "master_name", "redis+sentinel://host:26379?master_name=main&passwort=secret": "unexpected option",
 		"redis://host?password=secret": "unexpected option",
 	} {
 		r, err := Connect(url)
@@ -128,7 +129,7 @@ func TestConnect(t *testing.T) {
 	}
 	for _, url := range []string{
 		"redis://app:secret@127.0.0.1:6379/3", "rediss://host", "redis+cluster://host:7000?addr=other:7000", "rediss+cluster://host",
-		"redis+sentinel://host:26379?master_name=main", "unix:///run/redis.sock",
+		"redis+sentinel://host:26379?master_name=main", "redis+sentinel://host?master_name=main&route_by_latency=true&sentinel_password=s", "unix:///run/redis.sock",
 	} {
 		r, err := Connect(url)
 		if err != nil {

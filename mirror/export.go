@@ -20,16 +20,20 @@ type ExportOptions struct {
 	RedisQueue, Queue string
 	// Format is that of the fleet of Redisson: Old up to 3.21.0, New since 3.21.1. Default: that of the entries that Redis has, else of those that the jobs came from.
 	Format redisson.Generation
-	// Codec makes payloads of the bodies of jobs that did not come from Redisson. Without one such a job ends the export with an error.
+	// Codec makes payloads of the bodies of jobs that did not come from Redisson. Without one the export refuses to begin if there is such a job, and ends with an error if one is put meanwhile.
 	Codec redisson.Codec
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
 	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
 	Hold time.Duration
+	// Replicas is how many replicas of Redis must have the entry of a job before it is removed from Belfry: what Redis had answered is lost otherwise when another server takes over. Default: none.
+	Replicas int
 	// Notice is told what it waits for. May be nil; it must not block.
 	Notice func(error)
 	// Progress is called after each batch. May be nil; it must not block.
 	Progress func(ExportCounts)
+	// Checked is told at the end what was checked, also after an error. May be nil.
+	Checked func([]Check)
 }
 
 // ExportCounts is how far an export is.
@@ -46,6 +50,8 @@ type ExportCounts struct {
 	Reduced int64 `json:"reduced"`
 	// Aside are entries that an import had set aside and that are back where they were.
 	Aside int64 `json:"aside"`
+	// Orphans are places of the list without a due time that an import had taken away and that are at its end again.
+	Orphans int64 `json:"orphans"`
 	// Dead are dead jobs, which stay in Belfry.
 	Dead int64 `json:"dead"`
 	// Slowest is the longest that one script took, as seen from here.
@@ -68,12 +74,14 @@ type exporter struct {
 	sequence uint64 // of random parts: grows with every job
 	batch    int    // how many entries the next script takes
 	counts   ExportCounts
+	checks   []Check
+	claimed  int64 // what was on its way to Belfry when it began
 }
 
 // Export moves the jobs of a queue of Belfry back to Redisson's delayed queue, those that came from there as they were. It pauses the queue and leaves it so, waits for jobs that are
-// reserved, and may be interrupted anywhere and repeated: nothing is lost, and nothing is in both. Nobody else should change jobs of the queue meanwhile; puts are taken along.
+// reserved, and may be interrupted anywhere and repeated: nothing is lost, and nothing is in both. A bridge and an import that follows let it have the queue, and then wait; any other process is waited for. Nobody else should change jobs of the queue meanwhile; puts are taken along.
 //
-// Errors: a format that disagrees with what Redis has; a body that the codec cannot encode; what Redis or Belfry refuse for good; that of ctx.
+// Errors: a format that disagrees with what Redis has, or none and nothing or too much that says it; a body that the codec cannot encode; what Redis or Belfry refuse for good; that of ctx.
 func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions) (ExportCounts, error) {
 	return export(ctx, r, c, o, false)
 }
@@ -81,11 +89,24 @@ func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o Ex
 // export is Export, and takes along what was set aside if asked to.
 func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions, aside bool) (ExportCounts, error) {
 	e := &exporter{link: newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), format: o.Format, codec: o.Codec, progress: o.Progress, batch: batchMax}
+	e.replicas = max(0, o.Replicas)
 	e.sequence = uint64(time.Now().UnixMilli()) << 20 //nolint:gosec // above that of any earlier export, and positive for long
-	if err := e.persist(ctx, e.check); err != nil {
+	defer func() {
+		if o.Checked != nil {
+			o.Checked(e.checks)
+		}
+	}()
+	if err := e.begin(ctx, func(ctx context.Context) error {
+		if aside { // a rollback has a beginning
+			if err := e.began(ctx); err != nil {
+				return explain(err)
+			}
+		}
+		return e.check(ctx)
+	}); err != nil {
 		return e.counts, err
 	}
-	err := e.withHold(ctx, func(ctx context.Context) error {
+	err := e.withWish(ctx, func(ctx context.Context) error {
 		if err := e.persist(ctx, e.prepare); err != nil {
 			return err
 		}
@@ -93,27 +114,42 @@ func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o Ex
 			if err := e.persist(ctx, e.restoreAside); err != nil {
 				return err
 			}
+			if err := e.persist(ctx, e.restoreOrphans); err != nil {
+				return err
+			}
 		}
-		return e.run(ctx)
+		if err := e.run(ctx); err != nil {
+			return err
+		}
+		return e.persist(ctx, e.checkEnd)
 	})
 	e.counts.Slowest = e.slowest
 	return e.counts, err
 }
 
-// prepare brings everything into Belfry that is on its way there, pauses the queue and begins a new epoch.
+// prepare brings everything into Belfry that is on its way there, begins a new epoch and pauses the queue. The epoch comes first: it also says that the jobs are taken back, and keeps a bridge from bringing entries
+// into a paused queue if this process is killed here.
 func (e *exporter) prepare(ctx context.Context) error {
-	if err := e.bringIn(ctx); err != nil {
+	if err := e.checkClaimed(ctx); err != nil {
+		return err
+	}
+	if err := e.bringIn(ctx, redisson.Opaque); err != nil {
+		return err
+	}
+	e.checked("every claimed entry is in Belfry", fmt.Sprintf("%d were claimed", e.claimed), true)
+	if err := beginEpoch(ctx, e.belfry, e.control, epochRecord{e.redisQueue, e.queue, e.epoch + 1}); err != nil {
 		return err
 	}
 	if err := e.pause(ctx); err != nil {
 		return err
 	}
+	e.checked("the note that the jobs go back is in Belfry", fmt.Sprintf("epoch %d", e.epoch+1), true)
 	queue, err := e.belfry.Admin().Queue(ctx, e.queue)
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
 	e.counts.Total = int64(queue.GetCounts().GetDelayed()) + int64(queue.GetCounts().GetReady())
-	return beginEpoch(ctx, e.belfry, e.control, epochRecord{e.redisQueue, e.queue, e.epoch + 1})
+	return nil
 }
 
 // pause has nothing handed out any more, on every shard.
@@ -156,28 +192,21 @@ func (e *exporter) chooseFormat(ctx context.Context) error {
 	}
 	if len(seen) == 0 && e.format == redisson.Unknown {
 		where = "the jobs came from Redis"
-		empty := true
-		for job, err := range e.belfry.List(ctx, e.queue, client.ListOptions{PageSize: sampled}) {
-			if err != nil {
-				return fmt.Errorf("listing jobs: %w", err)
-			}
-			empty = false
-			if from, err := parseOrigin(job.Headers[HeaderMember]); err == nil {
-				seen[from.generation]++
-			}
-			if seen[redisson.Old]+seen[redisson.New] == sampled {
-				break
-			}
+		empty, err := e.sampleJobs(ctx, seen)
+		if err != nil {
+			return err
 		}
 		if empty {
+			e.checked(formatCheck, "none is needed: there is no job", true)
 			return nil
 		}
 	}
+	named := e.format != redisson.Unknown
 	switch {
 	case len(seen) == 0 && e.format == redisson.Unknown:
 		return errNoFormat
 	case len(seen) == 2 && e.format == redisson.Unknown:
-		return fmt.Errorf("%s in both formats; name the one that the processes of Redisson read: old up to version 3.21.0, new since 3.21.1", where)
+		return fmt.Errorf("%s in both formats; name the one that the processes of Redisson read with --redisson-format: old up to version 3.21.0, new since 3.21.1", where)
 	case e.format == redisson.Unknown && seen[redisson.Old] > 0:
 		e.format = redisson.Old
 	case e.format == redisson.Unknown:
@@ -185,11 +214,18 @@ func (e *exporter) chooseFormat(ctx context.Context) error {
 	case len(seen) == 1 && seen[e.format] == 0:
 		return fmt.Errorf("%s, but not in the format %s: its processes could not read what is written, and would stop", where, e.format)
 	}
+	found := e.format.String() + ", as " + where + " in it"
+	if named && seen[e.format] == 0 {
+		found = e.format.String() + ", as named; Redis has no entry that says it"
+	}
+	e.checked(formatCheck, found, true)
 	return nil
 }
 
+const formatCheck = "the format is that which Redisson reads"
+
 // errNoFormat says that a format must be named.
-var errNoFormat = errors.New("nothing says which format the processes of Redisson read; name it: old up to version 3.21.0, new since 3.21.1")
+var errNoFormat = errors.New("nothing says which format the processes of Redisson read; name it with --redisson-format: old up to version 3.21.0, new since 3.21.1")
 
 // run moves jobs until there are none.
 func (e *exporter) run(ctx context.Context) error {
@@ -217,7 +253,7 @@ func (e *exporter) run(ctx context.Context) error {
 // pass moves the jobs that are there, after what an interrupted pass left, and says how many, and how many are left: consumers hold them or did so a moment ago, or they fell due
 // or were put meanwhile.
 func (e *exporter) pass(ctx context.Context) (moved int, left uint32, err error) {
-	if err := e.bringIn(ctx); err != nil {
+	if err := e.bringIn(ctx, redisson.Opaque); err != nil {
 		return 0, 0, err
 	}
 	for _, state := range []client.State{"READY", "DELAYED"} {
@@ -255,6 +291,22 @@ func (e *exporter) restoreAside(ctx context.Context) error {
 		n, err := reply.Int64()
 		e.counts.Aside += n
 		if err != nil {
+			return err
+		}
+	}
+}
+
+// restoreOrphans gives places of the list back that have no due time, to its end: they do not ring there either.
+func (e *exporter) restoreOrphans(ctx context.Context) error {
+	for {
+		reply, took, err := e.script(ctx, orphansScript, []string{e.keys.state, e.keys.orphans, e.keys.List}, e.batch, returnBytes)
+		if err != nil {
+			return err
+		}
+		e.batch = nextBatch(e.batch, took)
+		n, err := reply.Int64()
+		e.counts.Orphans += n
+		if err != nil || n == 0 {
 			return err
 		}
 	}

@@ -255,10 +255,10 @@ func TestRollbackOfClaims(t *testing.T) {
 	}
 }
 
-// interruption cancels a context when a script has run.
+// interruption stops a process when a script has run.
 type interruption struct {
-	after  *redis.Script
-	cancel context.CancelFunc
+	after *redis.Script
+	stop  func()
 }
 
 func (i *interruption) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -272,18 +272,37 @@ func (i *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			text, ok := arg.(string)
 			return ok && (text == i.after.Hash() || strings.HasPrefix(text, guard) && redis.NewScript(text).Hash() == i.after.Hash())
 		}) {
-			i.cancel()
+			i.stop()
 		}
 		return err
 	}
 }
 
-// TestExportInterrupted ends an export between the write and the cancel. Whether an import comes next or an export: each job is in one place, once.
+// interruptExport ends an export after its first write: its context, and what else dies with it.
+func interruptExport(t *testing.T, server *redistest.Server, c *client.Client, die func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cut, err := Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cut.Close()
+	cut.AddHook(&interruption{after: returnScript, stop: func() {
+		cancel()
+		die()
+	}})
+	if _, err := Export(ctx, cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1, Hold: HoldMin}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the export ended with %v", err)
+	}
+}
+
+// TestExportInterrupted ends an export between the write and the cancel. Whether an import comes next or an export: each job is in one place, once. One that is stopped in good order cancels first.
 func TestExportInterrupted(t *testing.T) {
-	for _, next := range []string{"import", "export"} {
+	for _, next := range []string{"import", "export", "stopped"} {
 		t.Run(next, func(t *testing.T) {
-			server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
-			r := server.Client()
+			server, belfry := redistest.Start(t), belfrytest.Start(t)
+			r, c, killed := server.Client(), belfry.Client(t), belfry.Client(t)
 			app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
 			due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 			want := map[string]int{}
@@ -302,22 +321,24 @@ func TestExportInterrupted(t *testing.T) {
 				want[text] = 1
 				putAll(t, c, due, nil, text)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			cut, err := Connect(server.URL())
-			if err != nil {
-				t.Fatal(err)
+			both := int64(60)
+			if next == "stopped" {
+				both = 0
+				interruptExport(t, server, c, func() {})
+			} else {
+				interruptExport(t, server, killed, func() { killed.Close() })
 			}
-			defer cut.Close()
-			cut.AddHook(&interruption{after: returnScript, cancel: cancel})
-			if _, err := Export(ctx, cut, c, ExportOptions{RedisQueue: "orders", Codec: redisson.Bytes, Share: 1}); !errors.Is(err, context.Canceled) {
-				t.Fatalf("the export ended with %v", err)
+			if n := r.SCard(t.Context(), "belfry_returned:{orders}").Val(); n != both || int64(len(bodies(t, c))) != both || r.ZCard(t.Context(), timerKey).Val() != 60 {
+				t.Fatalf("%d jobs are in both, %d in Belfry", n, len(bodies(t, c)))
 			}
-			if n := r.SCard(t.Context(), "belfry_returned:{orders}").Val(); n != 60 {
-				t.Fatalf("%d jobs are in both", n)
+			if found, err := Inspect(t.Context(), r, "orders"); err != nil || slices.ContainsFunc(found.Warnings, func(w string) bool { return strings.Contains(w, "an export was killed: 60 jobs") }) != (both > 0) {
+				t.Errorf("the warnings are %q, %v", found.Warnings, err)
 			}
 			if next == "import" {
-				counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1})
+				counts, err := ImportCounts{}, errWished
+				for errors.Is(err, errWished) { // until the hold of the killed one ends
+					counts, err = Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1})
+				}
 				if err != nil || counts.Committed != 60 || counts.Repeated != 0 {
 					t.Errorf("the import counted %+v, %v", counts, err)
 				}

@@ -22,6 +22,10 @@ const (
 	heldMax = 10 * 365 * 24 * time.Hour
 	// waitNotice is how long it takes until somebody is told that another process has the hold.
 	waitNotice = time.Second
+	// lingerMax is how long work that should end may finish what must not be left half done. It will be found half done, and finished, by whoever comes next.
+	lingerMax = 2 * time.Second
+	// shutdownMax bounds that and the giving back of the hold, which ends by itself if Belfry does not answer.
+	shutdownMax = lingerMax + time.Second
 )
 
 // hold runs work while this process holds the lease of the control queue's job, which lasts for ttr and is extended, with the fence of that lease. It waits until no other process has it, and calls waiting once if that
@@ -35,9 +39,9 @@ func hold(ctx context.Context, c *client.Client, queue string, ttr time.Duration
 	defer stop()
 	notice := time.AfterFunc(waitNotice, waiting)
 	defer notice.Stop()
-	var worked error
+	worked := make(chan error, 1)
 	began := false
-	worker := client.Worker{Queues: []string{queue}, Concurrency: 1, TTR: ttr, MaxLease: heldMax}
+	worker := client.Worker{Queues: []string{queue}, Concurrency: 1, TTR: ttr, MaxLease: heldMax, ShutdownTimeout: shutdownMax}
 	err = worker.Run(running, c, func(leased context.Context, job *client.Job) error {
 		if began {
 			return client.Snooze(0)
@@ -48,18 +52,24 @@ func hold(ctx context.Context, c *client.Client, queue string, ttr time.Duration
 		held, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		defer context.AfterFunc(leased, func() { end(context.Cause(leased)) })()
-		worked = errBroken // unless it returns
-		worked = work(held, job.Fence)
+		ended := errBroken // unless it returns
+		defer func() { worked <- ended }()
+		ended = work(held, job.Fence)
 		if errors.Is(context.Cause(leased), client.ErrStaleLease) {
-			worked = errors.Join(worked, errHoldLost)
+			ended = errors.Join(ended, errHoldLost)
 		}
 		return client.Snooze(0)
 	})
-	return errors.Join(worked, err, ctx.Err())
+	select {
+	case ended := <-worked:
+		return errors.Join(ended, err, ctx.Err())
+	default:
+		return errors.Join(err, ctx.Err())
+	}
 }
 
 // errHeld says that another process has the hold.
-var errHeld = errors.New("another process mirrors this queue; waiting until it ends")
+var errHeld = errors.New("another process mirrors this queue, or was killed a moment ago; waiting until it ends or its hold does")
 
 // errBroken says that work ended in a panic, which the worker has caught.
 var errBroken = errors.New("the mirror broke down; this is a mistake of the program")

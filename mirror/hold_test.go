@@ -106,3 +106,28 @@ func TestOvertaken(t *testing.T) {
 		t.Errorf("the claim of the other: %+v, %v", got, err)
 	}
 }
+
+// TestHoldEndsWithoutBelfry: a process that is stopped while Belfry does not answer does not try for long to give the hold back.
+func TestHoldEndsWithoutBelfry(t *testing.T) {
+	t.Parallel()
+	s := belfrytest.Start(t)
+	c := s.Client(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- hold(ctx, c, "belfry.mirror/x", HoldDefault, func() {}, func(ctx context.Context, _ uint64) error {
+			err := s.Close()
+			cancel()
+			<-ctx.Done()
+			return errors.Join(err, context.Cause(ctx))
+		})
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(20 * time.Second): // it was 27
+		t.Error("it tries to give the hold back for more than 20 s")
+	}
+}

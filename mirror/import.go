@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,8 +28,9 @@ type ImportOptions struct {
 	SetAside bool
 	// Ready takes the ready list along: what has rung and waits for a consumer of Redisson. Those consumers should have been stopped; each payload goes to one side only.
 	Ready bool
-	// Follow goes on with what Redisson's processes offer, until the context ends.
-	Follow bool
+	// Follow goes on with what Redisson's processes offer, until the context ends. It lets an export or a rollback have the queue, and waits after it, with [ErrTakenBack] as a notice, until somebody decides that the
+	// jobs come over again: by an import without Follow, or one with Again.
+	Follow, Again bool
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
 	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
@@ -55,6 +58,10 @@ type ImportCounts struct {
 	Orphans  int64 `json:"orphans"`
 	// Left is how many entries Redis had at the last look that are not claimed.
 	Left int64 `json:"left"`
+	// Earliest is when the first entry that Redis had at the last look was or is due, one that is claimed and not gone from Redis yet as well; zero if there was none. Now less that is how far behind the import is.
+	Earliest time.Time `json:"-"`
+	// TakenBack says that it waits, because an export or a rollback took the jobs back.
+	TakenBack bool `json:"-"`
 	// Slowest is the longest that one script took, as seen from here.
 	Slowest time.Duration `json:"slowestNs"`
 }
@@ -72,12 +79,17 @@ type importer struct {
 	setAside bool
 	ready    bool
 	follow   bool
-	// listening is closed once a follower hears of new entries.
+	again    bool // whether its being called decides that entries come over, also if they were taken back
+	standing bool // whether it waits where others end, and begins again
+	// listening is closed by heard, once a follower hears of new entries.
 	listening chan struct{}
+	heard     func()
 	progress  func(ImportCounts)
-	batch     int  // how many entries the next claim takes
-	behind    bool // whether the hand-over key may have entries that are not in hand
+	batch     int       // how many entries the next claim takes
+	behind    bool      // whether the hand-over key may have entries that are not in hand
+	looked    time.Time // at what is left
 	seen      map[redisson.Generation]int64
+	moved     atomic.Int64 // places of Redis' keys that it took
 	counts    ImportCounts
 }
 
@@ -85,36 +97,48 @@ type importer struct {
 // processes may go on meanwhile; each entry is delivered by them or comes here. The queue remembers ids without end from then on.
 //
 // A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: [ErrNoQueue] unless Follow; entries that Belfry
-// cannot take, as [*BadEntry] if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good; that of ctx.
+// cannot take, as [*BadEntry] if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good; [ErrTakenBack] if a
+// rollback came while it waited for its turn; that of ctx.
 func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts, error) {
 	return newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o).all(ctx)
 }
 
-// Rehearse makes all the checks of an import and returns what it would find. It changes nothing.
+// Rehearse makes all the checks of an import and returns what it would find, in Redis and in Belfry. It changes nothing.
 //
 // Errors: those with which [Import] would refuse to begin, but for entries that Belfry cannot take.
 func Rehearse(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (*Finding, error) {
 	o.SetAside = true // what cannot be brought over is in the finding
-	if err := newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o).check(ctx); err != nil {
+	i := newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o)
+	if err := i.check(ctx); err != nil {
 		return nil, err
 	}
-	return Inspect(ctx, r, o.RedisQueue)
+	target, err := i.target(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := inspect(ctx, r, o.RedisQueue)
+	if err != nil {
+		return nil, err
+	}
+	found.aim(target)
+	return found, nil
 }
 
 // newImporter returns an importer that has done nothing yet.
 func newImporter(l link, o ImportOptions) *importer {
+	listening := make(chan struct{})
 	return &importer{
-		link: l, codec: o.Codec, setAside: o.SetAside, ready: o.Ready, follow: o.Follow, progress: o.Progress,
-		listening: make(chan struct{}), batch: batchMax, behind: true, seen: map[redisson.Generation]int64{},
+		link: l, codec: o.Codec, setAside: o.SetAside, ready: o.Ready, follow: o.Follow, again: o.Again || !o.Follow, standing: o.Follow, progress: o.Progress,
+		listening: listening, heard: sync.OnceFunc(func() { close(listening) }), batch: batchMax, behind: true, seen: map[redisson.Generation]int64{},
 	}
 }
 
 // all is the whole import.
 func (i *importer) all(ctx context.Context) (ImportCounts, error) {
-	if err := i.persist(ctx, i.check); err != nil {
+	if err := i.begin(ctx, i.check); err != nil {
 		return i.counts, err
 	}
-	err := i.withHold(ctx, func(ctx context.Context) error {
+	err := i.turn(ctx, func(ctx context.Context) error {
 		if err := i.persist(ctx, i.prepare); err != nil {
 			return err
 		}
@@ -126,7 +150,11 @@ func (i *importer) all(ctx context.Context) (ImportCounts, error) {
 
 // prepare makes the queue remember ids, and finishes what an interrupted export left behind.
 func (i *importer) prepare(ctx context.Context) error {
+	i.behind = true
 	if err := beginEpoch(ctx, i.belfry, i.control, epochRecord{i.redisQueue, i.queue, i.epoch}); err != nil {
+		return err
+	}
+	if err := i.noteDedup(ctx, i.queue); err != nil {
 		return err
 	}
 	if err := rememberForever(ctx, i.belfry, i.queue); err != nil {
@@ -146,7 +174,7 @@ func (i *importer) prepare(ctx context.Context) error {
 // warnPaused says that nothing of a paused queue will ring: an export leaves it so.
 func (l *link) warnPaused(ctx context.Context) error {
 	queue, err := l.belfry.Admin().Queue(ctx, l.queue)
-	if err != nil {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
 	if queue.GetSettings().GetPaused() {
@@ -172,17 +200,23 @@ func rememberForever(ctx context.Context, c *client.Client, queue string) error 
 func (i *importer) run(ctx context.Context) error {
 	hint := make(<-chan *redis.Message)
 	if i.follow {
-		offers, err := i.listen(ctx)
-		if err != nil {
-			return explain(err)
+		var offers *redis.PubSub
+		if err := i.persist(ctx, func(ctx context.Context) (err error) {
+			offers, err = i.listen(ctx)
+			return err
+		}); err != nil {
+			return err
 		}
 		defer offers.Close() //nolint:errcheck // it is only listened to
 		hint = offers.Channel()
-		close(i.listening)
+		i.heard()
 	}
 	retry := patience{}
 	for {
 		taken, err := i.cycle(ctx)
+		if err == nil && (taken == 0 || time.Since(i.looked) > followWait) {
+			err = i.look(ctx)
+		}
 		switch {
 		case err != nil:
 			i.behind = true
@@ -205,6 +239,29 @@ func (i *importer) run(ctx context.Context) error {
 	}
 }
 
+// look finds out when the first entry that is left is due. What has no due time does not count.
+func (i *importer) look(ctx context.Context) error {
+	heads := make([]*redis.ZSliceCmd, 2)
+	_, err := i.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, key := range []string{i.keys.Timer, i.keys.handover} {
+			heads[n] = p.ZRangeWithScores(ctx, key, 0, 0)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	i.looked, i.counts.Earliest = time.Now(), time.Time{}
+	for _, head := range heads {
+		for _, first := range head.Val() {
+			if due := time.UnixMilli(int64(first.Score)); first.Score > 0 && (i.counts.Earliest.IsZero() || due.Before(i.counts.Earliest)) {
+				i.counts.Earliest = due
+			}
+		}
+	}
+	return nil
+}
+
 // cycle moves one batch, after what an earlier one left behind. It returns how many places of Redis' keys it took.
 func (i *importer) cycle(ctx context.Context) (int, error) {
 	if i.behind {
@@ -221,6 +278,7 @@ func (i *importer) cycle(ctx context.Context) (int, error) {
 	i.counts.Orphans += c.orphans
 	i.counts.Left = c.left
 	i.counts.Claimed += int64(len(c.entries))
+	i.moved.Add(int64(c.taken))
 	if err := i.commit(ctx, c.entries); err != nil {
 		return 0, err
 	}

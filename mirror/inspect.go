@@ -46,10 +46,15 @@ type Finding struct {
 	HandedOver int64 `json:"handedOver"`
 	Aside      int64 `json:"aside"`
 	Lost       int64 `json:"lost"`
+	// Listed are the bad entries and the orphans, those that an import set aside too: up to [ListedMax] of each key. A scan may give one twice.
+	Listed []Listed `json:"listed,omitempty"`
 	// Owner is the cluster that mirrors the queue; empty if none did.
 	Owner string `json:"owner,omitempty"`
-	// Warnings say what an import should know.
+	// Warnings say what an import should know, Would what it would do.
 	Warnings []string `json:"warnings,omitempty"`
+	Would    []string `json:"would"`
+	// Target is the queue of Belfry; set by [Rehearse] only.
+	Target *Target `json:"target,omitempty"`
 }
 
 // DueBounds returns the upper bounds of Finding.Due; the last class has none.
@@ -107,41 +112,67 @@ func nameOf(tagged string) string {
 	return tagged
 }
 
-// Inspect looks at one delayed queue of Redisson. It changes nothing, and reads all entries a page at a time; what others do meanwhile makes its numbers approximate.
+// Inspect looks at one delayed queue of Redisson. It changes nothing, and reads all entries a page at a time; what others do meanwhile makes its numbers approximate. The error is [ErrNoQueue] if
+// Redis has no key of it, the mirror's own among them, and nobody listens.
 func Inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Finding, error) {
-	s := &survey{redis: r, keys: keysOf(queue), found: &Finding{Queue: queue, Codecs: map[string]int64{}, Due: make([]int64, len(DueBounds())+1)}}
-	for _, step := range []func(context.Context) error{s.types, s.sizes, s.entries, s.order, s.circumstances} {
+	found, err := inspect(ctx, r, queue)
+	if err != nil || found.Processes > 0 {
+		return found, err
+	}
+	names := make([]string, 0, len(keysOf(queue).all()))
+	for _, key := range keysOf(queue).all() {
+		names = append(names, key.key)
+	}
+	kinds, err := kindsOf(ctx, r, names...) // each for itself: of some names a Redis Cluster has them in different slots
+	if err != nil {
+		return nil, explain(err)
+	}
+	if !slices.ContainsFunc(kinds, func(kind string) bool { return kind != "none" }) {
+		return nil, fmt.Errorf("%w %q: there is no key %s; without a name 'belfry mirror inspect' shows those that there are", ErrNoQueue, queue, names[0])
+	}
+	return found, nil
+}
+
+// inspect is Inspect also for a queue that is not there yet.
+func inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Finding, error) {
+	s := &survey{redis: r, keys: keysOf(queue), found: &Finding{Queue: queue, Codecs: map[string]int64{}, Due: make([]int64, len(DueBounds())+1)}, listed: map[string]int{}}
+	for _, step := range []func(context.Context) error{s.types, s.sizes, s.entries, s.order, s.quarantine, s.circumstances} {
 		if err := step(ctx); err != nil {
 			return nil, explain(err)
 		}
 	}
 	s.warn()
+	s.found.Would = s.found.would()
 	return s.found, nil
 }
 
 // survey is an inspection under way.
 type survey struct {
-	redis redis.UniversalClient
-	keys  keys
-	now   time.Time // of Redis
-	found *Finding
-	ttl   bool
-	bound bool // whether the ready list is that of a bounded queue
+	redis    redis.UniversalClient
+	keys     keys
+	now      time.Time // of Redis
+	found    *Finding
+	ttl      bool
+	bound    bool  // whether the ready list is that of a bounded queue
+	returned int64 // jobs that an export wrote and Belfry may still have
+	// listed is how many entries are listed, by key.
+	listed map[string]int
 }
 
 // types refuses keys that are not what Redisson or the mirror makes of them.
 func (s *survey) types(ctx context.Context) error {
-	return typesOf(ctx, s.redis, s.keys)
+	return checkTypes(ctx, s.redis, s.keys.all())
 }
 
 // sizes reads how much there is.
 func (s *survey) sizes(ctx context.Context) error {
-	var timer, list, ready, handed, aside, lost *redis.IntCmd
+	var timer, list, ready, handed, aside, lost, returned *redis.IntCmd
 	var owner *redis.SliceCmd
 	var now *redis.TimeCmd
 	_, err := s.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		timer, list, ready = p.ZCard(ctx, s.keys.Timer), p.LLen(ctx, s.keys.List), p.LLen(ctx, s.keys.Ready)
 		handed, aside, lost = p.ZCard(ctx, s.keys.handover), p.ZCard(ctx, s.keys.aside), p.LLen(ctx, s.keys.orphans)
+		returned = p.SCard(ctx, s.keys.returned)
 		owner, now = p.HMGet(ctx, s.keys.state, "cluster"), p.Time(ctx)
 		return nil
 	})
@@ -151,6 +182,7 @@ func (s *survey) sizes(ctx context.Context) error {
 	f := s.found
 	f.Timer, f.List, f.Ready, f.HandedOver, f.Aside, f.Lost = timer.Val(), list.Val(), ready.Val(), handed.Val(), aside.Val(), lost.Val()
 	f.Owner, _ = owner.Val()[0].(string)
+	s.returned = returned.Val()
 	s.now = now.Val()
 	return nil
 }
@@ -178,6 +210,7 @@ func (s *survey) entry(e entry) {
 		if f.Bad++; f.FirstBad == "" {
 			f.FirstBad = (&BadEntry{Member: []byte(e.member), Score: e.score, Reason: err}).Error()
 		}
+		s.list(s.keys.Timer, e, err.Error())
 		return
 	}
 	if member.Generation == redisson.Old {
@@ -225,9 +258,10 @@ func (s *survey) order(ctx context.Context) error {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
-		for _, score := range scores {
+		for n, score := range scores {
 			if errors.Is(score.Err(), redis.Nil) {
 				s.found.Orphans++
+				s.list(s.keys.List, entry{member: members[n]}, whyOrphan)
 			}
 		}
 		places += int64(len(members))
@@ -260,7 +294,9 @@ func (s *survey) warn() {
 			f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 		}
 	}
-	add(f.Bad > 0, "%d entries cannot be brought over: the import refuses to begin, or sets them aside with --set-aside; the first: %s", f.Bad, f.FirstBad)
+	add(!canBeName(f.Queue), "no queue of Belfry can have this name: name another with --belfry-queue")
+	add(f.Old+f.New > sniffed, "codecs are guessed from %d of %d payloads", sniffed, f.Old+f.New)
+	add(f.Bad > 0, "%d entries cannot be brought over: the import refuses to begin, or sets them aside with --set-aside", f.Bad)
 	add(f.Old > 0 && f.New > 0, "entries are in both formats: no version of Redisson can read all of them; the import can")
 	add(f.Orphans > 0, "%d places of the list have no due time and will never ring: the import sets them aside", f.Orphans)
 	add(f.Ghosts > 0, "%d entries will ring although size() and contains() do not see them: the import takes them", f.Ghosts)
@@ -268,7 +304,9 @@ func (s *survey) warn() {
 	add(s.bound, "the destination is a bounded queue: its consumers release a semaphore, which an import of the ready list would not")
 	add(!redisson.SameSlot(f.Queue), "Redis Cluster would keep the keys of this name in different slots: Redisson cannot use it there")
 	add(f.Timer+f.List > 0 && f.Processes == 0, "no process of Redisson listens: nothing rings until one does")
+	add(f.Aside+f.Lost > 0, "%d entries and %d orphans were set aside by an import: 'belfry mirror rollback' gives them back", f.Aside, f.Lost)
 	add(f.HandedOver > 0, "an import was interrupted: %d entries are claimed; run it again, or roll back", f.HandedOver)
+	add(s.returned > 0, "an export was killed: %d jobs are here, and Belfry may hand them out too once the queue is resumed; run it again before", s.returned)
 }
 
 // listening is how many connections listen to a channel; of a Redis Cluster, on all of its nodes.

@@ -133,7 +133,7 @@ func TestLateClaim(t *testing.T) {
 			_, err := Import(t.Context(), s.Client(), c, ImportOptions{RedisQueue: "orders", Share: 1})
 			return err
 		})
-		if _, err := Finalize(t.Context(), s.Client(), c, "orders", ""); err != nil {
+		if _, err := Finalize(t.Context(), s.Client(), c, FinalizeOptions{RedisQueue: "orders"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := claim(t.Context()); !redis.HasErrorPrefix(err, "BELFRYFENCE") {

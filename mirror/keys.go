@@ -45,6 +45,11 @@ func (k keys) all() []typedKey {
 	}
 }
 
+// own returns the keys that the mirror keeps beside Redisson's.
+func (k keys) own() []string {
+	return []string{k.state, k.handover, k.orphans, k.aside, k.returned, k.rung, k.readyHand}
+}
+
 // A typedKey is a key and the type that Redis calls it.
 type typedKey struct{ key, kind string }
 

@@ -39,7 +39,7 @@ func TestHeldBack(t *testing.T) {
 		"ring": func(ctx context.Context, l *link, job *client.Job) error {
 			g := &ringer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
 			g.way = newWay("out")
-			return g.ring(ctx, []*client.Job{job})
+			return g.ring(ctx, ctx, []*client.Job{job})
 		},
 		"export": func(ctx context.Context, l *link, job *client.Job) error {
 			if _, _, err := l.belfry.Release(ctx, job.Lease, 0); err != nil {
@@ -85,4 +85,35 @@ func TestHeldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgetsLater: Redis fails between the ack of a job and the forgetting of its id. It forgets that in the next turn.
+func TestForgetsLater(t *testing.T) {
+	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+	if _, err := c.Put(t.Context(), "orders", []byte("x"), client.TTR(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	job := reserveOne(t, c)
+	withLink(t, r, c, func(ctx context.Context, l *link) error {
+		g := &ringer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
+		g.way = newWay("out")
+		rung := g.keys.rung
+		cut := redis.NewClient(r.Options())
+		defer cut.Close()
+		cut.AddHook(&interruption{after: ringScript, stop: func() { r.Set(ctx, rung, "text", 0) }})
+		g.redis = cut
+		if err := g.ring(ctx, ctx, []*client.Job{job}); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			t.Errorf("ringing ended with %v", err)
+		}
+		if err := r.Del(ctx, rung).Err(); err != nil {
+			return err
+		}
+		if err := r.SAdd(ctx, rung, tagOf(job)).Err(); err != nil {
+			return err
+		}
+		if err := g.forget(ctx); err != nil || r.Exists(ctx, rung).Val() != 0 {
+			t.Errorf("the id is still there: %v", err)
+		}
+		return nil
+	})
 }

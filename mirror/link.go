@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
 // shareDefault is the part of Redis' time that scripts take if nothing else is said.
@@ -48,7 +49,9 @@ type link struct {
 	keys       keys
 	share      float64
 	lease      time.Duration // of the hold
+	replicas   int           // how many of them must have what a script did
 	notice     func(error)
+	held       error // what is told while another process has the hold
 
 	cluster string // of Belfry; set by check
 	fence   uint64
@@ -88,7 +91,7 @@ func newLink(r redis.UniversalClient, c *client.Client, redisQueue, queue string
 	}
 	return link{
 		redis: r, belfry: c, redisQueue: redisQueue, queue: queue, control: controlQueue(redisQueue, queue), keys: keysOf(redisQueue), share: share, lease: lease,
-		notice: notice, way: newWay("in"),
+		notice: notice, held: errHeld, way: newWay("in"),
 	}
 }
 
@@ -101,7 +104,7 @@ func (l *link) open(ctx context.Context, fence uint64) (err error) {
 
 // withHold has work done while this process, and no other, may change what belongs to the link. It comes after check.
 func (l *link) withHold(ctx context.Context, work func(ctx context.Context) error) error {
-	return hold(ctx, l.belfry, l.control, l.lease, func() { l.notice(errHeld) }, func(ctx context.Context, fence uint64) error {
+	return hold(ctx, l.belfry, l.control, l.lease, func() { l.notice(l.held) }, func(ctx context.Context, fence uint64) error {
 		if err := l.open(ctx, fence); err != nil {
 			return err
 		}
@@ -109,14 +112,24 @@ func (l *link) withHold(ctx context.Context, work func(ctx context.Context) erro
 	})
 }
 
+// begin carries out a check, again while Redis is not reached.
+func (l *link) begin(ctx context.Context, check func(ctx context.Context) error) error {
+	return l.repeat(ctx, check, fleeting)
+}
+
 // persist repeats work that fails with what may pass, as a Redis that restarts.
 func (l *link) persist(ctx context.Context, work func(ctx context.Context) error) error {
+	return l.repeat(ctx, work, passing)
+}
+
+// repeat repeats work while it fails with what passes.
+func (l *link) repeat(ctx context.Context, work func(ctx context.Context) error, passes func(error) bool) error {
 	for retry := (patience{}); ; {
 		err := work(ctx)
 		if err == nil {
 			return nil
 		}
-		if err := l.outlast(ctx, err, &retry); err != nil {
+		if err := l.wait(ctx, err, &retry, passes); err != nil {
 			return err
 		}
 	}
@@ -124,10 +137,15 @@ func (l *link) persist(ctx context.Context, work func(ctx context.Context) error
 
 // outlast waits until another try makes sense after an error that may pass. Any other it returns, explained.
 func (l *link) outlast(ctx context.Context, err error, retry *patience) error {
+	return l.wait(ctx, err, retry, passing)
+}
+
+// wait is outlast for what passes.
+func (l *link) wait(ctx context.Context, err error, retry *patience, passes func(error) bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case !passing(err):
+	case !passes(err):
 		return explain(err)
 	}
 	l.notice(explain(err))
@@ -139,9 +157,7 @@ func (l *link) script(ctx context.Context, s *redis.Script, keys []string, args 
 	if err := sleep(ctx, time.Until(l.rest)); err != nil {
 		return nil, 0, err
 	}
-	began := time.Now()
-	reply := s.Run(ctx, l.redis, keys, append([]any{l.cluster, l.queue, l.way.turn(l.fence)}, args...)...)
-	took := time.Since(began)
+	reply, took := l.on(ctx, s, keys, append([]any{l.cluster, l.queue, l.way.turn(l.fence)}, args...)...)
 	if err := reply.Err(); err != nil {
 		return nil, took, err
 	}
@@ -164,11 +180,11 @@ func (l *link) settle(ctx context.Context) error {
 }
 
 // bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what Belfry cannot take goes back to Redisson.
-func (l *link) bringIn(ctx context.Context) error {
+func (l *link) bringIn(ctx context.Context, codec redisson.Codec) error {
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
-	i := newImporter(*l, ImportOptions{})
+	i := newImporter(*l, ImportOptions{Codec: codec})
 	var bad *BadEntry
 	for err := i.catchUp(ctx); err != nil; err = i.catchUp(ctx) {
 		if !errors.As(err, &bad) { // those are given back, which is what is wanted here

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,47 +71,73 @@ type lmstfyImporter struct {
 //
 // A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for good; that of ctx.
 func ImportLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) (SourceCounts, error) {
+	i, err := newLmstfyImporter(r, c, o)
+	if err != nil {
+		return SourceCounts{}, err
+	}
+	return i.carry(ctx)
+}
+
+// FinalizeLmstfy ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again, as does that of dead letters if Dead says that there is one. It refuses
+// if a job is delayed, ready or reserved at lmstfy, claimed or set aside, and returns what it checked. Dead letters may stay, unless Dead says that they are taken. Repeating it changes nothing.
+func FinalizeLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) ([]Check, error) {
+	i, err := newLmstfyImporter(r, c, o)
+	if err != nil {
+		return nil, err
+	}
+	return i.finalize(ctx, i.bad)
+}
+
+// newLmstfyImporter returns an importer that has done nothing yet.
+func newLmstfyImporter(r redis.UniversalClient, c *client.Client, o LmstfyOptions) (*lmstfyImporter, error) {
 	name := lmstfyName(o.Source)
 	if o.Source.Namespace == "" || o.Source.Name == "" {
-		return SourceCounts{}, errors.New("the queue at lmstfy is to be named, as namespace and queue")
+		return nil, errors.New("the queue at lmstfy is to be named, as namespace and queue")
 	}
 	queue := o.Queue
 	if queue == "" {
 		if queue = name; len(queue) > lmstfyNamesMax {
-			return SourceCounts{}, fmt.Errorf("the name %.40s… has %d bytes, that of a queue may have %d; name the queue of Belfry", queue, len(queue), lmstfyNamesMax)
+			return nil, fmt.Errorf("the name %.40s… has %d bytes, that of a queue may have %d; name the queue of Belfry", queue, len(queue), lmstfyNamesMax)
 		}
 	}
 	dead, err := ParseDeadLetters(string(o.Dead))
 	if err != nil {
-		return SourceCounts{}, err
+		return nil, err
 	}
-	general, err := newCarrier(r, c, "lmstfy:"+name, queue, o.SourceOptions)
+	bad := "belfry_unread:lmstfy:" + name
+	general, err := newCarrier(r, c, "lmstfy:"+name, queue, o.SourceOptions, append(lmstfyTypes(o.Source), typedKey{bad, "list"})...)
 	if err != nil {
-		return SourceCounts{}, err
+		return nil, err
 	}
-	i := &lmstfyImporter{carrier: general, source: o.Source, dead: dead, bad: "belfry_unread:lmstfy:" + name}
+	i := &lmstfyImporter{carrier: general, source: o.Source, dead: dead, bad: bad}
 	if dead == DeadQueue {
 		i.beside = []string{queue + deadSuffix}
 	}
-	maps.Copy(i.types, map[string]string{lmstfy.TimerKey: "zset", i.source.ReadyKey(): "list", i.source.DeadLetterKey(): "list", i.bad: "list"})
 	i.scripts = sourceScripts{ack: lmstfyAckScript, restore: lmstfyRestoreScript, more: []string{lmstfy.TimerKey, i.source.ReadyKey(), i.source.DeadLetterKey()}}
-	i.load, i.job, i.target, i.pass, i.unfit, i.sameID = i.values, i.put, i.placeOf, i.take, i.refuse, true
-	return i.carry(ctx)
+	i.from, i.sameID = i, true
+	return i, nil
+}
+
+// lmstfyTypes are the keys that servers have of a queue.
+func lmstfyTypes(q lmstfy.Queue) []typedKey {
+	return []typedKey{{lmstfy.TimerKey, "zset"}, {q.ReadyKey(), "list"}, {q.DeadLetterKey(), "list"}}
 }
 
 func lmstfyName(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
 
-// refuse says what cannot be brought over.
-func (i *lmstfyImporter) refuse(ctx context.Context) error {
+func (i *lmstfyImporter) survey(ctx context.Context) (*SourceFinding, error) {
 	found, err := InspectLmstfy(ctx, i.redis, i.source)
-	if err == nil && found.Bad > 0 {
-		err = fmt.Errorf("%d jobs cannot be brought over, and nothing was changed; they can be set aside; the first: %s", found.Bad, found.FirstBad)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if i.dead != DeadLeave {
+		found.Ready += found.Dead
+	}
+	return &found.SourceFinding, nil
 }
 
-// values reads the values of claimed jobs, which stay at lmstfy until the ack.
-func (i *lmstfyImporter) values(ctx context.Context, jobs []handed) error {
+// load reads the values of claimed jobs, which stay at lmstfy until the ack.
+func (i *lmstfyImporter) load(ctx context.Context, jobs []handed) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -230,16 +255,9 @@ func lmstfyBody(id string, value []byte) ([]byte, map[string]string) {
 	return body, headers
 }
 
-// take is a pass over the timer, the lists and, if no server runs, the values.
-func (i *lmstfyImporter) take(ctx context.Context) (int, error) {
-	taken := 0
-	for _, step := range []func(context.Context) (int, error){i.takeTimer, i.takeReady, i.takeDead, i.takeUnnamed} {
-		n, err := step(ctx)
-		if taken += n; err != nil {
-			return taken, err
-		}
-	}
-	return taken, nil
+// steps are a pass over the timer, the lists and, if no server runs, the values.
+func (i *lmstfyImporter) steps() []func(context.Context) (int, error) {
+	return []func(context.Context) (int, error){i.takeTimer, i.takeReady, i.takeDead, i.takeUnnamed}
 }
 
 // takeTimer claims delayed jobs, and reserved ones if no server runs.
@@ -346,9 +364,6 @@ func (i *lmstfyImporter) takeList(ctx context.Context, list, kind string) (taken
 
 // takeUnnamed counts values that nothing names, and claims them if asked to. It comes last: what has been brought over by then has no value any more.
 func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error) {
-	if !i.o.Stopped {
-		return 0, nil
-	}
 	named := map[string]bool{}
 	if err := i.named(ctx, named); err != nil {
 		return 0, err
@@ -398,10 +413,13 @@ func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error
 		return err
 	}
 	for _, list := range []string{i.source.ReadyKey(), i.source.DeadLetterKey()} {
-		if err := eachElement(ctx, i.redis, list, func(element string) {
-			if e, err := lmstfy.ParseElement([]byte(element)); err == nil {
-				names[i.source.JobKey(e.ID)] = true
+		if err := eachPage(ctx, i.redis, list, func(page []string) error {
+			for _, element := range page {
+				if e, err := lmstfy.ParseElement([]byte(element)); err == nil {
+					names[i.source.JobKey(e.ID)] = true
+				}
 			}
+			return nil
 		}); err != nil {
 			return err
 		}

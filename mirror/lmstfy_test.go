@@ -3,11 +3,9 @@ package mirror_test
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,8 +66,8 @@ func nothingLeft(t *testing.T, r *redis.Client, but ...string) {
 func TestImportLmstfy(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
-	other := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q10", serial: 1 << 20}
+	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
+	other := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q10", serial: 1 << 20}
 	now := time.Now().Truncate(time.Second)
 	due := now.Add(time.Hour)
 
@@ -130,7 +128,7 @@ func TestImportLmstfy(t *testing.T) {
 func TestImportLmstfyReserved(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 	now := time.Now()
 	s.publish(now, "one", 0, 0, 3)
 	s.publish(now.Add(-10*time.Second), "two", 10*time.Second, 0, 3)
@@ -162,7 +160,7 @@ func TestImportLmstfyDead(t *testing.T) {
 	r := server.Client()
 	for _, dead := range []mirror.DeadLetters{mirror.DeadLeave, mirror.DeadQueue, mirror.DeadRespawn} {
 		t.Run(string(dead), func(t *testing.T) {
-			s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+			s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 			s.do("FLUSHDB")
 			now := time.Now().Truncate(time.Second)
 			letter := s.publish(now, "dead", 0, time.Hour, 1)
@@ -206,7 +204,7 @@ func TestImportLmstfyDead(t *testing.T) {
 func TestImportLmstfyBad(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 	now := time.Now().Truncate(time.Second)
 	long := s.publish(now, strings.Repeat("x", 1<<20+1), time.Hour, 0, 1)
 	good := s.publish(now, "good", time.Hour, 0, 1)
@@ -247,7 +245,7 @@ func TestImportLmstfyBad(t *testing.T) {
 func TestImportLmstfyRestores(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 	now := time.Now().Truncate(time.Second)
 	far := 110 * 8766 * time.Hour // further than Belfry looks ahead
 	s.publish(now, "far", far, 0, 5)
@@ -282,7 +280,7 @@ func TestImportLmstfyRestores(t *testing.T) {
 func TestImportLmstfyEnded(t *testing.T) {
 	t.Parallel()
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: server.Client(), ns: "ns1", q: "q1"}
+	s := &lmstfyServer{redisDo: redisDo{t, server.Client()}, ns: "ns1", q: "q1"}
 	s.publish(time.Now(), "ready", 0, 0, 1)
 	ended := s.publish(time.Now(), "ended", 0, 0, 1)
 	hooked := redis.NewClient(&redis.Options{Addr: server.Address(), MaxRetries: -1})
@@ -322,7 +320,7 @@ func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestImportLmstfyComesBack(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 	id := s.publish(time.Now(), "job", 0, time.Hour, 3)
 	o := mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Share: 1}}
 	for n := range int64(2) {
@@ -342,7 +340,7 @@ func TestImportLmstfyComesBack(t *testing.T) {
 func TestImportLmstfyInterrupted(t *testing.T) {
 	t.Parallel()
 	interrupt(t, func(r *redis.Client) (want []string) {
-		s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1", serial: rand.Uint64() >> 40}
+		s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1", serial: rand.Uint64() >> 40}
 		now := time.Now().Truncate(time.Second)
 		for n := range 3 {
 			want = append(want, s.publish(now, "ready", 0, time.Hour, n+1), s.publish(now, "delayed", time.Hour, time.Hour+time.Minute, n+1))
@@ -369,74 +367,23 @@ func TestImportLmstfyInterrupted(t *testing.T) {
 	})
 }
 
-// TestImportLmstfyLive imports while a server publishes, hands out, lets leases lapse and acks. Who holds a job can ack it until its lease ends, and no job is acked there and left in Belfry.
+// lmstfyLive is a server of lmstfy as live works with one.
+type lmstfyLive struct{ *lmstfyServer }
+
+func (s lmstfyLive) offer(now time.Time, delay time.Duration) string {
+	return s.publish(now, "x", delay, 0, 1000)
+}
+func (s lmstfyLive) move(now time.Time) { s.pump(now) }
+func (s lmstfyLive) end(id string) bool { return s.ack(id) }
+func (s lmstfyLive) handOut(now time.Time) (string, time.Time) {
+	return s.consume(now, 3*time.Second), now.Add(3 * time.Second)
+}
+
 func TestImportLmstfyLive(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	moved := make(chan mirror.SourceCounts, 1)
-	var brought atomic.Int64
-	o := mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{
-		Queue: "jobs", Follow: true, Share: 1, Progress: func(n mirror.SourceCounts) { brought.Store(n.Acked) },
-	}}
-	go func() {
-		counts, err := mirror.ImportLmstfy(ctx, r, c, o)
-		moved <- counts
-		done <- err
-	}()
-	random := rand.New(rand.NewPCG(1, 2))
-	now := time.Now()
-	acked, published, held := map[string]bool{}, []string{}, map[string]time.Time{}
-	for steps := 0; steps < 4000 || brought.Load() < 300; steps++ {
-		switch random.IntN(10) {
-		case 0, 1, 2, 3:
-			delay := time.Duration(random.IntN(4)) * time.Second
-			published = append(published, s.publish(now, "x", delay, 0, 1000))
-		case 4, 5, 6:
-			if id := s.consume(now, 3*time.Second); id != "" {
-				held[id] = now.Add(3 * time.Second)
-			}
-		case 7, 8:
-			for id, until := range held {
-				if gone := !s.ack(id); gone && now.Truncate(time.Second).Before(until.Truncate(time.Second)) {
-					t.Errorf("job %s was taken from the consumer that held it", id)
-				} else if !gone {
-					acked[id] = true
-				}
-				delete(held, id)
-				break
-			}
-		default:
-			now = now.Add(500 * time.Millisecond)
-			s.pump(now)
-			for id, until := range held {
-				if random.IntN(3) == 0 && !now.Before(until) {
-					delete(held, id) // its consumer has died
-				}
-			}
-		}
-	}
-	stop()
-	live := <-moved
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatalf("the import ended with %v", err)
-	}
-	o.Follow, o.Stopped = false, true
-	rest, err := mirror.ImportLmstfy(t.Context(), r, c, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	there := inBelfry(t, c, "jobs")
-	for _, id := range published {
-		if acked[id] == (there[id] > 0) {
-			t.Errorf("job %s: acked at lmstfy %v, in Belfry %d times", id, acked[id], there[id])
-		}
-	}
-	t.Logf("%d published, %d acked there; live %+v, then %+v", len(published), len(acked), live, rest)
-	if len(acked) == 0 || live.Acked == 0 {
-		t.Error("the two sides did not both work")
-	}
+	live(t, c, lmstfyLive{&lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}}, func(ctx context.Context, o mirror.SourceOptions) (mirror.SourceCounts, error) {
+		return mirror.ImportLmstfy(ctx, r, c, mirror.LmstfyOptions{Source: source(), SourceOptions: o})
+	})
 	nothingLeft(t, r, "belfry_mirror:lmstfy:ns1/q1")
 }

@@ -19,29 +19,11 @@ import (
 type LmstfyFinding struct {
 	// Queue is its namespace and its name, with a slash between.
 	Queue string `json:"queue"`
-	// Delayed jobs wait for their time, Reserved ones are held by consumers, Ready ones wait for a consumer, Dead are dead letters. Each is counted whether or not its value is there.
-	Delayed  int64 `json:"delayed"`
-	Reserved int64 `json:"reserved"`
-	Ready    int64 `json:"ready"`
-	Dead     int64 `json:"dead"`
-	// Ended are those of all these whose value is gone: they were finished or cancelled, or have expired. Lapsing will expire before they are due.
-	Ended   int64 `json:"ended"`
+	SourceFinding
+	// Dead are dead letters, and jobs whose last lease has ended.
+	Dead int64 `json:"dead"`
+	// Lapsing will expire before they are due.
 	Lapsing int64 `json:"lapsing"`
-	// Unnamed are values that nothing names: lmstfy has lost their jobs, or a server is just moving them.
-	Unnamed int64 `json:"unnamed"`
-	// Bad cannot be brought over: names that cannot be read, values that are no text, bodies that are too long. FirstBad says why of one.
-	Bad      int64  `json:"bad"`
-	FirstBad string `json:"firstBad,omitempty"`
-	// Earliest and Latest are when the first and the last of Delayed and Reserved is due; zero if there is none.
-	Earliest time.Time `json:"earliest,omitzero"`
-	Latest   time.Time `json:"latest,omitzero"`
-	// HandedOver are jobs that an import has claimed and not put yet, Aside those that it set aside.
-	HandedOver int64 `json:"handedOver"`
-	Aside      int64 `json:"aside"`
-	// Owner is the cluster that the queue is brought to; empty if to none.
-	Owner string `json:"owner,omitempty"`
-	// Warnings say what an import should know.
-	Warnings []string `json:"warnings,omitempty"`
 }
 
 // FindLmstfy returns the queues of lmstfy that Redis has, sorted: those that its servers have written down, and those that have jobs. It reads the names of all keys and the whole timer, a page at a time.
@@ -117,22 +99,6 @@ func findLmstfy(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Q
 	return nil
 }
 
-// kindsOf asks for the types of keys.
-func kindsOf(ctx context.Context, r redis.UniversalClient, keys ...string) ([]string, error) {
-	kinds := make([]string, len(keys))
-	replies := make([]*redis.StatusCmd, len(keys))
-	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n, key := range keys {
-			replies[n] = p.Type(ctx, key)
-		}
-		return nil
-	})
-	for n, reply := range replies {
-		kinds[n] = reply.Val()
-	}
-	return kinds, err
-}
-
 // timerPattern matches the members of a queue in the timer.
 func timerPattern(q lmstfy.Queue) string { return globEscape(timerPrefix(q)) + "*" }
 
@@ -150,8 +116,8 @@ func globEscape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// timed is what a member of the timer says about a job.
-type timed struct {
+// lmstfyTimed is what a member of the timer says about a job.
+type lmstfyTimed struct {
 	lmstfy.TimerMember
 	ours     bool // whether it is of the queue
 	reserved bool
@@ -160,9 +126,9 @@ type timed struct {
 }
 
 // readTimer reads a member of the timer. A job was never handed out if it is due when its id says; the delay of an id is zero for jobs that were ready at once, which come here only when reserved.
-func readTimer(q lmstfy.Queue, member, score string) (t timed) {
+func readTimer(q lmstfy.Queue, member, score string) (t lmstfyTimed) {
 	if !strings.HasPrefix(member, timerPrefix(q)) {
-		return timed{}
+		return lmstfyTimed{}
 	}
 	t.ours = true
 	if t.TimerMember, t.err = lmstfy.ParseTimerMember([]byte(member)); t.err != nil {
@@ -184,15 +150,15 @@ func readTimer(q lmstfy.Queue, member, score string) (t timed) {
 	return t
 }
 
-// eachElement calls f with each element of a list.
-func eachElement(ctx context.Context, r redis.UniversalClient, list string, f func(element string)) error {
+// eachPage calls f with each page of a list.
+func eachPage(ctx context.Context, r redis.UniversalClient, list string, f func(elements []string) error) error {
 	for at := int64(0); ; at += scanPage {
 		page, err := r.LRange(ctx, list, at, at+scanPage-1).Result()
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		for _, element := range page {
-			f(element)
+		if err := f(page); err != nil {
+			return err
 		}
 	}
 }
@@ -203,8 +169,15 @@ type lmstfySurvey struct {
 	source lmstfy.Queue
 	now    time.Time // of Redis
 	found  *LmstfyFinding
-	page   []timed // jobs whose values are not looked at yet; due is zero unless they are in the timer
-	values int64   // of those that something names
+	page   []lmstfyNamed // jobs whose values are not looked at yet
+	values int64         // of those that something names
+}
+
+// lmstfyNamed is the name of a job, and what counts it.
+type lmstfyNamed struct {
+	id    string
+	due   time.Time // zero unless it is in the timer
+	count *int64
 }
 
 // InspectLmstfy looks at one queue of lmstfy. It changes nothing, and reads all names a page at a time; what others do meanwhile makes its numbers approximate.
@@ -215,27 +188,22 @@ func InspectLmstfy(ctx context.Context, r redis.UniversalClient, q lmstfy.Queue)
 			return nil, explain(err)
 		}
 	}
-	s.warn()
-	return s.found, nil
+	f := s.found
+	f.warnings("sets them aside")
+	f.warn(f.Dead > 0, "%d dead letters: the import leaves them, or takes them with --dead queue or --dead respawn", f.Dead)
+	f.warn(f.Lapsing > 0, "%d jobs will expire before they are due, here as at lmstfy", f.Lapsing)
+	return f, nil
 }
 
-func (s *lmstfySurvey) sizes(ctx context.Context) error {
-	name := "lmstfy:" + s.found.Queue
-	if err := checkTypes(ctx, s.redis, map[string]string{
-		lmstfy.TimerKey: "zset", s.source.ReadyKey(): "list", s.source.DeadLetterKey(): "list", "belfry_handover:" + name: "hash", "belfry_aside:" + name: "hash",
-	}); err != nil {
+func (s *lmstfySurvey) sizes(ctx context.Context) (err error) {
+	source := "lmstfy:" + s.found.Queue
+	if err := checkTypes(ctx, s.redis, append(lmstfyTypes(s.source), typedKey{"belfry_handover:" + source, "hash"}, typedKey{"belfry_aside:" + source, "hash"})); err != nil {
 		return err
 	}
-	handed, aside := s.redis.HLen(ctx, "belfry_handover:"+name), s.redis.HLen(ctx, "belfry_aside:"+name)
-	owner, now := s.redis.HGet(ctx, "belfry_mirror:"+name, "cluster"), s.redis.Time(ctx)
-	if err := errors.Join(handed.Err(), aside.Err(), now.Err()); err != nil {
+	if s.now, err = s.redis.Time(ctx).Result(); err != nil {
 		return err
 	}
-	if err := owner.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	s.found.HandedOver, s.found.Aside, s.found.Owner, s.now = handed.Val(), aside.Val(), owner.Val(), now.Val()
-	return nil
+	return s.found.mirrored(ctx, s.redis, source)
 }
 
 // timer looks at what is delayed or reserved.
@@ -244,24 +212,19 @@ func (s *lmstfySurvey) timer(ctx context.Context) error {
 	return scanScores(ctx, s.redis, lmstfy.TimerKey, timerPattern(s.source), func(page []string) error {
 		for n := 0; n+1 < len(page); n += 2 {
 			one := readTimer(s.source, page[n], page[n+1])
+			count := &f.Delayed
 			switch {
 			case !one.ours:
 				continue
 			case one.err != nil:
-				s.bad("the member %x of the timer: %v", page[n], one.err)
+				f.bad(fmt.Sprintf("the member %x of the timer: %v", page[n], one.err))
 				continue
+			case one.Tries == 0 && !one.due.After(s.now):
+				count = &f.Dead
 			case one.reserved:
-				f.Reserved++
-			default:
-				f.Delayed++
+				count = &f.Reserved
 			}
-			if f.Earliest.IsZero() || one.due.Before(f.Earliest) {
-				f.Earliest = one.due
-			}
-			if one.due.After(f.Latest) {
-				f.Latest = one.due
-			}
-			s.page = append(s.page, one)
+			s.page = append(s.page, lmstfyNamed{one.ID, one.due, count})
 		}
 		return s.look(ctx)
 	})
@@ -273,29 +236,21 @@ func (s *lmstfySurvey) lists(ctx context.Context) error {
 		key   string
 		count *int64
 	}{{s.source.ReadyKey(), &s.found.Ready}, {s.source.DeadLetterKey(), &s.found.Dead}} {
-		var failed error
-		err := eachElement(ctx, s.redis, list.key, func(element string) {
-			e, err := lmstfy.ParseElement([]byte(element))
-			if err != nil {
-				s.bad("the element %x of the list %s: %v", element, list.key, err)
-				return
+		if err := eachPage(ctx, s.redis, list.key, func(page []string) error {
+			for _, element := range page {
+				e, err := lmstfy.ParseElement([]byte(element))
+				if err != nil {
+					s.found.bad(fmt.Sprintf("the element %x of the list %s: %v", element, list.key, err))
+					continue
+				}
+				s.page = append(s.page, lmstfyNamed{id: e.ID, count: list.count})
 			}
-			*list.count++
-			if s.page = append(s.page, timed{TimerMember: lmstfy.TimerMember{ID: e.ID}}); len(s.page) >= scanPage && failed == nil {
-				failed = s.look(ctx)
-			}
-		})
-		if err := errors.Join(err, failed, s.look(ctx)); err != nil {
+			return s.look(ctx)
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *lmstfySurvey) bad(format string, args ...any) {
-	if s.found.Bad++; s.found.FirstBad == "" {
-		s.found.FirstBad = fmt.Sprintf(format, args...)
-	}
 }
 
 // look looks at the values of a page of jobs.
@@ -308,7 +263,7 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 	}
 	_, err := s.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, one := range page {
-			lengths[n], lives[n] = p.StrLen(ctx, s.source.JobKey(one.ID)), p.PTTL(ctx, s.source.JobKey(one.ID))
+			lengths[n], lives[n] = p.StrLen(ctx, s.source.JobKey(one.id)), p.PTTL(ctx, s.source.JobKey(one.id))
 		}
 		return nil
 	})
@@ -316,7 +271,7 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 		return err
 	}
 	for n, one := range page {
-		key := s.source.JobKey(one.ID)
+		key := s.source.JobKey(one.id)
 		left := lives[n].Val()
 		if left == -2 { // as go-redis says that there is no such key
 			s.found.Ended++
@@ -324,8 +279,13 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 		}
 		s.values++
 		if redis.HasErrorPrefix(lengths[n].Err(), "WRONGTYPE") {
-			s.bad("the value %s is no text", key)
+			s.found.bad(fmt.Sprintf("the value %s is no text", key))
 			continue
+		}
+		if one.due.IsZero() {
+			*one.count++
+		} else {
+			s.found.timed(one.count, one.due)
 		}
 		if !one.due.IsZero() && left >= 0 && s.now.Add(left).Before(one.due) {
 			s.found.Lapsing++
@@ -337,8 +297,8 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
-		if body, _ := lmstfyBody(one.ID, value); len(body) > bodyMax {
-			s.bad("the body of job %s has %d bytes, at most %d", one.ID, len(body), bodyMax)
+		if body, _ := lmstfyBody(one.id, value); len(body) > bodyMax {
+			s.found.bad(fmt.Sprintf("the body of job %s has %d bytes, at most %d", one.id, len(body), bodyMax))
 		}
 	}
 	return nil
@@ -353,20 +313,4 @@ func (s *lmstfySurvey) unnamed(ctx context.Context) error {
 	})
 	s.found.Unnamed = max(0, all-s.values-s.found.HandedOver-s.found.Aside)
 	return err
-}
-
-// warn says what an import should know.
-func (s *lmstfySurvey) warn() {
-	f := s.found
-	add := func(when bool, format string, args ...any) {
-		if when {
-			f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
-		}
-	}
-	add(f.Bad > 0, "%d jobs cannot be brought over: the import refuses to begin, or sets them aside with --set-aside; the first: %s", f.Bad, f.FirstBad)
-	add(f.Reserved > 0, "%d jobs are held by consumers: the import leaves them until they are let go, or takes them with --stopped", f.Reserved)
-	add(f.Dead > 0, "%d dead letters: the import leaves them, or takes them with --dead queue or --dead respawn", f.Dead)
-	add(f.Lapsing > 0, "%d jobs will expire before they are due, here as at lmstfy", f.Lapsing)
-	add(f.Unnamed > 0, "%d values are named by nothing: lmstfy will not deliver them, unless a server is just moving them; --stopped --unnamed takes them", f.Unnamed)
-	add(f.HandedOver > 0, "an import was interrupted: %d jobs are claimed; run it again", f.HandedOver)
 }

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // wrong are the things that are not as they must be.
@@ -48,7 +50,7 @@ func TestDrained(t *testing.T) {
 		if diff := cmp.Diff([]string{test.says}, wrong(checks)); err != nil || len(checks) != 9 || diff != "" {
 			t.Errorf("%s: %d checks, %v; not as they must be (-want +got):\n%s", test.key, len(checks), err, diff)
 		}
-		if _, err := Finalize(t.Context(), r, c, "orders", ""); err == nil || !strings.Contains(err.Error(), test.says+" ("+test.key+" has 1)") {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders"}); err == nil || !strings.Contains(err.Error(), test.says+" ("+test.key+" has 1)") {
 			t.Errorf("finalize with %s: %v", test.key, err)
 		}
 		if n := r.DBSize(t.Context()).Val(); n != 1 {
@@ -94,18 +96,22 @@ func TestFinalize(t *testing.T) {
 	if counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders"}); err != nil || counts.Orphans != 1 || !forever() {
 		t.Fatalf("the import counted %+v, %v; ids are remembered: %v", counts, err, forever())
 	}
+	var told []string
 	for range 2 {
-		if checks, err := Finalize(t.Context(), r, c, "orders", ""); err != nil || failed(checks) != nil || forever() {
+		if checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told = append(told, err.Error()) }}); err != nil || failed(checks) != nil || forever() {
 			t.Errorf("finalize: %v, %v; ids are remembered: %v", checks, err, forever())
 		}
 		// The fence stays for a while, so that whoever was overtaken stays refused.
 		state, left := r.HKeys(t.Context(), "belfry_mirror:{orders}").Val(), r.TTL(t.Context(), "belfry_mirror:{orders}").Val()
-		if n := r.DBSize(t.Context()).Val(); n != 1 || !slices.Equal(state, []string{"fence"}) || left <= 0 {
+		if n := r.DBSize(t.Context()).Val(); n != 1 || !slices.Equal(slices.Sorted(slices.Values(state)), []string{"ended", "fence"}) || left <= 0 {
 			t.Errorf("%d keys are left, the state has %v for %v", n, state, left)
 		}
 	}
 	if left := bodies(t, c); len(left) != 1 {
 		t.Errorf("Belfry has %v", left)
+	}
+	if want := []string{"1 places of Redisson's list that would never have rung are removed with belfry_orphans:{orders}"}; !slices.Equal(told, want) {
+		t.Errorf("it told %q, want %q", told, want)
 	}
 }
 
@@ -175,10 +181,72 @@ func TestCutover(t *testing.T) {
 	if err := <-ended; err != nil || counts.Acked != 20 {
 		t.Errorf("it ended with %+v, %v", counts, err)
 	}
-	if _, err := Finalize(t.Context(), r, c, "orders", ""); err != nil {
+	if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders"}); err != nil {
 		t.Error(err)
 	}
 	if left := bodies(t, c); len(left) != 20 {
 		t.Errorf("Belfry has %d jobs", len(left))
+	}
+}
+
+// TestFinalizeKeepsSettings: a queue that remembered ids without end before the first import does so afterwards, and one that is paused is named. Another migration looks anew.
+func TestFinalizeKeepsSettings(t *testing.T) {
+	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
+	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, &belfryv1.QueueSettings{Paused: proto.Bool(true)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, was := range []bool{true, false, true} {
+		if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &belfryv1.QueueSettings{DedupForever: &was}); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second sees what the first has set
+			if _, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var told []string
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told = append(told, err.Error()) }}); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 1 || !strings.Contains(told[0], "is paused") {
+			t.Errorf("it told %q", told)
+		}
+		queue, err := c.Admin().Queue(t.Context(), "orders")
+		if got := queue.GetSettings().GetDedupForever(); err != nil || got != was {
+			t.Errorf("without end: %v, was %v, %v", got, was, err)
+		}
+	}
+}
+
+// TestFinalizeSettles: what a killed export or bridge left in both is gone from Belfry, so that only what Redis has is in the way.
+func TestFinalizeSettles(t *testing.T) {
+	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+	if _, err := c.Put(t.Context(), "orders", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	job := reserveOne(t, c)
+	told := make(chan error, 100)
+	ended := make(chan error, 1)
+	withLink(t, r, c, func(ctx context.Context, l *link) error {
+		_, _, err := l.script(ctx, ringScript, []string{l.keys.state, l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
+		go func() { // which waits, and says so
+			checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told <- err }})
+			if diff := cmp.Diff([]string{"no job waits on the ready list"}, wrong(checks)); diff != "" {
+				t.Errorf("not as they must be (-want +got):\n%s", diff)
+			}
+			ended <- err
+		}()
+		until(told, errHeld)
+		return err
+	})
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "no job waits on the ready list") {
+		t.Errorf("it ended with %v", err)
+	}
+	if left := bodies(t, c); len(left) != 0 {
+		t.Errorf("Belfry has %v", left)
 	}
 }

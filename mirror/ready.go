@@ -31,13 +31,6 @@ end
 return taken
 `)
 
-// readyAckScript removes the names ARGV[4..] from the hand-over hash. KEYS: state, hand-over.
-var readyAckScript = redis.NewScript(guard + `
-local removed = 0
-for i = 4, #ARGV do removed = removed + redis.call('HDEL', KEYS[2], ARGV[i]) end
-return removed
-`)
-
 // rung is a payload of the ready list under the name that a claim gave it.
 type rung struct{ name, payload string }
 
@@ -78,9 +71,7 @@ func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
 		return nil
 	}
 	puts := make([]client.Put, len(payloads))
-	names := make([]any, len(payloads))
 	for n, p := range payloads {
-		names[n] = p.name
 		sum := sha256.Sum256([]byte(p.name))
 		from := origin{generation: i.generation(), random: [8]byte(sum[:8]), codec: redisson.Opaque}
 		body := []byte(p.payload)
@@ -92,24 +83,17 @@ func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
 			client.ID("redisson-ready:" + strconv.Itoa(i.epoch) + ":" + p.name), client.Header(HeaderMember, from.text()),
 		}}
 	}
-	for retry := (patience{}); ; {
-		results, err := i.belfry.PutBatch(ctx, puts)
-		if err == nil {
-			for _, r := range results {
-				i.counts.Committed++
-				i.counts.Repeated += one(!r.Created)
-			}
-			break
-		}
-		for n, r := range results {
-			if errors.Is(r.Err, client.Reason("INVALID")) || errors.Is(r.Err, client.Reason("TOO_LARGE")) {
-				return fmt.Errorf("a payload of the ready list, %d bytes, cannot be a job; it is in %s of %s: %w", len(payloads[n].payload), payloads[n].name, i.keys.readyHand, r.Err)
-			}
-		}
-		i.notice(err)
-		if err := retry.wait(ctx); err != nil {
-			return err
-		}
+	var names []any
+	var bad error
+	err := i.putAll(ctx, puts, func(n int, r client.PutResult) {
+		i.counts.Committed++
+		i.counts.Repeated += one(r.Err != nil || !r.Created)
+		names = append(names, payloads[n].name)
+	}, func(n int, why error) {
+		bad = fmt.Errorf("a payload of the ready list, %d bytes, cannot be a job; it is in %s of %s: %w", len(payloads[n].payload), payloads[n].name, i.keys.readyHand, why)
+	})
+	if err != nil {
+		return err
 	}
-	return i.ack(ctx, readyAckScript, i.keys.readyHand, names)
+	return errors.Join(i.ack(ctx, dropScript, i.keys.readyHand, names), bad)
 }

@@ -306,7 +306,7 @@ func TestRefusesSecondMirror(t *testing.T) {
 				return err
 			},
 			"finalize": func(ctx context.Context) error {
-				_, err := mirror.Finalize(ctx, r, there, "orders", "elsewhere")
+				_, err := mirror.Finalize(ctx, r, there, mirror.FinalizeOptions{RedisQueue: "orders", Queue: "elsewhere"})
 				return err
 			},
 			"run": func(ctx context.Context) error {
@@ -314,7 +314,7 @@ func TestRefusesSecondMirror(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				refused(t, r, there, func() error { return work(t.Context()) }, "mirrored to the queue orders of the Belfry cluster "+id, "finalize or roll back there first")
+				refused(t, r, there, func() error { return work(t.Context()) }, "mirrored to the queue orders of the Belfry cluster "+id, "finalize there first")
 			})
 		}
 	}
@@ -347,7 +347,7 @@ func TestRefusesLowerFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, r, c, func() error {
-		_, err := mirror.Finalize(t.Context(), r, c, "orders", "")
+		_, err := mirror.Finalize(t.Context(), r, c, mirror.FinalizeOptions{RedisQueue: "orders"})
 		return err
 	}, "99999999999")
 }

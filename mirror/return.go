@@ -23,7 +23,7 @@ type returned struct {
 func (e *exporter) entryOf(job *client.Job) (returned, error) {
 	due := job.DueAt.Add(time.Millisecond - 1).UnixMilli() // never earlier than the job
 	if e.format == redisson.Unknown {
-		return returned{}, errNoFormat // there was no job when it was looked for
+		return returned{}, errNoFormat // there was no job whenever it was looked for
 	}
 	r := returned{tag: tagOf(job), score: fmt.Sprint(max(1, due))}
 	m := redisson.Member{Generation: e.format}
@@ -88,6 +88,11 @@ func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the jobs to go back: %w", err)
 	}
+	if len(ids) > 0 && e.format == redisson.Unknown { // there was no job when it was looked for
+		if err := e.chooseFormat(ctx); err != nil {
+			return 0, err
+		}
+	}
 	var piece []returned
 	bytes, total := 0, 0
 	for n, job := range jobs {
@@ -109,8 +114,13 @@ func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 	return total, nil
 }
 
-// write makes entries of jobs and removes the jobs.
+// write makes entries of jobs and removes the jobs, also if ctx ends meanwhile: what is in Redis should not be in Belfry as well when somebody stops the export.
 func (e *exporter) write(ctx context.Context, jobs []returned) error {
+	if err := sleep(ctx, time.Until(e.rest)); err != nil {
+		return err
+	}
+	ctx, end := outliving(ctx, lingerMax)
+	defer end()
 	args, tags := make([]any, 0, 3*len(jobs)), make([]string, len(jobs))
 	for n, job := range jobs {
 		args = append(args, job.tag, job.score, job.member)
@@ -140,6 +150,19 @@ func (e *exporter) write(ctx context.Context, jobs []returned) error {
 		e.progress(e.counts)
 	}
 	return nil
+}
+
+// outliving returns a context that ends so long after the given one.
+func outliving(ctx context.Context, by time.Duration) (outlives context.Context, end context.CancelFunc) {
+	outlives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	alarms := make(chan *time.Timer, 1)
+	stop := context.AfterFunc(ctx, func() { alarms <- time.AfterFunc(by, func() { cancel(context.Cause(ctx)) }) })
+	return outlives, func() {
+		if !stop() {
+			(<-alarms).Stop()
+		}
+		cancel(nil)
+	}
 }
 
 func one(is bool) int64 {

@@ -8,15 +8,18 @@ import "github.com/redis/go-redis/v9"
 // the Redis queue is mirrored by. KEYS[1] is the state; ARGV[1..3] are the cluster, the queue, and a turn: the fence, and a direction with a number that grows from script to script.
 const guard = `
 local fence, way, turn = ARGV[3]:match('^(%d+) (%l+) (%d+)$')
-local owner = redis.call('HMGET', KEYS[1], 'cluster', 'queue', 'fence', way)
+local owner = redis.call('HMGET', KEYS[1], 'cluster', 'queue', 'fence', way, 'ended')
+local ours = owner[1] or owner[5] == ARGV[1]
 if owner[1] and (owner[1] ~= ARGV[1] or owner[2] ~= ARGV[2]) then
 	return redis.error_reply('BELFRYOWNER ' .. owner[1] .. ' ' .. owner[2])
 end
-if owner[3] and tonumber(owner[3]) > tonumber(fence) then
+if owner[3] and ours and tonumber(owner[3]) > tonumber(fence) then
 	return redis.error_reply('BELFRYFENCE ' .. owner[3] .. ' ' .. KEYS[1])
 end
-if owner[3] ~= fence then
+if owner[3] ~= fence or not ours then
 	redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'queue', ARGV[2], 'fence', fence, 'in', 0, 'out', 0)
+	redis.call('HDEL', KEYS[1], 'ended')
+	redis.call('PERSIST', KEYS[1])
 elseif owner[4] and tonumber(owner[4]) >= tonumber(turn) then
 	return redis.error_reply('BELFRYTURN ' .. owner[4])
 end
@@ -123,6 +126,19 @@ if head[1] and mine[head[1]] then redis.call('PUBLISH', KEYS[5], head[2]) end
 return restored
 `)
 
+// orphansScript moves up to ARGV[4] orphans, or a few more than ARGV[5] bytes of them, to the end of the list. KEYS: state, orphans, list. It returns how many.
+var orphansScript = redis.NewScript(guard + `
+local limit, room, moved = tonumber(ARGV[4]), tonumber(ARGV[5]), 0
+while moved < limit and room > 0 do
+	local member = redis.call('LRANGE', KEYS[2], 0, 0)[1]
+	if not member then break end
+	redis.call('RPUSH', KEYS[3], member)
+	redis.call('LTRIM', KEYS[2], 1, -1)
+	moved, room = moved + 1, room - #member
+end
+return moved
+`)
+
 // returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry: ARGV[4..] are id, score and member of each. An entry that is there already stays as it is.
 // Redisson's processes are woken if the first of all is among those written. KEYS: state, timer, list, returned, channel. It returns how many were written.
 var returnScript = redis.NewScript(guard + `
@@ -164,13 +180,14 @@ for i = 4, #ARGV do gone = gone + redis.call('SREM', KEYS[2], ARGV[i]) end
 return gone
 `)
 
-// endScript removes the mirror's keys, unless one of KEYS[3..] still has something, which it names then. Of the state the fence stays for a day: a process that was overtaken may yet wake up.
+// endScript removes the mirror's keys, unless one of KEYS[3..] still has something, which it names then. Of the state the fence stays for a day, and whose it is: a process that was overtaken may yet wake up, while the fences of another cluster count for themselves.
 // KEYS: state, orphans, and the others.
 var endScript = redis.NewScript(guard + `
 for i = 3, #KEYS do
 	if redis.call('EXISTS', KEYS[i]) == 1 then return redis.error_reply('BELFRYLEFT ' .. KEYS[i]) end
 end
 redis.call('UNLINK', KEYS[2])
+redis.call('HSET', KEYS[1], 'ended', ARGV[1])
 redis.call('HDEL', KEYS[1], 'cluster', 'queue', 'ready', 'in', 'out')
 return redis.call('EXPIRE', KEYS[1], 86400)
 `)

@@ -31,7 +31,7 @@ func TestScriptsThatFail(t *testing.T) {
 		t.Errorf("writing back: %v", err)
 	}
 	g := &ringer{link: e.link, codec: redisson.Bytes, report: func(BridgeCounts) {}}
-	if err := g.ring(t.Context(), []*client.Job{{ID: "42", Body: []byte("x")}}); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if err := g.ring(t.Context(), t.Context(), []*client.Job{{ID: "42", Body: []byte("x")}}); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("ringing: %v", err)
 	}
 	if n := r.Exists(t.Context(), e.keys.returned, e.keys.rung).Val(); n != 0 {

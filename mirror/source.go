@@ -36,24 +36,45 @@ type SourceOptions struct {
 
 // SourceCounts is how far an import from lmstfy or ouqiang/delay-queue is.
 type SourceCounts struct {
+	// Total is about how many jobs there were to be taken when it began, those that nothing names aside.
+	Total int64 `json:"total"`
 	// Claimed, Committed and Acked are jobs on their way: taken out of the servers' reach, put into Belfry, and gone from Redis.
-	Claimed, Committed, Acked int64
+	Claimed   int64 `json:"claimed"`
+	Committed int64 `json:"committed"`
+	Acked     int64 `json:"acked"`
 	// Repeated are those of Committed that Belfry had already: an earlier run was interrupted after it had put them.
-	Repeated int64
+	Repeated int64 `json:"repeated"`
 	// Gone are claimed jobs that were finished, cancelled or expired at the source before Belfry had them for good. They were cancelled in Belfry, unless a consumer had them already.
-	Gone int64
+	Gone int64 `json:"gone"`
 	// SetAside are jobs that Belfry cannot take, and elements of lists that name no job.
-	SetAside int64
+	SetAside int64 `json:"setAside"`
 	// Reserved, Dead, Unnamed and Unread were left in Redis by the last pass: jobs that consumers hold, dead letters, values that nothing names, and names that cannot be read. Unnamed is counted with Stopped only.
-	Reserved, Dead, Unnamed, Unread int64
+	Reserved int64 `json:"reserved"`
+	Dead     int64 `json:"dead"`
+	Unnamed  int64 `json:"unnamed"`
+	Unread   int64 `json:"unread"`
 	// Slowest is the longest that one script took, as seen from here.
-	Slowest time.Duration
+	Slowest time.Duration `json:"slowestNs"`
 }
 
 // handed is a job in the hand-over key: the field that names it, what was written down about it at the claim, and its value there, nil if that is gone.
 type handed struct {
 	field, record string
 	value         []byte
+}
+
+// service is the one that jobs are taken from.
+type service interface {
+	// survey looks at what there is, but for what nothing names. Dead letters that are taken count as ready.
+	survey(ctx context.Context) (*SourceFinding, error)
+	// load fills in the values of jobs in the hand-over key.
+	load(ctx context.Context, jobs []handed) error
+	// put makes the job of one; the error says why Belfry cannot take it.
+	put(h handed) (client.Put, error)
+	// placeOf says where the job of one is in Belfry.
+	placeOf(h handed) (queue, id string)
+	// steps claim and commit everything that may be taken, once, and return how many that were. The last is for what the others leave, and done when they took nothing.
+	steps() []func(ctx context.Context) (int, error)
 }
 
 // sourceScripts are the scripts that move what the hand-over key has. Their KEYS begin with the state and the hand-over key, their ARGV after the guard's are fields; what else they need, more has.
@@ -65,31 +86,20 @@ type sourceScripts struct {
 // carrier is an import from another service under way.
 type carrier struct {
 	link
+	from     service
 	o        SourceOptions
 	handover string
 	aside    string
-	beside   []string          // queues of Belfry that jobs go to besides that of the link
-	types    map[string]string // of the keys that Redis may have
+	beside   []string   // queues of Belfry that jobs go to besides that of the link
+	types    []typedKey // of the keys that Redis may have
 	scripts  sourceScripts
-	batch    int // how many jobs the next claim takes
+	sameID   bool // a job of this id in Belfry with other content is the same job all the same
+	batch    int  // how many jobs the next claim takes
 	counts   SourceCounts
-
-	// load fills in the values of jobs in the hand-over key.
-	load func(ctx context.Context, jobs []handed) error
-	// job makes the job of one; the error says why Belfry cannot take it.
-	job func(h handed) (client.Put, error)
-	// target says where the job of one is in Belfry.
-	target func(h handed) (queue, id string)
-	// pass claims and commits everything that may be taken, once, and returns how many that were.
-	pass func(ctx context.Context) (int, error)
-	// sameID says that a job of this id in Belfry with other content is the same job all the same.
-	sameID bool
-	// unfit says what of the source cannot be brought over, nil if all can.
-	unfit func(ctx context.Context) error
 }
 
 // newCarrier returns a carrier for a queue of a source, such as "lmstfy:ns/queue".
-func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string, o SourceOptions) (*carrier, error) {
+func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string, o SourceOptions, types ...typedKey) (*carrier, error) {
 	if _, ok := r.(*redis.ClusterClient); ok {
 		return nil, errors.New("this is a Redis Cluster; the keys of the source have no hash tags, so that its servers cannot use one and neither can the import")
 	}
@@ -99,31 +109,18 @@ func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string,
 		o.Progress = func(SourceCounts) {}
 	}
 	i := &carrier{link: l, o: o, handover: "belfry_handover:" + source, aside: "belfry_aside:" + source, batch: batchMax}
-	i.types = map[string]string{i.keys.state: "hash", i.handover: "hash", i.aside: "hash"}
+	i.types = append(types, typedKey{i.keys.state, "hash"}, typedKey{i.handover, "hash"}, typedKey{i.aside, "hash"})
 	return i, nil
 }
 
 // carry is the whole import.
 func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
-	if err := i.persist(ctx, func(ctx context.Context) error { return errors.Join(i.identify(ctx), i.writes(ctx)) }); err != nil {
+	if err := i.begin(ctx, func(ctx context.Context) error { return errors.Join(i.identify(ctx), i.writes(ctx)) }); err != nil {
 		return i.counts, err
 	}
 	err := i.withHold(ctx, func(ctx context.Context) error {
-		if err := checkTypes(ctx, i.redis, i.types); err != nil {
-			return explain(err)
-		}
-		if !i.o.SetAside {
-			if err := i.unfit(ctx); err != nil {
-				return explain(err)
-			}
-		}
-		if _, _, err := i.link.script(ctx, fenceScript, []string{i.keys.state}); err != nil { // also refuses another owner
-			return explain(err)
-		}
-		for _, queue := range append([]string{i.queue}, i.beside...) {
-			if err := rememberForever(ctx, i.belfry, queue); err != nil {
-				return err
-			}
+		if err := i.persist(ctx, i.prepare); err != nil {
+			return err
 		}
 		return i.run(ctx)
 	})
@@ -131,18 +128,71 @@ func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
 	return i.counts, err
 }
 
-// checkTypes refuses keys that are of another type than they should be.
-func checkTypes(ctx context.Context, r redis.UniversalClient, types map[string]string) error {
-	for key, want := range types {
-		kind, err := r.Type(ctx, key).Result()
-		if err != nil {
+// prepare refuses what cannot be brought over, and has Belfry remember ids.
+func (i *carrier) prepare(ctx context.Context) error {
+	if err := checkTypes(ctx, i.redis, i.types); err != nil {
+		return err
+	}
+	found, err := i.from.survey(ctx)
+	if err != nil {
+		return err
+	}
+	if found.Bad > 0 && !i.o.SetAside {
+		return fmt.Errorf("%d jobs cannot be brought over, and nothing was changed; they can be set aside; the first: %s", found.Bad, found.FirstBad)
+	}
+	i.counts.Total = found.Delayed + found.Ready + found.HandedOver
+	if i.o.Stopped {
+		i.counts.Total += found.Reserved
+	}
+	if _, _, err := i.link.script(ctx, fenceScript, []string{i.keys.state}); err != nil { // also refuses another owner
+		return err
+	}
+	for _, queue := range append([]string{i.queue}, i.beside...) {
+		if err := i.noteDedup(ctx, queue); err != nil {
 			return err
 		}
-		if kind != "none" && kind != want {
-			return fmt.Errorf("the key %s is a %s, should be a %s", key, kind, want)
+		if err := rememberForever(ctx, i.belfry, queue); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// checkTypes refuses keys that are of another type than they should be.
+func checkTypes(ctx context.Context, r redis.UniversalClient, types []typedKey) error {
+	names := make([]string, len(types))
+	for n, want := range types {
+		names[n] = want.key
+	}
+	kinds, err := kindsOf(ctx, r, names...)
+	if err != nil {
+		return err
+	}
+	for n, want := range types {
+		if kinds[n] != "none" && kinds[n] != want.kind {
+			return fmt.Errorf("the key %s is a %s, should be a %s: another program made it; rename it, or name another queue: 'belfry mirror inspect' shows them", want.key, kinds[n], want.kind)
+		}
+	}
+	return nil
+}
+
+// kindsOf asks for the types of keys.
+func kindsOf(ctx context.Context, r redis.UniversalClient, keys ...string) ([]string, error) {
+	kinds := make([]string, len(keys))
+	replies := make([]*redis.StatusCmd, len(keys))
+	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, key := range keys {
+			replies[n] = p.Type(ctx, key)
+		}
+		return nil
+	})
+	for n, reply := range replies {
+		if hasCode(reply.Err(), "NOPERM") {
+			return nil, &explained{fmt.Errorf("the Redis user may not look at the key %s; it needs ~%s and +type: %w", keys[n], keys[n], reply.Err())}
+		}
+		kinds[n] = reply.Val()
+	}
+	return kinds, err
 }
 
 // run moves jobs until a pass finds none, or for ever if it follows.
@@ -185,7 +235,7 @@ func (i *carrier) cycle(ctx context.Context) (int, error) {
 			jobs = append(jobs, handed{field: page[n], record: page[n+1]})
 		}
 		for part := range slices.Chunk(jobs, batchMin) { // their values may be long
-			if err := i.load(ctx, part); err != nil {
+			if err := i.from.load(ctx, part); err != nil {
 				return 0, fmt.Errorf("reading values of claimed jobs: %w", err)
 			}
 			if err := i.commit(ctx, part); err != nil {
@@ -197,7 +247,17 @@ func (i *carrier) cycle(ctx context.Context) (int, error) {
 		}
 	}
 	i.counts.Reserved, i.counts.Dead, i.counts.Unnamed, i.counts.Unread = 0, 0, 0, 0
-	return i.pass(ctx)
+	taken, steps := 0, i.from.steps()
+	for n, step := range steps {
+		if n == len(steps)-1 && (taken > 0 || !i.o.Stopped) { // a live server may be about to name what nothing names
+			break
+		}
+		more, err := step(ctx)
+		if taken += more; err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
 }
 
 // claimed commits jobs that a claim took.
@@ -216,7 +276,7 @@ func (i *carrier) commit(ctx context.Context, jobs []handed) error {
 			acks = append(acks, h) // its ack says that it is gone
 			continue
 		}
-		put, err := i.job(h)
+		put, err := i.from.put(h)
 		if err != nil {
 			bad = append(bad, refusal{h, err})
 			continue
@@ -283,7 +343,7 @@ func (i *carrier) ack(ctx context.Context, jobs []handed) error {
 		return nil
 	}
 	if err := each(ctx, gone, func(ctx context.Context, h handed) error {
-		queue, id := i.target(h)
+		queue, id := i.from.placeOf(h)
 		_, err := i.belfry.Cancel(ctx, queue, id)
 		if err != nil && !isGone(err) && !errors.Is(err, client.ErrJobReserved) {
 			return fmt.Errorf("cancelling job %s, which ended at the source: %w", id, err)

@@ -1,6 +1,7 @@
 package mirror_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -8,22 +9,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
+// said leaves out what findings say in words.
+var said = cmpopts.IgnoreFields(mirror.SourceFinding{}, "FirstBad", "Warnings")
+
 // TestInspectLmstfy counts one of each kind, and finds queues by what there is of them.
 func TestInspectLmstfy(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t).Client()
-	s := &lmstfyServer{t: t, r: r, ns: "ns1", q: "q1"}
+	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 	now := time.Now().Truncate(time.Second)
 	s.publish(now, "dead", 0, 0, 1)
 	s.consume(now, time.Second)
 	s.pump(now.Add(time.Second))
 	s.publish(now, "held", 0, 0, 2)
-	s.consume(now, time.Second)
+	s.consume(now, time.Minute)
 	s.publish(now, "ready", 0, 0, 2)
 	s.publish(now, "delayed", time.Hour, 2*time.Hour, 1)
 	s.publish(now, "lapses", 2*time.Hour, time.Hour, 1)
@@ -36,10 +41,10 @@ func TestInspectLmstfy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &mirror.LmstfyFinding{
-		Queue: "ns1/q1", Delayed: 3, Reserved: 1, Ready: 2, Dead: 1, Ended: 1, Lapsing: 1, Unnamed: 1, Bad: 2, Earliest: now.Add(time.Second), Latest: now.Add(2 * time.Hour),
-	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mirror.LmstfyFinding{}, "FirstBad", "Warnings")); diff != "" {
+	want := &mirror.LmstfyFinding{Queue: "ns1/q1", Dead: 1, Lapsing: 1, SourceFinding: mirror.SourceFinding{
+		Delayed: 3, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 2, Earliest: now.Add(time.Minute), Latest: now.Add(2 * time.Hour),
+	}}
+	if diff := cmp.Diff(want, got, said); diff != "" {
 		t.Errorf("the queue (-want +got):\n%s", diff)
 	}
 	if len(got.Warnings) != 5 || got.FirstBad == "" {
@@ -51,9 +56,9 @@ func TestInspectLmstfy(t *testing.T) {
 
 	s.do("HSET", "m/ns", "written", 1)
 	s.do("HSET", "m/ns/written", "down", 1)
-	timer := &lmstfyServer{t: t, r: r, ns: "in", q: "timer", serial: 1}
+	timer := &lmstfyServer{redisDo: redisDo{t, r}, ns: "in", q: "timer", serial: 1}
 	timer.publish(now, "", time.Hour, 0, 1)
-	list := &lmstfyServer{t: t, r: r, ns: "in", q: "list", serial: 2}
+	list := &lmstfyServer{redisDo: redisDo{t, r}, ns: "in", q: "list", serial: 2}
 	list.publish(now, "", 0, 0, 1)
 	s.do("LPUSH", "q/another/program", "x")
 	s.do("SET", "d/a/text", "x")
@@ -68,7 +73,7 @@ func TestInspectLmstfy(t *testing.T) {
 func TestInspectYouzan(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t).Client()
-	s := &youzanServer{t: t, r: r}
+	s := &youzanServer{redisDo: redisDo{t, r}}
 	now := time.Now().Truncate(time.Second)
 	s.push("order", "held", now.Add(-time.Second), 60, "")
 	s.tick(now)
@@ -83,26 +88,70 @@ func TestInspectYouzan(t *testing.T) {
 	s.do("RPUSH", "dq_queue_order", "ended")
 	s.do("SET", "lost", s.pack("order", "lost", now.Unix(), 60, ""))
 	s.do("SET", "page", "another program's")
-	before := dump(t, r)
 	got, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}, "order")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &mirror.YouzanFinding{
-		Topic: "order", Delayed: 2, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 1, Earliest: now.Add(time.Hour), Latest: now.Add(2 * time.Hour),
-	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mirror.YouzanFinding{}, "FirstBad", "Warnings")); diff != "" {
+	want := []*mirror.YouzanFinding{{Topic: "order", SourceFinding: mirror.SourceFinding{
+		Delayed: 2, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 1, Earliest: now.Add(time.Minute), Latest: now.Add(2 * time.Hour),
+	}}}
+	if diff := cmp.Diff(want, got, said); diff != "" {
 		t.Errorf("the topic (-want +got):\n%s", diff)
 	}
-	if len(got.Warnings) != 3 || !strings.Contains(got.FirstBad, "TTR") {
-		t.Errorf("the warnings are %q, the first bad is %q", got.Warnings, got.FirstBad)
+	if len(got[0].Warnings) != 3 || !strings.Contains(got[0].FirstBad, "TTR") {
+		t.Errorf("the warnings are %q, the first bad is %q", got[0].Warnings, got[0].FirstBad)
 	}
-	topics, err := mirror.FindYouzan(t.Context(), r, mirror.YouzanServer{})
-	if diff := cmp.Diff([]string{"mail", "order", "sms"}, topics); err != nil || diff != "" {
+	s.do("ZADD", "dq_bucket_1", 1, "unreadable")
+	s.do("SET", "unreadable", "x")
+	want[0].Bad++
+	before := dump(t, r)
+	got, err = mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{})
+	want = []*mirror.YouzanFinding{
+		{Topic: "mail", SourceFinding: mirror.SourceFinding{Ready: 1, Bad: 1}}, want[0],
+		{Topic: "sms", SourceFinding: mirror.SourceFinding{Delayed: 1, Bad: 1, Earliest: now.Add(time.Hour), Latest: now.Add(time.Hour)}},
+	}
+	if diff := cmp.Diff(want, got, said); err != nil || diff != "" {
 		t.Errorf("the topics (-want +got), error %v:\n%s", err, diff)
 	}
 	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
 		t.Errorf("looking changed something:\n%s", diff)
+	}
+}
+
+// TestInspectYouzanBounded looks at some of the keys of a large database for jobs that nothing names, and says so. Of what is no job it reads a byte.
+func TestInspectYouzanBounded(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t).Client()
+	s := &youzanServer{redisDo: redisDo{t, r}}
+	s.push("order", "delayed", time.Now().Add(time.Hour), 60, "")
+	s.do("SET", "lost", s.pack("order", "lost", 1, 60, ""))
+	s.do("SETRANGE", "another program's", 8<<20, "x")
+	sent := func() int64 {
+		stats := r.InfoMap(t.Context(), "stats").Val()
+		n, err := strconv.ParseInt(stats["Stats"]["total_net_output_bytes"], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := sent()
+	got, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{})
+	if err != nil || len(got) != 1 || got[0].Unnamed != 1 || got[0].Unlooked != 0 {
+		t.Errorf("found %+v, error %v", got, err)
+	}
+	if n := sent() - before; n > 1<<20 {
+		t.Errorf("it read %d bytes", n)
+	}
+	s.do("EVAL", "for i = 1, 110000 do redis.call('SET', 'x' .. i, 'x') end", 0)
+	got, err = mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{})
+	if err != nil || len(got) != 1 || got[0].Unlooked < 5000 || got[0].Unlooked > 10003 || !strings.Contains(strings.Join(got[0].Warnings, "\n"), "were not looked at") {
+		t.Errorf("found %+v, error %v", got, err)
+	}
+	// An import of what no server works on any more looks at all of them.
+	if counts, err := mirror.ImportYouzan(t.Context(), r, belfrytest.Start(t).Client(t), mirror.YouzanOptions{
+		Topic: "order", SourceOptions: mirror.SourceOptions{Stopped: true, Share: 1},
+	}); err != nil || counts.Acked != 1 || counts.Unnamed != 1 {
+		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
 }
 
@@ -118,7 +167,7 @@ func TestInspectOtherTypes(t *testing.T) {
 	if queues, err := mirror.FindLmstfy(t.Context(), r); err != nil || len(queues) > 0 {
 		t.Errorf("found %v, error %v", queues, err)
 	}
-	if topics, err := mirror.FindYouzan(t.Context(), r, mirror.YouzanServer{}); err != nil || len(topics) > 0 {
+	if topics, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}); err != nil || len(topics) > 0 {
 		t.Errorf("found %v, error %v", topics, err)
 	}
 	if _, err := mirror.InspectLmstfy(t.Context(), r, source()); err == nil || !strings.Contains(err.Error(), "is a string") {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -96,42 +97,61 @@ type youzanImporter struct {
 //
 // A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for good; that of ctx.
 func ImportYouzan(ctx context.Context, r redis.UniversalClient, c *client.Client, o YouzanOptions) (SourceCounts, error) {
+	i, err := newYouzanImporter(r, c, o)
+	if err != nil {
+		return SourceCounts{}, err
+	}
+	return i.carry(ctx)
+}
+
+// FinalizeYouzan ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again. It refuses if a job is delayed, ready or reserved at
+// ouqiang/delay-queue, claimed or set aside, and returns what it checked. Repeating it changes nothing.
+func FinalizeYouzan(ctx context.Context, r redis.UniversalClient, c *client.Client, o YouzanOptions) ([]Check, error) {
+	i, err := newYouzanImporter(r, c, o)
+	if err != nil {
+		return nil, err
+	}
+	return i.finalize(ctx)
+}
+
+// newYouzanImporter returns an importer that has done nothing yet.
+func newYouzanImporter(r redis.UniversalClient, c *client.Client, o YouzanOptions) (*youzanImporter, error) {
 	server, err := o.checked()
 	if err == nil && o.Topic == "" {
 		err = errors.New("the topic is to be named")
 	}
 	if err != nil {
-		return SourceCounts{}, err
+		return nil, err
 	}
-	queue := o.Queue
-	if queue == "" {
-		queue = o.Topic
-	}
-	general, err := newCarrier(r, c, "youzan:"+o.Topic, queue, o.SourceOptions)
+	general, err := newCarrier(r, c, "youzan:"+o.Topic, cmp.Or(o.Queue, o.Topic), o.SourceOptions, youzanTypes(server, o.Topic)...)
 	if err != nil {
-		return SourceCounts{}, err
+		return nil, err
 	}
 	i := &youzanImporter{carrier: general, server: server, topic: o.Topic}
-	i.types[server.Names.QueueKey(o.Topic)] = "list"
-	for _, bucket := range server.bucketKeys() {
-		i.types[bucket] = "zset"
-	}
 	i.scripts = sourceScripts{ack: youzanAckScript, restore: youzanRestoreScript, more: []string{server.Names.BucketKey(1)}}
-	i.load, i.job, i.target, i.pass, i.unfit = i.values, i.put, i.placeOf, i.take, i.refuse
-	return i.carry(ctx)
+	i.from = i
+	return i, nil
 }
 
-// refuse says what cannot be brought over.
-func (i *youzanImporter) refuse(ctx context.Context) error {
-	found, err := InspectYouzan(ctx, i.redis, i.server, i.topic)
-	if err == nil && found.Bad > 0 {
-		err = fmt.Errorf("%d jobs cannot be brought over, and nothing was changed; they can be set aside; the first: %s", found.Bad, found.FirstBad)
+// youzanTypes are the keys that servers have of a topic.
+func youzanTypes(server YouzanServer, topic string) []typedKey {
+	types := []typedKey{{server.Names.QueueKey(topic), "list"}}
+	for _, bucket := range server.bucketKeys() {
+		types = append(types, typedKey{bucket, "zset"})
 	}
-	return err
+	return types
 }
 
-// values takes the values of claimed jobs from their records: at the source they are gone.
-func (i *youzanImporter) values(_ context.Context, jobs []handed) error {
+func (i *youzanImporter) survey(ctx context.Context) (*SourceFinding, error) {
+	found, err := inspectYouzan(ctx, i.redis, i.server, 0, i.topic)
+	if err != nil {
+		return nil, err
+	}
+	return &found[0].SourceFinding, nil
+}
+
+// load takes the values of claimed jobs from their records: at the source they are gone.
+func (i *youzanImporter) load(_ context.Context, jobs []handed) error {
 	for n, h := range jobs {
 		_, value, ok := strings.Cut(h.record, " ")
 		if !ok {
@@ -206,10 +226,31 @@ type youzanJob struct {
 	value string
 }
 
-// readYouzan reads the jobs of a topic that go by the ids. Keys that hold something else belong to other programs; an id whose job is of another topic is not ours. bad is called for values that look like a job of the
-// topic and cannot be brought over, missing for ids without a value.
+// likeYouzan returns those of keys whose values begin as a job does. Most keys of a database are something else, and long.
+func likeYouzan(ctx context.Context, r redis.UniversalClient, keys []string) ([]string, error) {
+	first := make([]*redis.StringCmd, len(keys))
+	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, key := range keys {
+			first[n] = p.GetRange(ctx, key, 0, 0)
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, err
+	}
+	var like []string
+	for n, key := range keys {
+		if youzan.Begins(first[n].Val()) {
+			like = append(like, key)
+		}
+	}
+	return like, nil
+}
+
+// readYouzan reads the jobs that go by the ids and are of topics that are ours. Keys that hold something else belong to other programs. bad is called for values that look like a job and cannot be brought over, without a
+// topic if they do not even tell theirs, missing for ids without a value.
 func readYouzan(
-	ctx context.Context, r redis.UniversalClient, topic string, ids []string, bad func(id string, why error), missing func(id string),
+	ctx context.Context, r redis.UniversalClient, ids []string, ours func(topic string) bool, bad func(topic, id string, why error), missing func(id string),
 ) ([]youzanJob, error) {
 	values := make([]*redis.StringCmd, len(ids))
 	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -237,12 +278,12 @@ func readYouzan(
 		}
 		switch {
 		case err != nil:
-			bad(id, err)
-		case job.Topic != topic:
+			bad("", id, err)
+		case !ours(job.Topic):
 		case job.ID != id:
-			bad(id, fmt.Errorf("its value is that of job %.64q", job.ID))
+			bad(job.Topic, id, fmt.Errorf("its value is that of job %.64q", job.ID))
 		case youzanFits(job) != nil:
-			bad(id, youzanFits(job))
+			bad(job.Topic, id, youzanFits(job))
 		default:
 			jobs = append(jobs, youzanJob{job, value})
 		}
@@ -250,24 +291,17 @@ func readYouzan(
 	return jobs, nil
 }
 
-// take is a pass over the ready list, the buckets and, if no server runs, all other keys.
-func (i *youzanImporter) take(ctx context.Context) (int, error) {
-	now, err := i.redis.Time(ctx).Result()
-	if err != nil {
+// steps are a pass over the ready list, the buckets and, if no server runs, all other keys.
+func (i *youzanImporter) steps() []func(context.Context) (int, error) {
+	return []func(context.Context) (int, error){i.begin, i.takeReady, i.takeBuckets, i.takeUnnamed}
+}
+
+// begin looks at the clock and the buckets.
+func (i *youzanImporter) begin(ctx context.Context) (_ int, err error) {
+	if i.now, err = i.redis.Time(ctx).Result(); err != nil {
 		return 0, err
 	}
-	i.now = now
-	if err := i.server.tooFew(ctx, i.redis); err != nil {
-		return 0, err
-	}
-	taken := 0
-	for _, step := range []func(context.Context) (int, error){i.takeReady, i.takeBuckets, i.takeUnnamed} {
-		n, err := step(ctx)
-		if taken += n; err != nil {
-			return taken, err
-		}
-	}
-	return taken, nil
+	return 0, i.server.tooFew(ctx, i.redis)
 }
 
 // takeReady claims what is in the ready list.
@@ -315,15 +349,16 @@ func (i *youzanImporter) takeBuckets(ctx context.Context) (taken int, err error)
 
 // takeUnnamed counts jobs that no bucket and no ready list names, and claims them if asked to. It looks at all keys, and comes last.
 func (i *youzanImporter) takeUnnamed(ctx context.Context) (taken int, err error) {
-	if !i.o.Stopped {
-		return 0, nil
-	}
 	keep := func(youzanJob) bool {
 		i.counts.Unnamed++
 		return i.o.Unnamed
 	}
 	unread := i.counts.Unread
 	err = scanKeys(ctx, i.redis, "", func(keys []string) error {
+		keys, err := likeYouzan(ctx, i.redis, keys)
+		if err != nil {
+			return err
+		}
 		n, err := i.claim(ctx, "any", keys, keep)
 		taken += n
 		i.counts.Unnamed -= int64(n)
@@ -337,7 +372,7 @@ func (i *youzanImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 func (i *youzanImporter) claim(ctx context.Context, kind string, ids []string, keep func(youzanJob) bool) (taken int, err error) {
 	const atATime = 32 // values may be long
 	for part := range slices.Chunk(ids, atATime) {
-		jobs, err := readYouzan(ctx, i.redis, i.topic, part, func(string, error) { i.counts.Unread++ }, func(string) {})
+		jobs, err := readYouzan(ctx, i.redis, part, func(topic string) bool { return topic == i.topic }, func(string, string, error) { i.counts.Unread++ }, func(string) {})
 		if err != nil {
 			return taken, err
 		}
@@ -378,7 +413,7 @@ func (i *youzanImporter) claimThese(ctx context.Context, kind string, args []any
 	for n := 0; n+1 < len(pairs); n += 2 {
 		jobs = append(jobs, handed{field: pairs[n], record: pairs[n+1]})
 	}
-	if err := i.values(ctx, jobs); err != nil {
+	if err := i.load(ctx, jobs); err != nil {
 		return 0, err
 	}
 	return len(jobs), i.claimed(ctx, jobs)

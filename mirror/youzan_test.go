@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +29,7 @@ const (
 func TestImportYouzan(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &youzanServer{t: t, r: r}
+	s := &youzanServer{redisDo: redisDo{t, r}}
 	now := time.Now().Truncate(time.Second)
 	s.push("order", "held", now.Add(-time.Minute), 300, "held")
 	s.push("order", "ready", now.Add(-time.Second), 86400, "")
@@ -98,7 +96,7 @@ func TestImportYouzan(t *testing.T) {
 func TestImportYouzanReserved(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &youzanServer{t: t, r: r}
+	s := &youzanServer{redisDo: redisDo{t, r}}
 	now := time.Now()
 	s.push("order", "one", now.Add(-time.Second), 3, "")
 	s.push("order", "two", now.Add(-time.Second), 3, "")
@@ -139,7 +137,7 @@ func TestImportYouzanReserved(t *testing.T) {
 func TestImportYouzanBad(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &youzanServer{t: t, r: r}
+	s := &youzanServer{redisDo: redisDo{t, r}}
 	due := time.Now().Add(time.Hour).Truncate(time.Second)
 	s.push("order", "good", due, 5, "")
 	s.push("order", "long", due, 5, strings.Repeat("x", 1<<20+1))
@@ -174,7 +172,7 @@ func TestImportYouzanBad(t *testing.T) {
 func TestImportYouzanAgain(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &youzanServer{t: t, r: r}
+	s := &youzanServer{redisDo: redisDo{t, r}}
 	due := time.Now().Add(time.Hour).Truncate(time.Second)
 	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{Share: 1}}
 	s.push("order", "a", due, 5, "first")
@@ -207,7 +205,7 @@ func TestYouzanServer(t *testing.T) {
 			t.Errorf("%+v passed", server)
 		}
 	}
-	s := &youzanServer{t: t, r: r}
+	s := &youzanServer{redisDo: redisDo{t, r}}
 	s.do("ZADD", "dq_bucket_4", 1, "x")
 	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{SetAside: true}}
 	if _, err := mirror.ImportYouzan(t.Context(), r, belfrytest.Start(t).Client(t), o); err == nil || !strings.Contains(err.Error(), "more buckets than 3") {
@@ -219,7 +217,7 @@ func TestYouzanServer(t *testing.T) {
 func TestImportYouzanInterrupted(t *testing.T) {
 	t.Parallel()
 	interrupt(t, func(r *redis.Client) (want []string) {
-		s := &youzanServer{t: t, r: r}
+		s := &youzanServer{redisDo: redisDo{t, r}}
 		now := time.Now().Truncate(time.Second)
 		for n := range 3 {
 			held, ready, delayed := fmt.Sprintf("held-%d", n), fmt.Sprintf("ready-%d", n), fmt.Sprintf("delayed-%d", n)
@@ -241,70 +239,22 @@ func TestImportYouzanInterrupted(t *testing.T) {
 	})
 }
 
-// TestImportYouzanLive imports while a server takes jobs, hands them out, lets leases lapse and ends jobs. Who holds a job can finish it until its lease ends, and no job is finished there and left in Belfry.
+// youzanLive is a server of ouqiang/delay-queue as live works with one.
+type youzanLive struct{ *youzanServer }
+
+func (s youzanLive) offer(now time.Time, delay time.Duration) string {
+	id := fmt.Sprintf("job-%d", s.pushed)
+	s.push("order", id, now.Add(delay), 3, "x")
+	return id
+}
+func (s youzanLive) move(now time.Time)                        { s.tick(now) }
+func (s youzanLive) end(id string) bool                        { return s.finish(id) }
+func (s youzanLive) handOut(now time.Time) (string, time.Time) { return s.pop("order", now) }
+
 func TestImportYouzanLive(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	s := &youzanServer{t: t, r: r}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	var brought atomic.Int64
-	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{Follow: true, Share: 1, Progress: func(n mirror.SourceCounts) { brought.Store(n.Acked) }}}
-	go func() {
-		_, err := mirror.ImportYouzan(ctx, r, c, o)
-		done <- err
-	}()
-	random := rand.New(rand.NewPCG(1, 2))
-	now := time.Now()
-	finished, published, held := map[string]bool{}, []string{}, map[string]time.Time{}
-	for steps := 0; steps < 3000 || brought.Load() < 300; steps++ {
-		switch random.IntN(10) {
-		case 0, 1, 2, 3:
-			id := fmt.Sprintf("job-%d", len(published))
-			published = append(published, id)
-			delay := time.Duration(random.IntN(6)) * time.Second
-			s.push("order", id, now.Add(delay), 3, "x")
-		case 4, 5, 6:
-			if id, until := s.pop("order", now); id != "" {
-				held[id] = until
-			}
-		case 7, 8:
-			for id, until := range held {
-				if gone := !s.finish(id); gone && now.Truncate(time.Second).Before(until.Truncate(time.Second)) {
-					t.Errorf("job %s was taken from the consumer that held it", id)
-				} else if !gone {
-					finished[id] = true
-				}
-				delete(held, id)
-				break
-			}
-		default:
-			now = now.Add(500 * time.Millisecond)
-			s.tick(now)
-			for id, until := range held {
-				if random.IntN(3) == 0 && !now.Before(until) {
-					delete(held, id) // its consumer has died
-				}
-			}
-		}
-	}
-	stop()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatalf("the import ended with %v", err)
-	}
-	o.Follow, o.Stopped = false, true
-	rest, err := mirror.ImportYouzan(t.Context(), r, c, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	there := inBelfry(t, c, "order")
-	for _, id := range published {
-		if finished[id] == (there[id] > 0) {
-			t.Errorf("job %s: finished at the source %v, in Belfry %d times", id, finished[id], there[id])
-		}
-	}
-	t.Logf("%d published, %d finished there, %d brought over live, then %+v", len(published), len(finished), brought.Load(), rest)
-	if len(finished) == 0 {
-		t.Error("the source finished nothing")
-	}
+	live(t, c, youzanLive{&youzanServer{redisDo: redisDo{t, r}}}, func(ctx context.Context, o mirror.SourceOptions) (mirror.SourceCounts, error) {
+		return mirror.ImportYouzan(ctx, r, c, mirror.YouzanOptions{Topic: "order", SourceOptions: o})
+	})
 }

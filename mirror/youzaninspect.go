@@ -6,99 +6,144 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belfrydb/belfry/mirror/youzan"
 )
 
-// A YouzanFinding is a topic of ouqiang/delay-queue as Redis has it.
+// A YouzanFinding is a topic of ouqiang/delay-queue as Redis has it. Bad counts also values in buckets, which all topics share, that cannot be read at all, whosever they are.
 type YouzanFinding struct {
 	Topic string `json:"topic"`
-	// Delayed jobs wait for their due second, Reserved ones are held by consumers, Ready ones wait for a consumer.
-	Delayed  int64 `json:"delayed"`
-	Reserved int64 `json:"reserved"`
-	Ready    int64 `json:"ready"`
-	// Ended are ids in the ready list whose value is gone: their jobs were finished.
-	Ended int64 `json:"ended"`
-	// Unnamed are jobs that neither a bucket nor the ready list names: the service has lost them, or a server is just moving them.
-	Unnamed int64 `json:"unnamed"`
-	// Bad cannot be brought over, FirstBad says why of one. In buckets, which all topics share, it counts values that cannot be read at all, whosever they are.
-	Bad      int64  `json:"bad"`
-	FirstBad string `json:"firstBad,omitempty"`
-	// Earliest and Latest are when the first and the last of Delayed is due; zero if there is none.
-	Earliest time.Time `json:"earliest,omitzero"`
-	Latest   time.Time `json:"latest,omitzero"`
-	// HandedOver are jobs that an import has claimed and not put yet, Aside those that it set aside.
-	HandedOver int64 `json:"handedOver"`
-	Aside      int64 `json:"aside"`
-	// Owner is the cluster that the topic is brought to; empty if to none.
-	Owner string `json:"owner,omitempty"`
-	// Warnings say what an import should know.
-	Warnings []string `json:"warnings,omitempty"`
+	SourceFinding
+	// Unlooked is how many keys of the database, about, were not looked at for Unnamed.
+	Unlooked int64 `json:"unlooked,omitempty"`
 }
 
-// FindYouzan returns the topics of which a server of ouqiang/delay-queue has jobs, sorted. It reads the names of all keys, and the jobs of the buckets, a page at a time.
-func FindYouzan(ctx context.Context, r redis.UniversalClient, server YouzanServer) ([]string, error) {
+// youzanLooked is how many keys an inspection looks at for jobs that nothing names: any key may be one.
+const youzanLooked = 100_000
+
+// youzanSurvey is an inspection under way.
+type youzanSurvey struct {
+	redis  redis.UniversalClient
+	server YouzanServer
+	topics map[string]*YouzanFinding
+	all    bool            // whether topics are looked for
+	looked int64           // how many keys are looked at for jobs that nothing names
+	named  map[string]bool // ids of the topics that something names
+	broken SourceFinding   // has what cannot be read, whosever it is
+}
+
+// InspectYouzan looks at topics of ouqiang/delay-queue, at all that have jobs if none is named, and returns them sorted. It changes nothing. It reads the names of all keys, all jobs of the buckets, and the first byte of
+// up to 100,000 keys, which alone do not say which are jobs, some at a time; what others do meanwhile makes its numbers approximate.
+func InspectYouzan(ctx context.Context, r redis.UniversalClient, server YouzanServer, topics ...string) ([]*YouzanFinding, error) {
+	return inspectYouzan(ctx, r, server, youzanLooked, topics...)
+}
+
+// inspectYouzan is InspectYouzan that looks at so many keys for jobs that nothing names.
+func inspectYouzan(ctx context.Context, r redis.UniversalClient, server YouzanServer, looked int64, topics ...string) ([]*YouzanFinding, error) {
 	server, err := server.checked()
 	if err != nil {
 		return nil, err
 	}
-	topics := map[string]bool{}
-	note := func(ids []string) error {
-		for part := range slices.Chunk(ids, batchMin) {
-			values := make([]*redis.StringCmd, len(part))
-			_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for n, id := range part {
-					values[n] = p.GetRange(ctx, id, 0, youzanValueMax)
-				}
-				return nil
-			})
-			if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-				return err
-			}
-			for n, value := range values {
-				if job, err := youzan.Parse([]byte(value.Val())); err == nil && job.ID == part[n] {
-					topics[job.Topic] = true
-				}
-			}
-		}
-		return nil
+	s := &youzanSurvey{redis: r, server: server, topics: map[string]*YouzanFinding{}, all: len(topics) == 0, looked: looked, named: map[string]bool{}}
+	for _, topic := range topics {
+		s.topics[topic] = &YouzanFinding{Topic: topic}
 	}
-	for _, bucket := range server.bucketKeys() {
-		if kinds, err := kindsOf(ctx, r, bucket); err != nil || kinds[0] != "zset" {
-			if err != nil {
-				return nil, explain(err)
-			}
-			continue
-		}
-		if err := scanScores(ctx, r, bucket, "", func(page []string) error { return note(members(page)) }); err != nil {
+	for _, step := range []func(context.Context) error{s.types, s.buckets, s.find, s.types, s.ready, s.unnamed} {
+		if err := step(ctx); err != nil {
 			return nil, explain(err)
 		}
 	}
-	before, after, _ := strings.Cut(server.Names.Queue, "%s")
-	err = scanKeys(ctx, r, globEscape(before)+"*"+globEscape(after), func(keys []string) error {
-		kinds, err := kindsOf(ctx, r, keys...)
-		for n, kind := range kinds {
-			if kind != "list" {
-				continue
-			}
-			ids, err := r.LRange(ctx, keys[n], 0, batchMin-1).Result()
-			if err == nil {
-				err = note(ids)
-			}
-			if err != nil {
-				return err
-			}
+	found := make([]*YouzanFinding, 0, len(topics))
+	for _, topic := range slices.Sorted(maps.Keys(s.topics)) {
+		f := s.topics[topic]
+		if err := f.mirrored(ctx, r, "youzan:"+topic); err != nil {
+			return nil, explain(err)
 		}
-		return err
-	})
-	if err != nil {
-		return nil, explain(err)
+		if s.broken.Bad > 0 {
+			f.bad(s.broken.FirstBad)
+			f.Bad += s.broken.Bad - 1
+		}
+		f.warnings("leaves them where they are")
+		f.warn(f.Unlooked > 0, "about %d keys of the database were not looked at for jobs that nothing names; an import with --stopped looks at all", f.Unlooked)
+		found = append(found, f)
 	}
-	return slices.Sorted(maps.Keys(topics)), nil
+	return found, nil
+}
+
+// finding is that of a topic, nil if it is not looked at.
+func (s *youzanSurvey) finding(topic string) *YouzanFinding {
+	f := s.topics[topic]
+	if f == nil && s.all {
+		f = &YouzanFinding{Topic: topic}
+		s.topics[topic] = f
+	}
+	return f
+}
+
+// types refuses keys that are of another type than they should be, and buckets that are not known.
+func (s *youzanSurvey) types(ctx context.Context) error {
+	var types []typedKey
+	for topic := range s.topics {
+		types = append(types, youzanTypes(s.server, topic)...)
+		types = append(types, typedKey{"belfry_handover:youzan:" + topic, "hash"}, typedKey{"belfry_aside:youzan:" + topic, "hash"})
+	}
+	if len(types) == 0 { // there may be no such server
+		return nil
+	}
+	return errors.Join(checkTypes(ctx, s.redis, types), s.server.tooFew(ctx, s.redis))
+}
+
+// read reads jobs of the topics, some at a time.
+func (s *youzanSurvey) read(ctx context.Context, ids []string, missing func(id string), f func(*YouzanFinding, youzanJob)) error {
+	for part := range slices.Chunk(ids, batchMin) {
+		jobs, err := readYouzan(ctx, s.redis, part, func(topic string) bool { return s.finding(topic) != nil }, func(topic, id string, why error) {
+			s.named[id] = true
+			found := &s.broken
+			if topic != "" {
+				found = &s.finding(topic).SourceFinding
+			}
+			found.bad(fmt.Sprintf("the job %.64q: %v", id, why))
+		}, missing)
+		if err != nil {
+			return err
+		}
+		for _, job := range jobs {
+			f(s.finding(job.Topic), job)
+		}
+	}
+	return nil
+}
+
+func (s *youzanSurvey) buckets(ctx context.Context) error {
+	kinds, err := kindsOf(ctx, s.redis, s.server.bucketKeys()...)
+	if err != nil {
+		return err
+	}
+	for n, bucket := range s.server.bucketKeys() {
+		if kinds[n] != "zset" {
+			continue
+		}
+		if err := scanScores(ctx, s.redis, bucket, "", func(page []string) error {
+			scores := map[string]string{}
+			for n := 0; n+1 < len(page); n += 2 {
+				scores[page[n]] = page[n+1]
+			}
+			return s.read(ctx, members(page), func(string) {}, func(f *YouzanFinding, job youzanJob) {
+				s.named[job.ID] = true
+				if score, err := strconv.ParseInt(scores[job.ID], 10, 64); err == nil && score != job.Due {
+					f.timed(&f.Reserved, time.Unix(score, 0))
+				} else {
+					f.timed(&f.Delayed, time.Unix(job.Due, 0))
+				}
+			})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // members are those of a page of members and scores.
@@ -110,97 +155,37 @@ func members(page []string) []string {
 	return names
 }
 
-// youzanSurvey is an inspection under way.
-type youzanSurvey struct {
-	redis  redis.UniversalClient
-	server YouzanServer
-	named  map[string]bool // ids of the topic that something names
-	found  *YouzanFinding
-}
-
-// InspectYouzan looks at one topic of ouqiang/delay-queue. It changes nothing. It reads all jobs of the buckets and all texts of the database, whose keys alone do not say which are jobs, some at a time; what others do
-// meanwhile makes its numbers approximate.
-func InspectYouzan(ctx context.Context, r redis.UniversalClient, server YouzanServer, topic string) (*YouzanFinding, error) {
-	server, err := server.checked()
-	if err != nil {
-		return nil, err
+// find looks for topics by the first jobs of ready lists.
+func (s *youzanSurvey) find(ctx context.Context) error {
+	if !s.all {
+		return nil
 	}
-	s := &youzanSurvey{redis: r, server: server, named: map[string]bool{}, found: &YouzanFinding{Topic: topic}}
-	for _, step := range []func(context.Context) error{s.sizes, s.buckets, s.ready, s.unnamed} {
-		if err := step(ctx); err != nil {
-			return nil, explain(err)
-		}
-	}
-	s.warn()
-	return s.found, nil
-}
-
-func (s *youzanSurvey) sizes(ctx context.Context) error {
-	name := "youzan:" + s.found.Topic
-	types := map[string]string{s.server.Names.QueueKey(s.found.Topic): "list", "belfry_handover:" + name: "hash", "belfry_aside:" + name: "hash"}
-	for _, bucket := range s.server.bucketKeys() {
-		types[bucket] = "zset"
-	}
-	if err := checkTypes(ctx, s.redis, types); err != nil {
-		return err
-	}
-	if err := s.server.tooFew(ctx, s.redis); err != nil {
-		return err
-	}
-	handed, aside := s.redis.HLen(ctx, "belfry_handover:"+name), s.redis.HLen(ctx, "belfry_aside:"+name)
-	owner := s.redis.HGet(ctx, "belfry_mirror:"+name, "cluster")
-	if err := errors.Join(handed.Err(), aside.Err()); err != nil {
-		return err
-	}
-	if err := owner.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	s.found.HandedOver, s.found.Aside, s.found.Owner = handed.Val(), aside.Val(), owner.Val()
-	return nil
-}
-
-// read reads jobs of the topic, some at a time.
-func (s *youzanSurvey) read(ctx context.Context, ids []string, missing func(id string), f func(youzanJob)) error {
-	bad := func(id string, why error) {
-		s.named[id] = true
-		if s.found.Bad++; s.found.FirstBad == "" {
-			s.found.FirstBad = fmt.Sprintf("the job %.64q: %v", id, why)
-		}
-	}
-	for part := range slices.Chunk(ids, batchMin) {
-		jobs, err := readYouzan(ctx, s.redis, s.found.Topic, part, bad, missing)
-		if err != nil {
-			return err
-		}
-		for _, job := range jobs {
-			f(job)
-		}
-	}
-	return nil
-}
-
-func (s *youzanSurvey) buckets(ctx context.Context) error {
-	f := s.found
-	for _, bucket := range s.server.bucketKeys() {
-		if err := scanScores(ctx, s.redis, bucket, "", func(page []string) error {
-			scores := map[string]string{}
-			for n := 0; n+1 < len(page); n += 2 {
-				scores[page[n]] = page[n+1]
+	before, after, _ := strings.Cut(s.server.Names.Queue, "%s")
+	return scanKeys(ctx, s.redis, globEscape(before)+"*"+globEscape(after), func(keys []string) error {
+		kinds, err := kindsOf(ctx, s.redis, keys...)
+		for n, kind := range kinds {
+			if kind != "list" {
+				continue
 			}
-			return s.read(ctx, members(page), func(string) {}, func(job youzanJob) {
+			ids, err := s.redis.LRange(ctx, keys[n], 0, batchMin-1).Result()
+			if err != nil {
+				return err
+			}
+			ours := func(topic string) bool { return keys[n] == s.server.Names.QueueKey(topic) && s.finding(topic) != nil }
+			if _, err := readYouzan(ctx, s.redis, ids, ours, func(string, string, error) {}, func(string) {}); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+}
+
+func (s *youzanSurvey) ready(ctx context.Context) error {
+	for topic, found := range s.topics {
+		if err := eachPage(ctx, s.redis, s.server.Names.QueueKey(topic), func(page []string) error {
+			return s.read(ctx, page, func(string) { found.Ended++ }, func(f *YouzanFinding, job youzanJob) {
 				s.named[job.ID] = true
-				if scores[job.ID] != fmt.Sprint(job.Due) {
-					f.Reserved++
-					return
-				}
-				f.Delayed++
-				due := time.Unix(job.Due, 0)
-				if f.Earliest.IsZero() || due.Before(f.Earliest) {
-					f.Earliest = due
-				}
-				if due.After(f.Latest) {
-					f.Latest = due
-				}
+				f.Ready++
 			})
 		}); err != nil {
 			return err
@@ -209,51 +194,44 @@ func (s *youzanSurvey) buckets(ctx context.Context) error {
 	return nil
 }
 
-func (s *youzanSurvey) ready(ctx context.Context) error {
-	key := s.server.Names.QueueKey(s.found.Topic)
-	for at := int64(0); ; at += scanPage {
-		page, err := s.redis.LRange(ctx, key, at, at+scanPage-1).Result()
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		if err := s.read(ctx, page, func(string) { s.found.Ended++ }, func(job youzanJob) {
-			s.named[job.ID] = true
-			s.found.Ready++
-		}); err != nil {
-			return err
-		}
-	}
-}
+// errEnough ends a scan.
+var errEnough = errors.New("enough keys were looked at")
 
-// unnamed looks for jobs of the topic among all keys. What cannot be read there may be anything.
+// unnamed looks for jobs of the topics among all keys. What cannot be read there may be anything.
 func (s *youzanSurvey) unnamed(ctx context.Context) error {
-	return scanKeys(ctx, s.redis, "", func(keys []string) error {
+	if s.looked == 0 || len(s.topics) == 0 {
+		return nil
+	}
+	looked := int64(0)
+	err := scanKeys(ctx, s.redis, "", func(keys []string) error {
+		looked += int64(len(keys))
+		keys, err := likeYouzan(ctx, s.redis, keys)
+		if err != nil {
+			return err
+		}
 		for part := range slices.Chunk(keys, batchMin) {
-			jobs, err := readYouzan(ctx, s.redis, s.found.Topic, part, func(string, error) {}, func(string) {})
+			jobs, err := readYouzan(ctx, s.redis, part, func(topic string) bool { return s.topics[topic] != nil }, func(string, string, error) {}, func(string) {})
 			if err != nil {
 				return err
 			}
 			for _, job := range jobs {
 				if !s.named[job.ID] {
 					s.named[job.ID] = true
-					s.found.Unnamed++
+					s.topics[job.Topic].Unnamed++
 				}
 			}
 		}
+		if looked >= s.looked {
+			return errEnough
+		}
 		return nil
 	})
-}
-
-// warn says what an import should know.
-func (s *youzanSurvey) warn() {
-	f := s.found
-	add := func(when bool, format string, args ...any) {
-		if when {
-			f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
-		}
+	if !errors.Is(err, errEnough) {
+		return err
 	}
-	add(f.Bad > 0, "%d jobs cannot be brought over: the import refuses to begin, or leaves them where they are with --set-aside; the first: %s", f.Bad, f.FirstBad)
-	add(f.Reserved > 0, "%d jobs are held by consumers: the import leaves them until they are let go, or takes them with --stopped", f.Reserved)
-	add(f.Unnamed > 0, "%d jobs are named by nothing: the service will not deliver them, unless a server is just moving them; --stopped --unnamed takes them", f.Unnamed)
-	add(f.HandedOver > 0, "an import was interrupted: %d jobs are claimed; run it again", f.HandedOver)
+	all, err := s.redis.DBSize(ctx).Result()
+	for _, f := range s.topics {
+		f.Unlooked = max(0, all-looked)
+	}
+	return err
 }

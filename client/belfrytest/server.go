@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ type Server struct {
 	edge    *rpc.Server
 	served  chan error
 	failed  chan error // takes what the storage failed with
+
+	closing sync.Once
+	closed  error // what close returned
 }
 
 // stopMax is how long the parts of a server may take to stop.
@@ -97,8 +101,13 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 	return s, nil
 }
 
-// Close stops the server. Calls that wait for a job are answered, and those under way finish.
+// Close stops the server. Calls that wait for a job are answered, and those under way finish. Repeating it changes nothing and gives the same error.
 func (s *Server) Close() error {
+	s.closing.Do(func() { s.closed = s.close() })
+	return s.closed
+}
+
+func (s *Server) close() error {
 	ctx := context.Background()
 	draining, cancel := context.WithTimeout(ctx, stopMax)
 	defer cancel()

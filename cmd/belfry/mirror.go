@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,8 +29,13 @@ type mirrorFlags struct {
 	share             float64
 	hold              time.Duration
 	setAside, follow  bool
+	again             bool
+	metrics           string
 	ready, dryRun     bool
 	source            sourceFlags
+	access            accessFlags
+	replicas          int
+	closing           string // what to know when it was interrupted; that of imports if empty
 }
 
 func (a *app) mirrorCommand() *cobra.Command {
@@ -58,6 +65,7 @@ func (f *mirrorFlags) names(c *cobra.Command) {
 	flags.Float64Var(&f.share, "share", 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
 	f.hold = mirror.HoldDefault
 	flags.Var(&durationFlag{&f.hold, "15s"}, "hold", "for how long no other process may take over after this one was killed, 1s to 5m")
+	f.access.add(flags)
 }
 
 // checked refuses what makes no sense.
@@ -67,6 +75,9 @@ func (f *mirrorFlags) checked() error {
 	}
 	if f.share <= 0 || f.share > 1 {
 		return usagef("--share: must be above 0 and at most 1, is %v", f.share)
+	}
+	if f.replicas < 0 {
+		return usagef("--replicas: must be 0 or more, is %d", f.replicas)
 	}
 	if f.hold < mirror.HoldMin || f.hold > mirror.HoldMax {
 		return usagef("--hold: must be %v to %v, is %v", mirror.HoldMin, mirror.HoldMax, f.hold)
@@ -90,12 +101,17 @@ func (a *app) mirrorInspectCommand() *cobra.Command {
 	c.Flags().StringVar(&f.from, "from", "", "only what this made: redisson, lmstfy or youzan")
 	c.Flags().StringArrayVarP(&queues, "queue", "q", nil, "only this queue; may be repeated. Of Redisson, unless --from says otherwise")
 	f.settings(c)
+	access := &accessFlags{}
+	access.add(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		r, err := mirror.Connect(args[0])
+		r, err := access.connect(args[0])
 		if err != nil {
-			return usagef("%s", err)
+			return err
 		}
 		defer r.Close() //nolint:errcheck // nothing is under way
+		if err := a.reach(c.Context(), r); err != nil {
+			return err
+		}
 		found, err := f.inspect(c.Context(), r, queues)
 		if err != nil {
 			return coded(err)
@@ -111,7 +127,8 @@ func (a *app) mirrorImportCommand() *cobra.Command {
 		Use:   "import REDIS --queue NAME",
 		Short: "Move the entries of a delayed queue of Redisson, lmstfy or ouqiang/delay-queue to Belfry",
 		Long: "Import claims entries in Redis, puts them into Belfry and then removes the claim. Live processes of Redisson may offer and\n" +
-			"deliver meanwhile; each entry is delivered by them or comes here. It may be interrupted anywhere and run again.\n\n" +
+			"deliver meanwhile; each entry is delivered by them or comes here. It may be interrupted anywhere and run again. With\n" +
+			"--follow it lets go of the queue when a rollback asks for it, and waits then; without, it brings over again what went back.\n\n" +
 			"Bodies are the payloads byte for byte, unless --codec names how they are encoded; one that the codec cannot read exactly\n" +
 			"stays as it is. The queue remembers the ids of its jobs without end from then on.\n\n" +
 			"With --from lmstfy (--queue NAMESPACE/QUEUE) and --from youzan (--queue TOPIC; database 1 unless set otherwise) jobs keep\n" +
@@ -126,6 +143,8 @@ func (a *app) mirrorImportCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.ready, "ready", false, "take the ready list along: what has rung and was not consumed; stop Redisson's consumers first")
 	f.source.incoming(c)
 	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what Redisson's processes offer, until interrupted")
+	f.returning(c, "with --follow")
+	f.metered(c)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done; changes nothing")
 	c.RunE = func(c *cobra.Command, args []string) error { return a.mirrorImport(c.Context(), f, args[0]) }
 	return c
@@ -137,10 +156,21 @@ func (f *mirrorFlags) incoming(c *cobra.Command) {
 	c.Flags().BoolVar(&f.setAside, "set-aside", false, "move entries that Belfry cannot take to a key of their own, instead of refusing")
 }
 
+// returning adds the flag of what does not undo a rollback by itself.
+func (f *mirrorFlags) returning(c *cobra.Command, when string) {
+	c.Flags().BoolVar(&f.again, "again", false, when+": bring the jobs over again if a rollback took them back, instead of waiting until somebody decides that")
+}
+
+// metered adds the flag of what shows its progress as metrics.
+func (f *mirrorFlags) metered(c *cobra.Command) {
+	c.Flags().StringVar(&f.metrics, "metrics-listen", "", "serve metrics at http://HOST:PORT/metrics, HOST:PORT; port 0 picks a free one")
+}
+
 // outgoing adds the flags of what brings jobs to Redisson.
 func (f *mirrorFlags) outgoing(c *cobra.Command) {
 	c.Flags().StringVar(&f.format, "redisson-format", "", "what the processes of Redisson read: old up to 3.21.0, new since 3.21.1; found out if empty")
 	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(), "how the bodies of jobs that did not come from Redisson become payloads; without one such a job ends the command")
+	replicasFlag(c, &f.replicas)
 }
 
 // mirrorImport carries out `mirror import`.
@@ -153,13 +183,20 @@ func (a *app) mirrorImport(ctx context.Context, f *mirrorFlags, url string) erro
 		return err
 	}
 	return a.mirrored(ctx, f, url, func(r redis.UniversalClient, c *client.Client) error {
+		meters := newMirrorMeters(f.redisQueue)
+		stop, err := a.serveMetrics(ctx, f.metrics, meters)
+		if err != nil {
+			return err
+		}
+		defer stop()
 		if f.source.from != fromRedisson {
-			return a.importSource(ctx, f, r, c)
+			return a.importSource(ctx, f, r, c, meters)
 		}
 		options := mirror.ImportOptions{
-			RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Ready: f.ready, Follow: f.follow, Share: f.share, Hold: f.hold,
+			RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Ready: f.ready, Follow: f.follow, Again: f.again, Share: f.share, Hold: f.hold,
 		}
 		if f.dryRun {
+			f.closing = "nothing was changed"
 			found, err := mirror.Rehearse(ctx, r, c, options)
 			if err != nil {
 				return err
@@ -167,14 +204,17 @@ func (a *app) mirrorImport(ctx context.Context, f *mirrorFlags, url string) erro
 			return a.showValue(found, func(w io.Writer) { renderFindings(w, []*mirror.Finding{found}, a.now()) })
 		}
 		bar := newEntries(a.system)
-		options.Notice = bar.notice
-		options.Progress = func(n mirror.ImportCounts) { bar.entries(n.Acked+n.SetAside, n.Total) }
+		options.Notice = bar.until(ctx)
+		options.Progress = func(n mirror.ImportCounts) {
+			meters.imported(f.redisQueue, n)
+			bar.entries(n.Acked+n.SetAside, n.Total)
+		}
 		counts, err := mirror.Import(ctx, r, c, options)
 		bar.end()
 		if err != nil && counts == (mirror.ImportCounts{}) {
 			return err
 		}
-		return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderImport(w, counts) }))
+		return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderImport(w, counts, f) }))
 	})
 }
 
@@ -205,6 +245,7 @@ func (a *app) mirrorExport(
 	ctx context.Context, f *mirrorFlags, url string,
 	export func(context.Context, redis.UniversalClient, *client.Client, mirror.ExportOptions) (mirror.ExportCounts, error),
 ) error {
+	f.closing = "run it again before the queue is resumed"
 	codec, err := redisson.ParseCodec(f.codec)
 	if err != nil {
 		return usagef("--codec: %s", err)
@@ -216,33 +257,57 @@ func (a *app) mirrorExport(
 		}
 	}
 	return a.mirrored(ctx, f, url, func(r redis.UniversalClient, c *client.Client) error {
-		bar := newEntries(a.system)
-		counts, err := export(ctx, r, c, mirror.ExportOptions{
-			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold, Notice: bar.notice,
+		bar, out := newEntries(a.system), exported{}
+		var err error
+		out.ExportCounts, err = export(ctx, r, c, mirror.ExportOptions{
+			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(ctx),
 			Progress: func(n mirror.ExportCounts) { bar.entries(n.Returned, n.Total) },
+			Checked:  func(checks []mirror.Check) { out.Checks = checks },
 		})
 		bar.end()
-		if err != nil && counts == (mirror.ExportCounts{}) {
+		if err != nil && out.ExportCounts == (mirror.ExportCounts{}) {
 			return err
 		}
-		return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderExport(w, counts, cmp.Or(f.queue, f.redisQueue)) }))
+		return errors.Join(err, a.showValue(out, func(w io.Writer) {
+			renderExport(w, out)
+			if err != nil {
+				fmt.Fprintln(w, "it did not come to its end: run it again before the queue is resumed; Redis may have jobs that Belfry has as well")
+				return
+			}
+			fmt.Fprintf(w, "the queue stays paused; 'belfry queue resume %s' ends that\n", cmp.Or(f.queue, f.redisQueue))
+		}))
 	})
 }
 
-// mirrored does work between a Redis and a server.
+// exported is what an export or a rollback shows.
+type exported struct {
+	mirror.ExportCounts
+	Checks []mirror.Check `json:"checks"`
+}
+
+// mirrored does work between a Redis and a server. If a signal ends it, it says in one line what that means.
 func (a *app) mirrored(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
+	err := a.between(ctx, f, url, work)
+	var stopped interruption
+	if err == nil || !errors.As(context.Cause(ctx), &stopped) {
+		return err
+	}
+	fmt.Fprintln(a.err, "belfry: interrupted;", cmp.Or(f.closing, "what was claimed is brought over by the next run of any mirror command"))
+	return stopped
+}
+
+// between is mirrored without its last word.
+func (a *app) between(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
 	if err := f.checked(); err != nil {
 		return err
 	}
-	r, err := mirror.Connect(url)
+	r, err := f.access.connect(url)
 	if err != nil {
-		return usagef("%s", err)
+		return err
 	}
 	defer r.Close() //nolint:errcheck // nothing is under way
-	reaching, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	if err := mirror.Reach(reaching, r); err != nil {
-		return coded(err)
+	if err := a.reach(ctx, r); err != nil {
+		return err
 	}
 	servers, err := a.servers(ctx)
 	if err != nil {
@@ -254,6 +319,26 @@ func (a *app) mirrored(ctx context.Context, f *mirrorFlags, url string, work fun
 	}
 	defer c.Close() //nolint:errcheck // nothing is under way
 	return coded(work(r, c))
+}
+
+// reach returns an error, with its exit code, unless the Redis that a URL names answers.
+func (a *app) reach(ctx context.Context, r redis.UniversalClient) error {
+	reaching, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	err := mirror.Reach(reaching, r)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	var late net.Error
+	var record tls.RecordHeaderError
+	switch {
+	case mirror.OtherKind(err):
+		return usagef("%s", err)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &late) && late.Timeout(), errors.As(err, &record), errors.Is(err, mirror.ErrNoRedis):
+		return &codedError{codeUnavailable, err.Error()}
+	default:
+		return coded(err)
+	}
 }
 
 // servers returns the servers that --server names, one or several with commas between, once one of them has answered. The work itself waits for servers that are away for a while;
@@ -289,7 +374,7 @@ func (a *app) servers(ctx context.Context) (string, error) {
 func coded(err error) error {
 	var dial *net.OpError
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "ERR The user executing the script"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
+	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "The user executing the script"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
 		return &codedError{codeForbidden, err.Error()}
 	case errors.Is(err, mirror.ErrNoQueue):
 		return &codedError{codeNotFound, err.Error()}
@@ -315,6 +400,15 @@ func (b *entryBar) entries(done, total int64) {
 	defer b.mu.Unlock()
 	b.total, b.last = total, ""
 	b.update(uint64(max(0, done)), done)
+}
+
+// until is notice until ctx ends: what fails then does so for that.
+func (b *entryBar) until(ctx context.Context) func(error) {
+	return func(err error) {
+		if ctx.Err() == nil {
+			b.notice(err)
+		}
+	}
 }
 
 // notice says once what is waited for.

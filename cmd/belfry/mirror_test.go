@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -61,23 +63,26 @@ func TestMirrorThereAndBack(t *testing.T) {
 	h, r := mirrorHarness(t, `"a"`, `"b"`, `"c"`)
 	redis := r.URL()
 	h.run("mirror", "inspect", redis).holds(t, 0,
-		"queue       orders\n", "entries     3, in the list 3, rung 0\n", "format      3 new, 0 old, 0 neither\n", "json (3)", "7d 3", "! no process of Redisson listens")
+		"queue       orders\n", "entries     3, in the list 3, rung 0\n", "format      3 new, 0 old, 0 neither\n", "json (3)", "7d 3", "import      would bring over 3 entries\n", "! no process of Redisson listens")
 	before := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val()
-	h.run("mirror", "import", redis, "--queue", "orders", "--dry-run").holds(t, 0, "entries     3, in the list 3")
+	h.run("mirror", "import", redis, "--queue", "orders", "--dry-run").holds(t, 0, "entries     3, in the list 3",
+		"into        orders, which would be made; it would remember ids without end until finalize; epoch 1\n")
 	if r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val() != before || r.Client().DBSize(t.Context()).Val() != 2 {
 		t.Error("the dry run changed something")
 	}
+	h.run("mirror", "finalize", redis, "-q", "orders").holds(t, 1, "NO  no entry waits in Redis (redisson_delay_queue_timeout:{orders} has 3)\n", "ok  no entry is set aside", "cannot be ended yet")
 	h.run("queue", "show", "orders").holds(t, codeNotFound)
 	h.run("mirror", "import", redis, "--queue", "orders", "--codec", "json").holds(t, 0,
-		"claimed          3\n", "put              3, of which Belfry had 0 already\n", "gone from Redis  3\n", "decoded          3\n")
+		"claimed          3\n", "put              3, of which Belfry had 0 already\n", "gone from Redis  3\n", "decoded          3 of 3\n")
 	h.run("mirror", "inspect", redis, "-q", "orders").holds(t, 0, "entries     0, in the list 0, rung 0\n", "by cluster ")
-	h.run("mirror", "export", redis, "-q", "orders").holds(t, 0, "gone back       3\n", "as they came    3\n", "the queue stays paused; 'belfry queue resume orders' ends that\n")
+	h.run("mirror", "export", redis, "-q", "orders").holds(t, 0, "gone back       3\n", "as they came    3\n",
+		"ok  the format is that which Redisson reads (new, as the jobs came from Redis in it)\n", "NO  a process of Redisson listens (0 connections listen; nothing rings until one does)\n", "the queue stays paused; 'belfry queue resume orders' ends that\n")
 	if after := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val(); after != before {
 		t.Error("the timer is not as it was")
 	}
-	h.run("mirror", "finalize", redis, "-q", "orders").holds(t, 1, "NO  no entry waits in Redis (redisson_delay_queue_timeout:{orders} has 3)\n", "ok  no entry is set aside", "cannot be ended yet")
-	h.run("mirror", "cutover", redis, "-q", "orders", "--quiet", "1ms").code0(t, "put              3, of which Belfry had 0 already\n", "'belfry mirror finalize' ends the migration\n")
-	h.run("mirror", "finalize", redis, "-q", "orders").holds(t, 0, "ok  no entry waits in Redis")
+	h.run("mirror", "finalize", redis, "-q", "orders").code0(t, "ok  the jobs are Redisson's again (epoch 2)\n", "ok  no entry is set aside")
+	h.run("mirror", "cutover", redis, "-q", "orders", "--quiet", "1ms").code0(t, "put              3, of which Belfry had 0 already\n", "ok  no entry waits in Redis (", "'belfry mirror finalize' ends the migration\n")
+	h.run("mirror", "finalize", redis, "-q", "orders").code0(t, "ok  no entry waits in Redis", "\nthe migration has ended")
 	// The fence stays for a day.
 	if keys := r.Client().Keys(t.Context(), "*").Val(); len(keys) != 1 || r.Client().TTL(t.Context(), "belfry_mirror:{orders}").Val() <= 0 {
 		t.Errorf("the keys %q are left in Redis", keys)
@@ -89,6 +94,16 @@ func (o outcome) code0(t *testing.T, words ...string) {
 	t.Helper()
 	o.err = ""
 	o.holds(t, 0, words...)
+}
+
+// TestMirrorDecoded: how many payloads a codec could read is said if it was none, too.
+func TestMirrorDecoded(t *testing.T) {
+	h, r := mirrorHarness(t, `"a"`, "b")
+	h.run("mirror", "import", r.URL(), "-q", "orders", "--codec", "json").holds(t, 0, "decoded          1 of 2; the others stay as they are\n")
+	if err := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("c"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	h.run("mirror", "import", r.URL(), "-q", "orders", "--codec", "json").holds(t, 0, "decoded          0 of 1; the others stay as they are\n")
 }
 
 // TestMirrorInJSON has the same numbers for scripts.
@@ -115,9 +130,12 @@ func TestMirrorInJSON(t *testing.T) {
 	if counts["acked"] != 3 || counts["setAside"] != 1 || counts["total"] != 4 || counts["slowestNs"] <= 0 {
 		t.Errorf("import printed %v", counts)
 	}
-	back := printed[map[string]int64](t, run("mirror", "rollback", r.URL(), "-q", "orders"))
-	if back["returned"] != 3 || back["original"] != 3 || back["aside"] != 1 {
-		t.Errorf("rollback printed %v", back)
+	back := printed[struct {
+		Returned, Original, Aside int
+		Checks                    []mirror.Check
+	}](t, run("mirror", "rollback", r.URL(), "-q", "orders"))
+	if back.Returned != 3 || back.Original != 3 || back.Aside != 1 || len(back.Checks) != 11 {
+		t.Errorf("rollback printed %+v", back)
 	}
 	if err := r.Client().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -126,11 +144,31 @@ func TestMirrorInJSON(t *testing.T) {
 		What, Found string
 		OK          bool
 	}](t, run("mirror", "finalize", r.URL(), "-q", "orders"))
-	if len(checks) != 9 || !checks[0].OK || checks[0].What == "" || checks[0].Found == "" {
+	if len(checks) != 6 || !checks[0].OK || checks[0].What == "" || checks[0].Found == "" {
 		t.Errorf("finalize printed %+v", checks)
+	}
+	if err := r.Client().FlushAll(t.Context()).Err(); err != nil { // finalize has left its note for a day
+		t.Fatal(err)
 	}
 	if none := printed[map[string]any](t, run("mirror", "inspect", r.URL())); len(none) != 0 {
 		t.Errorf("without a queue it printed %v", none)
+	}
+}
+
+// TestMirrorLists shows some of what cannot be brought over, and says after an import where to look.
+func TestMirrorLists(t *testing.T) {
+	h, r := mirrorHarness(t, "a")
+	for n := range 25 {
+		if err := r.Client().Do(t.Context(), "ZADD", "redisson_delay_queue_timeout:{orders}", n, fmt.Sprintf("\x1bshort%02d", n)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.run("mirror", "import", r.URL(), "-q", "orders", "--set-aside").holds(t, 0,
+		"set aside        25\n", "'belfry mirror inspect REDIS --queue orders' lists what was set aside, and the orphans\n")
+	got := h.run("mirror", "inspect", r.URL(), "-q", "orders")
+	got.holds(t, 0, "in belfry_aside:{orders}:\n  score 0, 8 bytes \"\\x1bshort00\": 8 bytes are no member", "  and 5 more; -o json shows up to 1,000 of each key\n")
+	if n := strings.Count(got.out, "\n  score "); n != 20 || strings.Contains(got.out, "\x1b") {
+		t.Errorf("it lists %d, and printed %q", n, got.out)
 	}
 }
 
@@ -149,6 +187,7 @@ func TestMirrorRefuses(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
+	secret := redistest.Start(t, redistest.WithTLS(redistest.NewAuthority(t)))
 	withoutEval := r.User("app", "+@all", "-evalsha", "-eval", "~*", "&*")
 	for _, test := range []struct {
 		args []string
@@ -163,6 +202,11 @@ func TestMirrorRefuses(t *testing.T) {
 		{[]string{"run", r.URL(), "-q", "orders", "--no-in", "--no-out"}, codeUsage, "leave nothing to do"},
 		{[]string{"import", "app:secret@host", "-q", "orders"}, codeUsage, "should begin with redis://"},
 		{[]string{"inspect", nobody}, codeUnavailable, "no Redis answers"},
+		{[]string{"inspect", r.URL() + "/9999"}, codeUsage, "no database of that number"},
+		{[]string{"inspect", strings.Replace(r.URL(), "://", "+cluster://", 1)}, codeUsage, "begins with redis://"},
+		{[]string{"inspect", strings.Replace(h.url, "http", "redis", 1)}, codeUnavailable, "speaks HTTP"},
+		{[]string{"inspect", "redis://" + secret.Address()}, codeUnavailable, "begins with rediss://"},
+		{[]string{"inspect", "rediss://" + r.Address() + "?dial_timeout=100ms"}, codeUnavailable, "begins with redis://"},
 		{[]string{"import", nobody, "-q", "orders"}, codeUnavailable, "no Redis answers"},
 		{[]string{"import", r.URL(), "-q", "orders", "--server", strings.TrimPrefix(nobody, "redis://")}, codeUnavailable, "no server answers"},
 		{[]string{"import", r.URL(), "-q", "odrers"}, codeNotFound, `no delayed queue "odrers"`},
@@ -196,7 +240,7 @@ func TestMirrorFollowsUntilInterrupted(t *testing.T) {
 	})
 	interrupt(interruption{syscall.SIGINT})
 	got := <-ended
-	if got.code != 130 || got.err != "" || !strings.Contains(got.out, "gone from Redis  2\n") {
+	if got.code != 130 || got.err != "belfry: interrupted; what was claimed is brought over by the next run of any mirror command\n" || !strings.Contains(got.out, "gone from Redis  2\n") {
 		t.Errorf("got %+v", got)
 	}
 }

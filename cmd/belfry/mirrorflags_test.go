@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -15,5 +18,56 @@ func TestMirrorHold(t *testing.T) {
 		if want := "--hold: must be 1s to 5m0s"; code != codeUsage || !strings.Contains(said.String(), want) {
 			t.Errorf("with %s it ended with %d and said %q, should say %q", hold, code, said, want)
 		}
+	}
+}
+
+// TestServeMirrorFlags: what serve could only ignore, or would learn later for ever, is refused at its start.
+func TestServeMirrorFlags(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, nil)
+	for _, test := range []struct {
+		says string
+		args []string
+	}{
+		{"--mirror-redis, which is not given", []string{"--mirror-replicas", "1"}},
+		{"--mirror-redis, which is not given", []string{"--redis-tls-name", "redis"}},
+		{"write '订单=QUEUE'", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "订单"}},
+		{"write '{svc}:orders=QUEUE'", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "{svc}:orders;codec=json"}},
+		{"can have the name", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "orders=a/b/c"}},
+	} {
+		h.run(append([]string{"serve", "--data", filepath.Join(t.TempDir(), "none"), "--listen", "nowhere"}, test.args...)...).holds(t, codeUsage, test.says)
+	}
+	for name, good := range map[string]bool{"orders": true, "a/b:c-d_e.f": true, "": false, "a/": false, "a/..": false, strings.Repeat("a", 256): true, strings.Repeat("a", 257): false} {
+		if queueName(name) != good {
+			t.Errorf("queueName(%q) is %v", name, !good)
+		}
+	}
+}
+
+// TestWarnings: why a bridge waits is logged once, until that changes.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	said := &lockedBuffer{}
+	warn := warnings(logger(said, "text", "warn"))
+	for _, why := range []string{"full", "full", "away", "away", "full"} {
+		warn(errors.New(why))
+	}
+	if n := strings.Count(said.String(), "level=WARN"); n != 3 || strings.Count(said.String(), "why=full") != 2 {
+		t.Errorf("it logged %q", said)
+	}
+}
+
+// TestNoticeUntil: what fails because a person ended the command is nothing to wait for.
+func TestNoticeUntil(t *testing.T) {
+	t.Parallel()
+	s, said := newSystem(), &lockedBuffer{}
+	s.err, s.errTerminal = said, false
+	ctx, end := context.WithCancel(t.Context())
+	notice := newEntries(s).until(ctx)
+	notice(errors.New("Redis is away"))
+	end()
+	notice(errors.New("no answer: stopped by signal"))
+	if got := said.String(); got != "belfry: Redis is away\n" {
+		t.Errorf("it said %q", got)
 	}
 }

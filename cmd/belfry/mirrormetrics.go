@@ -14,20 +14,25 @@ import (
 	"github.com/belfrydb/belfry/mirror"
 )
 
-// mirrorMeters shows what the bridges of this process have done, as metrics. A bridge that waits because another process does the work shows zeros.
+// mirrorMeters shows what the bridges and imports of this process have done, as metrics. One that waits because another process does the work shows no entries and no lag.
 type mirrorMeters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 
-	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lateness *prometheus.Desc
+	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, lateness, takenBack *prometheus.Desc
 }
 
-func newMirrorMeters() *mirrorMeters {
+// newMirrorMeters returns meters that show zeros for queues.
+func newMirrorMeters(queues ...string) *mirrorMeters {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("belfry_mirror_"+name, help, []string{"redis_queue"}, nil)
 	}
+	counts := map[string]mirror.BridgeCounts{}
+	for _, queue := range queues {
+		counts[queue] = mirror.BridgeCounts{}
+	}
 	return &mirrorMeters{
-		counts:      map[string]mirror.BridgeCounts{},
+		counts:      counts,
 		claimed:     desc("claimed_total", "Entries claimed in Redis."),
 		committed:   desc("committed_total", "Claimed entries that Belfry answered for."),
 		repeated:    desc("repeated_total", "Of those, the ones that Belfry had already."),
@@ -38,8 +43,15 @@ func newMirrorMeters() *mirrorMeters {
 		outRepeated: desc("rung_repeated_total", "Due jobs that were on the ready list already."),
 		dead:        desc("dead_total", "Due jobs made dead because Redisson has no form for them."),
 		waiting:     desc("redis_entries", "Entries that were left in Redis at the last look."),
+		lag:         desc("lag_seconds", "How long ago the first entry that Redis had at the last look fell due, 0 if it is not due yet or there is none."),
+		takenBack:   desc("taken_back", "1 while it waits because a rollback took the jobs back to Redisson, else 0."),
 		lateness:    desc("rung_lateness_seconds", "How late the last job came on the ready list."),
 	}
+}
+
+// imported takes what an import has done so far.
+func (m *mirrorMeters) imported(queue string, n mirror.ImportCounts) {
+	m.update(queue, mirror.BridgeCounts{In: n})
 }
 
 // update takes what a bridge has done so far.
@@ -70,8 +82,21 @@ func (m *mirrorMeters) Collect(to chan<- prometheus.Metric) {
 		counter(m.outRepeated, n.Repeated)
 		counter(m.dead, n.Dead)
 		to <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(n.In.Left), queue)
+		lag := time.Duration(0)
+		if !n.In.Earliest.IsZero() {
+			lag = max(0, time.Since(n.In.Earliest))
+		}
+		to <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, lag.Seconds(), queue)
+		to <- prometheus.MustNewConstMetric(m.takenBack, prometheus.GaugeValue, float64(unit(n.In.TakenBack)), queue)
 		to <- prometheus.MustNewConstMetric(m.lateness, prometheus.GaugeValue, n.Lateness.Seconds(), queue)
 	}
+}
+
+func unit(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty. It says where on standard error.

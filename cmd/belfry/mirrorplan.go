@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,21 +18,22 @@ import (
 func (a *app) mirrorRunCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	var noIn, noOut bool
-	var metrics string
 	c := &cobra.Command{
 		Use:   "run REDIS --queue NAME",
 		Short: "Keep Redisson's producers and consumers running on top of Belfry",
 		Long: "Run brings over what Redisson's producers offer, and puts jobs that fall due in Belfry on Redisson's ready list, where\n" +
 			"RBlockingQueue.take() finds them: once each, unless Redis forgets what it was told. It goes on until it is interrupted.\n" +
 			"One process at a time does it for a queue, others wait and take over within --hold; 'belfry serve --mirror-redis' is the\n" +
-			"same inside a server.",
+			"same inside a server. A rollback has all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.",
 		Args: arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
+	f.returning(c, "once")
+	replicasFlag(c, &f.replicas)
 	c.Flags().BoolVar(&noIn, "no-in", false, "leave what Redisson's producers offer to Redisson")
 	c.Flags().BoolVar(&noOut, "no-out", false, "leave jobs that fall due to the consumers of Belfry")
-	c.Flags().StringVar(&metrics, "metrics-listen", "", "serve metrics at http://HOST:PORT/metrics, HOST:PORT; port 0 picks a free one")
+	f.metered(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
 		if err != nil {
@@ -43,15 +43,16 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 			return usagef("--no-in and --no-out leave nothing to do")
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar, meters := newEntries(a.system), newMirrorMeters()
+			bar, meters := newEntries(a.system), newMirrorMeters(f.redisQueue)
 			defer bar.end()
-			stop, err := a.serveMetrics(c.Context(), metrics, meters)
+			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {
 				return err
 			}
 			defer stop()
 			return mirror.Bridge(c.Context(), r, cl, mirror.BridgeOptions{
-				RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, NoIn: noIn, NoOut: noOut, Share: f.share, Hold: f.hold, Notice: bar.notice,
+				RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, NoIn: noIn, NoOut: noOut, Again: f.again,
+				Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(c.Context()),
 				Progress: func(n mirror.BridgeCounts) {
 					meters.update(f.redisQueue, n)
 					bar.entries(n.In.Acked+n.Out, 0)
@@ -75,6 +76,7 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 	}
 	f.names(c)
 	f.incoming(c)
+	f.metered(c)
 	c.Flags().Var(&durationFlag{&quiet, "10m"}, "quiet", "for how long there must have been nothing to do; longer than a producer's deployment takes")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
@@ -82,20 +84,30 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 			return usagef("--codec: %s", err)
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar := newEntries(a.system)
+			bar, out, meters := newEntries(a.system), cutOver{}, newMirrorMeters(f.redisQueue)
 			defer bar.end()
-			counts, err := mirror.Cutover(c.Context(), r, cl, mirror.CutoverOptions{
-				ImportOptions: mirror.ImportOptions{RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Share: f.share, Hold: f.hold, Notice: bar.notice},
-				Quiet:         quiet,
+			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			out.ImportCounts, err = mirror.Cutover(c.Context(), r, cl, mirror.CutoverOptions{
+				ImportOptions: mirror.ImportOptions{
+					RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Share: f.share, Hold: f.hold, Notice: bar.until(c.Context()),
+					Progress: func(n mirror.ImportCounts) { meters.imported(f.redisQueue, n) },
+				},
+				Quiet: quiet,
 				Looked: func(checks []mirror.Check, since time.Duration) {
+					out.Checks = checks
 					bar.notice(errors.New(standing(checks, since, quiet)))
 				},
 			})
-			if err != nil && counts == (mirror.ImportCounts{}) {
+			if err != nil && out.ImportCounts == (mirror.ImportCounts{}) {
 				return err
 			}
-			return errors.Join(err, a.showValue(counts, func(w io.Writer) {
-				renderImport(w, counts)
+			return errors.Join(err, a.showValue(out, func(w io.Writer) {
+				renderImport(w, out.ImportCounts, f)
+				renderChecks(w, out.Checks)
 				if err == nil {
 					fmt.Fprintln(w, "nothing is left in Redis; 'belfry mirror finalize' ends the migration")
 				}
@@ -103,6 +115,12 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 		})
 	}
 	return c
+}
+
+// cutOver is what a cut-over shows: what it brought over, and what it saw at its last look.
+type cutOver struct {
+	mirror.ImportCounts
+	Checks []mirror.Check `json:"checks"`
 }
 
 // standing says how far a cut-over is. It changes only when something does.
@@ -124,9 +142,9 @@ func (a *app) mirrorRollbackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback REDIS --queue NAME",
 		Short: "Go back: give all jobs of the queue to Redisson again",
-		Long: "Rollback is 'belfry mirror export', and gives back what an import had set aside as well. Stop what brings entries to Belfry\n" +
-			"first; rollback waits for it. Then the queue is paused, and Redisson's processes deliver. A later import starts anew: what\n" +
-			"went back is not taken for what was there before.",
+		Long: "Rollback is 'belfry mirror export', and gives back what an import had set aside as well. 'mirror run', 'serve' and 'import\n" +
+			"--follow' let go of the queue for it and wait afterwards; any other process that mirrors it is waited for. Then the queue is\n" +
+			"paused, and Redisson's processes deliver. A later import starts anew: what went back is not taken for what was there before.",
 		Args: arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
@@ -143,22 +161,32 @@ func (a *app) mirrorFinalizeCommand() *cobra.Command {
 		Use:   "finalize REDIS --queue NAME",
 		Short: "End a migration: remove the mirror's keys from Redis",
 		Long: "Finalize checks that nothing of the queue is left in Redis and that no process of Redisson listens, removes the mirror's own\n" +
-			"keys, and has the queue remember the ids of ended jobs for its dedup window only: an entry that Redis lost and finds again\n" +
-			"after that is a new job.",
+			"keys, and has the queue remember the ids of ended jobs for its dedup window only, if it did before the first import: an\n" +
+			"entry that Redis lost and finds again after that is a new job. It waits for a process that mirrors the queue.\n\n" +
+			"With --from lmstfy and --from youzan it checks that no job waits there and that none is claimed or set aside; give --dead as\n" +
+			"for the import. Dead letters that were left stay.",
 		Args: arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
+	f.source.chosen(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.source.checked(f); err != nil {
+			return err
+		}
+		f.closing = "run it again to end the migration"
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			var checks []mirror.Check
-			err := a.within(c.Context(), func(ctx context.Context) (err error) {
-				checks, err = mirror.Finalize(ctx, r, cl, f.redisQueue, f.queue)
-				return err
-			})
+			bar := newEntries(a.system)
+			checks, err := f.finalize(c.Context(), r, cl, bar.until(c.Context()))
+			bar.end()
 			if checks == nil {
 				return err
 			}
-			return errors.Join(err, a.showValue(checks, func(w io.Writer) { renderChecks(w, checks) }))
+			return errors.Join(err, a.showValue(checks, func(w io.Writer) {
+				renderChecks(w, checks)
+				if err == nil {
+					fmt.Fprintln(w, "the migration has ended; the mirror has no more to do with this queue of Redis")
+				}
+			}))
 		})
 	}
 	return c

@@ -13,7 +13,7 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestMirrorRun bridges a queue by the command, which shows what it does as metrics, until it is interrupted.
+// TestMirrorRun bridges a queue by the command, which shows what it does as metrics, lets a rollback have the queue, and waits after it until it is interrupted.
 func TestMirrorRun(t *testing.T) {
 	t.Parallel()
 	r, belfry := redistest.Start(t), belfrytest.Start(t)
@@ -40,6 +40,20 @@ func TestMirrorRun(t *testing.T) {
 		text := metricsAt(t, address[1])
 		return strings.Contains(text, `belfry_mirror_rung_total{redis_queue="orders"} 1`) && strings.Contains(text, `belfry_mirror_acked_total{redis_queue="orders"} 1`)
 	})
+	if err := app.Offer(t.Context(), []byte("order 2"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	back := newSystem()
+	back.in, back.out, back.err = strings.NewReader(""), said, said
+	if code := run(ctx, back, []string{"mirror", "rollback", r.URL(), "--queue", "orders", "--redisson-format", "new", "--server", belfry.URL}); code != 0 {
+		t.Errorf("the rollback ended with %d; both commands said:\n%s", code, said)
+	}
+	awaitEvery(t, 20*time.Millisecond, "the bridge to wait", func() bool {
+		return strings.Contains(metricsAt(t, address[1]), `belfry_mirror_taken_back{redis_queue="orders"} 1`)
+	})
+	if n := r.Client().ZCard(t.Context(), "redisson_delay_queue_timeout:{orders}").Val(); n != 1 {
+		t.Errorf("Redis has %d entries", n)
+	}
 	stop()
 	if code := <-ended; code == 0 {
 		t.Errorf("an interrupted bridge ended with %d", code)

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/youzan"
 )
 
@@ -22,6 +23,9 @@ const (
 	fromLmstfy   = "lmstfy"
 	fromYouzan   = "youzan"
 )
+
+// bucketsDefault is the bucket_size that a server of ouqiang/delay-queue has unless it is told otherwise.
+const bucketsDefault = 3
 
 // sourceFlags say what made the queues that are looked at or brought over.
 type sourceFlags struct {
@@ -35,24 +39,46 @@ type sourceFlags struct {
 // settings adds the flags that say how a server of ouqiang/delay-queue is set up.
 func (f *sourceFlags) settings(c *cobra.Command) {
 	names := youzan.DefaultNames()
-	c.Flags().IntVar(&f.buckets, "buckets", 3, "with --from youzan: the server's bucket_size")
+	c.Flags().IntVar(&f.buckets, "buckets", bucketsDefault, "with --from youzan: the server's bucket_size")
 	c.Flags().StringVar(&f.bucketPattern, "bucket-pattern", names.Bucket, "with --from youzan: the server's bucket_name")
 	c.Flags().StringVar(&f.queueFormat, "queue-pattern", names.Queue, "with --from youzan: the server's queue_name")
 }
 
-// incoming adds the flags of an import.
-func (f *sourceFlags) incoming(c *cobra.Command) {
+// chosen adds the flags that say what made a queue.
+func (f *sourceFlags) chosen(c *cobra.Command) {
 	c.Flags().StringVar(&f.from, "from", fromRedisson, "what made the queue: redisson, lmstfy or youzan")
-	c.Flags().BoolVar(&f.stopped, "stopped", false, "with --from lmstfy or youzan: no server runs any more, take what consumers hold as well")
-	c.Flags().BoolVar(&f.unnamed, "unnamed", false, "with --stopped: take jobs that nothing names any more as well")
 	c.Flags().StringVar(&f.dead, "dead", string(mirror.DeadLeave), "with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
 	f.settings(c)
+}
+
+// incoming adds the flags of an import.
+func (f *sourceFlags) incoming(c *cobra.Command) {
+	f.chosen(c)
+	c.Flags().BoolVar(&f.stopped, "stopped", false, "with --from lmstfy or youzan: no server runs any more, take what consumers hold as well")
+	c.Flags().BoolVar(&f.unnamed, "unnamed", false, "with --stopped: take jobs that nothing names any more as well")
 }
 
 // checked refuses what makes no sense.
 func (f *sourceFlags) checked(all *mirrorFlags) error {
 	if _, err := mirror.ParseDeadLetters(f.dead); err != nil {
 		return usagef("--dead: %s", err)
+	}
+	if err := f.unused(); err != nil {
+		return err
+	}
+	if f.from != fromRedisson {
+		for _, one := range []struct {
+			given     bool
+			flag, why string
+		}{
+			{all.codec != "" && all.codec != redisson.Opaque.String(), "--codec", "bodies of lmstfy and youzan come over byte for byte"},
+			{all.ready, "--ready", "ready jobs of lmstfy and youzan come over always"},
+			{all.again, "--again", "no rollback brings jobs back to lmstfy or youzan"},
+		} {
+			if one.given {
+				return usagef("%s is for --from redisson: %s", one.flag, one.why)
+			}
+		}
 	}
 	switch f.from {
 	case fromRedisson:
@@ -73,6 +99,21 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 	}
 	if f.unnamed && !f.stopped {
 		return usagef("--unnamed needs --stopped: a server that runs may be about to name what nothing names")
+	}
+	if f.stopped && all.follow {
+		return usagef("--stopped and --follow exclude each other: where no server runs, nothing is published")
+	}
+	return nil
+}
+
+// unused refuses flags that say something about another service than the one that is meant.
+func (f *sourceFlags) unused() error {
+	if f.from != fromLmstfy && f.dead != "" && f.dead != string(mirror.DeadLeave) {
+		return usagef("--dead is for --from lmstfy: nothing else has dead letters")
+	}
+	standard := f.buckets == bucketsDefault && f.bucketPattern == youzan.DefaultNames().Bucket && f.queueFormat == youzan.DefaultNames().Queue
+	if (f.from == fromRedisson || f.from == fromLmstfy) && !standard {
+		return usagef("--buckets, --bucket-pattern and --queue-pattern are for --from youzan: they say how its server is set up")
 	}
 	return nil
 }
@@ -104,6 +145,9 @@ func (f *sourceFlags) inspect(ctx context.Context, r redis.UniversalClient, queu
 	if f.from == "" && len(queues) > 0 {
 		f.from = fromRedisson
 	}
+	if err := f.unused(); err != nil {
+		return nil, err
+	}
 	var err error
 	switch f.from {
 	case fromRedisson:
@@ -111,11 +155,13 @@ func (f *sourceFlags) inspect(ctx context.Context, r redis.UniversalClient, queu
 	case fromLmstfy:
 		err = found.lmstfy(ctx, r, queues)
 	case fromYouzan:
-		err = found.youzan(ctx, r, f.server(), queues)
+		found.Youzan, err = mirror.InspectYouzan(ctx, r, f.server(), queues...)
 	case "":
 		err = found.redisson(ctx, r, nil)
 		if _, cluster := r.(*redis.ClusterClient); !cluster && err == nil { // the others cannot use one
-			err = errors.Join(found.lmstfy(ctx, r, nil), found.youzan(ctx, r, f.server(), nil))
+			if err = found.lmstfy(ctx, r, nil); err == nil {
+				found.Youzan, err = mirror.InspectYouzan(ctx, r, f.server())
+			}
 		}
 	default:
 		err = usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
@@ -164,25 +210,38 @@ func (found *foundQueues) lmstfy(ctx context.Context, r redis.UniversalClient, n
 	return nil
 }
 
-func (found *foundQueues) youzan(ctx context.Context, r redis.UniversalClient, server mirror.YouzanServer, topics []string) (err error) {
-	if len(topics) == 0 {
-		if topics, err = mirror.FindYouzan(ctx, r, server); err != nil {
-			return err
-		}
+// byService does work with the options of an import from the service that --from names.
+func (f *mirrorFlags) byService(o mirror.SourceOptions, lmstfy func(mirror.LmstfyOptions) error, youzan func(mirror.YouzanOptions) error) error {
+	o.Queue, o.Share, o.Hold = f.queue, f.share, f.hold
+	if f.source.from == fromYouzan {
+		return youzan(mirror.YouzanOptions{SourceOptions: o, YouzanServer: f.source.server(), Topic: f.redisQueue})
 	}
-	for _, topic := range topics {
-		one, err := mirror.InspectYouzan(ctx, r, server, topic)
-		if err != nil {
-			return fmt.Errorf("topic %s: %w", topic, err)
-		}
-		found.Youzan = append(found.Youzan, one)
+	queue, err := lmstfyQueue(f.redisQueue)
+	if err != nil {
+		return err
 	}
-	return nil
+	return lmstfy(mirror.LmstfyOptions{SourceOptions: o, Source: queue, Dead: mirror.DeadLetters(f.source.dead)})
+}
+
+// finalize ends a migration, and returns what it checked.
+func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, notice func(error)) (checks []mirror.Check, err error) {
+	if f.source.from == fromRedisson {
+		return mirror.Finalize(ctx, r, c, mirror.FinalizeOptions{RedisQueue: f.redisQueue, Queue: f.queue, Share: f.share, Hold: f.hold, Notice: notice})
+	}
+	err = f.byService(mirror.SourceOptions{Notice: notice}, func(o mirror.LmstfyOptions) (err error) {
+		checks, err = mirror.FinalizeLmstfy(ctx, r, c, o)
+		return err
+	}, func(o mirror.YouzanOptions) (err error) {
+		checks, err = mirror.FinalizeYouzan(ctx, r, c, o)
+		return err
+	})
+	return checks, err
 }
 
 // importSource carries out `mirror import` from what is not Redisson.
-func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client) error {
+func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client, meters *mirrorMeters) error {
 	if f.dryRun {
+		f.closing = "nothing was changed"
 		found, err := f.source.inspect(ctx, r, []string{f.redisQueue})
 		if err != nil {
 			return err
@@ -191,20 +250,20 @@ func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.Universa
 	}
 	bar := newEntries(a.system)
 	general := mirror.SourceOptions{
-		Queue: f.queue, Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Share: f.share, Hold: f.hold, Notice: bar.notice,
-		Progress: func(n mirror.SourceCounts) { bar.entries(n.Acked+n.SetAside, 0) },
+		Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Notice: bar.until(ctx),
+		Progress: func(n mirror.SourceCounts) {
+			meters.imported(f.redisQueue, mirror.ImportCounts{Claimed: n.Claimed, Committed: n.Committed, Acked: n.Acked, Repeated: n.Repeated, SetAside: n.SetAside})
+			bar.entries(n.Acked+n.Gone+n.SetAside, n.Total)
+		},
 	}
 	var counts mirror.SourceCounts
-	var err error
-	if f.source.from == fromLmstfy {
-		var queue lmstfy.Queue
-		if queue, err = lmstfyQueue(f.redisQueue); err != nil {
-			return err
-		}
-		counts, err = mirror.ImportLmstfy(ctx, r, c, mirror.LmstfyOptions{SourceOptions: general, Source: queue, Dead: mirror.DeadLetters(f.source.dead)})
-	} else {
-		counts, err = mirror.ImportYouzan(ctx, r, c, mirror.YouzanOptions{SourceOptions: general, YouzanServer: f.source.server(), Topic: f.redisQueue})
-	}
+	err := f.byService(general, func(o mirror.LmstfyOptions) (err error) {
+		counts, err = mirror.ImportLmstfy(ctx, r, c, o)
+		return err
+	}, func(o mirror.YouzanOptions) (err error) {
+		counts, err = mirror.ImportYouzan(ctx, r, c, o)
+		return err
+	})
 	bar.end()
 	return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderSource(w, counts) }))
 }

@@ -45,9 +45,19 @@ func TestMirrorSources(t *testing.T) {
 	says(0, []string{"1 ready, 0 dead"}, "mirror", "import", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1", "--dry-run")
 	says(0, []string{"gone from Redis  1\n"}, "mirror", "import", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1")
 	says(0, []string{"body"}, "get", "ns1/q1", "01M7YV5MCGJ9WWV0GCV0000000")
-	says(0, []string{"gone from Redis  1\n"}, append([]string{"mirror", "import", r.URL(), "--from", "youzan", "--queue", "order", "--stopped"}, settings...)...)
+	says(0, []string{`{"total":1,"claimed":1,"committed":1,"acked":1,"repeated":0,"gone":0,"setAside":0,"reserved":0,"dead":0,"unnamed":0,"unread":0,"slowestNs":`},
+		append([]string{"mirror", "import", r.URL(), "--from", "youzan", "--queue", "order", "--stopped", "-o", "json"}, settings...)...)
 	says(0, []string{`{"uid": 10829378}`}, "get", "order", "15702398321")
 	says(0, []string{"no delayed queue\n"}, "mirror", "inspect", r.URL())
+	do("HSET", "belfry_aside:lmstfy:ns1/q1", "job", "record")
+	says(1, []string{"NO  no job is set aside", "belfry_aside:lmstfy:ns1/q1 has 1", "cannot be ended yet"}, "mirror", "finalize", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1")
+	do("DEL", "belfry_aside:lmstfy:ns1/q1")
+	for range 2 {
+		says(0, []string{"no job waits at the source"}, "mirror", "finalize", r.URL(), "--from", "lmstfy", "--queue", "ns1/q1")
+		says(0, []string{"every claimed job is in Belfry"}, append([]string{"mirror", "finalize", r.URL(), "--from", "youzan", "--queue", "order"}, settings...)...)
+	}
+
+	says(codeUsage, []string{"are for --from youzan"}, "mirror", "inspect", r.URL(), "--queue", "q", "--buckets", "2")
 
 	for _, wrong := range []struct{ args, want string }{
 		{"--queue q --from elsewhere", "--from: can be"},
@@ -56,7 +66,16 @@ func TestMirrorSources(t *testing.T) {
 		{"--queue n/q --from lmstfy --dead bury", "--dead: dead letters can be"},
 		{"--queue n/q --from lmstfy --unnamed", "--unnamed needs --stopped"},
 		{"--queue q --from youzan --bucket-pattern b", "must have one %d"},
+		{"--queue n/q --from lmstfy --stopped --follow", "exclude each other"},
 		{"--queue q --stopped", "--stopped and --unnamed are for"},
+		{"--queue n/q --from lmstfy --codec json", "--codec is for --from redisson"},
+		{"--queue q --from youzan --ready", "--ready is for --from redisson"},
+		{"--queue q --from youzan --again", "--again is for --from redisson"},
+		{"--queue q --from youzan --dead queue", "--dead is for --from lmstfy"},
+		{"--queue q --dead queue", "--dead is for --from lmstfy"},
+		{"--queue q --buckets 2", "are for --from youzan"},
+		{"--queue q --bucket-pattern b-%d", "are for --from youzan"},
+		{"--queue n/q --from lmstfy --queue-pattern q-%s", "are for --from youzan"},
 	} {
 		says(codeUsage, []string{wrong.want}, append([]string{"mirror", "import", r.URL()}, strings.Fields(wrong.args)...)...)
 	}

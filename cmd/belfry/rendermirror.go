@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
 // renderFindings shows delayed queues of Redisson.
@@ -52,9 +53,59 @@ func renderFinding(w io.Writer, f *mirror.Finding, now time.Time) {
 		"due within", histogram(f),
 		"processes", number(f.Processes)+" connections listen",
 		"mirrored", owner,
+		"import", "would "+strings.Join(f.Would, "; "),
+		"into", target(f.Target),
 	)
 	for _, warning := range f.Warnings {
 		fmt.Fprintln(w, "! "+warning)
+	}
+	renderListed(w, f)
+}
+
+// target says what there is of the queue of Belfry that an import would bring entries to.
+func target(t *mirror.Target) string {
+	if t == nil {
+		return ""
+	}
+	there := "which would be made"
+	if t.Exists {
+		there = fmt.Sprintf("with %d delayed, %d ready, %d reserved, %d dead jobs", t.Delayed, t.Ready, t.Reserved, t.Dead)
+	}
+	remembers := "would remember ids without end until finalize"
+	if t.DedupForever {
+		remembers = "remembers ids without end"
+	}
+	return fmt.Sprintf("%s, %s; it %s; epoch %d", t.Queue, there, remembers, t.Epoch)
+}
+
+// listedShown is how many entries of one key are shown.
+const listedShown = 20
+
+// renderListed shows the first entries of each key that Belfry cannot take, or that were set aside.
+func renderListed(w io.Writer, f *mirror.Finding) {
+	shown := map[string]int64{}
+	all := map[string]int64{}
+	for _, one := range f.Listed {
+		all[one.Key]++
+	}
+	for _, one := range f.Listed {
+		if shown[one.Key]++; shown[one.Key] == 1 {
+			fmt.Fprintf(w, "in %s:\n", preview([]byte(strings.ToValidUTF8(one.Key, "·")), 200))
+		}
+		if shown[one.Key] <= listedShown {
+			score := ""
+			if one.Score != "" {
+				score = "score " + one.Score + ", "
+			}
+			dots := ""
+			if one.Bytes > mirror.ListedBytes {
+				dots = "…"
+			}
+			fmt.Fprintf(w, "  %s%s \"%s\"%s: %s\n", score, size(uint64(one.Bytes)), one.Member, dots, one.Why)
+		}
+		if more := all[one.Key] - listedShown; shown[one.Key] == all[one.Key] && more > 0 {
+			fmt.Fprintf(w, "  and %s more; -o json shows up to %s of each key\n", number(more), number(mirror.ListedMax))
+		}
 	}
 }
 
@@ -86,21 +137,32 @@ func span(d time.Duration) string {
 
 func number(n int64) string { return grouped(uint64(max(0, n))) }
 
-// renderImport says what an import did.
-func renderImport(w io.Writer, n mirror.ImportCounts) {
+// renderImport says what an import from a queue did.
+func renderImport(w io.Writer, n mirror.ImportCounts, f *mirrorFlags) {
+	decoded := ""
+	if f.codec != redisson.Opaque.String() {
+		done := min(n.Decoded, n.Committed) // one that was put twice was decoded twice
+		decoded = fmt.Sprintf("%s of %s", number(done), number(n.Committed))
+		if done < n.Committed {
+			decoded += "; the others stay as they are"
+		}
+	}
 	fields(w,
 		"claimed", number(n.Claimed),
 		"put", fmt.Sprintf("%s, of which Belfry had %s already", number(n.Committed), number(n.Repeated)),
 		"gone from Redis", number(n.Acked),
-		"decoded", unlessZero(n.Decoded),
+		"decoded", decoded,
 		"set aside", unlessZero(n.SetAside),
 		"orphans", unlessZero(n.Orphans),
 		"longest script", n.Slowest.Round(time.Millisecond/10).String(),
 	)
+	if n.SetAside+n.Orphans > 0 {
+		fmt.Fprintf(w, "'belfry mirror inspect REDIS --queue %s' lists what was set aside, and the orphans\n", f.redisQueue)
+	}
 }
 
-// renderExport says what an export did.
-func renderExport(w io.Writer, n mirror.ExportCounts, queue string) {
+// renderExport says what an export did and checked.
+func renderExport(w io.Writer, n exported) {
 	fields(w,
 		"gone back", number(n.Returned),
 		"as they came", unlessZero(n.Original),
@@ -108,10 +170,11 @@ func renderExport(w io.Writer, n mirror.ExportCounts, queue string) {
 		"there already", unlessZero(n.There),
 		"lost attempts, priority, TTL or headers", unlessZero(n.Reduced),
 		"back from aside", unlessZero(n.Aside),
+		"orphans back", unlessZero(n.Orphans),
 		"dead, left in Belfry", unlessZero(n.Dead),
 		"longest script", n.Slowest.Round(time.Millisecond/10).String(),
 	)
-	fmt.Fprintf(w, "the queue stays paused; 'belfry queue resume %s' ends that\n", queue)
+	renderChecks(w, n.Checks)
 }
 
 func unlessZero(n int64) string {

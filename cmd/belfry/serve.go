@@ -78,9 +78,11 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
 	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
 	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
+	f.mirror.access.add(flags)
+	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0, "how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
 	flags.StringArrayVar(&f.mirror.queues, "mirror-queue", nil, "a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
-	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "mirror-redis", "mirror-queue", "print-addresses")
+	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "mirror-redis", "mirror-replicas", "mirror-queue", "print-addresses")
 	return c
 }
 
@@ -121,7 +123,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err := a.printAddresses(s, f); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
-	stopBridges, err := startBridges(ctx, f.mirror.redis, s.URL(), bridged, meters, cfg.Logger)
+	stopBridges, err := startBridges(ctx, &f.mirror, s.URL(), bridged, meters, cfg.Logger)
 	if err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,19 +19,27 @@ const mirrorRetry = 10 * time.Second
 
 // mirrorSettings are the flags of `serve` that have it bridge queues of Redisson.
 type mirrorSettings struct {
-	redis  string
-	queues []string // NAME, NAME=QUEUE, NAME=QUEUE;codec=CODEC as they stand on the command line
+	redis    string
+	access   accessFlags
+	replicas int
+	queues   []string // NAME, NAME=QUEUE, NAME=QUEUE;codec=CODEC as they stand on the command line
 }
 
 // bridges returns what is to be bridged.
 func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 	if s.redis == "" && len(s.queues) == 0 {
+		if s.replicas != 0 || s.access != (accessFlags{}) {
+			return nil, usagef("--redis-… and --mirror-replicas say how to reach the Redis of --mirror-redis, which is not given")
+		}
 		return nil, nil
 	}
 	if s.redis == "" || len(s.queues) == 0 {
 		return nil, usagef("--mirror-redis and --mirror-queue go together: where, and which queues")
 	}
-	r, err := mirror.Connect(s.redis)
+	if s.replicas < 0 {
+		return nil, usagef("--mirror-replicas: must be 0 or more, is %d", s.replicas)
+	}
+	r, err := s.access.connect(s.redis)
 	if err != nil {
 		return nil, usagef("--mirror-redis: %s", err)
 	}
@@ -37,7 +47,7 @@ func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 	var all []mirror.BridgeOptions
 	for _, text := range s.queues {
 		name, codec, named := cutLast(text, ";codec=")
-		o := mirror.BridgeOptions{RedisQueue: name, SetAside: true}
+		o := mirror.BridgeOptions{RedisQueue: name, SetAside: true, Replicas: s.replicas}
 		if queue, other, ok := strings.Cut(name, "="); ok {
 			o.RedisQueue, o.Queue = queue, other
 		}
@@ -49,10 +59,27 @@ func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 		if o.RedisQueue == "" {
 			return nil, usagef("--mirror-queue: want NAME, NAME=QUEUE or NAME=QUEUE;codec=CODEC, have %q", text)
 		}
+		if o.Queue == "" && !queueName(o.RedisQueue) {
+			return nil, usagef("--mirror-queue %s: no queue of Belfry can have that name; write '%s=QUEUE' with one that can: up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.RedisQueue)
+		}
+		if o.Queue != "" && !queueName(o.Queue) {
+			return nil, usagef("--mirror-queue %s: no queue of Belfry can have the name %q; it has up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.Queue)
+		}
 		all = append(all, o)
 	}
 	return all, nil
 }
+
+// queueName reports whether a queue of Belfry can have a name; the server decides, this only has it said before it is up.
+func queueName(name string) bool {
+	const bytesMax = 256
+	parts := strings.Split(name, "/")
+	return len(name) <= bytesMax && len(parts) <= 2 && !slices.ContainsFunc(parts, func(part string) bool {
+		return part == "." || part == ".." || !queuePart.MatchString(part)
+	})
+}
+
+var queuePart = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
 // cutLast cuts a text around the last place of a separator.
 func cutLast(text, sep string) (before, after string, found bool) {
@@ -62,12 +89,26 @@ func cutLast(text, sep string) (before, after string, found bool) {
 	return text, "", false
 }
 
+// warnings returns what logs why a bridge waits, again only when that has changed.
+func warnings(log *slog.Logger) func(error) {
+	var mu sync.Mutex
+	var last string
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if why := err.Error(); why != last {
+			last = why
+			log.Warn("mirror: waiting", slog.String("why", why))
+		}
+	}
+}
+
 // startBridges bridges queues through the server at an address until stop is called. One that fails is tried again.
-func startBridges(ctx context.Context, redisURL, address string, all []mirror.BridgeOptions, meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
+func startBridges(ctx context.Context, s *mirrorSettings, address string, all []mirror.BridgeOptions, meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
 	if len(all) == 0 {
 		return func() {}, nil
 	}
-	r, err := mirror.Connect(redisURL)
+	r, err := s.access.connect(s.redis)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +120,7 @@ func startBridges(ctx context.Context, redisURL, address string, all []mirror.Br
 	var group sync.WaitGroup
 	for _, o := range all {
 		log := log.With(slog.String("redis_queue", o.RedisQueue))
-		o.Notice = func(err error) { log.Info("mirror: waiting", slog.String("why", err.Error())) }
+		o.Notice = warnings(log)
 		o.Progress = func(n mirror.BridgeCounts) { meters.update(o.RedisQueue, n) }
 		meters.update(o.RedisQueue, mirror.BridgeCounts{})
 		group.Go(func() {

@@ -53,17 +53,19 @@ func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
 		t.Fatal(err)
 	}
 	replica := Start(t, append(opts, WithConfig("replicaof", host, port))...)
-	err = replica.await("it follows "+s.address, func(ctx context.Context) error {
-		link, err := replica.info(ctx, "replication", "master_link_status")
-		if err == nil && link != "up" {
-			err = fmt.Errorf("the link is %s", link)
-		}
-		return err
-	})
-	if err != nil {
+	if err := replica.await("it follows "+s.address, replica.follows); err != nil {
 		t.Fatal(err)
 	}
 	return replica
+}
+
+// follows is an error until the server has what its primary has.
+func (s *Server) follows(ctx context.Context) error {
+	link, err := s.info(ctx, "replication", "master_link_status")
+	if err == nil && link != "up" {
+		err = fmt.Errorf("the link is %s", link)
+	}
+	return err
 }
 
 // Slowest returns the command that blocked the server longest since it was started last, of those that keep is true for; nil keeps all. It is
@@ -99,4 +101,17 @@ func Commands(names ...string) func(redis.SlowLog) bool {
 // FromClient keeps commands of connections that bear a name. What a script calls comes from no connection.
 func FromClient(name string) func(redis.SlowLog) bool {
 	return func(entry redis.SlowLog) bool { return entry.ClientName == name }
+}
+
+// CutReplicas has the server send its replicas nothing any more, until MendReplicas.
+func (s *Server) CutReplicas() {
+	s.t.Helper()
+	s.do(s.t, "ACL", "SETUSER", "default", "-psync", "-sync")
+	s.do(s.t, "CLIENT", "KILL", "TYPE", "replica")
+}
+
+// MendReplicas has the replicas find the server again.
+func (s *Server) MendReplicas() {
+	s.t.Helper()
+	s.do(s.t, "ACL", "SETUSER", "default", "+psync", "+sync")
 }

@@ -41,8 +41,11 @@ type Option func(*settings)
 
 // settings is what a server is run with.
 type settings struct {
-	args    []string
-	cluster bool
+	args     []string
+	cluster  bool
+	member   bool // of a cluster of several
+	sentinel bool
+	tls      *Authority // signs the server's certificate; nil without TLS
 }
 
 // WithConfig sets a directive of redis.conf, over what Start sets itself.
@@ -89,18 +92,24 @@ type Server struct {
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := prepare(t, opts...)
+	s.start()
+	return s
+}
+
+// start runs the server at an address of its own.
+func (s *Server) start() {
+	s.t.Helper()
 	for range addressesMax {
 		s.take(randomAddress())
 		err := s.up()
 		if err == nil {
-			return s
+			return
 		}
 		if !errors.Is(err, errAddressTaken) {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 	}
-	t.Fatalf("%d addresses on loopback were taken", addressesMax)
-	return nil
+	s.t.Fatalf("%d addresses on loopback were taken", addressesMax)
 }
 
 // prepare returns a server that has no address yet.
@@ -148,6 +157,7 @@ func (s *Server) take(address string) {
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		ContextTimeoutEnabled:    true,
+		TLSConfig:                s.settings.tls.config(),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
@@ -162,15 +172,8 @@ func (s *Server) up() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // the process has its own
-	args := append([]string{
-		"--bind", host, "--port", port, "--dir", s.dir, "--aclfile", s.file("users"), "--save", "", "--repl-diskless-sync-delay", "0",
-		"--slowlog-log-slower-than", strconv.Itoa(int(slowMin.Microseconds())), "--slowlog-max-len", "100000",
-	}, s.settings.args...)
-	if s.settings.cluster {
-		args = append(args, "--cluster-announce-ip", host) // alone it would never learn it
-	}
-	s.command = exec.Command(s.path, args...) //nolint:noctx // killed by the test or its cleanup
+	defer log.Close()                                            //nolint:errcheck // the process has its own
+	s.command = exec.Command(s.path, s.arguments(host, port)...) //nolint:noctx // killed by the test or its cleanup
 	s.command.Stdout, s.command.Stderr = log, log
 	// A test that is ended by force takes its servers with it.
 	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -183,10 +186,32 @@ func (s *Server) up() error {
 		s.err = s.command.Wait()
 		close(s.ended)
 	}()
-	if err := s.await("it answers", s.answers); err != nil || !s.settings.cluster {
+	if err := s.await("it answers", s.answers); err != nil || !s.settings.cluster || s.settings.member {
 		return err
 	}
 	return s.await("it owns all slots", s.ownsSlots)
+}
+
+// arguments are those of the process.
+func (s *Server) arguments(host, port string) []string {
+	if s.settings.sentinel {
+		return []string{s.file("sentinel"), "--sentinel", "--bind", host, "--port", port, "--dir", s.dir}
+	}
+	args := []string{
+		"--bind", host, "--dir", s.dir, "--aclfile", s.file("users"), "--save", "", "--repl-diskless-sync-delay", "0", "--replica-announce-ip", host,
+		"--slowlog-log-slower-than", strconv.Itoa(int(slowMin.Microseconds())), "--slowlog-max-len", "100000",
+	}
+	if s.settings.tls == nil {
+		args = append(args, "--port", port)
+	} else {
+		cert, key := s.settings.tls.Issue(s.t, host)
+		args = append(args, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", s.settings.tls.File)
+	}
+	args = append(args, s.settings.args...)
+	if s.settings.cluster {
+		args = append(args, "--cluster-announce-ip", host) // alone it would never learn it
+	}
+	return args
 }
 
 // await asks until the answer is no error.
@@ -261,6 +286,19 @@ func (s *Server) info(ctx context.Context, section, field string) (string, error
 // Kill sends SIGKILL and waits for the end of the process, if it runs.
 func (s *Server) Kill() { _ = s.signalAndWait(syscall.SIGKILL) } // that it was killed
 
+// Pause has the process do nothing, as on a machine that hangs, until Resume. Connections stay open.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume ends a pause.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.command.Process.Signal(signal); err != nil {
+		s.t.Errorf("sending %v: %v", signal, err)
+	}
+}
+
 // Stop sends SIGTERM and waits until the server has ended of its own accord, if it runs.
 func (s *Server) Stop() {
 	s.t.Helper()
@@ -299,7 +337,12 @@ func (s *Server) Client() *redis.Client { return s.client }
 func (s *Server) Address() string { return s.address }
 
 // URL returns where clients reach the server, with all rights.
-func (s *Server) URL() string { return "redis://" + s.address }
+func (s *Server) URL() string {
+	if s.settings.tls != nil {
+		return "rediss://" + s.address
+	}
+	return "redis://" + s.address
+}
 
 // Log returns what the server has written to its log since it was started last.
 func (s *Server) Log() string {

@@ -42,6 +42,11 @@ func (j Job) Append(b []byte) ([]byte, error) {
 	return v, nil
 }
 
+// Begins reports whether the first byte of a value is one that Parse takes.
+func Begins(value string) bool {
+	return value != "" && (value[0]&0xf0 == fixmap || value[0] == map16)
+}
+
 // Parse reads the value of a job. The keys may come in any order, numbers and lengths in any form of msgpack. What no server writes is an error: a key twice,
 // a key that no job has, a topic, id, due second or TTR that is missing, bytes after the end. A missing body is empty: servers read it so.
 func Parse(value []byte) (Job, error) {

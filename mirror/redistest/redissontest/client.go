@@ -1,5 +1,5 @@
 // Package redissontest stands for live Redisson processes in tests of the mirror: what they keep in Redis and how they act, byte for byte and with
-// their faults, in scripts of its own. It shares no code with the mirror, so that a mistake is not made on both sides. Imported by tests only.
+// their faults, in scripts of its own. It shares no code with the mirror, so that a mistake is not made on both sides. Imported by tests and by the fault tests of jepsen only.
 package redissontest
 
 import (

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/belfrydb/belfry/mirror"
+)
+
+// accessFlags are what the URL of a Redis does not say.
+type accessFlags struct{ ca, cert, key, name, password string }
+
+// add adds them to a command.
+func (f *accessFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.password, "redis-password-file", "", "a `file` with the password for Redis, so that no list of processes shows it; used in place of one in the URL")
+	flags.StringVar(&f.ca, "redis-ca", "", "a `file` of certificates, PEM, of the authorities that sign those of Redis; those that this machine knows if empty")
+	flags.StringVar(&f.cert, "redis-cert", "", "a `file` with the certificate to show to Redis, PEM; read again for each connection")
+	flags.StringVar(&f.key, "redis-key", "", "a `file` with the key of --redis-cert, PEM")
+	flags.StringVar(&f.name, "redis-tls-name", "", "the name in the certificates of Redis; by default each must name the host that it is on")
+	configurable(flags, "redis-password-file", "redis-ca", "redis-cert", "redis-key", "redis-tls-name")
+}
+
+// connect returns a client for a URL and what the flags say; nothing is sent yet.
+func (f *accessFlags) connect(url string) (redis.UniversalClient, error) {
+	access := mirror.Access{}
+	var err error
+	if f.password != "" {
+		text, err := os.ReadFile(f.password)
+		if err != nil {
+			return nil, usagef("--redis-password-file: %s", err)
+		}
+		if access.Password = strings.TrimRight(string(text), "\r\n"); access.Password == "" {
+			return nil, usagef("--redis-password-file: %s is empty", f.password)
+		}
+	}
+	if access.TLS, err = f.tls(); err != nil {
+		return nil, err
+	}
+	r, err := access.Connect(url)
+	if err != nil {
+		return nil, usagef("%s", err)
+	}
+	return r, nil
+}
+
+// tls is what the flags say about TLS, nil if they say nothing.
+func (f *accessFlags) tls() (*tls.Config, error) {
+	if f.ca == "" && f.cert == "" && f.key == "" && f.name == "" {
+		return nil, nil //nolint:nilnil // without it the machine's own authorities count
+	}
+	c := &tls.Config{ServerName: f.name, MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		text, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, usagef("--redis-ca: %s", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, usagef("--redis-ca: %s has no certificate in PEM", f.ca)
+		}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usagef("--redis-cert and --redis-key go together")
+	}
+	if f.cert == "" {
+		return c, nil
+	}
+	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		return &pair, err
+	}
+	if _, err := load(nil); err != nil {
+		return nil, usagef("--redis-cert and --redis-key: %s", err)
+	}
+	c.GetClientCertificate = load
+	return c, nil
+}
+
+// replicasFlag adds the flag of what brings jobs to Redis.
+func replicasFlag(c *cobra.Command, replicas *int) {
+	c.Flags().IntVar(replicas, "replicas", 0, "how many replicas of Redis must have a job before it leaves Belfry; without it a failover of Redis may lose what was just written")
+}

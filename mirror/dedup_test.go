@@ -1,0 +1,176 @@
+package mirror
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/redistest"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// remembersForever looks whether the queue all remembers ids without end.
+func remembersForever(t *testing.T, c *client.Client) bool {
+	t.Helper()
+	queue, err := c.Admin().Queue(t.Context(), "all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queue.GetSettings().GetDedupForever()
+}
+
+// importTo imports an empty Redis queue, on which somebody has worked before, into the queue all.
+func importTo(t *testing.T, r *redis.Client, c *client.Client, redisQueue string) {
+	t.Helper()
+	if err := r.HSet(t.Context(), keysOf(redisQueue).state, "fence", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: redisQueue, Queue: "all", Share: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFinalizeOneOfTwo: of two Redis queues that come to one queue, the last to be ended has it remember ids as before the first import.
+func TestFinalizeOneOfTwo(t *testing.T) {
+	for _, was := range []bool{false, true} {
+		for _, order := range [][]string{{"r1", "r2"}, {"r2", "r1"}} {
+			t.Run(fmt.Sprint(order[0], " first, ids remembered before: ", was), func(t *testing.T) {
+				r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+				if _, err := c.Admin().CreateQueue(t.Context(), "all", 1, &belfryv1.QueueSettings{DedupForever: proto.Bool(was)}); err != nil {
+					t.Fatal(err)
+				}
+				importTo(t, r, c, "r1")
+				importTo(t, r, c, "r2")
+				for n, redisQueue := range order {
+					var told []string
+					o := FinalizeOptions{RedisQueue: redisQueue, Queue: "all", Share: 1, Notice: func(err error) { told = append(told, err.Error()) }}
+					if _, err := Finalize(t.Context(), r, c, o); err != nil {
+						t.Fatal(err)
+					}
+					if got, want := remembersForever(t, c), was || n == 0; got != want {
+						t.Errorf("ids are remembered after %s: %v, want %v", redisQueue, got, want)
+					}
+					if got, want := slices.ContainsFunc(told, func(text string) bool { return strings.Contains(text, "also comes from "+order[1]) }), n == 0; got != want {
+						t.Errorf("%s: it told %q", redisQueue, told)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestDedupAppears: an import that begins in the midst of the end of another has the queue remember, and knows how it was.
+func TestDedupAppears(t *testing.T) {
+	for _, at := range []string{"before", "while"} {
+		t.Run(at, func(t *testing.T) {
+			r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+			if _, err := c.Admin().CreateQueue(t.Context(), "all", 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			importTo(t, r, c, "r1")
+			one, two := newLink(r, c, "r1", "all", 1, 0, nil), newLink(r, c, "r2", "all", 1, 0, nil)
+			n := notes{c, "all"}
+			was, found, err := n.was(t.Context())
+			if err != nil || !found || was {
+				t.Fatalf("it was %v, %v, %v", was, found, err)
+			}
+			if err := n.forget(t.Context(), markID(one.control)); err != nil {
+				t.Fatal(err)
+			}
+			if at == "while" { // the marks were looked at, and the mark comes before the note is forgotten
+				if err := two.markDedup(t.Context(), "all"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			again, err := one.setBack(t.Context(), n, was)
+			if err != nil || again != (at == "while") {
+				t.Errorf("one came meanwhile: %v, %v", again, err)
+			}
+			if at == "before" {
+				if err := two.noteDedup(t.Context(), "all"); err != nil {
+					t.Fatal(err)
+				}
+				if err := rememberForever(t.Context(), c, "all"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !remembersForever(t, c) {
+				t.Error("ids are forgotten while an import is under way")
+			}
+			if was, found, err := n.was(t.Context()); err != nil || !found || was {
+				t.Errorf("it was %v, %v, %v", was, found, err)
+			}
+			if err := two.restoreDedup(t.Context(), "all"); err != nil || remembersForever(t, c) {
+				t.Errorf("the end of the second: %v, ids are remembered: %v", err, remembersForever(t, c))
+			}
+		})
+	}
+}
+
+// TestDedupKilled: whoever ended one import was killed after it had the queue forget ids and before it looked whether another had begun.
+func TestDedupKilled(t *testing.T) {
+	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+	importTo(t, r, c, "r1")
+	importTo(t, r, c, "r2")
+	if _, err := c.Admin().UpdateQueue(t.Context(), "all", &belfryv1.QueueSettings{DedupForever: proto.Bool(false)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (notes{c, "all"}).forget(t.Context(), wasID); err != nil {
+		t.Fatal(err)
+	}
+	for n, redisQueue := range []string{"r1", "r2"} {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: redisQueue, Queue: "all", Share: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if got := remembersForever(t, c); got != (n == 0) {
+			t.Errorf("ids are remembered after %s: %v", redisQueue, got)
+		}
+	}
+}
+
+// TestFinalizeLostState: Redis has lost what the mirror kept, and the queue still remembers ids without end.
+func TestFinalizeLostState(t *testing.T) {
+	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+	importTo(t, r, c, "r1")
+	if err := r.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "r1", Queue: "all", Share: 1}); err != nil || remembersForever(t, c) {
+			t.Errorf("it ended with %v; ids are remembered: %v", err, remembersForever(t, c))
+		}
+	}
+}
+
+// TestFinalizeSourceLostState is TestFinalizeLostState for another service, and for each queue that jobs came to.
+func TestFinalizeSourceLostState(t *testing.T) {
+	for _, lost := range []string{"all", "all.dead"} {
+		r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+		o := LmstfyOptions{SourceOptions: SourceOptions{Queue: "all", Share: 1, Stopped: true}, Dead: DeadQueue, Source: lmstfy.Queue{Namespace: "ns", Name: "q"}}
+		if _, err := ImportLmstfy(t.Context(), r, c, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if lost != "all" { // it was killed between the two
+			if err := (notes{c, "all"}).forget(t.Context(), markID(controlQueue("lmstfy:ns/q", "all"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			_, err := FinalizeLmstfy(t.Context(), r, c, o)
+			queue, failed := c.Admin().Queue(t.Context(), lost)
+			if err != nil || failed != nil || queue.GetSettings().GetDedupForever() {
+				t.Errorf("it ended with %v; the queue %s has %v, %v", err, lost, queue.GetSettings(), failed)
+			}
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Target is the queue of Belfry that an import would bring entries to.
+type Target struct {
+	Queue string `json:"queue"`
+	// Exists says whether it is there; an import makes it. What follows is zero if it is not.
+	Exists bool `json:"exists"`
+	Paused bool `json:"paused"`
+	// Delayed, Ready, Reserved and Dead are the jobs that it has.
+	Delayed  uint32 `json:"delayed"`
+	Ready    uint32 `json:"ready"`
+	Reserved uint32 `json:"reserved"`
+	Dead     uint32 `json:"dead"`
+	// DedupForever says whether it remembers ids without end, which an import has it do, until [Finalize].
+	DedupForever bool `json:"dedupForever"`
+	// Epoch is how often the entries were brought over, once more after each export; TakenBack says that the last export took them back, and nobody decided since that they come again.
+	Epoch     int  `json:"epoch"`
+	TakenBack bool `json:"takenBack"`
+	// HeldUntil is the end of the lease of a process that mirrors the queue now; zero if none does.
+	HeldUntil time.Time `json:"heldUntil,omitzero"`
+}
+
+// target looks at the queue of Belfry. It changes nothing.
+func (l *link) target(ctx context.Context) (*Target, error) {
+	t := &Target{Queue: l.queue}
+	queue, err := l.belfry.Admin().Queue(ctx, l.queue)
+	if err != nil && !isGone(err) {
+		return nil, fmt.Errorf("reading the queue: %w", err)
+	}
+	n, settings := queue.GetCounts(), queue.GetSettings()
+	t.Exists, t.Paused, t.DedupForever = err == nil, settings.GetPaused(), settings.GetDedupForever()
+	t.Delayed, t.Ready, t.Reserved, t.Dead = n.GetDelayed(), n.GetReady(), n.GetReserved(), n.GetDead()
+	if t.Epoch, err = currentEpoch(ctx, l.belfry, l.control); err != nil {
+		return nil, err
+	}
+	if t.TakenBack, err = l.takenBack(ctx, t.Epoch); err != nil {
+		return nil, err
+	}
+	held, err := l.belfry.Get(ctx, l.control, holdID)
+	switch {
+	case err == nil && held.State == "RESERVED":
+		t.HeldUntil = held.LeaseUntil
+	case err != nil && !isGone(err):
+		return nil, fmt.Errorf("looking who mirrors the queue: %w", err)
+	}
+	return t, nil
+}
+
+// aim adds to a finding what it means that this queue is the target.
+func (f *Finding) aim(t *Target) {
+	f.Target = t
+	add := func(when bool, format string, args ...any) {
+		if when {
+			f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
+		}
+	}
+	add(t.Paused, "the queue %s of Belfry is paused: nothing that is brought over is handed out until 'belfry queue resume %[1]s'", t.Queue)
+	add(t.TakenBack, "the jobs were taken back to Redisson: an import brings them over again, with --follow only if --again is given")
+	add(!t.HeldUntil.IsZero(), "another process mirrors this queue: an import waits until it ends")
+}
+
+// would says what an import would do.
+func (f *Finding) would() (steps []string) {
+	add := func(when bool, format string, args ...any) {
+		if when {
+			steps = append(steps, fmt.Sprintf(format, args...))
+		}
+	}
+	fit := max(0, f.Timer+f.HandedOver-f.Bad)
+	add(f.Bad == 0, "bring over %d entries", fit)
+	add(f.Bad > 0, "refuse to begin; with --set-aside bring over %d entries and set %d aside", fit, f.Bad)
+	add(f.Orphans > 0, "set %d orphans aside", f.Orphans)
+	add(f.Ready > 0, "leave the %d on the ready list to Redisson's consumers; with --ready take them", f.Ready)
+	return steps
+}
