@@ -18,6 +18,8 @@ var kills = flag.Int("trial.kills", 10, "how often each of the TestKill… kills
 const (
 	// killQueues is how many queues a trial of kills has: each is out of work for the length of a hold after a kill.
 	killQueues = 4
+	// longTrial is how many kills make a trial one that must hit.
+	longTrial = 100
 	// payloadAt is where the payload of a member of the new format begins.
 	payloadAt = 17
 	// longDelay is the delay of what is not to fall due within a trial.
@@ -67,7 +69,7 @@ func TestKillImport(t *testing.T) {
 	s.wantEmpty()
 	k.print()
 	t.Logf("at least %d repeats absorbed, %d of them by the last import; %+v", repeats.Load()+last, last, s.ledger.close(t, true))
-	if long := *kills >= 100; long && (k.hits == 0 || repeats.Load() == 0) {
+	if long := *kills >= longTrial; long && (k.hits == 0 || repeats.Load() == 0) {
 		t.Error("the kills did not hit")
 	}
 }
@@ -122,7 +124,7 @@ func TestKillBridge(t *testing.T) {
 	s.wantEmpty()
 	k.print()
 	t.Logf("%+v", s.ledger.close(t, false))
-	if long := *kills >= 100; long && k.hits == 0 {
+	if long := *kills >= longTrial; long && k.hits == 0 {
 		t.Error("the kills did not hit")
 	}
 }
@@ -182,7 +184,7 @@ func TestKillExport(t *testing.T) {
 	s.wantEmpty("timer", "list")
 	k.print()
 	t.Logf("%+v", s.ledger.close(t, false))
-	if long := *kills >= 100; long && k.hits == 0 {
+	if long := *kills >= longTrial; long && k.hits == 0 {
 		t.Error("the kills did not hit")
 	}
 }

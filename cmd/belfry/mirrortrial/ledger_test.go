@@ -2,10 +2,14 @@ package mirrortrial
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/client"
 )
 
 // ledger is what became of each payload. Its methods may be called from any goroutine.
@@ -19,6 +23,31 @@ type ledger struct {
 type fate struct {
 	sure          bool // whoever offered it was told that it is there; else it may be
 	redis, belfry uint8
+	grants        []grant
+	// mayHave says that a consumer of Belfry may be given it though Redis delivers it: a bridge was putting it on the ready list when it ended, or its consumer at the source was late, and nobody has cancelled it yet.
+	// That is so until a time, or without end if that is zero.
+	mayHave  bool
+	until    time.Time
+	attempts int // at least, of such a grant
+}
+
+// grant is that Belfry gave a payload to a consumer.
+type grant struct {
+	at      time.Time
+	attempt int
+}
+
+// twice reports whether the payload was delivered more often than is promised.
+func (f *fate) twice() bool {
+	if f.redis > 1 || f.belfry > 1 {
+		return true
+	}
+	return f.redis > 0 && (f.belfry > 0 && len(f.grants) == 0 || slices.ContainsFunc(f.grants, func(g grant) bool { return !f.allows(g) }))
+}
+
+// allows reports whether a consumer of Belfry may have been given what Redis delivers: once the lease of the bridge had ended, and before the next process came.
+func (f *fate) allows(g grant) bool {
+	return f.mayHave && g.attempt >= f.attempts && (f.until.IsZero() || g.at.Before(f.until))
 }
 
 const payloadPrefix = "order "
@@ -68,6 +97,26 @@ func (l *ledger) won(payloads []string, side func(*fate) *uint8) {
 	}
 }
 
+// granted enters jobs that Belfry gave to a consumer.
+func (l *ledger) granted(jobs []*client.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, job := range jobs {
+		if n, ok := l.number(string(job.Body)); ok {
+			l.fates[n].grants = append(l.fates[n].grants, grant{job.LeaseUntil.Add(-job.TTR), job.Attempt})
+		}
+	}
+}
+
+// mayHave enters until when a consumer of Belfry may be given a payload that Redis delivers, and that it is the so many-th to be given it, at least.
+func (l *ledger) mayHave(payload string, until time.Time, attempts int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := l.number(payload); ok {
+		l.fates[n].mayHave, l.fates[n].until, l.fates[n].attempts = true, until, attempts
+	}
+}
+
 // isInBelfry reports whether Belfry is known to have had a payload.
 func (l *ledger) isInBelfry(payload string) bool {
 	l.mu.Lock()
@@ -82,8 +131,8 @@ type account struct {
 	Offered, Doubt, There int
 	// Redis and Belfry have so many each.
 	Redis, Belfry int
-	// Lost were offered and are nowhere, Twice are there more than once, Unknown were never offered.
-	Lost, Twice, Unknown int
+	// Lost were offered and are nowhere, Twice are there more often than is promised, Unknown were never offered. Both are there twice as may be.
+	Lost, Twice, Unknown, Both int
 }
 
 func (l *ledger) account() account {
@@ -103,7 +152,8 @@ func (l *ledger) account() account {
 		count(&a.Redis, f.redis > 0)
 		count(&a.Belfry, f.belfry > 0)
 		count(&a.Lost, f.sure && times == 0)
-		count(&a.Twice, times > 1)
+		count(&a.Twice, f.twice())
+		count(&a.Both, times > 1 && !f.twice())
 	}
 	return a
 }
@@ -127,7 +177,7 @@ func (l *ledger) close(t *testing.T, both bool) account {
 	a := l.account()
 	if a.Lost > 0 || a.Twice > 0 || a.Unknown > 0 {
 		t.Errorf("%d are lost, such as %v; %d are there twice, such as %v; %d were never offered", a.Lost, l.some(func(f fate) bool { return f.sure && f.redis+f.belfry == 0 }),
-			a.Twice, l.some(func(f fate) bool { return f.redis+f.belfry > 1 }), a.Unknown)
+			a.Twice, l.some(func(f fate) bool { return f.twice() }), a.Unknown)
 	}
 	if a.Offered == 0 || both && (a.Redis == 0 || a.Belfry == 0) {
 		t.Errorf("the trial shows little: %+v", a)
@@ -138,17 +188,24 @@ func (l *ledger) close(t *testing.T, both bool) account {
 // TestLedger: what is lost, there twice or from nowhere is found; an offer in doubt may come or not.
 func TestLedger(t *testing.T) {
 	l := &ledger{}
-	for n := range 8 {
+	for n := range 12 {
 		if _, payload := l.begin(); string(payload) != fmt.Sprintf("order %d", n) {
 			t.Fatalf("payload %d is %q", n, payload)
 		}
-		if n < 6 {
+		if n < 6 || n > 7 {
 			l.offered(n)
 		}
 	}
 	l.byRedis("order 0", "order 1", "order 2", "order 6")
-	l.byBelfry("order 2", "order 3", "order 4", "order 4", "order 8", "else")
-	want := account{Offered: 6, Doubt: 2, There: 1, Redis: 4, Belfry: 3, Lost: 1, Twice: 2, Unknown: 2}
+	l.byBelfry("order 2", "order 3", "order 4", "order 4", "order 12", "else")
+	// Four that a bridge was putting on the list: one came after its lease, one before, one too late, one was not acked.
+	l.byRedis("order 8", "order 9", "order 10", "order 11")
+	l.byBelfry("order 8", "order 9", "order 10")
+	for n, attempt := range map[int]int{8: 2, 9: 1, 10: 2, 11: 1} {
+		l.mayHave(fmt.Sprint("order ", n), time.Unix(int64(n)%10, 0), 2)
+		l.granted([]*client.Job{{Body: fmt.Append(nil, "order ", n), Attempt: attempt, LeaseUntil: time.Unix(10, 0), TTR: 5 * time.Second}})
+	}
+	want := account{Offered: 10, Doubt: 2, There: 1, Redis: 8, Belfry: 6, Lost: 1, Twice: 5, Unknown: 2, Both: 1}
 	if got := l.account(); got != want {
 		t.Errorf("it adds up to %+v, should be %+v", got, want)
 	}

@@ -54,15 +54,23 @@ type stage struct {
 type queue struct {
 	name string
 	app  *redissontest.Client
+	// source is what the mirror calls it if it is none of Redisson, also are more queues in Belfry.
+	source string
+	also   []string
 }
 
 // key is the name of one of the queue's keys in Redis.
-func (q *queue) key(prefix string) string { return prefix + ":{" + q.name + "}" }
+func (q *queue) key(prefix string) string {
+	if q.source != "" {
+		return prefix + ":" + q.source
+	}
+	return prefix + ":{" + q.name + "}"
+}
 
 // newStage starts both. The Redis syncs its file as told: "always", "everysec".
-func newStage(t *testing.T, appendfsync string, queues int) *stage {
+func newStage(t *testing.T, appendfsync string, queues int, more ...redistest.Option) *stage {
 	t.Helper()
-	s := &stage{t: t, redis: redistest.Start(t, redistest.WithAOF(appendfsync)), ledger: &ledger{}}
+	s := &stage{t: t, redis: redistest.Start(t, append([]redistest.Option{redistest.WithAOF(appendfsync)}, more...)...), ledger: &ledger{}}
 	s.rdb = redis.NewClient(&redis.Options{ // what fails may have been done, and is not sent again
 		Addr: s.redis.Address(), ClientName: "redisson", MaxRetries: -1, DialerRetries: 1, PoolSize: 100,
 		ReadTimeout:              time.Minute, // Redisson's own scripts may take seconds
@@ -78,7 +86,7 @@ func newStage(t *testing.T, appendfsync string, queues int) *stage {
 	t.Cleanup(func() { s.sdk.Close() })
 	for n := range queues {
 		name := fmt.Sprintf("orders-%d", n)
-		s.queues = append(s.queues, &queue{name, redissontest.New(s.rdb, name, redissontest.NewGeneration, time.Now)})
+		s.queues = append(s.queues, &queue{name: name, app: redissontest.New(s.rdb, name, redissontest.NewGeneration, time.Now)})
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os/exec"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	"github.com/belfrydb/belfry/mirror"
@@ -20,9 +23,27 @@ import (
 type process struct {
 	command *exec.Cmd
 	out     bytes.Buffer
-	said    bytes.Buffer
+	said    saying
 	ended   chan struct{} // closed when it has ended, after err was set
 	err     error
+}
+
+// saying is what a process writes. Others may look meanwhile.
+type saying struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *saying) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *saying) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // mirrorArgs completes the arguments of a command of `mirror`.
@@ -57,6 +78,16 @@ func (p *process) signal(signal syscall.Signal) {
 		_ = p.command.Process.Signal(signal) // it may have ended
 	}
 	<-p.ended
+}
+
+// runs reports whether the process has not ended.
+func (p *process) runs() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 // tail is the last of what the process wrote to standard error.
@@ -119,23 +150,28 @@ func (k *killing) run(kills int) {
 		running.Wait()
 		close(all)
 	}()
-	k.shake(all)
+	k.shake(rand.New(rand.NewPCG(rand.Uint64(), 0)), all)
 }
 
-// shake cuts connections to Redis and restarts it, by turns, until a channel is closed, and at least once each.
-func (k *killing) shake(until <-chan struct{}) {
-	k.t.Helper()
+// shake cuts connections to Redis, restarts and freezes it, by turns, until a channel is closed, and at least once each.
+func (s *stage) shake(random *rand.Rand, until <-chan struct{}) {
+	s.t.Helper()
 	faults := []func(){
-		func() { k.redis.CutClients() },
-		k.redis.Restart, // killed
-		func() { k.redis.CutClients() },
+		func() { s.redis.CutClients() },
+		s.redis.Restart, // killed
 		func() {
-			k.redis.Stop()
-			k.redis.Restart()
+			s.redis.Pause()
+			rest(s.t.Context(), time.Duration(random.Int64N(int64(time.Second))))
+			s.redis.Resume()
+		},
+		func() { s.redis.CutClients() },
+		func() {
+			s.redis.Stop()
+			s.redis.Restart()
 		},
 	}
 	for n := 0; ; n++ {
-		alarm := time.NewTimer(time.Second/2 + rand.N(2*time.Second))
+		alarm := time.NewTimer(time.Second/2 + time.Duration(random.Int64N(int64(2*time.Second))))
 		select {
 		case <-until:
 			if n >= len(faults) {
@@ -148,13 +184,24 @@ func (k *killing) shake(until <-chan struct{}) {
 }
 
 // fence is the last that Redis has seen of a queue; empty if there is none, or Redis does not answer.
-func (k *killing) fence(ctx context.Context, q *queue) string {
-	return k.rdb.HGet(ctx, q.key("belfry_mirror"), "fence").Val()
+func (s *stage) fence(ctx context.Context, q *queue) string {
+	return s.rdb.HGet(ctx, q.key("belfry_mirror"), "fence").Val()
+}
+
+// fenceBefore is fence of a Redis that may be away for a moment: what is taken for the fence of one process must not be its predecessor's.
+func (s *stage) fenceBefore(ctx context.Context, q *queue) string {
+	for {
+		fence, err := s.rdb.HGet(ctx, q.key("belfry_mirror"), "fence").Result()
+		if err == nil || errors.Is(err, redis.Nil) || ctx.Err() != nil {
+			return fence
+		}
+		rest(ctx, lookPause)
+	}
 }
 
 // one starts a command, kills it at a moment when it has the hold, and notes what it left behind. A command that ends by itself is no kill.
 func (k *killing) one(ctx context.Context, q *queue) {
-	before := k.fence(ctx, q)
+	before := k.fenceBefore(ctx, q)
 	p := k.stage.run(append(k.args(q), "--hold", "1s")...) // the next has to wait for as long
 	defer p.signal(syscall.SIGKILL)
 	tick := time.NewTicker(fencePause)
@@ -167,7 +214,7 @@ func (k *killing) one(ctx context.Context, q *queue) {
 	for has := false; ; {
 		select {
 		case <-p.ended:
-			k.ended(ctx, q, p)
+			k.ended(ctx, q, p, has)
 			return
 		case <-alarm.C:
 			p.signal(syscall.SIGKILL)
@@ -184,13 +231,12 @@ func (k *killing) one(ctx context.Context, q *queue) {
 
 // killed notes what a killed command left behind.
 func (k *killing) killed(ctx context.Context, q *queue) {
-	kind := strings.TrimPrefix(k.mark, "belfry_")
-	sizes, err := k.sizes(ctx, q)
+	begun, err := k.size(ctx, q)
 	k.mu.Lock()
 	k.kills++
-	if err == nil && sizes[kind] > 0 {
+	if err == nil && begun > 0 {
 		k.hits++
-		k.begun += sizes[kind]
+		k.begun += begun
 	}
 	k.mu.Unlock()
 	if k.later != nil {
@@ -198,20 +244,32 @@ func (k *killing) killed(ctx context.Context, q *queue) {
 	}
 }
 
+// size is how much a killed command has begun and not finished.
+func (k *killing) size(ctx context.Context, q *queue) (int64, error) {
+	if q.source != "" {
+		return k.rdb.HLen(ctx, q.key(k.mark)).Result()
+	}
+	sizes, err := k.sizes(ctx, q)
+	return sizes[strings.TrimPrefix(k.mark, "belfry_")], err
+}
+
 // ended notes that a command ended by itself.
-func (k *killing) ended(ctx context.Context, q *queue, p *process) {
+func (k *killing) ended(ctx context.Context, q *queue, p *process, has bool) {
 	k.left.Add(1)
 	if p.err == nil && k.done != nil {
 		k.done(ctx, q)
 		return
 	}
-	last := strings.TrimSpace(processtest.Tail(strings.TrimSpace(p.said.String()), 1))
+	text, known := ending("", p, has)
+	if p.err != nil && !known {
+		k.t.Errorf("%s: a command ended with %q", q.name, text)
+	}
 	k.mu.Lock()
-	k.endings[last]++
+	k.endings[text]++
 	k.mu.Unlock()
 }
 
-// print says what the kills did. That commands ended by themselves is fine only if they lost the hold or Redis was down when they began.
+// print says what the kills did.
 func (k *killing) print() {
 	k.t.Helper()
 	k.t.Logf("%d kills, %d of them in the middle of something: %d entries", k.kills, k.hits, k.begun)

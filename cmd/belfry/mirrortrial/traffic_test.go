@@ -106,11 +106,12 @@ func (s *stage) consume() *traffic {
 	}
 	return s.begin(len(s.queues), func(ctx context.Context) {
 		for q := <-next; ctx.Err() == nil; {
-			jobs, err := s.sdk.Reserve(ctx, client.ReserveOptions{Queues: []string{q.name}, Max: takeMax, Wait: consumeWait})
+			jobs, err := s.sdk.Reserve(ctx, client.ReserveOptions{Queues: append([]string{q.name}, q.also...), Max: takeMax, Wait: consumeWait})
 			if err != nil && ctx.Err() == nil && !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
 				s.t.Errorf("reserving: %v", err)
 				return
 			}
+			s.ledger.granted(jobs)
 			s.ack(jobs)
 		}
 	})
