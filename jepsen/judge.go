@@ -47,6 +47,9 @@ func recheck(_ context.Context, args []string, out io.Writer) error {
 	if h.Len() != kept.Calls {
 		return fmt.Errorf("the history has %d calls, not %d as when it was written", h.Len(), kept.Calls)
 	}
+	if err := readPassages(args[0], kept, h); err != nil {
+		return err
+	}
 	r, err := judge(args[0], kept, h)
 	if err != nil {
 		return err

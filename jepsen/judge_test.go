@@ -227,3 +227,28 @@ func TestUnproven(t *testing.T) {
 		}
 	}
 }
+
+// TestReadPassages reads what went through Redis in a run with the mirror, all of it or nothing.
+func TestReadPassages(t *testing.T) {
+	dir := t.TempDir()
+	h := history.New()
+	h.Pass(history.Passage{Client: "c1", Queue: "mirror/in", Payload: []byte("p")})
+	if err := writeFile(filepath.Join(dir, passageName), h.WritePassages); err != nil {
+		t.Fatal(err)
+	}
+	for name, one := range map[string]struct {
+		dir  string
+		kept record
+		want int // -1 for an error
+	}{
+		"all":            {dir, record{Passages: 1}, 1},
+		"one is gone":    {dir, record{Passages: 2}, -1},
+		"no file":        {t.TempDir(), record{Passages: 1}, -1},
+		"without mirror": {t.TempDir(), record{}, 0},
+	} {
+		read := history.New()
+		if err := readPassages(one.dir, &one.kept, read); (err != nil) != (one.want < 0) || err == nil && len(read.Passages()) != one.want {
+			t.Errorf("%s: %d passages, %v", name, len(read.Passages()), err)
+		}
+	}
+}

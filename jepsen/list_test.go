@@ -50,6 +50,9 @@ func TestReadme(t *testing.T) {
 	for i := range 38 {
 		wanted = append(wanted, fmt.Sprintf("I%d", i+1))
 	}
+	for i := range 4 {
+		wanted = append(wanted, fmt.Sprintf("M%d", i+1))
+	}
 	for _, f := range nemesis.NotInjected() {
 		if f.Workload == "" {
 			wanted = append(wanted, fmt.Sprint(f.Number))

@@ -143,8 +143,8 @@ func proveOne(ctx context.Context, base settings, b planted.Bug) proof {
 		s.time, s.rhythm.Once = controlMax, true
 	case slices.Contains(b.Nemeses, "replace-node"), slices.Contains(b.Nemeses, "flip-snapshot"):
 		s.time *= 4 // which replicas need to move, and before which there must be snapshots
-	case len(b.Nemeses) > 0 || slices.Contains(b.Claims, "I11") || slices.Contains(b.Claims, "I12"):
-		s.time *= 2 // several strikes, or enough that came late
+	case len(b.Nemeses) > 0 || slices.Contains(b.Workloads, "mirror") || slices.Contains(b.Claims, "I11") || slices.Contains(b.Claims, "I12"):
+		s.time *= 2 // several strikes, or kills, or enough that came late
 	}
 	began := time.Now()
 	r, err := s.run(ctx, io.Discard)

@@ -16,6 +16,7 @@ import (
 const (
 	recordName  = "run.json"
 	historyName = "history.ndjson"
+	passageName = "passages.ndjson"
 	verdictName = "verdict.json"
 	pageName    = "run.html"
 )
@@ -44,8 +45,9 @@ type record struct {
 	// Journals are how long the journals are, by their names, Replicas how far they must reach at least.
 	Journals map[string]int64 `json:"journals"`
 	Replicas []replica        `json:"replicas"`
-	// Calls is how many calls the history has.
-	Calls int `json:"calls"`
+	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.
+	Calls    int `json:"calls"`
+	Passages int `json:"passages,omitempty"`
 }
 
 // itself is what a violation says that the run saw without a look at the history, beside what an invariant names.

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/jepsen/lab"
 	"github.com/belfrydb/belfry/jepsen/nemesis"
+	"github.com/belfrydb/belfry/jepsen/redisson"
 	"github.com/belfrydb/belfry/jepsen/report"
 	"github.com/belfrydb/belfry/jepsen/workload"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -41,6 +42,7 @@ type experiment struct {
 	disks     *disks
 	cluster   *compose // in the place of wires and disks
 	lab       *lab.Lab
+	redisson  *redisson.Side // nil without the workload mirror
 	history   *history.History
 	workloads []workload.Workload
 	faults    []nemesis.Fault
@@ -136,8 +138,12 @@ func (e *experiment) prepare(ctx context.Context) error {
 		return err
 	}
 	e.disks = newDisks(dir, slices.ContainsFunc(e.faults, func(f nemesis.Fault) bool { return f.NeedsDisk }), e.log)
+	flags, err := e.startRedis(ctx)
+	if err != nil {
+		return err
+	}
 	e.lab, err = lab.New(lab.Config{
-		Dir: dir, Program: e.server, Names: names, Network: e.wires, Shards: e.shards, SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log,
+		Dir: dir, Flags: flags, Program: e.server, Names: names, Network: e.wires, Shards: e.shards, SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log,
 		Data: func(node string) (string, error) { return e.disks.open(ctx, node) },
 	})
 	return err
@@ -153,7 +159,7 @@ func (e *experiment) target(asked func(*lab.Node) bool) workload.Target {
 		}
 		return names
 	}
-	return workload.Target{History: e.history, Nodes: nodes, URL: e.lab.URL}
+	return workload.Target{History: e.history, Nodes: nodes, URL: e.lab.URL, Redisson: e.redisson}
 }
 
 // all asks every node, members those that are part of the cluster now.
@@ -198,6 +204,11 @@ func (e *experiment) play(ctx context.Context) error {
 	e.probe("every node takes jobs of every shard through their lives", began, healthyMax, served)
 	if served != nil {
 		return nil
+	}
+	if e.redisson != nil {
+		if err := workload.DrainMirror(ctx, e.target(members), drainMax); err != nil {
+			e.kept.fail("M1", e.history.Now(), "the drain: %v", err)
+		}
 	}
 	if err := workload.DrainAll(ctx, e.target(members), workload.Queues(e.workloads), drainMax); err != nil {
 		e.kept.fail("I1", e.history.Now(), "the drain: %v", err)
@@ -277,7 +288,7 @@ func (e *experiment) judge() (*report.Report, error) {
 	k := &e.kept
 	k.Command, k.Commit, k.Started, k.Seed, k.Nodes = e.command(), e.version, e.history.Start, e.seed, e.nodes
 	k.Workloads, k.Nemeses, k.Faults, k.Counts = workload.Names(e.workloads), nemesis.Names(e.faults), e.struck.Faults(), e.tally.counts()
-	k.Calls = e.history.Len()
+	k.Calls, k.Passages = e.history.Len(), len(e.history.Passages())
 	var err error
 	if k.Journals, err = sizeJournals(filepath.Join(e.dir, lab.JournalsDir)); err != nil {
 		return nil, err
@@ -285,7 +296,11 @@ func (e *experiment) judge() (*report.Report, error) {
 	for _, c := range e.clocks.Errors() {
 		k.Clocks = append(k.Clocks, checker.Clock(c))
 	}
-	if err := errors.Join(k.write(e.dir), writeFile(filepath.Join(e.dir, historyName), e.history.Write)); err != nil {
+	err = errors.Join(k.write(e.dir), writeFile(filepath.Join(e.dir, historyName), e.history.Write))
+	if k.Passages > 0 {
+		err = errors.Join(err, writeFile(filepath.Join(e.dir, passageName), e.history.WritePassages))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return judge(e.dir, k, e.history)
@@ -344,6 +359,9 @@ func (e *experiment) end(ctx context.Context) error {
 	}
 	if e.lab != nil {
 		e.lab.Kill()
+	}
+	if e.redisson != nil {
+		problems = append(problems, e.redisson.Close())
 	}
 	if e.wires != nil {
 		problems = append(problems, e.wires.Close()) //nolint:contextcheck // it is closed also when ctx has ended

@@ -71,7 +71,7 @@ func (s *settings) flags(name string) *flag.FlagSet {
 	flags.IntVar(&s.nodes, "nodes", 3, "how many nodes found the cluster")
 	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
 	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")
-	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list")
+	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list. all: in containers all but mirror")
 	flags.StringVar(&s.nemeses, "nemesis", usual, "which faults strike, separated by commas, a+b for both at once; see list. usual: "+usualAnywhere+", outside of containers "+usualOutside+", and where disks can be mounted "+usualOnDisks)
 	flags.Uint64Var(&s.seed, "seed", 0, "what decides everything that is random here; 0 takes one from the clock")
 	flags.DurationVar(&s.pace, "pace", 30*time.Millisecond, "mean time between two rounds of a client")
@@ -115,8 +115,12 @@ func (s *settings) parse(flags *flag.FlagSet, args []string) error {
 	if s.nemeses == usual {
 		s.nemeses = usualNemeses(s.compose)
 	}
-	_, err := workload.Pick(s.workloads)
+	if s.compose && s.workloads == "all" {
+		s.workloads = strings.Join(workload.Names(slices.DeleteFunc(workload.All(), func(w workload.Workload) bool { return w.NeedsRedis })), ",")
+	}
+	picked, err := workload.Pick(s.workloads)
 	unless(err == nil, "--workload: %w", err)
+	unless(!s.compose || !workload.NeedRedis(picked), "--workload: mirror needs a Redis that every node reaches, and containers reach none")
 	_, err = nemesis.Pick(s.nemeses)
 	unless(err == nil, "--nemesis: %w", err)
 	return errors.Join(problems...)

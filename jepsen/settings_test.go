@@ -118,3 +118,17 @@ func TestAgain(t *testing.T) {
 		t.Errorf("%s gives (-want +got):\n%s", again, diff)
 	}
 }
+
+// TestNoMirrorInContainers: containers reach no Redis, so that all workloads are all others there, and whoever asks for that one is told.
+func TestNoMirrorInContainers(t *testing.T) {
+	s, err := parsed("--compose")
+	if err != nil || strings.Contains(s.workloads, "mirror") || !strings.Contains(s.workloads, "puts,") {
+		t.Errorf("all are %s, %v", s.workloads, err)
+	}
+	if _, err := parsed("--compose", "--workload", "puts,mirror"); err == nil || !strings.Contains(err.Error(), "--workload: mirror") {
+		t.Errorf("the mirror in containers: %v", err)
+	}
+	if s, err := parsed(); err != nil || s.workloads != "all" {
+		t.Errorf("all are %s, %v", s.workloads, err)
+	}
+}

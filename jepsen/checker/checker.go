@@ -98,6 +98,6 @@ func Check(run *Run) Verdict {
 	c.timed("merge", c.merge)
 	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given})
 	c.timed("answers", c.join)
-	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains})
+	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains}, pass{"mirror", c.mirror})
 	return c.verdict()
 }

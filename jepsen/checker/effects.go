@@ -298,5 +298,9 @@ func (c *check) fromNowhere(found *findings, l *shardLog, one *command) {
 			release.Serial, describe(held.told.Load()), release.Fence)
 		return
 	}
+	if c.ofMirror(one.command) {
+		found.count("commands of the mirror", 1)
+		return
+	}
 	found.violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard, one.entry.index, one.number, one.command, one.request.ID, one.command)
 }

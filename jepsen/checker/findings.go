@@ -16,12 +16,21 @@ type invariant uint8
 const (
 	invariantMax  invariant = 38
 	secondOpinion           = invariantMax + 1
+	// The promises of the mirror, M1 to M4, which runs without it have not.
+	mirrorLost    = secondOpinion + 1
+	mirrorTwice   = secondOpinion + 2
+	mirrorEarly   = secondOpinion + 3
+	mirrorNowhere = secondOpinion + 4
+	invariantLast = mirrorNowhere
 )
 
 // String returns the invariant's name.
 func (i invariant) String() string {
-	if i == secondOpinion {
+	switch {
+	case i == secondOpinion:
 		return "porcupine"
+	case i > secondOpinion:
+		return "M" + strconv.Itoa(int(i-secondOpinion))
 	}
 	return "I" + strconv.Itoa(int(i))
 }
@@ -69,6 +78,11 @@ func titles() map[invariant][2]string {
 		38: {"what is refused for overload is refused whole", "effects"},
 
 		secondOpinion: {"porcupine finds single jobs linearizable", "sample"},
+
+		mirrorLost:    {"what was offered to Redisson, or put for its consumers, reaches somebody", "mirror"},
+		mirrorTwice:   {"a payload reaches one side, once", "mirror"},
+		mirrorEarly:   {"no payload is on Redisson's ready list before it is due", "mirror"},
+		mirrorNowhere: {"what is on the ready list of a queue was offered or put there", "mirror"},
 	}
 }
 
@@ -77,9 +91,9 @@ const violationsKept = 20
 
 // findings is what one goroutine found. They are added up.
 type findings struct {
-	looked     [secondOpinion + 1]int64
-	counted    [secondOpinion + 1]int64
-	violations [secondOpinion + 1][]report.Violation
+	looked     [invariantLast + 1]int64
+	counted    [invariantLast + 1]int64
+	violations [invariantLast + 1][]report.Violation
 	counts     map[string]int64
 }
 
@@ -119,9 +133,9 @@ func (f *findings) add(other *findings) {
 func (c *check) verdict() Verdict {
 	v := Verdict{Counts: c.found.counts}
 	known := titles()
-	for i := invariant(1); i <= secondOpinion; i++ {
+	for i := invariant(1); i <= invariantLast; i++ {
 		title, ok := known[i]
-		if !ok {
+		if !ok || i > secondOpinion && !c.mirrored {
 			continue
 		}
 		v.Checks = append(v.Checks, report.Check{

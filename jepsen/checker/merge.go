@@ -20,6 +20,8 @@ type check struct {
 	start fsm.Time // of the run
 	bound time.Duration
 	ahead *ahead
+	// mirrored says that the mirror was part of the run.
+	mirrored bool
 
 	shards map[uint32]*shardLog
 	order_ []uint32 // the numbers of the shards
@@ -75,6 +77,7 @@ func newCheck(run *Run) *check {
 	c := &check{
 		run: run, ops: run.History.Ops(), start: fsm.Time(run.History.Start.UnixNano()), bound: run.ClockBound, shards: map[uint32]*shardLog{},
 		reads: map[uint32][]*read{}, told: map[uint32][][]event{}, found: newFindings(), seconds: map[string]float64{},
+		mirrored: len(run.History.Passages()) > 0,
 	}
 	if c.bound == 0 {
 		c.bound = clockBoundDefault

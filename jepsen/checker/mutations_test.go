@@ -32,11 +32,21 @@ func later(t *timestamppb.Timestamp, d time.Duration) *timestamppb.Timestamp {
 
 // drop takes a call out of the history.
 func (s *story) drop(name string) {
+	s.retell(s.ops[name], func(p history.Passage) []history.Passage { return []history.Passage{p} })
+}
+
+// retell makes another history: without a call, unless it is nil, and with other passages.
+func (s *story) retell(without *history.Op, pass func(history.Passage) []history.Passage) {
 	h := history.New()
 	h.Start = s.history.Start
 	for _, o := range s.history.Ops() {
-		if o != s.ops[name] {
+		if o != without {
 			h.Add(o)
+		}
+	}
+	for _, p := range s.history.Passages() {
+		for _, other := range pass(p) {
+			h.Pass(other)
 		}
 	}
 	s.history = h
@@ -114,7 +124,7 @@ func (s *story) witness(name string) *belfryv1.Witness {
 
 // mutations are all lies.
 func mutations() []mutation {
-	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedLeases(), mutatedQueues(), mutatedTimes(), mutatedGivens())
+	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedLeases(), mutatedQueues(), mutatedTimes(), mutatedGivens(), mutatedPassages())
 }
 
 func mutatedJournals() []mutation {

@@ -62,6 +62,9 @@ func (c *check) owner(found *findings, owners map[partition]uint32, l *shardLog,
 
 // left judges one job at the end.
 func (c *check) left(found *findings, l *shardLog, a *account) {
+	if c.remembered(a) {
+		return
+	}
 	found.look(1)
 	switch {
 	case a.state == fsm.Dead:

@@ -61,6 +61,7 @@ func newStory(t testing.TB) *story {
 	s.named()
 	s.unknown()
 	s.limited()
+	s.mirrored()
 	s.reads()
 	return s
 }
@@ -208,9 +209,11 @@ func response[T proto.Message](s *story, name string) T {
 	return resp
 }
 
-// TestStory: the story as it is told is a legal one.
+// TestStory: the story as it is told is a legal one, with nothing left when the drain has ended.
 func TestStory(t *testing.T) {
 	s := newStory(t)
+	s.wait(time.Minute)
+	s.ends().Drained = s.now
 	v := Check(s.ends())
 	complain(t, &v)
 	for _, name := range []string{"conflict a", "ack late", "put too many"} {

@@ -275,7 +275,7 @@ func (f *follower) finish() {
 	if f.log.diverged {
 		f.where, f.due, f.until = f.shown.where, f.shown.due, f.shown.until // what nobody was told of is not known then
 	}
-	if a == nil || f.where != waiting && f.where != holding || run.Drained == 0 {
+	if a == nil || f.where != waiting && f.where != holding || run.Drained == 0 || f.c.remembered(a) {
 		return
 	}
 	f.found.look(1)

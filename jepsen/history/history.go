@@ -42,8 +42,9 @@ type History struct {
 	// Start is the true time of the start of the run, to which the times of all calls are relative.
 	Start time.Time
 
-	mu  sync.Mutex
-	ops []*Op
+	mu       sync.Mutex
+	ops      []*Op
+	passages []Passage
 }
 
 // New returns an empty history that begins now.

@@ -66,3 +66,28 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestPassages keeps passages in a file, in the order in which they ended, and refuses one that is damaged.
+func TestPassages(t *testing.T) {
+	h := New()
+	due := time.UnixMilli(1_800_000_000_123).UTC()
+	h.Pass(Passage{Client: "c2", Queue: "q", Payload: []byte{0, 255}, Taken: true, Invoked: 7, Returned: 9})
+	h.Pass(Passage{Client: "c1", Queue: "q", Payload: []byte{0, 255}, Due: due, Invoked: 3, Returned: 4, Unknown: true})
+	var b bytes.Buffer
+	if err := h.WritePassages(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	got := New()
+	if err := got.ReadPassages(&b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(h.Passages(), got.Passages()); diff != "" || got.Passages()[0].Client != "c1" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	for name, damaged := range map[string]string{"torn": text[:len(text)-3], "another field": strings.Replace(text, "client", "clients", 1)} {
+		if err := New().ReadPassages(strings.NewReader(damaged)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

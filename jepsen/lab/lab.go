@@ -49,8 +49,8 @@ type Config struct {
 	SnapshotBytes int64
 	// Data returns the data directory of a node, which exists and is empty.
 	Data func(node string) (string, error)
-	// Env is the environment of every server, but for what the lab adds.
-	Env []string
+	// Env is the environment of every server, but for what the lab adds, Flags what every one is started with besides.
+	Env, Flags []string
 	// Containers are where the servers run; nil if they are processes of this machine. What a server is told is then told to its container: Program, Data,
 	// Env and most of Network are not used.
 	Containers *Containers
@@ -235,6 +235,9 @@ func (l *Lab) command(n *Node) *exec.Cmd {
 	}
 	if !n.stranger && l.founds(n) {
 		args = append(args, "--bootstrap-expect", fmt.Sprint(len(l.cfg.Names)), "--shards", fmt.Sprint(l.cfg.Shards))
+	}
+	if !n.stranger {
+		args = append(args, l.cfg.Flags...)
 	}
 	c := exec.Command(n.runs(), args...) //nolint:noctx // it lives until it is stopped or killed
 	c.Env = append(slices.Clone(l.cfg.Env), fmt.Sprintf("BELFRY_JEPSEN_SNAPSHOT_BYTES=%d", l.cfg.SnapshotBytes))

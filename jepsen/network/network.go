@@ -244,6 +244,9 @@ func (n *Network) Host(name string) string {
 	return ""
 }
 
+// Own returns the address of this machine in the network, which every node reaches whatever the rules are. In namespaces it is there as long as the network is.
+func (n *Network) Own() string { return n.block.address(others, placesMax).String() }
+
 // Advertised returns the address at which others reach a node; empty if there is no such node.
 func (n *Network) Advertised(name string) string {
 	n.mu.Lock()

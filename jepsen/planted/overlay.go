@@ -28,7 +28,7 @@ func planted(name string) bool { return plantedName == name }
 
 // helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
 func helpers() map[string]string {
-	return map[string]string{"fsm": machineHelpers, "node": nodeHelpers, "node/storage": storageHelpers}
+	return map[string]string{"fsm": machineHelpers, "node": nodeHelpers, "node/storage": storageHelpers, "mirror": mirrorHelpers}
 }
 
 const machineHelpers = `package fsm
@@ -113,5 +113,28 @@ func plantedWrite(fsys FS, name string, data []byte) error {
 	}
 	_, err = f.WriteAt(data, 0)
 	return errors.Join(err, f.Close())
+}
+`
+
+const mirrorHelpers = `package mirror
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+func plantedPause() {
+	if rand.N(2) == 0 {
+		time.Sleep(rand.N(4 * time.Second))
+	}
+}
+
+func plantedFence() uint64 { return uint64(time.Now().UnixMicro()) }
+
+func plantedLine(there bool, line string) string {
+	if there {
+		return line
+	}
+	return ""
 }
 `

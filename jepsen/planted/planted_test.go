@@ -24,6 +24,7 @@ func TestBugs(t *testing.T) {
 	for n := range 38 {
 		invariants = append(invariants, fmt.Sprintf("I%d", n+1))
 	}
+	invariants = append(invariants, "M1", "M2", "M3", "M4")
 	names := map[string]bool{}
 	for _, b := range Bugs() {
 		switch {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/jepsen/history"
+	"github.com/belfrydb/belfry/jepsen/redisson"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -63,6 +64,8 @@ type Target struct {
 	// Nodes returns the nodes that a client may ask now, at least one; URL where it reaches one. Both are called from the clients' goroutines.
 	Nodes func() []string
 	URL   func(client, node string) (string, error)
+	// Redisson is the other side of the workload mirror; nil without it.
+	Redisson *redisson.Side
 }
 
 // NewClient returns a client, whose choices all come from the seed.

@@ -17,6 +17,8 @@ type Workload struct {
 	What string
 	// Queues are all that it uses.
 	Queues []string
+	// NeedsRedis says that it needs a target with a Redis.
+	NeedsRedis bool
 	// Prepare is called once before the roles, by a client of its own; nil if there is nothing to prepare.
 	Prepare func(context.Context, *Client) error
 	Roles   []Role
@@ -31,7 +33,7 @@ type Role struct {
 
 // All returns every workload.
 func All() []Workload {
-	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(), reads()}
+	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(), reads(), mirror()}
 }
 
 // Pick returns workloads by their names, separated by commas; "all" is every one.
@@ -56,6 +58,11 @@ func Names(list []Workload) (names []string) {
 		names = append(names, w.Name)
 	}
 	return names
+}
+
+// NeedRedis reports whether one of the workloads needs a Redis.
+func NeedRedis(list []Workload) bool {
+	return slices.ContainsFunc(list, func(w Workload) bool { return w.NeedsRedis })
 }
 
 // Queues returns all queues that workloads use.
