@@ -214,6 +214,10 @@ vuln: bin/govulncheck ## govulncheck, or a line that it was not done
 	$(call step,vuln,govulncheck)
 	@.ci/vuln
 
+.PHONY: compare
+compare: ## Measure Belfry beside Redis, beanstalkd and NATS; COMPARE has its flags
+	go run ./cmd/compare $(COMPARE)
+
 .PHONY: bench
 bench: ## Go benchmarks matching BENCH in PKG, BENCHTIME each
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 0 $(PKG)
@@ -264,7 +268,7 @@ trial-mirror: ## A million entries come from Redis while its producers and worke
 	$(MIRRORTRIAL) -run '^TestSize$$' -trial.entries 1000000
 
 .PHONY: trial-mirror-kill
-trial-mirror-kill: ## Imports, bridges and exports between Redis and Belfry killed 500 times each
+trial-mirror-kill: ## Each command between Redis and Belfry killed 500 times, alone and in sequences
 	$(MIRRORTRIAL) -run '^TestKill' -parallel 1 -trial.kills 500
 
 .PHONY: soak

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func beanstalkdPeers() []peer {
+	one := func(name, keeps string, options ...string) peer {
+		return peer{name: name, keeps: keeps, program: "beanstalkd", pack: "beanstalkd", delays: true, start: func(ctx context.Context, s *stage) (*running, error) {
+			return startBeanstalkd(ctx, s, options)
+		}}
+	}
+	return []peer{
+		one("beanstalkd-memory", "nothing"),
+		one("beanstalkd-log", "nothing; synced every 50 ms", "-b", "."),
+		one("beanstalkd-sync", "the put", "-b", ".", "-f", "0"),
+	}
+}
+
+// startBeanstalkd runs a server.
+func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	version, err := exec.CommandContext(ctx, "beanstalkd", "-v").Output()
+	if err != nil {
+		return nil, fmt.Errorf("asking beanstalkd for its version: %w", err)
+	}
+	dir := s.newDir("beanstalkd")
+	if err := os.MkdirAll(filepath.Clean(dir), 0o700); err != nil {
+		return nil, err
+	}
+	p, err := start(dir, "beanstalkd", append([]string{"-l", host, "-p", port}, options...)...)
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context) (*beanstalkdCaller, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("connecting to beanstalkd: %w", err)
+		}
+		return &beanstalkdCaller{conn: conn, in: bufio.NewReader(conn), out: bufio.NewWriter(conn)}, nil
+	}
+	err = p.await(ctx, func(ctx context.Context) error {
+		c, err := dial(ctx)
+		if err != nil {
+			return err
+		}
+		return c.close()
+	})
+	return &running{
+		version: strings.TrimSpace(string(version)), processes: []*process{p},
+		caller: func(ctx context.Context, _ kind) (caller, error) { return dial(ctx) },
+	}, err
+}
+
+// beanstalkdCaller is a connection. The protocol is that of beanstalkd's doc/protocol.txt; a batch is so many commands written before the first answer is read.
+type beanstalkdCaller struct {
+	conn net.Conn
+	in   *bufio.Reader
+	out  *bufio.Writer
+}
+
+const beanstalkdTTR = 60 // seconds
+
+func (c *beanstalkdCaller) put(_ context.Context, bodies [][]byte, delay time.Duration) error {
+	for _, body := range bodies {
+		// Delays are whole seconds.
+		fmt.Fprintf(c.out, "put 0 %d %d %d\r\n", int(delay.Seconds()), beanstalkdTTR, len(body))
+		c.out.Write(body)         //nolint:errcheck // likewise
+		c.out.WriteString("\r\n") //nolint:errcheck // likewise
+	}
+	if err := c.out.Flush(); err != nil {
+		return err
+	}
+	for range bodies {
+		if _, err := c.answer("INSERTED"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *beanstalkdCaller) take(_ context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
+	for n := range most {
+		seconds := 0
+		if n == 0 {
+			seconds = int(wait.Seconds())
+		}
+		fmt.Fprintf(c.out, "reserve-with-timeout %d\r\n", seconds)
+	}
+	if err := c.out.Flush(); err != nil {
+		return 0, err
+	}
+	var ids []string
+	for range most {
+		line, err := c.line()
+		if err != nil {
+			return 0, err
+		}
+		words := strings.Fields(line)
+		if len(words) == 1 && words[0] == "TIMED_OUT" {
+			continue
+		}
+		if len(words) != 3 || words[0] != "RESERVED" {
+			return 0, fmt.Errorf("beanstalkd answers %q", line)
+		}
+		size, err := strconv.Atoi(words[2])
+		if err != nil {
+			return 0, fmt.Errorf("beanstalkd answers %q", line)
+		}
+		body := make([]byte, size+2)
+		if _, err := io.ReadFull(c.in, body); err != nil {
+			return 0, err
+		}
+		seen(bytes.TrimSuffix(body, []byte("\r\n")))
+		ids = append(ids, words[1])
+	}
+	for _, id := range ids {
+		fmt.Fprintf(c.out, "delete %s\r\n", id)
+	}
+	if err := c.out.Flush(); err != nil {
+		return 0, err
+	}
+	for range ids {
+		if _, err := c.answer("DELETED"); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// answer reads a line that should begin with a word.
+func (c *beanstalkdCaller) answer(want string) (string, error) {
+	line, err := c.line()
+	if err == nil && !strings.HasPrefix(line, want) {
+		err = fmt.Errorf("beanstalkd answers %q", line)
+	}
+	return line, err
+}
+
+func (c *beanstalkdCaller) line() (string, error) {
+	line, err := c.in.ReadString('\n')
+	return strings.TrimSuffix(line, "\r\n"), err
+}
+
+func (c *beanstalkdCaller) close() error { return c.conn.Close() }

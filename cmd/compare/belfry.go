@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/client"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+func belfryPeers() []peer {
+	one := func(name, keeps string, nodes int) peer {
+		return peer{name: name, keeps: keeps, delays: true, start: func(ctx context.Context, s *stage) (*running, error) { return startBelfry(ctx, s, nodes) }}
+	}
+	return []peer{
+		one("belfry-one", "the put", 1),
+		one("belfry-three", "the put, on two of three", 3),
+	}
+}
+
+// belfryQueue is the one queue that all callers use.
+const belfryQueue = "compare"
+
+// startBelfry runs a cluster with the settings that it has by itself, and returns once every node votes in all shards.
+func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
+	r := &running{}
+	var urls, gossip []string
+	var args [][]string
+	for n := range nodes {
+		var addresses [3]string
+		for i := range addresses {
+			var err error
+			if addresses[i], err = freeAddress(); err != nil {
+				return r, err
+			}
+		}
+		urls, gossip = append(urls, "http://"+addresses[0]), append(gossip, addresses[2])
+		args = append(args, []string{
+			"serve", "--node-id", fmt.Sprintf("n%d", n+1), "--listen", addresses[0], "--peer-listen", addresses[1], "--gossip-listen", addresses[2],
+		})
+	}
+	dir := s.newDir("belfry")
+	for n := range nodes {
+		at := filepath.Join(dir, fmt.Sprintf("n%d", n+1))
+		args[n] = append(args[n], "--data", filepath.Join(at, "data"))
+		if nodes > 1 {
+			args[n] = append(args[n], "--bootstrap-expect", fmt.Sprint(nodes), "--join", strings.Join(gossip, ","))
+		}
+		p, err := start(at, s.belfry, args[n]...)
+		if err != nil {
+			return r, err
+		}
+		r.processes = append(r.processes, p)
+	}
+	all, err := client.New(strings.Join(urls, ",")) //nolint:contextcheck // its life is its own, until Close
+	if err != nil {
+		return r, err
+	}
+	r.close = func() { _ = all.Close() } // nobody is left to use it
+	err = r.processes[0].await(ctx, func(ctx context.Context) (err error) {
+		r.version, err = belfryForms(ctx, all, nodes)
+		return err
+	})
+	next := 0
+	r.caller = func(_ context.Context, k kind) (caller, error) {
+		if k == shared {
+			return &belfrySDK{all}, nil
+		}
+		next++
+		return newBelfryUnary(urls[next%nodes]), nil
+	}
+	return r, err
+}
+
+// belfryForms returns the version once all nodes vote in each shard.
+func belfryForms(ctx context.Context, c *client.Client, nodes int) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	state, err := c.Admin().Cluster(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, shard := range state.GetShards() {
+		if len(shard.GetVoters()) != nodes || shard.GetLeader() == "" {
+			return "", fmt.Errorf("shard %d has %d voters, and the leader %q", shard.GetShard(), len(shard.GetVoters()), shard.GetLeader())
+		}
+	}
+	return fmt.Sprintf("Belfry %s, %d shards", state.GetNodes()[0].GetVersion(), len(state.GetShards())), nil
+}
+
+// belfrySDK is the client library, which all callers share.
+type belfrySDK struct{ client *client.Client }
+
+func (c *belfrySDK) put(ctx context.Context, bodies [][]byte, delay time.Duration) error {
+	if len(bodies) == 1 {
+		_, err := c.client.Put(ctx, belfryQueue, bodies[0], client.In(delay))
+		return err
+	}
+	puts := make([]client.Put, len(bodies))
+	for n, body := range bodies {
+		puts[n] = client.Put{Queue: belfryQueue, Body: body, Options: []client.PutOption{client.In(delay)}}
+	}
+	_, err := c.client.PutBatch(ctx, puts)
+	return err
+}
+
+func (c *belfrySDK) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
+	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{belfryQueue}, Max: most, Wait: wait})
+	if err != nil || len(jobs) == 0 {
+		return 0, err
+	}
+	leases := make([]string, len(jobs))
+	for n, job := range jobs {
+		seen(job.Body)
+		leases[n] = job.Lease
+	}
+	if len(jobs) == 1 {
+		return 1, jobs[0].Ack(ctx)
+	}
+	_, err = c.client.AckBatch(ctx, leases)
+	return len(jobs), err
+}
+
+func (c *belfrySDK) close() error { return nil }
+
+// belfryUnary is a connection of one caller that makes plain Connect calls over HTTP/1.1, to one of the nodes whatever it leads.
+type belfryUnary struct {
+	transport *http.Transport
+	queue     belfryv1connect.QueueServiceClient
+}
+
+func newBelfryUnary(url string) *belfryUnary {
+	t := &http.Transport{DialContext: (&net.Dialer{}).DialContext, MaxIdleConnsPerHost: 1, DisableCompression: true}
+	return &belfryUnary{t, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: t}, url, connect.WithAcceptCompression("gzip", nil, nil))}
+}
+
+func (c *belfryUnary) put(ctx context.Context, bodies [][]byte, delay time.Duration) error {
+	requests := make([]*belfryv1.PutRequest, len(bodies))
+	for n, body := range bodies {
+		requests[n] = &belfryv1.PutRequest{Queue: belfryQueue, Body: &belfryv1.PutRequest_Data{Data: body}}
+		if delay > 0 {
+			requests[n].When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(delay)}
+		}
+	}
+	if len(requests) == 1 {
+		_, err := c.queue.Put(ctx, requests[0])
+		return err
+	}
+	answer, err := c.queue.PutBatch(ctx, &belfryv1.PutBatchRequest{Jobs: requests})
+	if err != nil {
+		return err
+	}
+	for _, result := range answer.GetResults() {
+		if failure := result.GetError(); failure != nil {
+			return fmt.Errorf("%s: %s", failure.GetReason(), failure.GetMessage())
+		}
+	}
+	return nil
+}
+
+func (c *belfryUnary) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
+	answer, err := c.queue.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{belfryQueue}, MaxJobs: uint32(most), Wait: durationpb.New(wait)}) //nolint:gosec // at most 1,000
+	if err != nil || len(answer.GetJobs()) == 0 {
+		return 0, err
+	}
+	leases := make([]string, len(answer.GetJobs()))
+	for n, job := range answer.GetJobs() {
+		seen(job.GetData())
+		leases[n] = job.GetLease()
+	}
+	if len(leases) == 1 {
+		_, err := c.queue.Ack(ctx, &belfryv1.AckRequest{Lease: leases[0]})
+		return 1, err
+	}
+	acks, err := c.queue.AckBatch(ctx, &belfryv1.AckBatchRequest{Leases: leases})
+	if err != nil {
+		return 0, err
+	}
+	for _, result := range acks.GetResults() {
+		if failure := result.GetError(); failure != nil {
+			return 0, fmt.Errorf("%s: %s", failure.GetReason(), failure.GetMessage())
+		}
+	}
+	return len(leases), nil
+}
+
+func (c *belfryUnary) close() error {
+	c.transport.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,101 @@
+// Command compare measures Belfry beside other queues: it starts each of them on loopback, gives all the same work by turns, and prints medians and ratios.
+//
+// The servers and their clients share the machine. What counts is the ratio between two rows of one run; rates of different runs and machines say little.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// settings are the flags of the command.
+type settings struct {
+	rounds int
+	length time.Duration
+	jobs   int64 // of the work pending
+	peers  string
+	works  string
+	belfry string
+	dir    string
+	json   string
+	page   string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+// run carries out the command.
+func run(ctx context.Context, args []string) error {
+	s := settings{}
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer")
+	flags.DurationVar(&s.length, "time", 1500*time.Millisecond, "how long a phase takes")
+	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs the work pending has")
+	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peerNames(), ", "))
+	flags.StringVar(&s.works, "works", "", "only these, with commas between: "+strings.Join(workNames(), ", "))
+	flags.StringVar(&s.belfry, "belfry", "", "the program of Belfry; built if empty")
+	flags.StringVar(&s.dir, "dir", "", "where the servers keep their data, on the disk that is to be measured; a temporary directory if empty")
+	flags.StringVar(&s.json, "json", "", "also write all samples to this file")
+	flags.StringVar(&s.page, "page", "", "also write the tables to this file, as Markdown")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	peers, err := choose(allPeers(), s.peers, func(p peer) string { return p.name })
+	if err != nil {
+		return fmt.Errorf("-peers: %w", err)
+	}
+	works, err := choose(allWorks(), s.works, func(w work) string { return w.name })
+	if err != nil {
+		return fmt.Errorf("-works: %w", err)
+	}
+	if s.rounds < 1 || s.length < 100*time.Millisecond || s.jobs < pendingBatch {
+		return fmt.Errorf("-rounds must be 1 or more, -time 100ms or more, and -pending %d or more", pendingBatch)
+	}
+	stage, err := newStage(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer stage.close()
+	if err := lacking(peers); err != nil {
+		return err
+	}
+	samples, err := stage.play(ctx, peers, works)
+	if err != nil {
+		return err
+	}
+	return show(os.Stdout, s, stage.versions, samples)
+}
+
+// choose picks from a list by names; an empty text picks all.
+func choose[T any](all []T, names string, nameOf func(T) string) ([]T, error) {
+	if names == "" {
+		return all, nil
+	}
+	var chosen []T
+	for _, name := range strings.Split(names, ",") {
+		found := false
+		for _, one := range all {
+			if nameOf(one) == name {
+				chosen, found = append(chosen, one), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("there is no %q", name)
+		}
+	}
+	return chosen, nil
+}

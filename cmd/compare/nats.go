@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func natsPeers() []peer {
+	one := func(name string, replicas int) peer {
+		return peer{name: name, keeps: "nothing; written, and synced every two minutes", program: "nats-server", pack: "nats-server", start: func(ctx context.Context, s *stage) (*running, error) {
+			return startNATS(ctx, s, replicas)
+		}}
+	}
+	return []peer{one("nats-one", 1), one("nats-three", 3)}
+}
+
+const (
+	natsStream   = "compare"
+	natsConsumer = "takers"
+)
+
+// startNATS runs so many servers, and makes a work queue with as many replicas.
+func startNATS(ctx context.Context, s *stage, replicas int) (*running, error) {
+	r := &running{}
+	var urls, clients, routes []string
+	for range replicas {
+		client, err := freeAddress()
+		if err != nil {
+			return r, err
+		}
+		route, err := freeAddress()
+		if err != nil {
+			return r, err
+		}
+		urls, clients, routes = append(urls, "nats://"+client), append(clients, client), append(routes, "nats://"+route)
+	}
+	dir := s.newDir("nats")
+	for n := range replicas {
+		host, port, err := net.SplitHostPort(clients[n])
+		if err != nil {
+			return r, err
+		}
+		at := filepath.Join(dir, fmt.Sprint(n))
+		args := []string{"-a", host, "-p", port, "-js", "-sd", filepath.Join(at, "store"), "-n", fmt.Sprintf("n%d", n)}
+		if replicas > 1 {
+			args = append(args, "--cluster_name", "compare", "--cluster", routes[n], "--routes", strings.Join(routes, ","))
+		}
+		p, err := start(at, "nats-server", args...)
+		if err != nil {
+			return r, err
+		}
+		r.processes = append(r.processes, p)
+	}
+	var all *natsCaller
+	err := r.processes[0].await(ctx, func(ctx context.Context) (err error) {
+		if all == nil {
+			if all, err = dialNATS(strings.Join(urls, ",")); err != nil {
+				return err
+			}
+		}
+		r.version = "NATS " + all.conn.ConnectedServerVersion()
+		return all.open(ctx, replicas)
+	})
+	if all != nil {
+		r.close = all.conn.Close
+	}
+	next := 0
+	r.caller = func(ctx context.Context, k kind) (caller, error) {
+		if k == shared {
+			return &natsCaller{conn: all.conn, stream: all.stream, queue: all.queue}, nil
+		}
+		next++
+		c, err := dialNATS(urls[next%replicas])
+		if err != nil {
+			return nil, err
+		}
+		c.own = true
+		if c.queue, err = c.stream.Consumer(ctx, natsStream, natsConsumer); err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		return c, nil
+	}
+	return r, err
+}
+
+// natsCaller is a connection, or one that all callers share.
+type natsCaller struct {
+	conn   *nats.Conn
+	stream jetstream.JetStream
+	queue  jetstream.Consumer
+	own    bool
+}
+
+func dialNATS(urls string) (*natsCaller, error) {
+	conn, err := nats.Connect(urls)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to NATS: %w", err)
+	}
+	stream, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &natsCaller{conn: conn, stream: stream}, nil
+}
+
+// open makes the stream and the consumer that all callers take from.
+func (c *natsCaller) open(ctx context.Context, replicas int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	stream, err := c.stream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: natsStream, Subjects: []string{natsStream}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
+	})
+	if err != nil {
+		return err
+	}
+	c.queue, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: natsConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 20, Replicas: replicas})
+	return err
+}
+
+// put publishes; a batch is published without waiting, and then all answers are awaited. There is no delay.
+func (c *natsCaller) put(ctx context.Context, bodies [][]byte, _ time.Duration) error {
+	if len(bodies) == 1 {
+		_, err := c.stream.Publish(ctx, natsStream, bodies[0])
+		return err
+	}
+	answers := make([]jetstream.PubAckFuture, len(bodies))
+	for n, body := range bodies {
+		var err error
+		if answers[n], err = c.stream.PublishAsync(natsStream, body); err != nil {
+			return err
+		}
+	}
+	for _, answer := range answers {
+		select {
+		case <-answer.Ok():
+		case err := <-answer.Err():
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// natsWait is how long a fetch waits at least: it has no way of not waiting that takes from a consumer of several replicas.
+const natsWait = 50 * time.Millisecond
+
+func (c *natsCaller) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
+	batch, err := c.queue.Fetch(most, jetstream.FetchMaxWait(max(wait, natsWait)))
+	if err != nil {
+		return 0, err
+	}
+	var last jetstream.Msg
+	n := 0
+	for msg := range batch.Messages() {
+		seen(msg.Data())
+		if last != nil {
+			if err := last.Ack(); err != nil {
+				return n, err
+			}
+		}
+		last = msg
+		n++
+	}
+	if last != nil {
+		return n, last.DoubleAck(ctx) // the answer to the last one is awaited
+	}
+	if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+		return 0, err
+	}
+	return 0, nil
+}
+
+func (c *natsCaller) close() error {
+	if c.own {
+		c.conn.Close()
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// process is one server.
+type process struct {
+	dir, program, log string
+	args              []string
+
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// start runs a program with its data and its log in dir.
+func start(dir, program string, args ...string) (*process, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	p := &process{dir: dir, program: program, args: args, log: filepath.Join(dir, "log")}
+	return p, p.start()
+}
+
+// start starts the program, again after it was killed.
+func (p *process) start() error {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()                              //nolint:errcheck // the process has its own
+	p.command = exec.Command(p.program, p.args...) //nolint:noctx // killed at the end
+	p.command.Dir, p.command.Stdout, p.command.Stderr = p.dir, log, log
+	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.command.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.program, err)
+	}
+	command, ended := p.command, make(chan struct{})
+	p.ended = ended
+	go func() {
+		_ = command.Wait() // it is killed
+		close(ended)
+	}()
+	return nil
+}
+
+// kill ends the process at once.
+func (p *process) kill() {
+	_ = p.command.Process.Kill() // it may have ended
+	<-p.ended
+}
+
+// await waits until a server answers as ready asks, or has ended.
+func (p *process) await(ctx context.Context, ready func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startMax)
+	defer cancel()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			text, _ := os.ReadFile(p.log) // then there is none
+			return fmt.Errorf("%s ended before it served:\n%s", p.command.Path, text)
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not serve: %w", p.command.Path, err)
+		case <-time.After(awaitEvery):
+		}
+	}
+}
+
+const (
+	startMax   = 30 * time.Second
+	awaitEvery = 5 * time.Millisecond
+)
+
+// usage is what processes have used so far, and have in memory.
+type usage struct {
+	cpu      time.Duration
+	resident int64 // bytes
+}
+
+// ticksPerSecond is the unit of the kernel's CPU times, USER_HZ, which is the same on all of Linux.
+const ticksPerSecond = 100
+
+// used adds up what processes have used.
+func used(processes []*process) (usage, error) {
+	var sum usage
+	for _, p := range processes {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+		if err != nil {
+			return sum, err
+		}
+		one, err := usageOf(text, os.Getpagesize())
+		if err != nil {
+			return sum, err
+		}
+		sum.cpu += one.cpu
+		sum.resident += one.resident
+	}
+	return sum, nil
+}
+
+// errStat is a line of /proc/PID/stat that is not of its form.
+var errStat = errors.New("/proc/PID/stat is not as expected")
+
+// usageOf reads a line of /proc/PID/stat, as proc_pid_stat(5) describes it.
+func usageOf(stat []byte, page int) (usage, error) {
+	fields := bytes.Fields(stat[1+bytes.LastIndexByte(stat, ')'):]) // the program's name may have spaces and brackets
+	if len(fields) < 22 {
+		return usage{}, errStat
+	}
+	ok := true
+	number := func(field int) int64 { // as the manual numbers them
+		n, err := strconv.ParseInt(string(fields[field-3]), 10, 64)
+		if err != nil {
+			ok = false
+		}
+		return n
+	}
+	sum := usage{
+		cpu:      time.Duration(number(14)+number(15)) * (time.Second / ticksPerSecond),
+		resident: number(24) * int64(page),
+	}
+	if !ok {
+		return usage{}, errStat
+	}
+	return sum, nil
+}
+
+// freeAddress returns an address on loopback that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // there is nothing to wait for
+	if err != nil {
+		return "", err
+	}
+	defer l.Close() //nolint:errcheck // nobody came
+	return l.Addr().String(), nil
+}
