@@ -300,6 +300,9 @@ func (p *peers) forwarded(req *fsm.Request) []byte {
 	return fsm.AppendEntryIn(nil, format, 0, [][]byte{fsm.AppendRequest(nil, req)})
 }
 
+// patienceStep is how exactly a patience is told.
+const patienceStep = 100 * time.Millisecond
+
 // forwardedTo is where a call goes, and how long it may wait there for the leader to serve; 0 for as long as that node sees fit.
 type forwardedTo struct {
 	server   string
@@ -316,7 +319,8 @@ func (p *patience) at(server string, shard uint32) forwardedTo {
 func (to forwardedTo) at(path string) string {
 	path += "?shard=" + strconv.Itoa(int(to.shard))
 	if to.patience > 0 {
-		path += "&patience=" + to.patience.String()
+		// In few values: HTTP/2 remembers paths that were sent before, and each new one costs as much as the rest of a call.
+		path += "&patience=" + max(to.patience.Truncate(patienceStep), lookPauseMin).String()
 	}
 	return path
 }
