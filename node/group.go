@@ -180,7 +180,7 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 			return nil, fmt.Errorf("founding: %w", err)
 		}
 	}
-	r, err := raft.NewRaft(conf, g.replica, stores.Log, stores.Stable, snapshotStore{stores.Snapshots, g.replica}, trans)
+	r, err := raft.NewRaft(conf, g.replica, &recentLog{monotonicLog: stores.Log}, stores.Stable, snapshotStore{stores.Snapshots, g.replica}, trans)
 	if err != nil {
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}

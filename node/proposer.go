@@ -17,7 +17,9 @@ const (
 	requestBytesMax = 16 << 20
 	// entryCostMax bounds the work of one entry, for which the machine is locked: a few tens of milliseconds. A request that costs more alone has an entry alone.
 	entryCostMax = 32 << 10
-	// bufferBytesKept is the size up to which buffers are used again.
+	// entryFrameBytes is room for what an entry has around its requests: format, stamp, number and sum.
+	entryFrameBytes = 32
+	// bufferBytesKept is the size up to which the buffers of callers are used again.
 	bufferBytesKept = 1 << 20
 )
 
@@ -61,15 +63,13 @@ type proposer struct {
 	requests   int
 	bytes      int64
 	closed     error // why nothing is taken; nil while a leadership serves
-
-	buffers chan []byte
 }
 
 // newProposer returns a proposer that takes nothing until run.
 func newProposer(cfg Config, stats *shardCounters) *proposer {
 	return &proposer{
 		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: make(chan struct{}, 1),
-		slots: make(chan struct{}, cfg.EntriesInFlight), buffers: make(chan []byte, cfg.EntriesInFlight+1),
+		slots: make(chan struct{}, cfg.EntriesInFlight),
 	}
 }
 
@@ -299,18 +299,15 @@ func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
 	return f
 }
 
-// encode returns the entry of a batch, in a buffer used before if there is one.
+// encode returns the entry of a batch. Its bytes stay as they are: recentLog keeps them.
 func (p *proposer) encode(batch []*proposal) []byte {
 	requests := make([][]byte, len(batch))
+	size := entryFrameBytes
 	for i, pr := range batch {
 		requests[i] = pr.encoded
+		size += len(pr.encoded)
 	}
-	var buffer []byte
-	select {
-	case buffer = <-p.buffers:
-	default:
-	}
-	entry := fsm.AppendEntryIn(buffer[:0], batch[0].format, p.stamp(), requests)
+	entry := fsm.AppendEntryIn(make([]byte, 0, size), batch[0].format, p.stamp(), requests)
 	if p.stamped != nil {
 		p.stamped(batch)
 	}
@@ -329,13 +326,6 @@ func (p *proposer) await(f *flight) {
 	if out.err != nil {
 		p.fail(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, out.err))
 		return
-	}
-	if cap(f.entry) <= bufferBytesKept {
-		// Stored and applied, and neither log store nor machine keeps it.
-		select {
-		case p.buffers <- f.entry:
-		default:
-		}
 	}
 	if f.answered.CompareAndSwap(false, true) {
 		p.answer(f, out)

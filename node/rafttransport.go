@@ -182,7 +182,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 func firstEntries(entries []*raft.Log) []*raft.Log {
 	var size int
 	for i, e := range entries {
-		if size += len(e.Data) + len(e.Extensions) + entryOverheadBytes; i > 0 && size > appendBytesMax {
+		if size += entryBytes(e); i > 0 && size > appendBytesMax {
 			return entries[:i]
 		}
 	}

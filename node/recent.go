@@ -1,0 +1,86 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// recentBytesMax bounds the entries of a group that are kept in memory: those in flight, and a few for a follower that is a little behind.
+const recentBytesMax = 2 << 20
+
+// monotonicLog is what Raft's log is to a group.
+type monotonicLog interface {
+	raft.LogStore
+	raft.MonotonicLogStore
+}
+
+// recentLog keeps the entries that were stored last, so that they are read from memory: Raft asks for each one again for every follower, for the term before
+// the next one, and to apply it. Whoever stores an entry must not change its data afterwards. Older entries are read and checked by the store.
+type recentLog struct {
+	monotonicLog
+
+	mu      sync.RWMutex
+	entries []*raft.Log // consecutive
+	bytes   int
+}
+
+// GetLog implements raft.LogStore. Callers share the data of a recent entry and must not change it.
+func (c *recentLog) GetLog(index uint64, l *raft.Log) error {
+	if recent := c.recent(index); recent != nil {
+		*l = *recent
+		return nil
+	}
+	return c.monotonicLog.GetLog(index, l)
+}
+
+// recent returns an entry that is in memory, else nil.
+func (c *recentLog) recent(index uint64) *raft.Log {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if n := len(c.entries); n > 0 && index >= c.entries[0].Index && index <= c.entries[n-1].Index {
+		return c.entries[index-c.entries[0].Index]
+	}
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (c *recentLog) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore. Only what is durable is kept.
+func (c *recentLog) StoreLogs(logs []*raft.Log) error {
+	if err := c.monotonicLog.StoreLogs(logs); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range logs {
+		if n := len(c.entries); n > 0 && l.Index != c.entries[n-1].Index+1 {
+			c.forget()
+		}
+		c.entries = append(c.entries, l)
+		c.bytes += entryBytes(l)
+	}
+	for c.bytes > recentBytesMax {
+		c.bytes -= entryBytes(c.entries[0])
+		c.entries[0] = nil
+		c.entries = c.entries[1:]
+	}
+	return nil
+}
+
+// DeleteRange implements raft.LogStore.
+func (c *recentLog) DeleteRange(first, last uint64) error {
+	c.mu.Lock()
+	if n := len(c.entries); n > 0 && first <= c.entries[n-1].Index && last >= c.entries[0].Index {
+		c.forget()
+	}
+	c.mu.Unlock()
+	return c.monotonicLog.DeleteRange(first, last)
+}
+
+// forget forgets all entries. mu is held.
+func (c *recentLog) forget() { c.entries, c.bytes = nil, 0 }
+
+// entryBytes is about what an entry takes.
+func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) + entryOverheadBytes }
