@@ -78,6 +78,7 @@ func answerShards(p *peers, n shardHost, self string) {
 		return n.Peek(shard, q)
 	})
 	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { p.answerReserve(w, r, host) })
+	p.mux.HandleFunc("POST "+pathLane, func(w http.ResponseWriter, r *http.Request) { p.answerLane(w, r, host) })
 	handlePeer(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
 	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
@@ -328,9 +329,13 @@ func (to forwardedTo) at(path string) string {
 // writeReply writes witness, results and reading.
 func writeReply(w http.ResponseWriter, reply *node.Reply, reading *fsm.Reading) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	body := appendWitness(nil, reply.Witness)
-	body = appendPart(body, fsm.AppendResults(nil, reply.Results))
-	_, _ = w.Write(append(body, fsm.AppendReading(nil, reading)...)) // the caller is gone, or gets it
+	_, _ = w.Write(appendReply(nil, reply, reading)) // the caller is gone, or gets it
+}
+
+func appendReply(dst []byte, reply *node.Reply, reading *fsm.Reading) []byte {
+	dst = appendWitness(dst, reply.Witness)
+	dst = appendPart(dst, fsm.AppendResults(nil, reply.Results))
+	return fsm.AppendReading(dst, reading)
 }
 
 func appendPart(dst, part []byte) []byte {
@@ -381,7 +386,11 @@ func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 
 // do forwards a request.
 func (p *peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.Reply, error) {
-	body, err := p.post(ctx, to.server, to.at(pathDo), p.forwarded(req))
+	entry := p.forwarded(req)
+	body, err := p.inLane(ctx, to, laneDo, node.Wait{}, entry)
+	if errors.Is(err, errNoLane) {
+		body, err = p.post(ctx, to.server, to.at(pathDo), entry)
+	}
 	if err != nil {
 		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", to.server, err)
 	}
@@ -402,9 +411,22 @@ func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Qu
 	return reading, reply.Witness, err
 }
 
-// reserve forwards a Reserve. The body of the call stays open until the wait is stopped.
+// reserve forwards a Reserve.
 func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	entry := p.forwarded(req)
+	body, err := p.inLane(ctx, to, laneReserve, wait, entry)
+	if errors.Is(err, errNoLane) {
+		body, err = p.reserveAlone(ctx, to, wait, entry)
+	}
+	if err != nil {
+		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", to.server, err)
+	}
+	reply, _, err := readReply(body)
+	return reply, err
+}
+
+// reserveAlone forwards a Reserve in a call of its own, the body of which stays open until the wait is stopped.
+func (p *peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait, entry []byte) ([]byte, error) {
 	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...) //nolint:gosec // far less
 	url := "http://" + to.server + to.at(pathReserve) + "&wait=" + wait.For.String()
 	if wait.Stop != nil {
@@ -415,20 +437,15 @@ func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, w
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &untilStopped{head: head, stop: wait.Stop, done: ctx.Done()})
 	if err != nil {
-		return node.Reply{}, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
+		return nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}
 	response, err := p.client.Do(request)
 	if err != nil {
-		return node.Reply{}, unreached(ctx, sent.Load(), err)
+		return nil, unreached(ctx, sent.Load(), err)
 	}
 	defer response.Body.Close()
 	defer cancel() // Close waits for the body of the call, which stays open until then
-	body, err := readAnswer(ctx, response)
-	if err != nil {
-		return node.Reply{}, fmt.Errorf("forwarding to %s: %w", to.server, err)
-	}
-	reply, _, err := readReply(body)
-	return reply, err
+	return readAnswer(ctx, response)
 }
 
 // untilStopped is a body that ends when stop is closed; at once if there is no stop.

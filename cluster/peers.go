@@ -52,6 +52,7 @@ type peers struct {
 	client http.Client
 	server http.Server
 	mux    *http.ServeMux
+	lanes  lanes
 	// member reports whether a server may call; nil lets all do.
 	member func(serverID string) bool
 	// format returns the format in which requests are written; nil for the first.
@@ -96,11 +97,21 @@ func newPeers(link Link, logger *slog.Logger) *peers {
 // admit answers calls of members. Others may ask to become one: a server that was removed, or never admitted, is not to change anything.
 func (p *peers) admit(w http.ResponseWriter, r *http.Request) {
 	from, _ := r.Context().Value(peerKey{}).(string)
-	if r.URL.Path != pathJoin && p.member != nil && !p.member(from) {
-		writePeerError(w, fmt.Errorf("%w: %s is not a node of the cluster, or not yet as far as this node knows", node.ErrNoLeader, from))
-		return
+	if r.URL.Path != pathJoin {
+		if err := p.admits(from); err != nil {
+			writePeerError(w, err)
+			return
+		}
 	}
 	p.mux.ServeHTTP(w, r)
+}
+
+// admits returns nil if a server may call.
+func (p *peers) admits(server string) error {
+	if p.member == nil || p.member(server) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is not a node of the cluster, or not yet as far as this node knows", node.ErrNoLeader, server)
 }
 
 // serve answers calls until the listener or the server is closed.
@@ -118,7 +129,9 @@ func (p *peers) close(ctx context.Context) error {
 	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
 	defer cancel()
+	p.lanes.retire()
 	err := p.server.Shutdown(ctx)
+	p.lanes.close(ctx)
 	p.client.CloseIdleConnections()
 	if ctx.Err() == nil {
 		return err
@@ -229,18 +242,11 @@ type peerError struct {
 	Text string `json:"text"`
 }
 
-// writePeerError answers with an error. One that has no name says nothing about the outcome.
+// writePeerError answers with an error.
 func writePeerError(w http.ResponseWriter, err error) {
-	out := peerError{Name: "unknown_outcome", Text: err.Error()}
-	for name, known := range peerErrors() {
-		// An error that wraps several has the worst outcome.
-		if errors.Is(err, known) && !errors.Is(err, node.ErrUnknownOutcome) {
-			out.Name = name
-		}
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusConflict)
-	_ = json.NewEncoder(w).Encode(out) // the caller is gone, or gets it
+	_, _ = w.Write(namePeerError(err)) // the caller is gone, or gets it
 }
 
 // readPeerError returns the error of an answer.
