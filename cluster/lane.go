@@ -378,7 +378,7 @@ func (l *lane) retire() {
 	l.wakeUp()
 }
 
-// fail ends all calls. What became of those that were sent is not known, unless the lane was refused as a whole.
+// fail ends all calls. What became of those that were sent is not known, unless the lane was refused as a whole. An errNoLane stays one.
 func (l *lane) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -387,8 +387,6 @@ func (l *lane) fail(err error) {
 		out := laneOutcome{err: unreached(context.Background(), c.sent.taken, err)}
 		if refused, ok := errors.AsType[*laneRefusedError](err); ok {
 			out.err = refused.cause
-		} else if errors.Is(err, errNoLane) {
-			out.err = err
 		}
 		c.answered <- out
 	}

@@ -318,6 +318,55 @@ func TestLaneAtANodeThatStops(t *testing.T) {
 	})
 }
 
+// TestCallsThatCrossAGoodbye: what was sent before the other node heard that this one stops is refused such that it goes elsewhere.
+func TestCallsThatCrossAGoodbye(t *testing.T) {
+	h := &laneHost{wake: make(chan struct{}, 1), tasks: map[uint64]*laneTask{}}
+	h.close()
+	var carrying sync.WaitGroup
+	h.take(laneMessage{kind: laneDo, id: 5}, &carrying)
+	carrying.Wait()
+	from := bufio.NewReader(bytes.NewReader(h.out))
+	if m, err := readLane(from, 100, nil); err != nil || m.kind != laneClosing {
+		t.Errorf("the goodbye is %+v, %v", m, err)
+	}
+	m, err := readLane(from, 1000, nil)
+	if _, refused := (laneOutcome{laneMessage: m}).read(); err != nil || m.id != 5 || !errors.Is(refused, errAgain) {
+		t.Errorf("the answer is %+v, %v: %v", m, err, refused)
+	}
+}
+
+// TestLaneThatMakesNoSense ends, and what was carried out for it.
+func TestLaneThatMakesNoSense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLaneTest(t, nil)
+		lt.host.reserve = func(ctx context.Context, _ node.Wait) (node.Reply, error) {
+			<-ctx.Done()
+			return node.Reply{}, ctx.Err()
+		}
+		body, write := io.Pipe()
+		defer write.Close()
+		go func() {
+			_, _ = write.Write(appendLane(nil, laneReserve, 1, []byte{0, 0, 1}, lt.a.forwarded(aPut())))
+			_, _ = write.Write(appendLane(nil, laneDo, 2, make([]byte, 2*laneBytesMax))[:10])
+		}()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://b.2"+pathLane, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		response, err := lt.a.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it lasted %v", took)
+		}
+		_ = write.Close()
+		_ = response.Body.Close()
+	})
+}
+
 // TestStrangersInALane: a node that is one no more is refused in the lane that it has, and in a new one.
 func TestStrangersInALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
