@@ -163,7 +163,7 @@ func (p *peers) inLane(ctx context.Context, to forwardedTo, kind byte, wait node
 		head = binary.AppendUvarint(head, uint64(max(0, wait.For)))
 	}
 	c := &laneCall{answered: make(chan laneOutcome, 1)}
-	l := p.lanes.take(p, to.server, c, kind, head, entry)
+	l := p.lanes.take(p, to.server, c, kind, head, entry) //nolint:contextcheck // a lane outlives its calls
 	if l == nil {
 		return nil, errNoLane
 	}
@@ -215,7 +215,7 @@ func (ls *lanes) take(p *peers, server string, c *laneCall, kind byte, content .
 		defer cancel()
 		err := p.runLane(ctx, l)
 		ls.forget(l, errors.Is(err, errNoLane))
-		l.fail(err)
+		l.fail(err) //nolint:contextcheck // it is over
 	})
 	return l
 }

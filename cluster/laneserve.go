@@ -66,7 +66,7 @@ func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientH
 	for {
 		m, err := readLane(body, laneBytesMax+3*binary.MaxVarintLen64, func() { _ = control.SetReadDeadline(time.Unix(0, 0)) })
 		if err == nil {
-			h.take(m, &carrying)
+			h.take(m, &carrying) //nolint:contextcheck // the calls have that of the lane
 			continue
 		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
