@@ -320,11 +320,9 @@ func TestLaneAtANodeThatStops(t *testing.T) {
 
 // TestCallsThatCrossAGoodbye: what was sent before the other node heard that this one stops is refused such that it goes elsewhere.
 func TestCallsThatCrossAGoodbye(t *testing.T) {
-	h := &laneHost{wake: make(chan struct{}, 1), tasks: map[uint64]*laneTask{}}
+	h := newLaneHost(t.Context(), nil, patientHost{}, "a.1")
 	h.close()
-	var carrying sync.WaitGroup
-	h.take(laneMessage{kind: laneDo, id: 5}, &carrying)
-	carrying.Wait()
+	h.take(laneMessage{kind: laneDo, id: 5})
 	from := bufio.NewReader(bytes.NewReader(h.out))
 	if m, err := readLane(from, 100, nil); err != nil || m.kind != laneClosing {
 		t.Errorf("the goodbye is %+v, %v", m, err)
@@ -364,6 +362,38 @@ func TestLaneThatMakesNoSense(t *testing.T) {
 		}
 		_ = write.Close()
 		_ = response.Body.Close()
+	})
+}
+
+// TestIdleGoroutinesOfALane are used again, and few of them are kept.
+func TestIdleGoroutinesOfALane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newLaneHost(t.Context(), nil, patientHost{}, "a.1")
+		idle := func() int {
+			synctest.Wait()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.idle
+		}
+		done := make(chan struct{})
+		for range 2 * laneIdleMax {
+			h.begin(func() { <-done })
+		}
+		if n := idle(); n != 0 {
+			t.Errorf("%d are idle while all have a call", n)
+		}
+		close(done)
+		if n := idle(); n != laneIdleMax {
+			t.Errorf("%d are idle, want %d", n, laneIdleMax)
+		}
+		again := make(chan struct{})
+		h.begin(func() { <-again })
+		if n := idle(); n != laneIdleMax-1 {
+			t.Errorf("%d are idle beside one that has a call, want %d", n, laneIdleMax-1)
+		}
+		close(again)
+		close(h.ended)
+		h.carrying.Wait()
 	})
 }
 

@@ -18,6 +18,9 @@ import (
 // laneGoodbye is how long a node that stops goes on reading a lane, to refuse what was sent before the other node heard of it.
 const laneGoodbye = 250 * time.Millisecond
 
+// laneIdleMax bounds the goroutines of a lane that wait for the next call. A new one begins with a small stack, and growing it costs as much as the call.
+const laneIdleMax = 64
+
 // laneHost is the end of a lane at the node that carries calls out.
 type laneHost struct {
 	peers *peers
@@ -25,8 +28,13 @@ type laneHost struct {
 	from  string // the server id of the caller
 	ctx   context.Context
 	wake  chan struct{} // told that there is something to write
+	calls chan func()   // for the goroutines that are idle
+	ended chan struct{} // closed when no more calls come
+
+	carrying sync.WaitGroup
 
 	mu      sync.Mutex
+	idle    int
 	out     []byte // what is to be written
 	tasks   map[uint64]*laneTask
 	closing bool
@@ -47,26 +55,25 @@ func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientH
 	from, _ := r.Context().Value(peerKey{}).(string)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	h := &laneHost{peers: p, host: host, from: from, ctx: ctx, wake: make(chan struct{}, 1), tasks: map[uint64]*laneTask{}}
+	h := newLaneHost(ctx, p, host, from)
 	control := http.NewResponseController(w)
 	w.WriteHeader(http.StatusOK)
 	_ = control.Flush() // who is gone is found by reading
-	var writing, carrying sync.WaitGroup
+	var writing sync.WaitGroup
 	writing.Go(func() { h.write(w, control.Flush) })
-	ended := make(chan struct{})
 	writing.Go(func() {
 		select {
 		case <-p.closing:
 			h.close()
 			_ = control.SetReadDeadline(time.Now().Add(laneGoodbye)) // HTTP/2 has deadlines
-		case <-ended:
+		case <-h.ended:
 		}
 	})
 	body := bufio.NewReaderSize(r.Body, laneRoom)
 	for {
 		m, err := readLane(body, laneBytesMax+3*binary.MaxVarintLen64, func() { _ = control.SetReadDeadline(time.Unix(0, 0)) })
 		if err == nil {
-			h.take(m, &carrying) //nolint:contextcheck // the calls have that of the lane
+			h.take(m) //nolint:contextcheck // the calls have that of the lane
 			continue
 		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -74,14 +81,53 @@ func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientH
 		}
 		break
 	}
-	close(ended)
-	carrying.Wait()
+	close(h.ended)
+	h.carrying.Wait()
 	h.end()
 	writing.Wait()
 }
 
+func newLaneHost(ctx context.Context, p *peers, host patientHost, from string) *laneHost {
+	return &laneHost{
+		peers: p, host: host, from: from, ctx: ctx, wake: make(chan struct{}, 1), calls: make(chan func()), ended: make(chan struct{}), tasks: map[uint64]*laneTask{},
+	}
+}
+
+// begin has a call carried out by a goroutine that is idle, or a new one.
+func (h *laneHost) begin(call func()) {
+	select {
+	case h.calls <- call:
+	default:
+		h.carrying.Go(func() {
+			for call != nil {
+				call()
+				call = h.next()
+			}
+		})
+	}
+}
+
+// next waits for the next call. It returns nil if there will be none for this goroutine.
+func (h *laneHost) next() (call func()) {
+	h.mu.Lock()
+	if h.idle >= laneIdleMax {
+		h.mu.Unlock()
+		return nil
+	}
+	h.idle++
+	h.mu.Unlock()
+	select {
+	case call = <-h.calls:
+	case <-h.ended:
+	}
+	h.mu.Lock()
+	h.idle--
+	h.mu.Unlock()
+	return call
+}
+
 // take carries a message out.
-func (h *laneHost) take(m laneMessage, carrying *sync.WaitGroup) {
+func (h *laneHost) take(m laneMessage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	task := h.tasks[m.id]
@@ -101,7 +147,7 @@ func (h *laneHost) take(m laneMessage, carrying *sync.WaitGroup) {
 		ctx, cancel := context.WithCancel(h.ctx)
 		task = &laneTask{cancel: cancel, stop: make(chan struct{})}
 		h.tasks[m.id] = task
-		carrying.Go(func() {
+		h.begin(func() {
 			defer cancel()
 			kind, content := byte(laneAnswer), []byte(nil)
 			reply, err := h.carryOut(ctx, m, task)
