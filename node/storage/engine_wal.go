@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,6 +28,38 @@ type walEngine struct {
 	log  *wal.WAL
 	meta *walMeta
 	dir  string
+	room *encodingRoom
+}
+
+// encodingRoomMax bounds the room for entries that are being written which is kept for the next ones.
+const encodingRoomMax = 1 << 20
+
+// encodingRoom is where entries are encoded, used again by each append: the library asks for a new buffer for each entry and copies it at once. Appends
+// come one at a time.
+type encodingRoom struct {
+	entryCodec
+	room []byte
+}
+
+// prepare empties the room, and makes it large enough for entries unless they are too large for it.
+func (r *encodingRoom) prepare(logs []*raft.Log) {
+	var need int
+	for _, l := range logs {
+		need += encodedBytes(l)
+	}
+	if r.room = r.room[:0]; cap(r.room) < need && need <= encodingRoomMax {
+		r.room = make([]byte, 0, min(max(need, 2*cap(r.room)), encodingRoomMax))
+	}
+}
+
+// Encode implements wal.Codec.
+func (r *encodingRoom) Encode(l *raft.Log, w io.Writer) error {
+	n, need := len(r.room), encodedBytes(l)
+	if buf, ok := w.(*bytes.Buffer); ok && buf.Len() == 0 && cap(r.room)-n >= need {
+		r.room = r.room[:n+need]
+		*buf = *bytes.NewBuffer(r.room[n:n:len(r.room)])
+	}
+	return r.entryCodec.Encode(l, w)
 }
 
 func createWAL(cfg engineConfig) error {
@@ -44,10 +78,11 @@ func openWAL(cfg engineConfig) (engine, error) {
 		return nil, err
 	}
 	filer := walFiler{Filer: segment.NewFiler(cfg.dir, walVFS{cfg.fsys}), guard: cfg.guard}
+	room := &encodingRoom{entryCodec: cfg.codec}
 	log, err := wal.Open(cfg.dir,
 		wal.WithMetaStore(meta),
 		wal.WithSegmentFiler(filer),
-		wal.WithCodec(cfg.codec),
+		wal.WithCodec(room),
 		wal.WithSegmentSize(cfg.segmentBytes),
 		wal.WithLogger(hclog.NewNullLogger()), // what it logs and does not return reaches us through meta and filer
 	)
@@ -57,7 +92,7 @@ func openWAL(cfg engineConfig) (engine, error) {
 		}
 		return nil, fmt.Errorf("storage: opening segments in %s: %w", cfg.dir, err)
 	}
-	return &walEngine{log: log, meta: meta, dir: cfg.dir}, nil
+	return &walEngine{log: log, meta: meta, dir: cfg.dir, room: room}, nil
 }
 
 func (e *walEngine) span() (uint64, uint64, error) {
@@ -69,7 +104,10 @@ func (e *walEngine) span() (uint64, uint64, error) {
 	return first, last, err
 }
 
-func (e *walEngine) storeLogs(logs []*raft.Log) error { return e.log.StoreLogs(logs) }
+func (e *walEngine) storeLogs(logs []*raft.Log) error {
+	e.room.prepare(logs)
+	return e.log.StoreLogs(logs)
+}
 
 func (e *walEngine) getLog(index uint64, l *raft.Log) error { return e.log.GetLog(index, l) }
 

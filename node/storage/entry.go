@@ -50,6 +50,9 @@ func entryHeader(l *raft.Log) [entryHeaderBytes]byte {
 	return h
 }
 
+// encodedBytes returns what an entry takes encoded.
+func encodedBytes(l *raft.Log) int { return entryHeaderBytes + len(l.Data) + len(l.Extensions) }
+
 // Encode implements wal.Codec.
 func (c entryCodec) Encode(l *raft.Log, w io.Writer) error {
 	h := entryHeader(l)
@@ -59,7 +62,7 @@ func (c entryCodec) Encode(l *raft.Log, w io.Writer) error {
 	binary.LittleEndian.PutUint32(h[:4], sum)
 	if buf, ok := w.(*bytes.Buffer); ok {
 		// One allocation of the right size; without it a large body is copied while the buffer doubles.
-		buf.Grow(entryHeaderBytes + len(l.Data) + len(l.Extensions))
+		buf.Grow(encodedBytes(l))
 		buf.Write(h[:])
 		buf.Write(l.Data)
 		buf.Write(l.Extensions)
