@@ -420,6 +420,21 @@ func TestStrangersInALane(t *testing.T) {
 	})
 }
 
+// TestAnswerThatIsTooLarge ends its call, and not the lane.
+func TestAnswerThatIsTooLarge(t *testing.T) {
+	reply := answered(1)
+	whole := len(appendReply(nil, &reply, heldBy(&reply)))
+	for _, tt := range []struct {
+		most int
+		want error
+	}{{whole, nil}, {whole - 1, node.ErrUnknownOutcome}} {
+		kind, content := laneEnd(&reply, nil, tt.most)
+		if _, err := (laneOutcome{laneMessage: laneMessage{kind: kind, content: content}}).read(); !errors.Is(err, tt.want) {
+			t.Errorf("of at most %d bytes: %v, want %v", tt.most, err, tt.want)
+		}
+	}
+}
+
 // TestMessagesOfALane are read as they were written; what is too long is refused, and what does not go on is given up.
 func TestMessagesOfALane(t *testing.T) {
 	written := appendLane(nil, laneDo, 1<<40, []byte("a"), []byte("b"))

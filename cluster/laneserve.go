@@ -149,19 +149,25 @@ func (h *laneHost) take(m laneMessage) {
 		h.tasks[m.id] = task
 		h.begin(func() {
 			defer cancel()
-			kind, content := byte(laneAnswer), []byte(nil)
 			reply, err := h.carryOut(ctx, m, task)
-			if err != nil {
-				kind, content = laneRefusal, namePeerError(err)
-			} else {
-				content = appendReply(nil, &reply, heldBy(&reply))
-			}
+			kind, content := laneEnd(&reply, err, peerBytesMax)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			delete(h.tasks, m.id)
 			h.reply(kind, m.id, content)
 		})
 	}
+}
+
+// laneEnd returns the message that ends a call. One that is too large would end the lane.
+func laneEnd(reply *node.Reply, err error, most int) (kind byte, content []byte) {
+	if err == nil {
+		if content = appendReply(nil, reply, heldBy(reply)); len(content) <= most {
+			return laneAnswer, content
+		}
+		err = fmt.Errorf("%w: the answer is larger than %d bytes", node.ErrUnknownOutcome, most)
+	}
+	return laneRefusal, namePeerError(err)
 }
 
 // end ends the wait of a call. laneHost.mu is held.
