@@ -34,13 +34,16 @@ func (d *driver) apply(tb testing.TB, entry []byte) []fsm.Result {
 }
 
 // putEntry encodes n puts of 100 bytes with random delays up to an hour.
-func (d *driver) putEntry(rng *rand.Rand, n int) []byte {
+func (d *driver) putEntry(rng *rand.Rand, n int) []byte { return d.putEntryWithin(rng, n, time.Hour) }
+
+// putEntryWithin is putEntry with another span of delays.
+func (d *driver) putEntryWithin(rng *rand.Rand, n int, span time.Duration) []byte {
 	commands := make([]fsm.Command, n)
 	for i := range commands {
 		body := make([]byte, 100)
 		binary.LittleEndian.PutUint64(body, rng.Uint64())
 		commands[i] = &fsm.Put{
-			Queue: "orders", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Duration(rng.Int64N(int64(time.Hour))), Body: body,
+			Queue: "orders", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Duration(rng.Int64N(int64(span))), Body: body,
 		}
 	}
 	return fsm.AppendEntry(nil, d.now, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})

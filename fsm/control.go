@@ -100,11 +100,11 @@ func (m *Machine) redrive(c *Redrive) Result {
 		}
 	}
 	for limit := stepLimit(c.Max); len(c.IDs) == 0 && n < limit; n++ {
-		k, ok := q.dead.Min()
+		k, ok := q.dead.min()
 		if !ok {
 			break
 		}
-		m.revive(job{m.store.bySerial(q.place, k.serial), q})
+		m.revive(job{k.place, q})
 	}
 	return Result{Count: n, changed: n > 0}
 }
@@ -158,23 +158,21 @@ func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
 	var k key
 	var ok bool
 	if states.Has(Delayed) {
-		k, ok = q.delayed.Min()
+		k, ok = q.delayed.min()
 	}
 	if !ok && states.Has(Ready) {
-		var r readyKey
-		r, ok = q.ready.Min()
-		k.serial = r.serial
+		k, ok = q.ready.min()
 	}
 	if !ok && states.Has(Reserved) {
-		k, ok = q.leases.Min()
+		k, ok = q.leases.min()
 	}
 	if !ok && states.Has(Dead) {
-		k, ok = q.dead.Min()
+		k, ok = q.dead.min()
 	}
 	if !ok {
 		return job{}, false
 	}
-	return job{m.store.bySerial(q.place, k.serial), q}, true
+	return job{k.place, q}, true
 }
 
 func (m *Machine) configure(c *Configure) Result {
@@ -214,13 +212,13 @@ func (m *Machine) deleteQueue(c *DeleteQueue) Result {
 	m.settle(q)
 	n := m.removeJobs(q, Set(Delayed, Ready, Reserved, Dead), StepMax, StateNone)
 	for budget := StepMax - n; budget > 0; budget-- {
-		k, ok := q.ended.Min()
+		k, ok := q.ended.min()
 		if !ok {
 			break
 		}
-		m.forgetTomb(q, m.tombOf(q, k.serial))
+		m.forgetTomb(q, k.place)
 	}
-	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 {
+	if m.record(q).Counts.Jobs() > 0 || q.ended.len() > 0 {
 		return Result{Count: n, More: true, changed: true}
 	}
 	m.bury(q)

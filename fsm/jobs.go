@@ -31,14 +31,7 @@ func (m *Machine) grantPlace(j job) *grant {
 }
 
 // ttl returns when the job expires, 0 if never.
-func (m *Machine) ttl(j job) Time {
-	if m.slot(j).flags&slotHasTTL == 0 {
-		return 0
-	}
-	var v Job
-	m.born(j).read(&v)
-	return v.TTL
-}
+func (m *Machine) ttl(j job) Time { return m.store.ttl(m.slot(j)) }
 
 // expiredTTL reports whether the job's ttl has passed.
 func (m *Machine) expiredTTL(j job) bool {
@@ -62,24 +55,24 @@ func (m *Machine) lift(j job) {
 	s, r := m.slot(j), m.touch(j.q)
 	switch s.state {
 	case Delayed:
-		j.q.delayed.Delete(key{s.due, s.serial})
+		j.q.delayed.remove(j.place)
 		r.Counts.Delayed--
 	case Ready:
-		j.q.ready.Delete(readyKey{s.due, s.serial, s.priority})
+		j.q.ready.remove(j.place)
 		r.Counts.Ready--
 	case Reserved:
-		j.q.leases.Delete(key{m.grantOf(j).until, s.serial})
-		j.q.working.Delete(key{s.due, s.serial})
+		j.q.leases.remove(j.place)
+		j.q.working.remove(j.place)
 		r.Counts.Reserved--
 	case Dead:
-		j.q.dead.Delete(key{s.due, s.serial})
+		j.q.dead.remove(j.place)
 		r.Counts.Dead--
 	default:
 		panic("fsm: a job that is not held is lifted")
 	}
 	if s.state == Delayed || s.state == Ready {
 		if s.flags&slotHasTTL != 0 {
-			j.q.ttls.Delete(key{m.ttl(j), s.serial})
+			j.q.ttls.remove(j.place)
 		}
 	}
 }
@@ -90,24 +83,24 @@ func (m *Machine) set(j job, state State, due Time) {
 	s.state, s.due = state, due
 	switch state {
 	case Delayed:
-		j.q.delayed.ReplaceOrInsert(key{due, s.serial})
+		j.q.delayed.insert(j.place)
 		r.Counts.Delayed++
 	case Ready:
-		j.q.ready.ReplaceOrInsert(readyKey{due, s.serial, s.priority})
+		j.q.ready.insert(j.place)
 		r.Counts.Ready++
 	case Reserved:
-		j.q.leases.ReplaceOrInsert(key{m.grantOf(j).until, s.serial})
-		j.q.working.ReplaceOrInsert(key{due, s.serial})
+		j.q.leases.insert(j.place)
+		j.q.working.insert(j.place)
 		r.Counts.Reserved++
 	case Dead:
-		j.q.dead.ReplaceOrInsert(key{due, s.serial})
+		j.q.dead.insert(j.place)
 		r.Counts.Dead++
 	default:
 		panic("fsm: a job is set to a state in which none is held")
 	}
 	if state == Delayed || state == Ready {
 		if s.flags&slotHasTTL != 0 {
-			j.q.ttls.ReplaceOrInsert(key{m.ttl(j), s.serial})
+			j.q.ttls.insert(j.place)
 		}
 	}
 	m.sum += m.hash(j)
@@ -222,10 +215,10 @@ func (m *Machine) roomForTomb() {
 			break
 		}
 		old := m.queues.byPlace[first.queue]
-		k, _ := old.ended.Min()
+		k, _ := old.ended.min()
 		r := m.touch(old)
 		r.Forgotten = max(r.Forgotten, k.at)
-		m.forgetTomb(old, m.tombOf(old, k.serial))
+		m.forgetTomb(old, k.place)
 	}
 }
 
@@ -235,7 +228,7 @@ func (m *Machine) addTomb(q *queue, place uint32) {
 	b := openBorn(m.store.blobs.at(t.blob))
 	m.store.ids.insert(b.idHash(), place<<1|1)
 	m.store.stones.insert(serialHash(t.serial), place)
-	q.ended.ReplaceOrInsert(key{t.ended, t.serial})
+	q.ended.insert(place)
 	m.planForgetting(q)
 }
 
@@ -246,7 +239,7 @@ func (m *Machine) forgetTomb(q *queue, place uint32) {
 	b := openBorn(m.store.blobs.at(t.blob))
 	m.store.ids.remove(b.idHash(), place<<1|1)
 	m.store.stones.remove(serialHash(t.serial), place)
-	q.ended.Delete(key{t.ended, t.serial})
+	q.ended.remove(place)
 	m.store.blobs.release(t.blob)
 	m.store.tombs.release(place)
 	m.planForgetting(q)
@@ -275,7 +268,7 @@ func (m *Machine) tombHash(q *queue, place uint32) uint64 {
 
 // planForgetting brings the queue's turns for its tombstones up to date: by their end, and by the end of their window.
 func (m *Machine) planForgetting(q *queue) {
-	oldest := firstAt(q.ended)
+	oldest := q.ended.firstAt()
 	forget := Time(0)
 	if window, forever := dedupWindow(&m.record(q).Settings); oldest != 0 && !forever {
 		forget = oldest.Add(window)

@@ -1,38 +1,35 @@
 package fsm
 
-import "github.com/google/btree"
+import (
+	"cmp"
+
+	"github.com/google/btree"
+)
 
 // treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest nodes to visit.
 const treeDegree = 64
 
-// key orders records by a time and, within it, by serial: the order in which they were put or granted.
+// key orders records by a time and, within it, by serial: the order in which they were put or granted. Only keys of jobs that are ready have a
+// priority, which comes first.
 type key struct {
-	at     Time
-	serial uint64
-}
-
-func (k key) less(l key) bool {
-	if k.at != l.at {
-		return k.at < l.at
-	}
-	return k.serial < l.serial
-}
-
-// readyKey is the order in which ready jobs leave.
-type readyKey struct {
-	due      Time
+	at       Time
 	serial   uint64
+	place    uint32 // of the record; no part of the order
 	priority int8
 }
 
-func (k readyKey) less(l readyKey) bool {
+func (k key) less(l key) bool {
+	if k.at != l.at && k.priority == l.priority {
+		return k.at < l.at
+	}
 	if k.priority != l.priority {
 		return k.priority < l.priority
 	}
-	if k.due != l.due {
-		return k.due < l.due
-	}
 	return k.serial < l.serial
+}
+
+func (k key) compare(l key) int {
+	return cmp.Or(cmp.Compare(k.priority, l.priority), cmp.Compare(k.at, l.at), cmp.Compare(k.serial, l.serial))
 }
 
 // turn is a queue's place in an agenda.
@@ -48,11 +45,6 @@ func (t turn) less(u turn) bool {
 	}
 	return t.birth < u.birth
 }
-
-type (
-	keyTree   = btree.BTreeG[key]
-	readyTree = btree.BTreeG[readyKey]
-)
 
 // agenda keeps queues in the order of the next time at which each has something to do.
 type agenda struct{ tree *btree.BTreeG[turn] }

@@ -31,11 +31,11 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 	}
 	inFlight := share(record.Settings.MaxInFlight, record)
 	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
-		k, ok := q.ready.Min()
+		k, ok := q.ready.min()
 		if !ok {
 			return
 		}
-		j := job{m.store.bySerial(q.place, k.serial), q}
+		j := job{k.place, q}
 		if m.expiredTTL(j) {
 			if r.expirable == 0 {
 				return

@@ -1,9 +1,6 @@
 package fsm
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Cursor is the place of a job in a listing; the zero Cursor is before the first.
 type Cursor struct {
@@ -31,7 +28,7 @@ func (m *Machine) List(query *ListQuery, now Time) (jobs []Job, more bool) {
 		return nil, false
 	}
 	for _, k := range m.candidates(q, query, now) {
-		v := m.view(job{m.store.bySerial(q.place, k.serial), q})
+		v := m.view(job{k.place, q})
 		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.at {
 			continue
 		}
@@ -46,8 +43,8 @@ func (m *Machine) List(query *ListQuery, now Time) (jobs []Job, more bool) {
 // candidates returns at least the first Max+1 jobs of the page, as keys in listing order, and perhaps some that turn out to
 // be in another state at time now.
 func (m *Machine) candidates(q *queue, query *ListQuery, now Time) []key {
-	from := key{query.DueAfter, 0}
-	if after := (key{query.After.Due, query.After.Serial + 1}); query.After != (Cursor{}) && from.less(after) {
+	from := key{at: query.DueAfter}
+	if after := (key{at: query.After.Due, serial: query.After.Serial + 1}); query.After != (Cursor{}) && from.less(after) {
 		from = after
 	}
 	p := page{query: query, from: from, now: now}
@@ -55,30 +52,28 @@ func (m *Machine) candidates(q *queue, query *ListQuery, now Time) []key {
 	case Delayed:
 		from := from
 		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == SpreadOverdue {
-			p.upTo(m, q, q.delayed)
+			p.upTo(m, q, &q.delayed)
 		}
-		if start := (key{now + 1, 0}); from.less(start) {
+		if start := (key{at: now + 1}); from.less(start) {
 			from = start
 		}
-		p.ordered(q.delayed, from)
+		p.ordered(&q.delayed, from)
 	case Dead:
-		p.ordered(q.dead, from)
-		p.upTo(m, q, q.leases)
-		p.upTo(m, q, q.ttls)
+		p.ordered(&q.dead, from)
+		p.upTo(m, q, &q.leases)
+		p.upTo(m, q, &q.ttls)
 	case Ready:
 		p.ready(q)
-		p.ordered(q.delayed, from)
-		p.upTo(m, q, q.leases)
+		p.ordered(&q.delayed, from)
+		p.upTo(m, q, &q.leases)
 		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == SpreadOverdue {
-			p.upTo(m, q, q.delayed)
+			p.upTo(m, q, &q.delayed)
 		}
 	case Reserved:
-		p.ordered(q.working, from)
+		p.ordered(&q.working, from)
 	default: // no job is held in any other state
 	}
-	slices.SortFunc(p.keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.serial, b.serial))
-	})
+	slices.SortFunc(p.keys, key.compare)
 	return slices.Compact(p.keys)
 }
 
@@ -102,9 +97,9 @@ func (p *page) add(k key) {
 
 // ordered adds keys of an order by due. Those that are in another state by now take no room on the page, so they are
 // counted only from the present on.
-func (p *page) ordered(order *keyTree, from key) {
+func (p *page) ordered(order *order, from key) {
 	n := 0
-	order.AscendGreaterOrEqual(from, func(k key) bool {
+	order.ascend(from, func(k key) bool {
 		if !p.within(k) {
 			return false
 		}
@@ -118,16 +113,17 @@ func (p *page) ordered(order *keyTree, from key) {
 func (p *page) ready(q *queue) {
 	for priority := -128; priority <= 127; {
 		n, next := 0, 128
-		q.ready.AscendGreaterOrEqual(readyKey{p.from.at, p.from.serial, int8(priority)}, func(k readyKey) bool {
+		q.ready.ascend(key{at: p.from.at, serial: p.from.serial, priority: int8(priority)}, func(k key) bool {
 			if int(k.priority) != priority {
 				next = int(k.priority)
 				return false
 			}
-			if n > p.query.Max+StepMax || !p.within(key{k.due, k.serial}) {
+			k.priority = 0
+			if n > p.query.Max+StepMax || !p.within(k) {
 				next = priority + 1
 				return false
 			}
-			p.keys = append(p.keys, key{k.due, k.serial})
+			p.keys = append(p.keys, k)
 			n++
 			return true
 		})
@@ -136,14 +132,14 @@ func (p *page) ready(q *queue) {
 }
 
 // upTo adds the jobs of an order whose time has come by now, as what they are then: lapsed, expired or spread.
-func (p *page) upTo(m *Machine, q *queue, order *keyTree) {
-	order.Ascend(func(k key) bool {
+func (p *page) upTo(m *Machine, q *queue, order *order) {
+	order.ascend(key{}, func(k key) bool {
 		if k.at > p.now {
 			return false
 		}
-		v := m.view(job{m.store.bySerial(q.place, k.serial), q})
+		v := m.view(job{k.place, q})
 		if m.at(q, &v, p.now) {
-			p.add(key{v.Due, k.serial})
+			p.add(key{at: v.Due, serial: k.serial, place: k.place})
 		}
 		return true
 	})

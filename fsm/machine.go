@@ -73,8 +73,11 @@ type scalars = Scalars
 func New(cfg Config) *Machine {
 	m := &Machine{cfg: cfg.withDefaults(), format: FirstFormat}
 	m.store = newStore(m.cfg.Seed)
-	m.queues = newQueues()
-	m.finished = newFinished()
+	m.finished.records = newPages[finishedLease](finishedShift)
+	m.finished.byFence = newTable()
+	orders := newOrders(&m.store, &m.finished.records)
+	m.finished.byExpiry = orders.by(byExpiry)
+	m.queues = newQueues(orders)
 	m.answers = newAnswers(&m.store.blobs)
 	return m
 }
@@ -204,13 +207,13 @@ type queue struct {
 	place uint32 // of its record
 	birth uint64
 
-	delayed *keyTree   // by due
-	ready   *readyTree // by priority, due
-	leases  *keyTree   // by until
-	working *keyTree   // RESERVED jobs by due, for listing
-	dead    *keyTree   // by due
-	ttls    *keyTree   // DELAYED and READY jobs by ttl
-	ended   *keyTree   // tombstones by time of end
+	delayed order // by due
+	ready   order // by priority, due
+	leases  order // by until
+	working order // RESERVED jobs by due, for listing
+	dead    order // by due
+	ttls    order // DELAYED and READY jobs by ttl
+	ended   order // tombstones by time of end
 
 	deadline Time   // its turn in queues.deadlines, 0 if none
 	forget   Time   // its turn in queues.forgets
@@ -228,26 +231,25 @@ type queues struct {
 	deadlines agenda // by next deadline
 	forgets   agenda // by the time at which the first tombstone is past its window
 	oldest    agenda // by the time at which the first tombstone ended
-	keys      *btree.FreeListG[key]
-	readyKeys *btree.FreeListG[readyKey]
+	orders    *orders
 }
 
-func newQueues() queues {
+func newQueues(o *orders) queues {
 	return queues{
 		records: newPages[QueueRecord](7), byPlace: make([]*queue, 1), byName: map[string]*queue{},
 		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
 		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
-		keys: btree.NewFreeListG[key](256), readyKeys: btree.NewFreeListG[readyKey](256),
+		orders: o,
 	}
 }
 
 // add makes the runtime part of a queue whose record is stored at place.
 func (qs *queues) add(place uint32, name string, birth uint64) *queue {
-	q := &queue{name: name, place: place, birth: birth}
-	for _, t := range []**keyTree{&q.delayed, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
-		*t = btree.NewWithFreeListG(treeDegree, key.less, qs.keys)
+	q := &queue{
+		name: name, place: place, birth: birth,
+		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil), working: qs.orders.by(byDue),
+		dead: qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
 	}
-	q.ready = btree.NewWithFreeListG(treeDegree, readyKey.less, qs.readyKeys)
 	for int(place) >= len(qs.byPlace) {
 		qs.byPlace = append(qs.byPlace, nil)
 	}
@@ -316,21 +318,12 @@ func (m *Machine) bury(q *queue) {
 
 // plan brings the queue's turn among the deadlines up to date, at the end of every entry that touched it.
 func (m *Machine) plan(q *queue) {
-	next := firstAt(q.delayed)
-	for _, t := range []*keyTree{q.leases, q.ttls} {
-		if at := firstAt(t); at != 0 && (next == 0 || at < next) {
+	next := q.delayed.firstAt()
+	for _, o := range [...]*order{&q.leases, &q.ttls} {
+		if at := o.firstAt(); at != 0 && (next == 0 || at < next) {
 			next = at
 		}
 	}
 	m.queues.deadlines.move(q, q.deadline, next)
 	q.deadline = next
-}
-
-// firstAt returns the time of the first key, 0 if there is none.
-func firstAt(t *keyTree) Time {
-	k, ok := t.Min()
-	if !ok {
-		return 0
-	}
-	return k.at
 }

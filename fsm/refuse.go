@@ -54,9 +54,9 @@ func (m *Machine) refusesPut(c *Put, now Time) (Result, bool) {
 
 // mayFree reports whether settling the queue at time now may end jobs: by their ttl, or by the overdue policy.
 func (m *Machine) mayFree(q *queue, now Time) bool {
-	due := func(order *keyTree) bool {
-		at := firstAt(order)
+	due := func(o *order) bool {
+		at := o.firstAt()
 		return at != 0 && at <= now
 	}
-	return due(q.leases) || due(q.ttls) || m.record(q).Settings.Overdue == DropOverdue && due(q.delayed)
+	return due(&q.leases) || due(&q.ttls) || m.record(q).Settings.Overdue == DropOverdue && due(&q.delayed)
 }

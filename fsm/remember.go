@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/btree"
 )
 
 // answerOverheadBytes is what a remembered request counts besides its encoded bytes.
@@ -186,8 +184,9 @@ func uuid7Time(id string) (Time, bool) {
 
 // finished are the leases that an ack ended, so that an ack that is repeated can be told from a stale one.
 type finished struct {
-	byFence  *btree.BTreeG[finishedLease]
-	byExpiry *keyTree // key{expiry, fence}
+	records  pages[finishedLease]
+	byFence  table
+	byExpiry order
 }
 
 type finishedLease struct {
@@ -195,36 +194,40 @@ type finishedLease struct {
 	expiry        Time
 }
 
-func newFinished() finished {
-	return finished{
-		byFence:  btree.NewG(treeDegree, func(a, b finishedLease) bool { return a.fence < b.fence }),
-		byExpiry: btree.NewG(treeDegree, key.less),
-	}
-}
+// finishedShift makes pages of 2,048 leases of 24 bytes.
+const finishedShift = 11
 
 func (f *finished) has(serial, fence uint64, now Time) bool {
-	l, ok := f.byFence.Get(finishedLease{fence: fence})
-	return ok && l.serial == serial && now <= l.expiry
+	return f.byFence.find(serialHash(fence), func(place uint32) bool {
+		l := f.records.at(place)
+		return l.fence == fence && l.serial == serial && now <= l.expiry
+	}) != 0
 }
 
 // finish remembers an acked lease, after making room for it.
 func (m *Machine) finish(serial, fence uint64, expiry Time) {
-	for m.finished.byFence.Len() >= m.cfg.FinishedMax {
-		k, _ := m.finished.byExpiry.Min()
-		m.forgetFinished(k)
+	for m.finished.records.count() >= m.cfg.FinishedMax {
+		k, _ := m.finished.byExpiry.min()
+		m.forgetFinished(k.place)
 	}
 	m.addFinished(finishedLease{fence: fence, serial: serial, expiry: expiry})
 }
 
 func (m *Machine) addFinished(l finishedLease) {
-	m.finished.byFence.ReplaceOrInsert(l)
-	m.finished.byExpiry.ReplaceOrInsert(key{l.expiry, l.fence})
+	f := &m.finished
+	place := f.records.alloc()
+	*f.records.edit(place) = l
+	f.byFence.insert(serialHash(l.fence), place)
+	f.byExpiry.insert(place)
 	m.sum += HashFinished(l.serial, l.fence, l.expiry)
 }
 
-func (m *Machine) forgetFinished(k key) {
-	l, _ := m.finished.byFence.Delete(finishedLease{fence: k.serial})
-	m.finished.byExpiry.Delete(k)
+func (m *Machine) forgetFinished(place uint32) {
+	f := &m.finished
+	l := *f.records.at(place)
+	f.byFence.remove(serialHash(l.fence), place)
+	f.byExpiry.remove(place)
+	f.records.release(place)
 	m.sum -= HashFinished(l.serial, l.fence, l.expiry)
 }
 
@@ -237,8 +240,8 @@ func (m *Machine) sweep() {
 			break
 		}
 		q := m.queues.byPlace[first.queue]
-		k, _ := q.ended.Min()
-		m.forgetTomb(q, m.tombOf(q, k.serial))
+		k, _ := q.ended.min()
+		m.forgetTomb(q, k.place)
 	}
 	for range SweepMax {
 		place, ok := m.answers.oldest()
@@ -248,10 +251,10 @@ func (m *Machine) sweep() {
 		m.forgetAnswer(place)
 	}
 	for range SweepMax {
-		k, ok := m.finished.byExpiry.Min()
+		k, ok := m.finished.byExpiry.min()
 		if !ok || k.at >= now {
 			break
 		}
-		m.forgetFinished(k)
+		m.forgetFinished(k.place)
 	}
 }

@@ -113,17 +113,17 @@ func (m *Machine) resetQueue(r *reset, q *queue) {
 	if record.OverdueFrom >= record.OverdueTo {
 		record.OverdueFrom, record.OverdueTo = 0, 0
 	}
-	for {
-		k, ok := q.ended.Max()
-		if !ok || k.at <= r.to {
-			break
-		}
-		place := m.tombOf(q, k.serial)
+	var late []uint32
+	q.ended.ascend(key{at: r.to + 1}, func(k key) bool {
+		late = append(late, k.place)
+		return true
+	})
+	for _, place := range late {
 		m.sum -= m.tombHash(q, place)
+		q.ended.remove(place)
 		m.store.tombs.edit(place).ended = r.to
+		q.ended.insert(place)
 		m.sum += m.tombHash(q, place)
-		q.ended.Delete(k)
-		q.ended.ReplaceOrInsert(key{r.to, k.serial})
 	}
 	m.planForgetting(q)
 }
@@ -137,15 +137,14 @@ func (m *Machine) resetMemory(r *reset) {
 		}
 		m.resetAnswer(r, t.place)
 	}
-	var late []finishedLease
-	m.finished.byFence.Ascend(func(l finishedLease) bool {
-		if l.expiry > r.to {
-			late = append(late, l)
-		}
+	var late []uint32
+	m.finished.byExpiry.ascend(key{at: r.to + 1}, func(k key) bool {
+		late = append(late, k.place)
 		return true
 	})
-	for _, l := range late {
-		m.forgetFinished(key{l.expiry, l.fence})
+	for _, place := range late {
+		l := *m.finished.records.at(place)
+		m.forgetFinished(place)
 		l.expiry = r.to.Add(r.left(l.expiry))
 		m.addFinished(l)
 	}

@@ -67,7 +67,7 @@ func (rs *restorer) record(kind recordKind, rest []byte) error {
 	case recordTombstone:
 		rs.tombstone(&r)
 	case recordFinished:
-		serial, fence := r.uvarint(), r.uvarint()
+		serial, fence := r.uvarint(), r.serial()
 		if expiry := r.time(); r.err == nil {
 			m.addFinished(finishedLease{fence: fence, serial: serial, expiry: expiry})
 		}
@@ -148,11 +148,11 @@ func (r *reader) held() heldJob {
 	return v
 }
 
-// serial reads the serial of a job or tombstone. 0 marks a free slot.
+// serial reads the serial of a job, tombstone or grant. 0 marks a free slot.
 func (r *reader) serial() uint64 {
 	n := r.uvarint()
 	if n == 0 {
-		r.damaged("job without a serial")
+		r.damaged("record without a serial")
 	}
 	return n
 }

@@ -15,8 +15,8 @@ func (m *Machine) settle(q *queue) {
 
 // overdue reports whether the queue has anything to settle. Its turn may be out of date within an entry, so the orders are asked.
 func (m *Machine) overdue(q *queue) bool {
-	for _, t := range []*keyTree{q.leases, q.ttls, q.delayed} {
-		if at := firstAt(t); at != 0 && at <= m.scalars.Clock {
+	for _, o := range [...]*order{&q.leases, &q.ttls, &q.delayed} {
+		if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {
 			return true
 		}
 	}
@@ -25,22 +25,22 @@ func (m *Machine) overdue(q *queue) bool {
 
 // step lapses, expires and moves at most StepMax jobs each, and returns how many it touched.
 func (m *Machine) step(q *queue) uint64 {
-	n := m.each(q, q.leases, func(j job) { m.lapse(j) })
-	n += m.each(q, q.ttls, func(j job) {
+	n := m.each(q, &q.leases, func(j job) { m.lapse(j) })
+	n += m.each(q, &q.ttls, func(j job) {
 		m.lift(j)
 		m.setExpired(j)
 	})
-	return n + m.each(q, q.delayed, func(j job) { m.move(j) })
+	return n + m.each(q, &q.delayed, func(j job) { m.move(j) })
 }
 
 // each calls f for the jobs whose time in the order has come; f must take the job out of that place of the order.
-func (m *Machine) each(q *queue, order *keyTree, f func(job)) uint64 {
+func (m *Machine) each(q *queue, order *order, f func(job)) uint64 {
 	for n := uint64(0); n < StepMax; n++ {
-		k, ok := order.Min()
+		k, ok := order.min()
 		if !ok || k.at > m.scalars.Clock {
 			return n
 		}
-		f(job{m.store.bySerial(q.place, k.serial), q})
+		f(job{k.place, q})
 	}
 	return StepMax
 }
@@ -149,11 +149,11 @@ func (m *Machine) lead(c *Lead, before Time) Result {
 			r.OverdueFrom, r.OverdueTo = from, clock
 		}
 		for {
-			k, ok := q.leases.Min()
+			k, ok := q.leases.min()
 			if !ok || k.at >= floor {
 				break
 			}
-			j := job{m.store.bySerial(q.place, k.serial), q}
+			j := job{k.place, q}
 			m.lift(j)
 			m.grantPlace(j).until = floor
 			m.set(j, Reserved, m.slot(j).due)

@@ -2,13 +2,13 @@ package fsm
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
-
-	"github.com/google/btree"
+	"slices"
 )
 
 // The snapshot stream:
@@ -47,7 +47,7 @@ type Snapshot struct {
 	grants   [][]grant
 	tombs    [][]tomb
 	blobs    [][]byte
-	finished *btree.BTreeG[finishedLease]
+	finished [][]finishedLease
 	answers  [][]answer
 	order    []answerTurn
 	restored RestoreMark
@@ -59,7 +59,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	s := &Snapshot{
 		format: m.format, index: m.index, scalars: m.scalars, digest: m.Digest(),
 		queues: m.queues.records.share(), slots: m.store.slots.share(), grants: m.store.grants.share(),
-		tombs: m.store.tombs.share(), blobs: m.store.blobs.share(), finished: m.finished.byFence.Clone(),
+		tombs: m.store.tombs.share(), blobs: m.store.blobs.share(), finished: m.finished.records.share(),
 		answers: m.answers.records.share(), order: m.answers.order[m.answers.head:],
 		restored: m.restored,
 	}
@@ -73,6 +73,7 @@ func (m *Machine) Release(*Snapshot) {
 	m.store.slots.unshare()
 	m.store.grants.unshare()
 	m.store.tombs.unshare()
+	m.finished.records.unshare()
 	m.answers.records.unshare()
 	m.store.blobs.unshare()
 }
@@ -104,13 +105,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	s.writeQueues(out)
 	s.writeJobs(out)
 	s.writeTombs(out)
-	s.finished.Ascend(func(l finishedLease) bool {
-		for _, v := range [...]uint64{l.serial, l.fence, uint64(l.expiry)} {
-			out.scratch = binary.AppendUvarint(out.scratch, v)
-		}
-		out.record(recordFinished)
-		return out.err == nil
-	})
+	s.writeFinished(out)
 	s.writeAnswers(out)
 	out.scratch = binary.LittleEndian.AppendUint64(binary.AppendUvarint(out.scratch, out.records), s.digest)
 	out.record(recordTrailer)
@@ -255,6 +250,25 @@ func (s *Snapshot) appendTomb(dst []byte, t *tomb) []byte {
 	}
 	content := b.content()
 	return append(appendText(append(dst, byte(t.state)), string(b.id())), content[:]...)
+}
+
+// writeFinished writes the finished leases in the order of their fences.
+func (s *Snapshot) writeFinished(out *recordWriter) {
+	var list []finishedLease
+	for _, page := range s.finished {
+		for _, l := range page {
+			if l.fence != 0 {
+				list = append(list, l)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b finishedLease) int { return cmp.Compare(a.fence, b.fence) })
+	for _, l := range list {
+		for _, v := range [...]uint64{l.serial, l.fence, uint64(l.expiry)} {
+			out.scratch = binary.AppendUvarint(out.scratch, v)
+		}
+		out.record(recordFinished)
+	}
 }
 
 func (s *Snapshot) writeAnswers(out *recordWriter) {

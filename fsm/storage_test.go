@@ -17,7 +17,7 @@ func TestPageSizes(t *testing.T) {
 		{"grant", unsafe.Sizeof(grant{}) << grantShift, 48 << grantShift},
 		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, 40 << tombShift},
 		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, 0},
-		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues().records.shift, 0},
+		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues(nil).records.shift, 0},
 		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, 64 * bucketsPerPage},
 	} {
 		if tc.bytes > pageBytesMax {

@@ -70,6 +70,16 @@ func newStore(seed uint64) store {
 	}
 }
 
+// ttl returns when a job expires, 0 if never.
+func (s *store) ttl(j *slot) Time {
+	if j.flags&slotHasTTL == 0 {
+		return 0
+	}
+	var v Job
+	openBorn(s.blobs.at(j.blob)).read(&v)
+	return v.TTL
+}
+
 // bySerial returns the place of a held job, 0 if there is none. Serials are unique within a queue: a restore may bring two of the
 // same serial into a shard, from two shards.
 func (s *store) bySerial(queue uint32, serial uint64) uint32 {

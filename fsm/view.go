@@ -120,13 +120,13 @@ func (m *Machine) Queue(name string, now Time) (Queue, bool) {
 	r := m.record(q)
 	v := Queue{
 		Name: r.Name, Partition: r.Partition, Partitions: r.Partitions, Version: r.Version, Settings: r.Settings.Clone(),
-		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Tombstones: uint64(q.ended.Len()),
+		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Tombstones: uint64(q.ended.len()),
 		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
 	}
 	if window, forever := dedupWindow(&r.Settings); !forever {
 		v.DedupSince = max(v.DedupSince, now-Time(window))
 	}
-	q.delayed.AscendGreaterOrEqual(key{at: now + 1}, func(k key) bool {
+	q.delayed.ascend(key{at: now + 1}, func(k key) bool {
 		v.NextDue = k.at
 		return false
 	})
@@ -136,20 +136,20 @@ func (m *Machine) Queue(name string, now Time) (Queue, bool) {
 // oldestReady returns the due time of the job that has been ready longest, 0 if none is.
 func (m *Machine) oldestReady(q *queue, now Time) Time {
 	var oldest Time
-	for next := (readyKey{priority: -128}); ; {
+	for next := (key{priority: -128}); ; {
 		found := false
-		q.ready.AscendGreaterOrEqual(next, func(k readyKey) bool {
-			if oldest == 0 || k.due < oldest {
-				oldest = k.due
+		q.ready.ascend(next, func(k key) bool {
+			if oldest == 0 || k.at < oldest {
+				oldest = k.at
 			}
-			next, found = readyKey{priority: k.priority, due: TimeMax, serial: 1<<64 - 1}, true
+			next, found = key{priority: k.priority, at: TimeMax, serial: 1<<64 - 1}, true
 			return false
 		})
 		if !found {
 			break
 		}
 	}
-	if at := firstAt(q.delayed); at != 0 && at <= now && (oldest == 0 || at < oldest) {
+	if at := q.delayed.firstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
 		oldest = at
 	}
 	return oldest
@@ -184,8 +184,8 @@ func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 	if r.Settings.PausedAt(now) {
 		return 0, r.Settings.PausedUntil
 	}
-	due, nextDue := countDue(q.delayed, now)
-	lapsed, nextUntil := countDue(q.leases, now)
+	due, nextDue := q.delayed.upTo(now, StepMax)
+	lapsed, nextUntil := q.leases.upTo(now, StepMax)
 	n, next = r.Counts.Ready+due+lapsed, nextDue
 	if nextUntil != 0 && (next == 0 || nextUntil < next) {
 		next = nextUntil
@@ -197,19 +197,6 @@ func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 		}
 		n = min(n, limit-held)
 	}
-	return n, next
-}
-
-// countDue counts the keys up to now, at most StepMax, and returns the time of the first one after now.
-func countDue(order *keyTree, now Time) (n uint64, next Time) {
-	order.Ascend(func(k key) bool {
-		if k.at > now {
-			next = k.at
-			return false
-		}
-		n++
-		return n < StepMax
-	})
 	return n, next
 }
 
@@ -253,7 +240,7 @@ type Stats struct {
 func (m *Machine) Stats() Stats {
 	return Stats{
 		Queues: len(m.queues.byName), Jobs: m.store.slots.count(), Tombstones: m.store.tombs.count(),
-		Finished: m.finished.byFence.Len(), Answers: m.answers.records.count(), AnswersBytes: m.answers.bytes,
+		Finished: m.finished.records.count(), Answers: m.answers.records.count(), AnswersBytes: m.answers.bytes,
 		BlobBytes: m.store.blobs.bytes,
 	}
 }

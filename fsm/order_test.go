@@ -1,0 +1,148 @@
+package fsm
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// ordered is an order of finished leases beside a sorted list of the same keys.
+type ordered struct {
+	t      *testing.T
+	rng    *rand.Rand
+	leases *pages[finishedLease]
+	order  order
+	want   []key
+	serial uint64
+}
+
+func newOrdered(t *testing.T, seed uint64) *ordered {
+	leases := newPages[finishedLease](finishedShift)
+	return &ordered{t: t, rng: rand.New(rand.NewPCG(seed, 9)), leases: &leases, order: newOrders(nil, &leases).by(byExpiry)}
+}
+
+func (o *ordered) insert(at Time) {
+	o.serial++
+	place := o.leases.alloc()
+	*o.leases.edit(place) = finishedLease{fence: o.serial, expiry: at}
+	o.order.insert(place)
+	k := key{at: at, serial: o.serial, place: place}
+	i, _ := slices.BinarySearchFunc(o.want, k, key.compare)
+	o.want = slices.Insert(o.want, i, k)
+}
+
+func (o *ordered) remove(i int) {
+	place := o.want[i].place
+	o.order.remove(place)
+	o.leases.release(place)
+	o.want = slices.Delete(o.want, i, i+1)
+}
+
+// check compares all that can be asked of an order, from and up to some time.
+func (o *ordered) check(at Time) {
+	o.t.Helper()
+	if first, ok := o.order.min(); o.order.len() != len(o.want) || ok != (len(o.want) > 0) || ok && first != o.want[0] {
+		o.t.Fatalf("first of %d is %+v, %v; there are %d", o.order.len(), first, ok, len(o.want))
+	}
+	from := key{at: at}
+	i, _ := slices.BinarySearchFunc(o.want, from, key.compare)
+	var got []key
+	most := o.rng.IntN(2*len(o.want) + 1)
+	o.order.ascend(from, func(k key) bool {
+		got = append(got, k)
+		return len(got) < most
+	})
+	if want := o.want[i:][:min(max(most, 1), len(o.want)-i)]; !slices.Equal(got, want) {
+		o.t.Fatalf("from %d on there are %d keys, should be %d", at, len(got), len(want))
+	}
+	n, next := o.order.upTo(at-1, StepMax)
+	wantN, wantNext := uint64(i), Time(0)
+	if i >= StepMax {
+		wantN = StepMax
+	} else if i < len(o.want) {
+		wantNext = o.want[i].at
+	}
+	if n != wantN || next != wantNext {
+		o.t.Fatalf("%d keys below %d and the next at %d, should be %d and %d", n, at, next, wantN, wantNext)
+	}
+}
+
+// TestOrderAgainstSortedList grows and shrinks an order at random, in its order, and from its front, with few and with many times.
+func TestOrderAgainstSortedList(t *testing.T) {
+	for _, times := range []int64{1, 50, 1 << 40} {
+		o := newOrdered(t, uint64(times))
+		for _, phase := range []struct{ steps, insert, pop, rising int }{
+			{3000, 90, 0, 0}, {3000, 50, 25, 50}, {4000, 70, 0, 100}, {6000, 20, 20, 0}, {12000, 55, 45, 30}, {20000, 0, 0, 0},
+		} {
+			for step := range phase.steps {
+				switch {
+				case o.rng.IntN(100) < phase.insert:
+					at := Time(1 + o.rng.Int64N(times))
+					if n := len(o.want); n > 0 && o.rng.IntN(100) < phase.rising {
+						at = o.want[n-1].at + Time(o.rng.IntN(2))
+					}
+					o.insert(at)
+				case len(o.want) == 0:
+				case o.rng.IntN(100) < phase.pop:
+					o.remove(0)
+				default:
+					o.remove(o.rng.IntN(len(o.want)))
+				}
+				if step%23 == 0 || len(o.want) < 3 {
+					at := Time(o.rng.Int64N(times + 2))
+					if n := len(o.want); n > 0 && step%2 == 0 {
+						at = o.want[o.rng.IntN(n)].at + Time(o.rng.IntN(2))
+					}
+					o.check(at)
+				}
+			}
+		}
+		if len(o.want) > 0 {
+			t.Fatalf("%d keys are left", len(o.want))
+		}
+		if n := o.order.in.slices.count(); n != 0 {
+			t.Errorf("an order that is empty holds %d slices", n)
+		}
+	}
+}
+
+// TestOrderTakesLittleRoom has keys come at random and in their order, and nearly all of them go: slices are neither many for few keys nor left behind.
+func TestOrderTakesLittleRoom(t *testing.T) {
+	for name, at := range map[string]func(rng *rand.Rand, i int) Time{
+		"random":  func(rng *rand.Rand, _ int) Time { return Time(rng.Int64()) },
+		"rising":  func(_ *rand.Rand, i int) Time { return Time(i) },
+		"falling": func(_ *rand.Rand, i int) Time { return Time(1<<20 - i) },
+		"equal":   func(*rand.Rand, int) Time { return 1 },
+	} {
+		const keys = 80000
+		o := newOrdered(t, 1)
+		for i := range keys {
+			o.leases.alloc()
+			*o.leases.edit(uint32(i + 1)) = finishedLease{fence: uint64(i + 1), expiry: at(o.rng, i)}
+			o.order.insert(uint32(i + 1))
+		}
+		if n := o.order.in.slices.count(); n*sliceMax > 9*keys/4 {
+			t.Errorf("%s: %d slices for %d keys", name, n, keys)
+		}
+		for i, place := range o.rng.Perm(keys) {
+			if i%50 != 0 {
+				o.order.remove(uint32(place + 1))
+			}
+		}
+		var last key
+		found := 0
+		o.order.ascend(key{}, func(k key) bool {
+			if found > 0 && !last.less(k) {
+				t.Fatalf("%s: %+v comes after %+v", name, k, last)
+			}
+			last, found = k, found+1
+			return true
+		})
+		if found != o.order.len() || found != keys/50 {
+			t.Errorf("%s: %d keys are found, %d counted, %d left", name, found, o.order.len(), keys/50)
+		}
+		if n := o.order.in.slices.count(); n*sliceMax > keys/2 {
+			t.Errorf("%s: %d slices for %d keys that are left of many", name, n, o.order.len())
+		}
+	}
+}
