@@ -125,6 +125,7 @@ func openEntry(entry []byte, scratch *commandScratch) (entryReader, error) {
 	e.stamp = Time(e.r.varint())
 	e.requests = e.r.length(3)
 	check := e
+	check.r.dry = true
 	for range e.requests {
 		r := check.nextRequest()
 		e.commands += r.commands
@@ -147,7 +148,7 @@ func openEntry(entry []byte, scratch *commandScratch) (entryReader, error) {
 }
 
 func (e *entryReader) nextRequest() requestHeader {
-	h := requestHeader{caller: e.r.text(), id: e.r.text()}
+	h := requestHeader{caller: e.r.ownText(), id: e.r.ownText()}
 	h.commands = e.r.length(2)
 	h.encoded = e.r.peek(e.r.length(1))
 	return h
@@ -192,15 +193,18 @@ func (e *entryReader) ownCommands(n int) []Command {
 	return list
 }
 
-// reader takes values off the front of b. After the first error every value is zero. Texts are parts of s, a copy of b made
-// once, so that they cost no allocation each.
+// reader takes values off the front of b. After the first error every value is zero. Of a reader that newReader made, a text that equals the last
+// one is the same string, since one queue is named in most commands of an entry, and others are parts of s, a copy of all that is made for the
+// first of them: texts cost no allocation each.
 type reader struct {
-	b   []byte
-	s   string
-	err error
+	b, all []byte
+	s      string
+	last   string
+	dry    bool // texts are passed over
+	err    error
 }
 
-func newReader(b []byte) reader { return reader{b: b, s: string(b)} }
+func newReader(b []byte) reader { return reader{b: b, all: b} }
 
 func (r *reader) fail(err error) {
 	if r.err == nil {
@@ -250,6 +254,11 @@ func (r *reader) flag() bool {
 }
 
 func (r *reader) uvarint() uint64 {
+	if len(r.b) > 0 && r.b[0] < 0x80 { // most are
+		v := r.b[0]
+		r.b = r.b[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
 		r.damaged("number cut short or too long")
@@ -309,14 +318,30 @@ func (r *reader) length(size int) int {
 func (r *reader) text() string {
 	n := r.length(1)
 	b := r.take(n)
-	if len(b) == 0 {
+	if len(b) == 0 || r.dry {
 		return ""
 	}
+	if string(b) == r.last {
+		return r.last
+	}
+	if r.all == nil || r.last == "" {
+		r.last = string(b)
+		return r.last
+	}
 	if r.s == "" {
-		return string(b)
+		r.s = string(r.all)
 	}
 	end := len(r.s) - len(r.b)
-	return r.s[end-n : end]
+	r.last = r.s[end-n : end]
+	return r.last
+}
+
+// ownText is text for one that is unlike the others of its input.
+func (r *reader) ownText() string {
+	if b := r.bytes(); !r.dry {
+		return string(b)
+	}
+	return ""
 }
 
 // bytes reads a length and that many bytes, aliasing the input.

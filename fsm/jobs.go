@@ -139,7 +139,7 @@ func (m *Machine) setExpired(j job) State {
 func (m *Machine) drop(j job, ended State) {
 	s := *m.slot(j)
 	b := m.born(j)
-	m.touch(j.q).Counts.Bytes -= m.bytes(b)
+	m.touch(j.q).Counts.Bytes -= b.bytes()
 	m.store.serials.remove(serialHash(s.serial), j.place)
 	if s.flags&slotHasID != 0 {
 		m.store.ids.remove(b.idHash(), j.place<<1)
@@ -153,13 +153,6 @@ func (m *Machine) drop(j job, ended State) {
 	}
 	m.store.blobs.release(s.blob)
 	m.store.slots.release(j.place)
-}
-
-// bytes is what a job counts against maxBytes.
-func (m *Machine) bytes(b born) uint64 {
-	var v Job
-	b.read(&v)
-	return jobBytes(&v)
 }
 
 func jobBytes(j *Job) uint64 {

@@ -1,10 +1,6 @@
 package fsm
 
-import (
-	"cmp"
-
-	"github.com/google/btree"
-)
+import "github.com/google/btree"
 
 // treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest nodes to visit.
 const treeDegree = 64
@@ -29,7 +25,14 @@ func (k key) less(l key) bool {
 }
 
 func (k key) compare(l key) int {
-	return cmp.Or(cmp.Compare(k.priority, l.priority), cmp.Compare(k.at, l.at), cmp.Compare(k.serial, l.serial))
+	switch {
+	case k.less(l):
+		return -1
+	case l.less(k):
+		return 1
+	default:
+		return 0
+	}
 }
 
 // turn is a queue's place in an agenda.

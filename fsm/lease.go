@@ -45,12 +45,15 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 			m.setExpired(j)
 			continue
 		}
-		bytes := m.bytes(m.born(j))
+		bytes := m.born(j).bytes()
 		if r.Bytes > 0 && len(r.grants) > 0 && r.bytes+bytes > r.Bytes {
 			r.full = true
 			return
 		}
 		r.bytes += bytes
+		if r.grants == nil {
+			r.grants = make([]Grant, 0, min(uint64(r.Max), m.record(q).Counts.Ready))
+		}
 		r.grants = append(r.grants, m.grantJob(j, r.TTR))
 		r.full = len(r.grants) >= int(r.Max)
 	}
@@ -78,7 +81,9 @@ func (m *Machine) grantJob(j job, ttr Duration) Grant {
 // ttrOf is the length of a lease where the reserve names none: the job's, else the queue's, else the default.
 func (m *Machine) ttrOf(j job) Duration {
 	var v Job
-	m.born(j).read(&v)
+	if b := m.born(j); b.given().Has(GivenTTR) {
+		b.read(&v)
+	}
 	return leaseLength(&v, &m.record(j.q).Settings)
 }
 

@@ -168,6 +168,29 @@ func (b born) created() Time   { return Time(binary.LittleEndian.Uint64(b.job()[
 func (b born) options() []byte { return b.job()[16:] }
 func (b born) firstDue() Time  { d, _ := binary.Varint(b.options()); return b.created() + Time(d) }
 
+// given returns which options the put named.
+func (b born) given() Given {
+	options := b.options()
+	_, w := binary.Varint(options)
+	return Given(options[w])
+}
+
+// bornPlain are the options of which nothing follows Given in a blob.
+const bornPlain = ^(GivenTTR | GivenMaxAttempts | GivenRetryDelays | GivenTTL)
+
+// bytes is what the job counts against maxBytes.
+func (b born) bytes() uint64 {
+	options := b.options()
+	_, w := binary.Varint(options)
+	if b.parts()&bornHasHeaders == 0 && Given(options[w])&^bornPlain == 0 {
+		return uint64(len(options) - w - 1 + len(b.id()))
+	}
+	var v Job
+	b.read(&v)
+	v.Generated = b.parts()&bornHasID == 0
+	return jobBytes(&v)
+}
+
 // read fills in the fixed part of a job. Headers, retry delays and body alias the blob.
 func (b born) read(j *Job) {
 	r := reader{b: b.options()}
