@@ -34,19 +34,23 @@ type blobPage struct {
 	listed     bool
 }
 
-// Classes are 8 bytes apart up to 256, then eighths of a power of two up to blobBytesShared: 32 + 7·8 of them.
+// blobUnit divides the sizes of all classes, so that a slot needs 16 bits for an offset: a page has at most 2^16 units.
+const blobUnit = 4
+
+// Classes are blobUnit bytes apart up to 256, then eighths of a power of two up to blobBytesShared: 64 + 7·8 of them.
 const (
 	classFineMax = 256
-	classCount   = classFineMax/8 + 7*8
+	classFine    = classFineMax / blobUnit
+	classCount   = classFine + 7*8
 	classOwn     = classCount // the class of a page with one blob
 )
 
 // classOf returns the class of a blob of n bytes, 1 ≤ n ≤ blobBytesShared.
 func classOf(n int) int {
 	if n <= classFineMax {
-		return (n - 1) / 8
+		return (n - 1) / blobUnit
 	}
-	class, base := classFineMax/8, classFineMax
+	class, base := classFine, classFineMax
 	for n > base*2 {
 		class, base = class+8, base*2
 	}
@@ -55,10 +59,10 @@ func classOf(n int) int {
 
 // classBytes is the size of the blobs of a class.
 func classBytes(class int) int {
-	if class < classFineMax/8 {
-		return (class + 1) * 8
+	if class < classFine {
+		return (class + 1) * blobUnit
 	}
-	class -= classFineMax / 8
+	class -= classFine
 	base := classFineMax << (class / 8)
 	return base + (class%8+1)*base/8
 }

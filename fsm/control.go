@@ -57,7 +57,7 @@ func (m *Machine) cancel(c *Cancel) Result {
 	if j.place == 0 {
 		return missing
 	}
-	state := m.slot(j).state
+	state := m.slot(j).state()
 	if state == Reserved && !c.Force {
 		return Result{Code: JobReserved, State: state}
 	}
@@ -72,7 +72,7 @@ func (m *Machine) reschedule(c *Reschedule) Result {
 	if j.place == 0 {
 		return missing
 	}
-	if state := m.slot(j).state; state == Reserved {
+	if state := m.slot(j).state(); state == Reserved {
 		return Result{Code: JobReserved, State: state}
 	} else if state == Dead {
 		return Result{Code: JobNotFound, State: state}
@@ -94,7 +94,7 @@ func (m *Machine) redrive(c *Redrive) Result {
 	m.settle(q)
 	var n uint64
 	for _, id := range c.IDs {
-		if j, _ := m.lookup(q, id); j.place != 0 && m.slot(j).state == Dead {
+		if j, _ := m.lookup(q, id); j.place != 0 && m.slot(j).state() == Dead {
 			m.revive(j)
 			n++
 		}

@@ -204,7 +204,7 @@ func (m *Machine) importJob(q *queue, v *heldJob) bool {
 // importOverdue does what the restore's policy says with a job that was just placed.
 func (m *Machine) importOverdue(j job) {
 	mark, s := &m.restored, m.slot(j)
-	if s.state != Delayed || s.due <= mark.Since || s.due > mark.Began {
+	if s.state() != Delayed || s.due <= mark.Since || s.due > mark.Began {
 		return
 	}
 	policy, period := mark.policyFor(&m.record(j.q).Settings)

@@ -11,7 +11,7 @@ type job struct {
 
 func (m *Machine) slot(j job) *slot { return m.store.slots.at(j.place) }
 
-func (m *Machine) born(j job) born { return openBorn(m.store.blobs.at(m.slot(j).blob)) }
+func (m *Machine) born(j job) born { return openBorn(m.store.blobs.at(m.slot(j).blob())) }
 
 // grantOf returns the job's grant record for reading, an empty one if it was never granted.
 func (m *Machine) grantOf(j job) grant {
@@ -43,7 +43,7 @@ func (m *Machine) expiredTTL(j job) bool {
 func (m *Machine) hash(j job) uint64 {
 	s, g := m.slot(j), m.grantOf(j)
 	return jobHash(m.born(j).hash(), &jobNow{
-		State: s.state, Due: s.due, TTL: m.ttl(j), Attempt: g.attempt, Fence: g.fence, Until: g.until, LeaseTTR: g.ttr,
+		State: s.state(), Due: s.due, TTL: m.ttl(j), Attempt: g.attempt, Fence: g.fence, Until: g.until, LeaseTTR: g.ttr,
 		Redrives: g.redrives, LastError: m.note(g.note), Died: g.died,
 	})
 }
@@ -53,7 +53,7 @@ func (m *Machine) hash(j job) uint64 {
 func (m *Machine) lift(j job) {
 	m.sum -= m.hash(j)
 	s, r := m.slot(j), m.touch(j.q)
-	switch s.state {
+	switch s.state() {
 	case Delayed:
 		j.q.delayed.remove(j.place)
 		r.Counts.Delayed--
@@ -70,7 +70,7 @@ func (m *Machine) lift(j job) {
 	default:
 		panic("fsm: a job that is not held is lifted")
 	}
-	if s.state == Delayed || s.state == Ready {
+	if s.state() == Delayed || s.state() == Ready {
 		if s.flags&slotHasTTL != 0 {
 			j.q.ttls.remove(j.place)
 		}
@@ -80,7 +80,8 @@ func (m *Machine) lift(j job) {
 // set puts a lifted job into a held state.
 func (m *Machine) set(j job, state State, due Time) {
 	s, r := m.store.slots.edit(j.place), m.touch(j.q)
-	s.state, s.due = state, due
+	s.due = due
+	s.setState(state)
 	switch state {
 	case Delayed:
 		j.q.delayed.insert(j.place)
@@ -151,7 +152,7 @@ func (m *Machine) drop(j job, ended State) {
 		m.setNote(s.grant, "")
 		m.store.grants.release(s.grant)
 	}
-	m.store.blobs.release(s.blob)
+	m.store.blobs.release(s.blob())
 	m.store.slots.release(j.place)
 }
 

@@ -114,7 +114,7 @@ func (m *Machine) leased(ref Ref) (job, bool) {
 		return job{}, false
 	}
 	s, g := m.slot(j), m.grantOf(j)
-	return j, s.queue == q.place && s.state == Reserved && g.fence == ref.Fence && m.scalars.Clock < g.until
+	return j, s.queue == q.place && s.state() == Reserved && g.fence == ref.Fence && m.scalars.Clock < g.until
 }
 
 func (m *Machine) ack(c *Ack) Result {

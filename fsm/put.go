@@ -58,7 +58,7 @@ func (m *Machine) putAgain(j job, content [16]byte) Result {
 	}
 	m.touch(j.q).Counters.Duplicate++
 	s := m.slot(j)
-	return Result{State: s.state, Partition: m.record(j.q).Partition, Serial: s.serial, Due: b.firstDue()}
+	return Result{State: s.state(), Partition: m.record(j.q).Partition, Serial: s.serial, Due: b.firstDue()}
 }
 
 func (m *Machine) putEnded(q *queue, stone uint32, content [16]byte) Result {
@@ -131,7 +131,7 @@ func (m *Machine) place(q *queue, v *Job, content [16]byte) job {
 	j := job{m.store.slots.alloc(), q}
 	s := m.store.slots.edit(j.place)
 	s.serial, s.queue, s.priority, s.due = v.Serial, q.place, v.Priority, v.Due
-	s.blob = m.store.blobs.put(m.store.scratch)
+	s.setBlob(m.store.blobs.put(m.store.scratch))
 	if v.TTL != 0 {
 		s.flags |= slotHasTTL
 	}

@@ -110,7 +110,7 @@ func (m *Machine) liveGrants(grants []Grant, now Time) []Grant {
 		if q == nil {
 			continue
 		}
-		if j := (job{m.store.bySerial(q.place, g.Serial), q}); j.place != 0 && m.slot(j).state == Reserved {
+		if j := (job{m.store.bySerial(q.place, g.Serial), q}); j.place != 0 && m.slot(j).state() == Reserved {
 			if held := m.grantOf(j); held.fence == g.Fence && now < held.until {
 				live = append(live, g)
 			}

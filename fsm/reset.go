@@ -20,7 +20,7 @@ func (m *Machine) resetClock(c *ResetClock) Result {
 		if page, _ := m.store.slots.locate(place); m.store.slots.live[page] == 0 {
 			continue
 		}
-		if s := m.store.slots.at(place); s.state.Held() {
+		if s := m.store.slots.at(place); s.state().Held() {
 			m.resetJob(&r, job{place, m.queues.byPlace[s.queue]})
 		}
 	}
@@ -97,8 +97,8 @@ func (m *Machine) bearAgain(j job, v *Job) {
 		hash = b.idHash()
 	}
 	m.store.scratch = appendBorn(m.store.scratch[:0], v, content, hash, bornHash(v, content))
-	m.store.blobs.release(s.blob)
-	s.blob = m.store.blobs.put(m.store.scratch)
+	m.store.blobs.release(s.blob())
+	s.setBlob(m.store.blobs.put(m.store.scratch))
 }
 
 // resetQueue brings the times of a queue and of its tombstones before the new present.

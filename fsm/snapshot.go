@@ -192,15 +192,15 @@ func (s *Snapshot) appendJob(dst []byte, j *slot) []byte {
 // attempt, redrives, text last error; if slotHasID: 16 bytes content, text id; uvarint created; the blob's options, headers and body.
 func (s *Snapshot) appendHeld(dst []byte, j *slot) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.serial), uint64(j.due))
-	b := openBorn(s.blob(j.blob))
-	flags := j.flags
+	b := openBorn(s.blob(j.blob()))
+	flags := j.flags & (slotHasID | slotHasTTL)
 	if b.parts()&bornHasHeaders != 0 {
 		flags |= jobHasHeaders
 	}
 	if j.grant != 0 {
 		flags |= jobGranted
 	}
-	dst = append(dst, byte(j.state), byte(j.priority), byte(flags))
+	dst = append(dst, byte(j.state()), byte(j.priority), byte(flags))
 	if j.grant != 0 {
 		g := &s.grants[j.grant>>s.shifts.grants][j.grant&(1<<s.shifts.grants-1)]
 		for _, v := range [...]uint64{

@@ -13,7 +13,7 @@ func TestPageSizes(t *testing.T) {
 		bytes uintptr
 		want  uintptr // of one record; 0 where it does not matter
 	}{
-		{"slot", unsafe.Sizeof(slot{}) << slotShift, 40 << slotShift},
+		{"slot", unsafe.Sizeof(slot{}) << slotShift, 32 << slotShift},
 		{"grant", unsafe.Sizeof(grant{}) << grantShift, 48 << grantShift},
 		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, 40 << tombShift},
 		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, 0},
@@ -177,6 +177,9 @@ func TestBlobClasses(t *testing.T) {
 			t.Fatalf("a blob of %d bytes goes to class %d of %d bytes", n, class, size)
 		} else if n > 64 && float64(size) > float64(n)*1.125+8 {
 			t.Fatalf("a blob of %d bytes takes %d", n, size)
+		}
+		if size := classBytes(class); size%blobUnit != 0 || pageBytesMax/blobUnit > 1<<16 {
+			t.Fatalf("a slot has no room for the offset of a blob in class %d of %d bytes", class, size)
 		}
 		if class < last || class > last+1 {
 			t.Fatalf("class jumps from %d to %d at %d bytes", last, class, n)

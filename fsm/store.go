@@ -4,22 +4,36 @@ import "encoding/binary"
 
 // slot is what changes in a held job's life, and where to find the rest. It holds no pointer.
 type slot struct {
-	serial   uint64
-	due      Time
-	blob     blobRef
-	queue    uint32
-	grant    uint32 // place of its grant record, 0 if it was never granted
-	state    State
-	priority int8
-	flags    slotFlags
+	serial    uint64
+	due       Time
+	queue     uint32
+	grant     uint32 // place of its grant record, 0 if it was never granted
+	blobPage  uint32
+	blobUnits uint16 // the blob's offset in its page, in units of blobUnit bytes
+	priority  int8
+	flags     slotFlags
 }
 
+// slotFlags are flags and, above them, the state.
 type slotFlags uint8
 
 const (
 	slotHasID slotFlags = 1 << iota
 	slotHasTTL
+	slotState = iota // the state is shifted by as many bits
 )
+
+func (s *slot) state() State { return State(s.flags >> slotState) }
+
+func (s *slot) setState(state State) {
+	s.flags = s.flags&(slotHasID|slotHasTTL) | slotFlags(state)<<slotState
+}
+
+func (s *slot) blob() blobRef { return blobRef(s.blobPage)<<32 | blobRef(s.blobUnits)*blobUnit }
+
+func (s *slot) setBlob(ref blobRef) {
+	s.blobPage, s.blobUnits = ref.page(), uint16(ref.offset()/blobUnit)
+}
 
 // grant is what a job has from its first grant on.
 type grant struct {
@@ -42,9 +56,9 @@ type tomb struct {
 	state    State
 }
 
-// The pages' sizes: 1,024 slots of 40 bytes, 1,024 grants of 56, 1,024 tombstones of 40.
+// The pages' sizes: 2,048 slots of 32 bytes, 1,024 grants of 56, 1,024 tombstones of 40.
 const (
-	slotShift  = 10
+	slotShift  = 11
 	grantShift = 10
 	tombShift  = 10
 )
@@ -76,7 +90,7 @@ func (s *store) ttl(j *slot) Time {
 		return 0
 	}
 	var v Job
-	openBorn(s.blobs.at(j.blob)).read(&v)
+	openBorn(s.blobs.at(j.blob())).read(&v)
 	return v.TTL
 }
 
@@ -97,7 +111,7 @@ func (s *store) byID(q *queue, id string) (job, stone uint32) {
 			return t.queue == q.place && string(openBorn(s.blobs.at(t.blob)).id()) == id
 		}
 		j := s.slots.at(tagged >> 1)
-		return j.queue == q.place && string(openBorn(s.blobs.at(j.blob)).id()) == id
+		return j.queue == q.place && string(openBorn(s.blobs.at(j.blob())).id()) == id
 	})
 	if tagged&1 != 0 {
 		return 0, tagged >> 1

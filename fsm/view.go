@@ -34,7 +34,7 @@ func (m *Machine) held(q *queue, ref Ref) (job, bool) {
 		return job{}, false
 	}
 	s := m.slot(j)
-	return j, s.queue == q.place && s.state == Reserved && m.grantOf(j).fence == ref.Fence && m.record(q).Partition == ref.Partition
+	return j, s.queue == q.place && s.state() == Reserved && m.grantOf(j).fence == ref.Fence && m.record(q).Partition == ref.Partition
 }
 
 // view returns a held job as it is stored.
@@ -47,7 +47,7 @@ func (m *Machine) view(j job) (v Job) {
 func (m *Machine) show(j job, v *Job) {
 	s, r := m.slot(j), m.record(j.q)
 	*v = Job{
-		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state,
+		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state(),
 		Priority: s.priority, Due: s.due,
 	}
 	m.born(j).read(v)
