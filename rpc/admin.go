@@ -133,7 +133,7 @@ func (s *queueService) configure(ctx context.Context, config QueueConfig) (witne
 			pending, err = append(pending, shard), errors.Join(err, f)
 			continue
 		}
-		witnesses = append(witnesses, answers[1].witness)
+		witnesses = append(witnesses, answers[1].witness())
 	}
 	if len(witnesses) == 0 {
 		return nil, nil, faultOfError(err)

@@ -2,12 +2,14 @@ package rpc
 
 import (
 	"encoding/binary"
-	"unicode/utf8"
+	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -36,114 +38,125 @@ const (
 	fieldNanos   protowire.Number = 2
 )
 
-// appendPutBatch appends an answer. It reports false if there is something in it that the generated code has to write, or to
-// refuse.
-func appendPutBatch(dst []byte, batch *belfryv1.PutBatchResponse) ([]byte, bool) {
-	if batch == nil || hasUnknown(batch) {
-		return nil, false
-	}
-	var check plainCheck
-	var scratch []byte
-	for _, result := range batch.Results {
-		entry, ok := result.GetResult().(*belfryv1.PutBatchResult_Put)
-		if ok && entry != nil && check.put(result, entry.Put) {
-			scratch = appendPut(scratch[:0], entry.Put)
-			dst = protowire.AppendTag(dst, fieldResults, protowire.BytesType)
-			dst = protowire.AppendVarint(dst, uint64(protowire.SizeTag(fieldPut)+protowire.SizeBytes(len(scratch))))
-			dst = protowire.AppendTag(dst, fieldPut, protowire.BytesType)
-			dst = protowire.AppendBytes(dst, scratch)
+// appendPuts appends the answer to a batch of puts. Entries that failed are left to the generated code.
+func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
+	var w putWriter
+	for i := range b.answers {
+		if f := b.answers[i].fault; f != nil {
+			var err error
+			if dst, err = appendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}}); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		if dst, ok = appendResult(dst, result); !ok {
-			return nil, false
-		}
+		put := w.put(b.puts[i], &b.answers[i])
+		dst = protowire.AppendTag(dst, fieldResults, protowire.BytesType)
+		dst = protowire.AppendVarint(dst, uint64(protowire.SizeTag(fieldPut)+protowire.SizeBytes(len(put))))
+		dst = protowire.AppendTag(dst, fieldPut, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, put)
 	}
-	return dst, true
+	return dst, nil
 }
 
-// appendAckBatch is appendPutBatch for acks.
-func appendAckBatch(dst []byte, batch *belfryv1.AckBatchResponse) ([]byte, bool) {
-	if batch == nil || hasUnknown(batch) {
-		return nil, false
-	}
-	var check plainCheck
-	for _, result := range batch.Results {
-		entry, ok := result.GetResult().(*belfryv1.AckBatchResult_Ack)
-		if ok && entry != nil && check.ack(result, entry.Ack) {
-			dst = openShort(dst, fieldResults)
-			outer := len(dst)
-			dst = openShort(dst, fieldAck)
-			inner := len(dst)
-			dst = appendWitness(dst, fieldAckWitness, entry.Ack.Witness)
-			closeShort(dst, inner)
-			closeShort(dst, outer)
+// appendAcks is appendPuts for acks.
+func appendAcks(dst []byte, answers []answer) ([]byte, error) {
+	var w witnessWriter
+	for i := range answers {
+		if f := answers[i].fault; f != nil {
+			var err error
+			if dst, err = appendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.entry()}}); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		if dst, ok = appendResult(dst, result); !ok {
-			return nil, false
-		}
+		dst = openShort(dst, fieldResults)
+		outer := len(dst)
+		dst = openShort(dst, fieldAck)
+		inner := len(dst)
+		dst = w.append(dst, fieldAckWitness, &answers[i])
+		closeShort(dst, inner)
+		closeShort(dst, outer)
 	}
-	return dst, true
+	return dst, nil
 }
 
 // appendResult appends an entry by the generated code.
-func appendResult(dst []byte, result proto.Message) ([]byte, bool) {
+func appendResult(dst []byte, result proto.Message) ([]byte, error) {
 	data, err := proto.Marshal(result)
 	if err != nil {
-		return nil, false
+		return nil, fmt.Errorf("writing an entry of an answer: %w", err)
 	}
-	return protowire.AppendBytes(protowire.AppendTag(dst, fieldResults, protowire.BytesType), data), true
+	return protowire.AppendBytes(protowire.AppendTag(dst, fieldResults, protowire.BytesType), data), nil
 }
 
-// plainCheck finds entries that may be written by hand: there is nothing in them that this program does not know, and ids
-// are text.
-type plainCheck struct {
-	// due and time are the last that were found plain: neighbours share theirs.
-	due, time *timestamppb.Timestamp
-	shared    *belfryv1.Witness
+// putWriter writes the answers to puts one after the other.
+type putWriter struct {
+	scratch []byte
+	due     timeWriter
+	witness witnessWriter
 }
 
-// put reports whether a put is plain.
-func (c *plainCheck) put(result *belfryv1.PutBatchResult, put *belfryv1.PutResponse) bool {
-	if put == nil || hasUnknown(result) || hasUnknown(put) || !utf8.ValidString(put.Id) {
-		return false
+// put returns a PutResponse, which is there until the next. What wirePut makes of the same is written as this.
+func (w *putWriter) put(put *fsm.Put, a *answer) []byte {
+	dst := appendText(w.scratch[:0], fieldPutID, put.ID)
+	if put.ID == "" {
+		dst = openShort(dst, fieldPutID)
+		start := len(dst)
+		dst = appendGeneratedID(dst, a.result.Partition, a.result.Serial)
+		closeShort(dst, start)
 	}
-	if due := put.DueAt; due != nil && due != c.due {
-		if hasUnknown(due) {
-			return false
+	dst = w.due.append(dst, fieldPutDueAt, a.result.Due, setCeilTime)
+	dst = appendNumber(dst, fieldPutCreated, protowire.EncodeBool(a.result.Created))
+	dst = appendNumber(dst, fieldPutState, uint64(wireState(a.result.State))) //nolint:gosec // states are above 0
+	w.scratch = w.witness.append(dst, fieldPutWitness, a)
+	return w.scratch
+}
+
+// witnessWriter writes the witnesses of commands of one request, which differ by their entry alone.
+type witnessWriter struct {
+	of   *node.Witness
+	head []byte // shard, term and index
+	tail []byte // time
+}
+
+// append appends the witness of a command unless nothing was logged.
+func (w *witnessWriter) append(dst []byte, field protowire.Number, a *answer) []byte {
+	if a.request == nil {
+		return dst
+	}
+	if a.request != w.of {
+		w.of = a.request
+		w.head = appendNumber(w.head[:0], fieldWitnessShard, uint64(w.of.Shard))
+		w.head = appendNumber(w.head, fieldWitnessTerm, w.of.Term)
+		w.head = appendNumber(w.head, fieldWitnessIndex, w.of.Index)
+		w.tail = appendTimestamp(w.tail[:0], fieldWitnessTime, exactTime(w.of.Time))
+	}
+	dst = openShort(dst, field)
+	start := len(dst)
+	dst = append(dst, w.head...)
+	dst = appendNumber(dst, fieldWitnessEntry, uint64(w.of.Entry+a.entry))
+	dst = append(dst, w.tail...)
+	closeShort(dst, start)
+	return dst
+}
+
+// timeWriter writes times of which neighbours are often the same.
+type timeWriter struct {
+	of   fsm.Time
+	text []byte
+}
+
+// append appends a time as convert makes it, unless it is 0. The field and convert are always the same.
+func (w *timeWriter) append(dst []byte, field protowire.Number, t fsm.Time, convert func(*timestamppb.Timestamp, fsm.Time)) []byte {
+	if t != w.of {
+		w.of, w.text = t, w.text[:0]
+		if t != 0 {
+			var at timestamppb.Timestamp
+			convert(&at, t)
+			w.text = appendTimestamp(w.text, field, &at)
 		}
-		c.due = due
 	}
-	return c.witness(put.Witness)
-}
-
-// ack reports whether an ack is plain.
-func (c *plainCheck) ack(result *belfryv1.AckBatchResult, ack *belfryv1.AckResponse) bool {
-	return ack != nil && !hasUnknown(result) && !hasUnknown(ack) && c.witness(ack.Witness)
-}
-
-// witness reports whether a witness is plain, or not there.
-func (c *plainCheck) witness(w *belfryv1.Witness) bool {
-	if w == nil || w == c.shared {
-		return true
-	}
-	if hasUnknown(w) || w.Time != nil && w.Time != c.time && hasUnknown(w.Time) {
-		return false
-	}
-	c.time, c.shared = w.Time, w
-	return true
-}
-
-// hasUnknown reports whether a message that was read has fields that this program does not know.
-func hasUnknown(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
-
-// appendPut appends a PutResponse.
-func appendPut(dst []byte, put *belfryv1.PutResponse) []byte {
-	dst = appendText(dst, fieldPutID, put.Id)
-	dst = appendTimestamp(dst, fieldPutDueAt, put.DueAt)
-	dst = appendNumber(dst, fieldPutCreated, protowire.EncodeBool(put.Created))
-	dst = appendNumber(dst, fieldPutState, uint64(put.State))
-	return appendWitness(dst, fieldPutWitness, put.Witness)
+	return append(dst, w.text...)
 }
 
 // appendWitness appends a Witness unless it is nil.

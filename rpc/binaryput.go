@@ -1,172 +1,231 @@
 package rpc
 
 import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// readPutBatch reads a batch of which every field is known and well formed, and occurs once. It reports false if data is
-// anything else, an error included; the message is then to be read anew.
-func readPutBatch(data []byte, batch *belfryv1.PutBatchRequest) bool {
-	jobs, ok := countJobs(data)
+// quick has what the methods that go from bytes to bytes need besides.
+type quick struct {
+	codec binaryCodec
+	// puts and acks have the memory of batches that are done with.
+	puts, acks sync.Pool
+}
+
+// putBatchBytes is PutBatch from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
+// faults.
+func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
+	b, ok := s.quick.puts.Get().(*putBatch)
 	if !ok {
-		return false
+		b = &putBatch{}
 	}
-	batch.Reset()
-	r := putReader{size: len(data)}
-	requests := make([]belfryv1.PutRequest, jobs)
-	batch.Jobs = make([]*belfryv1.PutRequest, 0, jobs)
-	for len(data) > 0 {
-		field, _, tagSize := protowire.ConsumeTag(data)
-		value, size := protowire.ConsumeBytes(data[tagSize:])
-		data = data[tagSize+size:]
-		if field != fieldJobs {
-			if !utf8.Valid(value) {
-				return false
-			}
-			batch.RequestId = string(value)
-			continue
-		}
-		at := len(batch.Jobs)
-		r.ahead = jobs - at
-		if put := &requests[at]; !r.read(value, put) {
-			// Rare fields, or wrong ones: what is wrong is said about the whole message.
-			if proto.Unmarshal(value, put) != nil {
-				return false
-			}
-		}
-		batch.Jobs = append(batch.Jobs, &requests[at])
+	r := putReader{batch: b, check: s.checker(), bounds: s.quick.codec.bounds, request: request}
+	if !r.read() {
+		b.release(&s.quick.puts)
+		return viaMessage(ctx, s.quick.codec, request, dst, s.PutBatch)
 	}
-	return true
+	s.putAll(ctx, r.requestID, b)
+	dst, err := appendPuts(dst, b)
+	if err == nil && !b.failed() {
+		b.release(&s.quick.puts)
+	}
+	return dst, err
 }
 
-// The fields of PutBatchRequest.
-const (
-	fieldJobs           protowire.Number = 1
-	fieldBatchRequestID protowire.Number = 2
-)
-
-// countJobs returns how many jobs a batch has. It reports false unless the batch is made of jobs and at most one request id.
-func countJobs(data []byte) (jobs int, ok bool) {
-	ids := 0
-	for len(data) > 0 {
-		field, kind, tagSize := protowire.ConsumeTag(data)
-		if tagSize < 0 || kind != protowire.BytesType {
-			return 0, false
-		}
-		_, size := protowire.ConsumeBytes(data[tagSize:])
-		if size < 0 {
-			return 0, false
-		}
-		switch field {
-		case fieldJobs:
-			jobs++
-		case fieldBatchRequestID:
-			ids++
-		default:
-			return 0, false
-		}
-		data = data[tagSize+size:]
-	}
-	return jobs, ids <= 1
+// putBatch is what there is one of for each job of a batch. Made for all at once, and used again, it is no garbage.
+type putBatch struct {
+	all      []fsm.Put
+	puts     []*fsm.Put // of all; nil for an entry that has its fault already
+	answers  []answer
+	commands []placed
+	bodies   []byte
 }
 
-// The fields of PutRequest that putReader reads; they are also the bits of what it has seen.
+// grow makes room for one more put.
+func (b *putBatch) grow() *fsm.Put {
+	b.answers = append(b.answers, answer{})
+	if n := len(b.all); n < cap(b.all) {
+		b.all = b.all[:n+1] // release has left nothing there, and append makes it so
+	} else {
+		b.all = append(b.all, fsm.Put{})
+	}
+	return &b.all[len(b.all)-1]
+}
+
+// failed reports whether there is a fault. The node may still hold the commands of a call that it has given up, so that the memory is not used again.
+func (b *putBatch) failed() bool { return anyFault(b.answers) }
+
+// release gives the memory back for another batch.
+func (b *putBatch) release(to *sync.Pool) {
+	clear(b.all)
+	clear(b.puts)
+	clear(b.answers)
+	clear(b.commands)
+	b.all, b.puts, b.answers, b.commands, b.bodies = b.all[:0], b.puts[:0], b.answers[:0], b.commands[:0], b.bodies[:0]
+	if cap(b.bodies) <= bufferBytesKept {
+		to.Put(b)
+	}
+}
+
+// The tags of PutBatchRequest, and those of PutRequest that putReader reads.
 const (
-	fieldQueue protowire.Number = iota + 1
-	fieldID
-	fieldDelay
-	fieldDueAt
-	fieldTTR
-	fieldPriority
-	fieldText
-	fieldData
+	tagJobs           = 1<<3 | byte(protowire.BytesType)
+	tagBatchRequestID = 2<<3 | byte(protowire.BytesType)
+
+	tagQueue    = 1<<3 | byte(protowire.BytesType)
+	tagID       = 2<<3 | byte(protowire.BytesType)
+	tagDelay    = 3<<3 | byte(protowire.BytesType)
+	tagDueAt    = 4<<3 | byte(protowire.BytesType)
+	tagTTR      = 5<<3 | byte(protowire.BytesType)
+	tagPriority = 6<<3 | byte(protowire.VarintType)
+	tagText     = 7<<3 | byte(protowire.BytesType)
+	tagData     = 8<<3 | byte(protowire.BytesType)
 )
 
-// putReader reads the jobs of one message. Nothing that it makes shares memory with the message, but ids, texts and bodies
-// share it with each other. Names of queues stand alone, since meters keep them.
+// putReader reads the jobs of a batch into commands. What it reads is what the generated code and checker.put make of it, and nothing else: a job that is
+// rare or wrong in any way is given to those, and so is the whole batch if something is wrong with it as a whole. Nothing that it makes shares memory with
+// the request. Names of queues stand alone, since others keep them.
 type putReader struct {
-	size  int // of the message
-	ahead int // how many jobs are still to be read
-	queue string
+	batch   *putBatch
+	check   *checker
+	bounds  bounds
+	request []byte
 
-	texts      texts
-	bodies     []byte
-	data       slab[belfryv1.PutRequest_Data]
-	text       slab[belfryv1.PutRequest_Text]
-	delays     slab[belfryv1.PutRequest_Delay]
-	dueAts     slab[belfryv1.PutRequest_DueAt]
-	durations  slab[durationpb.Duration]
-	times      slab[timestamppb.Timestamp]
-	priorities slab[int32]
+	requestID string
+	queue     string // the last that was found well formed
+	ids       texts
+	bounded   bool // the request was found to have no crowd of elements
 }
 
-// read reads a job into the zero message. It reports false, and leaves the message in any state, unless each field is one
-// of those above, well formed, and there once. Of two alternatives the last counts, as in the generated code.
-func (r *putReader) read(data []byte, put *belfryv1.PutRequest) bool {
-	seen := 0
-	for len(data) > 0 {
-		field, kind, size := protowire.ConsumeTag(data)
-		if size < 0 || field > fieldData || seen&(1<<field) != 0 {
+// idsShare is about how many times as long as the ids in it a batch of small jobs is.
+const idsShare = 8
+
+// read reads the batch. It reports false if the message as a whole is rare or wrong.
+func (r *putReader) read() bool {
+	seen, sum := false, 0
+	r.batch.bodies = slices.Grow(r.batch.bodies, len(r.request))
+	for data := r.request; len(data) > 0; {
+		tag := data[0]
+		value, rest, ok := cutBytes(data[1:])
+		if !ok {
 			return false
 		}
-		seen |= 1 << field
-		data = data[size:]
-		if field == fieldPriority {
-			number, size := protowire.ConsumeVarint(data)
-			if kind != protowire.VarintType || size < 0 {
+		data = rest
+		switch {
+		case tag == tagJobs && len(r.batch.all) < r.check.limits.BatchJobsMax:
+			size, ok := r.entry(value)
+			if sum += size; !ok || sum > r.check.limits.BatchBytesMax {
 				return false
 			}
-			put.Priority = r.priorities.next(r.ahead)
-			*put.Priority = int32(number) // the upper half does not count, as in the generated code
-			data = data[size:]
-			continue
-		}
-		value, size := protowire.ConsumeBytes(data)
-		if kind != protowire.BytesType || size < 0 || !r.set(put, field, value) {
+		case tag == tagBatchRequestID && !seen && len(value) <= r.check.limits.RequestIDBytesMax && utf8.Valid(value):
+			seen, r.requestID = true, string(value)
+		default:
 			return false
 		}
-		data = data[size:]
 	}
-	return true
+	b := r.batch
+	for i := range b.all {
+		put := &b.all[i]
+		if b.answers[i].fault != nil {
+			put = nil
+		}
+		b.puts = append(b.puts, put)
+	}
+	return len(b.all) > 0
+}
+
+// entry reads a job. size is what it counts against the limit of a batch; false if it is not well formed.
+func (r *putReader) entry(data []byte) (size int, ok bool) {
+	put := r.batch.grow()
+	if size, ok = r.plain(data, put); ok {
+		return size, true
+	}
+	if !r.bounded && r.bounds.binary(r.request, &belfryv1.PutBatchRequest{}) != nil {
+		return 0, false
+	}
+	r.bounded = true
+	var job belfryv1.PutRequest
+	if proto.Unmarshal(data, &job) != nil {
+		return 0, false
+	}
+	*put = fsm.Put{}
+	size, r.batch.answers[len(r.batch.answers)-1].fault = r.check.entry(&job, put)
+	return size, true
+}
+
+// plain reads a job of which each field is one of those above and there once, and in which nothing is wrong. It reports false, and leaves the put in any
+// state, for others.
+func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
+	var seen uint
+	for len(data) > 0 {
+		tag := data[0]
+		field := uint(1) << (tag >> 3)
+		if tag > tagData || seen&field != 0 {
+			return 0, false
+		}
+		seen |= field
+		if tag == tagPriority {
+			n, w := binary.Uvarint(data[1:])
+			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 { // the upper half does not count, as in the generated code
+				put.Priority, put.Given, data = int8(priority), put.Given|fsm.GivenPriority, data[1+w:]
+				continue
+			}
+			return 0, false
+		}
+		value, rest, ok := cutBytes(data[1:])
+		if !ok || !r.set(put, tag, value) {
+			return 0, false
+		}
+		data = rest
+	}
+	const ofQueue, ofWhen, ofBody = 1 << (tagQueue >> 3), 1<<(tagDelay>>3) | 1<<(tagDueAt>>3), 1<<(tagText>>3) | 1<<(tagData>>3)
+	ok = seen&ofQueue != 0 && seen&ofWhen != ofWhen && seen&ofBody != ofBody && len(put.Body) <= r.check.limits.BodyBytesMax
+	return len(put.Body) + len(put.ID), ok
 }
 
 // set sets a field that is a string, bytes or a message.
-func (r *putReader) set(put *belfryv1.PutRequest, field protowire.Number, value []byte) bool {
-	switch field {
-	case fieldQueue:
+func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
+	switch tag {
+	case tagQueue:
 		if string(value) != r.queue { // most batches are for one queue
+			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil {
+				return false
+			}
 			r.queue = string(value)
 		}
 		put.Queue = r.queue
-		return utf8.ValidString(r.queue)
-	case fieldID:
-		put.Id = r.texts.add(value, r.size)
+		return r.queue != ""
+	case tagID:
+		put.ID = r.ids.add(value, len(r.request)/idsShare)
+		return len(value) <= r.check.limits.IDBytesMax && !isGeneratedForm(put.ID) && utf8.Valid(value)
+	case tagDelay:
+		put.Delay, ok = r.duration(value, 0, r.check.limits.DelayMax)
+		put.Delay, put.Given = ceilMillis(put.Delay), put.Given|fsm.GivenDelay
+		return ok
+	case tagDueAt:
+		put.DueAt, ok = r.time(value)
+		put.Given |= fsm.GivenDueAt
+		return ok
+	case tagTTR:
+		put.TTR, ok = r.duration(value, r.check.limits.TTRMin, r.check.limits.TTRMax)
+		put.Given |= fsm.GivenTTR
+		return ok
+	case tagText:
+		put.Body = r.body(value)
 		return utf8.Valid(value)
-	case fieldDelay:
-		delay := r.delays.next(r.ahead)
-		put.When, delay.Delay = delay, r.durations.next(r.ahead)
-		return readSeconds(value, &delay.Delay.Seconds, &delay.Delay.Nanos)
-	case fieldDueAt:
-		due := r.dueAts.next(r.ahead)
-		put.When, due.DueAt = due, r.times.next(r.ahead)
-		return readSeconds(value, &due.DueAt.Seconds, &due.DueAt.Nanos)
-	case fieldTTR:
-		put.Ttr = r.durations.next(r.ahead)
-		return readSeconds(value, &put.Ttr.Seconds, &put.Ttr.Nanos)
-	case fieldText:
-		text := r.text.next(r.ahead)
-		put.Body, text.Text = text, r.texts.add(value, r.size)
-		return utf8.Valid(value)
-	case fieldData:
-		body := r.data.next(r.ahead)
-		put.Body, body.Data = body, r.body(value)
+	case tagData:
+		put.Body = r.body(value)
 		return true
 	default:
 		return false
@@ -175,35 +234,70 @@ func (r *putReader) set(put *belfryv1.PutRequest, field protowire.Number, value 
 
 // body returns a copy of a body.
 func (r *putReader) body(value []byte) []byte {
-	if r.bodies == nil {
-		r.bodies = make([]byte, 0, r.size)
-	}
-	start := len(r.bodies)
-	r.bodies = append(r.bodies, value...)
-	return r.bodies[start:len(r.bodies):len(r.bodies)]
+	start := len(r.batch.bodies)
+	r.batch.bodies = append(r.batch.bodies, value...)
+	return r.batch.bodies[start:len(r.batch.bodies):len(r.batch.bodies)]
 }
 
-// readSeconds reads the two fields that google.protobuf.Duration and Timestamp have.
-func readSeconds(data []byte, seconds *int64, nanos *int32) bool {
-	for len(data) > 0 {
-		field, kind, size := protowire.ConsumeTag(data)
-		if size < 0 || kind != protowire.VarintType {
-			return false
-		}
-		data = data[size:]
-		number, size := protowire.ConsumeVarint(data)
-		if size < 0 {
-			return false
-		}
-		data = data[size:]
-		switch field {
-		case fieldSeconds:
-			*seconds = int64(number)
-		case fieldNanos:
-			*nanos = int32(number)
-		default:
-			return false
-		}
+// duration reads a google.protobuf.Duration that is in a range that begins at 0 or above.
+func (r *putReader) duration(value []byte, least, most time.Duration) (time.Duration, bool) {
+	seconds, nanos, ok := readSeconds(value)
+	if !ok || seconds > int64(most/time.Second) {
+		return 0, false
 	}
-	return true
+	d := time.Duration(seconds)*time.Second + time.Duration(nanos)
+	return d, d >= least && d <= most
+}
+
+// time reads a google.protobuf.Timestamp that is not before 1970, nor too far in the future.
+func (r *putReader) time(value []byte) (fsm.Time, bool) {
+	seconds, nanos, ok := readSeconds(value)
+	if !ok || time.Unix(seconds, int64(nanos)).After(r.check.now.Add(r.check.limits.DelayMax)) {
+		return 0, false
+	}
+	return wholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true
+}
+
+// readSeconds reads the two fields that google.protobuf.Duration and Timestamp have. It reports false unless both are positive, as they are in all that can
+// be valid.
+func readSeconds(data []byte) (seconds int64, nanos int32, ok bool) {
+	for len(data) > 0 {
+		tag := data[0]
+		n, size := binary.Uvarint(data[1:])
+		switch {
+		case size <= 0:
+			return 0, 0, false
+		case tag == byte(fieldSeconds<<3):
+			seconds = int64(n)
+		case tag == byte(fieldNanos<<3):
+			nanos = int32(n)
+		default:
+			return 0, 0, false
+		}
+		data = data[1+size:]
+	}
+	return seconds, nanos, seconds >= 0 && nanos >= 0 && nanos < 1e9
+}
+
+// cutBytes takes a length and so many bytes off data.
+func cutBytes(data []byte) (value, rest []byte, ok bool) {
+	n, size := binary.Uvarint(data)
+	if size <= 0 || n > uint64(len(data)-size) {
+		return nil, nil, false
+	}
+	return data[size : size+int(n) : size+int(n)], data[size+int(n):], true
+}
+
+// texts makes strings in memory that they share.
+type texts struct{ all strings.Builder }
+
+// add returns text as a string. sizeAhead is how many bytes are likely to be added in all, these included; it counts when
+// there is nothing yet.
+func (t *texts) add(text []byte, sizeAhead int) string {
+	if t.all.Cap() == 0 {
+		t.all.Grow(sizeAhead)
+	}
+	start := t.all.Len()
+	t.all.Write(text)
+	return t.all.String()[start:]
 }

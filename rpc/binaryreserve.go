@@ -1,15 +1,19 @@
 package rpc
 
 import (
+	"context"
+	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The fields of ReserveResponse, and those of Job that a job without anything rare has.
+// The fields of ReserveResponse and of Job.
 const (
 	fieldReserveJobs      protowire.Number = 1
 	fieldReserveWitnesses protowire.Number = 2
@@ -26,6 +30,7 @@ const (
 	fieldJobPriority    protowire.Number = 12
 	fieldJobTTR         protowire.Number = 13
 	fieldJobMaxAttempts protowire.Number = 14
+	fieldJobRetryDelays protowire.Number = 15
 	fieldJobExpiresAt   protowire.Number = 16
 	fieldJobLastError   protowire.Number = 17
 	fieldJobCreatedAt   protowire.Number = 18
@@ -34,77 +39,107 @@ const (
 	fieldJobWitness     protowire.Number = 21
 )
 
-// appendReserve appends an answer, as appendPutBatch does.
-func appendReserve(dst []byte, res *belfryv1.ReserveResponse) ([]byte, bool) {
-	if res == nil || hasUnknown(res) {
-		return nil, false
+// reserveBytes is Reserve from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
+// faults.
+func (s *queueService) reserveBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
+	var req belfryv1.ReserveRequest
+	if err := unreadable(s.quick.codec.Unmarshal(request, &req)); err != nil {
+		return nil, err
 	}
-	var check plainCheck
-	var scratch, witness []byte
-	var granted *belfryv1.Witness // as witness has it; the jobs of a shard share theirs
-	for _, job := range res.Jobs {
+	p, err := s.reserve(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	return appendReserve(dst, p)
+}
+
+// appendReserve appends what reserved converts a poll to.
+func appendReserve(dst []byte, p *poll) ([]byte, error) {
+	var w jobWriter
+	for i := range p.jobs {
+		job := &p.jobs[i]
 		dst = protowire.AppendTag(dst, fieldReserveJobs, protowire.BytesType)
-		body, ok := job.GetBody().(*belfryv1.Job_Data)
-		if !ok || body == nil || !check.job(job) {
-			data, err := proto.Marshal(job)
+		if !w.plain(job.Job) {
+			data, err := proto.Marshal(wireLeased(p.jobs[i : i+1])[0])
 			if err != nil {
-				return nil, false
+				return nil, fmt.Errorf("writing a job: %w", err)
 			}
 			dst = protowire.AppendBytes(dst, data)
 			continue
 		}
 		// The body goes last, so that it is copied once.
-		scratch = appendJob(scratch[:0], job)
-		if job.Witness != granted {
-			granted, witness = job.Witness, appendWitness(witness[:0], fieldJobWitness, job.Witness)
+		w.job(job)
+		if job.Body == nil {
+			dst = protowire.AppendBytes(dst, w.scratch)
+			continue
 		}
-		scratch = append(scratch, witness...)
-		dst = protowire.AppendVarint(dst, uint64(len(scratch)+protowire.SizeTag(fieldJobData)+protowire.SizeBytes(len(body.Data))))
-		dst = append(dst, scratch...)
-		dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobData, protowire.BytesType), body.Data)
+		dst = protowire.AppendVarint(dst, uint64(len(w.scratch)+protowire.SizeTag(fieldJobData)+protowire.SizeBytes(len(job.Body))))
+		dst = append(dst, w.scratch...)
+		dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobData, protowire.BytesType), job.Body)
 	}
-	for _, w := range res.Witnesses {
-		if w == nil || !check.witness(w) {
-			return nil, false
-		}
-		dst = appendWitness(dst, fieldReserveWitnesses, w)
+	if len(p.jobs) > 0 {
+		return dst, nil
 	}
-	return dst, true
+	for _, witness := range p.witnesses {
+		dst = appendWitness(dst, fieldReserveWitnesses, witness)
+	}
+	return dst, nil
 }
 
-// job reports whether a job is plain: it has no headers and no retry delays either.
-func (c *plainCheck) job(job *belfryv1.Job) bool {
-	for _, m := range [...]proto.Message{job, job.DueAt, job.LeaseUntil, job.Ttr, job.ExpiresAt, job.CreatedAt, job.FirstDueAt} {
-		if hasUnknown(m) {
-			return false
-		}
-	}
-	for _, text := range [...]string{job.Queue, job.Id, job.Lease, job.LastError} {
-		if !utf8.ValidString(text) {
-			return false
-		}
-	}
-	return len(job.Headers) == 0 && len(job.RetryDelays) == 0 && c.witness(job.Witness)
+// jobWriter writes jobs one after the other.
+type jobWriter struct {
+	scratch, lease             []byte
+	leases                     leaseWriter
+	queue                      string // the last that was found to be text
+	granted                    *belfryv1.Witness
+	witness                    []byte // of granted
+	due, until, created, first timeWriter
 }
 
-// appendJob appends the fields of a plain job but its body and its witness.
-func appendJob(dst []byte, job *belfryv1.Job) []byte {
-	dst = appendText(dst, fieldJobQueue, job.Queue)
-	dst = appendText(dst, fieldJobID, job.Id)
-	dst = appendText(dst, fieldJobLease, job.Lease)
+// plain reports whether a job is one that is written by hand: all of its text is text, and it has no headers.
+func (w *jobWriter) plain(job *fsm.Job) bool {
+	if job.Queue != w.queue {
+		if !utf8.ValidString(job.Queue) {
+			return false
+		}
+		w.queue = job.Queue
+	}
+	return len(job.Headers) == 0 && utf8.ValidString(job.ID) && utf8.ValidString(job.LastError)
+}
+
+// job writes a plain job, all but its body, to the scratch memory.
+func (w *jobWriter) job(job *leased) {
+	dst := appendText(w.scratch[:0], fieldJobQueue, job.Queue)
+	dst = appendText(dst, fieldJobID, job.ID)
+	w.lease = w.leases.append(w.lease[:0], refOf(job.Job))
+	dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobLease, protowire.BytesType), w.lease)
 	dst = appendNumber(dst, fieldJobFence, job.Fence)
 	dst = appendNumber(dst, fieldJobAttempt, uint64(job.Attempt))
-	dst = appendTimestamp(dst, fieldJobDueAt, job.DueAt)
-	dst = appendTimestamp(dst, fieldJobLeaseUntil, job.LeaseUntil)
-	dst = appendNumber(dst, fieldJobState, uint64(job.State))
-	dst = appendNumber(dst, fieldJobPriority, uint64(job.Priority))
-	if job.Ttr != nil {
-		dst = appendSeconds(dst, fieldJobTTR, job.Ttr.Seconds, job.Ttr.Nanos)
+	dst = w.due.append(dst, fieldJobDueAt, job.Due, setCeilTime)
+	if job.State == fsm.Reserved {
+		dst = w.until.append(dst, fieldJobLeaseUntil, job.Until, setFloorTime)
 	}
+	dst = appendNumber(dst, fieldJobState, uint64(wireState(job.State))) //nolint:gosec // states are above 0
+	dst = appendNumber(dst, fieldJobPriority, uint64(job.Priority))      //nolint:gosec // as protobuf has it
+	dst = appendDurationField(dst, fieldJobTTR, job.TTR)
 	dst = appendNumber(dst, fieldJobMaxAttempts, uint64(job.MaxAttempts))
-	dst = appendTimestamp(dst, fieldJobExpiresAt, job.ExpiresAt)
+	for _, d := range job.RetryDelays {
+		dst = appendDurationField(dst, fieldJobRetryDelays, d)
+	}
+	if job.TTL != 0 {
+		dst = appendTimestamp(dst, fieldJobExpiresAt, floorTime(job.TTL))
+	}
 	dst = appendText(dst, fieldJobLastError, job.LastError)
-	dst = appendTimestamp(dst, fieldJobCreatedAt, job.CreatedAt)
-	dst = appendTimestamp(dst, fieldJobFirstDueAt, job.FirstDueAt)
-	return appendNumber(dst, fieldJobBodyBytes, uint64(job.BodyBytes))
+	dst = w.created.append(dst, fieldJobCreatedAt, job.Created, setFloorTime)
+	dst = w.first.append(dst, fieldJobFirstDueAt, job.FirstDue, setCeilTime)
+	dst = appendNumber(dst, fieldJobBodyBytes, uint64(job.BodyBytes))
+	if job.witness != w.granted {
+		w.granted, w.witness = job.witness, appendWitness(w.witness[:0], fieldJobWitness, job.witness)
+	}
+	w.scratch = append(dst, w.witness...)
+}
+
+// appendDurationField appends a Duration.
+func appendDurationField(dst []byte, field protowire.Number, d time.Duration) []byte {
+	return appendSeconds(dst, field, int64(d/time.Second), int32(d%time.Second)) //nolint:gosec // below a second
 }

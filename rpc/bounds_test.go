@@ -94,7 +94,7 @@ func crowds() []crowd {
 // codecsWith returns both codecs as a server has them.
 func codecsWith(limits Limits) map[string]connect.Codec {
 	b := newBounds(&limits)
-	return map[string]connect.Codec{"JSON": jsonCodec{codecJSON, b}, "binary": binaryCodec{b}}
+	return map[string]connect.Codec{"JSON": jsonCodec{codecJSON, b}, "binary": binaryCodec{bounds: b}}
 }
 
 // allocated returns how many bytes f made, freed or not.
@@ -327,7 +327,7 @@ func BenchmarkBounds(b *testing.B) {
 	batch := &belfryv1.PutBatchRequest{Jobs: slices.Repeat([]*belfryv1.PutRequest{job}, 1000)}
 	limits := DefaultLimits()
 	for name, c := range map[string]connect.Codec{
-		"binary": binaryCodec{}, "binary/bounded": binaryCodec{newBounds(&limits)},
+		"binary": binaryCodec{}, "binary/bounded": binaryCodec{bounds: newBounds(&limits)},
 		"JSON": jsonCodec{name: codecJSON}, "JSON/bounded": jsonCodec{codecJSON, newBounds(&limits)},
 	} {
 		data, err := c.Marshal(batch)

@@ -1,10 +1,6 @@
 package rpc
 
-import (
-	"fmt"
-
-	"google.golang.org/protobuf/proto"
-)
+import "fmt"
 
 // The names under which Connect looks for a JSON codec: a content type is looked up with its charset.
 const (
@@ -29,7 +25,7 @@ func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend
 
 // MarshalAppend appends the message as JSON to dst.
 func (c jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
-	m, ok := message.(proto.Message)
+	m, ok := generatedOf(message)
 	if !ok {
 		return nil, fmt.Errorf("marshalling JSON: %T is no protobuf message", message)
 	}
@@ -48,7 +44,7 @@ func (c jsonCodec) IsBinary() bool { return false }
 
 // Unmarshal reads JSON into the message. Nothing but whitespace stands for {}.
 func (c jsonCodec) Unmarshal(data []byte, message any) error {
-	m, ok := message.(proto.Message)
+	m, ok := generatedOf(message)
 	if !ok {
 		return fmt.Errorf("unmarshalling JSON: %T is no protobuf message", message)
 	}

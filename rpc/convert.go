@@ -67,7 +67,15 @@ func floorTime(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
 	}
-	return timestamppb.New(time.Unix(0, int64(t)).Truncate(time.Millisecond))
+	out := &timestamppb.Timestamp{}
+	setFloorTime(out, t)
+	return out
+}
+
+// setFloorTime is floorTime into a message that is there.
+func setFloorTime(out *timestamppb.Timestamp, t fsm.Time) {
+	at := time.Unix(0, int64(t)).Truncate(time.Millisecond)
+	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
 }
 
 // exactTime converts a time to the nanosecond. 0 is nil.
@@ -91,17 +99,7 @@ func wireWitness(w node.Witness) *belfryv1.Witness {
 	if w == (node.Witness{}) {
 		return nil
 	}
-	return &wireWitnesses(w, 1)[0]
-}
-
-// wireWitnesses converts the witnesses of n commands of one request that was logged. They share their time.
-func wireWitnesses(w node.Witness, n int) []belfryv1.Witness {
-	at := exactTime(w.Time)
-	all := make([]belfryv1.Witness, n)
-	for i := range all {
-		all[i].Shard, all[i].Term, all[i].Index, all[i].Entry, all[i].Time = w.Shard, w.Term, w.Index, w.Entry+uint32(i), at
-	}
-	return all
+	return &belfryv1.Witness{Shard: w.Shard, Term: w.Term, Index: w.Index, Entry: w.Entry, Time: exactTime(w.Time)}
 }
 
 // count32 converts a count for people; what is above the range is shown as its end.
@@ -114,6 +112,19 @@ func durations(ds []time.Duration) []*durationpb.Duration {
 		out[i] = durationpb.New(d)
 	}
 	return out
+}
+
+// wholeMillis rounds a time up to the precision of the wire.
+func wholeMillis(t fsm.Time) fsm.Time { return fsm.Time(t.CeilMillis()) * fsm.Time(time.Millisecond) }
+
+// entry is put for a job of a batch, with the fault of this job alone.
+func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *Fault) {
+	entry := checker{limits: c.limits, now: c.now}
+	bodyBytes = entry.put(req, put)
+	if req.GetRequestId() != "" {
+		entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
+	}
+	return bodyBytes, entry.err
 }
 
 // put converts a put, all but its partition, into the zero put. bodyBytes is what it counts against the limit of a batch.
@@ -162,8 +173,7 @@ func (c *checker) when(delay *durationpb.Duration, dueAt *timestamppb.Timestamp,
 		d, _ := c.delay("delay", delay)
 		return ceilMillis(d), 0, given | fsm.GivenDelay
 	case dueAt != nil:
-		at := c.dueAt("dueAt", dueAt)
-		return 0, fsm.Time(at.CeilMillis()) * fsm.Time(time.Millisecond), given | fsm.GivenDueAt
+		return 0, wholeMillis(c.dueAt("dueAt", dueAt)), given | fsm.GivenDueAt
 	default:
 		return 0, 0, given
 	}

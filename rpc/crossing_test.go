@@ -285,7 +285,7 @@ func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 		}
 	}
 	again, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 1, RequestId: "r-1"})
-	if err != nil || len(again.GetJobs()) != 1 || again.GetJobs()[0].GetLease() != first.jobs[0].GetLease() {
+	if err != nil || len(again.GetJobs()) != 1 || again.GetJobs()[0].GetLease() != formatLease(refOf(first.jobs[0].Job)) {
 		t.Errorf("the repeat got %v, %v", again, err)
 	}
 	rest, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 10})

@@ -29,36 +29,38 @@ type edge struct {
 // WrapUnary implements connect.Interceptor.
 func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
-		started := time.Now()
-		procedure := req.Spec().Procedure
-		defer func() {
-			if p := recover(); p != nil {
-				res, err = nil, e.panicked(procedure, p)
+		err = e.run(req.Spec().Procedure, func() (err error) {
+			if id := req.Header().Get(requestIDHeader); id != "" {
+				if err := takeRequestIDOf(req.Any(), id); err != nil {
+					return err
+				}
 			}
-			e.traffic.observe(procedure, err, time.Since(started))
-		}()
-		if m, ok := req.Any().(proto.Message); ok {
-			if f := takeRequestID(m.ProtoReflect(), req.Header().Get(requestIDHeader)); f != nil {
-				return nil, f.wire()
-			}
+			res, err = next(ctx, req)
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		res, err = next(ctx, req)
-		return res, e.wire(procedure, err)
+		return res, nil
 	}
+}
+
+// run makes a call of a procedure: its error becomes one of the contract, its panic too, and it is measured.
+func (e *edge) run(procedure string, call func() error) (err error) {
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = e.panicked(procedure, p)
+		}
+		e.traffic.observe(procedure, err, time.Since(started))
+	}()
+	return e.wire(procedure, call())
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
 func (e *edge) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		started := time.Now()
-		procedure := conn.Spec().Procedure
-		defer func() {
-			if p := recover(); p != nil {
-				err = e.panicked(procedure, p)
-			}
-			e.traffic.observe(procedure, err, time.Since(started))
-		}()
-		return e.wire(procedure, next(ctx, conn))
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return e.run(conn.Spec().Procedure, func() error { return next(ctx, conn) })
 	}
 }
 
@@ -86,6 +88,23 @@ func (e *edge) wire(procedure string, err error) error {
 func (e *edge) panicked(procedure string, p any) error {
 	e.logger.Error("a call panicked", slog.String("procedure", procedure), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return fault(belfryv1.Reason_REASON_INTERNAL).wire()
+}
+
+// takeRequestIDOf is takeRequestID for a request in whatever form it is.
+func takeRequestIDOf(request any, header string) error {
+	if r, ok := request.(interface{ parsed() (proto.Message, error) }); ok {
+		m, err := r.parsed()
+		if err != nil {
+			return err
+		}
+		request = m
+	}
+	if m, ok := request.(proto.Message); ok {
+		if f := takeRequestID(m.ProtoReflect(), header); f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // takeRequestID puts the header's request id into a message that has a place for one. Two different ids are a mistake.

@@ -115,24 +115,24 @@ func newHandler(cfg Config) (*handler, error) {
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(),
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{},
 	}
+	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, meters: newMeters(cfg.Now),
+		drain: h.drain, meters: newMeters(cfg.Now), quick: quick{codec: binary},
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger}
-	options := connectOptions(cfg, watch)
+	options := connectOptions(cfg, watch, binary)
 	h.mountServices(admin, options)
 	h.mountOperations(cfg, options)
 	return h, nil
 }
 
 // connectOptions are the options of every service.
-func connectOptions(cfg Config, watch *traffic) []connect.HandlerOption {
-	bounds := newBounds(&cfg.Limits)
+func connectOptions(cfg Config, watch *traffic, binary binaryCodec) []connect.HandlerOption {
 	return []connect.HandlerOption{
-		connect.WithCodec(jsonCodec{name: codecJSON, bounds: bounds}),
-		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: bounds}),
-		connect.WithCodec(binaryCodec{bounds: bounds}),
+		connect.WithCodec(jsonCodec{name: codecJSON, bounds: binary.bounds}),
+		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: binary.bounds}),
+		connect.WithCodec(binary),
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytesMax),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			if spec.Procedure != belfryv1connect.QueueServiceWorkProcedure {
@@ -153,10 +153,13 @@ const compressBytesMin = 1 << 10
 func (h *handler) mountServices(admin *adminService, options []connect.HandlerOption) {
 	_, queues := belfryv1connect.NewQueueServiceHandler(h.queues, options...)
 	_, admins := belfryv1connect.NewAdminServiceHandler(admin, options...)
+	quick := h.queues.quickMethods(options)
 	for _, m := range methodsOfContract() {
 		service := queues
 		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") {
 			service = admins
+		} else if own, ok := quick[m.procedure]; ok {
+			service = own
 		}
 		h.calls[m.procedure] = call{method: m, handler: service}
 		h.calls[m.short] = call{method: m, handler: service}

@@ -70,7 +70,6 @@ func floorTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp 
 	if t == 0 {
 		return nil
 	}
-	at := time.Unix(0, int64(t)).Truncate(time.Millisecond)
-	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
+	setFloorTime(out, t)
 	return out
 }

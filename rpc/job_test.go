@@ -49,7 +49,7 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(p.jobs), err)
 	}
 	var ttrs []time.Duration
-	for i, job := range p.jobs {
+	for i, job := range wireLeased(p.jobs) {
 		ref, err := parseLease(job.GetLease())
 		if want := granted[[]int{0, 2, 3}[i]]; err != nil || ref != refOf(&want) || job.GetFence() != want.Fence || job.GetWitness().GetIndex() != reply.Witness.Index {
 			t.Errorf("job %d is %v, %v", i, job, err)

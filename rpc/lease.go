@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -28,54 +27,78 @@ var errLease = errors.New("not a lease: pass on the string that Reserve gave, un
 func formatLease(ref fsm.Ref) string { return new(leaseWriter).format(ref) }
 
 // leaseWriter formats many tokens with the same scratch memory.
-type leaseWriter struct{ raw, text []byte }
+type leaseWriter struct {
+	raw   []byte
+	table *crc32.Table
+}
 
 // format is formatLease.
-func (w *leaseWriter) format(ref fsm.Ref) string {
-	b := slices.Grow(w.raw[:0], 1+len(ref.Queue)+4*binary.MaxVarintLen64+crc32.Size)
-	b = append(b, leaseVersion)
+func (w *leaseWriter) format(ref fsm.Ref) string { return string(w.append(nil, ref)) }
+
+// append appends the token to dst.
+func (w *leaseWriter) append(dst []byte, ref fsm.Ref) []byte {
+	if w.table == nil {
+		w.table = crc32.MakeTable(crc32.Castagnoli)
+	}
+	b := append(w.raw[:0], leaseVersion)
 	b = binary.AppendUvarint(b, uint64(len(ref.Queue)))
 	b = append(b, ref.Queue...)
 	b = binary.AppendUvarint(b, uint64(ref.Partition))
 	b = binary.AppendUvarint(b, ref.Serial)
 	b = binary.AppendUvarint(b, ref.Fence)
-	w.raw = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
-	w.text = base64.RawURLEncoding.AppendEncode(w.text[:0], w.raw) // it grows text once
-	return string(w.text)
+	w.raw = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, w.table))
+	return base64.RawURLEncoding.AppendEncode(dst, w.raw)
 }
 
 // parseLease is the inverse of formatLease. Only what formatLease can have written is accepted, so that one reservation
 // has one token.
-func parseLease(token string) (fsm.Ref, error) {
-	if token == "" || len(token) > leaseTextMax {
+func parseLease(token string) (fsm.Ref, error) { return new(leaseReader).parse([]byte(token)) }
+
+// leaseReader parses many tokens with the same scratch memory. Neighbours of one queue share its name.
+type leaseReader struct {
+	encoding *base64.Encoding
+	table    *crc32.Table
+	raw      [leaseTextMax]byte
+	queue    string
+}
+
+// parse is parseLease.
+func (r *leaseReader) parse(token []byte) (fsm.Ref, error) {
+	if len(token) == 0 || len(token) > leaseTextMax {
 		return fsm.Ref{}, errLease
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(token) // it skips line breaks
-	if err != nil || len(b) < 1+crc32.Size || b[0] != leaseVersion || len(token) != base64.RawURLEncoding.EncodedLen(len(b)) {
+	if r.encoding == nil {
+		r.encoding, r.table = base64.RawURLEncoding.Strict(), crc32.MakeTable(crc32.Castagnoli)
+	}
+	n, err := r.encoding.Decode(r.raw[:], token) // it skips line breaks
+	if err != nil || n < 1+crc32.Size || r.raw[0] != leaseVersion || len(token) != base64.RawURLEncoding.EncodedLen(n) {
 		return fsm.Ref{}, errLease
 	}
-	payload, sum := b[:len(b)-crc32.Size], b[len(b)-crc32.Size:]
-	if crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(sum) {
+	payload, sum := r.raw[:n-crc32.Size], r.raw[n-crc32.Size:n]
+	if crc32.Checksum(payload, r.table) != binary.LittleEndian.Uint32(sum) {
 		return fsm.Ref{}, errLease
 	}
-	r := leaseReader{rest: payload[1:]}
-	ref := fsm.Ref{Queue: r.text()}
-	partition := r.number()
-	ref.Partition, ref.Serial, ref.Fence = uint32(partition), r.number(), r.number()
-	if r.failed || len(r.rest) != 0 || partition > 1<<32-1 {
+	fields := leaseFields{rest: payload[1:]}
+	if queue := fields.text(); string(queue) != r.queue {
+		r.queue = string(queue)
+	}
+	ref := fsm.Ref{Queue: r.queue}
+	partition := fields.number()
+	ref.Partition, ref.Serial, ref.Fence = uint32(partition), fields.number(), fields.number()
+	if fields.failed || len(fields.rest) != 0 || partition > 1<<32-1 {
 		return fsm.Ref{}, errLease
 	}
 	return ref, nil
 }
 
-// leaseReader takes the fields of a token from its bytes. After a failure it yields zeros.
-type leaseReader struct {
+// leaseFields takes the fields of a token from its bytes. After a failure it yields zeros.
+type leaseFields struct {
 	rest   []byte
 	failed bool
 }
 
 // number takes a uvarint in its shortest form.
-func (r *leaseReader) number() uint64 {
+func (r *leaseFields) number() uint64 {
 	n, size := binary.Uvarint(r.rest)
 	if size <= 0 || size > 1 && r.rest[size-1] == 0 {
 		r.failed, r.rest = true, nil
@@ -86,13 +109,13 @@ func (r *leaseReader) number() uint64 {
 }
 
 // text takes a length and as many bytes.
-func (r *leaseReader) text() string {
+func (r *leaseFields) text() []byte {
 	n := r.number()
 	if n > uint64(len(r.rest)) {
 		r.failed, r.rest = true, nil
-		return ""
+		return nil
 	}
-	s := string(r.rest[:n])
+	s := r.rest[:n]
 	r.rest = r.rest[n:]
 	return s
 }

@@ -154,7 +154,7 @@ func (p *poll) giveBackLate(ctx context.Context, ended <-chan parked, left int) 
 		r := <-ended
 		late := poll{service: p.service}
 		if r.err == nil && late.collect(r.shard, r.reply) == nil {
-			p.service.releaseAll(ctx, late.jobs)
+			p.service.releaseAll(ctx, refsOf(late.jobs))
 		}
 	}
 }

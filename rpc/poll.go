@@ -13,8 +13,21 @@ import (
 
 // Reserve implements QueueService.
 func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest) (*belfryv1.ReserveResponse, error) {
+	p, err := s.reserve(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	out := &belfryv1.ReserveResponse{Jobs: wireLeased(p.jobs)}
+	if len(p.jobs) == 0 {
+		out.Witnesses = p.witnesses
+	}
+	return out, nil
+}
+
+// reserve returns the poll that a request asks for, after its end.
+func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest) (*poll, error) {
 	c := s.checker()
-	p := poll{
+	p := &poll{
 		service:   s,
 		queues:    c.queues("queues", req.GetQueues()),
 		jobsMax:   c.count("maxJobs", req.GetMaxJobs(), 1, uint32(s.limits.BatchJobsMax)),
@@ -33,14 +46,10 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	}
 	if ctx.Err() != nil && p.requestID == "" {
 		// Nobody will get the answer. With a request id somebody may come back for it.
-		s.releaseAll(ctx, p.jobs)
+		s.releaseAll(ctx, refsOf(p.jobs))
 		return nil, faultOfError(ctx.Err())
 	}
-	out := &belfryv1.ReserveResponse{Jobs: p.jobs}
-	if len(p.jobs) == 0 {
-		out.Witnesses = p.witnesses
-	}
-	return out, nil
+	return p, nil
 }
 
 // The share of the time until a caller's deadline that is kept for the answer to a poll, and its bounds.
@@ -76,8 +85,45 @@ type poll struct {
 	// rest, if it is not nil, is to be done after the answer and before a repeat has its turn.
 	rest func()
 
-	jobs      []*belfryv1.Job
+	jobs      []leased
 	witnesses []*belfryv1.Witness
+}
+
+// leased is a job that was granted, with the witness of its grant.
+type leased struct {
+	*fsm.Job
+	witness *belfryv1.Witness
+}
+
+// wireLeased converts jobs that were granted.
+func wireLeased(jobs []leased) []*belfryv1.Job {
+	var tokens leaseWriter
+	slots, out := make([]jobSlot, len(jobs)), make([]*belfryv1.Job, len(jobs))
+	for i, job := range jobs {
+		out[i] = slots[i].fill(job.Job)
+		out[i].Lease, out[i].Witness = tokens.format(refOf(job.Job)), job.witness
+	}
+	return out
+}
+
+// refsOf names the reservations of jobs that were granted.
+func refsOf(jobs []leased) []fsm.Ref {
+	refs := make([]fsm.Ref, len(jobs))
+	for i, job := range jobs {
+		refs[i] = refOf(job.Job)
+	}
+	return refs
+}
+
+// refsIn is refsOf for jobs on the wire.
+func refsIn(jobs []*belfryv1.Job) []fsm.Ref {
+	refs := make([]fsm.Ref, 0, len(jobs))
+	for _, job := range jobs {
+		if ref, err := parseLease(job.GetLease()); err == nil {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 // step is one Reserve of one shard. key tells the steps of a poll apart in request ids; it depends on the queues only,
@@ -341,21 +387,14 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	if result.Code != fsm.OK {
 		return faultOfResult(shard, result)
 	}
-	p.add(reply.Jobs, w)
+	p.jobs = slices.Grow(p.jobs, len(reply.Jobs))
+	for i := range reply.Jobs {
+		p.jobs = append(p.jobs, leased{&reply.Jobs[i], w})
+	}
 	if !result.Replayed { // else they were counted, and at the time of their grant
 		p.service.meters.grants(result.Grants, reply.Witness.Time)
 	}
 	return nil
-}
-
-// add converts jobs that were granted.
-func (p *poll) add(jobs []fsm.Job, w *belfryv1.Witness) {
-	var tokens leaseWriter
-	from := len(p.jobs)
-	p.jobs = appendJobs(p.jobs, jobs)
-	for i, job := range p.jobs[from:] {
-		job.Lease, job.Witness = tokens.format(refOf(&jobs[i])), w
-	}
 }
 
 // refOf names the reservation that a job was handed out under.
@@ -374,7 +413,7 @@ func (p *poll) giveBack(ctx context.Context) {
 	if len(p.jobs) <= int(p.jobsMax) {
 		return
 	}
-	p.service.releaseAll(ctx, p.jobs[p.jobsMax:])
+	p.service.releaseAll(ctx, refsOf(p.jobs[p.jobsMax:]))
 	p.jobs = p.jobs[:p.jobsMax]
 }
 
@@ -382,19 +421,15 @@ func (p *poll) giveBack(ctx context.Context) {
 const releaseWait = 5 * time.Second
 
 // releaseAll gives jobs back, also if ctx has ended: then most of all.
-func (s *queueService) releaseAll(ctx context.Context, jobs []*belfryv1.Job) {
-	if len(jobs) == 0 {
+func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
+	if len(refs) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 	defer cancel()
-	commands := make([]placed, 0, len(jobs))
-	for i, job := range jobs {
-		ref, err := parseLease(job.GetLease())
-		if err != nil {
-			continue
-		}
-		commands = append(commands, placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}})
+	commands := make([]placed, len(refs))
+	for i, ref := range refs {
+		commands[i] = placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}}
 	}
-	s.doPlaced(ctx, "", commands, make([]answer, len(jobs)))
+	s.doPlaced(ctx, "", commands, make([]answer, len(refs)))
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -21,14 +19,12 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 	if c.err != nil {
 		return nil, c.err
 	}
-	answers := make([]answer, 1)
-	s.putAll(ctx, requestID, []*fsm.Put{put}, answers)
-	if answers[0].fault != nil {
-		return nil, answers[0].fault
+	b := &putBatch{puts: []*fsm.Put{put}, answers: make([]answer, 1)}
+	s.putAll(ctx, requestID, b)
+	if b.answers[0].fault != nil {
+		return nil, b.answers[0].fault
 	}
-	out := &belfryv1.PutResponse{}
-	(&putAnswers{ahead: 1}).fill(out, put, &answers[0])
-	return out, nil
+	return wirePut(put, &b.answers[0]), nil
 }
 
 // PutBatch implements QueueService.
@@ -39,77 +35,67 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 	if c.err != nil {
 		return nil, c.err
 	}
-	// What there is one of for each job is made for all at once: one by one they are most of the garbage of a batch.
-	all := make([]fsm.Put, len(req.GetJobs()))
-	puts := make([]*fsm.Put, len(all))
-	answers := make([]answer, len(all))
+	b := &putBatch{answers: make([]answer, len(req.GetJobs())), puts: make([]*fsm.Put, len(req.GetJobs()))}
 	sum := 0
 	for i, job := range req.GetJobs() {
-		entry, put := checker{limits: c.limits, now: c.now}, &all[i]
-		size := entry.put(job, put)
-		if job.GetRequestId() != "" {
-			entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
-		}
+		put := &fsm.Put{}
+		size, f := c.entry(job, put)
 		if sum += size; sum > s.limits.BatchBytesMax {
 			return nil, tooLarge("jobs", sum, s.limits.BatchBytesMax)
 		}
-		if puts[i] = put; entry.err != nil {
-			puts[i], answers[i].fault = nil, entry.err
+		if b.answers[i].fault = f; f == nil {
+			b.puts[i] = put
 		}
 	}
-	s.putAll(ctx, requestID, puts, answers)
-	return wirePutBatch(puts, answers), nil
+	s.putAll(ctx, requestID, b)
+	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(b.puts))}
+	for i := range b.answers {
+		if out.Results[i] = (&belfryv1.PutBatchResult{}); b.answers[i].fault != nil {
+			out.Results[i].Result = &belfryv1.PutBatchResult_Error{Error: b.answers[i].fault.entry()}
+		} else {
+			out.Results[i].Result = &belfryv1.PutBatchResult_Put{Put: wirePut(b.puts[i], &b.answers[i])}
+		}
+	}
+	return out, nil
 }
 
-// wirePutBatch converts the answers to a batch of puts.
-func wirePutBatch(puts []*fsm.Put, answers []answer) *belfryv1.PutBatchResponse {
-	fill := putAnswers{ahead: len(puts)}
-	entries := make([]struct {
-		result   belfryv1.PutBatchResult
-		put      belfryv1.PutBatchResult_Put
-		response belfryv1.PutResponse
-	}, len(puts))
-	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(puts))}
-	for i := range answers {
-		e := &entries[i]
-		if f := answers[i].fault; f != nil {
-			e.result.Result = &belfryv1.PutBatchResult_Error{Error: f.entry()}
-		} else {
-			fill.fill(&e.response, puts[i], &answers[i])
-			e.put.Put = &e.response
-			e.result.Result = &e.put
-		}
-		out.Results[i] = &e.result
+// wirePut converts the answer to a put.
+func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
+	out := &belfryv1.PutResponse{
+		Id: put.ID, DueAt: ceilTime(a.result.Due), Created: a.result.Created, State: wireState(a.result.State), Witness: a.witness(),
+	}
+	if out.Id == "" {
+		out.Id = fsm.FormatID(a.result.Partition, a.result.Serial)
 	}
 	return out
 }
 
 // putAll routes and proposes puts; the entries that are nil have their fault already. Puts that were refused because the
 // queue has another number of partitions are routed once more: nothing was applied.
-func (s *queueService) putAll(ctx context.Context, requestID string, puts []*fsm.Put, answers []answer) {
-	commands := make([]placed, 0, len(puts))
-	for i, put := range puts {
+func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch) {
+	b.commands = slices.Grow(b.commands, len(b.puts))
+	for i, put := range b.puts {
 		if put == nil {
 			continue
 		}
-		if n := len(commands); n > 0 && sameHome(commands[n-1].command, put) {
+		if n := len(b.commands); n > 0 && sameHome(b.commands[n-1].command, put) {
 			// The hash of the queue's name is most of the work for a small job in a large batch.
 			put.Partitions = 1
-			commands = append(commands, placed{shard: commands[n-1].shard, position: i, command: put})
+			b.commands = append(b.commands, placed{shard: b.commands[n-1].shard, position: i, command: put})
 			continue
 		}
 		if s.deleting(put.Queue) {
-			answers[i].fault = beingDeleted(put.Queue)
+			b.answers[i].fault = beingDeleted(put.Queue)
 			continue
 		}
-		commands = append(commands, s.place(put, requestID, i))
+		b.commands = append(b.commands, s.place(put, requestID, i))
 	}
-	s.doPlaced(ctx, requestID, commands, answers)
-	s.putAgain(ctx, requestID, commands, answers)
+	s.doPlaced(ctx, requestID, b.commands, b.answers)
+	s.putAgain(ctx, requestID, b.commands, b.answers)
 	if requestID == "" { // else a repeat must find the answer where it was given
-		s.putElsewhere(ctx, commands, answers)
+		s.putElsewhere(ctx, b.commands, b.answers)
 	}
-	s.meterPuts(puts, answers)
+	s.meterPuts(b.puts, b.answers)
 }
 
 // putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
@@ -126,7 +112,7 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, commands 
 	made, refused, repaired := map[uint32]bool{}, map[uint32]bool{}, map[string]bool{}
 	for _, c := range commands {
 		a := &answers[c.position]
-		made[c.shard] = made[c.shard] || a.result.Created
+		made[c.shard] = made[c.shard] || a.result != nil && a.result.Created
 		put, ok := c.command.(*fsm.Put)
 		if !ok || !changed(a) {
 			continue
@@ -252,36 +238,6 @@ func (s *queueService) nearest(queue string, partitions uint32) uint32 {
 		return turn % partitions
 	}
 	return near[turn%uint32(len(near))] //nolint:gosec // a few
-}
-
-// putAnswers converts the answers to puts one after the other. What they need besides their messages is made together, and
-// neighbours that are due at one time share it.
-type putAnswers struct {
-	ahead int // how many answers are still to be converted
-	due   fsm.Time
-	dueAt *timestamppb.Timestamp
-	times slab[timestamppb.Timestamp]
-	ids   texts
-}
-
-// idBytesUsual is more than the length of most generated ids.
-const idBytesUsual = 16
-
-// fill converts an answer into the zero message.
-func (p *putAnswers) fill(out *belfryv1.PutResponse, put *fsm.Put, a *answer) {
-	if out.Id = put.ID; out.Id == "" {
-		var id [32]byte
-		out.Id = p.ids.add(appendGeneratedID(id[:0], a.result.Partition, a.result.Serial), p.ahead*idBytesUsual)
-	}
-	if due := a.result.Due; due != p.due {
-		p.due, p.dueAt = due, nil
-		if due != 0 {
-			p.dueAt = p.times.next(p.ahead)
-			setCeilTime(p.dueAt, due)
-		}
-	}
-	out.DueAt, out.Created, out.State, out.Witness = p.dueAt, a.result.Created, wireState(a.result.State), a.witness
-	p.ahead--
 }
 
 // appendGeneratedID appends what fsm.FormatID returns, without making a string of it.

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -25,18 +27,18 @@ func TestGeneratedIDs(t *testing.T) {
 	}
 }
 
-// TestPutBatchAnswers converts answers that share their memory: each keeps its own id, due time and witness.
+// TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due time and witness.
 func TestPutBatchAnswers(t *testing.T) {
 	second := func(s int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: s} }
 	at := func(s time.Duration) fsm.Time { return fsm.Time(s * time.Second) }
-	witness := &belfryv1.Witness{Index: 7}
+	witness := &node.Witness{Index: 7, Entry: 1}
 	put := func(id string, due *timestamppb.Timestamp) *belfryv1.PutBatchResult {
 		return &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{
-			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: witness,
+			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{Index: 7, Entry: 6},
 		}}}
 	}
 	made := func(serial uint64, due fsm.Time) answer {
-		return answer{result: fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, witness: witness}
+		return answer{result: &fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, request: witness, entry: 5}
 	}
 	var puts []*fsm.Put
 	var answers []answer
@@ -49,12 +51,17 @@ func TestPutBatchAnswers(t *testing.T) {
 	f := fault(belfryv1.Reason_REASON_JOB_EXISTS)
 	add(nil, answer{fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}})
 	add(&fsm.Put{ID: "mine"}, made(2, at(5)-1), put("mine", second(5)))
-	for i := range 3 * slabMax { // more than what is made at once, and longer ids than expected
+	for i := range 300 {
 		serial := math.MaxUint64 - uint64(i)
 		add(&fsm.Put{}, made(serial, at(10+time.Duration(i))), put(fsm.FormatID(2, serial), second(10+int64(i))))
 	}
 	add(&fsm.Put{}, made(3, 0), put("2-3", nil))
-	if diff := cmp.Diff(&belfryv1.PutBatchResponse{Results: want}, wirePutBatch(puts, answers), protocmp.Transform()); diff != "" {
+	data, err := appendPuts(nil, &putBatch{puts: puts, answers: answers})
+	got := &belfryv1.PutBatchResponse{}
+	if err != nil || proto.Unmarshal(data, got) != nil {
+		t.Fatalf("%x, %v", data, err)
+	}
+	if diff := cmp.Diff(&belfryv1.PutBatchResponse{Results: want}, got, protocmp.Transform()); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
 }
@@ -71,7 +78,7 @@ func TestBatchesAreMetered(t *testing.T) {
 		answer
 	}{{"", failed}, {"a", answer{}}, {"a", failed}, {"a", answer{}}, {"b", failed}, {"c", answer{}}, {"a", answer{}}, {"c", answer{}}, {"", failed}} {
 		acks, puts = append(acks, fsm.Ack{Ref: fsm.Ref{Queue: row.queue}}), append(puts, &fsm.Put{Queue: row.queue})
-		row.answer.result.Created = row.answer.fault == nil
+		row.answer.result = &fsm.Result{Created: row.answer.fault == nil}
 		answers = append(answers, row.answer)
 	}
 	s.meterAcks(acks, answers)

@@ -28,6 +28,7 @@ type queueService struct {
 	// turn spreads puts without id over the partitions of a queue; turns says which partition a poll asks first.
 	turn  atomic.Uint32
 	turns turns
+	quick quick
 }
 
 // checker returns a checker for one request.
@@ -35,10 +36,28 @@ func (s *queueService) checker() *checker { return &checker{limits: &s.limits, n
 
 // answer is the result of one command, with the place where it was given.
 type answer struct {
-	result  fsm.Result
-	witness *belfryv1.Witness
+	// result is nil if the command has none, because it was not proposed or the request failed; it is not changed.
+	result *fsm.Result
+	// request is the witness of the request that the command was part of, nil if nothing was logged; entry is the command's place after it.
+	request *node.Witness
+	entry   uint32
 	// fault is set if the command was not carried out.
 	fault *Fault
+}
+
+// witness returns the witness of the command, nil if nothing was logged.
+func (a *answer) witness() *belfryv1.Witness {
+	if a.request == nil {
+		return nil
+	}
+	w := *a.request
+	w.Entry += a.entry
+	return wireWitness(w)
+}
+
+// anyFault reports whether a command was not carried out.
+func anyFault(answers []answer) bool {
+	return slices.ContainsFunc(answers, func(a answer) bool { return a.fault != nil })
 }
 
 // do proposes one command.
@@ -48,35 +67,12 @@ func (s *queueService) do(ctx context.Context, shard uint32, requestID string, c
 
 // doAll proposes commands that share a request id as one request and returns an answer for each.
 func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string, commands []fsm.Command) []answer {
-	answers := make([]answer, len(commands))
-	s.doInto(ctx, shard, requestID, commands, func(i int) *answer { return &answers[i] })
+	share, answers := make([]placed, len(commands)), make([]answer, len(commands))
+	for i, c := range commands {
+		share[i] = placed{shard: shard, position: i, command: c}
+	}
+	s.doShare(ctx, requestID, share, answers)
 	return answers
-}
-
-// doInto proposes commands that share a request id as one request and stores the answer to each where place says.
-func (s *queueService) doInto(ctx context.Context, shard uint32, requestID string, commands []fsm.Command, place func(i int) *answer) {
-	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
-	if err != nil {
-		for i := range commands {
-			*place(i) = answer{fault: s.faultAt(shard, err)}
-		}
-		return
-	}
-	var witnesses []belfryv1.Witness
-	if reply.Witness != (node.Witness{}) {
-		witnesses = wireWitnesses(reply.Witness, len(commands))
-	}
-	for i := range commands {
-		a := place(i)
-		*a = answer{result: reply.Results[i]}
-		if witnesses != nil {
-			a.witness = &witnesses[i]
-		}
-		if a.result.Code != fsm.OK {
-			a.fault = faultOfResult(shard, &a.result)
-			a.fault.Witness = a.witness
-		}
-	}
 }
 
 // placed is a command with the shard it goes to and the place of its answer.
@@ -101,13 +97,31 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	group.Wait()
 }
 
-// doShare proposes the commands of one shard.
+// doShare proposes the commands of one shard as one request and stores the answers at their positions.
 func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) {
-	list := make([]fsm.Command, len(share))
-	for i, c := range share {
-		list[i] = c.command
+	shard, commands := share[0].shard, make([]fsm.Command, len(share))
+	for i := range share {
+		commands[i] = share[i].command
 	}
-	s.doInto(ctx, share[0].shard, requestID, list, func(i int) *answer { return &answers[share[i].position] })
+	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
+	if err != nil {
+		for i := range share {
+			answers[share[i].position] = answer{fault: s.faultAt(shard, err)}
+		}
+		return
+	}
+	var witness *node.Witness
+	if reply.Witness != (node.Witness{}) {
+		witness = &reply.Witness
+	}
+	for i := range share {
+		a := &answers[share[i].position]
+		*a = answer{result: &reply.Results[i], request: witness, entry: uint32(i)} //nolint:gosec // the commands of a request
+		if a.result.Code != fsm.OK {
+			a.fault = faultOfResult(shard, a.result)
+			a.fault.Witness = a.witness()
+		}
+	}
 }
 
 // splitByShard groups commands by shard and keeps their order within one.
@@ -141,7 +155,7 @@ func (s *queueService) Ack(ctx context.Context, req *belfryv1.AckRequest) (*belf
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.AckResponse{Witness: a.witness}, nil
+	return &belfryv1.AckResponse{Witness: a.witness()}, nil
 }
 
 // act checks and proposes a command on a lease.
@@ -170,59 +184,21 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	if c.err != nil {
 		return nil, c.err
 	}
-	// As with puts, what there is one of for each job is made for all at once.
-	acks := make([]fsm.Ack, len(req.GetLeases()))
-	answers := make([]answer, len(acks))
-	commands := make([]placed, 0, len(acks))
-	for i, token := range req.GetLeases() {
-		entry := checker{limits: c.limits, now: c.now}
-		ref := entry.lease("lease", token)
-		if entry.err != nil {
-			answers[i].fault = entry.err
-			continue
-		}
-		acks[i].Ref = ref
-		commands = append(commands, placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &acks[i]})
+	b := &ackBatch{}
+	for _, token := range req.GetLeases() {
+		b.add(c, []byte(token))
 	}
-	s.doPlaced(ctx, requestID, commands, answers)
-	s.meterAcks(acks, answers)
-	return wireAckBatch(answers), nil
-}
-
-// meterAcks counts the jobs acked, neighbours of one queue together.
-func (s *queueService) meterAcks(acks []fsm.Ack, answers []answer) {
-	var n uint32
-	for i := range acks {
-		if answers[i].fault == nil {
-			n++
-		}
-		if last := i == len(acks)-1; n > 0 && (last || acks[i+1].Queue != acks[i].Queue) {
-			s.meters.ack(acks[i].Queue, n)
-			n = 0
-		}
-	}
-}
-
-// wireAckBatch converts the answers to a batch of acks.
-func wireAckBatch(answers []answer) *belfryv1.AckBatchResponse {
-	entries := make([]struct {
-		result   belfryv1.AckBatchResult
-		ack      belfryv1.AckBatchResult_Ack
-		response belfryv1.AckResponse
-	}, len(answers))
-	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(answers))}
-	for i := range answers {
-		e := &entries[i]
-		if f := answers[i].fault; f != nil {
-			e.result.Result = &belfryv1.AckBatchResult_Error{Error: f.entry()}
+	s.ackAll(ctx, requestID, b)
+	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(b.answers))}
+	for i := range b.answers {
+		a := &b.answers[i]
+		if out.Results[i] = (&belfryv1.AckBatchResult{}); a.fault != nil {
+			out.Results[i].Result = &belfryv1.AckBatchResult_Error{Error: a.fault.entry()}
 		} else {
-			e.response.Witness = answers[i].witness
-			e.ack.Ack = &e.response
-			e.result.Result = &e.ack
+			out.Results[i].Result = &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{Witness: a.witness()}}
 		}
-		out.Results[i] = &e.result
 	}
-	return out
+	return out, nil
 }
 
 // Nack implements QueueService.
@@ -250,7 +226,7 @@ func (c *checker) nack(req *belfryv1.NackRequest) *fsm.Nack {
 
 // wireNack converts the answer to a nack.
 func wireNack(a *answer) *belfryv1.NackResponse {
-	out := &belfryv1.NackResponse{State: wireState(a.result.State), Witness: a.witness}
+	out := &belfryv1.NackResponse{State: wireState(a.result.State), Witness: a.witness()}
 	if a.result.State == fsm.Delayed || a.result.State == fsm.Ready {
 		out.DueAt = ceilTime(a.result.Due)
 	}
@@ -279,7 +255,7 @@ func (c *checker) release(req *belfryv1.ReleaseRequest) *fsm.Release {
 
 // wireRelease converts the answer to a release.
 func wireRelease(a *answer) *belfryv1.ReleaseResponse {
-	out := &belfryv1.ReleaseResponse{State: wireState(a.result.State), Witness: a.witness}
+	out := &belfryv1.ReleaseResponse{State: wireState(a.result.State), Witness: a.witness()}
 	if a.result.State == fsm.Delayed || a.result.State == fsm.Ready {
 		out.DueAt = ceilTime(a.result.Due)
 	}
@@ -305,5 +281,5 @@ func (c *checker) extend(req *belfryv1.ExtendRequest) *fsm.Extend {
 
 // wireExtend converts the answer to an extend.
 func wireExtend(a *answer) *belfryv1.ExtendResponse {
-	return &belfryv1.ExtendResponse{LeaseUntil: floorTime(a.result.Until), Witness: a.witness}
+	return &belfryv1.ExtendResponse{LeaseUntil: floorTime(a.result.Until), Witness: a.witness()}
 }

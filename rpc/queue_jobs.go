@@ -17,7 +17,7 @@ func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.CancelResponse{State: wireState(a.result.State), Witness: a.witness}, nil
+	return &belfryv1.CancelResponse{State: wireState(a.result.State), Witness: a.witness()}, nil
 }
 
 // Reschedule implements QueueService.
@@ -33,7 +33,7 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 		return nil, err
 	}
 	return &belfryv1.RescheduleResponse{
-		DueAt: ceilTime(a.result.Due), State: wireState(a.result.State), Witness: a.witness,
+		DueAt: ceilTime(a.result.Due), State: wireState(a.result.State), Witness: a.witness(),
 	}, nil
 }
 
@@ -158,8 +158,8 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 			continue
 		}
 		moved += answers[i].result.Count
-		if answers[i].witness != nil {
-			out.Witnesses = append(out.Witnesses, answers[i].witness)
+		if w := answers[i].witness(); w != nil {
+			out.Witnesses = append(out.Witnesses, w)
 		}
 	}
 	if failed != nil {

@@ -122,7 +122,7 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	setWitness(header, job.GetWitness())
 	header.Set("Content-Length", itoa(len(job.GetData())))
 	if err := send(w, job.GetData()); err != nil && requestID == "" { // else a repeat may collect it
-		h.queues.releaseAll(r.Context(), res.GetJobs())
+		h.queues.releaseAll(r.Context(), refsIn(res.GetJobs()))
 	}
 	return nil
 }

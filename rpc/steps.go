@@ -42,7 +42,7 @@ func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID 
 			}
 			done.replayed = done.replayed || a.result.Replayed
 			done.count, left = done.count+a.result.Count, left-min(left, a.result.Count)
-			last = a.witness
+			last = a.witness()
 			// A redrive does not say whether there is more: a step that was not full was the last.
 			if full := step.Kind() == fsm.KindRedrive && a.result.Count == uint64(most); !a.result.More && !full {
 				break

@@ -277,8 +277,8 @@ func (w *worker) deliver(ctx context.Context, p *poll) bool {
 	if len(p.jobs) == 0 {
 		return true
 	}
-	if !w.push(ctx, &belfryv1.WorkResponse{Jobs: p.jobs}) {
-		w.service.releaseAll(ctx, p.jobs)
+	if !w.push(ctx, &belfryv1.WorkResponse{Jobs: wireLeased(p.jobs)}) {
+		w.service.releaseAll(ctx, refsOf(p.jobs))
 		return false
 	}
 	return true
@@ -305,7 +305,7 @@ func (w *worker) send(ctx context.Context) {
 			}
 		}
 		if failed {
-			w.service.releaseAll(ctx, m.GetJobs())
+			w.service.releaseAll(ctx, refsIn(m.GetJobs()))
 		}
 	}
 }
@@ -422,7 +422,7 @@ func wireResult(a *action, got *answer) *belfryv1.WorkResult {
 	case *fsm.Extend:
 		out.Result = &belfryv1.WorkResult_Extend{Extend: wireExtend(got)}
 	default:
-		out.Result = &belfryv1.WorkResult_Ack{Ack: &belfryv1.AckResponse{Witness: got.witness}}
+		out.Result = &belfryv1.WorkResult_Ack{Ack: &belfryv1.AckResponse{Witness: got.witness()}}
 	}
 	return out
 }

@@ -1,0 +1,123 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// ackBatchBytes is AckBatch from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
+// faults.
+func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
+	b, ok := s.quick.acks.Get().(*ackBatch)
+	if !ok {
+		b = &ackBatch{}
+	}
+	requestID, ok := b.read(s.checker(), request)
+	if !ok {
+		b.release(&s.quick.acks)
+		return viaMessage(ctx, s.quick.codec, request, dst, s.AckBatch)
+	}
+	s.ackAll(ctx, requestID, b)
+	dst, err := appendAcks(dst, b.answers)
+	if err == nil && !anyFault(b.answers) { // as in putBatch.failed
+		b.release(&s.quick.acks)
+	}
+	return dst, err
+}
+
+// ackBatch is what there is one of for each lease of a batch, as in putBatch.
+type ackBatch struct {
+	acks     []fsm.Ack
+	answers  []answer
+	commands []placed
+	leases   leaseReader
+}
+
+// release gives the memory back for another batch.
+func (b *ackBatch) release(to *sync.Pool) {
+	clear(b.acks)
+	clear(b.answers)
+	clear(b.commands)
+	b.acks, b.answers, b.commands = b.acks[:0], b.answers[:0], b.commands[:0]
+	to.Put(b)
+}
+
+// The tags of AckBatchRequest.
+const (
+	tagLeases       = 1<<3 | byte(protowire.BytesType)
+	tagAckRequestID = 2<<3 | byte(protowire.BytesType)
+)
+
+// read reads the batch. It reports false if the message as a whole is rare or wrong.
+func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
+	seen := false
+	for len(data) > 0 {
+		tag := data[0]
+		value, rest, ok := cutBytes(data[1:])
+		if !ok || !utf8.Valid(value) {
+			return "", false
+		}
+		data = rest
+		switch {
+		case tag == tagLeases && len(b.acks) < c.limits.BatchJobsMax:
+			b.add(c, value)
+		case tag == tagAckRequestID && !seen && len(value) <= c.limits.RequestIDBytesMax:
+			seen, requestID = true, string(value)
+		default:
+			return "", false
+		}
+	}
+	return requestID, len(b.acks) > 0
+}
+
+// add adds a lease, or the fault of what is none.
+func (b *ackBatch) add(c *checker, token []byte) {
+	var a answer
+	ref, err := b.leases.parse(token)
+	if err != nil {
+		entry := checker{limits: c.limits, now: c.now}
+		entry.lease("lease", string(token))
+		a.fault = entry.err
+	}
+	b.acks, b.answers = append(b.acks, fsm.Ack{Ref: ref}), append(b.answers, a)
+}
+
+// ackAll routes and proposes acks.
+func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch) {
+	b.commands = slices.Grow(b.commands, len(b.acks))
+	var last *fsm.Ack
+	var shard uint32
+	for i := range b.acks {
+		ack := &b.acks[i]
+		if b.answers[i].fault != nil {
+			continue
+		}
+		if last == nil || last.Queue != ack.Queue || last.Partition != ack.Partition { // the hash is most of the work, as with puts
+			shard = s.shard(ack.Queue, ack.Partition)
+		}
+		last = ack
+		b.commands = append(b.commands, placed{shard: shard, position: i, command: ack})
+	}
+	s.doPlaced(ctx, requestID, b.commands, b.answers)
+	s.meterAcks(b.acks, b.answers)
+}
+
+// meterAcks counts the jobs acked, neighbours of one queue together.
+func (s *queueService) meterAcks(acks []fsm.Ack, answers []answer) {
+	var n uint32
+	for i := range acks {
+		if answers[i].fault == nil {
+			n++
+		}
+		if last := i == len(acks)-1; n > 0 && (last || acks[i+1].Queue != acks[i].Queue) {
+			s.meters.ack(acks[i].Queue, n)
+			n = 0
+		}
+	}
+}
