@@ -68,7 +68,10 @@ func (h hasher) sum() uint64 { return uint64(h.word(hashMul1)) }
 
 // ContentHash is the identity of what a Put asks for: body, headers and options as written. Two puts with the same id and the
 // same content hash are the same put.
-func ContentHash(p *Put) [16]byte { return contentHash(appendContent(nil, p)) }
+func ContentHash(p *Put) [16]byte {
+	var room [512]byte // enough for a small job, so that its hash is no garbage
+	return contentHash(appendContent(room[:0], p))
+}
 
 // RequestHash is the identity of a request's commands.
 func RequestHash(r *Request) [16]byte { return contentHash(appendCommands(nil, r.Commands)) }
