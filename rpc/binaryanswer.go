@@ -38,6 +38,12 @@ const (
 	fieldNanos   protowire.Number = 2
 )
 
+// The tags of results and of what is in them.
+const (
+	tagOfResults = byte(fieldResults<<3) | byte(protowire.BytesType)
+	tagOfPut     = byte(fieldPut<<3) | byte(protowire.BytesType)
+)
+
 // appendPuts appends the answer to a batch of puts. Entries that failed are left to the generated code.
 func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 	var w putWriter
@@ -50,10 +56,10 @@ func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 			continue
 		}
 		put := w.put(b.puts[i], &b.answers[i])
-		dst = protowire.AppendTag(dst, fieldResults, protowire.BytesType)
-		dst = protowire.AppendVarint(dst, uint64(protowire.SizeTag(fieldPut)+protowire.SizeBytes(len(put))))
-		dst = protowire.AppendTag(dst, fieldPut, protowire.BytesType)
-		dst = protowire.AppendBytes(dst, put)
+		dst = append(dst, tagOfResults)
+		dst = binary.AppendUvarint(dst, uint64(1+protowire.SizeBytes(len(put))))
+		dst = append(dst, tagOfPut)
+		dst = append(binary.AppendUvarint(dst, uint64(len(put))), put...)
 	}
 	return dst, nil
 }
@@ -198,7 +204,8 @@ func appendText(dst []byte, field protowire.Number, text string) []byte {
 	if text == "" {
 		return dst
 	}
-	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), text)
+	dst = binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.BytesType))
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
 // appendNumber appends a number unless it is 0, as proto3 has it.
@@ -212,7 +219,7 @@ func appendNumber(dst []byte, field protowire.Number, v uint64) []byte {
 // openShort begins a message of less than 128 bytes, of which the length is one byte. Being made of numbers alone, a Timestamp
 // has at most 22 bytes and a Witness 58.
 func openShort(dst []byte, field protowire.Number) []byte {
-	return append(protowire.AppendTag(dst, field, protowire.BytesType), 0)
+	return append(binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.BytesType)), 0)
 }
 
 // closeShort ends the message that starts at start.
