@@ -91,8 +91,12 @@ var importTable = []importRow{
 		reason:   "generated code is shared by the server and the SDK, so it drags in neither",
 	},
 	{
+		dir:    "rpc/frame",
+		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
+	},
+	{
 		dir:      "client",
-		may:      []string{"rpc/belfry/..."},
+		may:      []string{"rpc/belfry/...", "rpc/frame"},
 		testMay:  []string{"client/belfrytest"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
 		reason:   "a user of the SDK must not link the server",

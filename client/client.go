@@ -51,15 +51,17 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		cancel:   cancel,
 		polls:    pollers{byKey: make(map[pollKey]*poller)},
 	}
+	var transport *http.Transport
 	if cfg.http == nil {
-		transport := newTransport()
+		transport = newTransport()
 		// A redirect would leave the address that the caller chose, and could turn a POST into a GET.
 		cfg.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}}
 		c.idle = transport
 	}
-	c.endpoints = newEndpoints(urls, &observer{http: cfg.http, clock: c.clock})
+	h := &observer{http: cfg.http, clock: c.clock}
+	c.endpoints = newEndpoints(urls, func(base string) *endpoint { return newEndpoint(base, h, newSessions(base, transport, c.clock)) })
 	c.puts = newCoalescer(c, c.clock.newID, sendPuts, putPlace)
 	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, leasePlace)
 	return c, nil
@@ -75,6 +77,7 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	c.work.Wait()
+	c.endpoints.close()
 	if c.idle != nil {
 		c.idle.CloseIdleConnections()
 	}

@@ -7,11 +7,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
 )
 
 // Ack ends a job as done. It may share a round trip with other acks; see [Coalescing]. Acking twice with the same lease is
@@ -53,11 +54,16 @@ func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error)
 // sendAcks sends a batch of acks once. It has no request id: an ack may be repeated without, and the memory that the
 // servers have for answers is better kept for calls that need it.
 func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
-	res, err := ep.ackBatch.CallUnary(ctx, connect.NewRequest(&belfryv1.AckBatchRequest{Leases: leases}))
+	var request []byte
+	for _, lease := range leases {
+		request = protowire.AppendTag(request, 1, protowire.BytesType)
+		request = protowire.AppendString(request, lease)
+	}
+	answer, err := hot(ctx, ep, frame.AckBatch, ep.ackBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("acking %d jobs: %w", len(leases), err)
 	}
-	return res.Msg.replies, nil
+	return answer.replies, nil
 }
 
 // Nack says that an attempt failed: the job is tried again after its retry delay, or is dead if this was the last attempt.

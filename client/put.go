@@ -6,11 +6,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
 )
 
 // A PutOption says more about a job that is put.
@@ -211,9 +212,13 @@ func putResult(res *belfryv1.PutResponse) PutResult {
 
 // sendPuts sends a batch of puts once.
 func sendPuts(ctx context.Context, ep *endpoint, id string, reqs []*belfryv1.PutRequest) ([]reply[PutResult], error) {
-	res, err := ep.putBatch.CallUnary(ctx, connect.NewRequest(&belfryv1.PutBatchRequest{Jobs: reqs, RequestId: id}))
+	request, err := proto.Marshal(&belfryv1.PutBatchRequest{Jobs: reqs, RequestId: id})
+	if err != nil {
+		return nil, fmt.Errorf("encoding %d puts: %w", len(reqs), err)
+	}
+	answer, err := hot(ctx, ep, frame.PutBatch, ep.putBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("putting %d jobs: %w", len(reqs), err)
 	}
-	return res.Msg.replies, nil
+	return answer.replies, nil
 }

@@ -48,24 +48,32 @@ func (c *requestClock) newID() string {
 	return string(text[:])
 }
 
-// observe learns from the headers of an answer that arrived now to a request that was sent at sent. The server wrote the
-// Date at some moment between the two; what was known before stands unless no such moment agrees with it. So an answer that
-// was long on its way, or waited for a process that was suspended, is not taken for a clock that is behind.
+// observe learns from the headers of an answer that arrived now to a request that was sent at sent.
 func (c *requestClock) observe(sent time.Time, header http.Header) {
+	if !c.due() {
+		return
+	}
+	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+		c.learn(sent, date, datePrecision)
+	}
+}
+
+// due reports whether to look at a server's time, once every skewEvery.
+func (c *requestClock) due() bool {
 	now := time.Now()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	due := now.Sub(c.read) >= skewEvery
 	if due {
 		c.read = now
 	}
-	c.mu.Unlock()
-	if !due {
-		return
-	}
-	date, err := http.ParseTime(header.Get("Date"))
-	if err != nil {
-		return
-	}
-	least, most := date.Sub(now), date.Add(datePrecision).Sub(sent)
+	return due
+}
+
+// learn learns from the time that a server had when it answered a request that was sent at sent. The server wrote the
+// date, rounded down to precision, at some moment between then and now; what was known before stands unless no such moment agrees with it. So an answer that
+// was long on its way, or waited for a process that was suspended, is not taken for a clock that is behind.
+func (c *requestClock) learn(sent, date time.Time, precision time.Duration) {
+	least, most := date.Sub(time.Now()), date.Add(precision).Sub(sent)
 	c.skew.Store(int64(min(max(c.ahead(), least), most)))
 }

@@ -2,16 +2,18 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
 )
 
 // ReserveOptions say what [Client.Reserve] asks for.
@@ -100,13 +102,13 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 	}
 	o.Wait = 0
 	req := o.request(err.RequestID)
-	res, _, failure := callCounted(ctx, c, callKind{place: o.place()}, func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
-		return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
+	res, _, failure := callCounted(ctx, c, callKind{place: o.place()}, func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) {
+		return sendReserve(ctx, ep, req)
 	})
 	if failure != nil {
 		return
 	}
-	for some := range slices.Chunk(res.Msg.jobs, extendsMax) {
+	for some := range slices.Chunk(res.jobs, extendsMax) {
 		var all sync.WaitGroup
 		for _, job := range some {
 			all.Go(func() { _, _, _ = c.Release(ctx, job.Lease, 0) })
@@ -115,14 +117,21 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 	}
 }
 
+// sendReserve sends a Reserve once.
+func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest) (*reserveAnswer, error) {
+	request, err := proto.Marshal(req)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a reserve: %w", err)
+	}
+	return hot(ctx, ep, frame.Reserve, ep.reserve, request)
+}
+
 // reserveMany makes one Reserve call of its own. failed, if not nil, hears of each attempt that will be followed by another.
 func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
 	req := o.request(c.clock.newID())
 	started, ahead := time.Now(), c.clock.ahead()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed, place: o.place()},
-		func(ctx context.Context, ep *endpoint) (*connect.Response[reserveAnswer], error) {
-			return ep.reserve.CallUnary(ctx, connect.NewRequest(req))
-		})
+		func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) { return sendReserve(ctx, ep, req) })
 	if err != nil {
 		err.RequestID = req.RequestId
 		return nil, err
@@ -133,8 +142,8 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 	if failures > 0 || o.Wait == 0 {
 		received = started
 	}
-	for _, job := range res.Msg.jobs {
+	for _, job := range res.jobs {
 		job.client, job.received = c, job.began(received, ahead)
 	}
-	return res.Msg.jobs, nil
+	return res.jobs, nil
 }

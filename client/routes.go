@@ -187,6 +187,6 @@ func (e *endpoints) at(address string) *endpoint {
 	if e.named == nil || len(e.named) >= routesQueuesMax {
 		e.named = map[string]*endpoint{}
 	}
-	e.named[address] = newEndpoint(u.Scheme+"://"+address, e.http)
+	e.named[address] = e.make(u.Scheme + "://" + address)
 	return e.named[address]
 }

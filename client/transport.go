@@ -14,7 +14,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
@@ -34,9 +33,10 @@ type endpoint struct {
 	queue belfryv1connect.QueueServiceClient
 	admin belfryv1connect.AdminServiceClient
 	// The calls of the hot path, with answers that decode themselves.
-	putBatch *connect.Client[belfryv1.PutBatchRequest, putBatchAnswer]
-	ackBatch *connect.Client[belfryv1.AckBatchRequest, ackBatchAnswer]
-	reserve  *connect.Client[belfryv1.ReserveRequest, reserveAnswer]
+	sessions *sessions
+	putBatch *connect.Client[rawRequest, putBatchAnswer]
+	ackBatch *connect.Client[rawRequest, ackBatchAnswer]
+	reserve  *connect.Client[rawRequest, reserveAnswer]
 }
 
 // endpoints are the servers of a cluster, any of which takes any call. Calls stick to one until it fails them.
@@ -44,7 +44,7 @@ type endpoints struct {
 	all     []*endpoint
 	current atomic.Uint32
 	urls    []string
-	http    connect.HTTPClient
+	make    func(base string) *endpoint
 	routes  routes
 
 	mu    sync.Mutex
@@ -85,24 +85,37 @@ func parseAddresses(addrs string) ([]string, error) {
 
 // newEndpoints makes a connect client for each address. Compression is off: bodies are opaque, and small messages over
 // a local network are slower for it.
-func newEndpoints(urls []string, h connect.HTTPClient) *endpoints {
-	e := &endpoints{urls: urls, http: h}
+func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpoints {
+	e := &endpoints{urls: urls, make: newEndpoint}
 	for _, u := range urls {
-		e.all = append(e.all, newEndpoint(u, h))
+		e.all = append(e.all, newEndpoint(u))
 	}
 	return e
 }
 
+// close ends the sessions.
+func (e *endpoints) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ep := range e.all {
+		ep.sessions.close()
+	}
+	for _, ep := range e.named {
+		ep.sessions.close()
+	}
+}
+
 // newEndpoint makes the connect clients for one address.
-func newEndpoint(u string, h connect.HTTPClient) *endpoint {
+func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
 	hot := connect.WithClientOptions(plain, connect.WithCodec(codec{}))
 	return &endpoint{
 		queue:    belfryv1connect.NewQueueServiceClient(h, u, plain),
 		admin:    belfryv1connect.NewAdminServiceClient(h, u, plain),
-		putBatch: connect.NewClient[belfryv1.PutBatchRequest, putBatchAnswer](h, u+belfryv1connect.QueueServicePutBatchProcedure, hot),
-		ackBatch: connect.NewClient[belfryv1.AckBatchRequest, ackBatchAnswer](h, u+belfryv1connect.QueueServiceAckBatchProcedure, hot),
-		reserve:  connect.NewClient[belfryv1.ReserveRequest, reserveAnswer](h, u+belfryv1connect.QueueServiceReserveProcedure, hot),
+		sessions: s,
+		putBatch: connect.NewClient[rawRequest, putBatchAnswer](h, u+belfryv1connect.QueueServicePutBatchProcedure, hot),
+		ackBatch: connect.NewClient[rawRequest, ackBatchAnswer](h, u+belfryv1connect.QueueServiceAckBatchProcedure, hot),
+		reserve:  connect.NewClient[rawRequest, reserveAnswer](h, u+belfryv1connect.QueueServiceReserveProcedure, hot),
 	}
 }
 
@@ -157,6 +170,9 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 
 // unsent reports whether an attempt ended before anything of it was sent: no connection came about, or none with TLS.
 func unsent(err error) bool {
+	if _, ok := errors.AsType[*unsentError](err); ok {
+		return true
+	}
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || failedHandshake(err)
 }

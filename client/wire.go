@@ -28,6 +28,9 @@ func (c codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil
 
 // MarshalAppend lets Connect reuse its buffers.
 func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	if raw, ok := message.(*rawRequest); ok {
+		return append(dst, *raw...), nil
+	}
 	m, ok := message.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is no message", message)

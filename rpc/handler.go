@@ -21,6 +21,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/frame"
 )
 
 // Config is what a handler is made of. Node, Catalog, Logger and Registry are required.
@@ -87,6 +88,11 @@ type handler struct {
 	paths      []string
 	methodList string
 
+	// edge is what Connect's calls pass through; sessionMethods are those that sessions carry besides.
+	edge           *edge
+	sessions       sessions
+	sessionMethods map[frame.Method]sessionMethod
+
 	bodyBytesInFlight atomic.Int64
 	// streams counts the streams that are open.
 	streams atomic.Int64
@@ -121,14 +127,16 @@ func newHandler(cfg Config) (*handler, error) {
 		drain: h.drain, meters: newMeters(cfg.Now), quick: quick{codec: binary},
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger}
-	options := connectOptions(cfg, watch, binary)
+	h.edge = &edge{logger: cfg.Logger, traffic: watch}
+	h.mountSessions()
+	options := connectOptions(cfg, h.edge, binary)
 	h.mountServices(admin, options)
 	h.mountOperations(cfg, options)
 	return h, nil
 }
 
 // connectOptions are the options of every service.
-func connectOptions(cfg Config, watch *traffic, binary binaryCodec) []connect.HandlerOption {
+func connectOptions(cfg Config, e *edge, binary binaryCodec) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(jsonCodec{name: codecJSON, bounds: binary.bounds}),
 		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: binary.bounds}),
@@ -142,7 +150,7 @@ func connectOptions(cfg Config, watch *traffic, binary binaryCodec) []connect.Ha
 		}),
 		connect.WithCompression("gzip", newGunzip(cfg.Limits.MessageBytesMax), newGzip),
 		connect.WithCompressMinBytes(compressBytesMin),
-		connect.WithInterceptors(&edge{logger: cfg.Logger, traffic: watch}),
+		connect.WithInterceptors(e),
 	}
 }
 
@@ -215,6 +223,10 @@ func (h *handler) route(w *reply, r *http.Request) {
 		guarded, release := h.guardBody(w, r)
 		defer release()
 		h.serveRaw(w, guarded, queue)
+		return
+	}
+	if path == frame.Path {
+		h.serveSession(w, r)
 		return
 	}
 	if route, ok := h.routes[path]; ok {

@@ -83,11 +83,15 @@ func (s *Server) shutdownHTTP(ctx context.Context) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	if err := s.shutdownHTTP(ctx); err != nil {
+		_ = s.handler.sessions.wait(ctx) // it has ended, so this closes them
 		closeErr := s.http.Close()
 		if closeErr != nil {
 			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)
 		}
 		return fmt.Errorf("stopping the public API: %w", err)
+	}
+	if err := s.handler.sessions.wait(ctx); err != nil {
+		return err
 	}
 	return s.handler.queues.polls.wait(ctx)
 }

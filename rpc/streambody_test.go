@@ -47,7 +47,7 @@ func (s *served) rawStream() (send func([]byte), answer func() string) {
 }
 
 // frame returns a message as Connect sends it in a stream.
-func frame(t *testing.T, m proto.Message) []byte {
+func framed(t *testing.T, m proto.Message) []byte {
 	t.Helper()
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestAStreamsMessageHasTimeToArrive(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Limits = limits })
 	silent := s.work(s.workClients()["Connect"], 1, "a")
 	send, answer := s.rawStream()
-	send(frame(t, credits(1))[:7])
+	send(framed(t, credits(1))[:7])
 	if got := answer(); !strings.Contains(got, "a message of a stream did not arrive within 5s") {
 		t.Errorf("%q", got)
 	}
@@ -89,7 +89,7 @@ func TestAStreamsMessageIsBounded(t *testing.T) {
 	s := serve(t)
 	large := &belfryv1.WorkRequest{Nacks: []*belfryv1.NackRequest{{Error: strings.Repeat("x", 1<<20)}}}
 	send, answer := s.rawStream()
-	send(append(frame(t, credits(1)), frame(t, large)...))
+	send(append(framed(t, credits(1)), framed(t, large)...))
 	if got := answer(); !strings.Contains(got, "TOO_LARGE") {
 		t.Errorf("%q", got)
 	}

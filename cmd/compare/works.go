@@ -59,7 +59,8 @@ func allWorks() []work {
 		}}
 	}
 	return []work{
-		throughput("batch", "64 callers, 100 jobs a call, a connection each", 64, 100, bodyBytes, own),
+		throughput("batch", "64 callers, 100 jobs a call, through the client library", 64, 100, bodyBytes, shared),
+		throughput("batchplain", "64 callers, 100 jobs a call, a connection each", 64, 100, bodyBytes, own),
 		throughput("single", "64 callers, one job a call, a connection each", 64, 1, bodyBytes, own),
 		throughput("lone", "one caller, one job a call", 1, 1, bodyBytes, own),
 		throughput("shared64", "64 callers, one job a call, one client library between them", 64, 1, bodyBytes, shared),

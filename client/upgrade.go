@@ -1,0 +1,208 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/belfrydb/belfry/rpc/frame"
+)
+
+// sessions makes and keeps the session with one server. Nil where there are none: with a transport of the caller's, or a proxy on the way.
+type sessions struct {
+	target    *url.URL
+	transport *http.Transport
+	clock     *requestClock
+	dialing   chan struct{} // holds one value while somebody dials
+
+	mu      sync.Mutex
+	current *session
+	barred  time.Time // until when not to ask for one
+	closed  bool
+}
+
+// sessionBar is how long a server that refused a session, or something on the way to it, is not asked for another.
+const sessionBar = 10 * time.Second
+
+// newSessions is for the server at a base URL.
+func newSessions(base string, transport *http.Transport, clock *requestClock) *sessions {
+	if transport == nil {
+		return nil
+	}
+	target, err := url.Parse(base + frame.Path)
+	if err != nil {
+		return nil
+	}
+	if transport.Proxy != nil {
+		if proxy, err := transport.Proxy(&http.Request{URL: target}); err != nil || proxy != nil {
+			return nil
+		}
+	}
+	return &sessions{target: target, transport: transport, clock: clock, dialing: make(chan struct{}, 1)}
+}
+
+// get returns the session, and makes it if there is none. Nil without an error means that calls go by Connect.
+func (p *sessions) get(ctx context.Context) (*session, error) {
+	if p == nil {
+		return nil, nil
+	}
+	if s, known := p.now(); known {
+		return s, nil
+	}
+	select {
+	case p.dialing <- struct{}{}:
+		defer func() { <-p.dialing }()
+	case <-ctx.Done():
+		return nil, &unsentError{context.Cause(ctx)}
+	}
+	if s, known := p.now(); known {
+		return s, nil // another call was faster
+	}
+	s, err := p.dial(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil && p.closed:
+		s.close(net.ErrClosed)
+		return nil, &unsentError{net.ErrClosed}
+	case err == nil:
+		p.current = s
+		return s, nil
+	case unsent(err) || ctx.Err() != nil:
+		return nil, &unsentError{err}
+	default:
+		p.barred = time.Now().Add(sessionBar)
+		return nil, nil
+	}
+}
+
+// now returns the session that there is, nil if there can be none; known is false if one should be made.
+func (p *sessions) now() (s *session, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil && p.current.takes() {
+		return p.current, true
+	}
+	return nil, p.closed || time.Now().Before(p.barred)
+}
+
+// close ends the session for good.
+func (p *sessions) close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.current != nil {
+		p.current.close(net.ErrClosed)
+	}
+}
+
+// dial connects to the server and asks for a session.
+func (p *sessions) dial(ctx context.Context) (_ *session, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = conn.Close() // it leads nowhere
+		}
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // one that takes none has ended
+	in := bufio.NewReaderSize(conn, sessionBuffer)
+	err = p.ask(conn, in)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for a session: %w", p.target.Host, err)
+	}
+	return newSession(conn, in, p.clock), nil
+}
+
+// connect makes the connection, with TLS for https.
+func (p *sessions) connect(ctx context.Context) (net.Conn, error) {
+	host, port := p.target.Hostname(), p.target.Port()
+	if port == "" {
+		port = p.target.Scheme // a name that every system knows
+	}
+	conn, err := p.transport.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil || p.target.Scheme != "https" {
+		return conn, err
+	}
+	config := p.transport.TLSClientConfig.Clone()
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config.ServerName = host
+	}
+	config.NextProtos = []string{"http/1.1"}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
+}
+
+// ask sends the request for an upgrade and reads the answer.
+func (p *sessions) ask(conn net.Conn, in *bufio.Reader) error {
+	req := &http.Request{
+		Method: http.MethodGet, URL: p.target, Host: p.target.Host, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {frame.Protocol}},
+	}
+	sent := time.Now()
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(in, req)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != frame.Protocol {
+		_ = res.Body.Close() // the connection is not used any more
+		return fmt.Errorf("the answer is %s", res.Status)
+	}
+	p.clock.observe(sent, res.Header)
+	return nil
+}
+
+// A rawRequest is a request that is encoded already.
+type rawRequest []byte
+
+// hot makes one of the calls of the hot path: in a session, or by Connect where there are none.
+func hot[A any, P interface {
+	*A
+	wireDecoder
+}](ctx context.Context, ep *endpoint, method frame.Method, byConnect *connect.Client[rawRequest, A], request []byte) (*A, error) {
+	s, err := ep.sessions.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		answer := P(new(A))
+		if err := s.call(ctx, method, request, answer); err != nil {
+			return nil, err
+		}
+		return (*A)(answer), nil
+	}
+	raw := rawRequest(request)
+	res, err := byConnect.CallUnary(ctx, connect.NewRequest(&raw))
+	if err != nil {
+		return nil, err
+	}
+	return res.Msg, nil
+}

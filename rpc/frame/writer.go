@@ -1,0 +1,117 @@
+package frame
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// pendingMax is how many bytes may wait to be written before senders wait.
+	pendingMax = 4 << 20
+	// keptMax is the size up to which a buffer is used again.
+	keptMax = 1 << 20
+)
+
+// Writer writes the frames of many senders to a connection. Frames that come while one write is under way leave together in the next. Make it with NewWriter.
+type Writer struct {
+	conn  net.Conn
+	limit time.Duration
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	pending []byte
+	emptied chan struct{} // closed when pending was taken; nil if nobody waits for that
+	err     error
+}
+
+// NewWriter returns a writer that Run makes write. A write that the peer does not take within limit ends it.
+func NewWriter(conn net.Conn, limit time.Duration) *Writer {
+	return &Writer{conn: conn, limit: limit, wake: make(chan struct{}, 1)}
+}
+
+// Send has a frame written, and returns before it is. It waits while too much is pending, until ctx ends. The payload may be used again when it returns. An error means that nothing of the frame is
+// written: it is the one that ended the writer, or that of ctx.
+func (w *Writer) Send(ctx context.Context, h Header, payload []byte) error {
+	h.Size = uint32(len(payload)) //nolint:gosec // messages have a few megabytes at most
+	for {
+		w.mu.Lock()
+		if w.err != nil {
+			defer w.mu.Unlock()
+			return w.err
+		}
+		if len(w.pending) == 0 || len(w.pending)+len(payload) <= pendingMax {
+			w.pending = append(h.append(w.pending), payload...)
+			w.mu.Unlock()
+			w.signal()
+			return nil
+		}
+		if w.emptied == nil {
+			w.emptied = make(chan struct{})
+		}
+		emptied := w.emptied
+		w.mu.Unlock()
+		select {
+		case <-emptied:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Run writes until the writer is closed or a write fails, and returns what senders get from then on.
+func (w *Writer) Run() error {
+	var spare []byte
+	for range w.wake {
+		w.mu.Lock()
+		batch, end := w.pending, w.err
+		w.pending = spare[:0]
+		w.empty()
+		w.mu.Unlock()
+		if len(batch) > 0 {
+			err := w.conn.SetWriteDeadline(time.Now().Add(w.limit))
+			if err == nil {
+				_, err = w.conn.Write(batch)
+			}
+			if err != nil {
+				w.Close(err)
+				return err
+			}
+		}
+		if end != nil {
+			return end
+		}
+		if spare = batch; cap(spare) > keptMax {
+			spare = nil
+		}
+	}
+	return nil
+}
+
+// Close ends the writer: senders get err, and Run returns when what is pending is written.
+func (w *Writer) Close(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+		w.empty()
+		w.signal()
+	}
+}
+
+// signal wakes Run.
+func (w *Writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// empty wakes the senders that wait. w.mu is held.
+func (w *Writer) empty() {
+	if w.emptied != nil {
+		close(w.emptied)
+		w.emptied = nil
+	}
+}
