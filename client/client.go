@@ -17,7 +17,7 @@ type Client struct {
 	clock     *requestClock
 	idle      interface{ CloseIdleConnections() } // nil if the transport is the caller's
 	limits    Coalescing
-	puts      *coalescer[*belfryv1.PutRequest, PutResult]
+	puts      *coalescer[encodedPut, PutResult]
 	acks      *coalescer[string, struct{}]
 	polls     pollers
 	lifetime  func() context.Context // of what outlives single calls: batches and polls; ends at Close
@@ -62,7 +62,7 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	}
 	h := &observer{http: cfg.http, clock: c.clock}
 	c.endpoints = newEndpoints(urls, func(base string) *endpoint { return newEndpoint(base, h, newSessions(base, transport, c.clock)) })
-	c.puts = newCoalescer(c, c.clock.newID, sendPuts, putPlace)
+	c.puts = newCoalescer(c, c.clock.newID, sendPuts, func(put encodedPut) place { return put.place })
 	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, leasePlace)
 	return c, nil
 }

@@ -18,6 +18,7 @@ type coalescer[Q, R any] struct {
 	send   sendFunc[Q, R]
 	place  func(req Q) place
 	pool   sync.Pool // of *entry[Q, R] that nothing refers to
+	wholes sync.Pool // of *whole[Q, R], likewise
 
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
@@ -262,30 +263,46 @@ func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	return b.open == 0
 }
 
-// whole sends requests that fit into one message as a batch of their own, and waits for all replies.
-func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q) []reply[R] {
-	replies := make([]reply[R], len(reqs))
-	if err := q.client.closed(); err != nil {
-		for i := range replies {
-			replies[i].err = closedError()
+// whole sends requests that fit into one message as a batch of their own, and hands out all replies. It keeps nothing of them.
+func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q, each func(i int, r reply[R])) {
+	if q.client.closed() != nil {
+		for i := range reqs {
+			each(i, reply[R]{err: closedError()})
 		}
-		return replies
+		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	entries := make([]entry[Q, R], len(reqs))
-	b := &batch[Q, R]{
-		cancel: cancel, reqs: reqs, id: q.newID(), entries: make([]*entry[Q, R], len(reqs)), open: len(reqs),
+	defer cancel()
+	w, ok := q.wholes.Get().(*whole[Q, R])
+	if !ok {
+		w = &whole[Q, R]{}
 	}
-	for i := range entries {
-		entries[i].place = i
-		b.entries[i] = &entries[i]
-	}
+	w.fit(len(reqs))
+	b := &batch[Q, R]{cancel: cancel, reqs: reqs, id: q.newID(), entries: w.open, open: len(reqs)}
 	if !q.exchange(ctx, b) {
 		q.persist(ctx, b)
 	}
-	cancel()
-	for i := range entries {
-		replies[i] = entries[i].reply
+	for i := range w.entries {
+		each(i, w.entries[i].reply)
 	}
-	return replies
+	clear(w.entries) // they refer to what callers have now
+	q.wholes.Put(w)
+}
+
+// A whole is the memory of a batch that somebody made as such.
+type whole[Q, R any] struct {
+	entries []entry[Q, R]
+	open    []*entry[Q, R]
+}
+
+// fit makes n entries.
+func (w *whole[Q, R]) fit(n int) {
+	if cap(w.entries) < n {
+		w.entries, w.open = make([]entry[Q, R], n), make([]*entry[Q, R], n)
+	}
+	w.entries, w.open = w.entries[:n], w.open[:n]
+	for i := range w.entries {
+		w.entries[i].place = i
+		w.open[i] = &w.entries[i]
+	}
 }

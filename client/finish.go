@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -42,11 +41,11 @@ func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error)
 	errs := make([]error, len(leases))
 	for from := 0; from < len(leases); from += batchJobsMax {
 		chunk := leases[from:min(from+batchJobsMax, len(leases))]
-		for i, r := range c.acks.whole(ctx, chunk) {
+		c.acks.whole(ctx, chunk, func(i int, r reply[struct{}]) {
 			if r.err != nil {
 				errs[from+i] = r.err
 			}
-		}
+		})
 	}
 	return errs, firstFailure(len(errs), "acks", func(i int) error { return errs[i] })
 }
@@ -56,8 +55,7 @@ func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error)
 func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
 	var request []byte
 	for _, lease := range leases {
-		request = protowire.AppendTag(request, 1, protowire.BytesType)
-		request = protowire.AppendString(request, lease)
+		request = appendEntry(request, lease)
 	}
 	answer, err := hot(ctx, ep, frame.AckBatch, ep.ackBatch, request)
 	if err != nil {

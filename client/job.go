@@ -16,10 +16,18 @@ const statePrefix = "JOB_STATE_"
 
 // stateOf reads a state off the wire; one of a later version keeps its number.
 func stateOf(s belfryv1.JobState) State {
-	if s == belfryv1.JobState_JOB_STATE_UNSPECIFIED {
+	switch s {
+	case belfryv1.JobState_JOB_STATE_UNSPECIFIED:
 		return ""
+	case belfryv1.JobState_JOB_STATE_DELAYED: // the three that most answers have
+		return "DELAYED"
+	case belfryv1.JobState_JOB_STATE_READY:
+		return "READY"
+	case belfryv1.JobState_JOB_STATE_RESERVED:
+		return "RESERVED"
+	default:
+		return State(strings.TrimPrefix(s.String(), statePrefix))
 	}
-	return State(strings.TrimPrefix(s.String(), statePrefix))
 }
 
 // wire gives the state's number, unspecified for the empty state; ok is false for a word that is no state.

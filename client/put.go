@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -109,13 +108,26 @@ type PutResult struct {
 //
 // Errors: [ErrJobExists], [ErrQueueFull], [ErrRateLimited], [ErrUnknownOutcome], and others as [*Error].
 func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...PutOption) (PutResult, error) {
-	req, bytes, err := Put{Queue: queue, Body: body, Options: opts}.request()
+	scratch, _ := putScratches.Get().(*putScratch)
+	req, bytes, err := scratch.request(Put{Queue: queue, Body: body, Options: opts})
 	if err != nil {
+		scratch.free()
 		return PutResult{}, err
 	}
-	if !c.limits.Off && bytes <= batchBytesMax {
-		return c.puts.do(ctx, req, bytes)
+	if c.limits.Off || bytes > batchBytesMax {
+		return c.putAlone(ctx, req) // the scratch is not used again: an attempt that was given up may still read it
 	}
+	put := encodedPut{place: putPlace(req)}
+	put.wire, err = scratch.encode(nil, req)
+	scratch.free()
+	if err != nil {
+		return PutResult{}, invalidError("encoding the put: %v", err)
+	}
+	return c.puts.do(ctx, put, bytes)
+}
+
+// putAlone puts by a call of its own.
+func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutResult, error) {
 	req.RequestId = c.clock.newID()
 	res, err := call(ctx, c, callKind{id: &req.RequestId, place: putPlace(req)}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
 		return ep.queue.Put(ctx, req)
@@ -131,38 +143,66 @@ func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...Put
 // were. More than 1,000 puts or 4 MiB go in several round trips.
 func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) {
 	results := make([]PutResult, len(puts))
-	var chunk []*belfryv1.PutRequest
-	var places []int
-	chunkBytes := 0
-	flush := func() {
-		c.putChunk(ctx, chunk, places, results)
-		chunk, places, chunkBytes = nil, nil, 0
-	}
+	chunk := putChunk{client: c, results: results, puts: make([]encodedPut, 0, min(len(puts), batchJobsMax))}
+	scratch, _ := putScratches.Get().(*putScratch)
+	defer scratch.free()
 	for i, put := range puts {
-		req, bytes, err := put.request()
+		req, bytes, err := scratch.request(put)
 		if err != nil {
 			results[i].Err = err
 			continue
 		}
-		if len(chunk) == batchJobsMax || len(chunk) > 0 && chunkBytes+bytes > batchBytesMax {
-			flush()
+		if chunk.full(bytes) {
+			chunk.send(ctx)
 		}
-		chunk, places, chunkBytes = append(chunk, req), append(places, i), chunkBytes+bytes
+		if chunk.wire == nil {
+			chunk.wire = make([]byte, 0, min((len(puts)-i)*(bytes-putSlack), batchBytesMax))
+		}
+		start := len(chunk.wire)
+		if chunk.wire, err = scratch.encode(chunk.wire, req); err != nil {
+			results[i].Err = invalidError("encoding the put: %v", err)
+			continue
+		}
+		chunk.add(i, encodedPut{wire: chunk.wire[start:], place: putPlace(req)}, bytes)
 	}
-	if len(chunk) > 0 {
-		flush()
-	}
+	chunk.send(ctx)
 	return results, firstFailure(len(results), "puts", func(i int) error { return results[i].Err })
 }
 
-// putChunk sends the puts of one message as a batch of its own, and fills in their results.
-func (c *Client) putChunk(ctx context.Context, reqs []*belfryv1.PutRequest, places []int, results []PutResult) {
-	for i, r := range c.puts.whole(ctx, reqs) {
-		results[places[i]] = r.res
-		if r.err != nil {
-			results[places[i]] = PutResult{Err: r.err}
-		}
+// putSlack is by how much the estimate of an ordinary put's size is too large.
+const putSlack = 96
+
+// A putChunk is the part of a batch that goes into one message.
+type putChunk struct {
+	client  *Client
+	results []PutResult
+	puts    []encodedPut
+	places  []int // of the puts among the results
+	wire    []byte
+	bytes   int
+}
+
+// full reports whether there is no room for a put.
+func (p *putChunk) full(bytes int) bool {
+	return len(p.puts) == batchJobsMax || len(p.puts) > 0 && p.bytes+bytes > batchBytesMax
+}
+
+func (p *putChunk) add(position int, put encodedPut, bytes int) {
+	p.puts, p.places, p.bytes = append(p.puts, put), append(p.places, position), p.bytes+bytes
+}
+
+// send sends what there is as a batch of its own, and fills in the results.
+func (p *putChunk) send(ctx context.Context) {
+	if len(p.puts) == 0 {
+		return
 	}
+	p.client.puts.whole(ctx, p.puts, func(i int, r reply[PutResult]) {
+		p.results[p.places[i]] = r.res
+		if r.err != nil {
+			p.results[p.places[i]] = PutResult{Err: r.err}
+		}
+	})
+	p.puts, p.places, p.wire, p.bytes = p.puts[:0], p.places[:0], nil, 0
 }
 
 // firstFailure sums up the errors of a batch: nil if there is none.
@@ -182,25 +222,6 @@ func firstFailure(n int, what string, errOf func(i int) error) error {
 	return fmt.Errorf("%d of %d %s failed, the first: %w", failures, n, what, first)
 }
 
-// request makes the message of a put, and estimates from above how many bytes it adds to a batch. What would spoil the
-// batch for others is refused: text that is not UTF-8 cannot be encoded.
-func (p Put) request() (*belfryv1.PutRequest, int, error) {
-	req := &belfryv1.PutRequest{Queue: p.Queue, Body: &belfryv1.PutRequest_Data{Data: p.Body}}
-	for _, opt := range p.Options {
-		opt(req)
-	}
-	bytes := 128 + len(req.GetQueue()) + len(req.GetId()) + len(p.Body) + 16*len(req.GetRetryDelays())
-	valid := utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId())
-	for name, value := range req.GetHeaders() {
-		bytes += 16 + len(name) + len(value)
-		valid = valid && utf8.ValidString(name) && utf8.ValidString(value)
-	}
-	if !valid {
-		return nil, 0, invalidError("queue, id and headers of a put must be valid UTF-8")
-	}
-	return req, bytes, nil
-}
-
 // putPlace says what a put is about.
 func putPlace(req *belfryv1.PutRequest) place { return place{queue: req.GetQueue(), id: req.GetId()} }
 
@@ -211,14 +232,22 @@ func putResult(res *belfryv1.PutResponse) PutResult {
 }
 
 // sendPuts sends a batch of puts once.
-func sendPuts(ctx context.Context, ep *endpoint, id string, reqs []*belfryv1.PutRequest) ([]reply[PutResult], error) {
-	request, err := proto.Marshal(&belfryv1.PutBatchRequest{Jobs: reqs, RequestId: id})
-	if err != nil {
-		return nil, fmt.Errorf("encoding %d puts: %w", len(reqs), err)
+func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) ([]reply[PutResult], error) {
+	size := 64
+	for i := range puts {
+		size += len(puts[i].wire)
+	}
+	request := make([]byte, 0, size)
+	for i := range puts {
+		request = append(request, puts[i].wire...)
+	}
+	if id != "" {
+		request = protowire.AppendTag(request, fieldRequestID, protowire.BytesType)
+		request = protowire.AppendString(request, id)
 	}
 	answer, err := hot(ctx, ep, frame.PutBatch, ep.putBatch, request)
 	if err != nil {
-		return nil, fmt.Errorf("putting %d jobs: %w", len(reqs), err)
+		return nil, fmt.Errorf("putting %d jobs: %w", len(puts), err)
 	}
 	return answer.replies, nil
 }

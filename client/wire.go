@@ -141,35 +141,67 @@ func wireSeconds(data []byte) (seconds, nanos int64, err error) {
 // A putBatchAnswer is the answer to PutBatch.
 type putBatchAnswer struct{ replies []reply[PutResult] }
 
-func (a *putBatchAnswer) decodeWire(data []byte) error {
-	n, err := countFields(data, 1)
-	if err != nil {
-		return err
-	}
-	a.replies = make([]reply[PutResult], 0, n)
-	return eachField(data, func(f wireField) error {
-		if f.field != 1 {
-			return nil
-		}
-		r := reply[PutResult]{err: missingResult()}
-		err := eachField(f.bytes, func(f wireField) (err error) {
-			switch f.field {
-			case 1:
-				r.err = nil
-				r.res, err = wirePutResult(f.bytes)
-			case 2:
-				r.err, err = wireEntryError(f.bytes)
-			}
-			return err
-		})
-		a.replies = append(a.replies, r)
-		return err
-	})
+func (a *putBatchAnswer) decodeWire(data []byte) (err error) {
+	a.replies, err = decodeReplies(data, decodePutResult)
+	return err
 }
 
-// wirePutResult decodes a PutResponse.
-func wirePutResult(data []byte) (r PutResult, err error) {
-	err = eachField(data, func(f wireField) (err error) {
+// decodeReplies decodes the answer to a batch. set decodes what an entry has that succeeded.
+func decodeReplies[R any](data []byte, set func(r *R, data []byte) error) ([]reply[R], error) {
+	n, err := countFields(data, 1)
+	if err != nil {
+		return nil, err
+	}
+	replies := make([]reply[R], 0, n)
+	for len(data) > 0 {
+		var f wireField
+		if f, data, err = nextField(data); err != nil {
+			return replies, err
+		}
+		if f.field != 1 {
+			continue
+		}
+		replies = append(replies, reply[R]{})
+		if err := decodeReply(&replies[len(replies)-1], f.bytes, set); err != nil {
+			return replies, err
+		}
+	}
+	return replies, nil
+}
+
+// decodeReply decodes an entry of such an answer. Of several results the last counts, as in the generated code.
+func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte) error) (err error) {
+	known := false
+	for len(data) > 0 {
+		var f wireField
+		if f, data, err = nextField(data); err != nil {
+			return err
+		}
+		switch f.field {
+		case 1:
+			*r, known = reply[R]{}, true
+			err = set(&r.res, f.bytes)
+		case 2:
+			known = true
+			r.err, err = wireEntryError(f.bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !known {
+		r.err = missingResult()
+	}
+	return nil
+}
+
+// decodePutResult decodes a PutResponse.
+func decodePutResult(r *PutResult, data []byte) (err error) {
+	for len(data) > 0 {
+		var f wireField
+		if f, data, err = nextField(data); err != nil {
+			return err
+		}
 		switch f.field {
 		case 1:
 			r.ID = string(f.bytes)
@@ -180,37 +212,19 @@ func wirePutResult(data []byte) (r PutResult, err error) {
 		case 4:
 			r.State = stateOf(belfryv1.JobState(f.number))
 		}
-		return err
-	})
-	return r, err
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // An ackBatchAnswer is the answer to AckBatch.
 type ackBatchAnswer struct{ replies []reply[struct{}] }
 
-func (a *ackBatchAnswer) decodeWire(data []byte) error {
-	n, err := countFields(data, 1)
-	if err != nil {
-		return err
-	}
-	a.replies = make([]reply[struct{}], 0, n)
-	return eachField(data, func(f wireField) error {
-		if f.field != 1 {
-			return nil
-		}
-		r := reply[struct{}]{err: missingResult()}
-		err := eachField(f.bytes, func(f wireField) (err error) {
-			switch f.field {
-			case 1:
-				r.err = nil
-			case 2:
-				r.err, err = wireEntryError(f.bytes)
-			}
-			return err
-		})
-		a.replies = append(a.replies, r)
-		return err
-	})
+func (a *ackBatchAnswer) decodeWire(data []byte) (err error) {
+	a.replies, err = decodeReplies(data, func(*struct{}, []byte) error { return nil })
+	return err
 }
 
 // wireEntryError decodes an EntryError. Errors are rare, so the generated code does it.

@@ -16,28 +16,52 @@ func (a *reserveAnswer) decodeWire(data []byte) error {
 	}
 	a.jobs = make([]*Job, 0, n)
 	var d jobDecoder
-	return eachField(data, func(f wireField) error {
-		if f.field != 1 {
-			return nil
+	for len(data) > 0 {
+		var f wireField
+		if f, data, err = nextField(data); err != nil {
+			return err
 		}
-		job, err := d.decode(f.bytes)
+		if f.field != 1 {
+			continue
+		}
+		job := d.next(n - len(a.jobs))
 		a.jobs = append(a.jobs, job)
-		return err
-	})
+		if err := d.decode(job, f.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// jobsTogether is how many jobs share a piece of memory: fewer pieces cost less, but one job that is kept for long keeps its neighbours' memory.
+const jobsTogether = 8
 
 // A jobDecoder decodes the jobs of one answer.
 type jobDecoder struct {
+	free  []Job
 	queue string // of the job before
 	text  []byte // scratch
 }
 
+// next gives a job without content. left is how many are still to be decoded.
+func (d *jobDecoder) next(left int) *Job {
+	if len(d.free) == 0 {
+		d.free = make([]Job, min(max(left, 1), jobsTogether))
+	}
+	job := &d.free[0]
+	d.free = d.free[1:]
+	return job
+}
+
 // decode decodes a Job.
-func (d *jobDecoder) decode(data []byte) (*Job, error) {
-	job := &Job{}
+func (d *jobDecoder) decode(job *Job, data []byte) (err error) {
 	var id, lease []byte
 	var granted time.Time
-	err := eachField(data, func(f wireField) (err error) {
+	for len(data) > 0 {
+		var f wireField
+		if f, data, err = nextField(data); err != nil {
+			return err
+		}
 		switch f.field {
 		case 1:
 			if d.queue != string(f.bytes) {
@@ -49,7 +73,7 @@ func (d *jobDecoder) decode(data []byte) (*Job, error) {
 		case 3:
 			lease = f.bytes
 		case 8, 9:
-			job.Body = append([]byte{}, f.bytes...)
+			job.Body = append(make([]byte, 0, len(f.bytes)), f.bytes...)
 		case 10:
 			err = decodeHeader(job, f.bytes)
 		case 15:
@@ -63,8 +87,10 @@ func (d *jobDecoder) decode(data []byte) (*Job, error) {
 				decodeJobNumber(job, f)
 			}
 		}
-		return err
-	})
+		if err != nil {
+			return err
+		}
+	}
 	// One piece of memory for both: they live and die together.
 	d.text = append(append(d.text[:0], id...), lease...)
 	text := string(d.text)
@@ -72,7 +98,7 @@ func (d *jobDecoder) decode(data []byte) (*Job, error) {
 	if !granted.IsZero() && !job.LeaseUntil.IsZero() {
 		job.lease = job.LeaseUntil.Sub(granted)
 	}
-	return job, err
+	return nil
 }
 
 // decodeJobTime decodes a field that is a time, a duration or a rare text.
@@ -135,11 +161,16 @@ func decodeHeader(job *Job, data []byte) error {
 
 // witnessTime decodes the time of a Witness.
 func witnessTime(data []byte) (t time.Time, err error) {
-	err = eachField(data, func(f wireField) (err error) {
-		if f.field == 5 {
-			t, err = wireTime(f.bytes)
+	for len(data) > 0 {
+		var f wireField
+		if f, data, err = nextField(data); err != nil {
+			return t, err
 		}
-		return err
-	})
-	return t, err
+		if f.field == 5 {
+			if t, err = wireTime(f.bytes); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, nil
 }
