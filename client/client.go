@@ -15,6 +15,7 @@ import (
 type Client struct {
 	endpoints *endpoints
 	clock     *requestClock
+	sessions  openSessions
 	idle      interface{ CloseIdleConnections() } // nil if the transport is the caller's
 	limits    Coalescing
 	puts      *coalescer[encodedPut, PutResult]
@@ -61,7 +62,9 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		c.idle = transport
 	}
 	h := &observer{http: cfg.http, clock: c.clock}
-	c.endpoints = newEndpoints(urls, func(base string) *endpoint { return newEndpoint(base, h, newSessions(base, transport, c.clock)) })
+	c.endpoints = newEndpoints(urls, func(base string) *endpoint {
+		return newEndpoint(base, h, newSessions(base, transport, c.clock, &c.sessions))
+	})
 	c.puts = newCoalescer(c, c.clock.newID, sendPuts, func(put encodedPut) place { return put.place })
 	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, leasePlace)
 	return c, nil
@@ -77,7 +80,7 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	c.work.Wait()
-	c.endpoints.close()
+	c.sessions.close()
 	if c.idle != nil {
 		c.idle.CloseIdleConnections()
 	}

@@ -24,6 +24,7 @@ func (n *pipeNet) serve(t testing.TB, addr string, h http.Handler) (stop func())
 	n.servers[addr] = l
 	n.mu.Unlock()
 	server := &http.Server{Handler: h, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan struct{})
 	go func() {
@@ -47,27 +48,30 @@ func (n *pipeNet) serve(t testing.TB, addr string, h http.Handler) (stop func())
 func (n *pipeNet) httpClient(t testing.TB) *http.Client {
 	transport := newTransport()
 	transport.Proxy = nil
-	transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
-		n.mu.Lock()
-		l := n.servers[addr]
-		n.dials++
-		n.mu.Unlock()
-		refused := &net.OpError{Op: "dial", Net: "pipe", Err: net.UnknownNetworkError("nobody listens at " + addr)}
-		if l == nil {
-			return nil, refused
-		}
-		ours, theirs := net.Pipe()
-		select {
-		case l.conns <- theirs:
-			return ours, nil
-		case <-l.closed:
-			return nil, refused
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	transport.DialContext = n.dial
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// dial connects to a server.
+func (n *pipeNet) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	l := n.servers[addr]
+	n.dials++
+	n.mu.Unlock()
+	refused := &net.OpError{Op: "dial", Net: "pipe", Err: net.UnknownNetworkError("nobody listens at " + addr)}
+	if l == nil {
+		return nil, refused
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, refused
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: ctx.Err()}
+	}
 }
 
 type pipeListener struct {

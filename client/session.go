@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,7 +21,7 @@ import (
 
 // A session is a connection to a server that carries many calls at once, as frames. It ends when the connection does, when the server leaves, or when it was idle for long.
 type session struct {
-	conn  net.Conn
+	conn  *heardConn
 	out   *frame.Writer
 	clock *requestClock
 
@@ -27,9 +29,79 @@ type session struct {
 	calls map[uint32]*sessionCall
 	last  uint32    // the number of the newest call
 	used  time.Time // when a call was made last
-	heard time.Time // when the server said something last
-	asked time.Time // when it was asked for a sign of life that has not come
+	asked time.Time // when the server was asked for a sign of life that has not come
 	err   error     // why no more calls are taken
+}
+
+// A heardConn notes when the peer said something last.
+type heardConn struct {
+	net.Conn
+	began time.Time
+	heard atomic.Int64 // nanoseconds after began
+}
+
+// Read implements net.Conn.
+func (c *heardConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.heard.Store(int64(time.Since(c.began)))
+	}
+	return n, err
+}
+
+// openSessions are the sessions of a client that have not ended.
+type openSessions struct {
+	mu      sync.Mutex
+	all     map[*session]struct{}
+	closed  bool
+	running sync.WaitGroup // the sessions' goroutines; grows under mu only
+}
+
+// start runs a session over an upgraded connection, from which in reads; nil if the client is closed.
+func (o *openSessions) start(conn *heardConn, in *bufio.Reader, clock *requestClock) *session {
+	s := &session{conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, calls: make(map[uint32]*sessionCall), used: time.Now()}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil
+	}
+	if o.all == nil {
+		o.all = make(map[*session]struct{})
+	}
+	o.all[s] = struct{}{}
+	ended := make(chan struct{})
+	o.running.Go(func() { s.close(s.out.Run()) })
+	o.running.Go(func() {
+		s.close(s.read(in))
+		close(ended)
+		o.remove(s)
+	})
+	o.running.Go(func() { s.watch(ended) })
+	return s
+}
+
+func (o *openSessions) remove(s *session) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.all, s)
+}
+
+// isClosed reports whether there will be no more sessions.
+func (o *openSessions) isClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closed
+}
+
+// close ends all sessions for good, and waits for their goroutines.
+func (o *openSessions) close() {
+	o.mu.Lock()
+	o.closed = true
+	for s := range o.all {
+		s.close(net.ErrClosed)
+	}
+	o.mu.Unlock()
+	o.running.Wait()
 }
 
 // A sessionCall waits for its answer.
@@ -58,22 +130,6 @@ const sessionIdle = 2 * time.Minute
 // sessionBuffer is the size of the buffer that frames are read through.
 const sessionBuffer = 64 << 10
 
-// newSession makes a session of an upgraded connection. in reads from it.
-func newSession(conn net.Conn, in *bufio.Reader, clock *requestClock) *session {
-	now := time.Now()
-	s := &session{conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, calls: make(map[uint32]*sessionCall), used: now, heard: now}
-	ended := make(chan struct{})
-	go func() {
-		s.close(s.out.Run())
-	}()
-	go func() {
-		s.close(s.read(in))
-		close(ended)
-	}()
-	go s.watch(ended)
-	return s
-}
-
 // close ends the session at once.
 func (s *session) close(err error) {
 	s.end(err)
@@ -87,7 +143,16 @@ func (s *session) takes() bool {
 	return s.err == nil
 }
 
-// end has the session take no more calls. Those under way fail, unless the server left: then it answers them.
+// leave has the session take no more calls. The server answers those under way, and says Bye.
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = errLeft
+	}
+}
+
+// end has the session take no more calls. Those under way fail.
 func (s *session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +160,6 @@ func (s *session) end(err error) {
 		s.err = err
 	}
 	s.out.Close(err)
-	if errors.Is(err, errLeft) {
-		return
-	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.answer <- sessionAnswer{err: err}
@@ -109,7 +171,7 @@ func (s *session) register(c *sessionCall) (id uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return 0, &unsentError{s.err}
+		return 0, notSent(s.err)
 	}
 	for {
 		s.last++
@@ -150,6 +212,21 @@ type unsentError struct{ cause error }
 func (e *unsentError) Error() string { return e.cause.Error() }
 func (e *unsentError) Unwrap() error { return e.cause }
 
+// notSent makes an unsentError.
+func notSent(cause error) error { return &unsentError{lost(cause)} }
+
+// lost gives what ended a call the code that Connect has for it.
+func lost(cause error) error {
+	code := connect.CodeUnavailable
+	switch {
+	case errors.Is(cause, context.Canceled):
+		code = connect.CodeCanceled
+	case errors.Is(cause, context.DeadlineExceeded):
+		code = connect.CodeDeadlineExceeded
+	}
+	return connect.NewError(code, cause)
+}
+
 // call makes one call and has its answer decoded. The request may be used again when it returns.
 func (s *session) call(ctx context.Context, method frame.Method, request []byte, answer wireDecoder) error {
 	c := &sessionCall{sent: time.Now(), answer: make(chan sessionAnswer, 1)}
@@ -163,7 +240,7 @@ func (s *session) call(ctx context.Context, method frame.Method, request []byte,
 	}
 	if err := s.out.Send(ctx, h, request); err != nil {
 		s.unregister(id)
-		return &unsentError{err}
+		return notSent(err)
 	}
 	select {
 	case got := <-c.answer:
@@ -174,7 +251,7 @@ func (s *session) call(ctx context.Context, method frame.Method, request []byte,
 		return (<-c.answer).decode(answer)
 	}
 	_ = s.out.Send(noWait, frame.Header{Kind: frame.Cancel, ID: id}, nil) // if not, the server will not notice that nobody waits
-	return context.Cause(ctx)
+	return lost(context.Cause(ctx))
 }
 
 // answers holds the memory of answers that were decoded, up to answerBytesMax each.
@@ -186,21 +263,27 @@ const answerBytesMax = 256 << 10
 func (a sessionAnswer) decode(answer wireDecoder) error {
 	if a.err != nil {
 		if errors.Is(a.err, errBye) {
-			return &unsentError{a.err}
+			return notSent(a.err)
 		}
-		return connect.NewError(connect.CodeUnavailable, a.err)
+		return lost(a.err)
 	}
 	defer func() {
 		if cap(*a.payload) <= answerBytesMax {
 			answers.Put(a.payload)
 		}
 	}()
-	if !a.failed {
-		return answer.decodeWire(*a.payload)
-	}
+	var err error
 	var said status.Status
-	if err := proto.Unmarshal(*a.payload, &said); err != nil {
-		return fmt.Errorf("decoding an error: %w", err)
+	if a.failed {
+		err = proto.Unmarshal(*a.payload, &said)
+	} else {
+		err = answer.decodeWire(*a.payload)
+	}
+	if err != nil {
+		return connect.NewError(connect.CodeInternal, fmt.Errorf("decoding an answer: %w", err)) // it would be the same again
+	}
+	if !a.failed {
+		return nil
 	}
 	wire := connect.NewWireError(connect.Code(said.GetCode()), errors.New(said.GetMessage())) //nolint:gosec // one that is unknown stays so
 	for _, detail := range said.GetDetails() {
@@ -220,10 +303,6 @@ func (s *session) read(in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		now := time.Now()
-		s.mu.Lock()
-		s.heard = now
-		s.mu.Unlock()
 		switch h.Kind {
 		case frame.Answer, frame.Failure:
 			if err := s.deliver(in, h); err != nil {
@@ -231,7 +310,7 @@ func (s *session) read(in *bufio.Reader) error {
 			}
 			continue
 		case frame.Leave:
-			s.end(errLeft)
+			s.leave()
 		case frame.Bye:
 			return errBye
 		case frame.Ping:
@@ -257,13 +336,14 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 		return err
 	}
 	payload, _ := answers.Get().(*[]byte)
-	if cap(*payload) < int(h.Size) {
-		*payload = make([]byte, h.Size)
-	}
-	*payload = (*payload)[:h.Size]
-	if _, err := io.ReadFull(in, *payload); err != nil {
-		c.answer <- sessionAnswer{err: err}
-		return err
+	*payload = (*payload)[:0]
+	for have, size := 0, int(h.Size); have < size; have = len(*payload) {
+		piece := frame.Piece(have, size)
+		*payload = slices.Grow(*payload, piece)[:have+piece]
+		if _, err := io.ReadFull(in, (*payload)[have:]); err != nil {
+			c.answer <- sessionAnswer{err: err}
+			return err
+		}
 	}
 	if s.clock.due() {
 		s.clock.learn(c.sent, time.UnixMilli(h.Number), time.Millisecond)
@@ -298,15 +378,20 @@ func (s *session) watch(ended <-chan struct{}) {
 func (s *session) look(now time.Time) (next time.Duration, ask bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	silent := now.Sub(s.heard)
+	heard := s.conn.began.Add(time.Duration(s.conn.heard.Load()))
+	silent := now.Sub(heard)
 	switch {
 	case len(s.calls) == 0 && now.Sub(s.used) >= sessionIdle:
+		s.err = errIdle // no call comes in between
 		return 0, false, errIdle
 	case silent < pingAfter:
 		return pingAfter - silent, false, nil
-	case s.asked.After(s.heard) && now.Sub(s.asked) >= pingTimeout:
+	case s.out.Writing():
+		s.asked = time.Time{} // a question would wait behind what is being written, whose time is limited
+		return pingTimeout, false, nil
+	case s.asked.After(heard) && now.Sub(s.asked) >= pingTimeout:
 		return 0, false, errMute
-	case s.asked.After(s.heard):
+	case s.asked.After(heard):
 		return pingTimeout - now.Sub(s.asked), false, nil
 	default:
 		s.asked = now

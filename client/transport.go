@@ -93,18 +93,6 @@ func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpo
 	return e
 }
 
-// close ends the sessions.
-func (e *endpoints) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, ep := range e.all {
-		ep.sessions.close()
-	}
-	for _, ep := range e.named {
-		ep.sessions.close()
-	}
-}
-
 // newEndpoint makes the connect clients for one address.
 func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
 	plain := connect.WithAcceptCompression("gzip", nil, nil)

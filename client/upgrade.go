@@ -22,19 +22,26 @@ type sessions struct {
 	target    *url.URL
 	transport *http.Transport
 	clock     *requestClock
+	open      *openSessions
 	dialing   chan struct{} // holds one value while somebody dials
 
-	mu      sync.Mutex
-	current *session
-	barred  time.Time // until when not to ask for one
-	closed  bool
+	mu       sync.Mutex
+	current  *session
+	barred   time.Time     // until when not to ask for one
+	bar      time.Duration // how long that was for
+	failure  error         // what the last attempt to connect ended with; nil if it did not fail
+	failedAt time.Time
 }
 
-// sessionBar is how long a server that refused a session, or something on the way to it, is not asked for another.
-const sessionBar = 10 * time.Second
+const (
+	// sessionBarMin is how long a server that refused a session, or something on the way to it, is not asked for another. It doubles with each refusal that
+	// follows, up to sessionBarMax: where a question is not answered at all, calls wait for it.
+	sessionBarMin = 10 * time.Second
+	sessionBarMax = 10 * time.Minute
+)
 
 // newSessions is for the server at a base URL.
-func newSessions(base string, transport *http.Transport, clock *requestClock) *sessions {
+func newSessions(base string, transport *http.Transport, clock *requestClock, open *openSessions) *sessions {
 	if transport == nil {
 		return nil
 	}
@@ -47,7 +54,7 @@ func newSessions(base string, transport *http.Transport, clock *requestClock) *s
 			return nil
 		}
 	}
-	return &sessions{target: target, transport: transport, clock: clock, dialing: make(chan struct{}, 1)}
+	return &sessions{target: target, transport: transport, clock: clock, open: open, dialing: make(chan struct{}, 1)}
 }
 
 // get returns the session, and makes it if there is none. Nil without an error means that calls go by Connect.
@@ -58,31 +65,21 @@ func (p *sessions) get(ctx context.Context) (*session, error) {
 	if s, known := p.now(); known {
 		return s, nil
 	}
+	asked := time.Now()
 	select {
 	case p.dialing <- struct{}{}:
 		defer func() { <-p.dialing }()
 	case <-ctx.Done():
-		return nil, &unsentError{context.Cause(ctx)}
+		return nil, notSent(context.Cause(ctx))
 	}
 	if s, known := p.now(); known {
 		return s, nil // another call was faster
 	}
-	s, err := p.dial(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case err == nil && p.closed:
-		s.close(net.ErrClosed)
-		return nil, &unsentError{net.ErrClosed}
-	case err == nil:
-		p.current = s
-		return s, nil
-	case unsent(err) || ctx.Err() != nil:
-		return nil, &unsentError{err}
-	default:
-		p.barred = time.Now().Add(sessionBar)
-		return nil, nil
+	if err := p.failedSince(asked); err != nil {
+		return nil, err
 	}
+	s, err := p.dial(ctx)
+	return s, p.dialed(ctx, s, err)
 }
 
 // now returns the session that there is, nil if there can be none; known is false if one should be made.
@@ -92,30 +89,46 @@ func (p *sessions) now() (s *session, known bool) {
 	if p.current != nil && p.current.takes() {
 		return p.current, true
 	}
-	return nil, p.closed || time.Now().Before(p.barred)
+	return nil, time.Now().Before(p.barred) || p.open.isClosed()
 }
 
-// close ends the session for good.
-func (p *sessions) close() {
-	if p == nil {
-		return
-	}
+// failedSince returns the error with which another caller found since then that the server cannot be reached: those who waited for it do not try one after the other.
+func (p *sessions) failedSince(asked time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
-	if p.current != nil {
-		p.current.close(net.ErrClosed)
+	if p.failedAt.After(asked) {
+		return p.failure
 	}
+	return nil
+}
+
+// dialed notes what an attempt ended with. An error is for the call that made it; without one and without a session, calls go by Connect.
+func (p *sessions) dialed(ctx context.Context, s *session, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.current, p.failure, p.bar = s, nil, 0
+	case ctx.Err() != nil:
+		return notSent(err) // it says nothing of the server
+	case unsent(err):
+		p.failure, p.failedAt = notSent(err), time.Now()
+	default:
+		p.bar = min(max(2*p.bar, sessionBarMin), sessionBarMax)
+		p.failure, p.barred = nil, time.Now().Add(p.bar)
+	}
+	return p.failure
 }
 
 // dial connects to the server and asks for a session.
 func (p *sessions) dial(ctx context.Context) (_ *session, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := p.connect(ctx)
+	plain, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
+	conn := &heardConn{Conn: plain, began: time.Now()}
 	defer func() {
 		if err != nil {
 			_ = conn.Close() // it leads nowhere
@@ -130,7 +143,11 @@ func (p *sessions) dial(ctx context.Context) (_ *session, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for a session: %w", p.target.Host, err)
 	}
-	return newSession(conn, in, p.clock), nil
+	s := p.open.start(conn, in, p.clock)
+	if s == nil {
+		return nil, notSent(net.ErrClosed)
+	}
+	return s, nil
 }
 
 // connect makes the connection, with TLS for https.

@@ -33,6 +33,12 @@ const (
 	Pong
 )
 
+// PieceBytes is how many bytes of a payload are taken memory for before any has come: a header costs its sender nothing.
+const PieceBytes = 256 << 10
+
+// Piece returns how many bytes to read next of a payload of size bytes of which have came, so that memory for no more than as many again is taken ahead.
+func Piece(have, size int) int { return min(size-have, max(have, PieceBytes)) }
+
 // Method is the method of a call. Numbers are never reused.
 type Method uint8
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type Writer struct {
 	conn  net.Conn
 	limit time.Duration
 	wake  chan struct{}
+	// writing is set while a write is under way.
+	writing atomic.Bool
 
 	mu      sync.Mutex
 	pending []byte
@@ -60,6 +63,9 @@ func (w *Writer) Send(ctx context.Context, h Header, payload []byte) error {
 	}
 }
 
+// Writing reports whether a write is under way, which the peer takes as slowly as it will.
+func (w *Writer) Writing() bool { return w.writing.Load() }
+
 // Run writes until the writer is closed or a write fails, and returns what senders get from then on.
 func (w *Writer) Run() error {
 	var spare []byte
@@ -72,7 +78,9 @@ func (w *Writer) Run() error {
 		if len(batch) > 0 {
 			err := w.conn.SetWriteDeadline(time.Now().Add(w.limit))
 			if err == nil {
+				w.writing.Store(true)
 				_, err = w.conn.Write(batch)
+				w.writing.Store(false)
 			}
 			if err != nil {
 				w.Close(err)

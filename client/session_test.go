@@ -1,0 +1,350 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
+)
+
+// byConnect counts the calls of a server's hot path that come by Connect.
+type byConnect struct {
+	http.Handler
+	mu    sync.Mutex
+	calls int
+}
+
+// ServeHTTP implements http.Handler.
+func (h *byConnect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if slices.ContainsFunc([]string{"/PutBatch", "/AckBatch", "/Reserve"}, func(method string) bool { return strings.HasSuffix(r.URL.Path, method) }) {
+		h.mu.Lock()
+		h.calls++
+		h.mu.Unlock()
+	}
+	h.Handler.ServeHTTP(w, r)
+}
+
+func (h *byConnect) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls
+}
+
+// useAll puts, reserves and acks three jobs, by calls of each form.
+func useAll(t *testing.T, c *Client) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := c.Put(ctx, "q", []byte("one"))
+	_, err2 := c.PutBatch(ctx, []Put{{Queue: "q", Body: []byte("two")}, {Queue: "q", Body: []byte("three")}})
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	one, err := c.Reserve(ctx, ReserveOptions{Queues: []string{"q"}, Wait: time.Second})
+	two, err2 := c.Reserve(ctx, ReserveOptions{Queues: []string{"q"}, Max: 2})
+	if err := errors.Join(err, err2); err != nil || len(one) != 1 || len(two) != 2 || string(two[1].Body) != "three" {
+		t.Fatalf("%v, %v, %v", one, two, err)
+	}
+	if err := one[0].Ack(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AckBatch(ctx, []string{two[0].Lease, two[1].Lease}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHotCallsShareASession: one connection has them all, and another what goes by Connect.
+func TestHotCallsShareASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, server := newPipeNet(), &sessionServer{Fake: NewFake()}
+		plain := &byConnect{Handler: server}
+		c := startSessions(t, n, nil, plain)
+		useAll(t, c)
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if _, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n.dialed() != 2 || server.count() != 1 || plain.count() != 0 {
+			t.Errorf("%d connections, %d sessions, %d calls by Connect", n.dialed(), server.count(), plain.count())
+		}
+	})
+}
+
+// TestWithoutSessions: calls go by Connect where a server, or what is before it, has no sessions. It is asked again, ever more seldom.
+func TestWithoutSessions(t *testing.T) {
+	for _, status := range []int{http.StatusUpgradeRequired, http.StatusNotFound, http.StatusServiceUnavailable, http.StatusOK} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &sessionServer{Fake: NewFake(), refuse: status}
+			plain := &byConnect{Handler: server}
+			c := startSessions(t, newPipeNet(), nil, plain)
+			useAll(t, c)
+			if server.count() != 1 || plain.count() == 0 {
+				t.Errorf("%d: asked %d times, %d calls by Connect", status, server.count(), plain.count())
+			}
+			began, asked := time.Now(), []time.Duration{}
+			for server.count() < 5 {
+				before := server.count()
+				time.Sleep(time.Second)
+				if err := c.Ack(t.Context(), "none"); !errors.Is(err, ErrStaleLease) {
+					t.Fatal(err)
+				}
+				if server.count() > before {
+					asked = append(asked, time.Since(began))
+				}
+			}
+			if want := []time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second}; !slices.Equal(asked, want) {
+				t.Errorf("%d: asked again after %v, want %v", status, asked, want)
+			}
+			server.set(func(s *sessionServer) { s.refuse = 0 })
+			time.Sleep(sessionBarMax)
+			before := plain.count()
+			if useAll(t, c); plain.count() != before || server.count() != 6 {
+				t.Errorf("%d: once there are sessions, %d calls went by Connect, asked %d times", status, plain.count()-before, server.count())
+			}
+		})
+	}
+}
+
+// TestOtherWaysHaveNoSessions: a transport of the caller's, and a proxy, carry all calls.
+func TestOtherWaysHaveNoSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, server := newPipeNet(), &sessionServer{Fake: NewFake()}
+		n.serve(t, "n1:7400", server)
+		c := start(t, n, nil, nil)
+		if useAll(t, c); server.count() != 0 {
+			t.Error("a session beside the caller's transport")
+		}
+	})
+	transport := newTransport()
+	for name, proxy := range map[string]func(*http.Request) (*url.URL, error){
+		"proxy":  func(*http.Request) (*url.URL, error) { return &url.URL{Scheme: "http", Host: "proxy:3128"}, nil },
+		"broken": func(*http.Request) (*url.URL, error) { return nil, errors.New("broken") },
+	} {
+		transport.Proxy = proxy
+		if newSessions("http://n1:7400", transport, nil, nil) != nil {
+			t.Error(name)
+		}
+	}
+	transport.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	if newSessions("http://n1:7400", transport, nil, nil) == nil {
+		t.Error("no session without a proxy")
+	}
+}
+
+// TestSessionsAfterARestart: the next call makes another.
+func TestSessionsAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, server := newPipeNet(), &sessionServer{Fake: NewFake()}
+		c := startSessions(t, n, nil, nil)
+		for round := range 3 {
+			stop := n.serve(t, "n1:7400", server)
+			useAll(t, c)
+			if server.count() != round+1 {
+				t.Errorf("%d sessions in round %d", server.count(), round)
+			}
+			stop()
+			for _, s := range server.sessions() {
+				_ = s.conn.Close()
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// holding has a server keep its answers to PutBatch until the returned function is called.
+func holding(server *sessionServer) (release func()) {
+	hold := make(chan struct{})
+	server.failAfter(func(_ context.Context, method string, _ proto.Message) error {
+		if method == "PutBatch" {
+			<-hold
+		}
+		return nil
+	})
+	return sync.OnceFunc(func() { close(hold) })
+}
+
+// TestAServerThatLeaves answers what it has, and other calls go by another session.
+func TestAServerThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &sessionServer{Fake: NewFake()}
+		c := startSessions(t, newPipeNet(), nil, server)
+		release := holding(server)
+		results := make(chan error, 1)
+		put := func() {
+			_, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}})
+			results <- err
+		}
+		go put()
+		synctest.Wait()
+		old := server.sessions()[0]
+		if err := old.send(frame.Header{Kind: frame.Leave}, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(25 * time.Second) // signs of life go on
+		if err := c.Ack(t.Context(), "none"); !errors.Is(err, ErrStaleLease) {
+			t.Error(err)
+		}
+		if len(results) > 0 || server.count() != 2 {
+			t.Errorf("%d results, %d sessions", len(results), server.count())
+		}
+		release()
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+		if sizes := server.sizes("PutBatch"); len(sizes) != 1 {
+			t.Errorf("the call was made %d times", len(sizes))
+		}
+		if err := old.send(frame.Header{Kind: frame.Bye}, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := old.conn.Write([]byte("x")); err == nil {
+			t.Error("the session is still open")
+		}
+	})
+}
+
+// TestWhatBecameOfCalls: those that were out when a connection broke may have been applied, those before Bye were not read. Both are repeated as they were.
+func TestWhatBecameOfCalls(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(s *serverSession)
+		want belfryv1.Outcome
+	}{
+		"broken": {func(s *serverSession) { _ = s.conn.Close() }, belfryv1.Outcome_OUTCOME_UNKNOWN},
+		"bye":    {func(s *serverSession) { _ = s.send(frame.Header{Kind: frame.Bye}, nil) }, belfryv1.Outcome_OUTCOME_NOT_APPLIED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &sessionServer{Fake: NewFake()}
+				c := startSessions(t, newPipeNet(), nil, server)
+				release := holding(server)
+				defer release()
+				s, err := c.endpoints.all[0].sessions.get(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				lost, puts := make(chan error, 1), make(chan error, 1)
+				go func() { lost <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+				go func() {
+					_, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}})
+					puts <- err
+				}()
+				synctest.Wait()
+				server.failAfter(nil)
+				tt.end(server.sessions()[0])
+				if e := asError(<-lost); e.Outcome != tt.want || e.Code != connect.CodeUnavailable || !retryable(e) || !leaves(e) {
+					t.Errorf("%+v", e)
+				}
+				if err := <-puts; err != nil {
+					t.Error(err)
+				}
+				ids := slices.DeleteFunc(server.ids("PutBatch"), func(id string) bool { return id == "" })
+				if len(ids) != 2 || ids[0] != ids[1] || len(server.jobs) != 1 || server.count() != 2 {
+					t.Errorf("request ids %v, %d jobs, %d sessions", ids, len(server.jobs), server.count())
+				}
+			})
+		})
+	}
+}
+
+// TestAMuteServer is found out, and the call goes to another.
+func TestAMuteServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mute, other := &sessionServer{Fake: NewFake()}, &sessionServer{Fake: NewFake()}
+		pings := 0
+		mute.meets = func(_ *serverSession, h frame.Header) bool {
+			if h.Kind == frame.Ping {
+				pings++
+			}
+			return true
+		}
+		c := startSessions(t, newPipeNet(), nil, mute, other)
+		began := time.Now()
+		if _, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+backoffMin || pings != 1 || len(other.jobs) != 1 {
+			t.Errorf("after %v and %d pings, %d jobs", took, pings, len(other.jobs))
+		}
+	})
+}
+
+// TestAServerThatIsSlow is not taken for mute: not while an answer arrives, nor while it takes a request.
+func TestAServerThatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		conn := &heardConn{Conn: ours, began: time.Now()}
+		var open openSessions
+		s := open.start(conn, newReader(conn), &requestClock{})
+		defer open.close()
+		answered := make(chan error, 1)
+		request := make([]byte, 100)
+		go func() { answered <- s.call(t.Context(), frame.PutBatch, request, &putBatchAnswer{}) }()
+		for range 20 + len(request) { // in 24 seconds
+			time.Sleep(200 * time.Millisecond)
+			if _, err := readSlowly(theirs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		slow := append([]byte{byte(frame.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0}, "\xfa\x01\x03abc"...)
+		for _, b := range slow { // in 78 seconds
+			time.Sleep(3 * time.Second)
+			if _, err := theirs.Write([]byte{b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAnIdleSessionIsClosed when nobody has used it for long, and not while a call waits.
+func TestAnIdleSessionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &sessionServer{Fake: NewFake()}
+		c := startSessions(t, newPipeNet(), nil, server)
+		s, err := c.endpoints.all[0].sessions.get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := holding(server)
+		answered := make(chan error, 1)
+		go func() { answered <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+		time.Sleep(2 * sessionIdle)
+		if !s.takes() {
+			t.Error("a session that waits for an answer was closed")
+		}
+		hold()
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(sessionIdle)
+		if s.takes() || len(c.sessions.all) != 0 {
+			t.Error("the session is still open")
+		}
+		if useAll(t, c); server.count() != 2 {
+			t.Errorf("%d sessions", server.count())
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
+)
+
+// TestACallersContextEndsItsCallOnly: the server hears of it, and the other calls go on.
+func TestACallersContextEndsItsCallOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &sessionServer{Fake: NewFake()}
+		c := startSessions(t, newPipeNet(), nil, server)
+		ctx, leave := context.WithCancel(t.Context())
+		results := make(chan error, 2)
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			go func() {
+				jobs, err := c.Reserve(ctx, ReserveOptions{Queues: []string{"q"}, Max: 2, Wait: time.Minute})
+				if err == nil && len(jobs) != 1 {
+					err = errors.New("no job")
+				}
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		if server.parked != 2 {
+			t.Fatalf("%d polls wait", server.parked)
+		}
+		leave()
+		if err := <-results; !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnknownOutcome) {
+			t.Errorf("%v", err)
+		}
+		synctest.Wait()
+		if server.parked != 1 {
+			t.Errorf("%d polls wait", server.parked)
+		}
+		if _, err := c.Put(t.Context(), "q", nil); err != nil {
+			t.Error(err)
+		}
+		if err := <-results; err != nil || server.count() != 1 {
+			t.Errorf("%v, %d sessions", err, server.count())
+		}
+	})
+}
+
+// TestFailuresOfSessions say what those of Connect do.
+func TestFailuresOfSessions(t *testing.T) {
+	for _, off := range []bool{false, true} { // by a session, and by Connect
+		synctest.Test(t, func(t *testing.T) {
+			server := &sessionServer{Fake: NewFake()}
+			server.failBefore(func(context.Context, string, proto.Message) error {
+				return refusal(connect.CodeResourceExhausted, "QUEUE_FULL", "not_applied", time.Second)
+			})
+			if off {
+				server.refuse = 426
+			}
+			_, err := startSessions(t, newPipeNet(), nil, server).Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
+			e, ok := errors.AsType[*Error](err)
+			if !ok || e.Reason != ErrQueueFull || e.Code != connect.CodeResourceExhausted || e.RetryAfter != time.Second || e.Leader != "n2:7400" ||
+				*e.Shard != 3 || e.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || e.Message != "refused by the fake" || e.RequestID == "" {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+// TestAnAnswerThatMakesNoSense is not asked for again: it would be the same.
+func TestAnAnswerThatMakesNoSense(t *testing.T) {
+	for _, kind := range []frame.Kind{frame.Answer, frame.Failure} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &sessionServer{Fake: NewFake()}
+			server.meets = func(s *serverSession, h frame.Header) bool {
+				return h.Kind == frame.Call && s.send(frame.Header{Kind: kind, ID: h.ID}, []byte{0xff}) == nil
+			}
+			c := startSessions(t, newPipeNet(), nil, server)
+			_, err := c.Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
+			if e, ok := errors.AsType[*Error](err); !ok || e.Code != connect.CodeInternal || e.Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestCallersShareAFailure: those who waited for a connection that did not come about do not try one after the other.
+func TestCallersShareAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newPipeNet()
+		n.servers["n1:7400"] = &pipeListener{closed: make(chan struct{})} // takes no connection
+		c := startSessions(t, n, nil, nil)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := c.endpoints.all[0].sessions.get(t.Context()); asError(err).Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took != dialTimeout || n.dialed() != 1 {
+			t.Errorf("%d connections were tried in %v", n.dialed(), took)
+		}
+	})
+}
+
+// TestADialersContextEndsItsCallOnly: the next caller dials.
+func TestADialersContextEndsItsCallOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newPipeNet()
+		n.servers["n1:7400"] = &pipeListener{closed: make(chan struct{})}
+		c := startSessions(t, n, nil, nil)
+		ctx, leave := context.WithCancel(t.Context())
+		gone, came := make(chan error, 1), make(chan error, 1)
+		get := func(ctx context.Context, result chan error) {
+			s, err := c.endpoints.all[0].sessions.get(ctx)
+			if err == nil && s == nil {
+				err = errors.New("no session")
+			}
+			result <- err
+		}
+		go get(ctx, gone)
+		synctest.Wait()
+		go get(t.Context(), came)
+		synctest.Wait()
+		n.serve(t, "n1:7400", &sessionServer{Fake: NewFake()})
+		leave()
+		if err := <-gone; asError(err).Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		if err := <-came; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCloseEndsSessions: also one that is replaced, one that is being made, and one of a server that the client has forgotten.
+func TestCloseEndsSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, server := newPipeNet(), &sessionServer{Fake: NewFake()}
+		c := startSessions(t, n, nil, server)
+		n.serve(t, "n9:7400", server)
+		release := holding(server)
+		defer release()
+		results := make(chan error, 2)
+		put := func(at *endpoint) {
+			s, err := at.sessions.get(t.Context())
+			if err == nil {
+				err = s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{})
+			}
+			results <- err
+		}
+		go put(c.endpoints.all[0])
+		synctest.Wait()
+		if err := server.sessions()[0].send(frame.Header{Kind: frame.Leave}, nil); err != nil { // it does not say Bye
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		forgotten := c.endpoints.at("n9:7400")
+		go put(forgotten)
+		synctest.Wait()
+		c.endpoints.named = nil
+		n.mu.Lock()
+		n.servers["n8:7400"] = &pipeListener{closed: make(chan struct{}), conns: make(chan net.Conn)}
+		late := n.servers["n8:7400"]
+		n.mu.Unlock()
+		dialing := make(chan error, 1)
+		go func() {
+			_, err := c.endpoints.at("n8:7400").sessions.get(t.Context())
+			dialing <- err
+		}()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-results; !errors.Is(err, net.ErrClosed) || asError(err).Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+				t.Errorf("%v", err)
+			}
+		}
+		conn := <-late.conns // the server answers after Close
+		in := newReader(conn)
+		if line, err := in.ReadString('\n'); !strings.HasPrefix(line, "GET /belfry.v1/session ") {
+			t.Errorf("%q, %v", line, err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, in) }()
+		if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+frame.Protocol+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-dialing; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+		if len(c.sessions.all) != 0 {
+			t.Errorf("%d sessions are open", len(c.sessions.all))
+		}
+		if s, err := c.endpoints.all[0].sessions.get(t.Context()); s != nil || err != nil {
+			t.Errorf("a session after Close: %v", err)
+		}
+	})
+}
+
+// TestBrokenRulesOfServers end the session.
+func TestBrokenRulesOfServers(t *testing.T) {
+	for name, h := range map[string]frame.Header{
+		"call": {Kind: frame.Call}, "kind": {Kind: 99}, "ping with payload": {Kind: frame.Ping}, "leave with payload": {Kind: frame.Leave},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &sessionServer{Fake: NewFake()}
+			c := startSessions(t, newPipeNet(), nil, server)
+			s, err := c.endpoints.all[0].sessions.get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for _, own := range []frame.Header{{Kind: frame.Ping}, {Kind: frame.Pong}, {Kind: frame.Answer, ID: 77}} { // in order, even if nobody waits
+				if err := server.sessions()[0].send(own, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			if !s.takes() {
+				t.Fatal("the session has ended")
+			}
+			if err := server.sessions()[0].send(h, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if s.takes() || len(c.sessions.all) != 0 {
+				t.Errorf("%s: the session goes on", name)
+			}
+		})
+	}
+}
+
+func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
+
+// readSlowly reads a byte.
+func readSlowly(r io.Reader) (int, error) { return r.Read(make([]byte, 1)) }
+
+// FuzzSessionAnswers feeds a session any bytes: every call ends when they do.
+func FuzzSessionAnswers(f *testing.F) {
+	f.Add([]byte("\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x0a\x00"))
+	f.Add([]byte("\x04\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x08\x03"))
+	f.Add([]byte("\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		ours, theirs := net.Pipe()
+		conn := &heardConn{Conn: ours, began: time.Now()}
+		var open openSessions
+		s := open.start(conn, newReader(conn), &requestClock{})
+		var calls sync.WaitGroup
+		for _, answer := range []wireDecoder{&putBatchAnswer{}, &reserveAnswer{}} {
+			calls.Go(func() { _ = s.call(context.Background(), frame.PutBatch, nil, answer) })
+		}
+		var reading sync.WaitGroup
+		reading.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+		_, _ = theirs.Write(data) // it may end before all is read
+		theirs.Close()
+		calls.Wait()
+		open.close()
+		reading.Wait()
+	})
+}

@@ -1,0 +1,221 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/frame"
+)
+
+// take reads a call and has it carried out in a goroutine of its own.
+func (s *session) take(h frame.Header) error {
+	method := s.handler.sessionMethods[h.Method]
+	if method.call == nil {
+		return fmt.Errorf("a client called method %d", h.Method)
+	}
+	ctx, refused := s.begin(h)
+	if refused != nil {
+		if _, err := s.in.Discard(int(h.Size)); err != nil {
+			return err
+		}
+		return s.fail(h.ID, refused.wire())
+	}
+	request := newMessageBuffer()
+	refused, err := s.receive(int(h.Size), request)
+	if refused == nil && err == nil {
+		s.answering.Go(func() { s.answer(ctx, h, method, request) })
+		return nil
+	}
+	s.forget(h.ID)
+	s.finish()
+	if err != nil {
+		return err
+	}
+	return s.fail(h.ID, refused.wire())
+}
+
+// receive reads a request. What it holds is counted before there is memory for it.
+func (s *session) receive(size int, request *[]byte) (*Fault, error) {
+	inFlight := &s.handler.bodyBytesInFlight
+	for have := 0; have < size; {
+		piece := frame.Piece(have, size)
+		held := int64(have + piece)
+		if inFlight.Add(int64(piece)) > bodyBytesInFlightMax {
+			inFlight.Add(-held)
+			_, err := s.in.Discard(size - have)
+			return fault(belfryv1.Reason_REASON_OVERLOADED), err
+		}
+		*request = slices.Grow((*request)[:have], piece)[:have+piece]
+		if _, err := io.ReadFull(s.in, (*request)[have:]); err != nil {
+			inFlight.Add(-held)
+			return nil, err
+		}
+		have += piece
+	}
+	return nil, nil
+}
+
+// begin registers a call. forget must be called before it is answered, and finish afterwards.
+func (s *session) begin(h frame.Header) (context.Context, *Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch _, used := s.calls[h.ID]; {
+	case int64(h.Size) > int64(s.handler.limits.MessageBytesMax):
+		return nil, tooLarge("request", int(h.Size), s.handler.limits.MessageBytesMax)
+	case used:
+		return nil, invalid("call", "a call with the number %d is under way", h.ID)
+	case s.leaving:
+		return nil, fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
+	case s.working >= sessionCallsMax:
+		f := fault(belfryv1.Reason_REASON_OVERLOADED)
+		f.Message = "more than " + itoa(sessionCallsMax) + " calls of a session are under way, which is the limit"
+		return nil, f
+	}
+	ctx, cancel := s.ctx, context.CancelFunc(nil)
+	if h.Number > 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(h.Number, callWaitMax.Milliseconds()))*time.Millisecond)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	s.calls[h.ID] = cancel
+	s.working++
+	return ctx, nil
+}
+
+// forget lets the client use the number of a call again.
+func (s *session) forget(id uint32) {
+	s.cancel(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, id)
+}
+
+// finish notes that a call has been answered.
+func (s *session) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working--
+	s.hangUpIfIdle()
+}
+
+// messageBuffers holds the memory of requests and answers that are done with, up to messageBufferMax each.
+var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const messageBufferMax = 256 << 10
+
+// newMessageBuffer returns memory without content.
+func newMessageBuffer() *[]byte {
+	b, ok := messageBuffers.Get().(*[]byte)
+	if !ok {
+		return new([]byte)
+	}
+	*b = (*b)[:0]
+	return b
+}
+
+func freeMessageBuffer(b *[]byte) {
+	if cap(*b) <= messageBufferMax {
+		messageBuffers.Put(b)
+	}
+}
+
+// answer carries out a call and answers it.
+func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
+	defer s.finish()
+	answer := newMessageBuffer()
+	var err error
+	*answer, err = s.handler.sessionCall(ctx, method, *request, *answer)
+	s.handler.bodyBytesInFlight.Add(-int64(h.Size))
+	freeMessageBuffer(request)
+	s.forget(h.ID)
+	if err != nil {
+		err = s.fail(h.ID, err)
+	} else {
+		err = s.out.Send(s.ctx, frame.Header{Kind: frame.Answer, ID: h.ID, Number: s.handler.queues.now().UnixMilli()}, *answer)
+	}
+	if err != nil {
+		s.end()
+	}
+	freeMessageBuffer(answer)
+}
+
+// fail answers a call with an error.
+func (s *session) fail(id uint32, err error) error {
+	payload, encodeErr := proto.Marshal(statusOfError(err))
+	if encodeErr != nil {
+		return encodeErr
+	}
+	return s.out.Send(s.ctx, frame.Header{Kind: frame.Failure, ID: id, Number: s.handler.queues.now().UnixMilli()}, payload)
+}
+
+// statusOfError converts an error of the edge.
+func statusOfError(err error) *status.Status {
+	var wire *connect.Error
+	if !errors.As(err, &wire) {
+		wire = faultOfError(err).wire()
+	}
+	out := &status.Status{Code: int32(wire.Code()), Message: wire.Message()} //nolint:gosec // below 17
+	for _, detail := range wire.Details() {
+		out.Details = append(out.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + detail.Type(), Value: detail.Bytes()})
+	}
+	return out
+}
+
+// sessionMethod is a method that sessions carry. It appends the answer to dst, and keeps nothing of the request.
+type sessionMethod struct {
+	procedure string
+	call      func(ctx context.Context, request, dst []byte) (answer []byte, err error)
+}
+
+// sessionMethodOf makes one of a method of the contract.
+func sessionMethodOf[Q, R any](codec binaryCodec, procedure string, call func(context.Context, *Q) (*R, error)) sessionMethod {
+	return sessionMethod{procedure, func(ctx context.Context, request, dst []byte) ([]byte, error) {
+		q := new(Q)
+		if err := codec.Unmarshal(request, q); err != nil {
+			return nil, explain(connect.CodeInvalidArgument, "unmarshal message: "+err.Error()) // in Connect's words
+		}
+		answer, err := call(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return codec.MarshalAppend(dst, answer)
+	}}
+}
+
+// sessionCall carries out a call as the interceptors of Connect's do.
+func (h *handler) sessionCall(ctx context.Context, method sessionMethod, request, dst []byte) (answer []byte, err error) {
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			answer, err = dst, h.edge.panicked(method.procedure, p)
+		}
+		h.edge.traffic.observe(method.procedure, err, time.Since(started))
+	}()
+	answer, err = method.call(ctx, request, dst)
+	if err != nil {
+		return dst, h.edge.wire(method.procedure, err)
+	}
+	return answer, nil
+}
+
+// mountSessions names the methods that sessions carry.
+func (h *handler) mountSessions() {
+	codec := binaryCodec{bounds: newBounds(&h.limits)}
+	h.sessionMethods = map[frame.Method]sessionMethod{
+		frame.PutBatch: sessionMethodOf(codec, belfryv1connect.QueueServicePutBatchProcedure, h.queues.PutBatch),
+		frame.AckBatch: sessionMethodOf(codec, belfryv1connect.QueueServiceAckBatchProcedure, h.queues.AckBatch),
+		frame.Reserve:  sessionMethodOf(codec, belfryv1connect.QueueServiceReserveProcedure, h.queues.Reserve),
+	}
+}

@@ -1,0 +1,443 @@
+package rpc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
+)
+
+// TestBrokenRules end the session, and nothing of the frame is carried out.
+func TestBrokenRules(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"unknown method":     rawFrame(frame.Header{Kind: frame.Call, Method: 4, ID: 1}, nil),
+		"no method":          rawFrame(frame.Header{Kind: frame.Call, ID: 1}, nil),
+		"unknown kind":       rawFrame(frame.Header{Kind: frame.Pong + 1}, nil),
+		"no kind":            rawFrame(frame.Header{}, nil),
+		"kind of the server": rawFrame(frame.Header{Kind: frame.Bye}, nil),
+		"ping with payload":  rawFrame(frame.Header{Kind: frame.Ping, Size: 1}, []byte("x")),
+		"no header":          bytes.Repeat([]byte{1}, 20),
+		"cut":                rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, Size: 100}, []byte("abc")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newTalk(t)
+				k.call(9, frame.Reserve, pollOf("q", time.Minute)) // ends with the session
+				synctest.Wait()
+				before := k.server.handler.bodyBytesInFlight.Load()
+				k.write(data)
+				if name == "cut" {
+					synctest.Wait()
+					if held := k.server.handler.bodyBytesInFlight.Load() - before; held != 100 {
+						t.Errorf("%d bytes are counted", held)
+					}
+					k.conn.Close()
+					<-k.ended
+				} else {
+					for h, err := frame.ReadHeader(k.in); !errors.Is(err, io.EOF); h, err = frame.ReadHeader(k.in) {
+						if h.Kind == frame.Bye || err != nil {
+							t.Fatalf("%+v, %v", h, err) // what else was called may have been carried out
+						}
+						if _, err := k.in.Discard(int(h.Size)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					<-k.ended
+				}
+				if n := k.node.parkedPolls(); n != 0 {
+					t.Errorf("%d polls wait", n)
+				}
+				if held := k.server.handler.bodyBytesInFlight.Load(); held != 0 {
+					t.Errorf("%d bytes are still counted", held)
+				}
+			})
+		})
+	}
+}
+
+// TestPollsEnd when the client cancels them, when its time is over, and when it is gone; none of that counts as refused.
+func TestPollsEnd(t *testing.T) {
+	for name, end := range map[string]func(k *talk){
+		"cancelled": func(k *talk) {
+			k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 2}, nil)) // which is no call
+			k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 1}, nil))
+			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED {
+				k.t.Errorf("%+v", f)
+			}
+		},
+		"gone":   func(k *talk) { k.conn.Close() },
+		"silent": func(*talk) { time.Sleep(sessionSilence) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newTalk(t)
+				k.call(1, frame.Reserve, pollOf("q", time.Minute))
+				synctest.Wait()
+				if k.node.parkedPolls() != 1 {
+					t.Fatal("the poll does not wait")
+				}
+				if name == "silent" {
+					go func() { _, _ = io.Copy(io.Discard, k.in) }()
+				}
+				end(k)
+				synctest.Wait()
+				if n := k.node.parkedPolls(); n != 0 {
+					t.Errorf("%d polls wait", n)
+				}
+				if n := k.measured("Reserve", "canceled"); n != 1 {
+					t.Errorf("%d calls were measured as cancelled", n)
+				}
+			})
+		})
+	}
+}
+
+// TestCallsEndWithTheClientsTime: a poll answers before the time that the client waits, others end with it.
+func TestCallsEndWithTheClientsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		payload := bytesOf(t, pollOf("q", time.Minute))
+		k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: 1, Size: uint32(len(payload)), Number: 1000}, payload))
+		began := time.Now()
+		var granted belfryv1.ReserveResponse
+		k.answer(1, &granted)
+		if took := time.Since(began); len(granted.GetJobs()) != 0 || took != 900*time.Millisecond {
+			t.Errorf("%v after %v", &granted, took)
+		}
+	})
+}
+
+// TestSignsOfLife keep a session whose polls wait.
+func TestSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		k.call(1, frame.Reserve, pollOf("q", time.Minute))
+		for range 2 {
+			time.Sleep(sessionSilence - time.Second)
+			k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+			h, _ := k.next()
+			if h.Kind == frame.Answer {
+				h, _ = k.next()
+			}
+			if h.Kind != frame.Pong {
+				t.Fatalf("%+v", h)
+			}
+		}
+		k.write(rawFrame(frame.Header{Kind: frame.Pong}, nil))
+		began := time.Now()
+		k.over()
+		if took := time.Since(began); took != sessionSilence {
+			t.Errorf("it ended after %v", took)
+		}
+	})
+}
+
+// TestSlowRequests: the bytes of a request have as long to arrive as those of a body.
+func TestSlowRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		began := time.Now()
+		k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, Size: 1000}, nil))
+		go func() {
+			for range 100 {
+				time.Sleep(time.Second)
+				k.write([]byte{0})
+			}
+		}()
+		k.over()
+		if took := time.Since(began); took != k.server.handler.limits.BodyWait {
+			t.Errorf("it ended after %v", took)
+		}
+		time.Sleep(100 * time.Second)
+	})
+}
+
+// TestClaimsAreNotBelieved: a header costs its sender nothing, and takes no part of what all bodies may hold.
+func TestClaimsAreNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		limit := k.server.handler.limits.MessageBytesMax
+		k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, ID: 1, Size: uint32(limit)}, nil))
+		inFlight := &k.server.handler.bodyBytesInFlight
+		for sent := 0; sent < limit; sent += limit / 16 {
+			synctest.Wait()
+			if held := inFlight.Load(); held > int64(max(frame.PieceBytes, 2*sent)) {
+				t.Errorf("%d bytes are held of %d that came", held, sent)
+			}
+			k.write(make([]byte, limit/16))
+		}
+		k.failure(1) // zeros are no message
+		k.call(2, frame.PutBatch, putIn("q"))
+		k.answer(2, &belfryv1.PutBatchResponse{})
+		synctest.Wait()
+		if held := inFlight.Load(); held != 0 {
+			t.Errorf("%d bytes are still counted", held)
+		}
+	})
+}
+
+// TestAllBodiesTogetherAreBounded: what comes beyond the bound is refused, also in the middle of a request.
+func TestAllBodiesTogetherAreBounded(t *testing.T) {
+	for _, free := range []int64{0, frame.PieceBytes} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newTalk(t)
+			inFlight := &k.server.handler.bodyBytesInFlight
+			inFlight.Store(bodyBytesInFlightMax - free)
+			payload := make([]byte, 4*frame.PieceBytes)
+			k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, ID: 1, Size: uint32(len(payload))}, payload))
+			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+				t.Errorf("%+v", f)
+			}
+			synctest.Wait()
+			if held := inFlight.Load(); held != bodyBytesInFlightMax-free {
+				t.Errorf("%d bytes are counted", held-bodyBytesInFlightMax)
+			}
+			inFlight.Store(0)
+			k.call(1, frame.PutBatch, putIn("q")) // the number is free, and so is the place
+			k.answer(1, &belfryv1.PutBatchResponse{})
+		})
+	}
+}
+
+// TestCallsOfASessionAreBounded: one more than the limit is refused until another has ended.
+func TestCallsOfASessionAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		var all bytes.Buffer
+		payload := bytesOf(t, pollOf("q", time.Minute))
+		for id := range uint32(sessionCallsMax + 1) {
+			all.Write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: id, Size: uint32(len(payload))}, payload))
+		}
+		k.write(all.Bytes())
+		if f := k.reason(sessionCallsMax); f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, itoa(sessionCallsMax)) {
+			t.Errorf("%+v", f)
+		}
+		k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 5}, nil))
+		k.failure(5)
+		synctest.Wait()
+		k.call(5, frame.PutBatch, putIn("other"))
+		k.answer(5, &belfryv1.PutBatchResponse{})
+	})
+}
+
+// TestAReaderThatDoesNotRead is given up when an answer was not taken in time, and its polls end.
+func TestAReaderThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		k.call(1, frame.Reserve, pollOf("q", time.Hour))
+		began := time.Now()
+		go func() { // signs of life, which are not read either
+			for range 10 {
+				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+				time.Sleep(20 * time.Second)
+			}
+		}()
+		<-k.ended
+		if took := time.Since(began); took != k.server.handler.limits.ResponseWait || k.node.parkedPolls() != 0 {
+			t.Errorf("it ended after %v, %d polls wait", took, k.node.parkedPolls())
+		}
+		time.Sleep(4 * time.Minute)
+	})
+}
+
+// TestLeaving: the server says that it leaves, answers what is under way, refuses what comes, says Bye, and waits for the client to close.
+func TestLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		hold := make(chan struct{})
+		k.node.fail = func(uint32) error { <-hold; return nil }
+		k.call(1, frame.PutBatch, putIn("q"))
+		synctest.Wait()
+		stopped := make(chan error, 1)
+		go func() { stopped <- k.server.Shutdown(t.Context()) }()
+		if h, _ := k.next(); h != (frame.Header{Kind: frame.Leave}) {
+			t.Fatalf("%+v", h)
+		}
+		synctest.Wait()
+		k.call(2, frame.PutBatch, putIn("q"))
+		if f := k.reason(2); f.Reason != belfryv1.Reason_REASON_SHUTTING_DOWN || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+			t.Errorf("%+v", f)
+		}
+		time.Sleep(10 * time.Second)
+		if len(stopped) > 0 {
+			t.Error("the server stopped with a call under way")
+		}
+		close(hold)
+		k.answer(1, &belfryv1.PutBatchResponse{})
+		if h, _ := k.next(); h != (frame.Header{Kind: frame.Bye}) {
+			t.Fatalf("%+v", h)
+		}
+		k.call(3, frame.PutBatch, putIn("q")) // it is not read, and the connection is not broken for it
+		synctest.Wait()
+		k.conn.Close()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		<-k.ended
+	})
+}
+
+// TestAnIdleSessionLeavesAtOnce, and a client that does not close is not waited for.
+func TestAnIdleSessionLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		k.call(1, frame.PutBatch, putIn("q"))
+		k.answer(1, &belfryv1.PutBatchResponse{})
+		began := time.Now()
+		go k.server.Drain()
+		for _, want := range []frame.Kind{frame.Leave, frame.Bye} {
+			if h, _ := k.next(); h.Kind != want {
+				t.Fatalf("%+v", h)
+			}
+		}
+		k.over()
+		if took := time.Since(began); took != sessionLinger {
+			t.Errorf("it ended after %v", took)
+		}
+	})
+}
+
+// TestShutdownOfSessionsIsBounded: what is under way when the time is over is cut, and the client is not told that it was answered.
+func TestShutdownOfSessionsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalk(t)
+		hold := make(chan struct{})
+		k.node.fail = func(uint32) error { <-hold; return nil }
+		k.call(1, frame.PutBatch, putIn("q"))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		stopped := make(chan error, 1)
+		go func() { stopped <- k.server.Shutdown(ctx) }()
+		if h, _ := k.next(); h.Kind != frame.Leave {
+			t.Fatalf("%+v", h)
+		}
+		go func() {
+			for ctx.Err() == nil { // the client gives signs of life
+				time.Sleep(10 * time.Second)
+				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+			}
+		}()
+		for {
+			h, err := frame.ReadHeader(k.in)
+			if err != nil {
+				break
+			}
+			if h.Kind != frame.Pong {
+				t.Errorf("%+v", h)
+			}
+		}
+		if err := <-stopped; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		close(hold)
+		<-k.ended
+	})
+}
+
+// TestAStopMissesNoSession: one whose connection is being taken over is waited for, and is closed once the time is over.
+func TestAStopMissesNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all sessions
+		if err := all.wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		early, late := &session{}, &session{}
+		all.add(early)
+		waited := make(chan error, 1)
+		go func() { waited <- all.wait(t.Context()) }()
+		synctest.Wait()
+		if len(waited) > 0 {
+			t.Error("it was missed")
+		}
+		all.remove(early)
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+		all.add(late)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := all.wait(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		all.connected(late, theirs)
+		if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestAnEndIsNotPutOff: a reader that sets its deadline after the session was ended does not read on.
+func TestAnEndIsNotPutOff(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	s := &session{conn: theirs, leaving: true, working: 1}
+	s.ctx, s.end = context.WithCancel(t.Context())
+	if err := s.extend(time.Hour); err != nil {
+		t.Error(err)
+	}
+	s.finish() // the last call
+	if err := s.extend(time.Hour); err == nil || !s.left() {
+		t.Error("the reader reads on")
+	}
+}
+
+// TestAnAnswerThatWasLostIsNoBye: where a call was read and its answer could not be sent, the client must not take it for one that was not read.
+func TestAnAnswerThatWasLostIsNoBye(t *testing.T) {
+	_, theirs := net.Pipe()
+	s := &session{conn: theirs, leaving: true, working: 1}
+	s.ctx, s.end = context.WithCancel(t.Context())
+	s.end() // as answer does
+	s.finish()
+	if s.left() {
+		t.Error("it says Bye")
+	}
+}
+
+// FuzzSession feeds a session any bytes: it ends when they do, and holds nothing then.
+func FuzzSession(f *testing.F) {
+	batch := bytesOf(f, putIn("q"))
+	seed := rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, ID: 1, Size: uint32(len(batch)), Number: 1000}, batch)
+	seed = append(seed, rawFrame(frame.Header{Kind: frame.Cancel, ID: 1}, nil)...)
+	reserve := bytesOf(f, pollOf("q", time.Minute))
+	seed = append(seed, rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: 1, Size: uint32(len(reserve))}, reserve)...)
+	f.Add(seed)
+	f.Add(rawFrame(frame.Header{Kind: frame.Call, Method: frame.AckBatch, Size: 1 << 31}, []byte("abc")))
+	k := newTalk(f)
+	k.conn.Close()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ours, theirs := net.Pipe()
+		s := &session{handler: k.server.handler, in: bufio.NewReader(theirs), calls: map[uint32]context.CancelFunc{}}
+		k.server.handler.sessions.add(s)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer k.server.handler.sessions.remove(s)
+			s.run(context.Background(), theirs, nil)
+		}()
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(io.Discard, ours)
+		}()
+		_, _ = ours.Write(data) // it may end before all is read
+		ours.Close()
+		<-ended
+		<-read
+		if held := k.server.handler.bodyBytesInFlight.Load(); held != 0 || s.working != 0 || len(s.calls) != 0 {
+			t.Errorf("%d bytes and %d calls are still counted, %d numbers are used", held, s.working, len(s.calls))
+		}
+	})
+}
