@@ -21,6 +21,7 @@ type Client struct {
 	puts      *coalescer[encodedPut, PutResult]
 	acks      *coalescer[string, struct{}]
 	polls     pollers
+	scratches sync.Pool              // of *putScratch
 	lifetime  func() context.Context // of what outlives single calls: batches and polls; ends at Close
 
 	mu     sync.Mutex

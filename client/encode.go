@@ -1,7 +1,6 @@
 package client
 
 import (
-	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -31,7 +30,24 @@ type putScratch struct {
 	coded []byte
 }
 
-var putScratches = sync.Pool{New: func() any { return new(putScratch) }}
+// scratch gives memory that nobody uses.
+func (c *Client) scratch() *putScratch {
+	s, ok := c.scratches.Get().(*putScratch)
+	if !ok {
+		s = new(putScratch)
+	}
+	return s
+}
+
+// free lets another put use the memory. It keeps nothing of the caller's, and no large piece.
+func (c *Client) free(s *putScratch) {
+	s.req.Reset()
+	s.data.Data = nil
+	if cap(s.coded) > answerBytesMax {
+		s.coded = nil
+	}
+	c.scratches.Put(s)
+}
 
 // request applies the options of a put, and estimates from above how many bytes it adds to a batch. What would spoil the
 // batch for others is refused: text that is not UTF-8 cannot be encoded. The result is used until the next call.
@@ -63,16 +79,6 @@ func (s *putScratch) encode(dst []byte, req *belfryv1.PutRequest) ([]byte, error
 	}
 	dst = protowire.AppendTag(dst, fieldEntries, protowire.BytesType)
 	return protowire.AppendBytes(dst, s.coded), nil
-}
-
-// free lets another put use the scratch. It keeps nothing of the caller's, and no large piece of memory.
-func (s *putScratch) free() {
-	s.req.Reset()
-	s.data.Data = nil
-	if cap(s.coded) > answerBytesMax {
-		s.coded = nil
-	}
-	putScratches.Put(s)
 }
 
 // appendPut encodes a put: one with the usual fields by hand, any other by the generated code.

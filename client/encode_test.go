@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,7 +81,7 @@ func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var puts []encodedPut
 		want := &belfryv1.PutBatchRequest{RequestId: rapid.SampledFrom([]string{"", "r"}).Draw(t, "id")}
-		scratch := putScratches.Get().(*putScratch)
+		scratch := new(putScratch)
 		for range rapid.IntRange(0, 4).Draw(t, "puts") {
 			put := Put{Queue: drawText(t, "queue"), Body: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "body")}
 			for range rapid.IntRange(0, 3).Draw(t, "options") {
@@ -109,9 +108,8 @@ func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 			}
 			puts = append(puts, encoded)
 		}
-		scratch.free()
 		sent := &capture{}
-		if _, err := sendPuts(context.Background(), newEndpoint("http://n1", sent, nil), want.GetRequestId(), puts); err != nil {
+		if _, err := sendPuts(t.Context(), newEndpoint("http://n1", sent, nil), want.GetRequestId(), puts); err != nil {
 			t.Fatal(err)
 		}
 		got := &belfryv1.PutBatchRequest{}
@@ -124,12 +122,12 @@ func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 	})
 }
 
-// TestAcksAreEncodedAsTheGeneratedCodeDoes.
+// TestAcksAreEncodedAsTheGeneratedCodeDoes: a batch has the leases that were acked.
 func TestAcksAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := &belfryv1.AckBatchRequest{Leases: rapid.SliceOfN(rapid.StringN(0, 40, 100), 0, 4).Draw(t, "leases")}
 		sent := &capture{}
-		if _, err := sendAcks(context.Background(), newEndpoint("http://n1", sent, nil), "", want.GetLeases()); err != nil {
+		if _, err := sendAcks(t.Context(), newEndpoint("http://n1", sent, nil), "", want.GetLeases()); err != nil {
 			t.Fatal(err)
 		}
 		got := &belfryv1.AckBatchRequest{}

@@ -108,10 +108,10 @@ type PutResult struct {
 //
 // Errors: [ErrJobExists], [ErrQueueFull], [ErrRateLimited], [ErrUnknownOutcome], and others as [*Error].
 func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...PutOption) (PutResult, error) {
-	scratch, _ := putScratches.Get().(*putScratch)
+	scratch := c.scratch()
 	req, bytes, err := scratch.request(Put{Queue: queue, Body: body, Options: opts})
 	if err != nil {
-		scratch.free()
+		c.free(scratch)
 		return PutResult{}, err
 	}
 	if c.limits.Off || bytes > batchBytesMax {
@@ -119,7 +119,7 @@ func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...Put
 	}
 	put := encodedPut{place: putPlace(req)}
 	put.wire, err = scratch.encode(nil, req)
-	scratch.free()
+	c.free(scratch)
 	if err != nil {
 		return PutResult{}, invalidError("encoding the put: %v", err)
 	}
@@ -144,8 +144,8 @@ func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutRes
 func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) {
 	results := make([]PutResult, len(puts))
 	chunk := putChunk{client: c, results: results, puts: make([]encodedPut, 0, min(len(puts), batchJobsMax))}
-	scratch, _ := putScratches.Get().(*putScratch)
-	defer scratch.free()
+	scratch := c.scratch()
+	defer c.free(scratch)
 	for i, put := range puts {
 		req, bytes, err := scratch.request(put)
 		if err != nil {

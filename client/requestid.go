@@ -74,6 +74,6 @@ func (c *requestClock) due() bool {
 // date, rounded down to precision, at some moment between then and now; what was known before stands unless no such moment agrees with it. So an answer that
 // was long on its way, or waited for a process that was suspended, is not taken for a clock that is behind.
 func (c *requestClock) learn(sent, date time.Time, precision time.Duration) {
-	least, most := date.Sub(time.Now()), date.Add(precision).Sub(sent)
+	least, most := time.Until(date), date.Add(precision).Sub(sent)
 	c.skew.Store(int64(min(max(c.ahead(), least), most)))
 }

@@ -21,9 +21,10 @@ import (
 
 // A session is a connection to a server that carries many calls at once, as frames. It ends when the connection does, when the server leaves, or when it was idle for long.
 type session struct {
-	conn  *heardConn
-	out   *frame.Writer
-	clock *requestClock
+	conn    *heardConn
+	out     *frame.Writer
+	clock   *requestClock
+	answers *sync.Pool // of *[]byte whose content was decoded
 
 	mu    sync.Mutex
 	calls map[uint32]*sessionCall
@@ -55,11 +56,14 @@ type openSessions struct {
 	all     map[*session]struct{}
 	closed  bool
 	running sync.WaitGroup // the sessions' goroutines; grows under mu only
+	answers sync.Pool
 }
 
 // start runs a session over an upgraded connection, from which in reads; nil if the client is closed.
 func (o *openSessions) start(conn *heardConn, in *bufio.Reader, clock *requestClock) *session {
-	s := &session{conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, calls: make(map[uint32]*sessionCall), used: time.Now()}
+	s := &session{
+		conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, answers: &o.answers, calls: make(map[uint32]*sessionCall), used: time.Now(),
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -199,13 +203,6 @@ func (s *session) take(id uint32) (*sessionCall, bool) {
 	return c, waits
 }
 
-// noWait is a context for what is sent only if it need not wait.
-var noWait = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
 // An unsentError says that nothing of a call was sent, or that what was sent was not read.
 type unsentError struct{ cause error }
 
@@ -244,23 +241,21 @@ func (s *session) call(ctx context.Context, method frame.Method, request []byte,
 	}
 	select {
 	case got := <-c.answer:
-		return got.decode(answer)
+		return s.decode(got, answer)
 	case <-ctx.Done():
 	}
 	if !s.unregister(id) {
-		return (<-c.answer).decode(answer)
+		return s.decode(<-c.answer, answer)
 	}
-	_ = s.out.Send(noWait, frame.Header{Kind: frame.Cancel, ID: id}, nil) // if not, the server will not notice that nobody waits
+	_ = s.out.Offer(frame.Header{Kind: frame.Cancel, ID: id}) // if not, the server will not notice that nobody waits
 	return lost(context.Cause(ctx))
 }
 
-// answers holds the memory of answers that were decoded, up to answerBytesMax each.
-var answers = sync.Pool{New: func() any { return new([]byte) }}
-
+// answerBytesMax is the size up to which the memory of an answer is used again.
 const answerBytesMax = 256 << 10
 
 // decode reads what came for a call, and gives its memory back.
-func (a sessionAnswer) decode(answer wireDecoder) error {
+func (s *session) decode(a sessionAnswer, answer wireDecoder) error {
 	if a.err != nil {
 		if errors.Is(a.err, errBye) {
 			return notSent(a.err)
@@ -269,7 +264,7 @@ func (a sessionAnswer) decode(answer wireDecoder) error {
 	}
 	defer func() {
 		if cap(*a.payload) <= answerBytesMax {
-			answers.Put(a.payload)
+			s.answers.Put(a.payload)
 		}
 	}()
 	var err error
@@ -314,7 +309,7 @@ func (s *session) read(in *bufio.Reader) error {
 		case frame.Bye:
 			return errBye
 		case frame.Ping:
-			err = s.out.Send(noWait, frame.Header{Kind: frame.Pong}, nil)
+			err = s.out.Offer(frame.Header{Kind: frame.Pong})
 		case frame.Pong:
 		default:
 			return fmt.Errorf("the server sent a frame of kind %d", h.Kind)
@@ -335,7 +330,10 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 		_, err := in.Discard(int(h.Size))
 		return err
 	}
-	payload, _ := answers.Get().(*[]byte)
+	payload, ok := s.answers.Get().(*[]byte)
+	if !ok {
+		payload = new([]byte)
+	}
 	*payload = (*payload)[:0]
 	for have, size := 0, int(h.Size); have < size; have = len(*payload) {
 		piece := frame.Piece(have, size)
@@ -364,7 +362,7 @@ func (s *session) watch(ended <-chan struct{}) {
 		}
 		next, ask, err := s.look(time.Now())
 		if err == nil && ask {
-			err = s.out.Send(noWait, frame.Header{Kind: frame.Ping}, nil)
+			err = s.out.Offer(frame.Header{Kind: frame.Ping})
 		}
 		if err != nil {
 			s.close(err)

@@ -254,14 +254,14 @@ func FuzzSessionAnswers(f *testing.F) {
 	f.Add([]byte("\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x0a\x00"))
 	f.Add([]byte("\x04\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x08\x03"))
 	f.Add([]byte("\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	f.Fuzz(func(_ *testing.T, data []byte) {
+	f.Fuzz(func(t *testing.T, data []byte) {
 		ours, theirs := net.Pipe()
 		conn := &heardConn{Conn: ours, began: time.Now()}
 		var open openSessions
 		s := open.start(conn, newReader(conn), &requestClock{})
 		var calls sync.WaitGroup
 		for _, answer := range []wireDecoder{&putBatchAnswer{}, &reserveAnswer{}} {
-			calls.Go(func() { _ = s.call(context.Background(), frame.PutBatch, nil, answer) })
+			calls.Go(func() { _ = s.call(t.Context(), frame.PutBatch, nil, answer) })
 		}
 		var reading sync.WaitGroup
 		reading.Go(func() { _, _ = io.Copy(io.Discard, theirs) })

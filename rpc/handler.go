@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,7 @@ type handler struct {
 	edge           *edge
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
+	messageBuffers sync.Pool // of *[]byte, the requests and answers of sessions
 
 	bodyBytesInFlight atomic.Int64
 	// streams counts the streams that are open.

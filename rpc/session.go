@@ -177,12 +177,12 @@ func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
 		case <-s.ctx.Done():
 		}
 	})
-	_ = s.read() // the client left, or broke the rules: there is nobody to tell
+	_ = s.read() //nolint:contextcheck // calls have the session's; an error is for nobody: the client left, or broke the rules
 	s.end()
 	s.answering.Wait()
 	left := s.left()
 	if left {
-		_ = s.out.Send(s.ctx, frame.Header{Kind: frame.Bye}, nil) // if not, the client takes what is out for unknown
+		_ = s.out.Offer(frame.Header{Kind: frame.Bye}) // if not, the client takes what is out for unknown
 	}
 	s.out.Close(errSessionOver)
 	writing.Wait()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,7 +31,7 @@ func (s *session) take(h frame.Header) error {
 		}
 		return s.fail(h.ID, refused.wire())
 	}
-	request := newMessageBuffer()
+	request := s.handler.newMessageBuffer()
 	refused, err := s.receive(int(h.Size), request)
 	if refused == nil && err == nil {
 		s.answering.Go(func() { s.answer(ctx, h, method, request) })
@@ -67,7 +66,7 @@ func (s *session) receive(size int, request *[]byte) (*Fault, error) {
 	return nil, nil
 }
 
-// begin registers a call. forget must be called before it is answered, and finish afterwards.
+// begin registers a call, whose context ends with the session and not with any other call. forget must be called before it is answered, and finish afterwards.
 func (s *session) begin(h frame.Header) (context.Context, *Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,14 +109,12 @@ func (s *session) finish() {
 	s.hangUpIfIdle()
 }
 
-// messageBuffers holds the memory of requests and answers that are done with, up to messageBufferMax each.
-var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
-
+// messageBufferMax is the size up to which the memory of a request or an answer is used again.
 const messageBufferMax = 256 << 10
 
 // newMessageBuffer returns memory without content.
-func newMessageBuffer() *[]byte {
-	b, ok := messageBuffers.Get().(*[]byte)
+func (h *handler) newMessageBuffer() *[]byte {
+	b, ok := h.messageBuffers.Get().(*[]byte)
 	if !ok {
 		return new([]byte)
 	}
@@ -125,30 +122,30 @@ func newMessageBuffer() *[]byte {
 	return b
 }
 
-func freeMessageBuffer(b *[]byte) {
+func (h *handler) freeMessageBuffer(b *[]byte) {
 	if cap(*b) <= messageBufferMax {
-		messageBuffers.Put(b)
+		h.messageBuffers.Put(b)
 	}
 }
 
 // answer carries out a call and answers it.
 func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
 	defer s.finish()
-	answer := newMessageBuffer()
+	answer := s.handler.newMessageBuffer()
 	var err error
 	*answer, err = s.handler.sessionCall(ctx, method, *request, *answer)
 	s.handler.bodyBytesInFlight.Add(-int64(h.Size))
-	freeMessageBuffer(request)
+	s.handler.freeMessageBuffer(request)
 	s.forget(h.ID)
 	if err != nil {
 		err = s.fail(h.ID, err)
 	} else {
-		err = s.out.Send(s.ctx, frame.Header{Kind: frame.Answer, ID: h.ID, Number: s.handler.queues.now().UnixMilli()}, *answer)
+		err = s.out.Send(s.ctx, frame.Header{Kind: frame.Answer, ID: h.ID, Number: s.handler.queues.now().UnixMilli()}, *answer) //nolint:contextcheck // the call's has ended
 	}
 	if err != nil {
 		s.end()
 	}
-	freeMessageBuffer(answer)
+	s.handler.freeMessageBuffer(answer)
 }
 
 // fail answers a call with an error.

@@ -75,7 +75,7 @@ func TestPollsEnd(t *testing.T) {
 			}
 		},
 		"gone":   func(k *talk) { k.conn.Close() },
-		"silent": func(*talk) { time.Sleep(sessionSilence) },
+		"silent": func(*talk) { <-time.After(sessionSilence) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -425,7 +425,7 @@ func FuzzSession(f *testing.F) {
 		go func() {
 			defer close(ended)
 			defer k.server.handler.sessions.remove(s)
-			s.run(context.Background(), theirs, nil)
+			s.run(t.Context(), theirs, nil)
 		}()
 		read := make(chan struct{})
 		go func() {

@@ -2,6 +2,7 @@ package frame
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -37,30 +38,46 @@ func NewWriter(conn net.Conn, limit time.Duration) *Writer {
 // Send has a frame written, and returns before it is. It waits while too much is pending, until ctx ends. The payload may be used again when it returns. An error means that nothing of the frame is
 // written: it is the one that ended the writer, or that of ctx.
 func (w *Writer) Send(ctx context.Context, h Header, payload []byte) error {
-	h.Size = uint32(len(payload)) //nolint:gosec // messages have a few megabytes at most
 	for {
-		w.mu.Lock()
-		if w.err != nil {
-			defer w.mu.Unlock()
-			return w.err
+		emptied, err := w.accept(h, payload)
+		if emptied == nil {
+			return err
 		}
-		if len(w.pending) == 0 || len(w.pending)+len(payload) <= pendingMax {
-			w.pending = append(h.append(w.pending), payload...)
-			w.mu.Unlock()
-			w.signal()
-			return nil
-		}
-		if w.emptied == nil {
-			w.emptied = make(chan struct{})
-		}
-		emptied := w.emptied
-		w.mu.Unlock()
 		select {
 		case <-emptied:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// Offer is Send for a frame without payload that is not worth waiting for.
+func (w *Writer) Offer(h Header) error {
+	emptied, err := w.accept(h, nil)
+	if emptied != nil {
+		return errFull
+	}
+	return err
+}
+
+var errFull = errors.New("too much waits to be written")
+
+// accept adds a frame to what is pending. If there is too much, it returns what is closed when that was taken.
+func (w *Writer) accept(h Header, payload []byte) (emptied <-chan struct{}, err error) {
+	h.Size = uint32(len(payload)) //nolint:gosec // messages have a few megabytes at most
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.err != nil:
+		return nil, w.err
+	case len(w.pending) == 0 || len(w.pending)+len(payload) <= pendingMax:
+		w.pending = append(h.append(w.pending), payload...)
+		w.signal()
+		return nil, nil
+	case w.emptied == nil:
+		w.emptied = make(chan struct{})
+	}
+	return w.emptied, nil
 }
 
 // Writing reports whether a write is under way, which the peer takes as slowly as it will.

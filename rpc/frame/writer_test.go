@@ -47,6 +47,15 @@ func run(t *testing.T) *written {
 	return w
 }
 
+// end closes the writer, and checks that it ran until then.
+func (w *written) end(t *testing.T) {
+	t.Helper()
+	w.Close(errOver)
+	if err := <-w.ran; !errors.Is(err, errOver) {
+		t.Errorf("it ran until %v", err)
+	}
+}
+
 // next reads a frame.
 func (w *written) next(t *testing.T) (Header, []byte) {
 	t.Helper()
@@ -75,6 +84,7 @@ func TestFramesStayInOrder(t *testing.T) {
 					if err := w.Send(t.Context(), Header{Kind: Answer, ID: id, Number: n}, payload); err != nil {
 						t.Error(err)
 					}
+					time.Sleep(time.Duration(id+1) * time.Millisecond) // others are written meanwhile
 				}
 			})
 		}
@@ -85,12 +95,10 @@ func TestFramesStayInOrder(t *testing.T) {
 				t.Fatalf("%+v with %v came after %d frames of the sender", h, payload, came[h.ID])
 			}
 			came[h.ID]++
+			time.Sleep(time.Millisecond)
 		}
 		sending.Wait()
-		w.Close(errOver)
-		if err := <-w.ran; !errors.Is(err, errOver) {
-			t.Errorf("it ran until %v", err)
-		}
+		w.end(t)
 	})
 }
 
@@ -116,8 +124,7 @@ func TestFramesShareAWrite(t *testing.T) {
 		if w.conn.writes != 2 || w.Writing() {
 			t.Errorf("%d writes; one is under way: %v", w.conn.writes, w.Writing())
 		}
-		w.Close(errOver)
-		<-w.ran
+		w.end(t)
 	})
 }
 
@@ -144,8 +151,8 @@ func TestSendersWaitWhileMuchIsPending(t *testing.T) {
 		if err := <-gone; !errors.Is(err, errGone) {
 			t.Errorf("a sender whose context ended: %v", err)
 		}
-		if len(waits) > 0 {
-			t.Error("a sender did not wait")
+		if err := w.Offer(Header{Kind: Ping}); !errors.Is(err, errFull) || len(waits) > 0 {
+			t.Errorf("a sender did not wait, or an offer was taken: %v", err)
 		}
 		w.next(t)
 		if err := <-waits; err != nil {
@@ -177,8 +184,7 @@ func TestAFrameAboveTheBound(t *testing.T) {
 		if _, payload := w.next(t); len(payload) != 2*pendingMax {
 			t.Errorf("%d bytes", len(payload))
 		}
-		w.Close(errOver)
-		<-w.ran
+		w.end(t)
 	})
 }
 
@@ -205,7 +211,7 @@ func TestTheFirstCloseCounts(t *testing.T) {
 		w := run(t)
 		w.Close(errOver)
 		w.Close(io.EOF)
-		if err := errors.Join(<-w.ran, w.Send(t.Context(), Header{Kind: Ping}, nil)); errors.Is(err, io.EOF) || !errors.Is(err, errOver) {
+		if err := errors.Join(<-w.ran, w.Send(t.Context(), Header{Kind: Ping}, nil), w.Offer(Header{Kind: Ping})); errors.Is(err, io.EOF) || !errors.Is(err, errOver) {
 			t.Error(err)
 		}
 	})
@@ -227,7 +233,6 @@ func TestPayloadsMayBeUsedAgain(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 		}
-		w.Close(errOver)
-		<-w.ran
+		w.end(t)
 	})
 }
