@@ -23,7 +23,7 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 // WithHTTPClient sends requests through h, which brings its own TLS settings, proxies and limits, instead of the
 // package's transport. For http:// addresses it should speak HTTP/2 without TLS: over HTTP/1.1 each waiting Reserve takes
-// a connection.
+// a connection. All calls go by Connect then, also those that share a session otherwise.
 func WithHTTPClient(h connect.HTTPClient) Option {
 	return optionFunc(func(c *config) { c.http = h })
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,10 +271,10 @@ func TestWhatBecameOfCalls(t *testing.T) {
 func TestAMuteServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mute, other := &sessionServer{Fake: NewFake()}, &sessionServer{Fake: NewFake()}
-		pings := 0
+		var pings atomic.Int32
 		mute.meets = func(_ *serverSession, h frame.Header) bool {
 			if h.Kind == frame.Ping {
-				pings++
+				pings.Add(1)
 			}
 			return true
 		}
@@ -282,8 +283,8 @@ func TestAMuteServer(t *testing.T) {
 		if _, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+backoffMin || pings != 1 || len(other.jobs) != 1 {
-			t.Errorf("after %v and %d pings, %d jobs", took, pings, len(other.jobs))
+		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+backoffMin || pings.Load() != 1 || len(other.jobs) != 1 {
+			t.Errorf("after %v and %d pings, %d jobs", took, pings.Load(), len(other.jobs))
 		}
 	})
 }
@@ -340,7 +341,7 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(sessionIdle)
-		if s.takes() || len(c.sessions.all) != 0 {
+		if s.takes() || c.sessions.count() != 0 {
 			t.Error("the session is still open")
 		}
 		if useAll(t, c); server.count() != 2 {

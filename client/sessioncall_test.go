@@ -3,9 +3,14 @@ package client
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +141,7 @@ func TestADialersContextEndsItsCallOnly(t *testing.T) {
 		go get(t.Context(), came)
 		synctest.Wait()
 		n.serve(t, "n1:7400", &sessionServer{Fake: NewFake()})
+		time.Sleep(time.Second)
 		leave()
 		if err := <-gone; asError(err).Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
@@ -202,8 +208,8 @@ func TestCloseEndsSessions(t *testing.T) {
 		if err := <-dialing; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v", err)
 		}
-		if len(c.sessions.all) != 0 {
-			t.Errorf("%d sessions are open", len(c.sessions.all))
+		if c.sessions.count() != 0 {
+			t.Errorf("%d sessions are open", c.sessions.count())
 		}
 		if s, err := c.endpoints.all[0].sessions.get(t.Context()); s != nil || err != nil {
 			t.Errorf("a session after Close: %v", err)
@@ -237,7 +243,7 @@ func TestBrokenRulesOfServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if s.takes() || len(c.sessions.all) != 0 {
+			if s.takes() || c.sessions.count() != 0 {
 				t.Errorf("%s: the session goes on", name)
 			}
 		})
@@ -271,4 +277,33 @@ func FuzzSessionAnswers(f *testing.F) {
 		open.close()
 		reading.Wait()
 	})
+}
+
+// TestSessionsOverTLS: https has them too, and a certificate that is not trusted ends the call at once, with nothing sent.
+func TestSessionsOverTLS(t *testing.T) {
+	fake := &sessionServer{Fake: NewFake()}
+	server := httptest.NewUnstartedServer(fake)
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	for _, trusted := range []bool{false, true} {
+		c, err := New(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if trusted {
+			roots := x509.NewCertPool()
+			roots.AddCert(server.Certificate())
+			c.idle.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+		}
+		_, err = c.Put(t.Context(), "q", nil)
+		if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok == trusted || (err == nil) != trusted || (fake.count() == 1) != trusted {
+			t.Errorf("trusted: %v; %v, %v, %d sessions", trusted, err, untrusted, fake.count())
+		}
+		if e, ok := errors.AsType[*Error](err); ok && (e.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || e.Code != connect.CodeUnavailable) {
+			t.Errorf("%+v", e)
+		}
+	}
 }

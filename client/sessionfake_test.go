@@ -195,3 +195,10 @@ func (n *pipeNet) dialed() int {
 	defer n.mu.Unlock()
 	return n.dials
 }
+
+// count gives how many sessions are open.
+func (o *openSessions) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.all)
+}

@@ -109,8 +109,8 @@ func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
 
 // newTransport makes the package's own transport: HTTP/2 on both schemes, without TLS for http://.
 //
-// All calls to a server share a connection; another is opened only while the first is being made, and when it has no
-// stream left.
+// All calls to a server but those of its session share a connection; another is opened only while the first is being made, and when it
+// has no stream left.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 	t := &http.Transport{

@@ -212,6 +212,13 @@ func TestUpgrade(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `"reason":"SHUTTING_DOWN"`) {
 		t.Errorf("while the server stops: %d %s", got.status, got.body)
 	}
+	waits := &memoryResponse{header: http.Header{}}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", frame.Protocol)
+	NewWaitingHandler("n1", slog.New(slog.DiscardHandler), func() string { return "alone" }).ServeHTTP(waits, req)
+	if waits.status != http.StatusServiceUnavailable || !strings.Contains(waits.body.String(), `"reason":"NO_LEADER"`) {
+		t.Errorf("before there is a cluster: %d %s", waits.status, waits.body.String())
+	}
 }
 
 // TestMethodsOfSessions: each does what it does by Connect, is measured alike, and says what time it is.

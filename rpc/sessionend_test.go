@@ -33,7 +33,7 @@ func TestBrokenRules(t *testing.T) {
 				k := newTalk(t)
 				k.call(9, frame.Reserve, pollOf("q", time.Minute)) // ends with the session
 				synctest.Wait()
-				before := k.server.handler.bodyBytesInFlight.Load()
+				before, began := k.server.handler.bodyBytesInFlight.Load(), time.Now()
 				k.write(data)
 				if name == "cut" {
 					synctest.Wait()
@@ -53,8 +53,8 @@ func TestBrokenRules(t *testing.T) {
 					}
 					<-k.ended
 				}
-				if n := k.node.parkedPolls(); n != 0 {
-					t.Errorf("%d polls wait", n)
+				if n := k.node.parkedPolls(); n != 0 || time.Since(began) != 0 {
+					t.Errorf("%d polls wait after %v", n, time.Since(began))
 				}
 				if held := k.server.handler.bodyBytesInFlight.Load(); held != 0 {
 					t.Errorf("%d bytes are still counted", held)
@@ -75,7 +75,7 @@ func TestPollsEnd(t *testing.T) {
 			}
 		},
 		"gone":   func(k *talk) { k.conn.Close() },
-		"silent": func(*talk) { <-time.After(sessionSilence) },
+		"silent": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,10 +85,12 @@ func TestPollsEnd(t *testing.T) {
 				if k.node.parkedPolls() != 1 {
 					t.Fatal("the poll does not wait")
 				}
-				if name == "silent" {
+				if end != nil {
+					end(k)
+				} else {
 					go func() { _, _ = io.Copy(io.Discard, k.in) }()
+					time.Sleep(sessionSilence)
 				}
-				end(k)
 				synctest.Wait()
 				if n := k.node.parkedPolls(); n != 0 {
 					t.Errorf("%d polls wait", n)
