@@ -6,18 +6,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 func beanstalkdPeers() []peer {
 	one := func(name, keeps string, options ...string) peer {
-		return peer{name: name, keeps: keeps, program: "beanstalkd", pack: "beanstalkd", delays: true, start: func(ctx context.Context, s *stage) (*running, error) {
+		return peer{name: name, keeps: keeps, program: "beanstalkd", pack: "beanstalkd", cannot: map[string]string{"pendingids": errNames.Error()}, start: func(ctx context.Context, s *stage) (*running, error) {
 			return startBeanstalkd(ctx, s, options)
 		}}
 	}
@@ -30,7 +30,7 @@ func beanstalkdPeers() []peer {
 
 // startBeanstalkd runs a server.
 func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running, error) {
-	address, err := freeAddress()
+	address, err := s.addresses.free()
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +72,9 @@ func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running,
 
 // beanstalkdCaller is a connection. The protocol is that of beanstalkd's doc/protocol.txt; a batch is so many commands written before the first answer is read.
 type beanstalkdCaller struct {
+	// used and watched are the queues, its tubes, of the last put and take; "" is the one that it begins with, which is never used.
+	used, watched string
+
 	conn net.Conn
 	in   *bufio.Reader
 	out  *bufio.Writer
@@ -79,17 +82,27 @@ type beanstalkdCaller struct {
 
 const beanstalkdTTR = 60 // seconds
 
-func (c *beanstalkdCaller) put(_ context.Context, bodies [][]byte, delay time.Duration) error {
-	for _, body := range bodies {
+func (c *beanstalkdCaller) put(_ context.Context, all jobs) error {
+	if all.ids != nil {
+		return errNames
+	}
+	if tube := queueName(all.queue); c.used != tube {
+		fmt.Fprintf(c.out, "use %s\r\n", tube)
+		if err := c.flushed("USING"); err != nil {
+			return err
+		}
+		c.used = tube
+	}
+	for _, body := range all.bodies {
 		// Delays are whole seconds.
-		fmt.Fprintf(c.out, "put 0 %d %d %d\r\n", int(delay.Seconds()), beanstalkdTTR, len(body))
+		fmt.Fprintf(c.out, "put 0 %d %d %d\r\n", int(math.Ceil(all.delay.Seconds())), beanstalkdTTR, len(body))
 		c.out.Write(body)         //nolint:errcheck // likewise
 		c.out.WriteString("\r\n") //nolint:errcheck // likewise
 	}
 	if err := c.out.Flush(); err != nil {
 		return err
 	}
-	for range bodies {
+	for range all.bodies {
 		if _, err := c.answer("INSERTED"); err != nil {
 			return err
 		}
@@ -97,11 +110,14 @@ func (c *beanstalkdCaller) put(_ context.Context, bodies [][]byte, delay time.Du
 	return nil
 }
 
-func (c *beanstalkdCaller) take(_ context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
-	for n := range most {
+func (c *beanstalkdCaller) take(_ context.Context, what taking, seen func([]byte)) (int, error) {
+	if err := c.watch(queueName(what.queue)); err != nil {
+		return 0, err
+	}
+	for n := range what.most {
 		seconds := 0
 		if n == 0 {
-			seconds = int(wait.Seconds())
+			seconds = int(what.wait.Seconds())
 		}
 		fmt.Fprintf(c.out, "reserve-with-timeout %d\r\n", seconds)
 	}
@@ -109,7 +125,7 @@ func (c *beanstalkdCaller) take(_ context.Context, most int, wait time.Duration,
 		return 0, err
 	}
 	var ids []string
-	for range most {
+	for range what.most {
 		line, err := c.line()
 		if err != nil {
 			return 0, err
@@ -144,6 +160,33 @@ func (c *beanstalkdCaller) take(_ context.Context, most int, wait time.Duration,
 		}
 	}
 	return len(ids), nil
+}
+
+// watch has takes come from one tube.
+func (c *beanstalkdCaller) watch(tube string) error {
+	if c.watched == tube {
+		return nil
+	}
+	last := c.watched
+	if last == "" {
+		last = "default"
+	}
+	fmt.Fprintf(c.out, "watch %s\r\nignore %s\r\n", tube, last)
+	if err := c.flushed("WATCHING"); err != nil {
+		return err
+	}
+	c.watched = tube
+	_, err := c.answer("WATCHING")
+	return err
+}
+
+// flushed sends what was written, and reads one answer.
+func (c *beanstalkdCaller) flushed(want string) error {
+	if err := c.out.Flush(); err != nil {
+		return err
+	}
+	_, err := c.answer(want)
+	return err
 }
 
 // answer reads a line that should begin with a word.

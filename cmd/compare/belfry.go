@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,16 +20,13 @@ import (
 
 func belfryPeers() []peer {
 	one := func(name, keeps string, nodes int) peer {
-		return peer{name: name, keeps: keeps, delays: true, start: func(ctx context.Context, s *stage) (*running, error) { return startBelfry(ctx, s, nodes) }}
+		return peer{name: name, keeps: keeps, belfry: true, start: func(ctx context.Context, s *stage) (*running, error) { return startBelfry(ctx, s, nodes) }}
 	}
 	return []peer{
 		one("belfry-one", "the put", 1),
 		one("belfry-three", "the put, on two of three", 3),
 	}
 }
-
-// belfryQueue is the one queue that all callers use.
-const belfryQueue = "compare"
 
 // startBelfry runs a cluster with the settings that it has by itself, and returns once every node votes in all shards.
 func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
@@ -39,7 +37,7 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 		var addresses [3]string
 		for i := range addresses {
 			var err error
-			if addresses[i], err = freeAddress(); err != nil {
+			if addresses[i], err = s.addresses.free(); err != nil {
 				return r, err
 			}
 		}
@@ -65,14 +63,14 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 	if err != nil {
 		return r, err
 	}
-	r.close = func() { _ = all.Close() } // nobody is left to use it
+	r.sdk, r.close = all, func() { _ = all.Close() } // nobody is left to use it
 	err = r.processes[0].await(ctx, func(ctx context.Context) (err error) {
 		r.version, err = belfryForms(ctx, all, nodes)
 		return err
 	})
 	next := 0
 	r.caller = func(_ context.Context, k kind) (caller, error) {
-		if k == shared {
+		if k != own {
 			return &belfrySDK{all}, nil
 		}
 		next++
@@ -81,7 +79,7 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 	return r, err
 }
 
-// belfryForms returns the version once all nodes vote in each shard.
+// belfryForms returns the version once all nodes vote in each shard, and nothing is moved any more.
 func belfryForms(ctx context.Context, c *client.Client, nodes int) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -94,27 +92,36 @@ func belfryForms(ctx context.Context, c *client.Client, nodes int) (version stri
 			return "", fmt.Errorf("shard %d has %d voters, and the leader %q", shard.GetShard(), len(shard.GetVoters()), shard.GetLeader())
 		}
 	}
+	if moves := state.GetMoves(); len(moves) > 0 {
+		return "", fmt.Errorf("shard %d is not where it should be: %s", moves[0].GetShard(), moves[0].GetText())
+	}
 	return fmt.Sprintf("Belfry %s, %d shards", state.GetNodes()[0].GetVersion(), len(state.GetShards())), nil
 }
 
 // belfrySDK is the client library, which all callers share.
 type belfrySDK struct{ client *client.Client }
 
-func (c *belfrySDK) put(ctx context.Context, bodies [][]byte, delay time.Duration) error {
-	if len(bodies) == 1 {
-		_, err := c.client.Put(ctx, belfryQueue, bodies[0], client.In(delay))
+func (c *belfrySDK) put(ctx context.Context, all jobs) error {
+	puts := make([]client.Put, len(all.bodies))
+	for n, body := range all.bodies {
+		puts[n] = client.Put{Queue: queueName(all.queue), Body: body, Options: []client.PutOption{client.In(all.delay)}}
+		if all.ids != nil {
+			puts[n].Options = append(puts[n].Options, client.ID(all.ids[n]))
+		}
+	}
+	if len(puts) == 1 {
+		_, err := c.client.Put(ctx, puts[0].Queue, puts[0].Body, puts[0].Options...)
 		return err
 	}
-	puts := make([]client.Put, len(bodies))
-	for n, body := range bodies {
-		puts[n] = client.Put{Queue: belfryQueue, Body: body, Options: []client.PutOption{client.In(delay)}}
+	results, err := c.client.PutBatch(ctx, puts)
+	for _, result := range results {
+		err = errors.Join(err, result.Err)
 	}
-	_, err := c.client.PutBatch(ctx, puts)
 	return err
 }
 
-func (c *belfrySDK) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
-	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{belfryQueue}, Max: most, Wait: wait})
+func (c *belfrySDK) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
+	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{queueName(what.queue)}, Max: what.most, Wait: what.wait})
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
@@ -126,8 +133,8 @@ func (c *belfrySDK) take(ctx context.Context, most int, wait time.Duration, seen
 	if len(jobs) == 1 {
 		return 1, jobs[0].Ack(ctx)
 	}
-	_, err = c.client.AckBatch(ctx, leases)
-	return len(jobs), err
+	errs, err := c.client.AckBatch(ctx, leases)
+	return len(jobs), errors.Join(err, errors.Join(errs...))
 }
 
 func (c *belfrySDK) close() error { return nil }
@@ -143,12 +150,15 @@ func newBelfryUnary(url string) *belfryUnary {
 	return &belfryUnary{t, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: t}, url, connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
-func (c *belfryUnary) put(ctx context.Context, bodies [][]byte, delay time.Duration) error {
-	requests := make([]*belfryv1.PutRequest, len(bodies))
-	for n, body := range bodies {
-		requests[n] = &belfryv1.PutRequest{Queue: belfryQueue, Body: &belfryv1.PutRequest_Data{Data: body}}
-		if delay > 0 {
-			requests[n].When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(delay)}
+func (c *belfryUnary) put(ctx context.Context, all jobs) error {
+	requests := make([]*belfryv1.PutRequest, len(all.bodies))
+	for n, body := range all.bodies {
+		requests[n] = &belfryv1.PutRequest{Queue: queueName(all.queue), Body: &belfryv1.PutRequest_Data{Data: body}}
+		if all.ids != nil {
+			requests[n].Id = all.ids[n]
+		}
+		if all.delay > 0 {
+			requests[n].When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(all.delay)}
 		}
 	}
 	if len(requests) == 1 {
@@ -167,8 +177,10 @@ func (c *belfryUnary) put(ctx context.Context, bodies [][]byte, delay time.Durat
 	return nil
 }
 
-func (c *belfryUnary) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
-	answer, err := c.queue.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{belfryQueue}, MaxJobs: uint32(most), Wait: durationpb.New(wait)}) //nolint:gosec // at most 1,000
+func (c *belfryUnary) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
+	answer, err := c.queue.Reserve(ctx, &belfryv1.ReserveRequest{
+		Queues: []string{queueName(what.queue)}, MaxJobs: uint32(what.most), Wait: durationpb.New(what.wait), //nolint:gosec // at most 1,000
+	})
 	if err != nil || len(answer.GetJobs()) == 0 {
 		return 0, err
 	}

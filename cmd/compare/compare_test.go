@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -69,8 +70,11 @@ func TestTables(t *testing.T) {
 		{Work: "batch", Phase: "put", Peer: "redis-always", Jobs: 100, Seconds: 1},
 		{Work: "herd", Phase: failedPhase, Peer: "redis-always", Failed: "too slow"},
 	}
-	text := string(tables(settings{rounds: 2, length: time.Second}, map[string]string{"belfry-one": "1"}, samples, markdown))
-	for _, want := range []string{"| belfry-one | 500 | (400–600) | 5.00 |", "| redis-always | 100 | (100–100) | 1.00 |", "redis-always could not do herd: too slow"} {
+	all := record{Runs: []invocation{{Rounds: 2, Seconds: 1, Versions: map[string]string{"belfry-one": "1"}}}, Samples: samples}
+	var b bytes.Buffer
+	tables(&b, markdown, all)
+	text := b.String()
+	for _, want := range []string{"| belfry-one | 500 | (400–600) | 5.00 |", "| redis-always | 100 | (100–100) | 1.00 |", "redis-always could not do herd, 1 times: too slow"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}

@@ -25,7 +25,16 @@ type settings struct {
 	belfry string
 	dir    string
 	json   string
+	add    string
 	page   string
+}
+
+// data is a directory on the disk that is measured.
+func (s settings) data() string {
+	if s.dir == "" {
+		return os.TempDir()
+	}
+	return s.dir
 }
 
 func main() {
@@ -42,15 +51,16 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	s := settings{}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer")
+	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer; 0 shows what -add has")
 	flags.DurationVar(&s.length, "time", 1500*time.Millisecond, "how long a phase takes")
 	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs the work pending has")
 	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peerNames(), ", "))
 	flags.StringVar(&s.works, "works", "", "only these, with commas between: "+strings.Join(workNames(), ", "))
 	flags.StringVar(&s.belfry, "belfry", "", "the program of Belfry; built if empty")
 	flags.StringVar(&s.dir, "dir", "", "where the servers keep their data, on the disk that is to be measured; a temporary directory if empty")
-	flags.StringVar(&s.json, "json", "", "also write all samples to this file")
-	flags.StringVar(&s.page, "page", "", "also write the tables to this file, as Markdown")
+	flags.StringVar(&s.json, "json", "", "also write all samples to this file, as they come")
+	flags.StringVar(&s.add, "add", "", "begin with the samples of these files of -json, with commas between; the one that -json names may be missing")
+	flags.StringVar(&s.page, "page", "", "also write a page to this file, as Markdown, with a plot beside it")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -62,22 +72,32 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("-works: %w", err)
 	}
-	if s.rounds < 1 || s.length < 100*time.Millisecond || s.jobs < pendingBatch {
-		return fmt.Errorf("-rounds must be 1 or more, -time 100ms or more, and -pending %d or more", pendingBatch)
+	if s.rounds < 0 || s.length < 100*time.Millisecond || s.jobs < pendingBatch || s.jobs%pendingBatch != 0 {
+		return fmt.Errorf("-rounds must be 0 or more, -time 100ms or more, and -pending a multiple of %d", pendingBatch)
+	}
+	all, err := earlier(s)
+	if err != nil {
+		return err
+	}
+	if s.rounds > 0 {
+		if all, err = measured(ctx, s, all, peers, works); err != nil {
+			return err
+		}
+	}
+	return show(os.Stdout, s, all)
+}
+
+// measured returns a record with what peers do now.
+func measured(ctx context.Context, s settings, all record, peers []peer, works []work) (record, error) {
+	if err := lacking(peers); err != nil {
+		return all, err
 	}
 	stage, err := newStage(ctx, s)
 	if err != nil {
-		return err
+		return all, err
 	}
 	defer stage.close()
-	if err := lacking(peers); err != nil {
-		return err
-	}
-	samples, err := stage.play(ctx, peers, works)
-	if err != nil {
-		return err
-	}
-	return show(os.Stdout, s, stage.versions, samples)
+	return stage.play(ctx, peers, works, all)
 }
 
 // choose picks from a list by names; an empty text picks all.

@@ -15,11 +15,20 @@ import (
 
 func natsPeers() []peer {
 	one := func(name string, replicas int) peer {
-		return peer{name: name, keeps: "nothing; written, and synced every two minutes", program: "nats-server", pack: "nats-server", start: func(ctx context.Context, s *stage) (*running, error) {
+		return peer{name: name, keeps: "nothing; written, and synced every two minutes", program: "nats-server", pack: "nats-server", cannot: natsCannot(), start: func(ctx context.Context, s *stage) (*running, error) {
 			return startNATS(ctx, s, replicas)
 		}}
 	}
 	return []peer{one("nats-one", 1), one("nats-three", 3)}
+}
+
+// natsCannot says what is left out. Its delays come with a later version than Debian has.
+func natsCannot() map[string]string {
+	reasons := map[string]string{"queues": "1,000 queues would be as many streams, or consumers of one"}
+	for _, name := range []string{"lateness", "lateplain", "herd", "pending", "pendingids"} {
+		reasons[name] = "it has no delays"
+	}
+	return reasons
 }
 
 const (
@@ -32,11 +41,11 @@ func startNATS(ctx context.Context, s *stage, replicas int) (*running, error) {
 	r := &running{}
 	var urls, clients, routes []string
 	for range replicas {
-		client, err := freeAddress()
+		client, err := s.addresses.free()
 		if err != nil {
 			return r, err
 		}
-		route, err := freeAddress()
+		route, err := s.addresses.free()
 		if err != nil {
 			return r, err
 		}
@@ -122,12 +131,13 @@ func (c *natsCaller) open(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	c.queue, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: natsConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 20, Replicas: replicas})
+	c.queue, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: natsConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 20, MaxWaiting: 2 * parkedCallers, Replicas: replicas})
 	return err
 }
 
 // put publishes; a batch is published without waiting, and then all answers are awaited. There is no delay.
-func (c *natsCaller) put(ctx context.Context, bodies [][]byte, _ time.Duration) error {
+func (c *natsCaller) put(ctx context.Context, all jobs) error {
+	bodies := all.bodies
 	if len(bodies) == 1 {
 		_, err := c.stream.Publish(ctx, natsStream, bodies[0])
 		return err
@@ -154,8 +164,8 @@ func (c *natsCaller) put(ctx context.Context, bodies [][]byte, _ time.Duration) 
 // natsWait is how long a fetch waits at least: it has no way of not waiting that takes from a consumer of several replicas.
 const natsWait = 50 * time.Millisecond
 
-func (c *natsCaller) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
-	batch, err := c.queue.Fetch(most, jetstream.FetchMaxWait(max(wait, natsWait)))
+func (c *natsCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
+	batch, err := c.queue.Fetch(what.most, jetstream.FetchMaxWait(max(what.wait, natsWait)))
 	if err != nil {
 		return 0, err
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"time"
+
+	"github.com/belfrydb/belfry/client"
 )
 
 // A peer is a queue with the settings that it is compared with.
@@ -15,9 +18,22 @@ type peer struct {
 	keeps string
 	// program is what must be installed, pack the Debian package that has it.
 	program, pack string
-	// delays says whether it has delays at all.
-	delays bool
+	// only names the works that it is there for; nil means all.
+	only []string
+	// cannot says of works why it cannot do them.
+	cannot map[string]string
+	// belfry is whether it is Belfry.
+	belfry bool
 	start  func(ctx context.Context, s *stage) (*running, error)
+}
+
+// does reports whether a peer takes part in a work; if it should and cannot, the text says why.
+func (p peer) does(w work) (why string, ok bool) {
+	if w.belfry && !p.belfry || p.only != nil && !slices.Contains(p.only, w.name) {
+		return "", false
+	}
+	why = p.cannot[w.name]
+	return why, why == ""
 }
 
 // running is a peer whose servers run.
@@ -26,6 +42,8 @@ type running struct {
 	processes []*process
 	// caller returns a new caller of a kind. Callers of kind shared have one client between them.
 	caller func(ctx context.Context, kind kind) (caller, error)
+	// sdk is Belfry's client, nil of others.
+	sdk *client.Client
 	// close ends what callers share. May be nil.
 	close func()
 }
@@ -34,24 +52,48 @@ type running struct {
 type kind int
 
 const (
-	// own is a connection for each caller.
+	// own is a connection for each caller, without a library that joins calls.
 	own kind = iota
+	// library is what users of the peer's library get by default: one client for all callers if that is how it is meant to be used, else a connection each.
+	library
 	// shared is one client library for all callers, which may make batches of what they ask for at a time.
 	shared
 )
 
+// jobs are what one call puts.
+type jobs struct {
+	// queue is the number of a queue, from 0 on.
+	queue  int
+	bodies [][]byte
+	// ids are the jobs' names; nil means that the server makes them.
+	ids   []string
+	delay time.Duration
+}
+
+// taking is what one call takes: up to most jobs of a queue. It waits up to wait for a first one.
+type taking struct {
+	queue, most int
+	wait        time.Duration
+}
+
 // A caller makes one call after the other.
 type caller interface {
 	// put adds jobs in one batch.
-	put(ctx context.Context, bodies [][]byte, delay time.Duration) error
-	// take takes up to so many jobs in one batch and finishes them, and calls seen with the body of each as soon as it is there. It waits up to wait for a first one.
-	take(ctx context.Context, most int, wait time.Duration, seen func(body []byte)) (int, error)
+	put(ctx context.Context, all jobs) error
+	// take takes jobs in one batch and finishes them, and calls seen with the body of each as soon as it is there.
+	take(ctx context.Context, what taking, seen func(body []byte)) (int, error)
 	close() error
 }
 
+// errNames is the answer of peers that cannot do it.
+var errNames = errors.New("its jobs cannot have ids that the client chose")
+
+// queueName is the name of a queue.
+func queueName(number int) string { return fmt.Sprintf("compare-%d", number) }
+
 // allPeers returns the peers in the order of the tables.
 func allPeers() []peer {
-	return append(append(append(belfryPeers(), redisPeers()...), beanstalkdPeers()...), natsPeers()...)
+	return slices.Concat(belfryPeers(), redisPeers(), redissonPeers(), beanstalkdPeers(), natsPeers())
 }
 
 func peerNames() []string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -13,31 +14,30 @@ const (
 	pendingBatch   = 100
 	pendingDelay   = 10 * time.Hour
 	// servingMax is how long servers may take to serve again, servingEvery how often they are asked.
-	servingMax   = 2 * time.Minute
+	servingMax   = 5 * time.Minute
 	servingEvery = 5 * time.Millisecond
-	// restMin is how long servers are left alone before their memory is read.
-	restMin = 2 * time.Second
+	// The memory of servers is read once it has changed by less than one part in restPart for restSteps times restStep, or after restMax.
+	restStep  = 500 * time.Millisecond
+	restSteps = 6
+	restMax   = time.Minute
+	restPart  = 200
 )
 
 // pending fills servers with delayed jobs, reads what each job costs in memory, kills them and measures how long it takes until the first put is answered again.
-func pending(ctx context.Context, r *running, set settings) (_ []sample, err error) {
+func pending(ctx context.Context, r *running, set settings, named bool) (_ []sample, err error) {
 	before, err := used(r.processes)
 	if err != nil {
 		return nil, err
 	}
-	fill, err := fillUp(ctx, r, set.jobs)
+	fill, err := fillUp(ctx, r, set.jobs, named)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-time.After(restMin):
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	after, err := used(r.processes)
+	after, err := atRest(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	fill.Resident = after.resident
 	fill.PerJob = float64(after.resident-before.resident) / float64(set.jobs) / float64(len(r.processes))
 	for _, p := range r.processes {
 		p.kill()
@@ -55,19 +55,47 @@ func pending(ctx context.Context, r *running, set settings) (_ []sample, err err
 	return []sample{fill, again}, nil
 }
 
-// fillUp puts delayed jobs.
-func fillUp(ctx context.Context, r *running, jobs int64) (_ sample, err error) {
-	all, err := crowdOf(ctx, r, pendingCallers, own)
+// atRest waits until the servers' memory changes no more.
+func atRest(ctx context.Context, r *running) (usage, error) {
+	var last []int64
+	for until := time.Now().Add(restMax); ; {
+		if err := rest(ctx, restStep); err != nil {
+			return usage{}, err
+		}
+		now, err := used(r.processes)
+		if err != nil {
+			return now, err
+		}
+		last = append(last, now.resident)
+		if len(last) > restSteps {
+			last = last[1:]
+			if most := slices.Max(last); most-slices.Min(last) < most/restPart {
+				return now, nil
+			}
+		}
+		if time.Now().After(until) {
+			return now, nil
+		}
+	}
+}
+
+// fillUp puts delayed jobs, with names of the client's if named.
+func fillUp(ctx context.Context, r *running, total int64, named bool) (_ sample, err error) {
+	all, err := crowdOf(ctx, r, pendingCallers, library)
 	if err != nil {
 		return sample{}, err
 	}
 	defer func() { err = errors.Join(err, all.leave()) }()
 	return measure(r, "fill", func(h *histogram) (int64, error) {
 		var next atomic.Int64
-		return all.work(ctx, func(ctx context.Context, c caller) (put int64, err error) {
-			for next.Add(pendingBatch) <= jobs {
+		return all.work(ctx, func(ctx context.Context, _ int, c caller) (put int64, err error) {
+			for next.Add(pendingBatch) <= total {
 				began := time.Now()
-				if err := c.put(ctx, bodies(pendingBatch, bodyBytes, began), pendingDelay); err != nil {
+				some := jobs{bodies: bodies(pendingBatch, bodyBytes, began), delay: pendingDelay}
+				if named {
+					some.ids = names(pendingBatch)
+				}
+				if err := c.put(ctx, some); err != nil {
 					return put, err
 				}
 				h.record(time.Since(began))
@@ -86,7 +114,7 @@ func serves(ctx context.Context, r *running) error {
 		once, stop := context.WithTimeout(ctx, time.Second)
 		c, err := r.caller(once, own)
 		if err == nil {
-			err = errors.Join(c.put(once, bodies(1, bodyBytes, time.Now()), pendingDelay), c.close())
+			err = errors.Join(c.put(once, jobs{bodies: bodies(1, bodyBytes, time.Now()), delay: pendingDelay}), c.close())
 		}
 		stop()
 		if err == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,7 +80,8 @@ func (p *process) await(ctx context.Context, ready func(ctx context.Context) err
 }
 
 const (
-	startMax   = 30 * time.Second
+	// startMax is several times what a cluster of three takes on an idle machine: Belfry moves one replica of a shard after the other.
+	startMax   = time.Minute
 	awaitEvery = 5 * time.Millisecond
 )
 
@@ -137,14 +137,4 @@ func usageOf(stat []byte, page int) (usage, error) {
 		return usage{}, errStat
 	}
 	return sum, nil
-}
-
-// freeAddress returns an address on loopback that nobody listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // there is nothing to wait for
-	if err != nil {
-		return "", err
-	}
-	defer l.Close() //nolint:errcheck // nobody came
-	return l.Addr().String(), nil
 }

@@ -12,19 +12,37 @@ import (
 
 func redisPeers() []peer {
 	one := func(name, keeps, appendfsync string) peer {
-		return peer{name: name, keeps: keeps, program: "redis-server", pack: "redis-server", delays: true, start: func(ctx context.Context, s *stage) (*running, error) {
-			return startRedis(ctx, s, appendfsync)
+		return peer{name: name, keeps: keeps, program: "redis-server", pack: "redis-server", cannot: redisCannot(), start: func(ctx context.Context, s *stage) (*running, error) {
+			return startRedis(ctx, s, appendfsync, false)
 		}}
 	}
+	auto := one("redis-always-auto", "the put; a client that joins calls by itself", "always")
+	auto.only = []string{"shared64", "shared256", "shared512"}
+	auto.start = func(ctx context.Context, s *stage) (*running, error) { return startRedis(ctx, s, "always", true) }
 	return []peer{
 		one("redis-always", "the put", "always"),
 		one("redis-everysec", "nothing; synced every second", "everysec"),
+		auto,
 	}
 }
 
-// startRedis runs a server with an append-only file.
-func startRedis(ctx context.Context, s *stage, appendfsync string) (*running, error) {
-	address, err := freeAddress()
+// redisCannot says what is left out.
+func redisCannot() map[string]string {
+	return map[string]string{"parked": "there is nothing to wait on: 10,000 callers that look every 5 ms are all that it does"}
+}
+
+// redisServer is a server with an append-only file.
+type redisServer struct {
+	process *process
+	version string
+	connect func(connections int) *redis.Client
+	// all is a client that callers share.
+	all *redis.Client
+}
+
+// startRedisServer runs a server. What it returns with an error is to be killed.
+func startRedisServer(ctx context.Context, s *stage, appendfsync string, scripts ...*redis.Script) (*redisServer, error) {
+	address, err := s.addresses.free()
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +50,7 @@ func startRedis(ctx context.Context, s *stage, appendfsync string) (*running, er
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(s.newDir("redis"), "redis-server", "--bind", host, "--port", port, "--appendonly", "yes", "--appendfsync", appendfsync, "--save", "")
+	p, err := start(s.newDir("redis"), "redis-server", "--bind", host, "--port", port, "--appendonly", "yes", "--appendfsync", appendfsync, "--save", "", "--maxclients", fmt.Sprint(redisClientsMax))
 	if err != nil {
 		return nil, err
 	}
@@ -41,43 +59,72 @@ func startRedis(ctx context.Context, s *stage, appendfsync string) (*running, er
 			Addr: address, PoolSize: connections, MinIdleConns: connections, MaxRetries: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 	}
-	all := connect(sharedMax)
-	if err := p.await(ctx, func(ctx context.Context) error { return all.Ping(ctx).Err() }); err != nil {
-		return &running{processes: []*process{p}}, err
+	server := &redisServer{process: p, version: "?", connect: connect, all: connect(sharedMax)}
+	if err := p.await(ctx, func(ctx context.Context) error { return server.all.Ping(ctx).Err() }); err != nil {
+		return server, err
 	}
-	version := "?"
-	if info, err := all.InfoMap(ctx, "server").Result(); err == nil {
-		version = info["Server"]["redis_version"]
+	if info, err := server.all.InfoMap(ctx, "server").Result(); err == nil {
+		server.version = info["Server"]["redis_version"]
 	}
-	for _, script := range []*redis.Script{redisPut, redisTake, redisAck} {
-		if err := script.Load(ctx, all).Err(); err != nil {
-			return &running{processes: []*process{p}}, fmt.Errorf("loading a script: %w", err)
+	for _, script := range scripts {
+		if err := script.Load(ctx, server.all).Err(); err != nil {
+			return server, fmt.Errorf("loading a script: %w", err)
 		}
 	}
-	return &running{
-		version: "Redis " + version, processes: []*process{p},
-		caller: func(_ context.Context, k kind) (caller, error) {
-			if k == shared {
-				return &redisCaller{client: all}, nil
-			}
-			return &redisCaller{client: connect(1), own: true}, nil
-		},
-		close: func() { _ = all.Close() }, // nobody is left to use it
-	}, nil
+	return server, nil
 }
 
-// sharedMax is how many connections a shared client has at most.
-const sharedMax = 512
+// startRedis runs the queue in sorted sets; with auto the client that callers share makes batches of their calls.
+func startRedis(ctx context.Context, s *stage, appendfsync string, auto bool) (*running, error) {
+	server, err := startRedisServer(ctx, s, appendfsync, redisPut, redisPutNamed, redisTake, redisAck)
+	if server == nil {
+		return nil, err
+	}
+	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() { _ = server.all.Close() }} // nobody is left to use it
+	if err != nil {
+		return r, err
+	}
+	var joined redis.Scripter = server.all
+	if auto {
+		pipeliner, err := server.all.AutoPipeline()
+		if err != nil {
+			return r, fmt.Errorf("having calls joined: %w", err)
+		}
+		joined = pipeliner
+		r.version += ", go-redis with AutoPipeline"
+	}
+	r.caller = func(_ context.Context, k kind) (caller, error) {
+		if k == shared {
+			return &redisCaller{client: server.all, scripter: joined}, nil
+		}
+		one := server.connect(1)
+		return &redisCaller{client: one, scripter: one, own: true}, nil
+	}
+	return r, nil
+}
+
+const (
+	// sharedMax is how many connections a shared client has at most.
+	sharedMax = 512
+	// redisClientsMax is above the 10,000 of the default, as 10,000 callers wait.
+	redisClientsMax = 11_000
+)
 
 // A delay queue in sorted sets, with leases: jobs by number in a hash, waiting jobs by due time in one set, jobs in work by the end of their lease in another. KEYS[1..4] are the hash, the two sets and the counter.
 //
-// redisPut adds a job of the body ARGV[1] that is due at ARGV[2]; redisTake leases up to ARGV[3] jobs that are due at ARGV[1] until ARGV[2], and returns number and body of each; redisAck ends those with the numbers in ARGV.
+// redisPut adds a job of the body ARGV[1] that is due at ARGV[2], redisPutNamed one with the id ARGV[3]; redisTake leases up to ARGV[3] jobs that are due at ARGV[1] until ARGV[2], and returns number and body of each; redisAck ends those with the numbers in ARGV.
 var (
 	redisPut = redis.NewScript(`
 local id = redis.call('INCR', KEYS[4])
 redis.call('HSET', KEYS[1], id, ARGV[1])
 redis.call('ZADD', KEYS[2], ARGV[2], id)
 return id
+`)
+	redisPutNamed = redis.NewScript(`
+if redis.call('HSETNX', KEYS[1], ARGV[3], ARGV[1]) == 1 then
+	redis.call('ZADD', KEYS[2], ARGV[2], ARGV[3])
+end
+return ARGV[3]
 `)
 	redisTake = redis.NewScript(`
 local reply = {}
@@ -101,8 +148,9 @@ return done
 
 // redisCaller is a connection, or a client that all callers share.
 type redisCaller struct {
-	client *redis.Client
-	own    bool
+	client   *redis.Client
+	scripter redis.Scripter // single calls
+	own      bool
 }
 
 const (
@@ -111,31 +159,38 @@ const (
 	redisPoll = 5 * time.Millisecond
 )
 
-func redisKeys() []string { return []string{"jobs", "delayed", "leased", "number"} }
+func redisKeys(queue int) []string {
+	name := queueName(queue)
+	return []string{name + ":jobs", name + ":delayed", name + ":leased", name + ":number"}
+}
 
-func (c *redisCaller) put(ctx context.Context, bodies [][]byte, delay time.Duration) error {
-	due := time.Now().Add(delay).UnixMilli()
-	if len(bodies) == 1 {
-		return redisPut.Run(ctx, c.client, redisKeys(), bodies[0], due).Err() // a server that was started again has forgotten the script
+func (c *redisCaller) put(ctx context.Context, all jobs) error {
+	due, keys := time.Now().Add(all.delay).UnixMilli(), redisKeys(all.queue)
+	if len(all.bodies) == 1 && all.ids == nil {
+		return redisPut.Run(ctx, c.scripter, keys, all.bodies[0], due).Err() // a server that was started again has forgotten the script
 	}
 	_, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, body := range bodies {
-			redisPut.EvalSha(ctx, p, redisKeys(), body, due)
+		for n, body := range all.bodies {
+			if all.ids != nil {
+				redisPutNamed.EvalSha(ctx, p, keys, body, due, all.ids[n])
+				continue
+			}
+			redisPut.EvalSha(ctx, p, keys, body, due)
 		}
 		return nil
 	})
 	return err
 }
 
-func (c *redisCaller) take(ctx context.Context, most int, wait time.Duration, seen func([]byte)) (int, error) {
-	for until := time.Now().Add(wait); ; {
+func (c *redisCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
+	for until := time.Now().Add(what.wait); ; {
 		now := time.Now()
-		values, err := redisTake.EvalSha(ctx, c.client, redisKeys(), now.UnixMilli(), now.Add(redisTTR).UnixMilli(), most).Slice()
+		values, err := redisTake.EvalSha(ctx, c.scripter, redisKeys(what.queue), now.UnixMilli(), now.Add(redisTTR).UnixMilli(), what.most).Slice()
 		if err != nil {
 			return 0, err
 		}
 		if len(values) > 0 {
-			return c.finish(ctx, values, seen)
+			return c.finish(ctx, what.queue, values, seen)
 		}
 		if !now.Before(until) {
 			return 0, nil
@@ -149,7 +204,7 @@ func (c *redisCaller) take(ctx context.Context, most int, wait time.Duration, se
 }
 
 // finish ends jobs whose numbers and bodies came.
-func (c *redisCaller) finish(ctx context.Context, values []any, seen func([]byte)) (int, error) {
+func (c *redisCaller) finish(ctx context.Context, queue int, values []any, seen func([]byte)) (int, error) {
 	ids := make([]any, 0, len(values)/2)
 	for n := 0; n+1 < len(values); n += 2 {
 		body, ok := values[n+1].(string)
@@ -159,7 +214,7 @@ func (c *redisCaller) finish(ctx context.Context, values []any, seen func([]byte
 		seen([]byte(body))
 		ids = append(ids, values[n])
 	}
-	done, err := redisAck.EvalSha(ctx, c.client, redisKeys(), ids...).Int()
+	done, err := redisAck.EvalSha(ctx, c.scripter, redisKeys(queue), ids...).Int()
 	if err == nil && done != len(ids) {
 		err = fmt.Errorf("of %d acks %d found their job", len(ids), done)
 	}

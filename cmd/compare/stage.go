@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,21 +14,21 @@ import (
 type stage struct {
 	settings
 	temporary []string // removed at the end
-	data      string
+	root      string   // where servers have their directories
 	last      int
-	versions  map[string]string // of the peers, by name
+	addresses addresses
 }
 
 // newStage makes the directory for the servers' data, and builds Belfry if it was not given.
 func newStage(ctx context.Context, set settings) (*stage, error) {
-	s := &stage{settings: set, versions: map[string]string{}}
+	s := &stage{settings: set}
 	var err error
-	if s.data, err = os.MkdirTemp(set.dir, "belfry-compare-"); err != nil {
+	if s.root, err = os.MkdirTemp(set.dir, "belfry-compare-"); err != nil {
 		return nil, fmt.Errorf("making a directory for the servers: %w", err)
 	}
-	s.temporary = append(s.temporary, s.data)
+	s.temporary = append(s.temporary, s.root)
 	if s.belfry == "" {
-		s.belfry = filepath.Join(s.data, "belfry")
+		s.belfry = filepath.Join(s.root, "belfry")
 		if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.belfry, "github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
 			s.close()
 			return nil, fmt.Errorf("building Belfry: %w\n%s", err, out)
@@ -51,49 +50,58 @@ func (s *stage) close() {
 // newDir returns a directory that does not exist yet.
 func (s *stage) newDir(name string) string {
 	s.last++
-	return filepath.Join(s.data, fmt.Sprintf("%s-%d", name, s.last))
+	return filepath.Join(s.root, fmt.Sprintf("%s-%d", name, s.last))
 }
 
-// play has all peers do all works, by turns: what the machine does besides meets each of them.
-func (s *stage) play(ctx context.Context, peers []peer, works []work) ([]sample, error) {
-	var samples []sample
+// play has all peers do all works, by turns: what the machine does besides meets each of them. What is known is written whenever a peer is done, and a peer that fails stops nobody else.
+func (s *stage) play(ctx context.Context, peers []peer, works []work, all record) (record, error) {
+	all.Runs = append(all.Runs, newInvocation(s.settings))
+	versions := all.Runs[len(all.Runs)-1].Versions
 	for round := range s.rounds {
 		for _, w := range works {
 			for n := range peers {
 				p := peers[(n+round)%len(peers)] // nobody is always the first
-				if w.delays && !p.delays {
+				if _, ok := p.does(w); !ok {
 					continue
 				}
-				some, err := s.one(ctx, p, w)
+				version, some, err := s.one(ctx, p, w)
 				if ctx.Err() != nil {
-					return nil, context.Cause(ctx)
+					return all, context.Cause(ctx)
 				}
 				if err != nil {
 					some = []sample{{Phase: failedPhase, Failed: err.Error()}}
+				}
+				if version != "" {
+					versions[p.name] = version
 				}
 				for i := range some {
 					some[i].Round, some[i].Work, some[i].Peer = round, w.name, p.name
 					fmt.Fprintln(os.Stderr, some[i])
 				}
-				samples = append(samples, some...)
+				all.Samples = append(all.Samples, some...)
+				if s.json == "" {
+					continue
+				}
+				if err := all.write(s.json); err != nil {
+					return all, err
+				}
 			}
 		}
 	}
-	if s.json == "" {
-		return samples, nil
-	}
-	text, err := json.MarshalIndent(samples, "", "\t")
-	if err != nil {
-		return nil, err
-	}
-	return samples, os.WriteFile(s.json, append(text, '\n'), 0o600)
+	return all, nil
 }
 
-// settle is how long a server that has started is left alone before it is measured.
-const settle = 300 * time.Millisecond
+const (
+	// settle is how long a server that has started is left alone before it is measured.
+	settle = 300 * time.Millisecond
+	// oneMax is how long a peer may take for one work.
+	oneMax = 8 * time.Minute
+)
 
 // one has one peer do one work, with new servers.
-func (s *stage) one(ctx context.Context, p peer, w work) (samples []sample, err error) {
+func (s *stage) one(ctx context.Context, p peer, w work) (version string, samples []sample, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, oneMax, fmt.Errorf("it is not done after %v", oneMax))
+	defer cancel()
 	r, err := p.start(ctx, s)
 	if r != nil {
 		defer func() {
@@ -107,20 +115,18 @@ func (s *stage) one(ctx context.Context, p peer, w work) (samples []sample, err 
 		}()
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	s.versions[p.name] = r.version
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := rest(ctx, settle); err != nil {
+		return r.version, nil, err
 	}
-	return w.do(ctx, r, s.settings)
+	samples, err = w.do(ctx, r, s.settings)
+	return r.version, samples, err
 }
 
 // clean removes the data of servers that are gone.
 func (s *stage) clean() error {
-	dirs, err := filepath.Glob(filepath.Join(s.data, "*-*"))
+	dirs, err := filepath.Glob(filepath.Join(s.root, "*-*"))
 	for _, dir := range dirs {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
