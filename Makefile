@@ -215,12 +215,16 @@ vuln: bin/govulncheck ## govulncheck, or a line that it was not done
 	@.ci/vuln
 
 .PHONY: compare
-compare: ## Measure Belfry beside Redis, beanstalkd and NATS; COMPARE has its flags
+compare: ## Measure Belfry beside Redis, Redisson's queue, beanstalkd and NATS; COMPARE has its flags
 	go run ./cmd/compare $(COMPARE)
 
 .PHONY: bench
-bench: ## Go benchmarks matching BENCH in PKG, BENCHTIME each
+bench: ## Go benchmarks matching BENCH in PKG, BENCHTIME each; fails if a path costs 20 % more than recorded in cmd/belfry/bench/guard
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 0 $(PKG)
+
+.PHONY: bench-record
+bench-record: ## Record what the paths cost now, for make bench to compare with; nothing else should run on the machine
+	go test -run '^$$' -bench '^BenchmarkGuard$$' -benchtime 1x -timeout 0 ./cmd/belfry/bench/guard -guard.record
 
 .PHONY: model
 model: ## Random commands against the reference model for MODELTIME

@@ -17,15 +17,18 @@ type aim struct {
 type verdict int
 
 const (
-	unknown verdict = iota
-	no
+	no verdict = iota
+	unknown
 	yes
 )
 
-func (v verdict) String() string { return [...]string{"–", "no", "yes"}[v] }
+func (v verdict) String() string { return [...]string{"no", "–", "yes"}[v] }
 
-// both is yes if all are.
+// both is yes if all are, and no if one is.
 func both(all ...verdict) verdict {
+	if len(all) == 0 {
+		return unknown
+	}
 	least := yes
 	for _, v := range all {
 		least = min(least, v)
@@ -84,7 +87,7 @@ func ratios(work string, needs ...need) func(m medians) (string, verdict) {
 				continue
 			}
 			parts = append(parts, fmt.Sprintf("%s %s %.2f×", strings.TrimPrefix(n.peer, "belfry-"), n.phase, got))
-			reached = min(reached, is(got >= n.least))
+			reached = both(reached, is(got >= n.least))
 		}
 		return strings.Join(parts, ", "), reached
 	}
@@ -175,7 +178,7 @@ func herdAim(m medians) (string, verdict) {
 
 func memoryAim(m medians) (string, verdict) {
 	var parts []string
-	reached := unknown
+	all := []verdict{}
 	for _, peer := range []string{one, three} {
 		for _, jobs := range []int64{million, tenMillion} {
 			for _, work := range []string{"pending", "pendingids"} {
@@ -187,17 +190,13 @@ func memoryAim(m medians) (string, verdict) {
 				if work == "pendingids" {
 					ids = " with ids of 16 bytes"
 				} else if jobs == tenMillion {
-					verdict := is(r.perJob <= 230)
-					if reached == unknown {
-						reached = verdict
-					}
-					reached = both(reached, verdict)
+					all = append(all, is(r.perJob <= 230))
 				}
 				parts = append(parts, fmt.Sprintf("%s %.0f B (%d M%s)", strings.TrimPrefix(peer, "belfry-"), r.perJob, jobs/million, ids))
 			}
 		}
 	}
-	return strings.Join(parts, ", "), reached
+	return strings.Join(parts, ", "), both(all...)
 }
 
 func againAim(m medians) (string, verdict) {
@@ -238,7 +237,7 @@ func shardsAim(m medians) (string, verdict) {
 
 func snapshotAim(m medians) (string, verdict) {
 	var parts []string
-	reached := unknown
+	all := []verdict{}
 	for _, jobs := range []int64{million, tenMillion} {
 		for _, peer := range []string{one, three} {
 			calm, ok := m.row("snapshots", "calm", peer, jobs)
@@ -248,13 +247,9 @@ func snapshotAim(m medians) (string, verdict) {
 			}
 			parts = append(parts, fmt.Sprintf("%s %.2f ms to %.2f ms, %.1f× (%d M)", strings.TrimPrefix(peer, "belfry-"), calm.p99, during.p99, during.p99/calm.p99, jobs/million))
 			if jobs == tenMillion {
-				verdict := is(during.p99 <= 3*calm.p99)
-				if reached == unknown {
-					reached = verdict
-				}
-				reached = both(reached, verdict)
+				all = append(all, is(during.p99 <= 3*calm.p99))
 			}
 		}
 	}
-	return strings.Join(parts, ", "), reached
+	return strings.Join(parts, ", "), both(all...)
 }

@@ -63,7 +63,7 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 	if err != nil {
 		return r, err
 	}
-	r.sdk, r.close = all, func() { _ = all.Close() } // nobody is left to use it
+	r.sdk, r.urls, r.close = all, urls, func() { _ = all.Close() } // nobody is left to use it
 	err = r.processes[0].await(ctx, func(ctx context.Context) (err error) {
 		r.version, err = belfryForms(ctx, all, nodes)
 		return err

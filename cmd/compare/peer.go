@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/belfrydb/belfry/client"
@@ -36,14 +37,25 @@ func (p peer) does(w work) (why string, ok bool) {
 	return why, why == ""
 }
 
+// star is a mark of peers that keep nothing on disk before they answer.
+func star(name string) string {
+	for _, p := range allPeers() {
+		if p.name == name && strings.HasPrefix(p.keeps, "nothing") {
+			return "*"
+		}
+	}
+	return ""
+}
+
 // running is a peer whose servers run.
 type running struct {
 	version   string
 	processes []*process
 	// caller returns a new caller of a kind. Callers of kind shared have one client between them.
 	caller func(ctx context.Context, kind kind) (caller, error)
-	// sdk is Belfry's client, nil of others.
-	sdk *client.Client
+	// sdk is Belfry's client, urls are its nodes; nil of others.
+	sdk  *client.Client
+	urls []string
 	// close ends what callers share. May be nil.
 	close func()
 }

@@ -68,8 +68,8 @@ func plot(samples []sample) []byte {
 	b.WriteString(plotStyle)
 	x := 10
 	for _, p := range plotted() {
-		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="10" width="10" height="10"/><text x="%d" y="19">%s</text>`+"\n", p[1], x, x+14, p[0])
-		x += 34 + 7*len(p[0])
+		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="10" width="10" height="10"/><text x="%d" y="19">%s%s</text>`+"\n", p[1], x, x+14, p[0], star(p[0]))
+		x += 38 + 7*len(p[0])
 	}
 	for ratio := ratioMin; ratio <= ratioMax; ratio *= 2 {
 		class, label := "grid", fmt.Sprintf("%g×", ratio)

@@ -199,7 +199,10 @@ func bullet(how style) string {
 
 // title names a part.
 func title(p part) string {
-	text := p.work + ", " + p.phase
+	text := p.work
+	if p.phase != p.work {
+		text += ", " + p.phase
+	}
 	if p.jobs > 0 {
 		text += fmt.Sprintf(", %d jobs", p.jobs)
 	}

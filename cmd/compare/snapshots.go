@@ -1,16 +1,18 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,12 +20,18 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
+// A server writes a snapshot once it has logged as much as the last one holds, and 64 MiB at least. The log is filled with large jobs that are put and cancelled: as fast as it goes until the next
+// snapshot is near, and then slowly, so that what is measured is the snapshot and not the filling.
 const (
-	// A server writes a snapshot once it has logged as much as the last one holds: the log is filled with large jobs, put and cancelled, at a steady rate.
-	ballastBytes   = 256 << 10
-	ballastEvery   = 10 * time.Millisecond
+	ballastBytes   = 64 << 10
 	ballastCallers = 8
-	snapshotsMax   = 3 * time.Minute
+	// ballastEvery is how often a large job is put in the slow part.
+	ballastEvery = 20 * time.Millisecond
+	// nearPart is how much of the way is gone fast, loggedMin the least that is logged between two snapshots.
+	nearPart  = 0.85
+	loggedMin = 64 << 20
+	// snapshotsMax is how long a snapshot is waited for.
+	snapshotsMax = 4 * time.Minute
 )
 
 // answered is one put of the schedule.
@@ -41,18 +49,58 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 	if err != nil {
 		return nil, err
 	}
+	if err := nearSnapshot(ctx, r); err != nil {
+		return nil, err
+	}
 	putters, err := crowdOf(ctx, r, lateCallers, library)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, putters.leave()) }()
+	puts, err := putsAroundSnapshot(ctx, r, putters)
+	if err != nil {
+		return nil, err
+	}
+	spans, err := snapshotsOf(r.processes)
+	if err != nil {
+		return nil, err
+	}
+	calm, during := split(puts, spans)
+	calm.Jobs, during.Jobs = set.jobs, set.jobs
+	return []sample{fill, calm, during}, nil
+}
+
+// nearSnapshot logs until a snapshot was written, and then most of what is logged until the next.
+func nearSnapshot(ctx context.Context, r *running) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, snapshotsMax, fmt.Errorf("no snapshot was written within %v", snapshotsMax))
+	defer cancel()
+	written, stop := context.WithCancel(ctx)
+	defer stop()
+	group, written := errgroup.WithContext(written)
+	group.Go(func() error { return ballast(written, r.sdk, 0, math.MaxInt64) })
+	group.Go(func() error {
+		defer stop()
+		return awaitSnapshots(written, r.processes, time.Now(), len(r.processes))
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	size, err := snapshotBytes(ctx, r.urls[0])
+	if err != nil {
+		return err
+	}
+	return ballast(ctx, r.sdk, 0, int64(nearPart*max(size, loggedMin)))
+}
+
+// putsAroundSnapshot puts on schedule until a snapshot was written.
+func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answered, error) {
 	var mu sync.Mutex
 	var puts []answered
 	began := time.Now()
-	window, stop := context.WithTimeout(ctx, snapshotsMax)
+	window, stop := context.WithTimeoutCause(ctx, snapshotsMax, fmt.Errorf("no snapshot was written within %v", snapshotsMax))
 	defer stop()
 	group, window := errgroup.WithContext(window)
-	group.Go(func() error { return ballast(window, r.sdk) })
+	group.Go(func() error { return ballast(window, r.sdk, ballastEvery, math.MaxInt64) })
 	group.Go(func() error {
 		err := putters.onSchedule(window, scheduleRate*int64(snapshotsMax.Seconds()), 0, func(at time.Time, took time.Duration) {
 			mu.Lock()
@@ -60,47 +108,31 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 			puts = append(puts, answered{at, took})
 		})
 		if window.Err() != nil {
-			return nil // it ends when all have written a snapshot
+			return nil // it ends with the snapshot
 		}
 		return err
 	})
 	group.Go(func() error {
 		defer stop()
-		return awaitSnapshots(window, r.processes, began)
+		return awaitSnapshots(window, r.processes, began, 1)
 	})
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	var spans []span
-	for _, p := range r.processes {
-		some, err := snapshotsOf(p)
-		if err != nil {
-			return nil, err
-		}
-		spans = append(spans, some...)
-	}
-	calm, during := split(puts, spans)
-	calm.Jobs, during.Jobs = set.jobs, set.jobs
-	return []sample{fill, calm, during}, nil
+	return puts, group.Wait()
 }
 
-// ballast puts large jobs and cancels them, each at its time or as soon as a caller is free.
-func ballast(ctx context.Context, sdk *client.Client) error {
-	ticks := time.NewTicker(ballastEvery)
-	defer ticks.Stop()
+// ballast puts large jobs and cancels them until ctx ends or so many bytes are logged, one each so often, or as fast as it goes.
+func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes int64) error {
+	var put atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for range ballastCallers {
 		group.Go(func() error {
 			body := make([]byte, ballastBytes)
-			for {
-				select {
-				case <-ticks.C:
-				case <-ctx.Done():
-					return nil
-				}
-				put, err := sdk.Put(ctx, queueName(0), body, client.In(time.Hour))
+			for put.Add(ballastBytes) <= bytes {
+				job, err := sdk.Put(ctx, queueName(0), body, client.In(time.Hour))
 				if err == nil {
-					_, err = sdk.Cancel(ctx, queueName(0), put.ID)
+					_, err = sdk.Cancel(ctx, queueName(0), job.ID)
+				}
+				if err == nil && every > 0 {
+					err = rest(ctx, ballastCallers*every)
 				}
 				if ctx.Err() != nil {
 					return nil
@@ -109,17 +141,18 @@ func ballast(ctx context.Context, sdk *client.Client) error {
 					return fmt.Errorf("filling the log: %w", err)
 				}
 			}
+			return nil
 		})
 	}
 	return group.Wait()
 }
 
-// awaitSnapshots waits until each process has written a snapshot that began after a time.
-func awaitSnapshots(ctx context.Context, processes []*process, after time.Time) error {
+// awaitSnapshots waits until so many processes have written a snapshot that began after a time.
+func awaitSnapshots(ctx context.Context, processes []*process, after time.Time, count int) error {
 	for {
 		wrote := 0
 		for _, p := range processes {
-			spans, err := snapshotsOf(p)
+			spans, err := snapshotsOf([]*process{p})
 			if err != nil {
 				return err
 			}
@@ -127,29 +160,63 @@ func awaitSnapshots(ctx context.Context, processes []*process, after time.Time) 
 				wrote++
 			}
 		}
-		if wrote == len(processes) {
+		if wrote >= count {
 			return nil
 		}
 		if err := rest(ctx, time.Second/4); err != nil {
-			return fmt.Errorf("within %v %d of %d servers wrote a snapshot: %w", snapshotsMax, wrote, len(processes), err)
+			return err
 		}
 	}
 }
 
-// snapshotsOf reads in the log of a server when it wrote snapshots.
-func snapshotsOf(p *process) ([]span, error) {
-	text, err := os.ReadFile(p.log)
+// snapshotBytes returns the size of the largest snapshot of a server, by its metrics.
+func snapshotBytes(ctx context.Context, url string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	var spans []span
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		if one, ok := spanOf(lines.Text()); ok {
-			spans = append(spans, one)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("asking for metrics: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, fmt.Errorf("asking for metrics: %w", err)
+	}
+	return largest(string(text), "belfry_shard_snapshot_bytes"), nil
+}
+
+// largest returns the greatest value of a metric in the text format of Prometheus, 0 if there is none.
+func largest(text, metric string) float64 {
+	most := 0.0
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) != 2 || !strings.HasPrefix(fields[0], metric+"{") {
+			continue
+		}
+		if value, err := strconv.ParseFloat(fields[1], 64); err == nil {
+			most = max(most, value)
 		}
 	}
-	return spans, lines.Err()
+	return most
+}
+
+// snapshotsOf reads in the logs of servers when they wrote snapshots.
+func snapshotsOf(processes []*process) ([]span, error) {
+	var spans []span
+	for _, p := range processes {
+		text, err := os.ReadFile(p.log)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if one, ok := spanOf(line); ok {
+				spans = append(spans, one)
+			}
+		}
+	}
+	return spans, nil
 }
 
 // split sorts puts into those that were under way while a snapshot was written and the others, each a sample.

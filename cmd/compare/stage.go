@@ -69,7 +69,7 @@ func (s *stage) play(ctx context.Context, peers []peer, works []work, all record
 					return all, context.Cause(ctx)
 				}
 				if err != nil {
-					some = []sample{{Phase: failedPhase, Failed: err.Error()}}
+					some = []sample{{Phase: failedPhase, Failed: oneLine(err.Error())}}
 				}
 				if version != "" {
 					versions[p.name] = version

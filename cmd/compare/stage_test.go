@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeStage is a stage without servers.
+func fakeStage(t *testing.T, rounds int) *stage {
+	t.Helper()
+	return &stage{settings: settings{rounds: rounds, length: time.Second, json: filepath.Join(t.TempDir(), "samples")}, root: t.TempDir()}
+}
+
+func fakePeer(name string, err error) peer {
+	return peer{name: name, start: func(context.Context, *stage) (*running, error) { return &running{version: "made-up"}, err }}
+}
+
+func fakeWork(name string, do func() ([]sample, error)) work {
+	return work{name: name, do: func(context.Context, *running, settings) ([]sample, error) { return do() }}
+}
+
+// TestPlay: whoever fails stops nobody, and after each peer the file has everything so far.
+func TestPlay(t *testing.T) {
+	s := fakeStage(t, 2)
+	var saved []int
+	count := func() ([]sample, error) {
+		r, err := readRecord(s.json, true)
+		saved = append(saved, len(r.Samples))
+		return []sample{{Phase: "put", Jobs: 1, Seconds: 1}}, err
+	}
+	broken := fakeWork("broken", func() ([]sample, error) { return nil, errors.New("it breaks\nin two lines") })
+	peers := []peer{fakePeer("works", nil), fakePeer("fails", errors.New("no port"))}
+	all, err := s.play(t.Context(), peers, []work{fakeWork("counts", count), broken}, record{Samples: []sample{{Work: "earlier"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, one := range all.Samples {
+		got = append(got, strings.TrimSpace(one.Work+" "+one.Peer+" "+one.Failed))
+	}
+	want := "earlier, counts works, counts fails no port, broken works it breaks, broken fails no port, " +
+		"counts fails no port, counts works, broken fails no port, broken works it breaks"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("samples are\n%s, want\n%s", strings.Join(got, ", "), want)
+	}
+	if len(saved) != 2 || saved[0] != 0 || saved[1] != 6 {
+		t.Errorf("the file had %v samples before the work that counts", saved)
+	}
+	last, err := readRecord(s.json, false)
+	if err != nil || len(last.Samples) != len(all.Samples) || last.Runs[0].Versions["works"] != "made-up" {
+		t.Errorf("the file has %+v, %v", last, err)
+	}
+}
+
+// TestDoes: works for Belfry only, peers for some works only, and reasons.
+func TestDoes(t *testing.T) {
+	forBelfry, plain := work{name: "a", belfry: true}, work{name: "b"}
+	for _, c := range []struct {
+		name string
+		p    peer
+		w    work
+		why  string
+		ok   bool
+	}{
+		{"a work for Belfry only", peer{}, forBelfry, "", false},
+		{"Belfry", peer{belfry: true}, forBelfry, "", true},
+		{"not among its works", peer{only: []string{"c"}}, plain, "", false},
+		{"among its works", peer{only: []string{"b"}}, plain, "", true},
+		{"with a reason", peer{cannot: map[string]string{"b": "no"}}, plain, "no", false},
+	} {
+		if why, ok := c.p.does(c.w); why != c.why || ok != c.ok {
+			t.Errorf("%s: %q, %v", c.name, why, ok)
+		}
+	}
+	known := map[string]bool{}
+	for _, w := range allWorks() {
+		known[w.name] = true
+	}
+	for _, p := range allPeers() {
+		for _, name := range p.only {
+			if !known[name] {
+				t.Errorf("%s is for the work %s, which does not exist", p.name, name)
+			}
+		}
+		for name := range p.cannot {
+			if !known[name] {
+				t.Errorf("%s cannot do %s, which does not exist", p.name, name)
+			}
+		}
+	}
+}
+
+// TestEarlier: samples of several files come together; only the file that is written may be missing.
+func TestEarlier(t *testing.T) {
+	dir := t.TempDir()
+	a, b, missing := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "missing")
+	for n, path := range []string{a, b} {
+		r := record{Runs: []invocation{{Versions: map[string]string{"x": []string{"1", "2"}[n]}}}, Samples: []sample{{Work: path}}}
+		if err := r.write(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := earlier(settings{add: a + "," + b})
+	if err != nil || len(all.Samples) != 2 || len(all.Runs) != 2 || all.versions()["x"] != "1; 2" {
+		t.Errorf("read %+v, %v", all, err)
+	}
+	if _, err := earlier(settings{add: missing}); err == nil {
+		t.Error("a missing file was read")
+	}
+	if all, err := earlier(settings{add: missing, json: missing}); err != nil || len(all.Samples) != 0 {
+		t.Errorf("a file to be written: %+v, %v", all, err)
+	}
+}
+
+// TestAddresses: none twice, none where somebody listens, none that the system gives to outgoing connections.
+func TestAddresses(t *testing.T) {
+	var a addresses
+	first, err := a.free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{first: true}
+	host, _, err := net.SplitHostPort(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		taken := net.JoinHostPort(host, map[string]string{"tcp": "10001", "udp": "10003"}[network])
+		var closer interface{ Close() error }
+		if network == "tcp" {
+			closer, err = (&net.ListenConfig{}).Listen(t.Context(), network, taken)
+		} else {
+			closer, err = (&net.ListenConfig{}).ListenPacket(t.Context(), network, taken)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closer.Close()
+		seen[taken] = true
+	}
+	for range 10 {
+		address, err := a.free()
+		if err != nil || seen[address] {
+			t.Errorf("%s: %v; it was given out before, or is taken", address, err)
+		}
+		seen[address] = true
+	}
+	a.next = portMax - portMin
+	if address, err := a.free(); err == nil {
+		t.Errorf("%s is a port of outgoing connections", address)
+	}
+}
+
+// TestSnapshotsOf: puts that were under way while a snapshot was written are told from the others.
+func TestSnapshotsOf(t *testing.T) {
+	const line = `time=2026-01-02T03:04:10.000Z level=INFO msg="snapshot taken" shard=5 seconds=2.5`
+	one, ok := spanOf(line)
+	end := time.Date(2026, 1, 2, 3, 4, 10, 0, time.UTC)
+	if !ok || !one.end.Equal(end) || !one.begin.Equal(end.Add(-2500*time.Millisecond)) {
+		t.Fatalf("%s is %v, %v", line, one, ok)
+	}
+	for _, bad := range []string{"", strings.Replace(line, "taken", "failed", 1), strings.Replace(line, "2.5", "x", 1), strings.Replace(line, "03:04", "x", 1)} {
+		if _, ok := spanOf(bad); ok {
+			t.Errorf("%q is a snapshot", bad)
+		}
+	}
+	at := func(seconds, ms int) answered {
+		return answered{end.Add(time.Duration(seconds) * time.Second), time.Duration(ms) * time.Millisecond}
+	}
+	calm, during := split([]answered{at(-5, 1), at(-2, 7), at(-3, 600), at(-3, 400), at(1, 2)}, []span{one})
+	if during.Least < 6.9 || during.Most < 599 || calm.Most < 399 || calm.Most > 401 {
+		t.Errorf("calm %+v, during %+v", calm, during)
+	}
+	if got := largest("# HELP m x\nm{shard=\"1\"} 3\nm{shard=\"2\"} 1.5e+09\nm_other{shard=\"1\"} 9e9\n", "m"); got != 1.5e9 {
+		t.Errorf("the largest is %v", got)
+	}
+}
+
+// TestLoad: callers go over all queues evenly.
+func TestLoad(t *testing.T) {
+	for _, l := range []load{{queues: 1000}, {these: []int{3, 5, 9}}, {}} {
+		seen := map[int]int{}
+		for n := range 3000 {
+			seen[l.queue(2, n)]++
+		}
+		want := 3000 / max(l.queues, len(l.these), 1)
+		for queue, times := range seen {
+			if times != want {
+				t.Errorf("%+v: queue %d came %d times, want %d", l, queue, times, want)
+			}
+		}
+	}
+}
