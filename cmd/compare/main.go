@@ -18,6 +18,7 @@ import (
 // settings are the flags of the command.
 type settings struct {
 	rounds int
+	budget time.Duration
 	length time.Duration
 	jobs   int64 // of the work pending
 	peers  string
@@ -51,9 +52,10 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	s := settings{}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer; 0 shows what -add has")
+	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer, together with what -add has; 0 shows that only")
+	flags.DurationVar(&s.budget, "budget", 0, "begin nothing new after so long; with -json and -add the same command goes on")
 	flags.DurationVar(&s.length, "time", 1500*time.Millisecond, "how long a phase takes")
-	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs the work pending has")
+	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs wait in the works pending, pendingids and snapshots")
 	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peerNames(), ", "))
 	flags.StringVar(&s.works, "works", "", "only these, with commas between: "+strings.Join(workNames(), ", "))
 	flags.StringVar(&s.belfry, "belfry", "", "the program of Belfry; built if empty")
@@ -80,11 +82,11 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if s.rounds > 0 {
-		if all, err = measured(ctx, s, all, peers, works); err != nil {
+		if all, err = measured(ctx, s, all, peers, works); err != nil && !errors.Is(err, errMore) {
 			return err
 		}
 	}
-	return show(os.Stdout, s, all)
+	return errors.Join(show(os.Stdout, s, all), err)
 }
 
 // measured returns a record with what peers do now.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 )
 
 // part is one table: a phase of a work, and of works that differ by it how many jobs it had.
@@ -149,17 +148,10 @@ const (
 
 // tables writes all tables.
 func tables(b *bytes.Buffer, how style, all record) {
-	for _, run := range all.Runs {
-		var names []string
-		for _, p := range allPeers() {
-			if _, ok := run.Versions[p.name]; ok {
-				names = append(names, p.name)
-			}
-		}
-		fmt.Fprintf(b, "%s%s: %s; %d rounds of %v, %d jobs where they wait; %s.\n", bullet(how), run.Began.Format("2006-01-02 15:04"), run.Machine, run.Rounds,
-			time.Duration(run.Seconds*float64(time.Second)), run.Pending, strings.Join(names, ", "))
+	for _, line := range all.invocations() {
+		fmt.Fprintf(b, "%s%s.\n", bullet(how), line)
 	}
-	fmt.Fprintf(b, "\nMedians; in brackets the least and the greatest; ratios to %s.\n\n", reference)
+	fmt.Fprintf(b, "\nMedians of up to %d rounds; in brackets the least and the greatest; ratios to %s.\n\n", all.rounds(), reference)
 	versions := all.versions()
 	table := newTable(b, how, "peer", "version", "on disk before the answer")
 	for _, p := range allPeers() {

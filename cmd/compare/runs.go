@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,8 +24,7 @@ type record struct {
 type invocation struct {
 	Began   time.Time `json:"began"`
 	Machine string    `json:"machine"`
-	// Rounds and Seconds are what was asked for.
-	Rounds  int     `json:"rounds"`
+	// Seconds and Pending are what was asked for.
 	Seconds float64 `json:"phaseSeconds"`
 	Pending int64   `json:"pendingJobs"`
 	// Versions are those of the peers that ran, by name.
@@ -75,6 +75,50 @@ func earlier(s settings) (record, error) {
 	return all, nil
 }
 
+// has reports whether a peer has done a work in a round, with so many jobs if that is what the work depends on.
+func (r record) has(round int, w work, p peer, jobs int64) bool {
+	return slices.ContainsFunc(r.Samples, func(s sample) bool {
+		return s.Round == round && s.Work == w.name && s.Peer == p.name && (!w.sized || s.Jobs == jobs)
+	})
+}
+
+// rounds is how many rounds there are.
+func (r record) rounds() int {
+	most := 0
+	for _, s := range r.Samples {
+		most = max(most, s.Round+1)
+	}
+	return most
+}
+
+// invocations describes the runs, those that differ in nothing but the time in one line.
+func (r record) invocations() []string {
+	var lines []string
+	times := map[string][]string{}
+	for _, run := range r.Runs {
+		var names []string
+		for _, p := range allPeers() {
+			if _, ok := run.Versions[p.name]; ok {
+				names = append(names, p.name)
+			}
+		}
+		what := fmt.Sprintf("%s; phases of %v, %d jobs where they wait; %s", run.Machine, time.Duration(run.Seconds*float64(time.Second)), run.Pending, strings.Join(names, ", "))
+		if times[what] == nil {
+			lines = append(lines, what)
+		}
+		times[what] = append(times[what], run.Began.Format("2006-01-02 15:04"))
+	}
+	for n, what := range lines {
+		at := times[what]
+		when := at[0]
+		if len(at) > 1 {
+			when = fmt.Sprintf("%s to %s, %d invocations", at[0], at[len(at)-1], len(at))
+		}
+		lines[n] = when + ": " + what
+	}
+	return lines
+}
+
 // versions are those of all invocations; peers of different versions have both.
 func (r record) versions() map[string]string {
 	all := map[string]string{}
@@ -93,7 +137,7 @@ func (r record) versions() map[string]string {
 
 // newInvocation describes this run.
 func newInvocation(s settings) invocation {
-	return invocation{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(s.data()), Rounds: s.rounds, Seconds: s.length.Seconds(), Pending: s.jobs, Versions: map[string]string{}}
+	return invocation{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(s.data()), Seconds: s.length.Seconds(), Pending: s.jobs, Versions: map[string]string{}}
 }
 
 // machine describes this machine, as far as it says what it is; dir is on the disk that is used.

@@ -53,23 +53,28 @@ func (s *stage) newDir(name string) string {
 	return filepath.Join(s.root, fmt.Sprintf("%s-%d", name, s.last))
 }
 
-// play has all peers do all works, by turns: what the machine does besides meets each of them. What is known is written whenever a peer is done, and a peer that fails stops nobody else.
+// errMore is the end of an invocation that had no time for everything.
+var errMore = errors.New("there is more to do: the same command goes on")
+
+// play has all peers do all works, by turns: what the machine does besides meets each of them. What is in the record is not done again. What is known is written whenever a peer is done, and a peer that
+// fails stops nobody else.
 func (s *stage) play(ctx context.Context, peers []peer, works []work, all record) (record, error) {
+	began := time.Now()
 	all.Runs = append(all.Runs, newInvocation(s.settings))
 	versions := all.Runs[len(all.Runs)-1].Versions
 	for round := range s.rounds {
 		for _, w := range works {
 			for n := range peers {
 				p := peers[(n+round)%len(peers)] // nobody is always the first
-				if _, ok := p.does(w); !ok {
+				if _, ok := p.does(w); !ok || all.has(round, w, p, s.jobs) {
 					continue
 				}
-				version, some, err := s.one(ctx, p, w)
+				if s.budget > 0 && time.Since(began) > s.budget {
+					return all, errMore
+				}
+				version, some := s.samples(ctx, p, w)
 				if ctx.Err() != nil {
 					return all, context.Cause(ctx)
-				}
-				if err != nil {
-					some = []sample{{Phase: failedPhase, Failed: oneLine(err.Error())}}
 				}
 				if version != "" {
 					versions[p.name] = version
@@ -89,6 +94,19 @@ func (s *stage) play(ctx context.Context, peers []peer, works []work, all record
 		}
 	}
 	return all, nil
+}
+
+// samples has one peer do one work; what fails is a sample as well.
+func (s *stage) samples(ctx context.Context, p peer, w work) (version string, some []sample) {
+	version, some, err := s.one(ctx, p, w)
+	if err == nil {
+		return version, some
+	}
+	failed := sample{Phase: failedPhase, Failed: oneLine(err.Error())}
+	if w.sized {
+		failed.Jobs = s.jobs
+	}
+	return version, []sample{failed}
 }
 
 const (

@@ -51,9 +51,39 @@ func TestPlay(t *testing.T) {
 	if len(saved) != 2 || saved[0] != 0 || saved[1] != 6 {
 		t.Errorf("the file had %v samples before the work that counts", saved)
 	}
+	if again, err := s.play(t.Context(), peers, []work{broken}, all); err != nil || len(again.Samples) != len(all.Samples) {
+		t.Errorf("what was done was done again: %v, %v", again.Samples, err)
+	}
+	s.rounds, s.budget = 3, 1
+	if more, err := s.play(t.Context(), peers, []work{broken}, all); !errors.Is(err, errMore) || len(more.Samples) != len(all.Samples) {
+		t.Errorf("without time: %v, %v", more.Samples, err)
+	}
 	last, err := readRecord(s.json, false)
 	if err != nil || len(last.Samples) != len(all.Samples) || last.Runs[0].Versions["works"] != "made-up" {
 		t.Errorf("the file has %+v, %v", last, err)
+	}
+}
+
+// TestHas: where the number of jobs is the work's size, another number is another work.
+func TestHas(t *testing.T) {
+	r := record{Samples: []sample{{Round: 1, Work: "w", Peer: "p", Jobs: 100}}}
+	for _, c := range []struct {
+		round int
+		w     work
+		p     peer
+		jobs  int64
+		want  bool
+	}{
+		{1, work{name: "w"}, peer{name: "p"}, 5, true},
+		{0, work{name: "w"}, peer{name: "p"}, 5, false},
+		{1, work{name: "v"}, peer{name: "p"}, 5, false},
+		{1, work{name: "w"}, peer{name: "q"}, 5, false},
+		{1, work{name: "w", sized: true}, peer{name: "p"}, 100, true},
+		{1, work{name: "w", sized: true}, peer{name: "p"}, 200, false},
+	} {
+		if got := r.has(c.round, c.w, c.p, c.jobs); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 }
 

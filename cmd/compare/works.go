@@ -17,6 +17,7 @@ import (
 type work struct {
 	name, about string
 	belfry      bool // only for Belfry
+	sized       bool // by -pending
 	do          func(ctx context.Context, r *running, s settings) ([]sample, error)
 }
 
@@ -56,14 +57,14 @@ func allWorks() []work {
 		{name: "herd", about: "100,000 jobs due in the same second; 64 callers take up to 100 a call, by the usual library", do: herd},
 		{name: "parked", about: "10,000 callers wait, each on a connection; then jobs are put one by one", do: parked},
 		{
-			name: "pending", about: "jobs due in 10 hours; then the servers are killed and started again",
+			name: "pending", sized: true, about: "jobs due in 10 hours; then the servers are killed and started again",
 			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return pending(ctx, r, s, false) },
 		},
 		{
-			name: "pendingids", about: "the same with ids of 16 bytes that the client chose",
+			name: "pendingids", sized: true, about: "the same with ids of 16 bytes that the client chose",
 			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return pending(ctx, r, s, true) },
 		},
-		{name: "snapshots", about: "2,000 puts a second on schedule while jobs wait and a log of large jobs makes the servers write snapshots", belfry: true, do: snapshots},
+		{name: "snapshots", sized: true, about: "2,000 puts a second on schedule while jobs wait and a log of large jobs makes the servers write snapshots", belfry: true, do: snapshots},
 	}
 }
 
