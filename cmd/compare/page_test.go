@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the pages of made-up samples to t
 func madeUp() record {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	versions := map[string]string{one: "Belfry made-up", three: "Belfry made-up", reference: "Redis made-up", "beanstalkd-log": "beanstalkd made-up", "nats-three": "NATS made-up"}
-	all := record{Runs: []invocation{{Began: at, Machine: "a machine that is not there", Seconds: 1.5, Pending: tenMillion, Versions: versions}}}
+	all := record{Runs: []invocation{{Began: at, Machine: "a machine that is not there", Commit: "made-up", Seconds: 1.5, Pending: tenMillion, Versions: versions}}}
 	rates := map[string]float64{one: 500, three: 150, reference: 100, "redis-always-auto": 200, "beanstalkd-log": 300, "nats-three": 40}
 	for round, noise := range []float64{0.9, 1.1} {
 		for _, p := range allPeers() {

@@ -24,6 +24,8 @@ type record struct {
 type invocation struct {
 	Began   time.Time `json:"began"`
 	Machine string    `json:"machine"`
+	// Commit is that from which Belfry was built, empty if it is not known.
+	Commit string `json:"commit,omitempty"`
 	// Seconds and Pending are what was asked for.
 	Seconds float64 `json:"phaseSeconds"`
 	Pending int64   `json:"pendingJobs"`
@@ -103,6 +105,9 @@ func (r record) invocations() []string {
 			}
 		}
 		what := fmt.Sprintf("%s; phases of %v, %d jobs where they wait; %s", run.Machine, time.Duration(run.Seconds*float64(time.Second)), run.Pending, strings.Join(names, ", "))
+		if run.Commit != "" {
+			what += "; Belfry of commit " + run.Commit
+		}
 		if times[what] == nil {
 			lines = append(lines, what)
 		}
@@ -136,8 +141,8 @@ func (r record) versions() map[string]string {
 }
 
 // newInvocation describes this run.
-func newInvocation(s settings) invocation {
-	return invocation{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(s.data()), Seconds: s.length.Seconds(), Pending: s.jobs, Versions: map[string]string{}}
+func newInvocation(s settings, commit string) invocation {
+	return invocation{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(s.data()), Commit: commit, Seconds: s.length.Seconds(), Pending: s.jobs, Versions: map[string]string{}}
 }
 
 // machine describes this machine, as far as it says what it is; dir is on the disk that is used.

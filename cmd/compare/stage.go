@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type stage struct {
 	root      string   // where servers have their directories
 	last      int
 	addresses addresses
+	commit    string // from which Belfry was built, "" if it is not known
 }
 
 // newStage makes the directory for the servers' data, and builds Belfry if it was not given.
@@ -32,6 +34,9 @@ func newStage(ctx context.Context, set settings) (*stage, error) {
 		if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.belfry, "github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
 			s.close()
 			return nil, fmt.Errorf("building Belfry: %w\n%s", err, out)
+		}
+		if out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output(); err == nil {
+			s.commit = strings.TrimSpace(string(out))
 		}
 	}
 	if s.belfry, err = filepath.Abs(s.belfry); err != nil {
@@ -60,7 +65,7 @@ var errMore = errors.New("there is more to do: the same command goes on")
 // fails stops nobody else.
 func (s *stage) play(ctx context.Context, peers []peer, works []work, all record) (record, error) {
 	began := time.Now()
-	all.Runs = append(all.Runs, newInvocation(s.settings))
+	all.Runs = append(all.Runs, newInvocation(s.settings, s.commit))
 	versions := all.Runs[len(all.Runs)-1].Versions
 	for round := range s.rounds {
 		for _, w := range works {
