@@ -38,6 +38,9 @@ func (s sample) String() string {
 	if s.Failed != "" {
 		return text + " " + s.Failed
 	}
+	if s.Phase == "again" {
+		return text + fmt.Sprintf("%9.2f s until the first put", s.Seconds)
+	}
 	return text + fmt.Sprintf("%9.0f jobs/s  p50 %.2f ms  p99 %.2f ms  CPU s / 100,000 %.2f (clients %.2f)",
 		s.rate(), s.Half, s.Most99, s.per100k(s.CPU), s.per100k(s.ClientCPU))
 }
