@@ -19,6 +19,7 @@ import (
 type settings struct {
 	rounds int
 	budget time.Duration
+	limit  time.Duration
 	length time.Duration
 	jobs   int64 // of the work pending
 	peers  string
@@ -55,6 +56,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer, together with what -add has; 0 shows that only")
 	flags.DurationVar(&s.budget, "budget", 0, "begin nothing new after so long; with -json and -add the same command goes on")
 	flags.DurationVar(&s.length, "time", 1500*time.Millisecond, "how long a phase takes")
+	flags.DurationVar(&s.limit, "limit", 8*time.Minute, "how long a peer may take for one work")
 	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs wait in the works pending, pendingids and snapshots")
 	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peerNames(), ", "))
 	flags.StringVar(&s.works, "works", "", "only these, with commas between: "+strings.Join(workNames(), ", "))
@@ -94,12 +96,28 @@ func measured(ctx context.Context, s settings, all record, peers []peer, works [
 	if err := lacking(peers); err != nil {
 		return all, err
 	}
+	if err := raiseFiles(); err != nil {
+		return all, err
+	}
 	stage, err := newStage(ctx, s)
 	if err != nil {
 		return all, err
 	}
 	defer stage.close()
 	return stage.play(ctx, peers, works, all)
+}
+
+// raiseFiles lets this process and the servers that it starts have as many connections as the system allows: 10,000 callers have one each.
+func raiseFiles() error {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("asking how many files may be open: %w", err)
+	}
+	files.Cur = files.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("raising how many files may be open: %w", err)
+	}
+	return nil
 }
 
 // choose picks from a list by names; an empty text picks all.

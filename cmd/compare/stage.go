@@ -114,16 +114,12 @@ func (s *stage) samples(ctx context.Context, p peer, w work) (version string, so
 	return version, []sample{failed}
 }
 
-const (
-	// settle is how long a server that has started is left alone before it is measured.
-	settle = 300 * time.Millisecond
-	// oneMax is how long a peer may take for one work.
-	oneMax = 8 * time.Minute
-)
+// settle is how long a server that has started is left alone before it is measured.
+const settle = 300 * time.Millisecond
 
 // one has one peer do one work, with new servers.
 func (s *stage) one(ctx context.Context, p peer, w work) (version string, samples []sample, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, oneMax, fmt.Errorf("it is not done after %v", oneMax))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("it is not done after %v", s.limit))
 	defer cancel()
 	r, err := p.start(ctx, s)
 	if r != nil {
@@ -144,6 +140,9 @@ func (s *stage) one(ctx context.Context, p peer, w work) (version string, sample
 		return r.version, nil, err
 	}
 	samples, err = w.do(ctx, r, s.settings)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // connections that are closed say less
+	}
 	return r.version, samples, err
 }
 

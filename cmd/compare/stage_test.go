@@ -13,7 +13,7 @@ import (
 // fakeStage is a stage without servers.
 func fakeStage(t *testing.T, rounds int) *stage {
 	t.Helper()
-	return &stage{settings: settings{rounds: rounds, length: time.Second, json: filepath.Join(t.TempDir(), "samples")}, root: t.TempDir()}
+	return &stage{settings: settings{rounds: rounds, length: time.Second, limit: time.Minute, json: filepath.Join(t.TempDir(), "samples")}, root: t.TempDir()}
 }
 
 func fakePeer(name string, err error) peer {
@@ -61,6 +61,20 @@ func TestPlay(t *testing.T) {
 	last, err := readRecord(s.json, false)
 	if err != nil || len(last.Samples) != len(all.Samples) || last.Runs[0].Versions["works"] != "made-up" {
 		t.Errorf("the file has %+v, %v", last, err)
+	}
+}
+
+// TestLimit: whoever takes too long fails, and the text says so.
+func TestLimit(t *testing.T) {
+	s := fakeStage(t, 1)
+	s.limit = settle + time.Millisecond
+	slow := work{name: "slow", do: func(ctx context.Context, _ *running, _ settings) ([]sample, error) {
+		<-ctx.Done()
+		return nil, net.ErrClosed
+	}}
+	all, err := s.play(t.Context(), []peer{fakePeer("p", nil)}, []work{slow}, record{})
+	if err != nil || len(all.Samples) != 1 || !strings.HasPrefix(all.Samples[0].Failed, "it is not done after") {
+		t.Errorf("it ended with %+v, %v", all.Samples, err)
 	}
 }
 
