@@ -85,10 +85,11 @@ const bufferBytesKept = 1 << 20
 // buffers are memory that is used again. Nil makes all of it anew.
 type buffers struct{ pool sync.Pool }
 
-// get returns memory that nobody else has.
+// get returns memory that nobody else has, without content.
 func (b *buffers) get() *[]byte {
 	if b != nil {
 		if buffer, ok := b.pool.Get().(*[]byte); ok {
+			*buffer = (*buffer)[:0]
 			return buffer
 		}
 	}
@@ -115,7 +116,7 @@ func bytesHandler[M, A any, P pointer[M], Q pointer[A]](
 		}
 		out := memory.get()
 		var err error
-		*out, err = quick(ctx, *req.binary, (*out)[:0])
+		*out, err = quick(ctx, *req.binary, *out)
 		memory.put(req.binary)
 		return &bytesAnswer{binary: out}, err
 	}, options...)

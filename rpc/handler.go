@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,7 +92,7 @@ type handler struct {
 	edge           *edge
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
-	messageBuffers sync.Pool // of *[]byte, the requests and answers of sessions
+	buffers        *buffers // of requests and answers
 
 	bodyBytesInFlight atomic.Int64
 	// streams counts the streams that are open.
@@ -129,7 +128,7 @@ func newHandler(cfg Config) (*handler, error) {
 		drain: h.drain, meters: newMeters(cfg.Now), quick: quick{codec: binary},
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger}
-	h.edge = &edge{logger: cfg.Logger, traffic: watch}
+	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch}, binary.buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.edge, binary)
 	h.mountServices(admin, options)

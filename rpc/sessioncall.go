@@ -31,7 +31,7 @@ func (s *session) take(h frame.Header) error {
 		}
 		return s.fail(h.ID, refused.wire())
 	}
-	request := s.handler.newMessageBuffer()
+	request := s.handler.buffers.get()
 	refused, err := s.receive(int(h.Size), request)
 	if refused == nil && err == nil {
 		s.answering.Go(func() { s.answer(ctx, h, method, request) })
@@ -109,33 +109,16 @@ func (s *session) finish() {
 	s.hangUpIfIdle()
 }
 
-// messageBufferMax is the size up to which the memory of a request or an answer is used again.
-const messageBufferMax = 256 << 10
-
-// newMessageBuffer returns memory without content.
-func (h *handler) newMessageBuffer() *[]byte {
-	b, ok := h.messageBuffers.Get().(*[]byte)
-	if !ok {
-		return new([]byte)
-	}
-	*b = (*b)[:0]
-	return b
-}
-
-func (h *handler) freeMessageBuffer(b *[]byte) {
-	if cap(*b) <= messageBufferMax {
-		h.messageBuffers.Put(b)
-	}
-}
-
 // answer carries out a call and answers it.
 func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
 	defer s.finish()
-	answer := s.handler.newMessageBuffer()
-	var err error
-	*answer, err = s.handler.sessionCall(ctx, method, *request, *answer)
+	answer := s.handler.buffers.get()
+	err := s.handler.edge.run(method.procedure, func() (err error) {
+		*answer, err = method.call(ctx, *request, *answer)
+		return err
+	})
 	s.handler.bodyBytesInFlight.Add(-int64(h.Size))
-	s.handler.freeMessageBuffer(request)
+	s.handler.buffers.put(request)
 	s.forget(h.ID)
 	if err != nil {
 		err = s.fail(h.ID, err)
@@ -145,7 +128,7 @@ func (s *session) answer(ctx context.Context, h frame.Header, method sessionMeth
 	if err != nil {
 		s.end()
 	}
-	s.handler.freeMessageBuffer(answer)
+	s.handler.buffers.put(answer)
 }
 
 // fail answers a call with an error.
@@ -176,43 +159,11 @@ type sessionMethod struct {
 	call      func(ctx context.Context, request, dst []byte) (answer []byte, err error)
 }
 
-// sessionMethodOf makes one of a method of the contract.
-func sessionMethodOf[Q, R any](codec binaryCodec, procedure string, call func(context.Context, *Q) (*R, error)) sessionMethod {
-	return sessionMethod{procedure, func(ctx context.Context, request, dst []byte) ([]byte, error) {
-		q := new(Q)
-		if err := codec.Unmarshal(request, q); err != nil {
-			return nil, explain(connect.CodeInvalidArgument, "unmarshal message: "+err.Error()) // in Connect's words
-		}
-		answer, err := call(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		return codec.MarshalAppend(dst, answer)
-	}}
-}
-
-// sessionCall carries out a call as the interceptors of Connect's do.
-func (h *handler) sessionCall(ctx context.Context, method sessionMethod, request, dst []byte) (answer []byte, err error) {
-	started := time.Now()
-	defer func() {
-		if p := recover(); p != nil {
-			answer, err = dst, h.edge.panicked(method.procedure, p)
-		}
-		h.edge.traffic.observe(method.procedure, err, time.Since(started))
-	}()
-	answer, err = method.call(ctx, request, dst)
-	if err != nil {
-		return dst, h.edge.wire(method.procedure, err)
-	}
-	return answer, nil
-}
-
 // mountSessions names the methods that sessions carry.
 func (h *handler) mountSessions() {
-	codec := binaryCodec{bounds: newBounds(&h.limits)}
 	h.sessionMethods = map[frame.Method]sessionMethod{
-		frame.PutBatch: sessionMethodOf(codec, belfryv1connect.QueueServicePutBatchProcedure, h.queues.PutBatch),
-		frame.AckBatch: sessionMethodOf(codec, belfryv1connect.QueueServiceAckBatchProcedure, h.queues.AckBatch),
-		frame.Reserve:  sessionMethodOf(codec, belfryv1connect.QueueServiceReserveProcedure, h.queues.Reserve),
+		frame.PutBatch: {belfryv1connect.QueueServicePutBatchProcedure, h.queues.putBatchBytes},
+		frame.AckBatch: {belfryv1connect.QueueServiceAckBatchProcedure, h.queues.ackBatchBytes},
+		frame.Reserve:  {belfryv1connect.QueueServiceReserveProcedure, h.queues.reserveBytes},
 	}
 }
