@@ -24,6 +24,8 @@ type coalescer[Q, R any] struct {
 	pending  []*entry[Q, R]
 	inFlight int
 	last     wave
+	alarm    *time.Timer // rings when calls have been held back for long; nil before there is one
+	armed    bool        // the alarm is set
 }
 
 // A sendFunc sends one batch once and gives the reply to each entry, in order, or one error for all.
@@ -100,14 +102,45 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 func (q *coalescer[Q, R]) add(e *entry[Q, R]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.client.limits.opens(q.inFlight, len(q.pending)+1, q.last) {
+	switch {
+	case q.client.limits.opens(q.inFlight, len(q.pending)+1, q.last):
 		if !q.client.start(q.run) {
 			return false
 		}
 		q.inFlight++
+	case q.inFlight < q.client.limits.InFlight:
+		q.arm()
 	}
 	q.pending = append(q.pending, e) // whoever has a slot will take it, if only to say that the client is closed
 	return true
+}
+
+// arm has overdue called when the batch that left last has taken long. Called with mu held.
+func (q *coalescer[Q, R]) arm() {
+	if q.armed {
+		return
+	}
+	q.armed = true
+	left := waveMax - time.Since(q.last.left) + 1
+	if q.alarm == nil {
+		q.alarm = time.AfterFunc(left, q.overdue)
+		return
+	}
+	q.alarm.Reset(left)
+}
+
+// overdue sends what was held back for a batch that takes long.
+func (q *coalescer[Q, R]) overdue() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed = false
+	switch {
+	case len(q.pending) == 0 || q.inFlight == 0 || q.inFlight >= q.client.limits.InFlight:
+	case !q.client.limits.opens(q.inFlight, len(q.pending), q.last):
+		q.arm() // another batch left meanwhile
+	case q.client.start(q.run):
+		q.inFlight++
+	}
 }
 
 // leave takes a caller out whose context ended, and gives its error; nil if its answer came first.
@@ -180,7 +213,9 @@ func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.client.limits.opens(q.inFlight-1, len(q.pending), q.last) {
-		q.inFlight--
+		if q.inFlight--; len(q.pending) > 0 {
+			q.arm() // what is left to another slot must not wait for it for ever
+		}
 		return nil, nil
 	}
 	b := &batch[Q, R]{}

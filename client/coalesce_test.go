@@ -219,24 +219,55 @@ func TestBatchesStayBelowTheLimits(t *testing.T) {
 
 func TestSlotsOpenByWaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, now := Coalescing{InFlight: 2}, time.Now()
+		o, now := Coalescing{InFlight: 2, MaxJobs: 1000}, time.Now()
 		for name, try := range map[string]struct {
 			inFlight, pending int
 			last              wave
-			want              bool
+			calls, polls      bool
 		}{
-			"nothing to send":               {0, 0, wave{}, false},
-			"the first":                     {0, 1, wave{1000, now}, true},
-			"a few of a wave":               {1, 49, wave{100, now}, false},
-			"half a wave":                   {1, 50, wave{100, now}, true},
-			"few callers":                   {1, 1, wave{3, now}, true},
-			"the wave takes long":           {1, 1, wave{100, now.Add(-waveMax - 1)}, true},
-			"all slots taken":               {2, 1000, wave{1, now}, false},
-			"all slots taken, and for long": {2, 1000, wave{1, now.Add(-time.Hour)}, false},
+			"nothing to send":               {0, 0, wave{}, false, false},
+			"the first":                     {0, 1, wave{1000, now}, true, true},
+			"a few of a wave":               {1, 49, wave{100, now}, false, false},
+			"half a wave":                   {1, 50, wave{100, now}, false, true},
+			"few callers":                   {1, 1, wave{3, now}, false, true},
+			"a full batch":                  {1, 1000, wave{5000, now}, true, true},
+			"the wave takes long":           {1, 1, wave{100, now.Add(-waveMax - 1)}, true, true},
+			"all slots taken":               {2, 1000, wave{1, now}, false, false},
+			"all slots taken, and for long": {2, 1000, wave{1, now.Add(-time.Hour)}, false, false},
 		} {
-			if got := o.opens(try.inFlight, try.pending, try.last); got != try.want {
+			if got := o.opens(try.inFlight, try.pending, try.last); got != try.calls {
 				t.Errorf("%s: %v", name, got)
 			}
+			if got := o.opensPoll(try.inFlight, try.pending, try.last); got != try.polls {
+				t.Errorf("polls, %s: %v", name, got)
+			}
+		}
+	})
+}
+
+// TestAStuckBatchHoldsNobodyUp: what gathered behind a batch that takes long leaves by itself, without another call that comes.
+func TestAStuckBatchHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		c := start(t, newPipeNet(), nil, fake)
+		stuck := make(chan struct{})
+		defer close(stuck)
+		fake.failBefore(func(_ context.Context, _ string, req proto.Message) error {
+			if batch, ok := req.(*belfryv1.PutBatchRequest); ok && batch.GetJobs()[0].GetQueue() == "stuck" {
+				<-stuck
+			}
+			return nil
+		})
+		go func() { _, _ = c.Put(t.Context(), "stuck", nil) }()
+		synctest.Wait()
+		began := time.Now()
+		for range 2 { // the second time the alarm is set again
+			if _, err := c.Put(t.Context(), "q", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > 2*(waveMax+time.Millisecond) {
+			t.Errorf("two puts behind a batch that is stuck took %v", took)
 		}
 	})
 }

@@ -77,14 +77,18 @@ type wave struct {
 const waveMax = 20 * time.Millisecond
 
 // opens reports whether a batch of pending calls may leave while inFlight others are on their way. Calls come in waves, each
-// answer waking the callers of its batch; were a slot to take the first few of a wave, batches would become small and dear.
-// So a further batch leaves only when half as many wait as made the last one, and fewer go with the next slot that frees,
-// unless that takes long. With few callers there is nothing to wait for.
+// answer waking the callers of its batch; were a second slot to take a part of a wave, batches would become small and dear, and the waves would stay apart.
+// So a further batch leaves only when it is full, or when the one before it takes long: it may be for a shard that has no leader.
 func (o Coalescing) opens(inFlight, pending int, last wave) bool {
 	if pending <= 0 || inFlight == 0 {
 		return pending > 0
 	}
-	return inFlight < o.InFlight && (pending >= last.size/2 || time.Since(last.left) > waveMax)
+	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.left) > waveMax)
+}
+
+// opensPoll is opens for calls of which each may wait for long in good order: a poll also leaves for half as many callers as the last one asked for.
+func (o Coalescing) opensPoll(inFlight, pending int, last wave) bool {
+	return o.opens(inFlight, pending, last) || pending > 0 && inFlight < o.InFlight && pending >= last.size/2
 }
 
 // The limits of a batch. The bytes leave room below the server's 4 MiB for what the estimate of a message's size leaves

@@ -120,7 +120,7 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.limits.opens(p.slots, len(p.callers)+1-p.asked, p.last) {
+	if p.opens(p.slots, len(p.callers)+1-p.asked) {
 		if !c.start(p.run) {
 			return nil, closedError()
 		}
@@ -196,7 +196,7 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
-	if !p.client.limits.opens(p.slots-1, n, p.last) {
+	if !p.opens(p.slots-1, n) {
 		p.slots--
 		return nil, nil
 	}
@@ -209,6 +209,14 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	p.last = wave{n, time.Now()}
 	p.running[poll] = struct{}{}
 	return ctx, poll
+}
+
+// opens reports whether a poll for so many callers may leave.
+func (p *poller) opens(slots, callers int) bool {
+	if p.options.Wait > 0 {
+		return p.client.limits.opensPoll(slots, callers, p.last)
+	}
+	return p.client.limits.opens(slots, callers, p.last)
 }
 
 // retire forgets a poller that has neither callers nor polls.
