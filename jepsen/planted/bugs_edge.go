@@ -7,8 +7,8 @@ func edgeBugs() []Bug {
 		{
 			Name: "answers-swapped", What: "the answers to a batch come in the reverse order",
 			Claims: []string{"I36"}, Workloads: []string{"batches"},
-			Edits: []Edit{after("rpc/queue.go", `*a = answer{result: reply.Results[i]}`, `if planted("answers-swapped") {
-			a.result = reply.Results[len(commands)-1-i]
+			Edits: []Edit{after("rpc/queue.go", `*a = answer{result: &reply.Results[i], request: witness, entry: uint32(i)}`, `if planted("answers-swapped") {
+			a.result = &reply.Results[len(commands)-1-i]
 		}`)},
 		},
 		{
@@ -32,7 +32,7 @@ func clusterBugs() []Bug {
 			Name: "removed-node-serves", What: "a node that was removed does not hear of it, and the others go on answering its calls",
 			Claims: []string{"I31"}, Workloads: []string{"puts", "reads"}, Nemeses: []string{"replace-node"},
 			Edits: []Edit{
-				skipping("cluster/peers.go", `r.URL.Path != pathJoin && p.member != nil && !p.member(from)`, "removed-node-serves"),
+				{"cluster/peers.go", `if p.member == nil || p.member(server) {`, `if p.member == nil || p.member(server) || planted("removed-node-serves") {`},
 				after("cmd/belfry/server/departed.go", `func (f *farewell) say(left *cluster.DepartedError) {`, `if planted("removed-node-serves") {
 		return
 	}`),

@@ -58,7 +58,7 @@ func adminBugs() []Bug {
 		{
 			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
-			Edits: []Edit{after("fsm/control.go", "func (m *Machine) cancel(c *Cancel) Result {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.place != 0 && m.slot(j).state == Delayed && planted("cancel-not-done") {
+			Edits: []Edit{after("fsm/control.go", "func (m *Machine) cancel(c *Cancel) Result {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.place != 0 && m.slot(j).state() == Delayed && planted("cancel-not-done") {
 		return Result{State: Delayed}
 	}`)},
 		},
@@ -75,7 +75,7 @@ func adminBugs() []Bug {
 		{
 			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{{"fsm/control.go", `j.place != 0 && m.slot(j).state == Dead {`, `j.place != 0 && (m.slot(j).state == Dead || planted("redrive-takes-any")) {`}},
+			Edits: []Edit{{"fsm/control.go", `j.place != 0 && m.slot(j).state() == Dead {`, `j.place != 0 && (m.slot(j).state() == Dead || planted("redrive-takes-any")) {`}},
 		},
 		{
 			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",

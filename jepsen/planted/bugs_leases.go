@@ -27,11 +27,11 @@ func leaseBugs() []Bug {
 			Name: "granted-twice", What: "a job that is handed out for the first time stays among the ready ones until it is handed out again",
 			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
 			Edits: []Edit{
-				after("fsm/jobs.go", `j.q.leases.Delete(key{m.grantOf(j).until, s.serial})`, `if planted("granted-twice") {
-			j.q.ready.Delete(readyKey{s.due, s.serial, s.priority})
+				after("fsm/jobs.go", `j.q.leases.remove(j.place)`, `if m.grantOf(j).attempt == 1 && planted("granted-twice") {
+			j.q.ready.remove(j.place)
 		}`),
 				after("fsm/lease.go", `m.set(j, Reserved, s.due)`, `if g.attempt == 1 && planted("granted-twice") {
-		j.q.ready.ReplaceOrInsert(readyKey{s.due, s.serial, s.priority})
+		j.q.ready.insert(j.place)
 	}`),
 			},
 		},
@@ -65,7 +65,7 @@ func grantTerms() Edit {
 func holderBugs() []Bug {
 	const ack, nack = "func (m *Machine) ack(c *Ack) Result {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *Nack) Result {\n\tj, ok := m.leased(c.Ref)"
 	late := after("fsm/lease.go", ack, `if !ok && j.place != 0 {
-		state, fence := m.slot(j).state, m.grantOf(j).fence
+		state, fence := m.slot(j).state(), m.grantOf(j).fence
 		ok = planted("stale-ack-taken") && state == Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == Ready && fence == c.Fence
 	}`)
 	return []Bug{
@@ -81,7 +81,7 @@ func holderBugs() []Bug {
 			Name: "stale-nack-taken", What: "a nack with the lease of an earlier holder takes the job from the one that holds it now",
 			Claims: []string{"I16"}, Workloads: []string{"stall", "retries"},
 			Edits: []Edit{after("fsm/lease.go", nack, `if !ok && j.place != 0 && planted("stale-nack-taken") {
-		ok = m.slot(j).state == Reserved && m.grantOf(j).fence != c.Fence
+		ok = m.slot(j).state() == Reserved && m.grantOf(j).fence != c.Fence
 	}`)},
 		},
 		{

@@ -25,7 +25,7 @@ func snapshotBugs() []Bug {
 			Name: "snapshot-loses-leases", What: "the jobs that somebody holds are ready in a snapshot",
 			Claims: []string{"I25"}, Workloads: []string{"stall", "deaths"}, Nemeses: []string{"lag-install", "restart"},
 			Edits: believing(Edit{
-				"fsm/snapshot.go", `dst = append(dst, byte(j.state), byte(j.priority), byte(flags))`, `state := j.state
+				"fsm/snapshot.go", `dst = append(dst, byte(j.state()), byte(j.priority), byte(flags))`, `state := j.state()
 	if state == Reserved && planted("snapshot-loses-leases") {
 		state = Ready
 	}

@@ -9,17 +9,17 @@ func timeBugs() []Bug {
 			Claims: []string{"I8"}, Workloads: []string{"puts"},
 			Edits: []Edit{
 				{
-					"fsm/settle.go", `if at := firstAt(t); at != 0 && at <= m.scalars.Clock {`,
+					"fsm/settle.go", `if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
 		if planted("early-grant") {
 			horizon += 200 * millisecond
 		}
-		if at := firstAt(t); at != 0 && at <= horizon {`,
+		if at := o.firstAt(); at != 0 && at <= horizon {`,
 				},
 				{
 					"fsm/settle.go", `if !ok || k.at > m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
-		if planted("early-grant") && order == q.delayed {
+		if planted("early-grant") && order == &q.delayed {
 			horizon += 200 * millisecond
 		}
 		if !ok || k.at > horizon {`,
@@ -92,22 +92,21 @@ func orderBugs() []Bug {
 		{
 			Name: "last-in-first-out", What: "of jobs of one priority that are due at one time the last one leaves first",
 			Claims: []string{"I13"}, Workloads: []string{"herd"},
-			Edits: []Edit{after("fsm/keys.go", "if k.due != l.due {\n\t\treturn k.due < l.due\n\t}", `if planted("last-in-first-out") {
+			Edits: []Edit{before("fsm/keys.go", `return k.serial < l.serial`, `if planted("last-in-first-out") {
 		return k.serial > l.serial
 	}`)},
 		},
 		{
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed out (coolbeans)",
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
-			Edits: []Edit{after("fsm/lease.go", `k, ok := q.ready.Min()`, `if ok && planted("map-order") {
-			same := map[readyKey]bool{}
-			q.ready.AscendGreaterOrEqual(k, func(other readyKey) bool {
-				if other.due != k.due || other.priority != k.priority || len(same) == 64 {
-					return false
+			Edits: []Edit{after("fsm/lease.go", `k, ok := q.ready.min()`, `if ok && planted("map-order") {
+			same := map[key]bool{}
+			for _, other := range q.ready.front[q.ready.head:] {
+				if other.at != k.at || other.priority != k.priority || len(same) == 64 {
+					break
 				}
 				same[other] = true
-				return true
-			})
+			}
 			for other := range same {
 				k = other
 				break
