@@ -81,14 +81,14 @@ func (x *index) ascend(k key, f func(key) bool) {
 	}
 }
 
-// next returns the key after k, which is there; false if it is the last.
-func (x *index) next(k key) (next key, ok bool) {
+// beside returns the key after k, which is there, or before it if step is -1; false if there is none.
+func (x *index) beside(k key, step int) (found key, ok bool) {
 	block, i, _ := x.find(k)
-	if i+1 < len(x.blocks[block]) {
-		return x.blocks[block][i+1], true
+	if i += step; i < 0 || i == len(x.blocks[block]) {
+		if block += step; block < 0 || block == len(x.blocks) {
+			return key{}, false
+		}
+		i = max(0, -step) * (len(x.blocks[block]) - 1)
 	}
-	if block+1 < len(x.blocks) {
-		return x.lows[block+1], true
-	}
-	return key{}, false
+	return x.blocks[block][i], true
 }

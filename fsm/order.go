@@ -333,22 +333,35 @@ func (o *order) removeFrom(found key, place uint32) {
 	}
 }
 
-// merge drops a slice that is empty, or takes into one that is half empty those of the next if both together are not more.
+// merge drops a slice that is empty, or makes one of a slice that is half empty and one beside it if both together are not more.
 func (o *order) merge(found key) {
 	if o.in.fill[found.place] == 0 {
-		o.slices.remove(found)
-		o.in.slices.release(found.place)
+		o.drop(found)
 		return
 	}
-	next, ok := o.slices.next(found)
-	if !ok || int(o.in.fill[found.place])+int(o.in.fill[next.place]) > sliceMax/2 {
+	if next, ok := o.slices.beside(found, 1); ok && o.take(found, next) {
 		return
 	}
-	for _, place := range o.in.slices.at(next.place)[:o.in.fill[next.place]] {
-		o.addTo(found.place, place)
+	if before, ok := o.slices.beside(found, -1); ok { // where keys go in their order, what they leave is before
+		o.take(before, found)
 	}
-	o.slices.remove(next)
-	o.in.slices.release(next.place)
+}
+
+// take moves the places of a slice into the one before it. It reports false if they are too many.
+func (o *order) take(into, from key) bool {
+	if int(o.in.fill[into.place])+int(o.in.fill[from.place]) > sliceMax/2 {
+		return false
+	}
+	for _, place := range o.in.slices.at(from.place)[:o.in.fill[from.place]] {
+		o.addTo(into.place, place)
+	}
+	o.drop(from)
+	return true
+}
+
+func (o *order) drop(found key) {
+	o.slices.remove(found)
+	o.in.slices.release(found.place)
 }
 
 // ascend calls f for the keys from the given one on, in their order, until it returns false. It changes nothing.

@@ -146,3 +146,22 @@ func TestOrderTakesLittleRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderOfSurvivors has keys come in their order and go soon after, but for one in many: what is left is not spread over a slice each.
+func TestOrderOfSurvivors(t *testing.T) {
+	const keys, behind, survive = 200_000, 3000, 500
+	o := newOrdered(t, 1)
+	for i := range keys + behind {
+		if place := i + 1; i < keys {
+			o.leases.alloc()
+			*o.leases.edit(uint32(place)) = finishedLease{fence: uint64(place), expiry: Time(place)}
+			o.order.insert(uint32(place))
+		}
+		if gone := i - behind; gone >= 0 && gone%survive != 0 {
+			o.order.remove(uint32(gone + 1))
+		}
+	}
+	if n, left := o.order.in.slices.count(), o.order.len(); left != keys/survive || n > 10 {
+		t.Errorf("%d keys that are left are in %d slices", left, n)
+	}
+}
