@@ -252,7 +252,7 @@ func (r *putReader) duration(value []byte, least, most time.Duration) (time.Dura
 // time reads a google.protobuf.Timestamp that is not before 1970, nor too far in the future.
 func (r *putReader) time(value []byte) (fsm.Time, bool) {
 	seconds, nanos, ok := readSeconds(value)
-	if !ok || time.Unix(seconds, int64(nanos)).After(r.check.now.Add(r.check.limits.DelayMax)) {
+	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) || time.Unix(seconds, int64(nanos)).After(r.check.now.Add(r.check.limits.DelayMax)) {
 		return 0, false
 	}
 	return wholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true

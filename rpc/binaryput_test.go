@@ -33,7 +33,7 @@ func wrongPuts() []*belfryv1.PutRequest {
 		{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", limits.BodyBytesMax+1)}},
 		{Queue: "orders", Priority: proto.Int32(128)}, {Queue: "orders", Priority: proto.Int32(127)}, {Queue: "orders", Priority: proto.Int32(-129)},
 		{Queue: "orders", RequestId: "own"}, {Queue: "orders", Again: true}, {Queue: "orders", MaxAttempts: proto.Uint32(limits.AttemptsMax + 1)},
-		due(end, 0), due(end, 123456789), due(end, 123456790), due(end+1, 0), due(0, 0), due(0, 1), due(0, 1e9), due(-1, 0), due(1, -1), due(1<<62, 0),
+		due(end, 0), due(end, 123456789), due(end, 123456790), due(end+1, 0), due(0, 0), due(0, 1), due(0, 1e9), due(-1, 0), due(1, -1), due(1<<62, 0), due(1<<63-1, 0),
 		delay(&durationpb.Duration{}), delay(&durationpb.Duration{Nanos: 1}), delay(&durationpb.Duration{Nanos: -1}), delay(&durationpb.Duration{Nanos: 1e9}),
 		delay(durationpb.New(limits.DelayMax)), delay(durationpb.New(limits.DelayMax + 1)), delay(&durationpb.Duration{Seconds: 1 << 62}),
 	}
