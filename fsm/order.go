@@ -387,6 +387,25 @@ func (o *order) ascend(from key, f func(key) bool) {
 	})
 }
 
+// from returns the first key from the given one on; false if there is none. It sorts nothing.
+func (o *order) from(k key) (least key, ok bool) {
+	if i := o.search(k); i < len(o.front) {
+		return o.front[i], true
+	}
+	if o.slices == nil {
+		return key{}, false
+	}
+	o.slices.ascend(k, func(s key) bool {
+		for _, place := range o.in.slices.at(s.place)[:o.in.fill[s.place]] {
+			if found := o.in.key(o.kind, place); !found.less(k) && (!ok || found.less(least)) {
+				least, ok = found, true
+			}
+		}
+		return !ok
+	})
+	return least, ok
+}
+
 // upTo counts the keys up to now, at most limit, and returns the time of the first one after now, 0 if there is none or the limit is reached.
 func (o *order) upTo(now Time, limit uint64) (n uint64, next Time) {
 	after := key{at: now + 1}

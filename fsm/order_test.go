@@ -55,6 +55,9 @@ func (o *ordered) check(at Time) {
 	if want := o.want[i:][:min(max(most, 1), len(o.want)-i)]; !slices.Equal(got, want) {
 		o.t.Fatalf("from %d on there are %d keys, should be %d", at, len(got), len(want))
 	}
+	if k, ok := o.order.from(from); ok != (i < len(o.want)) || ok && k != o.want[i] {
+		o.t.Fatalf("the first from %d on is %+v, %v", at, k, ok)
+	}
 	n, next := o.order.upTo(at-1, StepMax)
 	wantN, wantNext := uint64(i), Time(0)
 	if i >= StepMax {

@@ -126,27 +126,17 @@ func (m *Machine) Queue(name string, now Time) (Queue, bool) {
 	if window, forever := dedupWindow(&r.Settings); !forever {
 		v.DedupSince = max(v.DedupSince, now-Time(window))
 	}
-	q.delayed.ascend(key{at: now + 1}, func(k key) bool {
-		v.NextDue = k.at
-		return false
-	})
+	next, _ := q.delayed.from(key{at: now + 1})
+	v.NextDue = next.at
 	return v, true
 }
 
 // oldestReady returns the due time of the job that has been ready longest, 0 if none is.
 func (m *Machine) oldestReady(q *queue, now Time) Time {
 	var oldest Time
-	for next := (key{priority: -128}); ; {
-		found := false
-		q.ready.ascend(next, func(k key) bool {
-			if oldest == 0 || k.at < oldest {
-				oldest = k.at
-			}
-			next, found = key{priority: k.priority, at: TimeMax, serial: 1<<64 - 1}, true
-			return false
-		})
-		if !found {
-			break
+	for k, ok := q.ready.min(); ok; k, ok = q.ready.from(key{priority: k.priority, at: TimeMax, serial: 1<<64 - 1}) {
+		if oldest == 0 || k.at < oldest {
+			oldest = k.at
 		}
 	}
 	if at := q.delayed.firstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
