@@ -111,23 +111,25 @@ func (p *page) ordered(order *order, from key) {
 
 // ready adds the first keys of each priority.
 func (p *page) ready(q *queue) {
-	for priority := -128; priority <= 127; {
-		n, next := 0, 128
-		q.ready.ascend(key{at: p.from.at, serial: p.from.serial, priority: int8(priority)}, func(k key) bool {
+	for next, more := -128, true; more && next <= 127; {
+		priority, n := next, 0
+		more = false
+		q.ready.ascend(key{at: p.from.at, serial: p.from.serial, priority: int8(next)}, func(k key) bool {
 			if int(k.priority) != priority {
-				next = int(k.priority)
-				return false
+				priority, n = int(k.priority), 0
 			}
 			k.priority = 0
-			if n > p.query.Max+StepMax || !p.within(k) {
-				next = priority + 1
-				return false
+			switch {
+			case k.less(p.from):
+				next, more = priority, true
+			case n > p.query.Max+StepMax || !p.within(k):
+				next, more = priority+1, true
+			default:
+				p.keys = append(p.keys, k)
+				n++
 			}
-			p.keys = append(p.keys, k)
-			n++
-			return true
+			return !more
 		})
-		priority = next
 	}
 }
 
