@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -287,6 +288,22 @@ func TestSerialHashSpreadsEvenly(t *testing.T) {
 		}
 		if crowded > buckets/100 {
 			t.Errorf("serials %d apart: %d of %d buckets hold more than three times their share", step, crowded, buckets)
+		}
+	}
+}
+
+// TestTTLOfBlob: the ttl is found behind all options that may be before it, and nothing is made to find it.
+func TestTTLOfBlob(t *testing.T) {
+	for given := range Given(1 << 7) {
+		j := Job{Given: given, TTR: time.Hour, MaxAttempts: 300, RetryDelays: []Duration{1, 1 << 40}, TTL: 1 << 60, Headers: []Header{{"a", "b"}}, ID: "id", Body: []byte("body")}
+		b := openBorn(appendBorn(nil, &j, [16]byte{}, 0, 0))
+		var v Job
+		b.read(&v)
+		if b.ttl() != v.TTL || (v.TTL != 0) != given.Has(GivenTTL) {
+			t.Errorf("options %b: the ttl is %d, read as %d", given, b.ttl(), v.TTL)
+		}
+		if n := testing.AllocsPerRun(10, func() { b.ttl() }); n != 0 {
+			t.Errorf("options %b: %v allocations", given, n)
 		}
 	}
 }

@@ -90,9 +90,7 @@ func (s *store) ttl(j *slot) Time {
 	if j.flags&slotHasTTL == 0 {
 		return 0
 	}
-	var v Job
-	openBorn(s.blobs.at(j.blob())).read(&v)
-	return v.TTL
+	return openBorn(s.blobs.at(j.blob())).ttl()
 }
 
 // bySerial returns the place of a held job, 0 if there is none. Serials are unique within a queue: a restore may bring two of the
@@ -188,6 +186,27 @@ func (b born) given() Given {
 	options := b.options()
 	_, w := binary.Varint(options)
 	return Given(options[w])
+}
+
+// ttl returns when the job expires, 0 if never. Orders ask for it often, so that nothing else is read.
+func (b born) ttl() Time {
+	r := reader{b: b.options()}
+	r.varint()
+	given := Given(r.byte())
+	if !given.Has(GivenTTL) {
+		return 0
+	}
+	for _, option := range [...]Given{GivenTTR, GivenMaxAttempts} {
+		if given.Has(option) {
+			r.uvarint()
+		}
+	}
+	if given.Has(GivenRetryDelays) {
+		for range r.length(1) {
+			r.uvarint()
+		}
+	}
+	return r.time()
 }
 
 // bornPlain are the options of which nothing follows Given in a blob.
