@@ -21,27 +21,27 @@ type recentLog struct {
 	monotonicLog
 
 	mu      sync.RWMutex
-	entries []*raft.Log // consecutive
+	entries []raft.Log // consecutive; copies, since Raft's are parts of futures that hold the answers to them
 	bytes   int
 }
 
 // GetLog implements raft.LogStore. Callers share the data of a recent entry and must not change it.
 func (c *recentLog) GetLog(index uint64, l *raft.Log) error {
-	if recent := c.recent(index); recent != nil {
-		*l = *recent
+	if c.recent(index, l) {
 		return nil
 	}
 	return c.monotonicLog.GetLog(index, l)
 }
 
-// recent returns an entry that is in memory, else nil.
-func (c *recentLog) recent(index uint64) *raft.Log {
+// recent sets l to an entry if it is in memory.
+func (c *recentLog) recent(index uint64, l *raft.Log) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if n := len(c.entries); n > 0 && index >= c.entries[0].Index && index <= c.entries[n-1].Index {
-		return c.entries[index-c.entries[0].Index]
+	if n := len(c.entries); n == 0 || index < c.entries[0].Index || index > c.entries[n-1].Index {
+		return false
 	}
-	return nil
+	*l = c.entries[index-c.entries[0].Index]
+	return true
 }
 
 // StoreLog implements raft.LogStore.
@@ -58,12 +58,12 @@ func (c *recentLog) StoreLogs(logs []*raft.Log) error {
 		if n := len(c.entries); n > 0 && l.Index != c.entries[n-1].Index+1 {
 			c.forget()
 		}
-		c.entries = append(c.entries, l)
+		c.entries = append(c.entries, *l)
 		c.bytes += entryBytes(l)
 	}
 	for c.bytes > recentBytesMax {
-		c.bytes -= entryBytes(c.entries[0])
-		c.entries[0] = nil
+		c.bytes -= entryBytes(&c.entries[0])
+		c.entries[0] = raft.Log{}
 		c.entries = c.entries[1:]
 	}
 	return nil

@@ -2,7 +2,9 @@ package node
 
 import (
 	"errors"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/hashicorp/raft"
 )
@@ -93,3 +95,32 @@ func TestRecentLog(t *testing.T) {
 	must(store(107, 1, 3, 100))
 	read(107, 3, 0)
 }
+
+// TestRecentLogKeepsEntriesOnly: what an entry is part of, as Raft's are of futures that hold the answers of the machine, is not kept with it.
+func TestRecentLogKeepsEntriesOnly(t *testing.T) {
+	type future struct {
+		log    raft.Log
+		answer [1 << 20]byte
+	}
+	log := &recentLog{monotonicLog: &discardLog{}}
+	f := &future{log: raft.Log{Index: 1, Term: 7, Data: []byte("data")}}
+	whole := weak.Make(f)
+	if err := log.StoreLogs([]*raft.Log{&f.log}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.KeepAlive(f)
+	f = nil
+	runtime.GC()
+	if whole.Value() != nil {
+		t.Error("what the entry was part of is kept")
+	}
+	var l raft.Log
+	if err := log.GetLog(1, &l); err != nil || l.Term != 7 || string(l.Data) != "data" {
+		t.Errorf("the entry is %+v, %v", l, err)
+	}
+}
+
+// discardLog keeps nothing.
+type discardLog struct{ monotonicLog }
+
+func (*discardLog) StoreLogs([]*raft.Log) error { return nil }
