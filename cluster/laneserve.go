@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientH
 	})
 	body := bufio.NewReaderSize(r.Body, laneRoom)
 	for {
-		m, err := readLane(body, laneBytesMax+3*binary.MaxVarintLen64, func() { _ = control.SetReadDeadline(time.Unix(0, 0)) })
+		m, err := readLane(body, laneBytesMax+3*binary.MaxVarintLen64, func() { _ = r.Body.Close() }) // unlike a deadline also where the call is over
 		if err == nil {
 			h.take(m) //nolint:contextcheck // the calls have that of the lane
 			continue
@@ -179,7 +180,13 @@ func (t *laneTask) end() {
 }
 
 // carryOut carries out a call.
-func (h *laneHost) carryOut(ctx context.Context, m laneMessage, task *laneTask) (node.Reply, error) {
+func (h *laneHost) carryOut(ctx context.Context, m laneMessage, task *laneTask) (_ node.Reply, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: a panic", node.ErrUnknownOutcome)
+			h.peers.server.ErrorLog.Printf("a panic in a call of %s: %v\n%s", h.from, p, debug.Stack()) // as of a call of its own
+		}
+	}()
 	if err := h.peers.admits(h.from); err != nil {
 		return node.Reply{}, err
 	}
