@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// TestLaneThatStallsAtItsHost: a message that does not go on ends the lane and what is carried out for it. Nobody would read what is sent after it.
+func TestLaneThatStallsAtItsHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLaneTest(t, nil)
+		lt.host.reserve = func(ctx context.Context, wait node.Wait) (node.Reply, error) {
+			late := time.NewTimer(wait.For)
+			defer late.Stop()
+			select {
+			case <-ctx.Done():
+				return node.Reply{}, ctx.Err()
+			case <-late.C:
+				return answered(1), nil
+			}
+		}
+		body, write := io.Pipe()
+		defer write.Close()
+		wait := binary.AppendUvarint([]byte{0, 0}, uint64(time.Hour))
+		go func() {
+			_, _ = write.Write(appendLane(nil, laneReserve, 1, wait, lt.a.forwarded(aPut())))
+			_, _ = write.Write(appendLane(nil, laneDo, 2, make([]byte, 100))[:10])
+		}()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://b.2"+pathLane, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		response, err := lt.a.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		if took := time.Since(began); took != paceWait {
+			t.Errorf("it ended after %v, want %v", took, paceWait)
+		}
+		_ = write.Close()
+		_ = response.Body.Close()
+	})
+}
+
+// TestPanicInALane ends its call, and neither the lane nor the node.
+func TestPanicInALane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLaneTest(t, func(_ context.Context, shard uint32) (node.Reply, error) {
+			if shard == 0 {
+				panic("this is planted")
+			}
+			return answered(shard), nil
+		})
+		if _, err := lt.call(t.Context(), 0, 10); !errors.Is(err, node.ErrUnknownOutcome) {
+			t.Errorf("got %v, want an unknown outcome", err)
+		}
+		if _, err := lt.call(t.Context(), 1, 10); err != nil || lt.count(pathLane) != 1 {
+			t.Errorf("the next call: %v, in lane %d", err, lt.count(pathLane))
+		}
+	})
+}
