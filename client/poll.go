@@ -29,6 +29,7 @@ type poller struct {
 	running map[*poll]struct{}
 	trouble *Error // what the last attempt failed with; nil if it succeeded
 	alarm   *time.Timer
+	held    bool // overdue will be called
 }
 
 // A poll is one Reserve call on its way.
@@ -125,6 +126,8 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, error) {
 			return nil, closedError()
 		}
 		p.slots++
+	} else {
+		p.hold()
 	}
 	p.serial++
 	w.serial, w.deadline = p.serial, time.Now().Add(o.Wait)
@@ -197,7 +200,9 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	defer p.mu.Unlock()
 	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
 	if !p.opens(p.slots-1, n) {
-		p.slots--
+		if p.slots--; n > 0 {
+			p.hold()
+		}
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancel(parent)
@@ -217,6 +222,29 @@ func (p *poller) opens(slots, callers int) bool {
 		return p.client.limits.opensPoll(slots, callers, p.last)
 	}
 	return p.client.limits.opens(slots, callers, p.last)
+}
+
+// hold has overdue called when the poll that left last has taken long for one that does not wait. Called with mu held.
+func (p *poller) hold() {
+	if p.options.Wait == 0 && !p.held && p.slots < p.client.limits.InFlight {
+		p.held = true
+		time.AfterFunc(waveMax-time.Since(p.last.left)+1, p.overdue)
+	}
+}
+
+// overdue polls for callers that were held back for a poll that takes long.
+func (p *poller) overdue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = false
+	n := len(p.callers) - p.asked
+	switch {
+	case n <= 0 || p.slots == 0:
+	case !p.opens(p.slots, n):
+		p.hold() // another poll left meanwhile
+	case p.client.start(p.run):
+		p.slots++
+	}
 }
 
 // retire forgets a poller that has neither callers nor polls.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,4 +347,31 @@ func TestCancelledReserveGivesBackWhatItGot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAStuckPollHoldsNobodyUp: who asks for a job without waiting while a poll takes long is served by another, without a further call that comes.
+func TestAStuckPollHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		c := start(t, newPipeNet(), nil, fake)
+		stuck := make(chan struct{})
+		defer close(stuck)
+		var polls atomic.Int32
+		fake.failBefore(func(_ context.Context, _ string, req proto.Message) error {
+			if _, ok := req.(*belfryv1.ReserveRequest); ok && polls.Add(1) == 1 {
+				<-stuck
+			}
+			return nil
+		})
+		o := ReserveOptions{Queues: []string{"orders"}}
+		go func() { _, _ = c.Reserve(t.Context(), o) }()
+		synctest.Wait()
+		began := time.Now()
+		if _, err := c.Reserve(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > waveMax+time.Millisecond {
+			t.Errorf("a call behind a poll that is stuck took %v", took)
+		}
+	})
 }
