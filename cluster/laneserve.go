@@ -142,8 +142,8 @@ func (h *laneHost) take(m laneMessage) {
 		// It is about a call that was answered meanwhile, or nothing that a member says.
 	case h.closing:
 		h.reply(laneRefusal, m.id, namePeerError(node.ErrShuttingDown))
-	case len(h.tasks) >= peerCallsMax:
-		h.reply(laneRefusal, m.id, namePeerError(fmt.Errorf("%w: %d calls from %s", node.ErrOverloaded, len(h.tasks), h.from)))
+	case len(h.tasks) >= peerCallsMax || len(h.out) > peerBytesMax: // answers wait also for callers that have left
+		h.reply(laneRefusal, m.id, namePeerError(fmt.Errorf("%w: %d calls from %s, %d bytes of answers", node.ErrOverloaded, len(h.tasks), h.from, len(h.out))))
 	default:
 		ctx, cancel := context.WithCancel(h.ctx)
 		task = &laneTask{cancel: cancel, stop: make(chan struct{})}

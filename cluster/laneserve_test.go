@@ -5,11 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -67,5 +70,29 @@ func TestPanicInALane(t *testing.T) {
 		if _, err := lt.call(t.Context(), 1, 10); err != nil || lt.count(pathLane) != 1 {
 			t.Errorf("the next call: %v, in lane %d", err, lt.count(pathLane))
 		}
+	})
+}
+
+// TestAnswersThatNobodyTakes are bounded: further calls are refused before they are carried out, also where the callers of the answers have left.
+func TestAnswersThatNobodyTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 8 << 20
+		host := &laneTestHost{do: func(_ context.Context, shard uint32) (node.Reply, error) {
+			return node.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: strings.Repeat("x", size)}}}}}, nil
+		}}
+		host.format.Store(uint32(fsm.LatestFormat))
+		p := newPeers(newPipes().link("b.2"), slog.New(slog.DiscardHandler))
+		h := newLaneHost(t.Context(), p, patientHost{shardHost: host}, "a.1")
+		call := append([]byte{0, 0}, p.forwarded(aPut())...)
+		for id := range uint64(3 * peerBytesMax / size) {
+			h.take(laneMessage{kind: laneDo, id: id, content: call})
+			h.take(laneMessage{kind: laneCancel, id: id})
+			synctest.Wait()
+		}
+		if most := peerBytesMax + 2*size; len(h.out) > most {
+			t.Errorf("%d bytes wait, want at most %d", len(h.out), most)
+		}
+		close(h.ended)
+		h.carrying.Wait()
 	})
 }
