@@ -350,7 +350,7 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 	return nil
 }
 
-// watch asks for a sign of life where the server has been silent, and ends a session that gives none, or that nobody uses.
+// watch asks for a sign of life where the server has been silent, or this side, which servers end too; and ends a session that gives none, or that nobody uses.
 func (s *session) watch(ended <-chan struct{}) {
 	timer := time.NewTimer(pingAfter)
 	defer timer.Stop()
@@ -377,7 +377,11 @@ func (s *session) look(now time.Time) (next time.Duration, ask bool, err error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	heard := s.conn.began.Add(time.Duration(s.conn.heard.Load()))
-	silent := now.Sub(heard)
+	said := s.used
+	if s.asked.After(said) {
+		said = s.asked
+	}
+	silent := max(now.Sub(heard), now.Sub(said))
 	switch {
 	case len(s.calls) == 0 && now.Sub(s.used) >= sessionIdle:
 		s.err = errIdle // no call comes in between

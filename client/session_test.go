@@ -289,6 +289,43 @@ func TestAMuteServer(t *testing.T) {
 	})
 }
 
+// TestAClientThatOnlyHears gives signs of life too: a server ends a session that says nothing for 45 s, whatever it answers there meanwhile.
+func TestAClientThatOnlyHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls, every, silence = 20, pingAfter - time.Second, 45 * time.Second
+		server := &sessionServer{Fake: NewFake()}
+		c := startSessions(t, newPipeNet(), nil, server)
+		began := time.Now()
+		var said atomic.Int64 // after began
+		server.meets = func(*serverSession, frame.Header) bool {
+			said.Store(int64(time.Since(began)))
+			return false
+		}
+		var asked atomic.Int32
+		server.failBefore(func(context.Context, string, proto.Message) error {
+			rest := time.NewTimer(time.Duration(asked.Add(1)) * every)
+			<-rest.C
+			return nil
+		})
+		s, err := c.endpoints.all[0].sessions.get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error, calls)
+		for range calls {
+			go func() { answered <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+		}
+		for range calls {
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+			if quiet := time.Since(began) - time.Duration(said.Load()); quiet >= silence {
+				t.Errorf("the client said nothing for %v", quiet)
+			}
+		}
+	})
+}
+
 // TestAServerThatIsSlow is not taken for mute: not while an answer arrives, nor while it takes a request.
 func TestAServerThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
