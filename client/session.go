@@ -325,7 +325,9 @@ func (s *session) read(in *bufio.Reader) error {
 
 // deliver hands an answer to the call that waits for it.
 func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
-	c, waits := s.take(h.ID)
+	s.mu.Lock()
+	c, waits := s.calls[h.ID] // whose caller may leave while the payload comes
+	s.mu.Unlock()
 	if !waits {
 		_, err := in.Discard(int(h.Size))
 		return err
@@ -339,9 +341,11 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 		piece := frame.Piece(have, size)
 		*payload = slices.Grow(*payload, piece)[:have+piece]
 		if _, err := io.ReadFull(in, (*payload)[have:]); err != nil {
-			c.answer <- sessionAnswer{err: err}
 			return err
 		}
+	}
+	if _, waits := s.take(h.ID); !waits {
+		return nil
 	}
 	if s.clock.due() {
 		s.clock.learn(c.sent, time.UnixMilli(h.Number), time.Millisecond)

@@ -357,6 +357,41 @@ func TestAServerThatIsSlow(t *testing.T) {
 	})
 }
 
+// TestWhoLeavesWhileAnAnswerComes does not wait for the rest of it, and the next call gets its own.
+func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		conn := &heardConn{Conn: ours, began: time.Now()}
+		var open openSessions
+		s := open.start(conn, newReader(conn), &requestClock{})
+		defer open.close()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		answer := []byte{byte(frame.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0}
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 2)
+		go func() { left <- s.call(ctx, frame.PutBatch, nil, &putBatchAnswer{}) }()
+		synctest.Wait()
+		if _, err := theirs.Write(answer[:len(answer)-1]); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) || time.Since(began) > 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		go func() { left <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+		synctest.Wait()
+		next := append(answer[len(answer)-1:len(answer):len(answer)], answer...)
+		next[8] = 2
+		if _, err := theirs.Write(next); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestAnIdleSessionIsClosed when nobody has used it for long, and not while a call waits.
 func TestAnIdleSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
