@@ -100,10 +100,10 @@ func TestRecentLog(t *testing.T) {
 func TestRecentLogKeepsEntriesOnly(t *testing.T) {
 	type future struct {
 		log    raft.Log
-		answer [1 << 20]byte
+		answer []byte
 	}
 	log := &recentLog{monotonicLog: &discardLog{}}
-	f := &future{log: raft.Log{Index: 1, Term: 7, Data: []byte("data")}}
+	f := &future{log: raft.Log{Index: 1, Term: 7, Data: []byte("data")}, answer: make([]byte, 1<<20)}
 	whole := weak.Make(f)
 	if err := log.StoreLogs([]*raft.Log{&f.log}); err != nil {
 		t.Fatal(err)
