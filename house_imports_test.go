@@ -181,8 +181,12 @@ var importTable = []importRow{
 		reason:   "it measures parts beside the whole, of which the log takes Raft's entries",
 	},
 	{
+		dir:    "cmd/belfry/loopback",
+		reason: "addresses are picked for whatever process",
+	},
+	{
 		dir:      "cmd/compare",
-		may:      []string{"client", "rpc/belfry/..."},
+		may:      []string{"client", "rpc/belfry/...", "cmd/belfry/loopback"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/HdrHistogram/hdrhistogram-go", "github.com/redis/go-redis", "github.com/nats-io/nats.go", "golang.org/x/sync"},
 		reason:   "a comparison sees servers as their users do",
 	},

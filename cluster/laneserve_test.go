@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,28 +28,11 @@ func TestLaneThatStallsAtItsHost(t *testing.T) {
 				return answered(1), nil
 			}
 		}
-		body, write := io.Pipe()
-		defer write.Close()
 		wait := binary.AppendUvarint([]byte{0, 0}, uint64(time.Hour))
-		go func() {
-			_, _ = write.Write(appendLane(nil, laneReserve, 1, wait, lt.a.forwarded(aPut())))
-			_, _ = write.Write(appendLane(nil, laneDo, 2, make([]byte, 100))[:10])
-		}()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://b.2"+pathLane, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		response, err := lt.a.client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		if took := time.Since(began); took != paceWait {
+		took := lt.send(t, appendLane(nil, laneReserve, 1, wait, lt.a.forwarded(aPut())), appendLane(nil, laneDo, 2, make([]byte, 100))[:10])
+		if took != paceWait {
 			t.Errorf("it ended after %v, want %v", took, paceWait)
 		}
-		_ = write.Close()
-		_ = response.Body.Close()
 	})
 }
 

@@ -30,7 +30,7 @@ func beanstalkdPeers() []peer {
 
 // startBeanstalkd runs a server.
 func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running, error) {
-	address, err := s.addresses.free()
+	address, err := s.addresses.Free()
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 		var addresses [3]string
 		for i := range addresses {
 			var err error
-			if addresses[i], err = s.addresses.free(); err != nil {
+			if addresses[i], err = s.addresses.Free(); err != nil {
 				return r, err
 			}
 		}

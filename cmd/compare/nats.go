@@ -41,11 +41,11 @@ func startNATS(ctx context.Context, s *stage, replicas int) (*running, error) {
 	r := &running{}
 	var urls, clients, routes []string
 	for range replicas {
-		client, err := s.addresses.free()
+		client, err := s.addresses.Free()
 		if err != nil {
 			return r, err
 		}
-		route, err := s.addresses.free()
+		route, err := s.addresses.Free()
 		if err != nil {
 			return r, err
 		}

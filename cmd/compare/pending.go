@@ -18,7 +18,7 @@ const (
 	servingEvery = 5 * time.Millisecond
 	// The memory of servers is read once it has changed by less than one part in restPart for restSteps times restStep, or after restMax.
 	restStep  = 500 * time.Millisecond
-	restSteps = 6
+	restSteps = 10 // longer than it takes an idle server to give memory back
 	restMax   = time.Minute
 	restPart  = 200
 )

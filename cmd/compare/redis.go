@@ -42,7 +42,7 @@ type redisServer struct {
 
 // startRedisServer runs a server. What it returns with an error is to be killed.
 func startRedisServer(ctx context.Context, s *stage, appendfsync string, scripts ...*redis.Script) (*redisServer, error) {
-	address, err := s.addresses.free()
+	address, err := s.addresses.Free()
 	if err != nil {
 		return nil, err
 	}

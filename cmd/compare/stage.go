@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/belfry/loopback"
 )
 
 // stage is where servers run, one peer at a time.
@@ -17,7 +19,7 @@ type stage struct {
 	temporary []string // removed at the end
 	root      string   // where servers have their directories
 	last      int
-	addresses addresses
+	addresses loopback.Addresses
 	commit    string // from which Belfry was built, "" if it is not known
 }
 

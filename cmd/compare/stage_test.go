@@ -161,45 +161,6 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// TestAddresses: none twice, none where somebody listens, none that the system gives to outgoing connections.
-func TestAddresses(t *testing.T) {
-	var a addresses
-	first, err := a.free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{first: true}
-	host, _, err := net.SplitHostPort(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, network := range []string{"tcp", "udp"} {
-		taken := net.JoinHostPort(host, map[string]string{"tcp": "10001", "udp": "10003"}[network])
-		var closer interface{ Close() error }
-		if network == "tcp" {
-			closer, err = (&net.ListenConfig{}).Listen(t.Context(), network, taken)
-		} else {
-			closer, err = (&net.ListenConfig{}).ListenPacket(t.Context(), network, taken)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closer.Close()
-		seen[taken] = true
-	}
-	for range 10 {
-		address, err := a.free()
-		if err != nil || seen[address] {
-			t.Errorf("%s: %v; it was given out before, or is taken", address, err)
-		}
-		seen[address] = true
-	}
-	a.next = portMax - portMin
-	if address, err := a.free(); err == nil {
-		t.Errorf("%s is a port of outgoing connections", address)
-	}
-}
-
 // TestSnapshotsOf: puts that were under way while a snapshot was written are told from the others.
 func TestSnapshotsOf(t *testing.T) {
 	const line = `time=2026-01-02T03:04:10.000Z level=INFO msg="snapshot taken" shard=5 seconds=2.5`

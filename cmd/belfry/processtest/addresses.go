@@ -1,58 +1,21 @@
 package processtest
 
 import (
-	"errors"
-	"fmt"
-	"net"
-	"os"
-	"sync"
-	"syscall"
 	"testing"
+
+	"github.com/belfrydb/belfry/cmd/belfry/loopback"
 )
 
-// Ports below those that the system gives to outgoing connections: one of these would keep a server from coming back to its address.
-const (
-	portMin = 10_000
-	portMax = 32_000
-)
+// Addresses gives out addresses for servers, as loopback.Addresses does, to tests. The zero value is ready. Its methods may be called from any
+// goroutine.
+type Addresses struct{ picked loopback.Addresses }
 
-// Addresses gives out addresses for servers that are started later, or again at the same address. The zero value is ready. Its methods may
-// be called from any goroutine.
-type Addresses struct {
-	mu   sync.Mutex
-	next int // added to portMin
-}
-
-// Free returns an address on loopback that nobody listens on, and that it never returns again. It is on a host that belongs to this process:
-// what is picked for a server must still be free when that starts, whatever other processes pick meanwhile.
+// Free returns an address on loopback that nobody listens on, and that it never returns again.
 func (a *Addresses) Free(t testing.TB) string {
 	t.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	id := os.Getpid() // at most 22 bits on Linux, where all of 127.0.0.0/8 is loopback
-	host := fmt.Sprintf("127.%d.%d.%d", 64+id>>16&63, id>>8&255, id&255)
-	for portMin+a.next < portMax {
-		address := fmt.Sprintf("%s:%d", host, portMin+a.next)
-		a.next++
-		if isFree(address) {
-			return address
-		}
+	address, err := a.picked.Free()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("found no free port")
-	return ""
-}
-
-// isFree reports whether nobody listens at an address, neither for streams nor for packets, as somebody may who listens on all hosts. It does not listen for
-// streams itself: a process that is forked meanwhile would hold the address until it runs its own program. For packets there is no other way.
-func isFree(address string) bool {
-	if stream, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) { //nolint:noctx // on loopback there is nothing to wait for
-		if err == nil {
-			_ = stream.Close() // it was only a question
-		}
-		return false
-	}
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	packets, err := net.ListenPacket("udp", address) //nolint:noctx // as above
-	return err == nil && packets.Close() == nil
+	return address
 }

@@ -1,4 +1,4 @@
-package processtest
+package loopback
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // TestAddresses: none is given out twice, whoever asks, nor one where somebody listens.
 func TestAddresses(t *testing.T) {
 	var a Addresses
-	first := a.Free(t)
+	first := free(t, &a)
 	host, port, err := net.SplitHostPort(first)
 	if err != nil || !net.ParseIP(host).IsLoopback() || port != fmt.Sprint(portMin) {
 		t.Fatalf("the first address is %s: %v", first, err)
@@ -29,7 +29,7 @@ func TestAddresses(t *testing.T) {
 	given := make(chan string, 20)
 	var asking sync.WaitGroup
 	for range cap(given) {
-		asking.Go(func() { given <- a.Free(t) })
+		asking.Go(func() { given <- free(t, &a) })
 	}
 	asking.Wait()
 	close(given)
@@ -40,6 +40,19 @@ func TestAddresses(t *testing.T) {
 		}
 		seen[address] = true
 	}
+	a.next = portMax - portMin
+	if address, err := a.Free(); err == nil {
+		t.Errorf("%s is a port of outgoing connections", address)
+	}
+}
+
+func free(t *testing.T, a *Addresses) string {
+	t.Helper()
+	address, err := a.Free()
+	if err != nil {
+		t.Error(err)
+	}
+	return address
 }
 
 // TestAddressesWhileProcessesStart: at what was picked a server can listen, also while other tests start processes.
@@ -60,7 +73,7 @@ func TestAddressesWhileProcessesStart(t *testing.T) {
 		}
 	})
 	for range 300 {
-		address := a.Free(t)
+		address := free(t, &a)
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 		if err != nil {
 			t.Error(err)
