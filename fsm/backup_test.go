@@ -209,7 +209,7 @@ func FuzzReadBackup(f *testing.F) {
 		}
 		m := New(Config{})
 		commands := []Command{
-			&Import{Step: ImportBegin, Floor: 9}, &Import{Step: ImportRecords, Sequence: 1, Records: records}, &Import{Step: ImportEnd, Total: uint64(len(records))},
+			&Import{Step: ImportBegin}, &Import{Step: ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records}, &Import{Step: ImportEnd, Total: uint64(len(records))},
 		}
 		if _, err := m.Apply(1, AppendEntry(nil, 5, [][]byte{AppendRequest(nil, &Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
@@ -238,7 +238,7 @@ func FuzzImportRecords(f *testing.F) {
 			records = append(records, r.record())
 		}
 		m := New(Config{})
-		commands := []Command{&Import{Step: ImportBegin, Floor: 9}, &Import{Step: ImportRecords, Sequence: 1, Records: records}}
+		commands := []Command{&Import{Step: ImportBegin}, &Import{Step: ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records}}
 		if _, err := m.Apply(1, AppendEntry(nil, 5, [][]byte{AppendRequest(nil, &Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ type Import struct {
 	// outcome may be repeated, and a restore that was interrupted goes on where it stood.
 	Sequence uint64
 	// Floor is the highest serial of the backup, as far as it was read: of all of it with ImportEnd. Ids and fences of the shard begin
-	// above it.
+	// above it, and a record with one above it is not placed: the shard would give it out again.
 	Floor uint64
 	// Overdue, with ImportBegin, says what becomes of delayed jobs that fell due after Since, when the backup was taken, and before
 	// the restore began; Period is for ImportSpread.
@@ -186,7 +186,7 @@ func (m *Machine) placeQueue(v *QueueRecord) bool {
 }
 
 func (m *Machine) importJob(q *queue, v *heldJob) bool {
-	if q == nil || !v.State.Held() || m.store.bySerial(q.place, v.Serial) != 0 {
+	if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.scalars.Serial || m.store.bySerial(q.place, v.Serial) != 0 {
 		return false
 	}
 	if !v.Generated {
@@ -241,7 +241,7 @@ func (r *RestoreMark) policyFor(s *Settings) (ImportOverdue, Duration) {
 }
 
 func (m *Machine) importTomb(q *queue, t *Tombstone) bool {
-	if q == nil || t.State.Held() || t.State == StateNone || m.tombOf(q, t.Serial) != 0 {
+	if q == nil || t.State.Held() || t.State == StateNone || t.Serial > m.scalars.Serial || m.tombOf(q, t.Serial) != 0 {
 		return false
 	}
 	if held, stone := m.store.byID(q, t.ID); held != 0 || stone != 0 {

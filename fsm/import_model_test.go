@@ -142,7 +142,7 @@ func TestImportKeepsEverything(t *testing.T) {
 	if got := apply(all, stamp, &fsm.Put{Queue: "one", Partitions: 1})[0].Code; got != fsm.Restoring {
 		t.Errorf("a put while the restore is open: code %d", got)
 	}
-	apply(all, stamp, &fsm.Import{Restore: id, Step: fsm.ImportRecords, Sequence: 1, Records: records})
+	apply(all, stamp, &fsm.Import{Restore: id, Step: fsm.ImportRecords, Sequence: 1, Floor: 8, Records: records})
 	if got := apply(all, stamp, &fsm.Import{Restore: id, Step: fsm.ImportEnd, Floor: 8, Total: uint64(len(records))})[0]; got.Code != fsm.OK || got.More {
 		t.Fatalf("the end: %+v", got)
 	}
@@ -201,4 +201,33 @@ func logical(t *testing.T, records []fsm.BackupRecord) (sum uint64) {
 		}
 	}
 	return sum
+}
+
+// TestImportAboveItsFloor: a backup cannot bring a serial or a fence that the shard would give out again, whoever wrote it.
+func TestImportAboveItsFloor(t *testing.T) {
+	t.Parallel()
+	apply := func(m *fsm.Machine, c fsm.Command) fsm.Result {
+		t.Helper()
+		results, err := m.Apply(m.Index()+1, fsm.AppendEntry(nil, start, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{c}})}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0]
+	}
+	from := fsm.New(fsm.Config{})
+	apply(from, &fsm.Put{Queue: "one", Partitions: 1}) // serial 2, as the queue is 1
+	apply(from, &fsm.Put{Queue: "one", Partitions: 1, ID: "x"})
+	grants := apply(from, &fsm.Reserve{Queues: []string{"one"}, Max: 2, TTR: time.Hour}).Grants
+	apply(from, &fsm.Ack{Ref: fsm.Ref{Queue: "one", Serial: grants[1].Serial, Fence: grants[1].Fence}})
+	records, err := exported(from)
+	if err != nil || len(records) != 3 {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
+	for floor, want := range map[uint64]uint64{grants[0].Serial - 1: 1, grants[0].Fence - 1: 2, grants[0].Fence: 3} {
+		m := fsm.New(fsm.Config{})
+		apply(m, &fsm.Import{Step: fsm.ImportBegin})
+		if got := apply(m, &fsm.Import{Step: fsm.ImportRecords, Sequence: 1, Floor: floor, Records: records}).Serial; got != want {
+			t.Errorf("with the floor %d there are %d records, want %d", floor, got, want)
+		}
+	}
 }

@@ -68,7 +68,7 @@ func (m *Model) placeRecord(r *fsm.BackupRecord) bool {
 	}
 	if v, content, err := r.Job(); err == nil {
 		q := m.queue(v.Queue)
-		if q == nil || !v.State.Held() || q.bySerial(v.Serial) != nil || !v.Generated && m.taken(q, v.ID) {
+		if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.Serial || q.bySerial(v.Serial) != nil || !v.Generated && m.taken(q, v.ID) {
 			return false
 		}
 		j := &job{Job: v, content: content}
@@ -82,7 +82,7 @@ func (m *Model) placeRecord(r *fsm.BackupRecord) bool {
 	}
 	t, err := r.Tombstone()
 	q := m.queue(t.Queue)
-	if err != nil || q == nil || t.State < fsm.Acked || m.taken(q, t.ID) || m.stone(t.Queue, t.Serial) {
+	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial || m.taken(q, t.ID) || m.stone(t.Queue, t.Serial) {
 		return false
 	}
 	for len(m.tombstones) >= m.cfg.TombstonesMax {
