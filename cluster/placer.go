@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -15,6 +16,10 @@ import (
 const (
 	// placeInterval is the time between two looks at the whole cluster.
 	placeInterval = time.Second
+	// stepInterval is the time until the next look if a step was taken, for stepsInRow looks in a row: a new replica takes three steps, and what is
+	// known of the others is no older for it.
+	stepInterval = 100 * time.Millisecond
+	stepsInRow   = 20
 	// askWait bounds the question for a node's status; a node that does not answer in time counts as silent in this round.
 	askWait = 2 * time.Second
 	// changeWait bounds one change of a shard's members.
@@ -130,8 +135,14 @@ func (p *placer) run(ctx context.Context) {
 	p.commits, p.undecided = map[string]uint64{}, map[string]bool{}
 	tick := time.NewTicker(placeInterval)
 	defer tick.Stop()
-	for {
-		p.round(ctx)
+	for row := 0; ; {
+		if p.round(ctx) && row < stepsInRow {
+			row++
+			tick.Reset(stepInterval)
+		} else {
+			row = 0
+			tick.Reset(placeInterval)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -140,8 +151,8 @@ func (p *placer) run(ctx context.Context) {
 	}
 }
 
-// round looks at the whole cluster once and takes the steps that can be taken.
-func (p *placer) round(ctx context.Context) {
+// round looks at the whole cluster once and takes the steps that can be taken. It reports whether one was.
+func (p *placer) round(ctx context.Context) bool {
 	reports := p.ask(ctx)
 	if p.reported != nil {
 		p.reported(ctx, reports)
@@ -156,20 +167,30 @@ func (p *placer) round(ctx context.Context) {
 	}
 	p.correct(ctx, &w, steps)
 	var changing sync.WaitGroup
+	var taken atomic.Bool
 	for _, st := range steps {
 		changing.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, changeWait)
 			defer cancel()
-			p.report(shardGroup(st.shard), st, p.take(ctx, &w, st, reports))
+			done, err := p.take(ctx, &w, st, reports)
+			p.report(shardGroup(st.shard), st, err)
+			if done && err == nil {
+				taken.Store(true)
+			}
 		})
 	}
 	if st, ok := planCatalog(&w, &catalog); ok {
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
-		p.report(groupName, st, p.nodes.change(ctx, catalog.leader, catalog.change(groupName, st, catalogWanted)))
+		err := p.nodes.change(ctx, catalog.leader, catalog.change(groupName, st, catalogWanted))
+		p.report(groupName, st, err)
+		if err == nil {
+			taken.Store(true)
+		}
 	}
 	changing.Wait()
 	p.retire(ctx, &w, &catalog)
+	return taken.Load()
 }
 
 // report logs a step that failed. It is planned again, if it still makes sense then.
@@ -349,6 +370,7 @@ func (p *placer) watchHandover(s *worldShard) {
 	}
 	h := v.(handover)
 	switch {
+	case p.now().Sub(h.at) < placeInterval: // who led before may not have heard
 	case s.leader != h.to:
 		p.handed.Delete(s.shard)
 		if last := p.declined[h.to]; !h.at.Before(last.since) { // else it gave several back at once
@@ -362,23 +384,23 @@ func (p *placer) watchHandover(s *worldShard) {
 	}
 }
 
-// take carries out one step. A replica is recorded before it becomes a member, so that its node has started it, and until it
-// is none any more.
-func (p *placer) take(ctx context.Context, w *world, st step, reports map[string]*Report) error {
+// take carries out one step, or reports false if it must wait. A replica is recorded before it becomes a member, so that its node has started it, and
+// until it is none any more.
+func (p *placer) take(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
 	s, name := &w.shards[st.shard], shardGroup(st.shard)
 	if st.action == addNonvoter {
 		if !slices.Contains(s.recorded, st.server) {
-			return p.record.place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
+			return true, p.record.place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
 		}
 		if reports[st.server].group(name) == nil {
-			return nil // its node is about to start it
+			return false, nil // its node is about to start it
 		}
 	}
 	if st.action == transfer {
 		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
-	return p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
+	return true, p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
 // change returns what the group's leader, of which so many voters are wanted, is asked for. A server that gets a vote must be there, and so must as many

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belfrydb/belfry/node"
@@ -22,7 +23,8 @@ type fakeCluster struct {
 	down       map[string]bool
 	processes  map[string]string // of the nodes that were restarted
 	departed   []departure
-	commit     uint64
+	commit     uint64 // grows with each report
+	refuse     error  // what every change meets
 }
 
 func newFakeCluster(shards int, first string) *fakeCluster {
@@ -106,6 +108,9 @@ func (c *fakeCluster) change(_ context.Context, id string, ch Change) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.members[ch.Group]
+	if c.refuse != nil {
+		return c.refuse
+	}
 	if c.down[id] || m.leader != id {
 		return errDown
 	}
@@ -193,6 +198,46 @@ func TestPlacerGrowsAndDrains(t *testing.T) {
 	c.nodes_[0].Draining, c.nodes_[3].Draining = true, true
 	c.rounds(t, p, 100)
 	c.want(t, 3, "a.1", "d.1")
+}
+
+// TestPlacerTakesStepsInARow: a step is followed by the next at once, and one that fails by none; so a cluster is whole soon after its nodes are
+// counted on.
+func TestPlacerTakesStepsInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(6, "a.1")
+		c.add("b.1", "c.1")
+		p := c.placer()
+		p.now = time.Now
+		looks := func(over time.Duration) uint64 {
+			before := c.commits()
+			time.Sleep(over)
+			synctest.Wait()
+			return c.commits() - before
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.run(ctx)
+		time.Sleep(DefaultSteadyAfter + 2*placeInterval)
+		synctest.Wait()
+		c.want(t, 3)
+		looks(10 * placeInterval) // leaderships move, too
+		if got := looks(10 * placeInterval); got != 3*10 {
+			t.Errorf("nodes that nothing is to be done for were asked %d times in ten looks, want 30", got)
+		}
+		c.mu.Lock()
+		c.refuse, c.nodes_[2].Draining = errDown, true
+		c.mu.Unlock()
+		if got := looks(10 * placeInterval); got != 3*10 {
+			t.Errorf("while every step fails they were asked %d times, want 30", got)
+		}
+	})
+}
+
+// commits is how often a node was asked for its report.
+func (c *fakeCluster) commits() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.commit
 }
 
 // TestPlacerWaitsForSilence replaces a silent node after the grace period, not before, also if the placer is another one by then.
@@ -293,8 +338,14 @@ func TestOldIncarnationIsForgottenLast(t *testing.T) {
 func TestPlacerHeedsWhoDeclines(t *testing.T) {
 	p := newFakeCluster(1, "a").placer()
 	shard := func(leader string) *worldShard { return &worldShard{shard: 0, leader: leader} }
+	ahead := func(d time.Duration) {
+		later := p.now().Add(d)
+		p.now = func() time.Time { return later }
+	}
 	handed := func(leaders ...string) time.Duration {
 		p.handed.Store(uint32(0), handover{to: "b", at: p.now()})
+		p.watchHandover(shard("a")) // who has not heard yet
+		ahead(placeInterval)
 		for _, leader := range leaders {
 			p.watchHandover(shard(leader))
 		}
@@ -304,10 +355,6 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 		if got := handed("" /* an election */, "b", "a", "a"); got != want {
 			t.Errorf("b gave the leadership back again and is left alone for %v, want %v", got, want)
 		}
-	}
-	ahead := func(d time.Duration) {
-		later := p.now().Add(d)
-		p.now = func() time.Time { return later }
 	}
 	p.handed.Store(uint32(0), handover{to: "b", at: p.now().Add(-time.Second)})
 	first := p.declined["b"]
