@@ -32,17 +32,41 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	dst = appendText(dst, r.Caller)
 	dst = appendText(dst, r.ID)
 	dst = binary.AppendUvarint(dst, uint64(len(r.Commands)))
-	start := len(dst)
-	return prefixLength(appendCommands(dst, r.Commands), start)
+	start, room := len(dst), min(len(r.Commands), 2)
+	dst = append(dst, make([]byte, room)...)
+	return setLength(appendCommands(dst, r.Commands), start, room)
 }
 
 func appendCommands(dst []byte, commands []Command) []byte {
+	room := 1 // neighbours are often about as long
 	for _, c := range commands {
 		dst = append(dst, byte(c.Kind()))
 		start := len(dst)
-		dst = prefixLength(appendCommand(dst, c), start)
+		dst = append(dst, make([]byte, room)...)
+		dst = setLength(appendCommand(dst, c), start, room)
+		_, room = binary.Uvarint(dst[start:])
 	}
 	return dst
+}
+
+// lengthBytes is how many bytes a length takes as a uvarint.
+func lengthBytes(n int) int {
+	var b [binary.MaxVarintLen64]byte
+	return binary.PutUvarint(b[:], uint64(n))
+}
+
+// setLength sets the length of all that follows the room for it, which begins at start. What follows is moved where the room is not just as large as it must be.
+func setLength(dst []byte, start, room int) []byte {
+	n := len(dst) - start - room
+	w := lengthBytes(n)
+	if w > room {
+		dst = append(dst, make([]byte, w-room)...)
+	}
+	if w != room {
+		copy(dst[start+w:], dst[start+room:start+room+n])
+	}
+	binary.PutUvarint(dst[start:], uint64(n))
+	return dst[:start+w+n]
 }
 
 // AppendEntry is AppendEntryIn for FirstFormat, which every program reads.

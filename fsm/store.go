@@ -235,6 +235,9 @@ func (b born) read(j *Job) {
 	}
 }
 
+// bornRest is about what a blob has besides id and body.
+const bornRest = 20
+
 // appendBorn encodes the fixed part of a job as a blob. hash is its bornHash.
 func appendBorn(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64) []byte {
 	parts := bornIsJob
@@ -244,7 +247,8 @@ func appendBorn(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64
 	if len(j.Headers) > 0 {
 		parts |= bornHasHeaders
 	}
-	start := len(dst)
+	start, room := len(dst), lengthBytes(len(j.ID)+len(j.Body)+bornRest)
+	dst = append(dst, make([]byte, room)...)
 	dst = append(dst, byte(parts))
 	dst = appendBornID(dst, parts, j.ID, content, idHash)
 	dst = binary.LittleEndian.AppendUint64(dst, hash)
@@ -266,14 +270,14 @@ func appendBorn(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64
 	if len(j.Headers) > 0 {
 		dst = appendHeaders(dst, j.Headers)
 	}
-	return prefixLength(append(dst, j.Body...), start)
+	return setLength(append(dst, j.Body...), start, room)
 }
 
 // appendBornStone encodes the blob of a tombstone.
 func appendBornStone(dst []byte, id string, content [16]byte, idHash uint32) []byte {
-	start := len(dst)
-	dst = append(dst, byte(bornHasID))
-	return prefixLength(appendBornID(dst, bornHasID, id, content, idHash), start)
+	start, room := len(dst), lengthBytes(len(id)+bornRest)
+	dst = append(append(dst, make([]byte, room)...), byte(bornHasID))
+	return setLength(appendBornID(dst, bornHasID, id, content, idHash), start, room)
 }
 
 func appendBornID(dst []byte, parts bornParts, id string, content [16]byte, idHash uint32) []byte {
@@ -284,15 +288,4 @@ func appendBornID(dst []byte, parts bornParts, id string, content [16]byte, idHa
 	dst = append(dst, content[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(id)))
 	return append(dst, id...)
-}
-
-// prefixLength puts the length of dst[start:] in front of it.
-func prefixLength(dst []byte, start int) []byte {
-	n := len(dst) - start
-	var prefix [binary.MaxVarintLen64]byte
-	w := binary.PutUvarint(prefix[:], uint64(n))
-	dst = append(dst, prefix[:w]...)
-	copy(dst[start+w:], dst[start:start+n])
-	copy(dst[start:], prefix[:w])
-	return dst
 }
