@@ -21,6 +21,8 @@ type answers struct {
 	head  int
 	seq   uint64
 	bytes int64
+	// encoded and blob are memory for the answer that is being remembered.
+	encoded, blob []byte
 }
 
 // answer is one remembered request; its blob is a uvarint length and the encoded Answer.
@@ -41,7 +43,7 @@ func newAnswers(b *blobs) answers {
 	return answers{records: newPages[answer](10), blobs: b, table: newTable()}
 }
 
-func (a *answers) encoded(place uint32) []byte {
+func (a *answers) at(place uint32) []byte {
 	b := a.blobs.at(a.records.at(place).blob)
 	n, w := binary.Uvarint(b)
 	return b[w : w+int(n)]
@@ -50,7 +52,7 @@ func (a *answers) encoded(place uint32) []byte {
 // find returns the place of a remembered request, 0 if there is none.
 func (a *answers) find(hash uint32, caller, id string) uint32 {
 	return a.table.find(hash, func(place uint32) bool {
-		r := reader{b: a.encoded(place)}
+		r := reader{b: a.at(place)}
 		return string(r.bytes()) == caller && string(r.bytes()) == id
 	})
 }
@@ -77,7 +79,7 @@ func (m *Machine) recall(known uint32, r *requestHeader, content [16]byte, resul
 		}
 		return false
 	}
-	rd := reader{b: m.answers.encoded(known)}
+	rd := reader{b: m.answers.at(known)}
 	a := rd.answer()
 	if a.Content != content || len(a.Results) != len(results) {
 		fill(results, Result{Code: Invalid})
@@ -121,9 +123,9 @@ func (m *Machine) liveGrants(grants []Grant, now Time) []Grant {
 
 // remember stores the results of a request that changed something.
 func (m *Machine) remember(a *Answer) {
-	encoded := appendAnswer(nil, a)
-	m.answers.add(m.cfg.Seed, a, encoded)
-	m.sum += hashAnswerBytes(a.At, encoded)
+	m.answers.encoded = appendAnswer(m.answers.encoded[:0], a)
+	m.sum += hashAnswerBytes(a.At, m.answers.encoded)
+	m.answers.add(m.cfg.Seed, a, m.answers.encoded)
 	for m.answers.bytes > m.cfg.AnswersBytesMax {
 		place, ok := m.answers.oldest()
 		if !ok {
@@ -137,9 +139,9 @@ func (m *Machine) remember(a *Answer) {
 func (a *answers) add(seed uint64, v *Answer, encoded []byte) {
 	place := a.records.alloc()
 	a.seq++
-	blob := append(binary.AppendUvarint(nil, uint64(len(encoded))), encoded...)
+	a.blob = append(binary.AppendUvarint(a.blob[:0], uint64(len(encoded))), encoded...)
 	rec := answer{
-		hash: requestKeyHash(seed, v.Caller, v.ID), seq: a.seq, at: v.At, blob: a.blobs.put(blob),
+		hash: requestKeyHash(seed, v.Caller, v.ID), seq: a.seq, at: v.At, blob: a.blobs.put(a.blob),
 		bytes: int64(len(encoded)) + answerOverheadBytes,
 	}
 	*a.records.edit(place) = rec
@@ -154,7 +156,7 @@ func (a *answers) add(seed uint64, v *Answer, encoded []byte) {
 func (m *Machine) forgetAnswer(place uint32) {
 	a := &m.answers
 	rec := *a.records.at(place)
-	m.sum -= hashAnswerBytes(rec.at, a.encoded(place))
+	m.sum -= hashAnswerBytes(rec.at, a.at(place))
 	a.table.remove(rec.hash, place)
 	a.blobs.release(rec.blob)
 	a.bytes -= rec.bytes

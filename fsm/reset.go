@@ -154,8 +154,8 @@ func (m *Machine) resetMemory(r *reset) {
 func (m *Machine) resetAnswer(r *reset, place uint32) {
 	a := &m.answers
 	rec := a.records.edit(place)
-	m.sum -= hashAnswerBytes(rec.at, a.encoded(place))
-	rd := reader{b: a.encoded(place)}
+	m.sum -= hashAnswerBytes(rec.at, a.at(place))
+	rd := reader{b: a.at(place)}
 	v := rd.answer()
 	v.At = r.to
 	encoded := appendAnswer(nil, &v)

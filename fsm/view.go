@@ -202,7 +202,7 @@ func (m *Machine) recalled(q *RecallQuery, now Time) ([]Grant, Code) {
 	if place == 0 || m.answers.records.at(place).at.Add(RequestWindow) < now {
 		return nil, OK
 	}
-	r := reader{b: m.answers.encoded(place)}
+	r := reader{b: m.answers.at(place)}
 	a := r.answer()
 	if a.Content != q.Content {
 		return nil, Invalid
