@@ -14,6 +14,7 @@ type order struct {
 	head   int
 	slices *index // the least key that each slice may hold, with the slice's place; nil until there was one
 	n      int
+	after  int // where in its slice the record was that left one last, and one more
 }
 
 // orders is what all orders of a machine have in common.
@@ -322,10 +323,15 @@ func (o *order) advance() {
 func (o *order) removeFrom(found key, place uint32) {
 	n := &o.in.fill[found.place]
 	places := o.in.slices.edit(found.place)[:*n]
-	i := slices.Index(places, place)
-	if i < 0 {
+	// What was put in one after the other often leaves one after the other: the next is looked for behind the last.
+	from := min(o.after, len(places))
+	i := slices.Index(places[from:], place)
+	if i >= 0 {
+		i += from
+	} else if i = slices.Index(places[:from], place); i < 0 {
 		panic("fsm: a record is missing from its order")
 	}
+	o.after = i + 1
 	*n--
 	places[i] = places[*n]
 	if *n%64 == 0 && *n <= sliceMax/2 {

@@ -168,3 +168,29 @@ func TestOrderOfSurvivors(t *testing.T) {
 		t.Errorf("%d keys that are left are in %d slices", left, n)
 	}
 }
+
+// TestNextToLeaveIsAtHand: of a slice of which records leave in the order in which they came, the next is found at once, and any other all the same.
+func TestNextToLeaveIsAtHand(t *testing.T) {
+	o := newOrdered(t, 1)
+	for range frontMax + 2 {
+		o.insert(1)
+	}
+	for range sliceMax / 4 {
+		o.insert(2)
+	}
+	for len(o.want) > frontMax+2+10 { // from what came last: the front stays
+		i := len(o.want) - 10
+		k := o.want[i]
+		found, ok := o.order.sliceOf(k)
+		if !ok {
+			t.Fatal("the front reaches as far as the key")
+		}
+		places := o.order.in.slices.at(found.place)[:o.order.in.fill[found.place]]
+		at := slices.Index(places, k.place)
+		o.remove(i)
+		if o.order.after != at+1 {
+			t.Fatalf("the next is looked for at %d, the last was at %d", o.order.after, at)
+		}
+	}
+	o.check(1)
+}
