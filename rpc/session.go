@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -34,6 +35,7 @@ type sessions struct {
 	mu   sync.Mutex
 	open map[*session]net.Conn // nil while the connection is taken over
 	over bool                  // connections that are taken over are closed
+	idle atomic.Int64          // goroutines of all sessions that have no call
 	none chan struct{}         // closed when there are none; nil if nobody waits for that
 }
 
@@ -110,6 +112,7 @@ type session struct {
 	leaving bool
 	over    bool // it ended because it left, and every call that was read is answered
 
+	work      chan func() // takes a call while a goroutine has none
 	answering sync.WaitGroup
 }
 
@@ -155,7 +158,7 @@ var errSessionOver = errors.New("the session is over")
 
 // run answers the upgrade of a connection and serves the session.
 func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
-	s.conn, s.out = conn, frame.NewWriter(conn, s.handler.limits.ResponseWait)
+	s.conn, s.out, s.work = conn, frame.NewWriter(conn, s.handler.limits.ResponseWait), make(chan func())
 	s.ctx, s.end = context.WithCancel(ctx)
 	s.handler.sessions.connected(s, conn)
 	defer s.end()
@@ -179,6 +182,7 @@ func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
 	})
 	_ = s.read() //nolint:contextcheck // calls have the session's; an error is for nobody: the client left, or broke the rules
 	s.end()
+	close(s.work) // the reader alone sends
 	s.answering.Wait()
 	left := s.left()
 	if left {

@@ -18,7 +18,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// take reads a call and has it carried out in a goroutine of its own.
+// take reads a call and has it carried out in a goroutine that has no other.
 func (s *session) take(h frame.Header) error {
 	method := s.handler.sessionMethods[h.Method]
 	if method.call == nil {
@@ -34,7 +34,7 @@ func (s *session) take(h frame.Header) error {
 	request := s.handler.buffers.get()
 	refused, err := s.receive(int(h.Size), request)
 	if refused == nil && err == nil {
-		s.answering.Go(func() { s.answer(ctx, h, method, request) })
+		s.start(func() { s.answer(ctx, h, method, request) })
 		return nil
 	}
 	s.forget(h.ID)
@@ -43,6 +43,36 @@ func (s *session) take(h frame.Header) error {
 		return err
 	}
 	return s.fail(h.ID, refused.wire())
+}
+
+// sessionIdleMax is how many goroutines of all sessions are kept that have nothing to do: a new one would first have to grow its stack to what a call takes.
+const sessionIdleMax = 512
+
+// start has a call carried out, in a goroutine that has nothing to do or in a new one.
+func (s *session) start(call func()) {
+	select {
+	case s.work <- call:
+	default:
+		s.answering.Go(func() { s.carryOut(call) })
+	}
+}
+
+// carryOut carries out a call, and others for as long as the session has some and not too many wait for one.
+func (s *session) carryOut(call func()) {
+	idle := &s.handler.sessions.idle
+	for {
+		call()
+		if idle.Add(1) > sessionIdleMax {
+			idle.Add(-1)
+			return
+		}
+		next, ok := <-s.work
+		idle.Add(-1)
+		if !ok {
+			return
+		}
+		call = next
+	}
 }
 
 // receive reads a request. What it holds is counted before there is memory for it.
