@@ -102,9 +102,9 @@ func belfryForms(ctx context.Context, c *client.Client, nodes int) (version stri
 type belfrySDK struct{ client *client.Client }
 
 func (c *belfrySDK) put(ctx context.Context, all jobs) error {
-	puts := make([]client.Put, len(all.bodies))
+	puts, queue := make([]client.Put, len(all.bodies)), queueName(all.queue)
 	for n, body := range all.bodies {
-		puts[n] = client.Put{Queue: queueName(all.queue), Body: body, Options: []client.PutOption{client.In(all.delay)}}
+		puts[n] = client.Put{Queue: queue, Body: body, Options: []client.PutOption{client.In(all.delay)}}
 		if all.ids != nil {
 			puts[n].Options = append(puts[n].Options, client.ID(all.ids[n]))
 		}
@@ -151,9 +151,9 @@ func newBelfryUnary(url string) *belfryUnary {
 }
 
 func (c *belfryUnary) put(ctx context.Context, all jobs) error {
-	requests := make([]*belfryv1.PutRequest, len(all.bodies))
+	requests, queue := make([]*belfryv1.PutRequest, len(all.bodies)), queueName(all.queue)
 	for n, body := range all.bodies {
-		requests[n] = &belfryv1.PutRequest{Queue: queueName(all.queue), Body: &belfryv1.PutRequest_Data{Data: body}}
+		requests[n] = &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: body}}
 		if all.ids != nil {
 			requests[n].Id = all.ids[n]
 		}
