@@ -1,8 +1,10 @@
 package client
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -61,6 +63,9 @@ type wireField struct {
 
 // nextField takes the first field off data. It skips groups, which no version of the API has.
 func nextField(data []byte) (f wireField, rest []byte, err error) {
+	if f, rest, ok := shortField(data); ok {
+		return f, rest, nil
+	}
 	field, kind, n := protowire.ConsumeTag(data)
 	if n < 0 {
 		return f, nil, errTruncated
@@ -79,6 +84,36 @@ func nextField(data []byte) (f wireField, rest []byte, err error) {
 		return f, nil, errTruncated
 	}
 	return f, data[n:], nil
+}
+
+// shortField is nextField for a tag of one or two bytes that is followed by a value or a length of one, as most are; ok is false for any other.
+func shortField(data []byte) (f wireField, rest []byte, ok bool) {
+	if len(data) < 3 {
+		return f, nil, false
+	}
+	tag, at := uint(data[0]), 1
+	if tag >= 0x80 {
+		tag, at = tag&0x7f|uint(data[1])<<7, 2
+	}
+	value := int(data[at])
+	f.field = protowire.Number(tag >> 3) //nolint:gosec // 15 bits at most
+	if tag >= 1<<14 || value >= 0x80 || f.field == 0 {
+		return f, nil, false
+	}
+	data = data[at+1:]
+	switch protowire.Type(tag & 7) { //nolint:gosec // three bits
+	case protowire.VarintType:
+		f.number = uint64(value)
+		return f, data, true
+	case protowire.BytesType:
+		if value > len(data) {
+			return f, nil, false
+		}
+		f.bytes = data[:value:value]
+		return f, data[value:], true
+	default:
+		return f, nil, false
+	}
 }
 
 // eachField calls f for each field of a message.
@@ -116,6 +151,40 @@ func wireTime(data []byte) (time.Time, error) {
 	return time.Unix(seconds, nanos).UTC(), err
 }
 
+// A timeDecoder decodes times of which neighbours are often the same. It refers to what it decoded last.
+type timeDecoder struct {
+	data []byte
+	time time.Time
+}
+
+// decode decodes a google.protobuf.Timestamp.
+func (d *timeDecoder) decode(data []byte) (t time.Time, err error) {
+	if len(data) > 0 && bytes.Equal(data, d.data) {
+		return d.time, nil
+	}
+	if t, err = wireTime(data); err == nil {
+		d.data, d.time = data, t
+	}
+	return t, err
+}
+
+// textsTogether is about how many bytes of text share a piece of memory: fewer pieces cost less, but a text that is kept for long keeps its piece.
+const textsTogether = 512
+
+// texts makes strings that share pieces of memory.
+type texts struct{ piece strings.Builder }
+
+// add makes a string of text. left is how many like it are to come, this one included.
+func (t *texts) add(text []byte, left int) string {
+	if t.piece.Cap()-t.piece.Len() < len(text) {
+		t.piece.Reset()
+		t.piece.Grow(max(len(text), min(left*len(text), textsTogether)))
+	}
+	start := t.piece.Len()
+	t.piece.Write(text)
+	return t.piece.String()[start:]
+}
+
 // wireDuration decodes a google.protobuf.Duration of at most 292 years.
 func wireDuration(data []byte) (time.Duration, error) {
 	seconds, nanos, err := wireSeconds(data)
@@ -142,12 +211,13 @@ func wireSeconds(data []byte) (seconds, nanos int64, err error) {
 type putBatchAnswer struct{ replies []reply[PutResult] }
 
 func (a *putBatchAnswer) decodeWire(data []byte) (err error) {
-	a.replies, err = decodeReplies(data, decodePutResult)
+	var d putDecoder
+	a.replies, err = decodeReplies(data, d.decode)
 	return err
 }
 
 // decodeReplies decodes the answer to a batch. set decodes what an entry has that succeeded.
-func decodeReplies[R any](data []byte, set func(r *R, data []byte) error) ([]reply[R], error) {
+func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) error) ([]reply[R], error) {
 	n, err := countFields(data, 1)
 	if err != nil {
 		return nil, err
@@ -162,7 +232,8 @@ func decodeReplies[R any](data []byte, set func(r *R, data []byte) error) ([]rep
 			continue
 		}
 		replies = append(replies, reply[R]{})
-		if err := decodeReply(&replies[len(replies)-1], f.bytes, set); err != nil {
+		last := len(replies) - 1
+		if err := decodeReply(&replies[last], f.bytes, set, n-last); err != nil {
 			return replies, err
 		}
 	}
@@ -170,7 +241,7 @@ func decodeReplies[R any](data []byte, set func(r *R, data []byte) error) ([]rep
 }
 
 // decodeReply decodes an entry of such an answer. Of several results the last counts, as in the generated code.
-func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte) error) (err error) {
+func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte, left int) error, left int) (err error) {
 	known := false
 	for len(data) > 0 {
 		var f wireField
@@ -180,7 +251,7 @@ func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte) er
 		switch f.field {
 		case 1:
 			*r, known = reply[R]{}, true
-			err = set(&r.res, f.bytes)
+			err = set(&r.res, f.bytes, left)
 		case 2:
 			known = true
 			r.err, err = wireEntryError(f.bytes)
@@ -195,8 +266,14 @@ func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte) er
 	return nil
 }
 
-// decodePutResult decodes a PutResponse.
-func decodePutResult(r *PutResult, data []byte) (err error) {
+// A putDecoder decodes the results of one answer.
+type putDecoder struct {
+	ids texts
+	due timeDecoder
+}
+
+// decode decodes a PutResponse. left is how many are still to be decoded, this one included.
+func (d *putDecoder) decode(r *PutResult, data []byte, left int) (err error) {
 	for len(data) > 0 {
 		var f wireField
 		if f, data, err = nextField(data); err != nil {
@@ -204,9 +281,9 @@ func decodePutResult(r *PutResult, data []byte) (err error) {
 		}
 		switch f.field {
 		case 1:
-			r.ID = string(f.bytes)
+			r.ID = d.ids.add(f.bytes, left)
 		case 2:
-			r.DueAt, err = wireTime(f.bytes)
+			r.DueAt, err = d.due.decode(f.bytes)
 		case 3:
 			r.Created = f.number != 0
 		case 4:
@@ -223,7 +300,7 @@ func decodePutResult(r *PutResult, data []byte) (err error) {
 type ackBatchAnswer struct{ replies []reply[struct{}] }
 
 func (a *ackBatchAnswer) decodeWire(data []byte) (err error) {
-	a.replies, err = decodeReplies(data, func(*struct{}, []byte) error { return nil })
+	a.replies, err = decodeReplies(data, func(*struct{}, []byte, int) error { return nil })
 	return err
 }
 

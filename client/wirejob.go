@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -24,9 +25,10 @@ func (a *reserveAnswer) decodeWire(data []byte) error {
 		if f.field != 1 {
 			continue
 		}
-		job := d.next(n - len(a.jobs))
+		left := n - len(a.jobs)
+		job := d.next(left)
 		a.jobs = append(a.jobs, job)
-		if err := d.decode(job, f.bytes); err != nil {
+		if err := d.decode(job, f.bytes, left); err != nil {
 			return err
 		}
 	}
@@ -38,9 +40,15 @@ const jobsTogether = 8
 
 // A jobDecoder decodes the jobs of one answer.
 type jobDecoder struct {
-	free  []Job
-	queue string // of the job before
-	text  []byte // scratch
+	free   []Job
+	bodies []byte // room for small ones
+	queue  string // of the job before
+	text   []byte // scratch
+	texts  texts
+
+	due, until, created, first timeDecoder
+	witness                    []byte // of the job before
+	granted                    time.Time
 }
 
 // next gives a job without content. left is how many are still to be decoded.
@@ -53,8 +61,24 @@ func (d *jobDecoder) next(left int) *Job {
 	return job
 }
 
-// decode decodes a Job.
-func (d *jobDecoder) decode(job *Job, data []byte) (err error) {
+// bodyBytesAlone is the size from which on a body has memory of its own.
+const bodyBytesAlone = 256
+
+// body copies a body. left is as in decode.
+func (d *jobDecoder) body(data []byte, left int) []byte {
+	if len(data) >= bodyBytesAlone || len(data) == 0 {
+		return append(make([]byte, 0, len(data)), data...)
+	}
+	if cap(d.bodies)-len(d.bodies) < len(data) {
+		d.bodies = make([]byte, 0, len(data)*min(left, jobsTogether))
+	}
+	start := len(d.bodies)
+	d.bodies = append(d.bodies, data...)
+	return d.bodies[start:len(d.bodies):len(d.bodies)]
+}
+
+// decode decodes a Job. left is how many are still to be decoded, this one included.
+func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 	var id, lease []byte
 	var granted time.Time
 	for len(data) > 0 {
@@ -73,7 +97,7 @@ func (d *jobDecoder) decode(job *Job, data []byte) (err error) {
 		case 3:
 			lease = f.bytes
 		case 8, 9:
-			job.Body = append(make([]byte, 0, len(f.bytes)), f.bytes...)
+			job.Body = d.body(f.bytes, left)
 		case 10:
 			err = decodeHeader(job, f.bytes)
 		case 15:
@@ -81,9 +105,9 @@ func (d *jobDecoder) decode(job *Job, data []byte) (err error) {
 			delay, err = wireDuration(f.bytes)
 			job.RetryDelays = append(job.RetryDelays, delay)
 		case 21:
-			granted, err = witnessTime(f.bytes)
+			granted, err = d.witnessTime(f.bytes)
 		default:
-			if err = decodeJobTime(job, f); err == nil {
+			if err = d.time(job, f); err == nil {
 				decodeJobNumber(job, f)
 			}
 		}
@@ -93,7 +117,7 @@ func (d *jobDecoder) decode(job *Job, data []byte) (err error) {
 	}
 	// One piece of memory for both: they live and die together.
 	d.text = append(append(d.text[:0], id...), lease...)
-	text := string(d.text)
+	text := d.texts.add(d.text, left)
 	job.ID, job.Lease = text[:len(id)], text[len(id):]
 	if !granted.IsZero() && !job.LeaseUntil.IsZero() {
 		job.lease = job.LeaseUntil.Sub(granted)
@@ -101,13 +125,13 @@ func (d *jobDecoder) decode(job *Job, data []byte) (err error) {
 	return nil
 }
 
-// decodeJobTime decodes a field that is a time, a duration or a rare text.
-func decodeJobTime(job *Job, f wireField) (err error) {
+// time decodes a field that is a time, a duration or a rare text.
+func (d *jobDecoder) time(job *Job, f wireField) (err error) {
 	switch f.field {
 	case 6:
-		job.DueAt, err = wireTime(f.bytes)
+		job.DueAt, err = d.due.decode(f.bytes)
 	case 7:
-		job.LeaseUntil, err = wireTime(f.bytes)
+		job.LeaseUntil, err = d.until.decode(f.bytes)
 	case 13:
 		job.TTR, err = wireDuration(f.bytes)
 	case 16:
@@ -115,9 +139,9 @@ func decodeJobTime(job *Job, f wireField) (err error) {
 	case 17:
 		job.LastError = string(f.bytes)
 	case 18:
-		job.CreatedAt, err = wireTime(f.bytes)
+		job.CreatedAt, err = d.created.decode(f.bytes)
 	case 19:
-		job.FirstDueAt, err = wireTime(f.bytes)
+		job.FirstDueAt, err = d.first.decode(f.bytes)
 	}
 	return err
 }
@@ -157,6 +181,17 @@ func decodeHeader(job *Job, data []byte) error {
 	}
 	job.Headers[name] = value
 	return err
+}
+
+// witnessTime decodes the time of a Witness. Those of one shard are the same.
+func (d *jobDecoder) witnessTime(data []byte) (t time.Time, err error) {
+	if len(data) > 0 && bytes.Equal(data, d.witness) {
+		return d.granted, nil
+	}
+	if t, err = witnessTime(data); err == nil {
+		d.witness, d.granted = data, t
+	}
+	return t, err
 }
 
 // witnessTime decodes the time of a Witness.

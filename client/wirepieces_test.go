@@ -1,0 +1,141 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestShortFieldsAreFields: what is read by hand is what protowire reads, of any bytes and at any end.
+func TestShortFieldsAreFields(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tag := rapid.Uint64Range(0, 1<<16).Draw(t, "tag")
+		data := protowire.AppendVarint(nil, tag)
+		if rapid.Bool().Draw(t, "long tag") {
+			data = append(data[:len(data)-1], data[len(data)-1]|0x80, 0)
+		}
+		data = append(data, rapid.SliceOfN(rapid.Byte(), 0, 140).Draw(t, "rest")...)
+		got, rest, ok := shortField(data)
+		if !ok {
+			return
+		}
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 || field != got.field {
+			t.Fatalf("field %d of % x, it is %d", got.field, data, field)
+		}
+		want := wireField{field: field}
+		m := protowire.ConsumeFieldValue(field, kind, data[n:])
+		switch kind {
+		case protowire.VarintType:
+			want.number, _ = protowire.ConsumeVarint(data[n:])
+		case protowire.BytesType:
+			want.bytes, _ = protowire.ConsumeBytes(data[n:])
+		default:
+			t.Fatalf("a field of type %d is read by hand", kind)
+		}
+		if m < 0 || got.number != want.number || !bytes.Equal(got.bytes, want.bytes) || !bytes.Equal(rest, data[n+m:]) {
+			t.Fatalf("%+v and % x of % x, want %+v", got, rest, data, want)
+		}
+	})
+	for _, data := range [][]byte{{1 << 3, 5, 0}, {18<<3&0x7f | 2 | 0x80, 1, 1, 'x'}} {
+		if _, _, ok := shortField(data); !ok {
+			t.Errorf("% x is not read by hand", data)
+		}
+	}
+}
+
+var reservedAt = time.UnixMilli(1_800_000_000_123)
+
+// reservedJobs is an answer to Reserve with n jobs that have bodies of size bytes. Three neighbours each have the times of their own.
+func reservedJobs(tb testing.TB, n, size int) []byte {
+	tb.Helper()
+	m := &belfryv1.ReserveResponse{}
+	for i := range n {
+		now := timestamppb.New(reservedAt.Add(time.Duration(i/3) * time.Second))
+		m.Jobs = append(m.Jobs, &belfryv1.Job{
+			Queue: "orders", Id: fmt.Sprint("0-", i), Lease: fmt.Sprint("AQZvcmRlcnMAgICAgICAgICAgICAgICAgICAgICA", i),
+			DueAt: now, LeaseUntil: now, CreatedAt: now, FirstDueAt: now, Body: &belfryv1.Job_Data{Data: bytes.Repeat([]byte{byte(i)}, size)},
+			Witness: &belfryv1.Witness{Shard: 1, Index: 2, Time: now},
+		})
+	}
+	data, err := proto.Marshal(m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+// TestJobsStandApart: jobs that share memory do not share what callers may change, and nothing is of the answer, whose memory is used again.
+func TestJobsStandApart(t *testing.T) {
+	for _, size := range []int{0, 1, 100, bodyBytesAlone - 1, bodyBytesAlone, 1000} {
+		data := reservedJobs(t, 30, size)
+		var a reserveAnswer
+		if err := a.decodeWire(data); err != nil {
+			t.Fatal(err)
+		}
+		clear(data)
+		for i, job := range a.jobs {
+			if job.Body == nil || !bytes.Equal(job.Body, bytes.Repeat([]byte{byte(i)}, size)) || job.ID != fmt.Sprint("0-", i) || !strings.HasSuffix(job.Lease, fmt.Sprint("A", i)) {
+				t.Fatalf("job %d is %+v", i, job)
+			}
+			if at := reservedAt.Add(time.Duration(i/3) * time.Second); !job.DueAt.Equal(at) || !job.LeaseUntil.Equal(at) || !job.CreatedAt.Equal(at) || !job.FirstDueAt.Equal(at) {
+				t.Fatalf("job %d is %+v, of %v", i, job, at)
+			}
+			job.Body = append(job.Body, "more"...)
+		}
+	}
+	var d jobDecoder
+	if d.body(make([]byte, bodyBytesAlone), 8); d.bodies != nil {
+		t.Error("a body that is not small shares memory")
+	}
+}
+
+// TestAnswersTakeFewPieces counts the pieces of memory that an answer with 96 entries is decoded into.
+func TestAnswersTakeFewPieces(t *testing.T) {
+	const entries = 96
+	puts := &belfryv1.PutBatchResponse{}
+	for i := range entries {
+		puts.Results = append(puts.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{Id: fmt.Sprint("0-", i+1000)}}})
+	}
+	put, err := proto.Marshal(puts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		data   []byte
+		answer wireDecoder
+		most   float64
+	}{
+		"puts": {put, &putBatchAnswer{}, 6},
+		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 3*entries/jobsTogether + 3},
+	} {
+		if n := testing.AllocsPerRun(20, func() { err = errors.Join(err, c.answer.decodeWire(c.data)) }); n > c.most || err != nil {
+			t.Errorf("%s: %v pieces of memory, want %v at most; %v", name, n, c.most, err)
+		}
+	}
+}
+
+// TestTextsAreKeptInSmallPieces: a text that is kept keeps few others, and a large one none.
+func TestTextsAreKeptInSmallPieces(t *testing.T) {
+	var all texts
+	for i := range 1000 {
+		text := fmt.Sprint("text ", i)
+		if got := all.add([]byte(text), 1000-i); got != text || all.piece.Cap() > textsTogether*3/2 {
+			t.Fatalf("%q became %q, in a piece of %d bytes", text, got, all.piece.Cap())
+		}
+	}
+	long := strings.Repeat("x", 3*textsTogether)
+	if got := all.add([]byte(long), 10); got != long || all.piece.Len() != len(long) {
+		t.Errorf("a long text is %d bytes of a piece of %d", len(got), all.piece.Len())
+	}
+}
