@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,7 +19,6 @@ type coalescer[Q, R any] struct {
 	send   sendFunc[Q, R]
 	place  func(req Q) place
 	pool   sync.Pool // of *entry[Q, R] that nothing refers to
-	wholes sync.Pool // of *whole[Q, R], likewise
 
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
@@ -268,29 +268,57 @@ func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	b.out = true
 	id := b.id
 	b.mu.Unlock()
-	ep, n := q.client.endpoints.pick()
-	about := q.place(b.reqs[0])
-	direct := q.client.endpoints.routes.leader(about) // most batches are about one queue; what is not, the server there sends on
-	if direct != nil {
-		ep = direct
+	got := q.ask(ctx, id, b.reqs)
+	return q.settle(ctx, b, got)
+}
+
+// An outcome is what became of one attempt at a batch, and where it was made.
+type outcome[R any] struct {
+	replies []reply[R] // nil unless there is one for each entry
+	err     error
+	direct  *endpoint // the leader it went to directly; nil if it went to server n
+	n       uint32
+}
+
+// fine reports whether every entry succeeded.
+func (o *outcome[R]) fine() bool {
+	return o.replies != nil && !slices.ContainsFunc(o.replies, func(r reply[R]) bool { return r.err != nil })
+}
+
+// ask sends a batch once.
+func (q *coalescer[Q, R]) ask(ctx context.Context, id string, reqs []Q) (got outcome[R]) {
+	var ep *endpoint
+	ep, got.n = q.client.endpoints.pick()
+	about := q.place(reqs[0])
+	got.direct = q.client.endpoints.routes.leader(about) // most batches are about one queue; what is not, the server there sends on
+	if got.direct != nil {
+		ep = got.direct
 	}
 	replies, err := attempt(ctx, callKind{}, ep, func(ctx context.Context, ep *endpoint) (*[]reply[R], error) {
-		replies, err := q.send(ctx, ep, id, b.reqs)
+		replies, err := q.send(ctx, ep, id, reqs)
 		return &replies, err
 	})
+	if got.err = err; err == nil && len(*replies) == len(reqs) {
+		got.replies = *replies
+		q.client.answered(about) //nolint:contextcheck // the map is for the client, not for this call
+	}
+	return got
+}
+
+// settle hands out what became of an attempt. It reports whether all callers are served.
+func (q *coalescer[Q, R]) settle(ctx context.Context, b *batch[Q, R], got outcome[R]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.out = false
 	b.history.last = nil
 	var expired int
-	if err == nil && len(*replies) == len(b.reqs) {
-		q.client.answered(about) //nolint:contextcheck // the map is for the client, not for this call
-		expired = b.answered(ctx, *replies)
+	if got.replies != nil {
+		expired = b.answered(ctx, got.replies)
 	} else {
-		expired = b.refused(ctx, err)
+		expired = b.refused(ctx, got.err)
 	}
 	if e := b.history.last; e != nil {
-		q.client.endpoints.leave(e, direct, n)
+		q.client.endpoints.leave(e, got.direct, got.n)
 	}
 	if expired > 0 {
 		b.renew(q.newID())
@@ -306,38 +334,29 @@ func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q, each func(i int, 
 		}
 		return
 	}
+	id := q.newID()
+	var first outcome[R]
+	asked := ctx.Err() == nil
+	if asked {
+		first = q.ask(ctx, id, reqs)
+	}
+	if first.fine() { // as nearly all are
+		for i := range first.replies {
+			each(i, first.replies[i])
+		}
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, ok := q.wholes.Get().(*whole[Q, R])
-	if !ok {
-		w = &whole[Q, R]{}
+	entries, open := make([]entry[Q, R], len(reqs)), make([]*entry[Q, R], len(reqs))
+	for i := range entries {
+		entries[i].place, open[i] = i, &entries[i]
 	}
-	w.fit(len(reqs))
-	b := &batch[Q, R]{cancel: cancel, reqs: reqs, id: q.newID(), entries: w.open, open: len(reqs)}
-	if !q.exchange(ctx, b) {
+	b := &batch[Q, R]{cancel: cancel, reqs: reqs, id: id, entries: open, open: len(reqs)}
+	if served := asked && q.settle(ctx, b, first); !served {
 		q.persist(ctx, b)
 	}
-	for i := range w.entries {
-		each(i, w.entries[i].reply)
-	}
-	clear(w.entries) // they refer to what callers have now
-	q.wholes.Put(w)
-}
-
-// A whole is the memory of a batch that somebody made as such.
-type whole[Q, R any] struct {
-	entries []entry[Q, R]
-	open    []*entry[Q, R]
-}
-
-// fit makes n entries.
-func (w *whole[Q, R]) fit(n int) {
-	if cap(w.entries) < n {
-		w.entries, w.open = make([]entry[Q, R], n), make([]*entry[Q, R], n)
-	}
-	w.entries, w.open = w.entries[:n], w.open[:n]
-	for i := range w.entries {
-		w.entries[i].place = i
-		w.open[i] = &w.entries[i]
+	for i := range entries {
+		each(i, entries[i].reply)
 	}
 }

@@ -28,6 +28,7 @@ type putScratch struct {
 	req   belfryv1.PutRequest
 	data  belfryv1.PutRequest_Data
 	coded []byte
+	chunk putChunk // of PutBatch
 }
 
 // scratch gives memory that nobody uses.
@@ -43,6 +44,8 @@ func (c *Client) scratch() *putScratch {
 func (c *Client) free(s *putScratch) {
 	s.req.Reset()
 	s.data.Data = nil
+	s.chunk.clear()
+	s.chunk.client, s.chunk.results = nil, nil
 	if cap(s.coded) > answerBytesMax {
 		s.coded = nil
 	}

@@ -53,9 +53,13 @@ func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error)
 // sendAcks sends a batch of acks once. It has no request id: an ack may be repeated without, and the memory that the
 // servers have for answers is better kept for calls that need it.
 func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
-	var request []byte
+	size := 0
 	for _, lease := range leases {
-		request = appendEntry(request, lease)
+		size += ackBytes + len(lease)
+	}
+	request := ep.sessions.request(size)
+	for _, lease := range leases {
+		*request = appendEntry(*request, lease)
 	}
 	answer, err := hot(ctx, ep, frame.AckBatch, ep.ackBatch, request)
 	if err != nil {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -18,7 +19,15 @@ type PutOption func(*belfryv1.PutRequest)
 
 // In makes the job due after d: 0 to 100 years.
 func In(d time.Duration) PutOption {
-	return func(r *belfryv1.PutRequest) { r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(d)} }
+	return func(r *belfryv1.PutRequest) {
+		when := new(struct {
+			field belfryv1.PutRequest_Delay
+			delay durationpb.Duration
+		}) // one piece of memory for both
+		when.delay.Seconds, when.delay.Nanos = int64(d/time.Second), int32(d%time.Second) //nolint:gosec // below a second
+		when.field.Delay = &when.delay
+		r.When = &when.field
+	}
 }
 
 // At makes the job due at t, at most 100 years from now. A time in the past means at once.
@@ -143,9 +152,10 @@ func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutRes
 // were. More than 1,000 puts or 4 MiB go in several round trips.
 func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) {
 	results := make([]PutResult, len(puts))
-	chunk := putChunk{client: c, results: results, puts: make([]encodedPut, 0, min(len(puts), batchJobsMax))}
 	scratch := c.scratch()
 	defer c.free(scratch)
+	chunk := &scratch.chunk
+	chunk.client, chunk.results = c, results
 	for i, put := range puts {
 		req, bytes, err := scratch.request(put)
 		if err != nil {
@@ -155,8 +165,8 @@ func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) 
 		if chunk.full(bytes) {
 			chunk.send(ctx)
 		}
-		if chunk.wire == nil {
-			chunk.wire = make([]byte, 0, min((len(puts)-i)*(bytes-putSlack), batchBytesMax))
+		if len(chunk.wire) == 0 {
+			chunk.wire = slices.Grow(chunk.wire, min((len(puts)-i)*(bytes-putSlack), batchBytesMax))
 		}
 		start := len(chunk.wire)
 		if chunk.wire, err = scratch.encode(chunk.wire, req); err != nil {
@@ -172,7 +182,7 @@ func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) 
 // putSlack is by how much the estimate of an ordinary put's size is too large.
 const putSlack = 96
 
-// A putChunk is the part of a batch that goes into one message.
+// A putChunk is the part of a batch that goes into one message. Its memory is used again.
 type putChunk struct {
 	client  *Client
 	results []PutResult
@@ -202,7 +212,16 @@ func (p *putChunk) send(ctx context.Context) {
 			p.results[p.places[i]] = PutResult{Err: r.err}
 		}
 	})
-	p.puts, p.places, p.wire, p.bytes = p.puts[:0], p.places[:0], nil, 0
+	p.clear()
+}
+
+// clear makes the chunk empty. Nothing is kept of what was sent but memory, and no large piece of that.
+func (p *putChunk) clear() {
+	clear(p.puts)
+	p.puts, p.places, p.wire, p.bytes = p.puts[:0], p.places[:0], p.wire[:0], 0
+	if cap(p.wire) > requestBytesKept {
+		p.wire = nil
+	}
 }
 
 // firstFailure sums up the errors of a batch: nil if there is none.
@@ -237,13 +256,13 @@ func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) (
 	for i := range puts {
 		size += len(puts[i].wire)
 	}
-	request := make([]byte, 0, size)
+	request := ep.sessions.request(size)
 	for i := range puts {
-		request = append(request, puts[i].wire...)
+		*request = append(*request, puts[i].wire...)
 	}
 	if id != "" {
-		request = protowire.AppendTag(request, fieldRequestID, protowire.BytesType)
-		request = protowire.AppendString(request, id)
+		*request = protowire.AppendTag(*request, fieldRequestID, protowire.BytesType)
+		*request = protowire.AppendString(*request, id)
 	}
 	answer, err := hot(ctx, ep, frame.PutBatch, ep.putBatch, request)
 	if err != nil {

@@ -119,8 +119,9 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 
 // sendReserve sends a Reserve once.
 func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest) (*reserveAnswer, error) {
-	request, err := proto.Marshal(req)
-	if err != nil {
+	request := ep.sessions.request(0)
+	var err error
+	if *request, err = (proto.MarshalOptions{}).MarshalAppend(*request, req); err != nil {
 		return nil, fmt.Errorf("encoding a reserve: %w", err)
 	}
 	return hot(ctx, ep, frame.Reserve, ep.reserve, request)

@@ -56,7 +56,8 @@ type openSessions struct {
 	all     map[*session]struct{}
 	closed  bool
 	running sync.WaitGroup // the sessions' goroutines; grows under mu only
-	answers sync.Pool
+
+	answers, requests sync.Pool // of *[]byte that nobody reads
 }
 
 // start runs a session over an upgraded connection, from which in reads; nil if the client is closed.

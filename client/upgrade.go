@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -200,23 +201,47 @@ func (p *sessions) ask(conn net.Conn, in *bufio.Reader) error {
 // A rawRequest is a request that is encoded already.
 type rawRequest []byte
 
-// hot makes one of the calls of the hot path: in a session, or by Connect where there are none.
+// request gives memory for a request of hot, with room for so many bytes.
+func (p *sessions) request(size int) *[]byte {
+	request := new([]byte)
+	if p != nil {
+		if used, ok := p.open.requests.Get().(*[]byte); ok {
+			request = used
+		}
+	}
+	*request = slices.Grow((*request)[:0], size)
+	return request
+}
+
+// free lets another request have the memory. A large one gives it up.
+func (p *sessions) free(request *[]byte) {
+	if cap(*request) <= requestBytesKept {
+		p.open.requests.Put(request)
+	}
+}
+
+// requestBytesKept is the size up to which the memory of a request is used again.
+const requestBytesKept = 256 << 10
+
+// hot makes one of the calls of the hot path: in a session, or by Connect where there are none. The request must not be used any more.
 func hot[A any, P interface {
 	*A
 	wireDecoder
-}](ctx context.Context, ep *endpoint, method frame.Method, byConnect *connect.Client[rawRequest, A], request []byte) (*A, error) {
+}](ctx context.Context, ep *endpoint, method frame.Method, byConnect *connect.Client[rawRequest, A], request *[]byte) (*A, error) {
 	s, err := ep.sessions.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if s != nil {
 		answer := P(new(A))
-		if err := s.call(ctx, method, request, answer); err != nil {
+		err := s.call(ctx, method, *request, answer)
+		ep.sessions.free(request) // by Connect it may be read for longer
+		if err != nil {
 			return nil, err
 		}
 		return (*A)(answer), nil
 	}
-	raw := rawRequest(request)
+	raw := rawRequest(*request)
 	res, err := byConnect.CallUnary(ctx, connect.NewRequest(&raw))
 	if err != nil {
 		return nil, err
