@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,12 +324,13 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 		if h, _ := k.next(); h.Kind != frame.Leave {
 			t.Fatalf("%+v", h)
 		}
-		go func() {
+		var signs sync.WaitGroup
+		signs.Go(func() {
 			for ctx.Err() == nil { // the client gives signs of life
 				time.Sleep(10 * time.Second)
 				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
 			}
-		}()
+		})
 		for {
 			h, err := frame.ReadHeader(k.in)
 			if err != nil {
@@ -343,6 +345,7 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 		}
 		close(hold)
 		<-k.ended
+		signs.Wait()
 	})
 }
 
