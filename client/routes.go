@@ -23,8 +23,14 @@ const (
 	routesShun  = time.Minute
 	// routesWait bounds the time to get a map and to try the leaders in it.
 	routesWait = 5 * time.Second
-	// routesQueuesMax is how many queues' partitions a client keeps in mind.
-	routesQueuesMax = 64
+	// routesAskMax is how many queues one question is about, which is what servers take; routesGap is the time from one question to the next for queues
+	// that came meanwhile.
+	routesAskMax = 64
+	routesGap    = 50 * time.Millisecond
+	// routesQueuesMax is how many queues' partitions a client keeps in mind, and as many older ones.
+	routesQueuesMax = 4096
+	// namedMax is how many addresses that servers named a client keeps in mind.
+	namedMax = 64
 )
 
 // routes are what a client knows of where shards are led. It is a hint and nothing more: any server takes any call, and a call that goes astray is
@@ -33,8 +39,10 @@ type routes struct {
 	mu         sync.Mutex
 	shards     int
 	leaders    []*endpoint       // by shard; nil where calls go to any server
-	partitions map[string]uint32 // of the queues asked for; 1 if nothing else is known of them
+	partitions map[string]uint32 // of queues; 1 if nothing else is known of them
+	older      map[string]uint32 // those that are to be asked for again, and serve until then
 	wanted     map[string]bool   // queues to ask for
+	began      time.Time         // when partitions was empty
 	asked      time.Time         // when the map was last asked for
 	next       time.Time         // when it may be asked for again
 	asking     bool
@@ -45,6 +53,9 @@ func (r *routes) leader(p place) *endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	partitions, known := r.partitions[p.queue]
+	if !known {
+		partitions, known = r.older[p.queue]
+	}
 	if r.shards == 0 || !known {
 		return nil
 	}
@@ -65,14 +76,21 @@ func (r *routes) due(p place) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.partitions[p.queue]; !known && !r.wanted[p.queue] && len(r.wanted) < routesQueuesMax {
+	now := time.Now()
+	if now.Sub(r.began) >= routesFresh || len(r.partitions) >= routesQueuesMax {
+		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now // those in use come again
+	}
+	if _, known := r.partitions[p.queue]; !known && len(r.wanted) < routesAskMax {
 		if r.wanted == nil {
 			r.wanted = map[string]bool{}
 		}
-		r.wanted[p.queue], r.asked = true, time.Time{}
+		r.wanted[p.queue] = true
 	}
-	now := time.Now()
-	if r.asking || now.Sub(r.asked) < routesFresh || now.Before(r.next) {
+	pause := routesFresh
+	if len(r.wanted) > 0 {
+		pause = routesGap
+	}
+	if r.asking || now.Sub(r.asked) < pause || now.Before(r.next) {
 		return false
 	}
 	r.asking, r.asked = true, now
@@ -118,15 +136,13 @@ func (r *routes) learn(m *belfryv1.GetRoutingResponse, queues []string, servers 
 		r.shards, r.leaders, r.next = 0, nil, time.Now().Add(routesShun)
 		return
 	}
-	r.shards, r.leaders, r.partitions = int(m.GetShards()), make([]*endpoint, m.GetShards()), map[string]uint32{}
+	r.shards, r.leaders = int(m.GetShards()), make([]*endpoint, m.GetShards())
 	for shard, address := range m.GetLeaders() {
 		r.leaders[shard] = servers[address]
 	}
 	for _, queue := range queues {
 		r.partitions[queue] = max(1, m.GetPartitions()[queue])
-	}
-	if len(r.wanted) >= routesQueuesMax {
-		r.wanted = nil // those in use come again
+		delete(r.wanted, queue)
 	}
 }
 
@@ -184,7 +200,7 @@ func (e *endpoints) at(address string) *endpoint {
 	if err != nil || strings.Trim(u.Path, "/") != "" {
 		return nil // there is a gateway before the servers
 	}
-	if e.named == nil || len(e.named) >= routesQueuesMax {
+	if e.named == nil || len(e.named) >= namedMax {
 		e.named = map[string]*endpoint{}
 	}
 	e.named[address] = e.make(u.Scheme + "://" + address)

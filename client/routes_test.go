@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -63,9 +64,13 @@ type hosts struct {
 type mapped struct {
 	*Fake
 	routing *belfryv1.GetRoutingResponse
+	asked   chan int // takes how many queues each question is about; nil for nobody
 }
 
-func (m *mapped) GetRouting(context.Context, *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
+func (m *mapped) GetRouting(_ context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
+	if m.asked != nil {
+		m.asked <- len(req.GetQueues())
+	}
 	return m.routing, nil
 }
 
@@ -109,7 +114,7 @@ func newHosts(t *testing.T, spoil func(address string, m *belfryv1.GetRoutingRes
 	for _, address := range []string{"a:1", "b:2"} {
 		m := &belfryv1.GetRoutingResponse{HashVersion: hashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1"}
 		spoil(address, m)
-		h.all[address] = &mapped{fake, m}
+		h.all[address] = &mapped{fake, m, nil}
 	}
 	c, err := New("a:1", WithHTTPClient(h))
 	if err != nil {
@@ -191,6 +196,55 @@ func TestALeaderThatFails(t *testing.T) {
 		use(t, c)
 		if calls := h.take(); calls["b:2"] != 2 { // the fake's leases tell no shard
 			t.Errorf("when it is back: %v", calls)
+		}
+	})
+}
+
+// TestManyQueues are asked for a few at a time, once in a while, and meanwhile calls go where they went before.
+func TestManyQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
+		asked := make(chan int, 1000)
+		h.all["a:1"].asked = asked
+		round := func() (questions, queues int) {
+			for i := range 5 * routesAskMax {
+				if _, err := c.Put(t.Context(), fmt.Sprint("q", i), []byte("x")); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			for len(asked) > 0 {
+				n := <-asked
+				if n > routesAskMax {
+					t.Errorf("a question is about %d queues", n)
+				}
+				questions, queues = questions+1, queues+n
+			}
+			return questions, queues
+		}
+		learn := func() {
+			for range 6 {
+				if questions, _ := round(); questions > 1 {
+					t.Errorf("%d questions at a time", questions)
+				}
+				<-time.NewTimer(routesGap).C
+			}
+		}
+		learn()
+		h.take()
+		if questions, _ := round(); questions > 0 {
+			t.Errorf("%d questions about what is known", questions)
+		}
+		if calls := h.take(); calls["a:1"] > 0 {
+			t.Errorf("once all are known: %v", calls)
+		}
+		<-time.NewTimer(routesFresh).C
+		learn() // anew
+		if calls := h.take(); calls["a:1"] > 0 {
+			t.Errorf("while they are asked for again: %v", calls)
+		}
+		if _, queues := round(); queues > 0 {
+			t.Errorf("%d queues asked for, which were a moment ago", queues)
 		}
 	})
 }
