@@ -69,9 +69,18 @@ func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *Error) int 
 func (b *batch[Q, R]) answer(e *entry[Q, R], r reply[R]) {
 	b.close(e)
 	e.reply = r
-	if e.done != nil {
-		e.done <- struct{}{}
+	if e.bell != nil {
+		b.rings.add(e.bell)
 	}
+	e.answered.Store(true)
+}
+
+// unlock gives mu back, and wakes the callers that were answered.
+func (b *batch[Q, R]) unlock() {
+	rings := b.rings
+	b.rings = nil
+	b.mu.Unlock()
+	rings.ring()
 }
 
 // close takes an entry out: its caller has its answer, or has left.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type coalescer[Q, R any] struct {
 
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
+	tower    tower // for those that come
 	inFlight int
 	last     wave
 	alarm    *time.Timer // rings when calls have been held back for long; nil before there is one
@@ -41,8 +43,10 @@ type reply[R any] struct {
 type entry[Q, R any] struct {
 	req   Q
 	bytes int
-	done  chan struct{} // takes one value when reply is set; nil in a batch that somebody made as such
+	bell  *bell // rings after answered is set; nil in a batch that somebody made as such; guarded like left, then by batch.mu
 	reply reply[R]
+
+	answered atomic.Bool // reply is set, and the entry the caller's again
 
 	left    bool         // the caller is gone; guarded by coalescer.mu until the entry is in a batch
 	batch   *batch[Q, R] // nil while the entry is pending; guarded by coalescer.mu
@@ -61,12 +65,13 @@ type batch[Q, R any] struct {
 	entries []*entry[Q, R] // nil where the caller has its answer or has left
 	open    int            // entries that are not nil
 	out     bool           // an attempt is on its way
+	rings   bells          // of callers that were answered
 	history retrier
 }
 
 func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R], placed func(req Q) place) *coalescer[Q, R] {
 	q := &coalescer[Q, R]{client: c, newID: newID, send: send, place: placed}
-	q.pool.New = func() any { return &entry[Q, R]{done: make(chan struct{}, 1)} }
+	q.pool.New = func() any { return &entry[Q, R]{} }
 	return q
 }
 
@@ -78,19 +83,23 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	}
 	e := q.pool.Get().(*entry[Q, R])
 	e.req, e.bytes = req, bytes
-	if !q.add(e) {
+	bell := q.add(e)
+	if bell == nil {
 		return none, closedError()
 	}
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		if err := q.leave(ctx, e); err != nil {
-			return none, err
+	for bell != nil {
+		select {
+		case <-bell.c:
+			bell = q.woken(e)
+		case <-ctx.Done():
+			if err := q.leave(ctx, e); err != nil {
+				return none, err
+			}
+			bell = nil
 		}
-		<-e.done
 	}
 	reply := e.reply
-	*e = entry[Q, R]{done: e.done}
+	*e = entry[Q, R]{}
 	q.pool.Put(e)
 	if reply.err != nil {
 		return none, reply.err
@@ -98,21 +107,45 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	return reply.res, nil
 }
 
-// add makes an entry pending, and sees to it that somebody sends it. It reports whether the client was open.
-func (q *coalescer[Q, R]) add(e *entry[Q, R]) bool {
+// woken is for a caller whose bell rang. It gives another one if the answer is not there: the bell rang for others.
+func (q *coalescer[Q, R]) woken(e *entry[Q, R]) *bell {
+	if e.answered.Load() {
+		return nil
+	}
+	q.mu.Lock()
+	b := e.batch
+	if b == nil {
+		defer q.mu.Unlock()
+		e.bell = newBell()
+		return e.bell
+	}
+	q.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.answered.Load() {
+		return nil
+	}
+	e.bell = newBell()
+	return e.bell
+}
+
+// add makes an entry pending, and sees to it that somebody sends it. It gives the bell to wait for, nil if the client is closed.
+func (q *coalescer[Q, R]) add(e *entry[Q, R]) *bell {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.client.limits.opens(q.inFlight, len(q.pending)+1, q.last):
 		if !q.client.start(q.run) {
-			return false
+			return nil
 		}
 		q.inFlight++
 	case q.inFlight < q.client.limits.InFlight:
 		q.arm()
 	}
+	bell := q.tower.next(q.client.limits.MaxJobs)
+	e.bell = bell
 	q.pending = append(q.pending, e) // whoever has a slot will take it, if only to say that the client is closed
-	return true
+	return bell
 }
 
 // arm has overdue called when the batch that left last has taken long. Called with mu held.
@@ -235,6 +268,7 @@ func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[
 	}
 	rest := copy(q.pending, q.pending[taken:])
 	clear(q.pending[rest:])
+	q.tower.change()
 	q.pending = q.pending[:rest]
 	if len(b.reqs) == 0 {
 		q.inFlight--
@@ -262,7 +296,7 @@ func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	b.mu.Lock()
 	if ctx.Err() != nil {
 		b.end(ctx)
-		b.mu.Unlock()
+		b.unlock()
 		return true
 	}
 	b.out = true
@@ -308,7 +342,7 @@ func (q *coalescer[Q, R]) ask(ctx context.Context, id string, reqs []Q) (got out
 // settle hands out what became of an attempt. It reports whether all callers are served.
 func (q *coalescer[Q, R]) settle(ctx context.Context, b *batch[Q, R], got outcome[R]) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	b.out = false
 	b.history.last = nil
 	var expired int

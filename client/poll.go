@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,8 @@ type poller struct {
 
 	mu      sync.Mutex
 	callers []*caller // those without an answer, oldest first and so in order of their deadlines
+	tower   tower     // for those that come
+	rings   bells     // of callers that were answered
 	serial  uint64    // of the newest caller
 	asked   int       // how many jobs the polls on their way ask for
 	slots   int       // goroutines that poll
@@ -50,7 +53,9 @@ type pollKey struct {
 type caller struct {
 	serial   uint64
 	deadline time.Time
-	answer   chan polled // takes one value
+	bell     *bell // rings after answered is set; guarded by poller.mu
+	got      polled
+	answered atomic.Bool // got is set, and the memory the caller's again
 }
 
 // polled is the answer to a caller: a job, an error, or neither if the wait ended.
@@ -86,21 +91,25 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 	}
 	w, ok := c.polls.pool.Get().(*caller)
 	if !ok {
-		w = &caller{answer: make(chan polled, 1)}
+		w = new(caller)
 	}
-	p, err := c.join(w, o)
+	p, bell, err := c.join(w, o)
 	if err != nil {
 		return nil, err
 	}
-	var got polled
-	select {
-	case got = <-w.answer:
-	case <-ctx.Done():
-		if left, err := p.leave(ctx, w); left {
-			return nil, err
+	for bell != nil {
+		select {
+		case <-bell.c:
+			bell = p.woken(w)
+		case <-ctx.Done():
+			if left, err := p.leave(ctx, w); left {
+				return nil, err
+			}
+			bell = nil
 		}
-		got = <-w.answer
 	}
+	got := w.got
+	*w = caller{}
 	c.polls.pool.Put(w)
 	if got.err != nil {
 		return nil, got.err
@@ -108,8 +117,37 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 	return got.job, nil
 }
 
-// join adds a caller to the poller of its options.
-func (c *Client) join(w *caller, o ReserveOptions) (*poller, error) {
+// woken is for a caller whose bell rang. It gives another one if the answer is not there: the bell rang for others.
+func (p *poller) woken(w *caller) *bell {
+	if w.answered.Load() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.answered.Load() {
+		return nil
+	}
+	w.bell = newBell()
+	return w.bell
+}
+
+// unlock gives mu back, and wakes the callers that were answered.
+func (p *poller) unlock() {
+	rings := p.rings
+	p.rings = nil
+	p.mu.Unlock()
+	rings.ring()
+}
+
+// answer gives a caller its answer. Called with mu held; unlock must follow.
+func (p *poller) answer(w *caller, got polled) {
+	w.got = got
+	p.rings.add(w.bell)
+	w.answered.Store(true)
+}
+
+// join adds a caller to the poller of its options, and gives the bell to wait for.
+func (c *Client) join(w *caller, o ReserveOptions) (*poller, *bell, error) {
 	key := pollKey{queues: strings.Join(o.Queues, "\n"), wait: o.Wait, ttr: o.TTR}
 	c.polls.mu.Lock()
 	defer c.polls.mu.Unlock()
@@ -123,19 +161,20 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, error) {
 	defer p.mu.Unlock()
 	if p.opens(p.slots, len(p.callers)+1-p.asked) {
 		if !c.start(p.run) {
-			return nil, closedError()
+			return nil, nil, closedError()
 		}
 		p.slots++
 	} else {
 		p.hold()
 	}
 	p.serial++
-	w.serial, w.deadline = p.serial, time.Now().Add(o.Wait)
+	bell := p.tower.next(c.limits.MaxJobs)
+	w.serial, w.deadline, w.bell = p.serial, time.Now().Add(o.Wait), bell
 	p.callers = append(p.callers, w)
 	if len(p.callers) == 1 && o.Wait >= alarmFrom {
 		p.setAlarm(o.Wait)
 	}
-	return p, nil
+	return p, bell, nil
 }
 
 // leave takes a caller out whose context ended. It reports false if its answer came first.
@@ -213,6 +252,7 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	p.asked += n
 	p.last = wave{n, time.Now()}
 	p.running[poll] = struct{}{}
+	p.tower.change()
 	return ctx, poll
 }
 
@@ -266,7 +306,7 @@ func (p *poller) retire() {
 // deliver hands out what a poll brought.
 func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	delete(p.running, poll)
 	p.asked -= poll.asked
 	if err == nil {
@@ -274,7 +314,7 @@ func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
 	}
 	served := min(len(jobs), len(p.callers))
 	for i, job := range jobs[:served] {
-		p.callers[i].answer <- polled{job: job}
+		p.answer(p.callers[i], polled{job: job})
 	}
 	p.drop(served)
 	for _, job := range jobs[served:] {
@@ -286,7 +326,7 @@ func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
 		if w.serial > poll.upTo || err == nil && w.deadline.After(now) {
 			break // so are all who came later
 		}
-		w.answer <- polled{err: err}
+		p.answer(w, polled{err: err})
 		done++
 	}
 	p.drop(done)
@@ -318,7 +358,7 @@ func (p *poller) setAlarm(d time.Duration) {
 // would have without a poller.
 func (p *poller) ring() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	if len(p.callers) == 0 {
 		return
 	}
@@ -329,7 +369,7 @@ func (p *poller) ring() {
 	now := time.Now()
 	done := 0
 	for done < len(p.callers) && !p.callers[done].deadline.After(now) {
-		p.callers[done].answer <- polled{}
+		p.answer(p.callers[done], polled{})
 		done++
 	}
 	p.drop(done)
