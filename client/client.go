@@ -20,6 +20,7 @@ type Client struct {
 	limits    Coalescing
 	puts      *coalescer[encodedPut, PutResult]
 	acks      *coalescer[string, struct{}]
+	turns     turns
 	polls     pollers
 	scratches sync.Pool              // of *putScratch
 	lifetime  func() context.Context // of what outlives single calls: batches and polls; ends at Close

@@ -206,10 +206,13 @@ func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
 
 // run holds one slot: it sends batches until nothing is pending, or what is pending is left to another slot.
 func (q *coalescer[Q, R]) run() {
+	turn := uint64(0)
 	for {
 		q.gather()
+		turn = q.client.turns.take(turn, q.crowd())
 		ctx, b := q.take(q.client.lifetime())
 		if b == nil {
+			q.client.turns.take(turn, false)
 			return
 		}
 		if q.exchange(ctx, b) {
@@ -238,6 +241,13 @@ func (q *coalescer[Q, R]) gather() {
 	if waits {
 		_ = sleep(q.client.lifetime(), limits.MaxDelay) // the end of the client shows in the exchange
 	}
+}
+
+// crowd reports whether the next batch leaves in a turn. One that was held back on purpose does not wait once more.
+func (q *coalescer[Q, R]) crowd() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.client.limits.MaxDelay == 0 && q.client.limits.crowd(len(q.pending), q.last)
 }
 
 // take makes a batch of what is pending, with a context that ends with parent or when the last caller has left; or gives

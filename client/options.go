@@ -97,3 +97,11 @@ const (
 	batchJobsMax  = 1000
 	batchBytesMax = 4<<20 - 64<<10
 )
+
+// crowdFrom is from how many calls on a batch may wait for one of another kind: that costs fewer calls more time than it saves.
+const crowdFrom = 8
+
+// crowd reports whether a batch of pending calls leaves in a turn. What is full leaves at once. Of callers that were just answered some are still to come.
+func (o Coalescing) crowd(pending int, last wave) bool {
+	return pending > 0 && pending < o.MaxJobs && max(pending, last.size) >= crowdFrom
+}

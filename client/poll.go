@@ -215,10 +215,13 @@ func (p *poller) idleSoon() {
 
 // run holds one slot: it polls until all callers are asked for.
 func (p *poller) run() {
+	turn := uint64(0)
 	for {
 		runtime.Gosched() // callers that are about to come share the poll
+		turn = p.client.turns.take(turn, p.crowd())
 		ctx, poll := p.next(p.client.lifetime())
 		if poll == nil {
+			p.client.turns.take(turn, false)
 			p.retire()
 			return
 		}
@@ -231,6 +234,13 @@ func (p *poller) run() {
 		}
 		p.deliver(poll, jobs, err)
 	}
+}
+
+// crowd reports whether the next poll leaves in a turn. One that waits does not: it might be out for long.
+func (p *poller) crowd() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.options.Wait == 0 && p.client.limits.crowd(len(p.callers)-p.asked, p.last)
 }
 
 // next makes a poll for the callers that none asks for yet, nil if there are none; then the slot is free.

@@ -83,6 +83,7 @@ func TestHotCallsShareASession(t *testing.T) {
 			})
 		}
 		all.Wait()
+		synctest.Wait() // the map of the shards is asked for meanwhile
 		if n.dialed() != 2 || server.count() != 1 || plain.count() != 0 {
 			t.Errorf("%d connections, %d sessions, %d calls by Connect", n.dialed(), server.count(), plain.count())
 		}
