@@ -66,7 +66,8 @@ type polled struct {
 
 // pollers holds a client's pollers that have callers or polls.
 type pollers struct {
-	pool sync.Pool // of *caller that nothing refers to
+	pool  sync.Pool    // of *caller that nothing refers to
+	eager atomic.Int64 // callers that do not wait for a first job
 
 	mu    sync.Mutex
 	byKey map[pollKey]*poller
@@ -92,6 +93,10 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 	w, ok := c.polls.pool.Get().(*caller)
 	if !ok {
 		w = new(caller)
+	}
+	if o.Wait == 0 {
+		c.polls.eager.Add(1)
+		defer c.polls.eager.Add(-1)
 	}
 	p, bell, err := c.join(w, o)
 	if err != nil {
@@ -240,7 +245,12 @@ func (p *poller) run() {
 func (p *poller) crowd() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.options.Wait == 0 && p.client.limits.crowd(len(p.callers)-p.asked, p.last)
+	if p.options.Wait > 0 {
+		return false
+	}
+	all := p.last
+	all.size = max(all.size, int(p.client.polls.eager.Load())) // those of other queues leave in the same turn
+	return p.client.limits.crowd(len(p.callers)-p.asked, all)
 }
 
 // next makes a poll for the callers that none asks for yet, nil if there are none; then the slot is free.

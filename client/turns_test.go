@@ -128,3 +128,40 @@ func TestACrowdWaitsForOtherKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestPollsOfManyQueues leave in turns too, unless they wait at the servers.
+func TestPollsOfManyQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		answer := make(chan struct{})
+		fake.failBefore(func(context.Context, string, proto.Message) error {
+			<-answer
+			return nil
+		})
+		c := start(t, newPipeNet(), nil, fake)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		defer close(answer)
+		reserve := func(queue string, wait time.Duration) {
+			all.Go(func() { _, _ = c.Reserve(ctx, ReserveOptions{Queues: []string{queue}, Wait: wait}) })
+		}
+		expect := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if n := len(fake.sizes("Reserve")); n != want {
+				t.Errorf("%d polls are out, want %d", n, want)
+			}
+		}
+		for i := range crowdFrom + 2 {
+			reserve(fmt.Sprint("q", i), 0)
+			synctest.Wait()
+		}
+		expect(crowdFrom) // the last of these is the first turn
+		reserve("waits", time.Minute)
+		expect(crowdFrom + 1)
+		time.Sleep(waveMax + 1)
+		expect(crowdFrom + 3) // the turn takes long
+	})
+}
