@@ -68,6 +68,7 @@ func (g *group) takeSnapshot() error {
 	if cause := g.replica.persistError.Load(); err != nil && cause != nil {
 		err = *cause // Raft flattens it
 	}
+	g.tidy()
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	if err != nil {
@@ -85,6 +86,9 @@ func (g *group) takeSnapshot() error {
 	g.logger.Info("snapshot taken", "seconds", st.Duration.Seconds())
 	return nil
 }
+
+// tidy removes the files that the group needs no more.
+func (g *group) tidy() { g.instance().stores.Tidy(nil) }
 
 // setTrailing has Raft keep about TrailingBytes of log behind the next snapshot for followers that lag, by the size that entries
 // had since the last one. A group with one voter has nobody to keep it for.
@@ -130,6 +134,7 @@ func (n *Node) runSnapshots(ctx context.Context) {
 				}
 				n.snapshotTurn.give()
 			}
+			g.tidy() // what an installed snapshot has replaced
 		}
 		select {
 		case <-n.snapshotWake:

@@ -84,7 +84,7 @@ func snapshotAction(index, term uint64) action {
 func deleteAction(first, last uint64, after func(held) held) action {
 	return action{
 		name:  fmt.Sprintf("delete %d to %d", first, last),
-		do:    func(s *storage.Stores) error { return s.Log.DeleteRange(first, last) },
+		do:    func(s *storage.Stores) error { defer s.Tidy(nil); return s.Log.DeleteRange(first, last) },
 		after: after,
 	}
 }

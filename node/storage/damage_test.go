@@ -85,6 +85,7 @@ func fullDisk(t *testing.T) *diskfault.Disk {
 		t.Fatal(err)
 	}
 	fillGroup(t, s)
+	s.Tidy(nil)
 	closeStores(t, s)
 	return d
 }

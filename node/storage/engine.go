@@ -38,4 +38,5 @@ type engineConfig struct {
 	mark         mark
 	guard        *guard
 	logger       *slog.Logger
+	gone         *removals
 }

@@ -77,7 +77,7 @@ func openWAL(cfg engineConfig) (engine, error) {
 	if err := checkSegments(cfg, meta); err != nil {
 		return nil, err
 	}
-	filer := walFiler{Filer: segment.NewFiler(cfg.dir, walVFS{cfg.fsys}), guard: cfg.guard}
+	filer := walFiler{Filer: segment.NewFiler(cfg.dir, walVFS{cfg.fsys, cfg.gone}), guard: cfg.guard}
 	room := &encodingRoom{entryCodec: cfg.codec}
 	log, err := wal.Open(cfg.dir,
 		wal.WithMetaStore(meta),
@@ -140,7 +140,10 @@ func (f walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 }
 
 // walVFS lets the library's segments live on our FS.
-type walVFS struct{ fsys FS }
+type walVFS struct {
+	fsys FS
+	gone *removals
+}
 
 // ListDir implements types.VFS.
 func (v walVFS) ListDir(dir string) ([]string, error) {
@@ -171,10 +174,7 @@ func (v walVFS) Create(dir, name string, size uint64) (types.WritableFile, error
 
 // Delete implements types.VFS.
 func (v walVFS) Delete(dir, name string) error {
-	if err := v.fsys.Remove(filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	return v.fsys.SyncDir(dir)
+	return v.gone.delete(removal{name: filepath.Join(dir, name)})
 }
 
 // OpenReader implements types.VFS.

@@ -50,6 +50,12 @@ type File interface {
 	Allocate(size int64) error
 }
 
+// Truncater is a File that can be cut, so that a large one can be removed step by step.
+type Truncater interface {
+	// Truncate cuts the file to size bytes.
+	Truncate(size int64) error
+}
+
 const (
 	dirPerm   = 0o750
 	filePerm  = 0o640

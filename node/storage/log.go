@@ -117,7 +117,7 @@ func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore for a prefix, a suffix or all of the log; another range is an error.
+// DeleteRange implements raft.LogStore for a prefix, a suffix or all of the log; another range is an error. The files are left to Stores.Tidy.
 func (s *LogStore) DeleteRange(first, last uint64) error {
 	s.turn.take()
 	defer s.turn.give()

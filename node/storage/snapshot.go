@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -31,6 +32,9 @@ type SnapshotStore struct {
 	guard  *guard
 	now    func() time.Time
 	logger *slog.Logger
+	gone   *removals
+
+	readers atomic.Int64 // of files that are open
 
 	mu     sync.Mutex
 	serial uint64
@@ -197,10 +201,13 @@ func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 }
 
 func (s *SnapshotStore) open(id string) (*snapshotReader, error) {
+	s.readers.Add(1) // before the file is open: see discard
 	r, err := openSnapshot(s.fsys, s.path(id), s.guard.fail)
 	if err == nil {
+		r.onClose = sync.OnceFunc(func() { s.readers.Add(-1) })
 		return r, nil
 	}
+	s.readers.Add(-1)
 	// An older one may just have been removed, because a newer one was written.
 	if newest, _ := s.Newest(); newest.ID == id || !missing(err) {
 		s.guard.fail(err)
@@ -255,9 +262,19 @@ func (s *SnapshotStore) reap() error {
 		return nil
 	}
 	for _, n := range names[snapshotsRetained:] {
-		err = errors.Join(err, s.fsys.Remove(s.path(n.id)))
+		err = errors.Join(err, s.discard(s.path(n.id)))
 	}
 	return errors.Join(err, s.fsys.SyncDir(s.dir))
+}
+
+// discard gives a snapshot up. Who has opened it may go on reading: then it is not cut in steps. Nobody can open it once it has its temporary name, and who did so
+// before has been counted.
+func (s *SnapshotStore) discard(name string) error {
+	tmp := name + tmpSuffix
+	if err := s.fsys.Rename(name, tmp); err != nil {
+		return err
+	}
+	return s.gone.delete(removal{name: tmp, whole: s.readers.Load() > 0})
 }
 
 func (s *SnapshotStore) statsNow() SnapshotStats {

@@ -18,6 +18,7 @@ type snapshotReader struct {
 	meta    snapshotMeta
 	trailer snapshotTrailer
 	onRot   func(error)
+	onClose func() // nil for nothing
 
 	at      int64
 	end     int64 // offset of the trailer
@@ -89,7 +90,12 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (r *snapshotReader) Close() error { return r.file.Close() }
+func (r *snapshotReader) Close() error {
+	if r.onClose != nil {
+		defer r.onClose()
+	}
+	return r.file.Close()
+}
 
 // nextBlock makes the next block pending; io.EOF after the last one.
 func (r *snapshotReader) nextBlock() error {

@@ -101,6 +101,7 @@ func TestSnapshotRetention(t *testing.T) {
 			t.Fatal(index, err)
 		}
 	}
+	s.Tidy(nil)
 	if files := snapshotFiles(d); len(files) != 2 || !strings.Contains(files[0], "14-") || !strings.Contains(files[1], "1e-") {
 		t.Errorf("kept %v, want 20 and 30", files)
 	}
@@ -296,8 +297,13 @@ func TestSnapshotThatCannotBeRemoved(t *testing.T) {
 		return nil
 	})
 	mustSnapshot(t, s, 30, 2, nil)
+	s.Tidy(nil)
+	if files := snapshotFiles(d); len(files) != 3 {
+		t.Errorf("kept %v, although nothing can be removed", files)
+	}
 	d.SetHook(nil)
 	mustSnapshot(t, s, 40, 2, nil)
+	s.Tidy(nil)
 	if files := snapshotFiles(d); len(files) != 2 || s.Err() != nil {
 		t.Errorf("kept %v, state %v", files, s.Err())
 	}

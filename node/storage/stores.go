@@ -86,6 +86,7 @@ type Stores struct {
 	dir   string
 	guard *guard
 	marks *marks
+	gone  *removals
 
 	restart     chan struct{}
 	restartOnce sync.Once
@@ -99,6 +100,10 @@ func (s *Stores) Close() error {
 
 // Err returns nil while the group is sound, else an error wrapping ErrFailed and its cause, or ErrClosed.
 func (s *Stores) Err() error { return s.guard.failed() }
+
+// Tidy removes the files that log and snapshots have given up since Open, in small steps, beside all else. After each it calls rest, if that is not nil, with how
+// long the step took; rest may wait, and says whether to go on. What is left then, or cannot be removed, goes with the next call or at the next Open.
+func (s *Stores) Tidy(rest func(worked time.Duration) bool) { s.gone.carryOut(rest) }
 
 // Stats returns counters since Open.
 func (s *Stores) Stats() Stats { return Stats{Log: s.Log.stats(), Snapshot: s.Snapshots.statsNow()} }
@@ -158,6 +163,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	}
 	g := &guard{watchdog: cfg.Watchdog, onFatal: cfg.OnFatal}
 	s := &Stores{dir: dir, guard: g, restart: make(chan struct{})}
+	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now}
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
 		return nil, err
 	}
@@ -170,11 +176,11 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if s.Stable, err = openStable(cfg.FS, p.stable, g); err != nil {
 		return nil, err
 	}
-	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger}
+	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone}
 	if err := openSnapshots(s.Snapshots); err != nil {
 		return nil, err
 	}
-	e, err := openEngine(m.Engine, cfg.engine(p, g, m, s.marks.get()))
+	e, err := openEngine(m.Engine, cfg.engine(p, g, m, s.marks.get(), s.gone))
 	if err != nil {
 		return nil, err
 	}
@@ -185,13 +191,14 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if err := s.reconcile(p, cfg.Logger); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
+	s.gone.postpone()
 	return s, nil
 }
 
-func (c Config) engine(p paths, g *guard, m manifest, at mark) engineConfig {
+func (c Config) engine(p paths, g *guard, m manifest, at mark, gone *removals) engineConfig {
 	return engineConfig{
 		fsys: c.FS, dir: p.log, codec: entryCodec{salt: m.Salt}, segmentBytes: c.SegmentBytes,
-		mark: at, guard: g, logger: c.Logger,
+		mark: at, guard: g, logger: c.Logger, gone: gone,
 	}
 }
 

@@ -1,0 +1,105 @@
+package storage_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
+)
+
+// segments returns how many files of segments the group has.
+func segments(t *testing.T, fsys storage.FS, dir string) (count int) {
+	t.Helper()
+	names, err := fsys.ReadDir(filepath.Join(dir, "log"))
+	must(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, ".wal") {
+			count++
+		}
+	}
+	return count
+}
+
+// Raft waits for a cut of the log, and so do appends: no file is removed in it. Tidy removes one at a time for as long as it may, and the next start does the rest.
+func TestCutLeavesFilesToTidy(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	appendEntries(t, s, 1, 600, 1)
+	mustSnapshot(t, s, 500, 1, nil)
+	d.SetHook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpRemove && strings.HasSuffix(o.Path, ".wal") {
+			t.Errorf("%s is removed while others wait", o.Path)
+		}
+		return nil
+	})
+	before := segments(t, d, groupDir)
+	must(t, s.Log.DeleteRange(1, 500))
+	d.SetHook(nil)
+	if got := segments(t, d, groupDir); got != before || before < 4 {
+		t.Fatalf("of %d segments %d are there", before, got)
+	}
+	steps := 0
+	s.Tidy(func(time.Duration) bool { steps++; return steps < 2 })
+	if got := segments(t, d, groupDir); got != before-2 || steps != 2 {
+		t.Errorf("after two steps %d of %d segments are there, and the rests were %d", got, before, steps)
+	}
+	closeStores(t, s)
+	s = openOn(t, d)
+	defer closeStores(t, s)
+	if err := checkEntries(s, 501, 600); err != nil {
+		t.Error(err)
+	}
+	if got := segments(t, d, groupDir); got > before-3 {
+		t.Errorf("after the next start %d of %d segments are there", got, before)
+	}
+}
+
+// Removing a large file at once would hold up the syncs of the log.
+func TestLargeFilesAreCutInSteps(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shard-1")
+	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL))
+	must(t, err)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	for _, index := range []uint64{10, 20, 30} {
+		mustSnapshot(t, s, index, 2, bigData(9<<20))
+	}
+	steps := 0
+	s.Tidy(func(time.Duration) bool { steps++; return true })
+	if steps != 3 {
+		t.Errorf("a file of nine MiB went in %d steps, want 3: 4, 4 and the rest", steps)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, "snapshots"))
+	if must(t, err); len(left) != 2 {
+		t.Errorf("kept %v, want two", left)
+	}
+}
+
+// A follower may take long over a snapshot that two others have replaced since.
+func TestSnapshotThatIsReadIsNotCut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shard-1")
+	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL))
+	must(t, err)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	data := bigData(9 << 20)
+	mustSnapshot(t, s, 10, 2, data)
+	newest, _ := s.Snapshots.Newest()
+	_, r, err := s.Snapshots.Open(newest.ID)
+	must(t, err)
+	for _, index := range []uint64{20, 30} {
+		mustSnapshot(t, s, index, 2, nil)
+	}
+	s.Tidy(nil)
+	got, err := io.ReadAll(r)
+	if must(t, err); !bytes.Equal(got, data) {
+		t.Errorf("%d bytes were read that are not the snapshot's %d", len(got), len(data))
+	}
+	must(t, r.Close())
+}
