@@ -84,9 +84,9 @@ type leadership struct {
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
 		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: newTurn(), wedged: make(chan struct{}, 1),
-		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds()},
+		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), pace: n.pace},
 	}
-	g.replica.grown = n.grown
+	g.replica.grown, g.replica.rest = n.grown, g.restAfter
 	return g
 }
 

@@ -38,6 +38,7 @@ type Node struct {
 
 	clockChecked chan struct{}
 	fatalOnce    sync.Once
+	pace         *pace
 	snapshotTurn turn       // held while a snapshot is taken
 	moveMu       sync.Mutex // held while a shard is started or stopped
 	snapshotWake chan struct{}
@@ -71,6 +72,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		cfg.Machine.Seed = rand.Uint64()
 	}
 	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n.pace = &pace{hurry: n.hurries}
 	n.active.Store(1)
 	if n.lock, err = lockDir(cfg); err != nil {
 		return nil, err

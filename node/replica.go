@@ -48,6 +48,9 @@ type replica struct {
 	// stopped, drops it, as it happens, and goes on with the next. The machine would get entries without those before them, callers results that
 	// never were, and a snapshot a state that no other replica has.
 	stopped atomic.Bool
+	// pace is told of each entry, nil for none. rest spreads the writing of snapshots, nil for none.
+	pace *pace
+	rest func(worked time.Duration) bool
 
 	mu          sync.RWMutex
 	machine     Machine
@@ -132,6 +135,9 @@ func (r *replica) Apply(log *raft.Log) any {
 		r.grown()
 	}
 	r.wake()
+	if r.pace != nil {
+		r.pace.applied.Add(1)
+	}
 	if r.after != nil {
 		r.after(r.machine)
 	}
@@ -219,6 +225,13 @@ func (r *replica) loggedVolume() volume {
 	return r.logged
 }
 
+// overdue reports whether half as much again was applied since the last capture as is logged between snapshots.
+func (r *replica) overdue() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.logged.bytes-r.captured.bytes > r.snapshotAt.Load()/2*3
+}
+
 // snapshotStored takes what the last snapshot covers off the log since. It must follow each successful snapshot.
 func (r *replica) snapshotStored() {
 	r.mu.Lock()
@@ -278,6 +291,7 @@ func (r *replica) Restore(source io.ReadCloser) error {
 type replicaSnapshot struct {
 	replica  *replica
 	snapshot MachineSnapshot
+	released bool
 }
 
 // Persist streams the state to sink, beside Apply. It leaves closing to Raft, which does so in any case, and for which a
@@ -286,7 +300,13 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	if d, ok := sink.(storage.DigestSetter); ok {
 		d.SetDigest(s.snapshot.Digest())
 	}
-	if _, err := s.snapshot.WriteTo(sink); err != nil {
+	var w io.Writer = sink
+	if s.replica.rest != nil {
+		w = &pacedWriter{Writer: sink, rest: s.replica.rest, since: time.Now()}
+	}
+	_, err := s.snapshot.WriteTo(w)
+	s.Release() // what is left to be done, syncing and cutting the log, needs nothing of it
+	if err != nil {
 		err = fmt.Errorf("writing a snapshot: %w", err)
 		s.replica.persistError.Store(&err)
 		return err
@@ -294,11 +314,14 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// Release gives back what the snapshot holds in memory.
+// Release gives back what the snapshot holds in memory, once.
 func (s *replicaSnapshot) Release() {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()
-	s.snapshot.Release()
+	if !s.released {
+		s.released = true
+		s.snapshot.Release()
+	}
 }
 
 // snapshotStore remembers the digest of the snapshot that Raft opened last, so that a restore can be checked against it.

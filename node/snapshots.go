@@ -88,7 +88,7 @@ func (g *group) takeSnapshot() error {
 }
 
 // tidy removes the files that the group needs no more.
-func (g *group) tidy() { g.instance().stores.Tidy(nil) }
+func (g *group) tidy() { g.instance().stores.Tidy(g.restAfter) }
 
 // setTrailing has Raft keep about TrailingBytes of log behind the next snapshot for followers that lag, by the size that entries
 // had since the last one. A group with one voter has nobody to keep it for.

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage/diskfault"
+	"github.com/hashicorp/raft"
+)
+
+func TestRestAfterWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hurry := false
+		p := &pace{hurry: func() bool { return hurry }}
+		expect := func(what string, worked, want time.Duration) {
+			t.Helper()
+			if got := p.restFor(worked); got != want {
+				t.Errorf("%s: after %v of work the rest is %v, want %v", what, worked, got, want)
+			}
+		}
+		expect("nothing was ever applied", time.Millisecond, 0)
+		p.applied.Add(1)
+		expect("an entry was applied", time.Millisecond, restTimes*time.Millisecond)
+		time.Sleep(calmAfter)
+		expect("a second ago", time.Second, restMax)
+		hurry = true
+		expect("it is urgent", time.Millisecond, 0)
+		hurry = false
+		time.Sleep(time.Nanosecond)
+		expect("more than a second ago", time.Millisecond, 0)
+		p.applied.Add(1)
+		expect("and again", time.Millisecond, restTimes*time.Millisecond)
+	})
+}
+
+// pieces is a snapshot of so many pieces.
+type pieces int
+
+func (n pieces) WriteTo(w io.Writer) (int64, error) {
+	for range n {
+		if _, err := w.Write(make([]byte, pieceBytes)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func (pieces) Digest() uint64 { return 0 }
+
+func (pieces) Release() {}
+
+// slowSink takes ten milliseconds for each write, by its ticker.
+type slowSink struct {
+	bytes.Buffer
+	disk *time.Ticker
+}
+
+func (s *slowSink) Write(p []byte) (int, error) {
+	s.disk.Reset(10 * time.Millisecond)
+	<-s.disk.C
+	return s.Buffer.Write(p)
+}
+
+func (*slowSink) ID() string { return "s" }
+
+func (*slowSink) Cancel() error { return nil }
+
+func (*slowSink) Close() error { return nil }
+
+// pacedGroup returns a group in which something is applied all the time.
+func pacedGroup() *group {
+	g := &group{node: &Node{pace: &pace{hurry: func() bool { return false }}}, replica: &replica{}}
+	g.replica.rest = g.restAfter
+	g.node.pace.applied.Add(1)
+	return g
+}
+
+func TestSnapshotIsWrittenWithRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, sink, start := pacedGroup(), &slowSink{disk: time.NewTicker(time.Hour)}, time.Now()
+		if err := (&replicaSnapshot{replica: g.replica, snapshot: pieces(5)}).Persist(sink); err != nil {
+			t.Fatal(err)
+		}
+		if took, want := time.Since(start), 5*(1+restTimes)*10*time.Millisecond; took != want || sink.Len() != 5*pieceBytes {
+			t.Errorf("%d bytes took %v, want %v", sink.Len(), took, want)
+		}
+	})
+}
+
+// Raft's stop waits for the goroutine that writes.
+func TestStopEndsASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, sink := pacedGroup(), &slowSink{disk: time.NewTicker(time.Hour)}
+		ended := make(chan error, 1)
+		go func() { ended <- (&replicaSnapshot{replica: g.replica, snapshot: pieces(1000)}).Persist(sink) }()
+		time.Sleep(time.Second)
+		g.replica.stopped.Store(true)
+		start := time.Now()
+		if err := <-ended; !errors.Is(err, raft.ErrRaftShutdown) || time.Since(start) > restMax+20*time.Millisecond {
+			t.Errorf("after %v it ended with %v", time.Since(start), err)
+		}
+	})
+}
+
+// What must not wait, or would let the log grow without end, is written without rests.
+func TestSnapshotsHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := uint64(1 << 40)
+		cfg := testConfig(t, "/data")
+		cfg.FS = diskfault.New()
+		cfg.diskFree = func(string) (uint64, error) { return free, nil }
+		n := openNode(t, cfg)
+		r := n.shards[1].Load().replica
+		expect := func(what string, want bool) {
+			t.Helper()
+			if got := n.hurries(); got != want {
+				t.Errorf("%s: hurries is %v", what, got)
+			}
+		}
+		logged := func(bytes, captured int64) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.logged.bytes, r.captured.bytes = bytes, captured
+		}
+		least := r.snapshotAt.Load()
+		logged(3*least/2, 0)
+		expect("a snapshot is due and waits for its turn", false)
+		logged(3*least/2+1, 0)
+		expect("half as much again is logged", true)
+		logged(3*least/2+1, least)
+		expect("most of that is in the snapshot under way", false)
+		free = 0
+		if err := n.space.Check(); err != nil {
+			t.Fatal(err)
+		}
+		expect("the disk is filling", true)
+		closeNode(t, n)
+	})
+}
