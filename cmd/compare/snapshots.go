@@ -27,8 +27,9 @@ const (
 	ballastCallers = 8
 	// ballastEvery is how often a large job is put in the slow part.
 	ballastEvery = 20 * time.Millisecond
-	// nearPart is how much of the way is gone fast, loggedMin the least that is logged between two snapshots.
+	// nearPart is how much of the way is gone fast, nearStep how much of it at a time, loggedMin the least that is logged between two snapshots.
 	nearPart  = 0.85
+	nearStep  = 0.05
 	loggedMin = 64 << 20
 	// snapshotsMax is how long a snapshot is waited for.
 	snapshotsMax = 4 * time.Minute
@@ -70,26 +71,64 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 	return []sample{fill, calm, during}, nil
 }
 
-// nearSnapshot logs until a snapshot was written, and then most of what is logged until the next.
+// nearSnapshot logs until snapshots were written, and then most of what is logged until the next. What is logged while one is written counts towards the next.
 func nearSnapshot(ctx context.Context, r *running) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, snapshotsMax, fmt.Errorf("no snapshot was written within %v", snapshotsMax))
 	defer cancel()
-	written, stop := context.WithCancel(ctx)
-	defer stop()
-	group, written := errgroup.WithContext(written)
-	group.Go(func() error { return ballast(written, r.sdk, 0, math.MaxInt64) })
-	group.Go(func() error {
-		defer stop()
-		return awaitSnapshots(written, r.processes, time.Now(), len(r.processes))
-	})
-	if err := group.Wait(); err != nil {
-		return err
+	var logged []progress
+	for began := time.Now(); ; {
+		spans, err := lastSnapshots(r.processes, began)
+		if err != nil {
+			return err
+		}
+		size, err := snapshotBytes(ctx, r.urls[0])
+		if err != nil {
+			return err
+		}
+		size = max(size, loggedMin)
+		if len(spans) == len(r.processes) && float64(loggedSince(logged, spans)) >= nearPart*size {
+			return nil
+		}
+		bytes := int64(size * nearStep)
+		if err := ballast(ctx, r.sdk, 0, bytes); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		logged = append(logged, progress{time.Now(), bytes})
 	}
-	size, err := snapshotBytes(ctx, r.urls[0])
-	if err != nil {
-		return err
+}
+
+// progress is what was logged in the step that ended at a time.
+type progress struct {
+	at    time.Time
+	bytes int64
+}
+
+// loggedSince returns how much was logged after the first of some snapshots began.
+func loggedSince(logged []progress, spans []span) (bytes int64) {
+	first := slices.MinFunc(spans, func(a, b span) int { return a.begin.Compare(b.begin) })
+	for _, p := range logged {
+		if p.at.After(first.begin) {
+			bytes += p.bytes
+		}
 	}
-	return ballast(ctx, r.sdk, 0, int64(nearPart*max(size, loggedMin)))
+	return bytes
+}
+
+// lastSnapshots returns the last snapshot of each process that has written one which began after a time.
+func lastSnapshots(processes []*process, after time.Time) (last []span, err error) {
+	for _, p := range processes {
+		spans, err := snapshotsOf([]*process{p})
+		if err != nil {
+			return nil, err
+		}
+		if n := len(spans); n > 0 && spans[n-1].begin.After(after) {
+			last = append(last, spans[n-1])
+		}
+	}
+	return last, nil
 }
 
 // putsAroundSnapshot puts on schedule until a snapshot was written.
@@ -114,7 +153,7 @@ func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answe
 	})
 	group.Go(func() error {
 		defer stop()
-		return awaitSnapshots(window, r.processes, began, 1)
+		return awaitSnapshot(window, r.processes, began)
 	})
 	return puts, group.Wait()
 }
@@ -147,21 +186,12 @@ func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes
 	return group.Wait()
 }
 
-// awaitSnapshots waits until so many processes have written a snapshot that began after a time.
-func awaitSnapshots(ctx context.Context, processes []*process, after time.Time, count int) error {
+// awaitSnapshot waits until a process has written a snapshot that began after a time.
+func awaitSnapshot(ctx context.Context, processes []*process, after time.Time) error {
 	for {
-		wrote := 0
-		for _, p := range processes {
-			spans, err := snapshotsOf([]*process{p})
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(spans, func(s span) bool { return s.begin.After(after) }) {
-				wrote++
-			}
-		}
-		if wrote >= count {
-			return nil
+		spans, err := lastSnapshots(processes, after)
+		if err != nil || len(spans) > 0 {
+			return err
 		}
 		if err := rest(ctx, time.Second/4); err != nil {
 			return err
