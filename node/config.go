@@ -63,7 +63,7 @@ type Config struct {
 	QueueBytesMax    int64
 	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB, at most 16 MiB.
 	EntryBytesMax int
-	// EntriesInFlight is the number of entries of a shard that may be proposed and not applied yet; defaults to 2.
+	// EntriesInFlight is the number of entries of a shard that may be proposed and not applied yet; defaults to 2. Beside another only full ones are.
 	EntriesInFlight int
 	// WaitersMax bounds the parked Reserve calls of a shard; defaults to 65,536.
 	WaitersMax int

@@ -39,8 +39,8 @@ type proposal struct {
 }
 
 // proposer turns concurrent requests of one shard into log entries: what has gathered by the time that an entry may be in
-// flight goes into it, in the order of arrival. There is no linger. Callers encode their own requests, so that putting an
-// entry together is only copying.
+// flight goes into it, in the order of arrival. While one is in flight, only a full one follows it. There is no linger. Callers
+// encode their own requests, so that putting an entry together is only copying.
 type proposer struct {
 	cfg Config
 	// submit hands an entry to Raft, stamp gives its time; both are called from one goroutine at a time.
@@ -57,6 +57,7 @@ type proposer struct {
 
 	wake  chan struct{}
 	slots chan struct{} // one for each entry in flight
+	owing atomic.Int32  // entries in flight whose callers were neither answered nor given up
 
 	mu         sync.Mutex
 	head, tail *proposal
@@ -127,13 +128,28 @@ func (p *proposer) enqueue(pr *proposal) error {
 	p.tail = pr
 	p.requests++
 	p.bytes += size
-	if p.requests == 1 {
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+	if p.requests == 1 || p.fullLocked() && p.bytes-size < int64(p.cfg.EntryBytesMax) {
+		p.wakeUp()
 	}
 	return nil
+}
+
+// wakeUp has run look at what waits.
+func (p *proposer) wakeUp() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fullLocked reports whether what waits fills an entry.
+func (p *proposer) fullLocked() bool { return p.bytes >= int64(p.cfg.EntryBytesMax) }
+
+// full is fullLocked.
+func (p *proposer) full() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fullLocked()
 }
 
 // idle reports whether requests are taken, nothing waits to be logged and no entry is in flight: what was enqueued before is applied then.
@@ -240,35 +256,55 @@ func (p *proposer) run(ctx context.Context, l *leadership) {
 		}
 		f := p.propose(l, batch)
 		if f == nil {
-			<-p.slots
+			p.land()
 			continue
 		}
 		flights.Go(func() {
 			p.await(f)
-			<-p.slots
+			p.land()
 		})
 	}
 }
 
+// land gives the slot of an entry back.
+func (p *proposer) land() {
+	<-p.slots
+	p.wakeUp()
+}
+
 // slot waits until an entry may be in flight. If none may for too long, what waits is refused. It reports false when ctx ends.
 func (p *proposer) slot(ctx context.Context) bool {
-	select {
-	case p.slots <- struct{}{}: // nearly always, without a timer
+	if p.free() {
 		return true
-	default:
 	}
 	patience := time.NewTimer(p.cfg.ProposeTimeout)
 	defer patience.Stop()
 	for {
 		select {
-		case p.slots <- struct{}{}:
-			return true
+		case <-p.wake:
+			if p.free() {
+				return true
+			}
 		case <-patience.C:
 			p.refuse(fmt.Errorf("%w: no entry was applied for %v", ErrOverloaded, p.cfg.ProposeTimeout))
 			patience.Reset(p.cfg.ProposeTimeout)
 		case <-ctx.Done():
 			return false
 		}
+	}
+}
+
+// free takes the slot of an entry, if there is one. Beside another entry that may yet be answered only a full one has one: each costs
+// every voter a sync and a round of messages.
+func (p *proposer) free() bool {
+	if p.owing.Load() > 0 && !p.full() {
+		return false
+	}
+	select {
+	case p.slots <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -285,6 +321,7 @@ type flight struct {
 // propose puts an entry together and hands it to Raft. It answers the batch itself, and returns nil, if Raft is not to have it.
 func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
 	f := &flight{batch: batch, start: time.Now()}
+	p.owing.Add(1)
 	f.entry = p.encode(batch)
 	future, err := p.submit(l, f.entry)
 	if err != nil {
@@ -329,6 +366,7 @@ func (p *proposer) await(f *flight) {
 	}
 	if f.answered.CompareAndSwap(false, true) {
 		p.answer(f, out)
+		p.owing.Add(-1)
 	} else {
 		p.late()
 	}
@@ -364,6 +402,8 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 func (p *proposer) fail(f *flight, err error) {
 	if f.answered.CompareAndSwap(false, true) {
 		p.complete(f, err)
+		p.owing.Add(-1)
+		p.wakeUp() // its slot may be taken for ever
 	}
 }
 

@@ -177,7 +177,7 @@ func TestProposerKeepsEntriesInFlight(t *testing.T) {
 	for _, inFlight := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(inFlight), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := startProposer(t, Config{EntriesInFlight: inFlight})
+				b := startProposer(t, Config{EntriesInFlight: inFlight, EntryBytesMax: 1}) // each request fills one
 				var flights []*fakeFuture
 				for range inFlight {
 					b.send(t, 1)

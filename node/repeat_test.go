@@ -43,7 +43,7 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 				}()
 				synctest.Wait()
 				for range cap(s.proposer.slots) {
-					<-s.proposer.slots
+					s.proposer.land()
 				}
 				time.Sleep(tt.stuck)
 				close(held)

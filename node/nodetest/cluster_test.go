@@ -265,7 +265,7 @@ func TestSnapshotOverALongerLogRestartsTheGroup(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(t, Options{Dir: dir, Configure: func(cfg *node.Config) {
-			cfg.TrailingBytes, cfg.EntriesInFlight, cfg.Dial = 1, 1000, slowly(cfg.Dial)
+			cfg.TrailingBytes, cfg.EntriesInFlight, cfg.EntryBytesMax, cfg.Dial = 1, 1000, 1, slowly(cfg.Dial)
 		}})
 		old := c.Leader(0)
 		do(t, old, put("x"))

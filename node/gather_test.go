@@ -1,0 +1,55 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestProposerGathersWhileAnEntryIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 3, EntryBytesMax: 150})
+		b.send(t, 1)
+		alone := b.next(t)
+		many := func(n int) { // of which two fit into an entry
+			for range n {
+				b.send(t, 20)
+			}
+		}
+		many(2)
+		b.none(t) // there may come more
+		many(1)
+		full := b.next(t)
+		b.none(t)
+		alone.apply(t, 1)
+		b.none(t) // another is in flight
+		full.apply(t, 2)
+		rest := b.next(t)
+		many(5)
+		second, third := b.next(t), b.next(t)
+		b.none(t)
+		for i, f := range []*fakeFuture{rest, second, third} {
+			f.apply(t, uint64(i+3)) //nolint:gosec // a few
+		}
+		b.next(t).apply(t, 6)
+		synctest.Wait()
+		if !b.idle() || len(b.entries) > 0 {
+			t.Error("something seems to be in flight in the end")
+		}
+	})
+}
+
+// An entry whose callers were given up may never end; what waits behind it does not wait for that.
+func TestProposerGoesOnBesideAnEntryThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 2, ProposeTimeout: 10 * time.Second})
+		b.send(t, 1)
+		stuck := b.next(t)
+		time.Sleep(time.Second)
+		b.send(t, 1)
+		b.none(t)
+		time.Sleep(9 * time.Second)
+		b.next(t).apply(t, 1)
+		stuck.apply(t, 2)
+	})
+}
