@@ -85,3 +85,35 @@ func TestABellThatRangForOtherPolls(t *testing.T) {
 		}
 	})
 }
+
+// TestABellThatRingsIsGivenToNobody: who comes after an answer waits for another bell, also while no poll leaves.
+func TestABellThatRingsIsGivenToNobody(t *testing.T) {
+	p := &poller{}
+	w := &caller{bell: p.tower.next(2)}
+	p.answer(w, polled{})
+	if p.tower.next(2) == w.bell {
+		t.Error("the next caller has the bell that rings for the one before")
+	}
+}
+
+// TestLeaveAfterRenew: whose answer came does not look for its place in the batch, which may have become smaller.
+func TestLeaveAfterRenew(t *testing.T) {
+	q := &coalescer[int, int]{}
+	e := &entry[int, int]{place: 1}
+	b := &batch[int, int]{entries: []*entry[int, int]{{}, e}, reqs: []int{1, 2}, open: 2}
+	e.batch = b
+	b.answer(e, reply[int]{})
+	b.renew("another")
+	if err := q.leave(t.Context(), e); err != nil {
+		t.Errorf("it has its answer, and this: %v", err)
+	}
+}
+
+// TestACrowdOfLongAgo holds nobody up.
+func TestACrowdOfLongAgo(t *testing.T) {
+	for age, want := range map[time.Duration]bool{0: true, 2 * crowdMax: false} {
+		if got := (Coalescing{MaxJobs: 1000}).crowd(1, wave{crowdFrom, time.Now().Add(-age)}); got != want {
+			t.Errorf("one call %v after a crowd waits for other kinds: %v", age, got)
+		}
+	}
+}

@@ -188,7 +188,7 @@ func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
 	q.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.entries[e.place] != e {
+	if e.answered.Load() { // else its place is that in the batch as it is now
 		return nil
 	}
 	b.close(e)
@@ -344,6 +344,8 @@ func (q *coalescer[Q, R]) ask(ctx context.Context, id string, reqs []Q) (got out
 	})
 	if got.err = err; err == nil && len(*replies) == len(reqs) {
 		got.replies = *replies
+	}
+	if got.replies != nil && got.replies[0].err == nil { // a queue that is refused is not asked for
 		q.client.answered(about) //nolint:contextcheck // the map is for the client, not for this call
 	}
 	return got

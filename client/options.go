@@ -101,7 +101,13 @@ const (
 // crowdFrom is from how many calls on a batch may wait for one of another kind: that costs fewer calls more time than it saves.
 const crowdFrom = 8
 
+// crowdMax is how long after a batch its callers may be about to call again.
+const crowdMax = time.Second
+
 // crowd reports whether a batch of pending calls leaves in a turn. What is full leaves at once. Of callers that were just answered some are still to come.
 func (o Coalescing) crowd(pending int, last wave) bool {
+	if time.Since(last.left) > crowdMax {
+		last.size = 0 // its callers have gone
+	}
 	return pending > 0 && pending < o.MaxJobs && max(pending, last.size) >= crowdFrom
 }

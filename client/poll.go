@@ -148,6 +148,7 @@ func (p *poller) unlock() {
 func (p *poller) answer(w *caller, got polled) {
 	w.got = got
 	p.rings.add(w.bell)
+	p.tower.change() // it may be the bell for those who come next
 	w.answered.Store(true)
 }
 
@@ -249,7 +250,9 @@ func (p *poller) crowd() bool {
 		return false
 	}
 	all := p.last
-	all.size = max(all.size, int(p.client.polls.eager.Load())) // those of other queues leave in the same turn
+	if eager := int(p.client.polls.eager.Load()); eager > all.size { // those of other queues leave in the same turn
+		all = wave{eager, time.Now()}
+	}
 	return p.client.limits.crowd(len(p.callers)-p.asked, all)
 }
 

@@ -44,7 +44,7 @@ type routes struct {
 	wanted     map[string]bool   // queues to ask for
 	began      time.Time         // when partitions was empty
 	asked      time.Time         // when the map was last asked for
-	next       time.Time         // when it may be asked for again
+	next       time.Time         // when it may be asked for again; zero once one came
 	asking     bool
 }
 
@@ -77,8 +77,8 @@ func (r *routes) due(p place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if now.Sub(r.began) >= routesFresh || len(r.partitions) >= routesQueuesMax {
-		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now // those in use come again
+	if stale := now.Sub(r.began) >= routesFresh || len(r.partitions) >= routesQueuesMax; r.partitions == nil || stale && r.next.IsZero() {
+		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now // those in use come again; while no map comes, they stay
 	}
 	if _, known := r.partitions[p.queue]; !known && len(r.wanted) < routesAskMax {
 		if r.wanted == nil {
@@ -116,15 +116,21 @@ func (r *routes) questions() []string {
 	return slices.Sorted(maps.Keys(r.wanted))
 }
 
-// failed notes that no map came.
+// failed notes that no map came. One queue of which the servers will not hear must not have it refused for ever, so those in use are to come again.
 func (r *routes) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pause := routesPause
-	if connect.CodeOf(err) == connect.CodeUnimplemented || misconfigured(err) {
+	if hasNoMap(err) {
 		pause = routesShun
 	}
 	r.asking, r.next = false, time.Now().Add(pause)
+	clear(r.wanted)
+}
+
+// hasNoMap reports whether an error says that a server, or what is before it, knows nothing of maps.
+func hasNoMap(err error) bool {
+	return connect.CodeOf(err) == connect.CodeUnimplemented || misconfigured(err)
 }
 
 // learn takes a map, and the servers that were tried, by address.
@@ -158,10 +164,13 @@ func (c *Client) explore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, routesWait)
 	defer cancel()
 	queues := c.endpoints.routes.questions()
-	ep, _ := c.endpoints.pick()
+	ep, n := c.endpoints.pick()
 	m, err := ep.queue.GetRouting(ctx, &belfryv1.GetRoutingRequest{Queues: queues})
 	if err != nil {
 		c.endpoints.routes.failed(err)
+		if !hasNoMap(err) {
+			c.endpoints.leave(asError(err), nil, n)
+		}
 		return
 	}
 	var mu sync.Mutex // guards servers

@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -65,11 +68,17 @@ type mapped struct {
 	*Fake
 	routing *belfryv1.GetRoutingResponse
 	asked   chan int // takes how many queues each question is about; nil for nobody
+	refuse  string   // the queue of which it will not hear
+	refused atomic.Int32
 }
 
 func (m *mapped) GetRouting(_ context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
 	if m.asked != nil {
 		m.asked <- len(req.GetQueues())
+	}
+	if m.refuse != "" && slices.Contains(req.GetQueues(), m.refuse) {
+		m.refused.Add(1)
+		return nil, refusal(connect.CodeInvalidArgument, "INVALID", "NOT_APPLIED", 0)
 	}
 	return m.routing, nil
 }
@@ -114,7 +123,7 @@ func newHosts(t *testing.T, spoil func(address string, m *belfryv1.GetRoutingRes
 	for _, address := range []string{"a:1", "b:2"} {
 		m := &belfryv1.GetRoutingResponse{HashVersion: hashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1"}
 		spoil(address, m)
-		h.all[address] = &mapped{fake, m, nil}
+		h.all[address] = &mapped{Fake: fake, routing: m}
 	}
 	c, err := New("a:1", WithHTTPClient(h))
 	if err != nil {
@@ -247,4 +256,56 @@ func TestManyQueues(t *testing.T) {
 			t.Errorf("%d queues asked for, which were a moment ago", queues)
 		}
 	})
+}
+
+// TestTheMapOutlivesItsServer: while no map comes, calls go where the last one said, and another server is asked.
+func TestTheMapOutlivesItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
+		use(t, c)
+		h.remove("a:1")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*routesFresh)
+		defer cancel()
+		for range 10 {
+			<-time.NewTimer(routesFresh / 2).C
+			h.take()
+			if _, err := c.Put(ctx, "q", []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if calls := h.take(); calls["b:2"] != 1 {
+				t.Fatalf("the calls of a put: %v", calls)
+			}
+		}
+	})
+}
+
+// TestAQueueThatIsRefused keeps no map away from the others: it is asked for once at most.
+func TestAQueueThatIsRefused(t *testing.T) {
+	for _, byPut := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
+			h.all["a:1"].refuse = "bad"
+			h.all["a:1"].entryFault = func(queue string, _ int) *belfryv1.EntryError {
+				if byPut && queue == "bad" {
+					return entryOf(refusal(connect.CodeInvalidArgument, "INVALID", "NOT_APPLIED", 0))
+				}
+				return nil
+			}
+			if _, err := c.Put(t.Context(), "bad", []byte("x")); (err != nil) != byPut {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := h.all["a:1"].refused.Load(); got > 0 == byPut {
+				t.Errorf("a queue that a put was refused for: %v, %d questions about it", byPut, got)
+			}
+			<-time.NewTimer(routesPause).C
+			use(t, c)
+			h.take()
+			use(t, c)
+			if calls := h.take(); calls["b:2"] != 2 {
+				t.Errorf("calls about another queue: %v", calls)
+			}
+		})
+	}
 }

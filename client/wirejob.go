@@ -26,7 +26,7 @@ func (a *reserveAnswer) decodeWire(data []byte) error {
 			continue
 		}
 		left := n - len(a.jobs)
-		job := d.next(left)
+		job := d.next(left, len(f.bytes))
 		a.jobs = append(a.jobs, job)
 		if err := d.decode(job, f.bytes, left); err != nil {
 			return err
@@ -37,6 +37,9 @@ func (a *reserveAnswer) decodeWire(data []byte) error {
 
 // jobsTogether is how many jobs share a piece of memory: fewer pieces cost less, but one job that is kept for long keeps its neighbours' memory.
 const jobsTogether = 8
+
+// jobBytesTogether is the largest job that shares its memory: what belongs to its neighbours is kept with it.
+const jobBytesTogether = 1 << 10
 
 // A jobDecoder decodes the jobs of one answer.
 type jobDecoder struct {
@@ -51,8 +54,11 @@ type jobDecoder struct {
 	granted                    time.Time
 }
 
-// next gives a job without content. left is how many are still to be decoded.
-func (d *jobDecoder) next(left int) *Job {
+// next gives a job without content, of so many bytes on the wire. left is how many are still to be decoded.
+func (d *jobDecoder) next(left, size int) *Job {
+	if size > jobBytesTogether {
+		return &Job{}
+	}
 	if len(d.free) == 0 {
 		d.free = make([]Job, min(max(left, 1), jobsTogether))
 	}

@@ -98,6 +98,9 @@ func TestJobsStandApart(t *testing.T) {
 	if d.body(make([]byte, bodyBytesAlone), 8); d.bodies != nil {
 		t.Error("a body that is not small shares memory")
 	}
+	if d.next(8, jobBytesTogether+1); d.free != nil {
+		t.Error("a job that is not small shares memory")
+	}
 }
 
 // TestAnswersTakeFewPieces counts the pieces of memory that an answer with 96 entries is decoded into.

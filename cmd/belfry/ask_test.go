@@ -33,6 +33,11 @@ func awaitEvery(t *testing.T, pause time.Duration, what string, yes func() bool)
 // awaitText returns when the server has written a text to its log.
 func awaitText(t *testing.T, p *process, text string) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("it said:\n%s", p.stderr)
+		}
+	}()
 	await(t, text, func() bool { return strings.Contains(p.stderr.String(), text) })
 }
 

@@ -95,6 +95,7 @@ func (g *group) restart() error { return errors.Join(g.close(), g.open()) }
 
 // end ends the life.
 func (g *group) end() error {
+	g.stores.Tidy(nil) // damage to a file that was given up is nobody's
 	waited := time.Duration(0)
 	if g.random.IntN(2) == 0 {
 		waited = time.Duration(g.random.IntN(2 * int(markSyncEvery)))
