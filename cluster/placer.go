@@ -16,8 +16,8 @@ import (
 const (
 	// placeInterval is the time between two looks at the whole cluster.
 	placeInterval = time.Second
-	// stepInterval is the time until the next look if a step was taken, for stepsInRow looks in a row: a new replica takes three steps, and what is
-	// known of the others is no older for it.
+	// stepInterval is the time until the next look if members of a shard were changed, for stepsInRow looks in a row: a new replica takes three
+	// steps, and what is known of the others is no older for it.
 	stepInterval = 100 * time.Millisecond
 	stepsInRow   = 20
 	// askWait bounds the question for a node's status; a node that does not answer in time counts as silent in this round.
@@ -151,7 +151,7 @@ func (p *placer) run(ctx context.Context) {
 	}
 }
 
-// round looks at the whole cluster once and takes the steps that can be taken. It reports whether one was.
+// round looks at the whole cluster once and takes the steps that can be taken. It reports whether the next look may follow at once.
 func (p *placer) round(ctx context.Context) bool {
 	reports := p.ask(ctx)
 	if p.reported != nil {
@@ -167,7 +167,7 @@ func (p *placer) round(ctx context.Context) bool {
 	}
 	p.correct(ctx, &w, steps)
 	var changing sync.WaitGroup
-	var taken atomic.Bool
+	var taken atomic.Bool // a step after which the next look may follow
 	for _, st := range steps {
 		changing.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, changeWait)
@@ -384,7 +384,7 @@ func (p *placer) watchHandover(s *worldShard) {
 	}
 }
 
-// take carries out one step, or reports false if it must wait. A replica is recorded before it becomes a member, so that its node has started it, and
+// take carries out one step. It reports whether the next look may follow at once. A replica is recorded before it becomes a member, so that its node has started it, and
 // until it is none any more.
 func (p *placer) take(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
 	s, name := &w.shards[st.shard], shardGroup(st.shard)
@@ -400,7 +400,8 @@ func (p *placer) take(ctx context.Context, w *world, st step, reports map[string
 		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
-	return true, p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
+	// A new leader serves a while after it has the leadership. Until then it seems to lead too few shards.
+	return st.action != transfer, p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
 // change returns what the group's leader, of which so many voters are wanted, is asked for. A server that gets a vote must be there, and so must as many

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 func TestProposerGathersWhileAnEntryIsInFlight(t *testing.T) {
@@ -45,11 +47,33 @@ func TestProposerGoesOnBesideAnEntryThatWasGivenUp(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 2, ProposeTimeout: 10 * time.Second})
 		b.send(t, 1)
 		stuck := b.next(t)
-		time.Sleep(time.Second)
-		b.send(t, 1)
-		b.none(t)
+		b.send(t, 1) // it has waited as long by then
 		time.Sleep(9 * time.Second)
+		b.none(t)
+		time.Sleep(time.Second)
 		b.next(t).apply(t, 1)
 		stuck.apply(t, 2)
+	})
+}
+
+// An entry is full of work also where it is short.
+func TestProposerTakesMuchWorkForAFullEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 2})
+		b.send(t, 1)
+		alone := b.next(t)
+		work := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: entryCostMax / 4}}}
+		for range 4 {
+			b.none(t)
+			if err := b.enqueue(&proposal{request: work, encoded: fsm.AppendRequest(nil, work), complete: func(Reply, error) {}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		full := b.next(t)
+		if _, n := b.waiting(); n > 0 || b.cost > 0 {
+			t.Errorf("%d bytes and work of %d are left", n, b.cost)
+		}
+		alone.apply(t, 1)
+		full.apply(t, 2)
 	})
 }

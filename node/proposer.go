@@ -17,6 +17,8 @@ const (
 	requestBytesMax = 16 << 20
 	// entryCostMax bounds the work of one entry, for which the machine is locked: a few tens of milliseconds. A request that costs more alone has an entry alone.
 	entryCostMax = 32 << 10
+	// givingUp is how long it may take until what waits for an entry hears that its callers were given up.
+	givingUp = 100 * time.Millisecond
 	// entryFrameBytes is room for what an entry has around its requests: format, stamp, number and sum.
 	entryFrameBytes = 32
 	// bufferBytesKept is the size up to which the buffers of callers are used again.
@@ -63,6 +65,7 @@ type proposer struct {
 	head, tail *proposal
 	requests   int
 	bytes      int64
+	cost       uint64
 	closed     error // why nothing is taken; nil while a leadership serves
 }
 
@@ -126,9 +129,11 @@ func (p *proposer) enqueue(pr *proposal) error {
 		p.tail.next = pr
 	}
 	p.tail = pr
+	was := p.fullLocked()
 	p.requests++
 	p.bytes += size
-	if p.requests == 1 || p.fullLocked() && p.bytes-size < int64(p.cfg.EntryBytesMax) {
+	p.cost += pr.cost
+	if p.requests == 1 || !was && p.fullLocked() {
 		p.wakeUp()
 	}
 	return nil
@@ -143,7 +148,9 @@ func (p *proposer) wakeUp() {
 }
 
 // fullLocked reports whether what waits fills an entry.
-func (p *proposer) fullLocked() bool { return p.bytes >= int64(p.cfg.EntryBytesMax) }
+func (p *proposer) fullLocked() bool {
+	return p.bytes >= int64(p.cfg.EntryBytesMax) || p.cost >= entryCostMax
+}
 
 // full is fullLocked.
 func (p *proposer) full() bool {
@@ -184,6 +191,7 @@ func (p *proposer) unlinkLocked(pr *proposal) {
 	pr.prev, pr.next, pr.waiting = nil, nil, false
 	p.requests--
 	p.bytes -= int64(len(pr.encoded))
+	p.cost -= pr.cost
 }
 
 // takeLocked takes proposals of one format from the front, up to about sizeMax bytes and costMax units of work but at least one if there is any.
@@ -277,7 +285,7 @@ func (p *proposer) slot(ctx context.Context) bool {
 	if p.free() {
 		return true
 	}
-	patience := time.NewTimer(p.cfg.ProposeTimeout)
+	patience := time.NewTimer(p.cfg.ProposeTimeout + givingUp)
 	defer patience.Stop()
 	for {
 		select {
@@ -286,8 +294,11 @@ func (p *proposer) slot(ctx context.Context) bool {
 				return true
 			}
 		case <-patience.C:
+			if p.free() {
+				return true
+			}
 			p.refuse(fmt.Errorf("%w: no entry was applied for %v", ErrOverloaded, p.cfg.ProposeTimeout))
-			patience.Reset(p.cfg.ProposeTimeout)
+			patience.Reset(p.cfg.ProposeTimeout + givingUp)
 		case <-ctx.Done():
 			return false
 		}
@@ -401,9 +412,9 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 // fail answers a batch with an error, unless it is answered already.
 func (p *proposer) fail(f *flight, err error) {
 	if f.answered.CompareAndSwap(false, true) {
-		p.complete(f, err)
 		p.owing.Add(-1)
 		p.wakeUp() // its slot may be taken for ever
+		p.complete(f, err)
 	}
 }
 

@@ -287,7 +287,7 @@ func TestProposerGivesUpWaiting(t *testing.T) {
 		if a := <-logged; OutcomeOf(a.err) != Unknown || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v what was logged ended with %v", time.Since(start), a.err)
 		}
-		if a := <-queued; !errors.Is(a.err, ErrOverloaded) || time.Since(start) != 10*time.Second {
+		if a := <-queued; !errors.Is(a.err, ErrOverloaded) || time.Since(start) != 10*time.Second+givingUp {
 			t.Errorf("after %v what was queued ended with %v", time.Since(start), a.err)
 		}
 		stuck.apply(t, 1) // too late; and the slot is free again
