@@ -18,8 +18,8 @@ var (
 	// ErrNoGroup is returned by Open with MustExist when the directory holds no group.
 	ErrNoGroup = errors.New("storage: no group in this directory")
 
-	// ErrSnapshotOlder is returned by SnapshotStore.Create for an index below the newest durable snapshot:
-	// a delayed install request must not take a replica back in time.
+	// ErrSnapshotOlder is returned by SnapshotStore.Create for an index below the newest durable snapshot, and by a sink
+	// that a newer snapshot has overtaken: neither a delayed install nor an own snapshot that took long may take a replica back in time.
 	ErrSnapshotOlder = errors.New("storage: a newer snapshot is already durable")
 
 	// ErrGap is wrapped by StoreLogs when entries do not follow the last one.

@@ -23,16 +23,17 @@ type removals struct {
 	guard  *guard
 	logger *slog.Logger
 	now    func() time.Time
+	steps  turn // of carryOut and close
 
 	mu    sync.Mutex
 	later bool
 	files []removal
 }
 
-// removal is a file to be removed; one that is not whole may be cut step by step, because nobody reads it any more.
+// removal is a file to be removed.
 type removal struct {
-	name  string
-	whole bool
+	name string
+	read func() bool // whether it may be read still, and thus not be cut step by step; nil for never
 }
 
 // delete removes a file now, or notes it if the group is open.
@@ -86,41 +87,43 @@ func (r *removals) carryOut(rest func(worked time.Duration) bool) {
 
 // dispose removes one file. It reports whether to go on.
 func (r *removals) dispose(f removal, rest func(worked time.Duration) bool) (goOn bool, err error) {
-	if !f.whole {
-		if goOn, err = r.shrink(f.name, rest); !goOn || err != nil {
-			return goOn, err
-		}
+	if (f.read == nil || !f.read()) && !r.shrink(f.name, rest) {
+		return false, nil
 	}
 	return r.step(f.name, rest, func() error { return r.remove(f.name) })
 }
 
-// shrink cuts a file step by step, if the file system can do that, until one step is left.
-func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (goOn bool, err error) {
+// shrink cuts a file step by step until one step is left. It reports whether to go on. A file that cannot be opened or cut, for want of descriptors or of room, is left
+// as large as it is: removing it needs neither.
+func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (goOn bool) {
 	f, err := r.fsys.OpenFile(name, os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
 	if err != nil {
-		return true, fmt.Errorf("storage: %w", err)
+		return true
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	t, ok := f.(Truncater)
-	if !ok {
-		return true, nil
-	}
+	defer func() { _ = f.Close() }() // nothing was written
 	size, err := f.Size()
-	for goOn = true; goOn && err == nil && size > removeStepBytes; {
+	t, ok := f.(Truncater)
+	for goOn = true; goOn && ok && err == nil && size > removeStepBytes; {
 		size -= removeStepBytes
 		goOn, err = r.step(name, rest, func() error { return t.Truncate(size) })
 	}
-	return goOn, err
+	return goOn
 }
 
-// step does one piece of work and asks whether to go on.
+// step does one piece of work, unless the group is closed, and asks whether to go on.
 func (r *removals) step(name string, rest func(worked time.Duration) bool, do func() error) (goOn bool, err error) {
+	r.steps.take()
 	start := r.now()
 	err = r.guard.watch("remove "+name, do)
-	return rest == nil || rest(r.now().Sub(start)), err
+	worked := r.now().Sub(start)
+	r.steps.give()
+	return rest == nil || rest(worked), err
+}
+
+// close waits for the step under way. It follows guard.close: whoever opens the group next must not meet another one.
+func (r *removals) close() {
+	r.steps.take()
+	r.steps.give()
 }
 
 func (r *removals) remove(name string) error {

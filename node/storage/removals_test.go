@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belfrydb/belfry/node/storage"
@@ -102,4 +104,98 @@ func TestSnapshotThatIsReadIsNotCut(t *testing.T) {
 		t.Errorf("%d bytes were read that are not the snapshot's %d", len(got), len(data))
 	}
 	must(t, r.Close())
+}
+
+// Who has read to the end by the time that a snapshot is removed holds up nothing.
+func TestSnapshotThatWasReadIsCut(t *testing.T) {
+	s, err := storage.Open(filepath.Join(t.TempDir(), "shard-1"), testConfig(storage.OSFS{}, storage.EngineWAL))
+	must(t, err)
+	defer closeStores(t, s)
+	setTerm(t, s, 2)
+	mustSnapshot(t, s, 10, 2, bigData(9<<20))
+	newest, _ := s.Snapshots.Newest()
+	_, r, err := s.Snapshots.Open(newest.ID)
+	must(t, err)
+	for _, index := range []uint64{20, 30} {
+		mustSnapshot(t, s, index, 2, nil)
+	}
+	must(t, r.Close())
+	steps := 0
+	s.Tidy(func(time.Duration) bool { steps++; return true })
+	if steps != 3 {
+		t.Errorf("nine MiB went in %d steps, want 3", steps)
+	}
+}
+
+// uncut is a file system that opens no snapshot in order to cut it, or cuts none.
+type uncut struct {
+	storage.OSFS
+	unopened bool
+}
+
+func (u *uncut) OpenFile(name string, flag int) (storage.File, error) {
+	if flag != os.O_RDWR || !strings.HasSuffix(name, ".snap.tmp") {
+		return u.OSFS.OpenFile(name, flag)
+	}
+	if u.unopened {
+		return nil, syscall.EMFILE
+	}
+	f, err := u.OSFS.OpenFile(name, flag)
+	return fullFile{f}, err
+}
+
+// fullFile is one that cannot be cut because that needs room.
+type fullFile struct{ storage.File }
+
+func (fullFile) Truncate(int64) error { return syscall.ENOSPC }
+
+func TestFileThatCannotBeCutIsRemoved(t *testing.T) {
+	for _, unopened := range []bool{false, true} {
+		dir, fsys := filepath.Join(t.TempDir(), "shard-1"), &uncut{}
+		s, err := storage.Open(dir, testConfig(fsys, storage.EngineWAL))
+		must(t, err)
+		setTerm(t, s, 2)
+		for _, index := range []uint64{10, 20, 30} {
+			mustSnapshot(t, s, index, 2, bigData(5<<20))
+		}
+		fsys.unopened = unopened
+		s.Tidy(nil)
+		left, err := os.ReadDir(filepath.Join(dir, "snapshots"))
+		if must(t, err); len(left) != 2 {
+			t.Errorf("not opened %v: kept %v, want two", unopened, left)
+		}
+		closeStores(t, s)
+	}
+}
+
+// The next start of the group lists what is there and removes it.
+func TestCloseWaitsForTheStepOfTidy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		s := openOn(t, d)
+		setTerm(t, s, 2)
+		for _, index := range []uint64{10, 20, 30} {
+			mustSnapshot(t, s, index, 2, nil)
+		}
+		goOn := make(chan struct{})
+		d.SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpRemove {
+				<-goOn
+			}
+			return nil
+		})
+		ended := make(chan struct{}, 2)
+		go func() { s.Tidy(nil); ended <- struct{}{} }()
+		synctest.Wait()
+		go func() { closeStores(t, s); ended <- struct{}{} }()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("the group is closed while a file of it is removed")
+		}
+		close(goOn)
+		<-ended
+		<-ended
+		d.SetHook(nil)
+		closeStores(t, openOn(t, d))
+	})
 }

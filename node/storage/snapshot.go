@@ -34,7 +34,8 @@ type SnapshotStore struct {
 	logger *slog.Logger
 	gone   *removals
 
-	readers atomic.Int64 // of files that are open
+	readers    atomic.Int64 // of files that are open
+	publishing turn         // held from the last look at newest until it is set
 
 	mu     sync.Mutex
 	serial uint64
@@ -143,7 +144,7 @@ func openSnapshots(s *SnapshotStore) error {
 func (s *SnapshotStore) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
 
 // Create implements raft.SnapshotStore. trans is not used: only configurations of protocol 3 are written.
-// The sink implements DigestSetter. ErrSnapshotOlder refuses an index below the newest durable one.
+// The sink implements DigestSetter. ErrSnapshotOlder refuses an index below the newest durable one, and ends a sink that a newer snapshot has overtaken.
 func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
@@ -151,13 +152,12 @@ func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, fmt.Errorf("storage: snapshot version %d, this store writes 1", version)
 	}
 	s.mu.Lock()
-	if index < s.newest.Index {
-		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: index %d, newest is %d", ErrSnapshotOlder, index, s.newest.Index)
-	}
 	s.serial++
 	id := formatSnapshotID(index, term, s.serial)
 	s.mu.Unlock()
+	if err := s.overtaken(id, index); err != nil {
+		return nil, err
+	}
 	sink := &snapshotSink{store: s, name: s.path(id), start: s.now(), meta: snapshotMeta{
 		Version: version, ID: id, Index: index, Term: term,
 		Configuration: configuration, ConfigurationIndex: configurationIndex,
@@ -166,6 +166,14 @@ func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, err
 	}
 	return sink, nil
+}
+
+// overtaken returns ErrSnapshotOlder if a snapshot that comes after id is durable.
+func (s *SnapshotStore) overtaken(id string, index uint64) error {
+	if newest, _ := s.Newest(); id < newest.ID { // both have the index in front
+		return fmt.Errorf("%w: index %d, newest is %d", ErrSnapshotOlder, index, newest.Index)
+	}
+	return nil
 }
 
 // List implements raft.SnapshotStore: the newest snapshot, or none. If its header or trailer is damaged by now, a
@@ -267,14 +275,14 @@ func (s *SnapshotStore) reap() error {
 	return errors.Join(err, s.fsys.SyncDir(s.dir))
 }
 
-// discard gives a snapshot up. Who has opened it may go on reading: then it is not cut in steps. Nobody can open it once it has its temporary name, and who did so
-// before has been counted.
+// discard gives a snapshot up. Who has opened it may go on reading: until the last reader has closed, it is not cut in steps. Nobody can open it once it has its
+// temporary name, and who did so before has been counted.
 func (s *SnapshotStore) discard(name string) error {
 	tmp := name + tmpSuffix
 	if err := s.fsys.Rename(name, tmp); err != nil {
 		return err
 	}
-	return s.gone.delete(removal{name: tmp, whole: s.readers.Load() > 0})
+	return s.gone.delete(removal{name: tmp, read: func() bool { return s.readers.Load() > 0 }})
 }
 
 func (s *SnapshotStore) statsNow() SnapshotStats {

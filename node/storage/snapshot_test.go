@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
@@ -127,6 +128,63 @@ func TestSnapshotMayNotGoBack(t *testing.T) {
 	}
 }
 
+// While the node writes a snapshot with rests, newer ones may be installed.
+func TestSnapshotThatIsOvertakenIsGivenUp(t *testing.T) {
+	for what, end := range map[string]func(raft.SnapshotSink) error{
+		"while it is written": func(sink raft.SnapshotSink) error {
+			_, err := sink.Write(bigData(300 << 10))
+			return errors.Join(err, sink.Cancel())
+		},
+		"before it is closed": raft.SnapshotSink.Close,
+	} {
+		d := newDisk()
+		s := openOn(t, d)
+		setTerm(t, s, 2)
+		sink, err := s.Snapshots.Create(1, 10, 2, configuration(), 1, nil)
+		must(t, err)
+		for _, index := range []uint64{50, 60} {
+			mustSnapshot(t, s, index, 2, snapshotData(index))
+		}
+		if err := end(sink); !errors.Is(err, storage.ErrSnapshotOlder) {
+			t.Errorf("%s: %v", what, err)
+		}
+		s.Tidy(nil)
+		if index, _, err := readSnapshot(s.Snapshots); index != 60 || err != nil || len(snapshotFiles(d)) != 2 || s.Err() != nil {
+			t.Errorf("%s: newest %d, %v, of %v, state %v", what, index, err, snapshotFiles(d), s.Err())
+		}
+		closeStores(t, s)
+	}
+}
+
+// Two that end at the same time come one after the other.
+func TestSnapshotsArePublishedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		s := openOn(t, d)
+		setTerm(t, s, 2)
+		older, err := s.Snapshots.Create(1, 10, 2, configuration(), 1, nil)
+		must(t, err)
+		goOn := make(chan struct{})
+		d.SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpRename && strings.Contains(o.Path, "000a-") {
+				<-goOn
+			}
+			return nil
+		})
+		ended := make(chan error, 2)
+		go func() { ended <- older.Close() }()
+		synctest.Wait()
+		go func() { ended <- takeSnapshot(s.Snapshots, 50, 2, nil) }()
+		synctest.Wait()
+		close(goOn)
+		must(t, errors.Join(<-ended, <-ended))
+		if newest, _ := s.Snapshots.Newest(); newest.Index != 50 {
+			t.Errorf("the newest is %d", newest.Index)
+		}
+		closeStores(t, s)
+	})
+}
+
 func TestSnapshotCancel(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d)
@@ -145,6 +203,10 @@ func TestSnapshotCancel(t *testing.T) {
 	if err := sink.Close(); err == nil {
 		t.Error("a cancelled sink was closed")
 	}
+	if files := snapshotFiles(d); len(files) != 2 {
+		t.Errorf("%v: what may be large is removed by Tidy", files)
+	}
+	s.Tidy(nil)
 	if files := snapshotFiles(d); len(files) != 1 {
 		t.Errorf("left %v", files)
 	}
@@ -183,6 +245,7 @@ func TestSnapshotFailureAtEachStep(t *testing.T) {
 				t.Fatalf("step %d: newest %d, %v, want %d", n, index, err, want)
 			}
 			if err != nil {
+				s.Tidy(nil)
 				if !errors.Is(err, cause) || s.Err() != nil || s.Stats().Snapshot.Failed != 1 || len(snapshotFiles(d)) != 1 {
 					t.Fatalf("step %d: %v, %v, %+v, %v", n, err, s.Err(), s.Stats().Snapshot, snapshotFiles(d))
 				}
@@ -422,6 +485,7 @@ func TestSnapshotThatCannotBeClosed(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	leaky.cause = nil
+	s.Tidy(nil)
 	if index, _, err := readSnapshot(s.Snapshots); index != 10 || err != nil || len(snapshotFiles(d)) != 1 {
 		t.Errorf("the newest is %d, %v; the files are %v", index, err, snapshotFiles(d))
 	}

@@ -86,7 +86,11 @@ func (s *snapshotSink) flush() error {
 	return s.append(s.out)
 }
 
+// append writes b, unless a newer snapshot is durable by now: with rests between its blocks, and beside an install, a snapshot may come too late.
 func (s *snapshotSink) append(b []byte) error {
+	if err := s.store.overtaken(s.meta.ID, s.meta.Index); err != nil {
+		return err
+	}
 	return s.store.guard.watch("write "+s.name, func() error {
 		if err := s.file.write(b); err != nil {
 			return fmt.Errorf("storage: %w", err)
@@ -110,6 +114,8 @@ func (s *snapshotSink) Close() error {
 	if errors.Is(s.err, errSinkDone) {
 		return s.err
 	}
+	s.store.publishing.take()
+	defer s.store.publishing.give()
 	if s.err == nil {
 		s.err = s.finish()
 	}
@@ -152,7 +158,7 @@ func (s *snapshotSink) publish() error {
 		return fmt.Errorf("storage: renaming %s: %w", tmp, err)
 	}
 	if err := fsys.SyncDir(filepath.Dir(s.name)); err != nil {
-		return fmt.Errorf("storage: syncing directory of %s: %w", s.name, errors.Join(err, fsys.Remove(s.name)))
+		return fmt.Errorf("storage: syncing directory of %s: %w", s.name, errors.Join(err, fsys.Rename(s.name, tmp)))
 	}
 	return nil
 }
@@ -168,8 +174,8 @@ func (s *snapshotSink) Cancel() error {
 func (s *snapshotSink) abandon() error {
 	s.err = errSinkDone
 	s.store.abandoned()
-	// The file may be closed already; what is left is the temporary name.
-	return errors.Join(ignoreClosed(s.file.Close()), removeIfPresent(s.store.fsys, s.name+tmpSuffix))
+	// The file may be closed already; what is left is the temporary name. It may be large.
+	return errors.Join(ignoreClosed(s.file.Close()), s.store.gone.delete(removal{name: s.name + tmpSuffix}))
 }
 
 func ignoreClosed(err error) error {

@@ -95,6 +95,7 @@ type Stores struct {
 // Close releases the files. Shut Raft down first. Later calls of the stores return ErrClosed or fail.
 func (s *Stores) Close() error {
 	s.guard.close()
+	s.gone.close()
 	return errors.Join(s.Log.engine.close(), s.marks.close())
 }
 
@@ -163,7 +164,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	}
 	g := &guard{watchdog: cfg.Watchdog, onFatal: cfg.OnFatal}
 	s := &Stores{dir: dir, guard: g, restart: make(chan struct{})}
-	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now}
+	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now, steps: newTurn()}
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if s.Stable, err = openStable(cfg.FS, p.stable, g); err != nil {
 		return nil, err
 	}
-	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone}
+	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone, publishing: newTurn()}
 	if err := openSnapshots(s.Snapshots); err != nil {
 		return nil, err
 	}
