@@ -288,6 +288,7 @@ func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 	if err != nil {
 		return fmt.Errorf("emptying the log: %w", err)
 	}
+	stores.Tidy(nil) // or the disk, which may be full, would hold the log until the node starts
 	closed = true
 	if err := stores.Close(); err != nil {
 		return err

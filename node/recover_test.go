@@ -64,6 +64,16 @@ func checkRecovered(t *testing.T, dir, old string, jobs ...int) {
 	}
 }
 
+// segmentFiles lists the files of a shard's log, except for their list.
+func segmentFiles(t *testing.T, dir string, shard uint32) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(shardDir(dir, shard), "log", "*.wal"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	return files
+}
+
 // TestRecoveryGoesOn ends a recovery after each of its steps: the node then does not start, and the next attempt completes it.
 func TestRecoveryGoesOn(t *testing.T) {
 	t.Parallel()
@@ -74,8 +84,12 @@ func TestRecoveryGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := r.NextCluster()
+	before := segmentFiles(t, dir, 1)
 	if err := r.recover(&r.groups[1]); err != nil {
 		t.Fatal(err)
+	}
+	if after := segmentFiles(t, dir, 1); len(after) != 1 || slices.Contains(before, after[0]) {
+		t.Errorf("of the log of a recovered group there were %v, there are %v", before, after)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
