@@ -18,6 +18,8 @@ const (
 	calmAfter = time.Second
 	// pieceBytes is how much of a snapshot is written without a rest.
 	pieceBytes = 256 << 10
+	// hurryTimes is for how many times the low-water mark of free space, below which puts are refused, there must be room for rests to be taken.
+	hurryTimes = 2
 )
 
 // pace has work that nobody waits for, snapshots and what they leave to be removed, rest most of the time while something is applied: at full speed it takes
@@ -78,9 +80,10 @@ func (w *pacedWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// hurries reports whether snapshots must not rest: the disk is filling, and only they free some of it, or a group has logged half as much again as it should.
+// hurries reports whether snapshots must not rest: the disk is filling, and only they free some of it before puts are refused, or a group has logged half as much
+// again as is logged between its snapshots, besides what the one under way covers.
 func (n *Node) hurries() bool {
-	if n.space.Low() {
+	if space := n.space.Stats(); space.Low || space.FreeBytes < hurryTimes*space.LowWaterBytes {
 		return true
 	}
 	for _, g := range n.allGroups() {

@@ -133,11 +133,23 @@ func TestSnapshotsHurry(t *testing.T) {
 		expect("half as much again is logged", true)
 		logged(3*least/2+1, least)
 		expect("most of that is in the snapshot under way", false)
-		free = 0
-		if err := n.space.Check(); err != nil {
-			t.Fatal(err)
+		r.snapshotEnded(false)
+		expect("which failed", true)
+		logged(0, 0)
+		for _, left := range []struct {
+			what  string
+			free  uint64
+			hurry bool
+		}{
+			{"there is room", 2 * n.cfg.DiskLowBytes, false},
+			{"the disk is filling", 2*n.cfg.DiskLowBytes - 1, true},
+			{"puts are refused", 0, true},
+		} {
+			if free = left.free; n.space.Check() != nil {
+				t.Fatal("the space cannot be looked at")
+			}
+			expect(left.what, left.hurry)
 		}
-		expect("the disk is filling", true)
 		closeNode(t, n)
 	})
 }

@@ -232,12 +232,14 @@ func (r *replica) overdue() bool {
 	return r.logged.bytes-r.captured.bytes > r.snapshotAt.Load()/2*3
 }
 
-// snapshotStored takes what the last snapshot covers off the log since. It must follow each successful snapshot.
-func (r *replica) snapshotStored() {
+// snapshotEnded takes what the last snapshot covers off the log since, if it is stored. It must follow each snapshot.
+func (r *replica) snapshotEnded(stored bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.logged.bytes -= r.captured.bytes
-	r.logged.entries -= r.captured.entries
+	if stored {
+		r.logged.bytes -= r.captured.bytes
+		r.logged.entries -= r.captured.entries
+	}
 	r.captured = volume{}
 }
 
@@ -281,6 +283,9 @@ func (r *replica) Restore(source io.ReadCloser) error {
 	}
 	r.logged, r.captured, r.digests = volume{}, volume{}, nil
 	r.wake()
+	if r.grown != nil {
+		r.grown() // the snapshots have the files removed that an installed one has replaced
+	}
 	if r.after != nil {
 		r.after(machine)
 	}

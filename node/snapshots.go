@@ -55,12 +55,14 @@ func (n *Node) snapshotRoom() uint64 {
 	return free - min(free, kept)
 }
 
-// takeSnapshot takes a snapshot now and cuts the log behind it. One goroutine at a time may call it.
+// takeSnapshot takes a snapshot now and cuts the log behind it. tidy should follow. One goroutine at a time may call it. The error is raft.ErrRaftShutdown if a stop of
+// the group ended it. There is none if a newer snapshot was installed meanwhile.
 func (g *group) takeSnapshot() error {
-	start := time.Now()
+	start, i := time.Now(), g.instance()
+	before, _ := i.stores.Snapshots.Newest()
 	err := g.setTrailing()
 	if err == nil {
-		err = g.instance().Snapshot().Error()
+		err = i.Snapshot().Error()
 	}
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
@@ -68,23 +70,43 @@ func (g *group) takeSnapshot() error {
 	if cause := g.replica.persistError.Load(); err != nil && cause != nil {
 		err = *cause // Raft flattens it
 	}
-	g.tidy()
+	g.replica.snapshotEnded(err == nil)
+	if err != nil && i.stopped() {
+		return fmt.Errorf("taking a snapshot of %s: %w", g.name, raft.ErrRaftShutdown)
+	}
+	newest, _ := i.stores.Snapshots.Newest()
+	overtaken := err != nil && newest.ID != before.ID && i.stores.Err() == nil
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
-	if err != nil {
+	if err != nil && !overtaken {
 		g.node.releaseIfFull(err)
 		g.snapshots.stats.Failed++
 		g.snapshots.rest = time.Now().Add(snapshotRetry)
 		return fmt.Errorf("taking a snapshot of %s: %w", g.name, err)
 	}
-	g.replica.snapshotStored()
 	g.planSnapshot()
 	g.node.planSpace()
+	if overtaken {
+		return nil
+	}
 	st := &g.snapshots.stats
 	st.At, st.Duration = time.Now(), time.Since(start)
 	st.Taken++
 	g.logger.Info("snapshot taken", "seconds", st.Duration.Seconds())
 	return nil
+}
+
+// stopped reports whether the instance is being stopped or was. The replica alone cannot tell: it goes on with the next instance.
+func (i *instance) stopped() bool {
+	if i.replica.stopped.Load() {
+		return true
+	}
+	select {
+	case <-i.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // tidy removes the files that the group needs no more.
@@ -129,7 +151,7 @@ func (n *Node) runSnapshots(ctx context.Context) {
 		for _, g := range n.allGroups() {
 			if ctx.Err() == nil && g.snapshotDue(time.Now()) {
 				n.snapshotTurn.take()
-				if err := g.takeSnapshot(); err != nil && ctx.Err() == nil {
+				if err := g.takeSnapshot(); err != nil && ctx.Err() == nil && !errors.Is(err, raft.ErrRaftShutdown) {
 					g.note("snapshot", err)
 				}
 				n.snapshotTurn.give()
@@ -157,6 +179,7 @@ func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
 		n.snapshotTurn.take()
 		defer n.snapshotTurn.give()
 		result <- s.takeSnapshot()
+		s.tidy()
 	})
 	if !started {
 		done()

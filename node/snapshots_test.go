@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/node/storage/diskfault"
+	"github.com/hashicorp/raft"
 )
 
 // Whatever is wrong with a snapshot, and wherever that is noticed, the machine goes on as it was: Raft does not end over it.
@@ -74,5 +76,142 @@ func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// onSnapshot calls f once, with a disk that does as ever again, when a snapshot begins to be written.
+func onSnapshot(disk *diskfault.Disk, f func()) {
+	disk.SetHook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpCreate && strings.HasSuffix(o.Path, ".snap.tmp") {
+			disk.SetHook(nil)
+			f()
+		}
+		return nil
+	})
+}
+
+// What is removed behind a snapshot is no part of it: who asked for it does not wait, and it did not take that long.
+func TestRemovalFollowsTheSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := diskfault.New()
+		cfg := testConfig(t, "/data")
+		cfg.FS = disk
+		n := openNode(t, cfg)
+		var taken []uint64
+		disk.SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpRemove && strings.HasSuffix(o.Path, ".snap.tmp") {
+				taken = append(taken, n.Stats().Shards[0].Snapshot.Taken)
+			}
+			return nil
+		})
+		for range 3 {
+			do(t, n, 0, put("orders", "x", 0))
+			if err := n.Snapshot(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !slices.Equal(taken, []uint64{3}) {
+			t.Errorf("snapshots were removed when %v had been taken, want one after the third", taken)
+		}
+		disk.SetHook(nil)
+		closeNode(t, n)
+	})
+}
+
+// A restart of the group that ends a snapshot is no trouble: the next may begin at once.
+func TestRestartDuringASnapshotIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := diskfault.New()
+		cfg := testConfig(t, "/data")
+		cfg.FS, cfg.SnapshotBytes = disk, 2*pieceBytes
+		n := openNode(t, cfg)
+		g := n.shards[0].Load().group
+		goOn := make(chan struct{})
+		onSnapshot(disk, func() {
+			g.wedged <- struct{}{}
+			<-goOn
+		})
+		for range 10 {
+			do(t, n, 0, put("orders", strings.Repeat("x", pieceBytes/4), 0))
+			if synctest.Wait(); g.replica.stopped.Load() {
+				break
+			}
+		}
+		close(goOn)
+		synctest.Wait()
+		if st := g.snapshotStats(); st.Failed != 0 {
+			t.Errorf("the stats are %+v", st)
+		}
+		if trouble := g.lastError.Load(); trouble != nil {
+			t.Errorf("the group is in trouble: %s", *trouble)
+		}
+		do(t, n, 0, put("orders", "x", 0))
+		if synctest.Wait(); g.snapshotStats().Taken != 1 {
+			t.Errorf("after the restart the stats are %+v", g.snapshotStats())
+		}
+		closeNode(t, n)
+	})
+}
+
+// A snapshot that is installed while an own one is written takes its place.
+func TestSnapshotThatIsOvertakenIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := diskfault.New()
+		cfg := testConfig(t, "/data")
+		cfg.FS = disk
+		n := openNode(t, cfg)
+		do(t, n, 0, put("orders", "x", 0))
+		g := n.shards[0].Load().group
+		onSnapshot(disk, func() { install(t, g, g.replica.appliedIndex()+10) })
+		if err := n.Snapshot(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if st := g.snapshotStats(); st.Failed != 0 || st.Taken != 0 || st.Index != g.replica.appliedIndex()+10 {
+			t.Errorf("the stats are %+v", st)
+		}
+		closeNode(t, n)
+	})
+}
+
+// install stores an empty snapshot, as an install does before it is restored.
+func install(t *testing.T, g *group, index uint64) {
+	t.Helper()
+	sink, err := g.instance().stores.Snapshots.Create(1, index, 1, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an installed snapshot has replaced is removed at once.
+func TestInstallIsFollowedByTheRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := diskfault.New()
+		cfg := testConfig(t, "/data")
+		cfg.FS = disk
+		n := openNode(t, cfg)
+		g := n.shards[0].Load().group
+		var state bytes.Buffer
+		g.replica.view(func(m Machine, _, _ uint64) {
+			if _, err := m.Snapshot().WriteTo(&state); err != nil {
+				t.Error(err)
+			}
+		})
+		for index := range uint64(3) {
+			install(t, g, 100+index)
+		}
+		if err := g.replica.Restore(io.NopCloser(&state)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, name := range disk.Files() {
+			if strings.HasSuffix(name, ".snap.tmp") {
+				t.Errorf("%s is there", name)
+			}
+		}
+		closeNode(t, n)
 	})
 }
