@@ -252,6 +252,9 @@ func TestSnapshotFailureIsNamedAndHarmless(t *testing.T) {
 	if st := g.group.snapshotStats(); st.Failed != 1 || st.Taken != 0 || released != 1 || g.group.snapshotDue(time.Now()) {
 		t.Errorf("after a failure the stats are %+v, released %d", st, released)
 	}
+	if covered := g.group.replica.captured; covered != (volume{}) {
+		t.Errorf("the snapshot that failed covers %+v", covered)
+	}
 	if reply, err := g.Propose(t.Context(), []byte("x")); err != nil || reply.Value != uint64(2) {
 		t.Errorf("after a failed snapshot an entry was answered %+v, %v", reply, err)
 	}
