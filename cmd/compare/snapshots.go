@@ -44,6 +44,9 @@ type answered struct {
 // span is the time from begin to end.
 type span struct{ begin, end time.Time }
 
+// removed is when the files that a snapshot replaced are gone: their removal follows, and rests as the writing did. It takes less than that.
+func (s span) removed() time.Time { return s.end.Add(s.end.Sub(s.begin)) }
+
 // snapshots fills servers, and compares puts on schedule while one of them writes a snapshot with those before and after.
 func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err error) {
 	fill, err := fillUp(ctx, r, set.jobs, false)
@@ -186,12 +189,15 @@ func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes
 	return group.Wait()
 }
 
-// awaitSnapshot waits until a process has written a snapshot that began after a time.
+// awaitSnapshot waits until a process has written a snapshot that began after a time, and has removed what that replaced.
 func awaitSnapshot(ctx context.Context, processes []*process, after time.Time) error {
 	for {
 		spans, err := lastSnapshots(processes, after)
-		if err != nil || len(spans) > 0 {
+		if err != nil {
 			return err
+		}
+		if len(spans) > 0 {
+			return rest(ctx, time.Until(spans[0].removed()))
 		}
 		if err := rest(ctx, time.Second/4); err != nil {
 			return err
@@ -249,12 +255,12 @@ func snapshotsOf(processes []*process) ([]span, error) {
 	return spans, nil
 }
 
-// split sorts puts into those that were under way while a snapshot was written and the others, each a sample.
+// split sorts puts into those that were under way while a snapshot was written and what it replaced removed, and the others, each a sample.
 func split(puts []answered, spans []span) (calm, during sample) {
 	calm, during = sample{Phase: "calm", Seconds: 1}, sample{Phase: "snapshot", Seconds: 1}
 	without, with := newHistogram(), newHistogram()
 	for _, p := range puts {
-		inside := slices.ContainsFunc(spans, func(s span) bool { return p.at.Before(s.end) && p.at.Add(p.took).After(s.begin) })
+		inside := slices.ContainsFunc(spans, func(s span) bool { return p.at.Before(s.removed()) && p.at.Add(p.took).After(s.begin) })
 		if inside {
 			with.record(p.took)
 			continue

@@ -177,8 +177,8 @@ func TestSnapshotsOf(t *testing.T) {
 	at := func(seconds, ms int) answered {
 		return answered{end.Add(time.Duration(seconds) * time.Second), time.Duration(ms) * time.Millisecond}
 	}
-	calm, during := split([]answered{at(-5, 1), at(-2, 7), at(-3, 600), at(-3, 400), at(1, 2)}, []span{one})
-	if during.Least < 6.9 || during.Most < 599 || calm.Most < 399 || calm.Most > 401 {
+	calm, during := split([]answered{at(-5, 1), at(-2, 7), at(-3, 600), at(-3, 400), at(2, 700), at(3, 2)}, []span{one})
+	if during.Least < 6.9 || during.Most < 699 || calm.Most < 399 || calm.Most > 401 {
 		t.Errorf("calm %+v, during %+v", calm, during)
 	}
 	if got := largest("# HELP m x\nm{shard=\"1\"} 3\nm{shard=\"2\"} 1.5e+09\nm_other{shard=\"1\"} 9e9\n", "m"); got != 1.5e9 {
