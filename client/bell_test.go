@@ -117,3 +117,13 @@ func TestACrowdOfLongAgo(t *testing.T) {
 		}
 	}
 }
+
+// TestAPollLeavesWithThoseOfOtherQueues, also where its queue had more callers long ago.
+func TestAPollLeavesWithThoseOfOtherQueues(t *testing.T) {
+	c := &Client{limits: Coalescing{MaxJobs: 1000}}
+	c.polls.eager.Store(crowdFrom)
+	p := &poller{client: c, callers: []*caller{{}}, last: wave{10 * crowdFrom, time.Now().Add(-2 * crowdMax)}}
+	if !p.crowd() {
+		t.Error("it leaves alone")
+	}
+}

@@ -250,7 +250,7 @@ func (p *poller) crowd() bool {
 		return false
 	}
 	all := p.last
-	if eager := int(p.client.polls.eager.Load()); eager > all.size { // those of other queues leave in the same turn
+	if eager := int(p.client.polls.eager.Load()); eager > all.size || time.Since(all.left) > crowdMax { // those of other queues leave in the same turn
 		all = wave{eager, time.Now()}
 	}
 	return p.client.limits.crowd(len(p.callers)-p.asked, all)

@@ -158,6 +158,7 @@ func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err := s.overtaken(id, index); err != nil {
 		return nil, err
 	}
+	s.gone.carryOut(nil) // of installs that fail one after the other each may leave a large file
 	sink := &snapshotSink{store: s, name: s.path(id), start: s.now(), meta: snapshotMeta{
 		Version: version, ID: id, Index: index, Term: term,
 		Configuration: configuration, ConfigurationIndex: configurationIndex,

@@ -206,6 +206,12 @@ func TestSnapshotCancel(t *testing.T) {
 	if files := snapshotFiles(d); len(files) != 2 {
 		t.Errorf("%v: what may be large is removed by Tidy", files)
 	}
+	sink, err = s.Snapshots.Create(1, 20, 2, configuration(), 1, nil)
+	must(t, err)
+	if files := snapshotFiles(d); len(files) != 2 {
+		t.Errorf("%v: what the first attempt left is not removed by the second", files)
+	}
+	must(t, sink.Cancel())
 	s.Tidy(nil)
 	if files := snapshotFiles(d); len(files) != 1 {
 		t.Errorf("left %v", files)
