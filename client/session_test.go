@@ -330,11 +330,7 @@ func TestAClientThatOnlyHears(t *testing.T) {
 // TestAServerThatIsSlow is not taken for mute: not while an answer arrives, nor while it takes a request.
 func TestAServerThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		conn := &heardConn{Conn: ours, began: time.Now()}
-		var open openSessions
-		s := open.start(conn, newReader(conn), &requestClock{})
-		defer open.close()
+		s, theirs := pipedSession(t)
 		answered := make(chan error, 1)
 		request := make([]byte, 100)
 		go func() { answered <- s.call(t.Context(), frame.PutBatch, request, &putBatchAnswer{}) }()
@@ -361,11 +357,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 // TestWhoLeavesWhileAnAnswerComes does not wait for the rest of it, and the next call gets its own.
 func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		conn := &heardConn{Conn: ours, began: time.Now()}
-		var open openSessions
-		s := open.start(conn, newReader(conn), &requestClock{})
-		defer open.close()
+		s, theirs := pipedSession(t)
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		answer := []byte{byte(frame.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -421,4 +413,14 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 			t.Errorf("%d sessions", server.count())
 		}
 	})
+}
+
+// pipedSession returns a session that has been opened, and the server's side of its connection.
+func pipedSession(t *testing.T) (s *session, theirs net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	conn := &heardConn{Conn: ours, began: time.Now()}
+	var open openSessions
+	t.Cleanup(open.close)
+	return open.start(conn, newReader(conn), &requestClock{}), theirs
 }
