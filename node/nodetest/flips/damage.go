@@ -194,11 +194,10 @@ func (t *target) end() int64 {
 	return int64(written+7) / 8 * 8
 }
 
-// draw decides on damage to files below a directory. running leaves out what only happens to files that nobody has open.
-func draw(r *rand.Rand, disk *diskfault.Disk, dir string, running bool) *damage {
+// draw decides on damage to some of the targets. running leaves out what only happens to files that nobody has open.
+func draw(r *rand.Rand, disk *diskfault.Disk, among map[part][]target, running bool) *damage {
 	for {
 		d := &damage{wound: drawWound(r, running)}
-		among := targets(disk, dir)
 		files := 1
 		if d.wound == flipTwo {
 			files = 2

@@ -48,7 +48,7 @@ func RunStores(o Options) *Report {
 		}
 		for n := 0; n < trialsPerLife && report.Flips < o.Flips; n++ {
 			live := r.IntN(5) == 0
-			d := draw(r, g.disk, groupDir, live)
+			d := draw(r, g.disk, targets(g.disk, groupDir), live)
 			result, err := g.strike(d, live)
 			if err != nil {
 				result = violated

@@ -10,23 +10,34 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// stored reads what the files of a stopped member hold. It changes nothing.
-func (w *world) stored(disk *diskfault.Disk, name string) (held *contents, err error) {
-	copied := disk.Clone()
+// reopened opens the files of a member on a copy of its disk, as after a kill, and returns the copy and what they hold.
+func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.Disk, held *contents, err error) {
+	copied = disk.Clone()
 	dir := shardDir(name)
 	if w.options.mend != nil {
 		w.options.mend(copied, dir)
 	}
 	group, err := storage.Named(dir, copied)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s, err := storage.Open(dir, storage.Config{Group: group, FS: copied, Birth: storage.MustExist, SegmentBytes: 4 * segmentBytes})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	return read(s)
+	held, err = read(s)
+	return copied, held, errors.Join(err, s.Close())
+}
+
+// draw decides on damage to what a member needs. Files that it has given up and not removed yet are gone once its group is opened again.
+func (w *world) draw(m *nodetest.Member, running bool) *damage {
+	w.Helper()
+	disk := w.disk(m.Name())
+	needed, _, err := w.reopened(disk, m.Name())
+	if err != nil {
+		w.Fatalf("the files of %s before the damage: %v", m.Name(), err)
+	}
+	return draw(w.random, disk, targets(needed, dataDir), running)
 }
 
 // die stops a member in one of the ways in which a process ends.
@@ -70,7 +81,7 @@ func (w *world) atRest() {
 	cut := w.die(m)
 	disk := w.disk(m.Name())
 	sound := disk.Clone()
-	d := draw(w.random, disk, dataDir, false)
+	d := w.draw(m, false)
 	d.inflict(disk)
 	expected := w.expect(m, d, sound)
 	w.tell("%s at rest (%s, cut %v), %v, expected %v", m.Name(), m.ServerID, cut, d, expected)
@@ -110,13 +121,13 @@ func (w *world) atRest() {
 
 // expect says what a start should make of a damaged disk: reported, unread, lastBatch or, with an error noted, violated.
 func (w *world) expect(m *nodetest.Member, d *damage, sound *diskfault.Disk) outcome {
-	want, err := w.stored(sound, m.Name())
+	_, want, err := w.reopened(sound, m.Name())
 	if err != nil {
 		w.Errorf("the files of %s before the damage: %v", m.Name(), err)
 		return violated
 	}
 	damaged := w.disk(m.Name())
-	got, err := w.stored(damaged, m.Name())
+	_, got, err := w.reopened(damaged, m.Name())
 	if err != nil {
 		if wrong := blames(d, err); wrong != nil {
 			w.Errorf("%v: %v", d, wrong)
@@ -232,7 +243,7 @@ func (w *world) inUse() {
 		w.snapshot(m)
 	}
 	disk := w.disk(m.Name())
-	d := draw(w.random, disk, dataDir, true)
+	d := w.draw(m, true)
 	d.inflict(disk)
 	wounded := disk.Clone()
 	w.tell("%s in use, %v, lagging %v", m.Name(), d, lagging != nil)

@@ -408,7 +408,7 @@ func (w *world) compareLogs() {
 	all := map[uint64]placed{}
 	for _, m := range w.cluster.Members() {
 		w.cluster.Stop(m)
-		held, err := w.stored(w.disk(m.Name()), m.Name())
+		_, held, err := w.reopened(w.disk(m.Name()), m.Name())
 		if err != nil {
 			w.Errorf("the files of %s in the end: %v", m.Name(), err)
 			continue
