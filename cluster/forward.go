@@ -354,23 +354,23 @@ func appendWitness(dst []byte, w node.Witness) []byte {
 func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 	var reply node.Reply
 	var fields [4]uint64
-	damaged := fmt.Errorf("%w: the answer is cut off", node.ErrUnknownOutcome)
+	damaged := func() error { return fmt.Errorf("%w: the answer is cut off", node.ErrUnknownOutcome) }
 	for i := range fields {
 		v, n := binary.Uvarint(body)
 		if n <= 0 {
-			return reply, fsm.Reading{}, damaged
+			return reply, fsm.Reading{}, damaged()
 		}
 		fields[i], body = v, body[n:]
 	}
 	at, n := binary.Varint(body)
 	if n <= 0 {
-		return reply, fsm.Reading{}, damaged
+		return reply, fsm.Reading{}, damaged()
 	}
 	body = body[n:]
 	reply.Witness = node.Witness{Shard: uint32(fields[0]), Term: fields[1], Index: fields[2], Entry: uint32(fields[3]), Time: fsm.Time(at)} //nolint:gosec // written from such
 	length, n := binary.Uvarint(body)
 	if n <= 0 || length > uint64(len(body)-n) {
-		return reply, fsm.Reading{}, damaged
+		return reply, fsm.Reading{}, damaged()
 	}
 	results, err := fsm.ParseResults(body[n : n+int(length)])
 	if err != nil {

@@ -219,10 +219,12 @@ func (r *Router) ask(ctx context.Context, shard uint32) string {
 
 // seeker brings calls to where the leaders of their shards are.
 type seeker struct {
-	// self is this server's id. find returns the server that a call goes to, empty if nobody is known; forget is told of one that failed it.
-	self   string
-	find   func(ctx context.Context, shard uint32) string
-	forget func(shard uint32, server string)
+	// self is this server's id. follows reports whether it would refuse a call, since another one leads. find returns the server that a call goes to, empty if nobody is
+	// known; forget is told of one that failed it.
+	self    string
+	follows func(shard uint32) bool
+	find    func(ctx context.Context, shard uint32) string
+	forget  func(shard uint32, server string)
 	// seeking counts the calls that wait for a leader.
 	seeking atomic.Int64
 }
@@ -230,9 +232,11 @@ type seeker struct {
 // follow has a call of a shard carried out where its leader is: by here on this node, or by there on the one named. Until something was sent that
 // may have changed something, it looks again, for as long as p lasts; a call that was sent on is answered as it ended. here and there may be called several times.
 func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here func() error, there func(server string) error) error {
-	err := here()
-	if !elsewhere(err) {
-		return err
+	var err error
+	if !s.follows(shard) {
+		if err = here(); !elsewhere(err) {
+			return err
+		}
 	}
 	looking, cancel := context.WithDeadline(ctx, p.looks)
 	defer cancel()

@@ -26,6 +26,7 @@ func TestFollow(t *testing.T) {
 		want               error
 		calls              string // h for one here, t for one there
 		bounded            bool   // it takes as long as the patience
+		follows            bool
 	}{
 		{name: "it leads", here: []error{nil}, calls: "h"},
 		{name: "it failed", here: []error{node.ErrDiskFull}, want: node.ErrDiskFull, calls: "h"},
@@ -41,6 +42,9 @@ func TestFollow(t *testing.T) {
 		{name: "elected and lost", here: []error{noLeader, noLeader}, found: []error{errHere, errThere}, there: []error{nil}, calls: "hht"},
 		{name: "not reached, then another", here: []error{notLeader}, found: []error{errThere}, there: []error{unsent, unsent, nil}, calls: "httt"},
 		{name: "nobody", here: []error{notLeader}, found: []error{nil}, want: node.ErrNoLeader, calls: "h", bounded: true},
+		{name: "another leads", follows: true, found: []error{errThere}, there: []error{nil}, calls: "t"},
+		{name: "another led, now it", follows: true, here: []error{nil}, found: []error{nil, errHere}, calls: "h"},
+		{name: "another led, now nobody", follows: true, found: []error{nil}, want: node.ErrNoLeader, bounded: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,7 +55,7 @@ func TestFollow(t *testing.T) {
 					}
 					return err
 				}
-				s := &seeker{self: "a.1", forget: func(uint32, string) {}, find: func(context.Context, uint32) string {
+				s := &seeker{self: "a.1", follows: func(uint32) bool { return tt.follows }, forget: func(uint32, string) {}, find: func(context.Context, uint32) string {
 					return map[error]string{errHere: "a.1", errThere: "b.2"}[take(&tt.found)]
 				}}
 				answer := func(mark byte, from *[]error) error {
@@ -97,7 +101,7 @@ var (
 // TestFollowEndsWithItsCaller: a deadline or the end of the caller's interest ends the wait; nothing was applied.
 func TestFollowEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &seeker{self: "a.1", find: func(context.Context, uint32) string { return "" }}
+		s := &seeker{self: "a.1", follows: func(uint32) bool { return false }, find: func(context.Context, uint32) string { return "" }}
 		here := func() error { return node.ErrNoLeader }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

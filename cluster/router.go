@@ -32,7 +32,7 @@ type Router struct {
 func newRouter(n *node.Node, c *Catalog) *Router {
 	r := &Router{Node: n, catalog: c, peers: c.peers}
 	r.rumours = newRumours(r.ask)
-	r.seeker.self, r.seeker.find, r.seeker.forget = c.self.ServerID, r.find, r.rumours.forget
+	r.seeker.self, r.seeker.follows, r.seeker.find, r.seeker.forget = c.self.ServerID, n.Follows, r.find, r.rumours.forget
 	return r
 }
 

@@ -426,6 +426,12 @@ func (n *Node) Leader(shard uint32) (string, error) {
 	return string(id), nil
 }
 
+// Follows reports whether calls of a shard would only be refused with ErrNotLeader.
+func (n *Node) Follows(shard uint32) bool {
+	server, err := n.Leader(shard)
+	return err == nil && server != "" && server != n.id.serverID() && !n.draining.Load()
+}
+
 // Do proposes a request to a shard and waits for its results. See OutcomeOf for what an error means; if ctx ends first, the
 // error wraps ErrCanceled when the request was not logged, else ErrUnknownOutcome. The request must not be changed
 // meanwhile, nor, after an unknown outcome, ever.
