@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -275,8 +276,9 @@ func (m *meeting) accept(intro node.Introduction, addr string) error {
 	return nil
 }
 
-// follow lets the directory hear what gossip hears, until ctx ends. Who left the cluster for good is not called any more.
-func (m *meeting) follow(ctx context.Context, departed func(serverID string) *cluster.DepartedError) {
+// follow lets the directory hear what gossip hears, until ctx ends. Who left the cluster for good, which is known once this node has joined it, is not called
+// any more.
+func (m *meeting) follow(ctx context.Context, joined *atomic.Pointer[cluster.Cluster]) {
 	again := time.NewTicker(hearPause)
 	defer again.Stop()
 	for {
@@ -284,7 +286,7 @@ func (m *meeting) follow(ctx context.Context, departed func(serverID string) *cl
 		members := m.gossip.Members()
 		m.hear(members)
 		for _, other := range members {
-			if !other.Alive && departed(other.ServerID) != nil {
+			if c := joined.Load(); c != nil && !other.Alive && c.Departed(other.ServerID) != nil {
 				m.gossip.Forget(other.ServerID)
 			}
 		}
@@ -308,9 +310,9 @@ func (m *meeting) hear(members []gossip.Member) {
 	}
 }
 
-// belong tells the others which cluster this node belongs to, and keeps where they are.
+// belong tells the others which cluster this node belongs to, and keeps where they are. One that was in a cluster before said so from the beginning.
 func (m *meeting) belong(n *node.Node) error {
-	if m.gossip == nil {
+	if m.gossip == nil || m.self.Cluster != "" {
 		return nil
 	}
 	m.self.Cluster, m.self.Shards = n.Status().ClusterID, uint32(n.ShardCount()) //nolint:gosec // at most 1,024

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,9 +83,10 @@ type Server struct {
 	node    *node.Node
 	cluster *cluster.Cluster
 	meeting *meeting
-	// unfollow ends following what gossip hears.
+	// unfollow ends following what gossip hears. joined is cluster once that may be asked who left.
 	unfollow  context.CancelFunc
 	following sync.WaitGroup
+	joined    atomic.Pointer[cluster.Cluster]
 	rpc       *rpc.Server
 	listener  net.Listener
 	fence     *fence
@@ -161,6 +163,10 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.meeting = m
+	known := m.self.Cluster != ""
+	if known {
+		s.follow(ctx) // replicas elect leaders as soon as they are open, and the catalog, which knows where their voters are, is one of the last
+	}
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
 		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
@@ -183,13 +189,22 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	if err := m.belong(s.node); err != nil {
 		return err
 	}
-	if m.gossip != nil {
-		following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		s.unfollow = cancel
-		s.following.Go(func() { m.follow(following, s.cluster.Departed) })
+	s.joined.Store(s.cluster)
+	if !known {
+		s.follow(ctx)
 	}
 	s.rpc, err = newEdge(cfg, s.cluster, s.listener.Addr().String())
 	return err
+}
+
+// follow begins to follow what gossip hears.
+func (s *Server) follow(ctx context.Context) {
+	if s.meeting.gossip == nil {
+		return
+	}
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.unfollow = cancel
+	s.following.Go(func() { s.meeting.follow(following, &s.joined) })
 }
 
 // newEdge makes what clients talk to.
