@@ -24,12 +24,7 @@ const (
 	// commitTimeout is when followers hear, beside the heartbeats, how far the leader has committed if no further entry tells
 	// them. Who waits for it asks for it (Group.Spread); else leaders answer, and a new one applies everything first. At Raft's own 50 ms an idle node
 	// spends most of its processor time on it.
-	commitTimeout = 500 * time.Millisecond
-	// electNow is added to the heartbeat timeout at the start; taking it away again makes a follower look at once
-	// whether to stand for election. A sole voter so skips the wait for a leader that cannot exist, and keeps its
-	// ordinary timeouts, which Raft could not lengthen when a second voter comes.
-	electNow = time.Millisecond
-
+	commitTimeout      = 500 * time.Millisecond
 	maxAppendEntries   = 64
 	submitTimeout      = 5 * time.Second
 	insistPause        = 100 * time.Millisecond
@@ -98,6 +93,7 @@ func (g *group) start(ctx context.Context) error {
 		return fmt.Errorf("starting %s: %w", g.name, err)
 	}
 	g.running.Go(func() { g.watch(context.WithoutCancel(ctx), notify) })
+	g.running.Go(g.standSoon)
 	return nil
 }
 
@@ -118,7 +114,7 @@ func (g *group) open(notify chan<- bool) error {
 	}
 	g.planSnapshot()
 	if g.soleVoter() {
-		if err := g.reload(func(rc *raft.ReloadableConfig) { rc.HeartbeatTimeout -= electNow }); err != nil {
+		if err := g.stand(); err != nil {
 			return errors.Join(fmt.Errorf("setting the heartbeat timeout: %w", err), i.shutDown())
 		}
 	}

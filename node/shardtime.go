@@ -15,6 +15,7 @@ import (
 // agree waits until this leader may stamp: until a majority of the voters has told the time, and its own clock is near their median. A leader
 // whose clock is not hands over to a voter whose clock is. An error means that the leadership ended before.
 func (s *shard) agree(ctx context.Context, l *leadership) error {
+	began := time.Now()
 	for {
 		voters, _ := s.members()
 		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.node.id.serverID() })
@@ -29,7 +30,7 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 		if ctx.Err() != nil { // which is why it failed, and no trouble
 			return context.Cause(ctx)
 		}
-		if err != nil {
+		if err != nil && time.Since(began) > clockWait { // of nodes that start together most cannot ask, or be asked, for a moment
 			s.hold(l, err)
 		}
 		pause := time.NewTimer(clockPause)

@@ -228,12 +228,38 @@ func TestAllMembersStopAtOnce(t *testing.T) {
 		for _, m := range c.Members() {
 			c.Stop(m)
 		}
+		began := time.Now()
 		for _, m := range c.Members() {
 			c.Start(m)
 		}
-		if job := held(t, c.Leader(0), g); job.Until < g.Until {
+		leader := c.Leader(0)
+		if took, misses := time.Since(began), 700*time.Millisecond; took >= misses {
+			t.Errorf("a leader serves %v after the start: who has just started waited until it missed one, which takes %v at least", took, misses)
+		}
+		if job := held(t, leader, g); job.Until < g.Until {
 			t.Errorf("the lease ends at %d, before %d", job.Until, g.Until)
 		}
+		c.Converge(0)
+	})
+}
+
+// TestMemberThatReturnsUnseatsNobody: a member stands for election soon after its start, and the others do not vote for it while they hear their leader.
+func TestMemberThatReturnsUnseatsNobody(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t, Options{Dir: dir})
+		leader, returning := c.Leader(0), c.Followers(0)[0]
+		c.Converge(0)
+		term := leader.status(0).Term
+		for range 10 {
+			c.Stop(returning)
+			c.Start(returning)
+			time.Sleep(5 * time.Second)
+			if st := leader.status(0); !st.Serving || st.Term != term {
+				t.Fatalf("a member came back, and the leader's term %d is %+v", term, st)
+			}
+		}
+		do(t, leader, put("x"))
 		c.Converge(0)
 	})
 }

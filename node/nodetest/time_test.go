@@ -142,6 +142,35 @@ func TestLeaderWithoutAMajorityOfClocksStampsNothing(t *testing.T) {
 	})
 }
 
+// Nodes that start together elect before they can ask one another for the time. That is trouble only if it lasts.
+func TestClocksThatCannotBeReadYetAreNoTrouble(t *testing.T) {
+	for _, test := range []struct {
+		mute    time.Duration
+		trouble bool
+	}{{time.Second, false}, {10 * time.Second, true}} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			var said bytes.Buffer
+			c := New(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+			for _, m := range c.Members() {
+				c.Stop(m)
+			}
+			said.Reset()
+			c.Mute()
+			for _, m := range c.Members() {
+				c.Start(m)
+			}
+			pass(test.mute)
+			c.Unmute()
+			c.Leader(0)
+			synctest.Wait()
+			if got := strings.Contains(said.String(), "comparing clocks"); got != test.trouble {
+				t.Errorf("after %v without clocks the log says: %s", test.mute, &said)
+			}
+		})
+	}
+}
+
 // A comparison that fails because the leadership has ended meanwhile is no trouble.
 func TestComparisonThatIsCutShortIsNotComplainedOf(t *testing.T) {
 	dir := t.TempDir()
