@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node/storage"
 )
@@ -23,7 +22,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 	}{
 		{"by a node", func(t *testing.T, cfg server.Config) { start(t, cfg) }},
 		{"by one that looks for its cluster", func(t *testing.T, cfg server.Config) {
-			cfg.Join = []string{new(processtest.Addresses).Free(t)}
+			cfg.Join = []string{addresses.Free(t)}
 			startWaiting(t, cfg)
 		}},
 	} {
@@ -33,7 +32,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 			test.first(t, cfg)
 			var log logbook
 			cfg.Logger = log.logger()
-			cfg.Join = []string{new(processtest.Addresses).Free(t)}
+			cfg.Join = []string{addresses.Free(t)}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for one that is not refused
 			defer cancel()
 			s, err := server.Start(ctx, cfg)

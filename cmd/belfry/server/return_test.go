@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -45,8 +44,7 @@ func (c slowCatalog) Handle(_ context.Context, r slog.Record) error {
 // know the addresses, nobody has opened one, and those addresses are of an earlier life.
 func TestShardsElectBeforeTheCatalogIsOpen(t *testing.T) {
 	t.Parallel()
-	var free processtest.Addresses
-	join := []string{free.Free(t), free.Free(t)}
+	join := []string{addresses.Free(t), addresses.Free(t)}
 	configs := make([]server.Config, len(join))
 	for i, name := range []string{"n1", "n2"} {
 		configs[i] = config(t, t.TempDir())

@@ -17,11 +17,15 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
+
+// addresses are for servers of which others must know the address before they listen: of all tests, as they run side by side.
+var addresses processtest.Addresses
 
 // config returns a configuration that works.
 func config(t *testing.T, dir string) server.Config {

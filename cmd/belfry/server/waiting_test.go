@@ -14,7 +14,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -72,7 +71,7 @@ func (w *waiter) get(t *testing.T, path string) (status int, body string) {
 // cluster is there the same port serves.
 func TestWaitingJoinerAnswers(t *testing.T) {
 	t.Parallel()
-	gossip := new(processtest.Addresses).Free(t)
+	gossip := addresses.Free(t)
 	cfg := config(t, t.TempDir())
 	cfg.NodeID, cfg.Join = "n2", []string{gossip}
 	w := startWaiting(t, cfg)
