@@ -3,6 +3,7 @@ package flips
 import (
 	"errors"
 	"fmt"
+	"testing/synctest"
 	"time"
 
 	"github.com/belfrydb/belfry/node/nodetest"
@@ -32,6 +33,7 @@ func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.D
 // draw decides on damage to what a member needs. Files that it has given up and not removed yet are gone once its group is opened again.
 func (w *world) draw(m *nodetest.Member, running bool) *damage {
 	w.Helper()
+	synctest.Wait() // what is being written or removed
 	disk := w.disk(m.Name())
 	needed, _, err := w.reopened(disk, m.Name())
 	if err != nil {
@@ -257,7 +259,8 @@ func (w *world) inUse() {
 		w.put(1 + w.random.IntN(5))
 		w.die(m)
 		disk = w.disk(m.Name())
-		matters := d.matters(func(e edit) bool { return supersedes(disk, wounded, e) })
+		needed, _, err := w.reopened(disk, m.Name())
+		matters := d.matters(func(e edit) bool { return supersedes(disk, wounded, e) || err == nil && needed.Contents(e.file) == nil })
 		result = w.start(m, d, matters)
 		if result == unread && d.matters(nil) {
 			result = superseded
