@@ -92,7 +92,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 			cfg.Logger.Error("answering other nodes", "error", err)
 		}
 	})
-	if catalog.group.Serving() {
+	if catalog.group.Alone() { // it leads; of several voters one that leads by now may lose that again, and follow tries again
 		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}

@@ -426,10 +426,14 @@ func (n *Node) Leader(shard uint32) (string, error) {
 	return string(id), nil
 }
 
-// Follows reports whether calls of a shard would only be refused with ErrNotLeader.
+// Follows reports whether the replica of a shard here names another leader, and the node takes calls: they would only be refused with ErrNotLeader.
 func (n *Node) Follows(shard uint32) bool {
-	server, err := n.Leader(shard)
-	return err == nil && server != "" && server != n.id.serverID() && !n.draining.Load()
+	s, err := n.replicaOf(shard)
+	if err != nil || s.serving.Load() != nil || n.draining.Load() {
+		return false
+	}
+	_, id := s.instance().LeaderWithID()
+	return id != "" && string(id) != n.id.serverID()
 }
 
 // Do proposes a request to a shard and waits for its results. See OutcomeOf for what an error means; if ctx ends first, the

@@ -166,5 +166,8 @@ func (g *Group) Leader() string {
 	return string(id)
 }
 
+// Alone reports whether this node is the only voter.
+func (g *Group) Alone() bool { return g.group.soleVoter() }
+
 // Serving reports whether this node leads the group and serves.
 func (g *Group) Serving() bool { return g.group.serving.Load() != nil }

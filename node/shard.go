@@ -177,10 +177,10 @@ func (s *shard) refusal(err error) error {
 }
 
 // admit refuses what would add to a full disk: puts below the low-water mark, and when space is scarce all that does not free some.
-// An entry that cannot be written ends the process, so acks must find room to the last.
+// An entry that cannot be written ends the process, so acks must find room to the last. Who does not lead leaves it to the leader.
 func (s *shard) admit(req *fsm.Request) error {
 	scarce := s.node.space.Scarce()
-	if !scarce && !s.node.space.Low() {
+	if !scarce && !s.node.space.Low() || s.serving.Load() == nil {
 		return nil
 	}
 	for _, c := range req.Commands {

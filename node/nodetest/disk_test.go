@@ -146,3 +146,35 @@ func TestLeaderWhoseSnapshotIsRotten(t *testing.T) {
 		}
 	})
 }
+
+// TestFollowersLeaveCallsToTheLeader: a replica that names another leader says so, whatever it has to say itself; one that names none, leads or stops does not.
+func TestFollowersLeaveCallsToTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, d := onDisks(t, func(cfg *node.Config) { cfg.DiskLowBytes = 1 << 20 })
+		leader, followers := c.Leader(0), c.Followers(0)
+		follower := followers[0]
+		expect := func(what string, m *Member, follows bool, want error) {
+			t.Helper()
+			_, err := m.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("x")}})
+			if m.Node.Follows(0) != follows || !errors.Is(err, want) {
+				t.Errorf("%s: follows %v, and a put is answered %v, want %v", what, m.Node.Follows(0), err, want)
+			}
+		}
+		expect("it leads", leader, false, nil)
+		expect("it follows", follower, true, node.ErrNotLeader)
+		for _, m := range []*Member{leader, follower} {
+			d.of(m.name).SetFree(0)
+		}
+		pass(time.Minute)
+		expect("it leads on a full disk", leader, false, node.ErrDiskFull)
+		expect("it follows on a full disk", follower, true, node.ErrNotLeader)
+		c.Isolate(follower)
+		pass(10 * time.Second)
+		expect("it hears nobody, on a full disk", follower, false, node.ErrNoLeader)
+		followers[1].Node.Drain()
+		expect("it follows, and stops", followers[1], false, node.ErrShuttingDown)
+		if follower.Node.Follows(99) {
+			t.Error("it follows in a shard that there is not")
+		}
+	})
+}

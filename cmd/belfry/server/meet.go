@@ -310,9 +310,9 @@ func (m *meeting) hear(members []gossip.Member) {
 	}
 }
 
-// belong tells the others which cluster this node belongs to, and keeps where they are. One that was in a cluster before said so from the beginning.
+// belong tells the others which cluster this node belongs to now, and keeps where they are.
 func (m *meeting) belong(n *node.Node) error {
-	if m.gossip == nil || m.self.Cluster != "" {
+	if m.gossip == nil {
 		return nil
 	}
 	m.self.Cluster, m.self.Shards = n.Status().ClusterID, uint32(n.ShardCount()) //nolint:gosec // at most 1,024

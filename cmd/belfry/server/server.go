@@ -186,11 +186,11 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("taking part in the cluster: %w", err)
 	}
-	if err := m.belong(s.node); err != nil {
-		return err
-	}
 	s.joined.Store(s.cluster)
 	if !known {
+		if err := m.belong(s.node); err != nil {
+			return err
+		}
 		s.follow(ctx)
 	}
 	s.rpc, err = newEdge(cfg, s.cluster, s.listener.Addr().String())
