@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 )
 
 const (
@@ -38,8 +39,11 @@ type block struct {
 	lock       net.Listener
 }
 
+// tried counts the blocks at which this process has looked.
+var tried atomic.Int64 //nolint:gochecknoglobals // of the process, as what it forks is
+
 // takeBlock finds a block that no other network of this machine uses, and that no route leads to. Where it begins to look depends on the process, so that two do
-// not compete for the same one.
+// not compete for the same one, and goes on from the last: what was forked before a network was closed holds its sockets until it runs its own program.
 func takeBlock(ctx context.Context, namespaces bool) (*block, error) {
 	var routes []netip.Prefix
 	if namespaces {
@@ -48,8 +52,8 @@ func takeBlock(ctx context.Context, namespaces bool) (*block, error) {
 			return nil, err
 		}
 	}
-	for i := range blocks {
-		b := &block{number: (os.Getpid() + i) % blocks, namespaces: namespaces}
+	for range blocks {
+		b := &block{number: (os.Getpid() + int(tried.Add(1))) % blocks, namespaces: namespaces}
 		if b.overlaps(routes) || b.take(ctx) != nil {
 			continue
 		}

@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -294,6 +296,39 @@ func TestTheProcessOfANodeIsKnown(t *testing.T) {
 	}
 }
 
+// TestNetworksWhileProcessesStart: one can be made after the other, whatever is forked meanwhile.
+func TestNetworksWhileProcessesStart(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					if err := exec.Command("true").Run(); err != nil { //nolint:noctx // it ends at once
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	defer starting.Wait()
+	defer close(done)
+	for range 300 {
+		n, err := New(t.Context(), Config{Nodes: []string{"n1"}, Mode: Loopback, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Loopback)
@@ -309,8 +344,8 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		w.set("c1", "n1", Client, rule)
 		conn := w.dial("c1", "n1")
 		waiting = append(waiting, conn)
-		w.set("c1", "n1", Client, Rule{Delay: time.Hour})
 		w.say(conn, "never heard")
+		w.set("c1", "n1", Client, Rule{Delay: time.Hour})
 	}
 	w.set("c2", "n1", Client, Rule{BytesPerSecond: 1})
 	slow, _ := w.pair("c2", server)
