@@ -1,8 +1,11 @@
 package fsm_test
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -13,7 +16,10 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-var pendingJobs = flag.Int("fsm.pending", 1_000_000, "jobs that BenchmarkPending holds")
+var (
+	pendingJobs = flag.Int("fsm.pending", 1_000_000, "jobs that BenchmarkPending holds")
+	pendingSpan = flag.Duration("fsm.span", 0, "over how long their due times are spread; 0 for what each benchmark says")
+)
 
 // driver applies entries with growing indexes and times.
 type driver struct {
@@ -91,7 +97,7 @@ func BenchmarkPending(b *testing.B) {
 		before := heapBytes()
 		for filled := 0; filled < *pendingJobs; filled += 1000 {
 			d.now += 1_000_000
-			d.apply(b, d.putEntry(rng, 1000))
+			d.apply(b, d.putEntryWithin(rng, 1000, cmp.Or(*pendingSpan, time.Hour)))
 		}
 		runtime.GC()
 		cpu := gcSeconds()
@@ -102,6 +108,29 @@ func BenchmarkPending(b *testing.B) {
 		b.ReportMetric(float64(heapBytes()-before)/float64(*pendingJobs), "B/job")
 		runtime.KeepAlive(d)
 	}
+}
+
+// BenchmarkRestore is what it costs to read a snapshot of as many jobs back, in processor time; both flags as for BenchmarkPending.
+func BenchmarkRestore(b *testing.B) {
+	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
+	for filled := 0; filled < *pendingJobs; filled += 1000 {
+		d.apply(b, d.putEntryWithin(rng, 1000, cmp.Or(*pendingSpan, time.Hour)))
+	}
+	var stream bytes.Buffer
+	s := d.m.Snapshot()
+	if _, err := s.WriteTo(&stream); err != nil {
+		b.Fatal(err)
+	}
+	d = nil
+	runtime.GC()
+	before := cpuTime(b)
+	b.ResetTimer()
+	for range b.N {
+		if _, err := fsm.Restore(fsm.Config{}, bytes.NewReader(stream.Bytes())); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N)/float64(*pendingJobs), "cpu-ns/job")
 }
 
 func heapBytes() uint64 {
@@ -149,5 +178,25 @@ func BenchmarkReading(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(encoded))/100, "bytes/job")
 		})
+	}
+}
+
+// BenchmarkQueues is what it costs to read 1,000 queues for a listing or for metrics, with -fsm.pending jobs in them whose due times are spread over 30 days, or -fsm.span.
+func BenchmarkQueues(b *testing.B) {
+	const queues = 1000
+	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
+	for filled := 0; filled < *pendingJobs; filled += queues {
+		commands := make([]fsm.Command, queues)
+		for i := range commands {
+			delay := time.Duration(rng.Int64N(int64(cmp.Or(*pendingSpan, 30*24*time.Hour))))
+			commands[i] = &fsm.Put{Queue: fmt.Sprint("orders", i), Partitions: 1, Given: fsm.GivenDelay, Delay: delay}
+		}
+		d.apply(b, fsm.AppendEntry(nil, d.now, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})}))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := d.m.Answer(&fsm.QueuesQuery{Max: queues}, d.now); len(r.Queues) != queues {
+			b.Fatalf("%d queues", len(r.Queues))
+		}
 	}
 }

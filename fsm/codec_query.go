@@ -223,11 +223,55 @@ func appendQueue(dst []byte, q *Queue) []byte {
 	for _, v := range [...]uint64{unsigned(q.OldestReady), unsigned(q.NextDue), unsigned(q.Created), unsigned(q.DedupSince), q.Tombstones} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	return dst
+	return appendDue(dst, &q.Due)
 }
 
 func (r *reader) queue(q *Queue) {
 	q.Name, q.Partition, q.Partitions, q.Version, q.Settings = r.text(), r.uint32(), r.uint32(), r.uvarint(), r.settings()
 	r.counts(&q.Counts, &q.Counters)
 	q.OldestReady, q.NextDue, q.Created, q.DedupSince, q.Tombstones = r.time(), r.time(), r.time(), r.time(), r.uvarint()
+	q.Due = r.due()
+}
+
+// appendDue appends: uvarint overdue, minute, hour, day, month, later; then the slices of minutes, hours and days.
+func appendDue(dst []byte, v *Due) []byte {
+	for _, n := range [...]uint64{v.Overdue, v.Minute, v.Hour, v.Day, v.Month, v.Later} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	dst = appendSlices(dst, v.Minutes, minute)
+	dst = appendSlices(dst, v.Hours, hour)
+	return appendSlices(dst, v.Days, day)
+}
+
+func (r *reader) due() Due {
+	return Due{
+		Overdue: r.uvarint(), Minute: r.uvarint(), Hour: r.uvarint(), Day: r.uvarint(), Month: r.uvarint(), Later: r.uvarint(),
+		Minutes: r.slices(minute), Hours: r.slices(hour), Days: r.slices(day),
+	}
+}
+
+// appendSlices appends: uvarint number of slices, then of each its number since the epoch and its jobs.
+func appendSlices(dst []byte, list []DueSlice, length Time) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for _, s := range list {
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, unsigned(s.Start/length)), s.Jobs)
+	}
+	return dst
+}
+
+func (r *reader) slices(length Time) []DueSlice {
+	n := r.length(2)
+	if n == 0 {
+		return nil
+	}
+	list := make([]DueSlice, n)
+	for i := range list {
+		number := r.uvarint()
+		if number > uint64(TimeMax/length) {
+			r.damaged("slice out of range")
+			return nil
+		}
+		list[i] = DueSlice{Start: Time(number) * length, Jobs: r.uvarint()}
+	}
+	return list
 }

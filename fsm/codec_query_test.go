@@ -52,6 +52,11 @@ func everyReading() Reading {
 			Name: "ns/orders", Partition: 2, Partitions: 3, Version: 9, Settings: everySetting(),
 			Counts:   Counts{Delayed: 1, Ready: 2, Reserved: 3, Dead: 4, Bytes: 5},
 			Counters: Counters{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}, OldestReady: 15, NextDue: 16, Created: 17, Tombstones: 18, DedupSince: 19,
+			Due: Due{
+				Overdue: 20, Minute: 21, Hour: 22, Day: 23, Month: 24, Later: 25,
+				Minutes: []DueSlice{{Start: 26 * minute, Jobs: 27}, {Start: TimeMax / minute * minute, Jobs: 28}},
+				Hours:   []DueSlice{{Start: 29 * hour, Jobs: 30}}, Days: []DueSlice{{Start: 31 * day, Jobs: 32}},
+			},
 		}, {Name: "mail"}},
 	}
 }
@@ -191,6 +196,8 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 	var huge []byte
 	huge = appendText(append(huge, queryVersion, byte(KindQueuesQuery)), "")
 	huge = append(appendText(huge, ""), 0x80, 0x80, 0x80, 0x80, 0x08) // 2^31
+	beyond := AppendReading(nil, &Reading{Kind: KindQueueQuery, Queues: []Queue{{Due: Due{Days: []DueSlice{{Start: TimeMax, Jobs: 1}}}}}})
+	beyond[len(beyond)-2]++ // the last byte of the last day's number
 	for name, tc := range map[string]struct {
 		format string
 		b      []byte
@@ -205,6 +212,7 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		"flag of 2":           {"reading", []byte{readingVersion, byte(KindJobQuery), 0, 2, 0, 0, 0, 0}, ErrDamaged},
 		"job with new fields": {"reading", changedJob(func(b []byte) { b[0] = jobFieldsEnd }), ErrVersion},
 		"job in a new state":  {"reading", changedJob(func(b []byte) { b[1] = byte(Expired) + 1 }), ErrVersion},
+		"slice after the end": {"reading", beyond, ErrDamaged},
 		"many jobs":           {"reading", []byte{readingVersion, byte(KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, ErrDamaged},
 		"command of new kind": {"request", []byte{0, 0, 1, 2, byte(KindResetClock) + 1, 0}, ErrVersion},
 		"new code":            {"results", []byte{resultsVersion, 1, byte(Restoring) + 1, 0, 0}, ErrVersion},

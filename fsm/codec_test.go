@@ -173,11 +173,16 @@ func TestContentHashes(t *testing.T) {
 	if ContentHash(&other) != content {
 		t.Error("queue, id or again are part of the content")
 	}
+	other = *put // which has a traceparent
+	other.Headers = []Header{put.Headers[0], {"tracestate", "a=1"}}
+	if ContentHash(&other) != content || len(other.Headers) != 2 || other.Headers[1].Name != "tracestate" {
+		t.Errorf("the trace is part of the content, or its headers are lost: %v", other.Headers)
+	}
 	for name, change := range map[string]func(*Put){
 		"body":          func(p *Put) { p.Body = []byte("close order 43") },
 		"delay":         func(p *Put) { p.Delay++ },
 		"omitted delay": func(p *Put) { p.Given &^= GivenDelay },
-		"header":        func(p *Put) { p.Headers = p.Headers[:1] },
+		"header":        func(p *Put) { p.Headers = p.Headers[1:] },
 		"ttr":           func(p *Put) { p.TTR++ },
 		"ttl":           func(p *Put) { p.TTL++ },
 		"priority":      func(p *Put) { p.Priority++ },

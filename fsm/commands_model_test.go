@@ -101,7 +101,7 @@ func (g *generator) put() *fsm.Put {
 	case 0:
 		p.Given, p.Delay = p.Given|fsm.GivenDelay, g.duration()
 	case 1:
-		p.Given, p.DueAt = p.Given|fsm.GivenDueAt, g.now+fsm.Time(pick[time.Duration](g, -1, 1)*g.duration())
+		p.Given, p.DueAt = p.Given|fsm.GivenDueAt, g.now+fsm.Time(pick[time.Duration](g, -1, 1)*g.duration()+g.far())
 	}
 	if g.chance(30) {
 		p.Given, p.TTR = p.Given|fsm.GivenTTR, g.duration()
@@ -134,6 +134,14 @@ func (g *generator) retryDelays() []time.Duration {
 		list[i] = g.duration()
 	}
 	return list
+}
+
+// far returns how much further away something is: mostly nothing, else hours, days or months.
+func (g *generator) far() time.Duration {
+	if g.chance(80) {
+		return 0
+	}
+	return pick(g, time.Hour, 25*time.Hour, 29*24*time.Hour, 300*24*time.Hour)
 }
 
 func (g *generator) reserve() *fsm.Reserve {

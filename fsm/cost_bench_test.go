@@ -24,8 +24,11 @@ func BenchmarkCost(b *testing.B) {
 }
 
 func benchmarkCost(b *testing.B, pending int) {
-	const step = 180 * time.Millisecond // an hour of due times for ten million
-	span := 2 * step * time.Duration(max(1, pending/costRound))
+	step, rounds := 180*time.Millisecond, time.Duration(max(1, pending/costRound)) // an hour of due times for ten million
+	if *pendingSpan > 0 {
+		step = *pendingSpan / (2 * rounds)
+	}
+	span := 2 * step * rounds
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
 	reserve := [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})}
 	for filled := 0; filled < pending; filled += costRound {

@@ -72,7 +72,7 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 		return nil, err
 	}
 	most, bounded := d.bound(e)
-	refusals := d.refusals(e)
+	refusals, knows := d.refusals(e), d.knows(e)
 	want := d.plant.apply(d.model, e.stamp, e.requests)
 	got := d.machine.Apply(e.stamp, e.requests)
 	if bounded && uint64(len(got[0].Grants)) > most {
@@ -83,6 +83,12 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 	}
 	for _, r := range refusals {
 		d.seen.refusals[r.Code]++
+	}
+	if made := func(r fsm.Result) bool { return r.Created && !r.Replayed }; knows && slices.ContainsFunc(got[:len(e.requests[0].Commands)], made) {
+		return nil, fmt.Errorf("the request was known, but made jobs: %+v", got)
+	}
+	if err := d.usage(); err != nil {
+		return nil, err
 	}
 	d.seen.add(e, want)
 	d.keep(e.requests)
@@ -156,6 +162,27 @@ func (d *duel) refusals(e *event) []fsm.Result {
 	}
 	refusals, _ := d.machine.Refuses(&e.requests[0], max(e.stamp, d.machine.Clock()))
 	return refusals
+}
+
+// knows returns whether the machine says of the first request that it would make no job.
+func (d *duel) knows(e *event) bool {
+	return len(e.requests) > 0 && d.machine.Knows(&e.requests[0], max(e.stamp, d.machine.Clock()))
+}
+
+// usage compares what a namespace holds with what its queues do.
+func (d *duel) usage() error {
+	var want fsm.Usage
+	for _, q := range d.machine.Queues("", 100) {
+		if fsm.NamespaceOf(q.Name) == "ns" {
+			want.Jobs += q.Counts.Jobs()
+			want.Bytes += q.Counts.Bytes
+			want.InFlight += q.Counts.Reserved
+		}
+	}
+	if got := d.machine.UsageOf("ns"); got != want {
+		return fmt.Errorf("namespace ns has %+v, its queues %+v", got, want)
+	}
+	return nil
 }
 
 // snapshot takes a snapshot in one of the ways.

@@ -104,7 +104,7 @@ func (g *generator) next() event {
 		e.snapshot = writtenBeside
 	}
 	if g.chance(12) {
-		e.reads = &readPlan{ahead: g.duration(), pageSize: 1 + g.r.IntN(5)}
+		e.reads = &readPlan{ahead: g.duration() + g.far(), pageSize: 1 + g.r.IntN(5)}
 		if g.chance(30) {
 			e.reads.dueAfter = g.now - fsm.Time(g.duration())
 		}

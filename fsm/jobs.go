@@ -57,6 +57,7 @@ func (m *Machine) lift(j job) {
 	case Delayed:
 		j.q.delayed.remove(j.place)
 		r.Counts.Delayed--
+		m.countDue(j.q, s.due, ^uint32(0))
 	case Ready:
 		j.q.ready.remove(j.place)
 		r.Counts.Ready--
@@ -86,6 +87,7 @@ func (m *Machine) set(j job, state State, due Time) {
 	case Delayed:
 		j.q.delayed.insert(j.place)
 		r.Counts.Delayed++
+		m.countDue(j.q, due, 1)
 	case Ready:
 		j.q.ready.insert(j.place)
 		r.Counts.Ready++

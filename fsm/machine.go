@@ -64,7 +64,9 @@ type Machine struct {
 	answers  answers
 	restored RestoreMark
 	touched  []*queue // by the entry under way
-	scratch  commandScratch
+	// restoring is set while Restore reads jobs: when they fall due is counted afterwards.
+	restoring bool
+	scratch   commandScratch
 }
 
 type scalars = Scalars
@@ -214,12 +216,16 @@ type queue struct {
 	dead    order // by due
 	ttls    order // DELAYED and READY jobs by ttl
 	ended   order // tombstones by time of end
+	due     dueCounts
 
 	deadline Time   // its turn in queues.deadlines, 0 if none
 	forget   Time   // its turn in queues.forgets
 	oldest   Time   // its turn in queues.oldest
 	settled  uint64 // index of the entry that settled it last
 	touched  uint64 // index of the entry that touched it last
+
+	space   *space // its namespace, nil if it has none
+	counted Usage  // what space counts of it
 }
 
 // queues are all queues of the shard.
@@ -231,6 +237,7 @@ type queues struct {
 	deadlines agenda // by next deadline
 	forgets   agenda // by the time at which the first tombstone is past its window
 	oldest    agenda // by the time at which the first tombstone ended
+	spaces    map[string]*space
 	orders    *orders
 }
 
@@ -239,7 +246,7 @@ func newQueues(o *orders) queues {
 		records: newPages[QueueRecord](7), byPlace: make([]*queue, 1), byName: map[string]*queue{},
 		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
 		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
-		orders: o,
+		spaces: map[string]*space{}, orders: o,
 	}
 }
 
@@ -249,6 +256,7 @@ func (qs *queues) add(place uint32, name string, birth uint64) *queue {
 		name: name, place: place, birth: birth,
 		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil), working: qs.orders.by(byDue),
 		dead: qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
+		due: dueCounts{seed: qs.orders.store.seed},
 	}
 	for int(place) >= len(qs.byPlace) {
 		qs.byPlace = append(qs.byPlace, nil)
@@ -256,6 +264,7 @@ func (qs *queues) add(place uint32, name string, birth uint64) *queue {
 	qs.byPlace[place] = q
 	qs.byName[name] = q
 	qs.names.ReplaceOrInsert(name)
+	qs.enter(q)
 	return q
 }
 
@@ -285,6 +294,7 @@ func (m *Machine) closeQueues() {
 		m.plan(q)
 		if m.queues.byPlace[q.place] == q {
 			m.sum += HashQueue(m.record(q))
+			m.account(q)
 		}
 	}
 	clear(m.touched)
@@ -310,6 +320,7 @@ func (m *Machine) birth(name string, partition, partitions uint32) (*queue, Code
 // bury removes a queue that holds and remembers nothing.
 func (m *Machine) bury(q *queue) {
 	m.touch(q)
+	m.queues.leave(q)
 	m.queues.byPlace[q.place] = nil
 	m.queues.records.release(q.place)
 	delete(m.queues.byName, q.name)

@@ -72,8 +72,13 @@ func (m *Machine) putEnded(q *queue, stone uint32, content [16]byte) Result {
 
 // forgotten reports whether a tombstone is past its window, swept or not.
 func (m *Machine) forgotten(q *queue, stone uint32) bool {
+	return m.forgottenAt(q, stone, m.scalars.Clock)
+}
+
+// forgottenAt is forgotten at a time that is not before the clock.
+func (m *Machine) forgottenAt(q *queue, stone uint32, now Time) bool {
 	window, forever := dedupWindow(&m.record(q).Settings)
-	return !forever && m.store.tombs.at(stone).ended.Add(window) <= m.scalars.Clock
+	return !forever && m.store.tombs.at(stone).ended.Add(window) <= now
 }
 
 // newJob makes the record of a job, with the serial that it takes if it is stored.

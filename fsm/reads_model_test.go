@@ -66,6 +66,9 @@ func (d *duel) readQueues(now fsm.Time) error {
 		wantN, wantNext := d.model.Available(name, now)
 		n, next := d.machine.Available(name, now)
 		errs = append(errs, differ("Available", []any{wantN, wantNext}, []any{n, next}))
+		if withheld := d.machine.Withheld(name, now); withheld && n > 0 || !withheld && n == 0 && got.Counts.Ready > 0 {
+			errs = append(errs, fmt.Errorf("Withheld is %v of %s, and %d of %d ready jobs are available", withheld, name, n, got.Counts.Ready))
+		}
 	}
 	var pages []fsm.Queue
 	for after := ""; ; {

@@ -65,6 +65,7 @@ type Queue struct {
 	// OldestReady is the due time of the oldest ready job, NextDue the due time of the first delayed one; 0 if there is none.
 	OldestReady, NextDue Time
 	Created              Time
+	Due                  Due
 	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the window that really holds.
 	Tombstones uint64
 	DedupSince Time

@@ -46,7 +46,7 @@ func (m *Machine) refusesPut(c *Put, now Time) (Result, bool) {
 	if wait := m.rateWait(q, now); wait > 0 {
 		return Result{Code: RateLimited, Wait: wait}, true
 	}
-	if m.full(q, jobBytes(&Job{ID: c.ID, Generated: c.ID == "", Headers: c.Headers, Body: c.Body})) {
+	if m.full(q, PutBytes(c)) {
 		return Result{Code: QueueFull}, true
 	}
 	return Result{}, false

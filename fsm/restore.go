@@ -17,6 +17,7 @@ const recordBytesMax = 256 << 20
 func Restore(cfg Config, r io.Reader) (*Machine, error) {
 	m := New(cfg)
 	m.index = 1 // until the real one is read: touch tells entries apart by it
+	m.restoring = true
 	in := &recordReader{r: bufio.NewReaderSize(r, 256<<10)}
 	var err error
 	if m.format, err = in.magic(); err != nil {
@@ -235,6 +236,7 @@ func (rs *restorer) check() error {
 	}
 	m.closeQueues()
 	m.index = rs.index
+	m.countDues()
 	if got := m.Digest(); got != rs.digest {
 		return fmt.Errorf("%w: digest is %016x, should be %016x", ErrDamaged, got, rs.digest)
 	}

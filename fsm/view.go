@@ -126,8 +126,11 @@ func (m *Machine) Queue(name string, now Time) (Queue, bool) {
 	if window, forever := dedupWindow(&r.Settings); !forever {
 		v.DedupSince = max(v.DedupSince, now-Time(window))
 	}
-	next, _ := q.delayed.from(key{at: now + 1})
-	v.NextDue = next.at
+	if v.NextDue = q.delayed.firstAt(); v.NextDue != 0 && v.NextDue <= now {
+		next, _ := q.delayed.from(key{at: now + 1})
+		v.NextDue = next.at
+	}
+	v.Due = m.due(q, now)
 	return v, true
 }
 
@@ -188,6 +191,21 @@ func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 		n = min(n, limit-held)
 	}
 	return n, next
+}
+
+// Withheld reports whether a queue gives no job out at time now, due or not: it is paused, has no free place below its maxInFlight, or is being restored.
+func (m *Machine) Withheld(name string, now Time) bool {
+	q := m.queues.byName[name]
+	if q == nil {
+		return false
+	}
+	r := m.record(q)
+	if m.restored.Open() || r.Settings.PausedAt(now) {
+		return true
+	}
+	lapsed, _ := q.leases.upTo(now, StepMax)
+	limit := share(r.Settings.MaxInFlight, r)
+	return limit > 0 && r.Counts.Reserved-lapsed >= limit
 }
 
 // Recall returns the grants of an earlier attempt at a request that are live at time now, nil if there are none. Its code is

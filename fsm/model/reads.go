@@ -3,6 +3,7 @@ package model
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -60,8 +61,40 @@ func (m *Model) view(q *queue, now fsm.Time) fsm.Queue {
 	if !q.Settings.DedupForever {
 		v.DedupSince = max(v.DedupSince, now-fsm.Time(q.window()))
 	}
+	v.Due = q.due(now)
 	return v
 }
+
+// due counts the delayed jobs, for each slice anew.
+func (q *queue) due(now fsm.Time) fsm.Due {
+	v := fsm.Due{Overdue: q.count().Ready}
+	_, v.Minute = q.slices(now, time.Minute, 1)
+	v.Minutes, v.Hour = q.slices(now, time.Minute, 60)
+	v.Hours, v.Day = q.slices(now, time.Hour, 24)
+	v.Days, v.Month = q.slices(now, 24*time.Hour, 30)
+	past := len(q.jobsBy(byDue, func(j *job) bool { return j.State == fsm.Delayed && j.Due < start(now, time.Minute) }))
+	v.Overdue += uint64(past)
+	v.Later = q.count().Delayed - uint64(past) - v.Month
+	return v
+}
+
+// slices counts the delayed jobs of so many slices from the present one on, but for those whose minute is over. Empty slices are left out.
+func (q *queue) slices(now fsm.Time, length time.Duration, most int) (list []fsm.DueSlice, sum uint64) {
+	for i := range most {
+		from := start(now, length) + fsm.Time(i)*fsm.Time(length)
+		jobs := q.jobsBy(byDue, func(j *job) bool {
+			return j.State == fsm.Delayed && j.Due >= max(from, start(now, time.Minute)) && j.Due < from+fsm.Time(length)
+		})
+		if n := uint64(len(jobs)); n > 0 {
+			list = append(list, fsm.DueSlice{Start: from, Jobs: n})
+			sum += n
+		}
+	}
+	return list, sum
+}
+
+// start returns when the slice began that now is in.
+func start(now fsm.Time, length time.Duration) fsm.Time { return now - now%fsm.Time(length) }
 
 // Queues returns all queues by name.
 func (m *Model) Queues(now fsm.Time) []fsm.Queue {

@@ -1,0 +1,105 @@
+package fsm
+
+import "strings"
+
+// Usage is what the queues of a namespace hold in one shard: jobs, their bytes, and live or lapsed leases that are not settled. It is exact as of the
+// last entry.
+type Usage struct{ Jobs, Bytes, InFlight uint64 }
+
+// space is a namespace that has queues in the shard. It is derived: each entry adds what has changed in the queues that it touched.
+type space struct {
+	usage  Usage
+	queues int
+}
+
+// NamespaceOf returns the namespace of a queue, "" if its name has none.
+func NamespaceOf(queue string) string {
+	name, _, ok := strings.Cut(queue, "/")
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// UsageOf returns what the queues of a namespace hold in this shard.
+func (m *Machine) UsageOf(namespace string) Usage {
+	if s := m.queues.spaces[namespace]; s != nil {
+		return s.usage
+	}
+	return Usage{}
+}
+
+// enter counts a queue in its namespace.
+func (qs *queues) enter(q *queue) {
+	name := NamespaceOf(q.name)
+	if name == "" {
+		return
+	}
+	s := qs.spaces[name]
+	if s == nil {
+		s = &space{}
+		qs.spaces[strings.Clone(name)] = s
+	}
+	s.queues++
+	q.space = s
+}
+
+// leave takes a queue out of its namespace.
+func (qs *queues) leave(q *queue) {
+	if q.space == nil {
+		return
+	}
+	q.space.change(q.counted, Usage{})
+	if q.space.queues--; q.space.queues == 0 {
+		delete(qs.spaces, NamespaceOf(q.name))
+	}
+	q.space = nil
+}
+
+// account adds what has changed in a queue to its namespace.
+func (m *Machine) account(q *queue) {
+	if q.space == nil {
+		return
+	}
+	c := &m.record(q).Counts
+	now := Usage{Jobs: c.Jobs(), Bytes: c.Bytes, InFlight: c.Reserved}
+	q.space.change(q.counted, now)
+	q.counted = now
+}
+
+func (s *space) change(before, after Usage) {
+	s.usage.Jobs += after.Jobs - before.Jobs
+	s.usage.Bytes += after.Bytes - before.Bytes
+	s.usage.InFlight += after.InFlight - before.InFlight
+}
+
+// Knows reports whether a request is nothing but a repeat: it is remembered, or all that it puts are jobs that exist or are remembered under their ids.
+// The machine then makes no job. now must not be before Clock.
+func (m *Machine) Knows(req *Request, now Time) bool {
+	if req.ID != "" {
+		place := m.answers.find(requestKeyHash(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID)
+		if place != 0 && m.answers.records.at(place).at.Add(RequestWindow) >= now {
+			return true
+		}
+	}
+	for _, c := range req.Commands {
+		put, ok := c.(*Put)
+		if !ok || put.ID == "" || put.Again {
+			return false
+		}
+		q := m.queues.byName[put.Queue]
+		if q == nil || m.mayFree(q, now) {
+			return false
+		}
+		held, stone := m.store.byID(q, put.ID)
+		if held == 0 && (stone == 0 || m.forgottenAt(q, stone, now)) {
+			return false
+		}
+	}
+	return len(req.Commands) > 0
+}
+
+// PutBytes returns the bytes that the job of a put counts as.
+func PutBytes(c *Put) uint64 {
+	return jobBytes(&Job{ID: c.ID, Generated: c.ID == "", Headers: c.Headers, Body: c.Body})
+}
