@@ -59,8 +59,8 @@ type Status struct {
 	// Leaving tells that the node is about to stop, and should lead nothing: HandOver or Drain was called.
 	Leaving  bool
 	DiskFull bool
-	// DiskFreeBytes is the free space of the data directory's disk as last sampled.
-	DiskFreeBytes uint64
+	// DiskFreeBytes is the free space of the data directory's disk as last sampled. Below DiskLowBytes puts are refused.
+	DiskFreeBytes, DiskLowBytes uint64
 	// ShardCount is the number of shards of the cluster, Shards are those that are here, in order of their number.
 	ShardCount int
 	Shards     []GroupStatus
@@ -135,9 +135,37 @@ type GroupStatus struct {
 type Stats struct {
 	// Shards are those that are here, in order of their number. One that left and came back counts from its return.
 	Shards []ShardStats
+	// Clocks are what other voters of shards that this node leads said about the time within the last minute, in order of their server ids.
+	Clocks []PeerClock
 	// PeersChanged counts the connections of peers that were ended because bytes on them had been changed on the way.
 	PeersChanged uint64
 }
+
+// PeerClock is by how much another node's wall clock was ahead of this node's when it was last asked, with an error of at most a quarter of the clock bound.
+type PeerClock struct {
+	Server string
+	Ahead  time.Duration
+}
+
+// FollowerStats are what a leader knows of a follower.
+type FollowerStats struct {
+	Server string
+	// Lag is how many entries the leader has that the follower has not confirmed in this leadership.
+	Lag uint64
+	// Heard is when the follower last answered in this leadership; zero if it has not.
+	Heard time.Time
+}
+
+// QueueStats are what a shard's leader knows of a queue besides the jobs, since it leads.
+type QueueStats struct {
+	// LatenessSeconds runs from a job's due time to the stamp of the grant of its first attempt.
+	LatenessSeconds Histogram
+	// Waiting is the number of parked calls of Reserve that name the queue.
+	Waiting int
+}
+
+// OtherQueues stands for the queues of a shard that have no QueueStats of their own, because there are too many; for a queue of this name, too.
+const OtherQueues = "_other"
 
 // ShardStats are measurements of one shard since the start of the node.
 type ShardStats struct {
@@ -153,8 +181,16 @@ type ShardStats struct {
 	// ProposeSeconds runs from the moment a request is queued to its answer, CommitSeconds from the proposal of an entry
 	// to its application, ApplySeconds is the machine's own time for an entry.
 	ProposeSeconds, CommitSeconds, ApplySeconds Histogram
-	// LatenessSeconds runs from a job's due time to the stamp of the grant of its first attempt.
-	LatenessSeconds Histogram
+	// ServerLateSeconds and WorkerLateSeconds are the two parts of the time from a job's due time to the stamp of the grant of its first attempt: the
+	// first runs from the moment at which the job was due, its queue gave jobs out and a call for it was here, the second is what was before. The time that
+	// a call takes from another node to the leader is in the second.
+	ServerLateSeconds, WorkerLateSeconds Histogram
+	// Redelivered counts the grants that were not the first of their job.
+	Redelivered uint64
+	// Queues are by name; it is empty where this node does not lead.
+	Queues map[string]QueueStats
+	// Followers are in order of their server ids; there are none where this node does not lead.
+	Followers []FollowerStats
 	// QueuedRequests and QueuedBytes are in the proposer's queue, InFlight entries are proposed and not applied.
 	QueuedRequests, InFlight int
 	QueuedBytes              int64
@@ -164,6 +200,8 @@ type ShardStats struct {
 	LeaderChanges uint64
 	AppliedIndex  uint64
 	Snapshot      SnapshotStats
+	// LogSyncSeconds is the time in which entries were written to the log and synced to the disk.
+	LogSyncSeconds Histogram
 	// Machine are the machine's own figures, Storage those of its files.
 	Machine fsm.Stats
 	Storage storage.Stats
@@ -179,8 +217,8 @@ type SnapshotStats struct {
 	Duration time.Duration
 	// Taken and Failed count the attempts.
 	Taken, Failed uint64
-	// LoggedBytes is what was logged since.
-	LoggedBytes int64
+	// LoggedBytes is what was logged since, DueBytes how much that is when the next one is due.
+	LoggedBytes, DueBytes int64
 }
 
 // Histogram counts values in buckets: Counts[i] values are at most Bounds[i] and above Bounds[i-1]; the last of Counts,

@@ -45,6 +45,34 @@ func (c *handClock) step(d time.Duration) {
 	c.wall += fsm.Time(d)
 }
 
+// wakingClock runs on by an hour, as a machine that was suspended has, before a reading of the wall clock.
+type wakingClock struct {
+	*handClock
+	in int // readings of the wall clock until then
+}
+
+func (c *wakingClock) Wall() fsm.Time {
+	if c.in--; c.in == 0 {
+		c.run(time.Hour)
+	}
+	return c.handClock.Wall()
+}
+
+// A suspension between any two readings of the clocks must not be counted twice.
+func TestShardClockWhenSuspendedBetweenReadings(t *testing.T) {
+	for in := range 4 {
+		waking := &wakingClock{handClock: newHandClock()}
+		clock := newShardClock(newNodeClock(waking, DefaultClockBound, func() bool { return true }), DefaultClockBound)
+		waking.step(time.Hour) // so that it is anchored anew
+		waking.in = in + 1
+		for range 3 {
+			if ahead := clock.stamp().Sub(waking.handClock.Wall()); ahead > 0 {
+				t.Errorf("suspended before reading %d it stamps %v ahead", in+1, ahead)
+			}
+		}
+	}
+}
+
 func TestShardClockFollowsTheWallClock(t *testing.T) {
 	hand := newHandClock()
 	clock := newShardClock(hand, DefaultClockBound)

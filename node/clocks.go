@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +50,13 @@ type clocks struct {
 
 	mu    sync.Mutex
 	peers map[string]*peerClock
+	said  map[string]said
+}
+
+// said is what a peer's wall clock said when it was last read, for people: how far ahead of this node's it was.
+type said struct {
+	ahead time.Duration
+	at    time.Duration // monotonic
 }
 
 // peerClock is what is known of a peer's clock. turn has a value while nobody asks; who takes it may read and write the rest.
@@ -75,7 +83,7 @@ var errClockSlow = errors.New("the answers take too long to tell the time by")
 var errClockMajority = errors.New("a majority of the voters does not tell the time")
 
 func newClocks(cfg Config, own *nodeClock, self string) *clocks {
-	return &clocks{own: own, bound: cfg.ClockBound, self: self, source: cfg.Clocks, peers: map[string]*peerClock{}}
+	return &clocks{own: own, bound: cfg.ClockBound, self: self, source: cfg.Clocks, peers: map[string]*peerClock{}, said: map[string]said{}}
 }
 
 // peer returns what is known of a peer's clock.
@@ -125,7 +133,35 @@ func (k *clocks) read(ctx context.Context, serverID string) (reckoned, error) {
 	if !p.known {
 		return reckoned{}, fmt.Errorf("asking %s for the time: %w", serverID, errClockSlow)
 	}
+	k.note(serverID, p)
 	return p.clock, nil
+}
+
+// note keeps what a peer's clock said. p is the caller's.
+func (k *clocks) note(serverID string, p *peerClock) {
+	own := reckon(k.own.read())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.said[serverID] = said{ahead: p.clock.wall.Sub(own.wall), at: p.at}
+}
+
+// clockShown is for how long what a peer's clock said is shown.
+const clockShown = time.Minute
+
+// lately returns by how much the clocks of those peers were ahead that were asked within clockShown.
+func (k *clocks) lately() (all []PeerClock) {
+	now := k.own.Monotonic()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for server, s := range k.said {
+		if now-s.at > clockShown {
+			delete(k.said, server)
+			continue
+		}
+		all = append(all, PeerClock{Server: server, Ahead: s.ahead})
+	}
+	slices.SortFunc(all, func(a, b PeerClock) int { return strings.Compare(a.Server, b.Server) })
+	return all
 }
 
 // compare compares this node's clock with those of the voters of a shard, of which it is one, and anchors it anew if the majority agrees with its wall

@@ -42,7 +42,8 @@ type Config struct {
 	// Join is the id of the cluster that a new data directory will be part of; the node then founds nothing and waits to be
 	// added. Empty makes a new data directory a cluster of its own. Data that exists keeps its cluster.
 	Join string
-	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers.
+	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers. A peer on a
+	// ProvenConn, from it or from Dial, is held to the name that it proved.
 	Peers net.Listener
 	// Resolve returns the address at which the node with the given server id listens for its peers. Nil knows none.
 	Resolve func(serverID string) (addr string, err error)
@@ -59,6 +60,7 @@ type Config struct {
 	AcceptClock bool
 
 	// QueueRequestsMax and QueueBytesMax bound what waits to be logged in each shard; they default to 16,384 requests and 32 MiB.
+	// Owners with less than an eighth of that may come in beyond it, up to twice as much for all.
 	QueueRequestsMax int
 	QueueBytesMax    int64
 	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB, at most 16 MiB.

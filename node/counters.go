@@ -8,18 +8,22 @@ import (
 
 // shardCounters are what the parts of a shard count together.
 type shardCounters struct {
-	shard                            uint32
-	applied, notApplied, unknown     atomic.Uint64
-	overloaded, diskFull, noLeader   atomic.Uint64
-	entries, commands                atomic.Uint64
-	entryCommands, entryBytes        *histogram
-	propose, commit, apply, lateness *histogram
+	shard                          uint32
+	applied, notApplied, unknown   atomic.Uint64
+	overloaded, diskFull, noLeader atomic.Uint64
+	entries, commands              atomic.Uint64
+	redelivered                    atomic.Uint64
+	entryCommands, entryBytes      *histogram
+	propose, commit, apply         *histogram
+	serverLate, workerLate         *histogram
+	lateness                       *queueLateness
 }
 
 func newShardCounters(shard uint32) *shardCounters {
 	return &shardCounters{
 		shard: shard, entryCommands: newHistogram(1, 15), entryBytes: newHistogram(128, 15),
-		propose: newSeconds(), commit: newSeconds(), apply: newSeconds(), lateness: newSeconds(),
+		propose: newSeconds(), commit: newSeconds(), apply: newSeconds(),
+		serverLate: newSeconds(), workerLate: newSeconds(), lateness: newQueueLateness(),
 	}
 }
 

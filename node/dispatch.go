@@ -14,6 +14,7 @@ type look struct {
 	// counted twice, never not at all, and its answer has the queue looked at again.
 	asking    uint64
 	available uint64
+	withheld  bool
 	next      fsm.Time
 }
 
@@ -23,6 +24,7 @@ type ask struct {
 	queue  *waitQueue
 	max    uint64
 	claim  *claim // of its reservation; see claims
+	taken  *ticket
 }
 
 // run hands out jobs until ctx ends.
@@ -84,6 +86,7 @@ func (ws *waiters) inspect() []look {
 	}
 	clear(ws.dirty)
 	ws.dirty = ws.dirty[:0]
+	ws.looking = len(looks) > 0
 	ws.mu.Unlock()
 	if len(looks) == 0 {
 		return nil
@@ -91,6 +94,7 @@ func (ws *waiters) inspect() []look {
 	ws.shard.view(func(m *fsm.Machine, now fsm.Time) {
 		for i := range looks {
 			looks[i].available, looks[i].next = m.Available(looks[i].queue.name, now)
+			looks[i].withheld = looks[i].available == 0 && m.Withheld(looks[i].queue.name, now)
 		}
 	})
 	return looks
@@ -126,6 +130,7 @@ func (ws *waiters) choose(looks []look) []ask {
 	now := ws.shard.clock.now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	ws.looking = false
 	scarce := ws.scarce()
 	var asks []ask
 	for _, lk := range looks {
@@ -133,6 +138,10 @@ func (ws *waiters) choose(looks []look) []ask {
 		if ws.queues[q.name] != q {
 			continue // nobody waits any more
 		}
+		if q.withheld && !lk.withheld {
+			q.opened = now
+		}
+		q.withheld = lk.withheld
 		if scarce { // no reservation may be logged: who waits goes on waiting
 			ws.schedule(q, now.Add(scarcePause))
 			continue
@@ -151,10 +160,17 @@ func (ws *waiters) choose(looks []look) []ask {
 				continue
 			}
 			want := min(uint64(max(n.waiter.reserve.Max, 1)), free)
+			var taken *ticket
+			if ws.shard.shares.limits() {
+				if taken = ws.shard.shares.offer(n.waiter.request); taken == nil {
+					ws.schedule(q, now.Add(quotaPause))
+					break
+				}
+			}
 			n.waiter.state = asking
 			q.asking += want
 			free -= want
-			asks = append(asks, ask{waiter: n.waiter, queue: q, max: want})
+			asks = append(asks, ask{waiter: n.waiter, queue: q, max: want, taken: taken})
 		}
 	}
 	return asks
@@ -164,6 +180,7 @@ func (ws *waiters) choose(looks []look) []ask {
 func (ws *waiters) propose(ctx context.Context, a ask) {
 	pr := &proposal{
 		request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request), format: ws.shard.node.Format(),
+		came: max(a.waiter.came, a.queue.opened),
 	}
 	pr.complete = func(reply Reply, err error) {
 		a.claim = pr.claim
@@ -181,6 +198,7 @@ func (ws *waiters) outcome(ctx context.Context, a ask, reply Reply, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, q := a.waiter, a.queue
+	a.taken.leave()
 	q.asking -= a.max
 	ws.mark(q)
 	empty := err == nil && reply.Results[0].Code == fsm.OK && len(reply.Results[0].Grants) == 0

@@ -50,6 +50,9 @@ var (
 	ErrOverloaded error = &refusal{"the shard's queue of requests is full", NotApplied}
 	// ErrShuttingDown: the node takes no new work.
 	ErrShuttingDown error = &refusal{"the node is shutting down", NotApplied}
+	// ErrQuota: a namespace has used up its jobs, bytes or leases; ErrRateLimited: its puts. See QuotaError.
+	ErrQuota       error = &refusal{"the namespace has used up its quota", NotApplied}
+	ErrRateLimited error = &refusal{"the namespace takes no more puts for the moment", NotApplied}
 	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far below and it would not free space.
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
 	// ErrClockAhead: the clock of the shard's leader is too far from the other voters', or cannot be compared with them, so nothing is stamped.

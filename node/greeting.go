@@ -45,6 +45,7 @@ const (
 	refusedSender   verdict = 4
 	refusedGroup    verdict = 5
 	refusedCrowd    verdict = 6
+	refusedProof    verdict = 7
 )
 
 // String says what is wrong.
@@ -64,6 +65,8 @@ func (v verdict) String() string {
 		return "no such group here"
 	case refusedCrowd:
 		return "too many connections already"
+	case refusedProof:
+		return "the certificate is another node's"
 	default:
 		return fmt.Sprintf("refused for reason %d", byte(v))
 	}

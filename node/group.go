@@ -73,6 +73,7 @@ type group struct {
 type leadership struct {
 	end  context.CancelFunc
 	over chan struct{} // closed when its duties have ended
+	term uint64        // known to the leader of a shard once its first entry is applied
 }
 
 // newGroup returns a group that start has to start.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // histogram collects values for a Histogram. The zero value is not usable; see newHistogram.
@@ -18,12 +20,17 @@ type histogram struct {
 
 // newHistogram returns a histogram whose first bound is first and whose others each double the one before.
 func newHistogram(first float64, bounds int) *histogram {
-	h := &histogram{bounds: make([]float64, bounds), counts: make([]uint64, bounds+1)}
-	for i := range h.bounds {
-		h.bounds[i] = first
+	values := make([]float64, bounds)
+	for i := range values {
+		values[i] = first
 		first *= 2
 	}
-	return h
+	return newHistogramOf(values)
+}
+
+// newHistogramOf returns a histogram with these bounds, which ascend.
+func newHistogramOf(bounds []float64) *histogram {
+	return &histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
 // newSeconds returns a histogram of durations in seconds, from 50 µs to 26 s.
@@ -42,6 +49,18 @@ func (h *histogram) add(values ...float64) {
 		h.sum += v
 	}
 	h.count += uint64(len(values))
+}
+
+// histogramOf returns the latencies of a store in seconds.
+func histogramOf(l *storage.Latency) Histogram {
+	h := Histogram{Counts: l.Buckets[:], Sum: l.Sum.Seconds()}
+	for i := range storage.LatencyBuckets - 1 {
+		h.Bounds = append(h.Bounds, storage.LatencyBound(i).Seconds())
+	}
+	for _, n := range h.Counts { // not l.Count, which may have been read a moment before
+		h.Count += n
+	}
+	return h
 }
 
 // value returns what was collected.

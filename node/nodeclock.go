@@ -47,7 +47,7 @@ func (c *nodeClock) read() (ClockReading, time.Duration) {
 		return reading, mono
 	}
 	if c.alone() {
-		return c.follow(), mono
+		return c.follow()
 	}
 	select {
 	case c.strayed <- struct{}{}:
@@ -73,13 +73,14 @@ func (c *nodeClock) advance() (ClockReading, time.Duration) {
 	return ClockReading{Stamp: t, Wall: wall}, mono
 }
 
-// follow anchors the clock at the wall clock.
-func (c *nodeClock) follow() ClockReading {
+// follow anchors the clock at the wall clock and returns what it says then, and the monotonic time: one read before the wall clock might lack what the
+// machine was suspended for in between, and a shard's clock anchored by the two would be ahead by that.
+func (c *nodeClock) follow() (ClockReading, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wall := c.clock.Wall()
 	c.anchor, c.anchorMono = wall, c.clock.Monotonic()
-	return ClockReading{Stamp: wall, Wall: wall}
+	return ClockReading{Stamp: wall, Wall: wall}, c.anchorMono
 }
 
 // slewed returns t corrected towards the wall clock for the time that has passed.

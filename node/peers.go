@@ -23,8 +23,8 @@ type PeerConn struct {
 	peer string
 }
 
-// Peer returns the server id of the node at the other end, as the greeting had it. Whether that node may be believed is a
-// matter of the connection below: over plain TCP whoever reaches the port may give itself any name.
+// Peer returns the server id of the node at the other end, as the greeting had it. On a ProvenConn its name was proved; over plain TCP
+// whoever reaches the port may give itself any.
 func (c *PeerConn) Peer() string { return c.peer }
 
 // PeerListener returns the listener for calls of other nodes. Its connections are *PeerConn: the greeting named this
@@ -91,8 +91,8 @@ func Hello(ctx context.Context, dial func(ctx context.Context, addr string) (net
 
 // AskToFound is Hello of a node without a cluster that wants to found one: the answer says whether the other node leaves it to asker, the
 // server id of this one. See AnswerStrangers.
-func AskToFound(ctx context.Context, addr, asker string) (Introduction, error) {
-	return hello(ctx, nil, addr, asker)
+func AskToFound(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr, asker string) (Introduction, error) {
+	return hello(ctx, dial, addr, asker)
 }
 
 func hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr, asker string) (Introduction, error) {
@@ -106,8 +106,10 @@ func hello(ctx context.Context, dial func(ctx context.Context, addr string) (net
 	defer func() { _ = conn.Close() }() // everything that matters was read
 	var intro Introduction
 	err = during(ctx, conn, func() (err error) {
-		intro, err = askWho(conn, asker)
-		return err
+		if intro, err = askWho(conn, asker); err != nil {
+			return err
+		}
+		return disproved(conn, intro.ServerID)
 	})
 	if err != nil {
 		return Introduction{}, fmt.Errorf("asking %s which cluster it belongs to: %w", addr, err)

@@ -167,8 +167,8 @@ func TestHandoverThatNobodyTakesFreesTheHandshake(t *testing.T) {
 			t.Errorf("reading gives %v", err)
 		}
 		synctest.Wait() // the slot is given back after the connection has ended
-		if len(m.slots) != 0 {
-			t.Errorf("%d handshakes are under way", len(m.slots))
+		if m.entered.Taken() != 0 {
+			t.Errorf("%d handshakes are under way", m.entered.Taken())
 		}
 	})
 }
@@ -182,8 +182,8 @@ func TestHello(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 		synctest.Wait()
-		if len(m.conns) != 0 || len(m.slots) != 0 {
-			t.Errorf("the question left %d connections and %d handshakes", len(m.conns), len(m.slots))
+		if len(m.conns) != 0 || m.entered.Taken() != 0 {
+			t.Errorf("the question left %d connections and %d handshakes", len(m.conns), m.entered.Taken())
 		}
 	})
 }

@@ -32,16 +32,18 @@ type proposal struct {
 	format  fsm.Format // in which it is encoded
 	cost    uint64     // of the request, set by enqueue
 	queued  time.Time
-	claim   *claim // of a reservation with an id; see claims
+	came    fsm.Time // when a reservation could first have been had, had there been jobs; see shardCounters.granted
+	claim   *claim   // of a reservation with an id; see claims
 	// complete is called once, unless the proposal was withdrawn.
 	complete func(Reply, error)
 
-	prev, next *proposal // in the proposer's queue
-	waiting    bool      // in the queue; guarded by proposer.mu
+	line       *line // in which it waits; this and the following are guarded by proposer.mu
+	prev, next *proposal
+	waiting    bool
 }
 
 // proposer turns concurrent requests of one shard into log entries: what has gathered by the time that an entry may be in
-// flight goes into it, in the order of arrival. While one is in flight, only a full one follows it. There is no linger. Callers
+// flight goes into it, of each owner in the order of arrival; see lines. While one is in flight, only a full one follows it. There is no linger. Callers
 // encode their own requests, so that putting an entry together is only copying.
 type proposer struct {
 	cfg Config
@@ -61,12 +63,12 @@ type proposer struct {
 	slots chan struct{} // one for each entry in flight
 	owing atomic.Int32  // entries in flight whose callers were neither answered nor given up
 
-	mu         sync.Mutex
-	head, tail *proposal
-	requests   int
-	bytes      int64
-	cost       uint64
-	closed     error // why nothing is taken; nil while a leadership serves
+	mu       sync.Mutex
+	lines    lines
+	requests int
+	bytes    int64
+	cost     uint64
+	closed   error // why nothing is taken; nil while a leadership serves
 }
 
 // newProposer returns a proposer that takes nothing until run.
@@ -96,8 +98,8 @@ func (p *proposer) close(err error) {
 func (p *proposer) refuse(err error) {
 	p.mu.Lock()
 	var all []*proposal
-	for p.head != nil {
-		all = append(all, p.takeLocked(p.bytes, math.MaxUint64)...)
+	for p.requests > 0 {
+		all = append(all, p.takeLocked(p.bytes, math.MaxUint64, false)...)
 	}
 	p.mu.Unlock()
 	for _, pr := range all {
@@ -117,18 +119,12 @@ func (p *proposer) enqueue(pr *proposal) error {
 	if p.closed != nil {
 		return p.closed
 	}
-	// A request that is larger than the whole queue may come in when the queue is empty.
-	if p.requests >= p.cfg.QueueRequestsMax || p.requests > 0 && p.bytes+size > p.cfg.QueueBytesMax {
+	owner := ownerOf(pr.request)
+	if !p.roomLocked(owner, size) {
 		return ErrOverloaded
 	}
-	pr.queued, pr.waiting = time.Now(), true
-	pr.prev = p.tail
-	if p.tail == nil {
-		p.head = pr
-	} else {
-		p.tail.next = pr
-	}
-	p.tail = pr
+	pr.queued = time.Now()
+	p.lines.add(owner, pr)
 	was := p.fullLocked()
 	p.requests++
 	p.bytes += size
@@ -178,37 +174,10 @@ func (p *proposer) withdraw(pr *proposal) bool {
 }
 
 func (p *proposer) unlinkLocked(pr *proposal) {
-	if pr.prev == nil {
-		p.head = pr.next
-	} else {
-		pr.prev.next = pr.next
-	}
-	if pr.next == nil {
-		p.tail = pr.prev
-	} else {
-		pr.next.prev = pr.prev
-	}
-	pr.prev, pr.next, pr.waiting = nil, nil, false
+	p.lines.remove(pr)
 	p.requests--
 	p.bytes -= int64(len(pr.encoded))
 	p.cost -= pr.cost
-}
-
-// takeLocked takes proposals of one format from the front, up to about sizeMax bytes and costMax units of work but at least one if there is any.
-func (p *proposer) takeLocked(sizeMax int64, costMax uint64) []*proposal {
-	batch := make([]*proposal, 0, p.requests)
-	var size int64
-	var cost uint64
-	for p.head != nil {
-		size += int64(len(p.head.encoded))
-		cost += p.head.cost
-		if len(batch) > 0 && (size > sizeMax || cost > costMax || p.head.format != batch[0].format) {
-			break
-		}
-		batch = append(batch, p.head)
-		p.unlinkLocked(p.head)
-	}
-	return batch
 }
 
 // requestCost returns about how many jobs a request may touch: a few bytes of it may ask for the work of a thousand puts.
@@ -231,7 +200,7 @@ func requestCost(req *fsm.Request) (cost uint64) {
 func (p *proposer) take() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.takeLocked(int64(p.cfg.EntryBytesMax), entryCostMax)
+	return p.takeLocked(int64(p.cfg.EntryBytesMax), entryCostMax, p.crowdedLocked())
 }
 
 // waiting returns what is in the queue.

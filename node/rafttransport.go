@@ -203,6 +203,13 @@ func (t *raftTransport) confirmed(id raft.ServerID, req *raft.AppendEntriesReque
 	t.followers[id] = followed{index: index, term: req.Term, at: time.Now()}
 }
 
+// heardOf returns what is known of a follower.
+func (t *raftTransport) heardOf(server string) followed {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.followers[raft.ServerID(server)]
+}
+
 // furthest returns the follower that has confirmed most of those that answered in a term, and lately.
 func (t *raftTransport) furthest(candidates []raft.ServerID, term uint64) (furthest raft.ServerID, ok bool) {
 	t.mu.Lock()

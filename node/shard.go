@@ -21,6 +21,7 @@ type shard struct {
 	proposer *proposer
 	waiters  *waiters
 	claims   *claims
+	shares   *shares
 	limited  limited
 	pacer    *pacer
 	stats    *shardCounters
@@ -57,7 +58,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer = newProposer(n.cfg, s.stats)
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
-	s.claims = newClaims(s)
+	s.claims, s.shares = newClaims(s), newShares(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
 	s.waiters.scarce = n.space.Scarce
 	s.proposer.late = s.waiters.touchedAll
@@ -117,39 +118,57 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 		s.stats.notApplied.Add(1)
 		return Reply{Results: results}, nil
 	}
+	taken, err := s.shares.enter(ctx, req)
+	if err != nil {
+		s.stats.failed(err, 1)
+		return Reply{}, err
+	}
+	reply, left, err := s.enqueue(ctx, req, taken)
+	if !left {
+		taken.leave()
+	}
+	return reply, err
+}
+
+// enqueue proposes a request that has taken what it needs of shares, and waits for its results. left says that its caller did not wait for them, and that what
+// it took is given back later.
+func (s *shard) enqueue(ctx context.Context, req *fsm.Request, taken *ticket) (reply Reply, left bool, err error) {
 	c := s.pool.Get().(*call)
-	c.request = req
+	c.request, c.came = req, s.clock.now()
 	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
-	if err := s.claims.enqueue(&c.proposal); err != nil {
+	if err = s.claims.enqueue(&c.proposal); err != nil {
 		s.recycle(c)
 		err = s.refusal(err)
 		s.stats.failed(err, 1)
-		return Reply{}, err
+		return Reply{}, false, err
 	}
 	select {
 	case a := <-c.done:
 		s.claims.settle(c.claim, a)
 		s.recycle(c)
-		return a.reply, a.err
+		return a.reply, false, a.err
 	case <-ctx.Done():
 	}
 	if s.proposer.withdraw(&c.proposal) {
 		s.claims.nothing(c.claim)
 		s.recycle(c)
-		err := canceled(ctx)
+		err = canceled(ctx)
 		s.stats.failed(err, 1)
-		return Reply{}, err
+		return Reply{}, false, err
 	}
 	claimed := c.claim
-	c.leave = func(a answer) { s.giveBack(context.WithoutCancel(ctx), claimed, a) }
+	c.leave = func(a answer) {
+		taken.leave()
+		s.giveBack(context.WithoutCancel(ctx), claimed, a)
+	}
 	if !c.over.CompareAndSwap(false, true) { // answered at the same moment
 		a := <-c.done
 		s.claims.settle(claimed, a)
 		s.recycle(c)
-		return a.reply, a.err
+		return a.reply, false, a.err
 	}
 	// The call is left to the collector: its proposal is still in use.
-	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
+	return Reply{}, true, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // recycle keeps a call for the next request.
@@ -222,6 +241,9 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		return
 	}
 	s.claims.begin()
+	s.stats.lateness.clear()
+	s.shares.begin(l.term)
+	defer s.shares.begin(0)
 	s.proposer.open()
 	s.waiters.open()
 	if !s.serve(l) {
@@ -257,7 +279,9 @@ func (s *shard) logLead(ctx context.Context, l *leadership) error {
 		if err := future.Error(); err != nil {
 			return proposalError(err)
 		}
-		return future.Response().(*appliedEntry).err
+		out := future.Response().(*appliedEntry)
+		l.term = out.term
+		return out.err
 	})
 }
 
@@ -268,21 +292,12 @@ func (s *shard) applied(batch []*proposal, results []fsm.Result, clock fsm.Time)
 		results = results[len(own):]
 		for i, c := range pr.request.Commands {
 			if c.Kind() == fsm.KindReserve {
-				s.observeLateness(own[i].Grants, clock)
+				s.stats.granted(pr.came, &own[i], clock)
 			}
 		}
 		s.limited.note(pr.request.Commands, own)
 	}
 	s.waiters.touched(batch)
-}
-
-// observeLateness counts how late first attempts were granted.
-func (s *shard) observeLateness(grants []fsm.Grant, clock fsm.Time) {
-	for _, g := range grants {
-		if g.Attempt == 1 {
-			s.stats.lateness.observe(clock.Sub(g.Due))
-		}
-	}
 }
 
 // expire proposes one Expire.
@@ -381,8 +396,14 @@ func (s *shard) statistics() ShardStats {
 		Entries: c.entries.Load(), Commands: c.commands.Load(),
 		EntryCommands: c.entryCommands.value(), EntryBytes: c.entryBytes.value(),
 		ProposeSeconds: c.propose.value(), CommitSeconds: c.commit.value(), ApplySeconds: c.apply.value(),
-		LatenessSeconds: c.lateness.value(), InFlight: len(s.proposer.slots), Waiters: s.waiters.size(),
+		ServerLateSeconds: c.serverLate.value(), WorkerLateSeconds: c.workerLate.value(), Redelivered: c.redelivered.Load(),
+		InFlight: len(s.proposer.slots), Waiters: s.waiters.size(),
 		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
+	}
+	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
+	if s.serving.Load() != nil {
+		st.Queues, st.Followers = c.lateness.value(), s.followers()
+		s.waiters.waiting(st.Queues)
 	}
 	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()
 	w := s.view(func(m *fsm.Machine, _ fsm.Time) { st.Machine = m.Stats() })

@@ -133,7 +133,7 @@ func (g *group) snapshotStats() SnapshotStats {
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	st := g.snapshots.stats
-	st.Index, st.Bytes, st.LoggedBytes = newest.Index, newest.Size, g.replica.loggedVolume().bytes
+	st.Index, st.Bytes, st.LoggedBytes, st.DueBytes = newest.Index, newest.Size, g.replica.loggedVolume().bytes, g.replica.snapshotAt.Load()
 	return st
 }
 

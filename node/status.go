@@ -40,9 +40,10 @@ func (g *group) status() GroupStatus {
 
 // Status returns what the node knows about itself and its groups.
 func (n *Node) Status() Status {
+	space := n.space.Stats()
 	st := Status{
 		ClusterID: n.id.ClusterID, ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
-		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: n.space.Low(), DiskFreeBytes: n.space.Stats().FreeBytes,
+		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
 	}
 	if n.cfg.Peers != nil {
 		st.PeerAddr = n.cfg.Peers.Addr().String()
@@ -61,7 +62,7 @@ func (n *Node) Status() Status {
 
 // Stats returns the measurements since the start.
 func (n *Node) Stats() Stats {
-	st := Stats{PeersChanged: n.mux.changed.Load()}
+	st := Stats{Clocks: n.clocks.lately(), PeersChanged: n.mux.changed.Load()}
 	for _, s := range n.here() {
 		st.Shards = append(st.Shards, s.statistics())
 	}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/access/throng"
 )
 
 // StrangerListener is a listener whose Accept can be ended without closing it, as that of TCP.
@@ -27,7 +29,7 @@ func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func
 	defer stop()
 	var answering sync.WaitGroup
 	defer answering.Wait()
-	slots := make(chan struct{}, handshakesMax)
+	entered := throng.New(handshakesMax)
 	for {
 		conn, err := listener.Accept()
 		switch {
@@ -51,16 +53,12 @@ func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func
 			}
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			answering.Go(func() {
-				defer func() { <-slots }()
-				defer func() { _ = conn.Close() }() // the answer was sent, or the question was none
-				_ = during(ctx, conn, func() error { return answerStranger(conn, answer) })
-			})
-		default:
-			_ = conn.Close()
-		}
+		place, _ := entered.Enter(conn) // each waits, so that there is always one
+		answering.Go(func() {
+			defer place.Leave()
+			defer func() { _ = conn.Close() }() // the answer was sent, or the question was none
+			_ = during(ctx, conn, func() error { return answerStranger(conn, answer) })
+		})
 	}
 }
 
@@ -71,6 +69,11 @@ func answerStranger(conn net.Conn, answer func(asker string) Introduction) error
 		return err
 	}
 	if question.isStranger() {
+		if question.sender != "" {
+			if err := disproved(conn, question.sender); err != nil {
+				return err
+			}
+		}
 		return writeIntroduction(conn, answer(question.sender))
 	}
 	verdict := refusedReceiver

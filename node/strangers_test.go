@@ -33,7 +33,7 @@ func TestAnswerStrangers(t *testing.T) {
 		ended <- AnswerStrangers(ctx, l, func(asker string) Introduction { return Introduction{ServerID: "b.1", Shards: 3, Founder: asker} })
 	}()
 	for _, asker := range []string{"", "a.1"} {
-		got, err := AskToFound(t.Context(), addr, asker)
+		got, err := AskToFound(t.Context(), nil, addr, asker)
 		if diff := cmp.Diff(Introduction{ServerID: "b.1", Shards: 3, Founder: asker, Format: fsm.FirstFormat}, got); err != nil || diff != "" {
 			t.Errorf("asked by %q: %v (-want +got):\n%s", asker, err, diff)
 		}

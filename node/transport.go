@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/access/throng"
 )
 
 const (
 	// handshakeTimeout bounds a whole handshake, so that a silent stranger costs a connection for a moment only.
 	handshakeTimeout = 5 * time.Second
-	// handshakesMax bounds the handshakes under way; what connects beyond is closed at once.
+	// handshakesMax bounds the handshakes under way; what connects beyond takes the place of one.
 	handshakesMax = 128
 	// rpcTimeout is the I/O deadline of one Raft message; for a snapshot it grows with the size.
 	rpcTimeout = 10 * time.Second
@@ -45,7 +47,7 @@ type mux struct {
 
 	done    chan struct{}
 	running sync.WaitGroup
-	slots   chan struct{} // one for each handshake under way
+	entered *throng.Throng // handshakes under way
 
 	mu      sync.Mutex
 	streams map[string]*stream // by group
@@ -57,7 +59,7 @@ type mux struct {
 func newMux(cfg Config, id *identity, room func() uint64) *mux {
 	m := &mux{
 		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, room: room, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
-		logger: cfg.Logger, done: make(chan struct{}), slots: make(chan struct{}, handshakesMax),
+		logger: cfg.Logger, done: make(chan struct{}), entered: throng.New(handshakesMax),
 		streams: map[string]*stream{}, conns: map[*trackedConn]struct{}{},
 	}
 	if m.listener != nil {
@@ -115,20 +117,20 @@ func (m *mux) accept() {
 				continue
 			}
 		}
-		select {
-		case m.slots <- struct{}{}:
-			m.running.Go(func() {
-				defer func() { <-m.slots }()
-				m.welcome(conn)
-			})
-		default:
+		place, _ := m.entered.Enter(conn)
+		if place == nil {
 			_ = conn.Close()
+			continue
 		}
+		m.running.Go(func() {
+			defer place.Leave()
+			m.welcome(conn, place)
+		})
 	}
 }
 
 // welcome does the handshake on an accepted connection and hands it to its group.
-func (m *mux) welcome(raw net.Conn) {
+func (m *mux) welcome(raw net.Conn, place *throng.Place) {
 	conn, ok := m.track(raw)
 	if !ok {
 		return
@@ -137,6 +139,9 @@ func (m *mux) welcome(raw net.Conn) {
 	if err == nil && s == nil {
 		_ = conn.Close() // it only asked who is here
 		return
+	}
+	if err == nil && !place.Settle() {
+		err = passing{errors.New("its place was given to another one")}
 	}
 	if err == nil {
 		patience := time.NewTimer(handshakeTimeout)
@@ -177,6 +182,9 @@ func (m *mux) answer(conn *trackedConn) (*stream, error) {
 	s := m.streams[hello.group]
 	m.mu.Unlock()
 	verdict := m.judge(hello, s)
+	if verdict == accepted && disproved(conn.Conn, hello.sender) != nil {
+		verdict = refusedProof
+	}
 	if verdict == accepted && !m.assign(conn, hello) {
 		verdict = refusedCrowd
 	}
@@ -228,7 +236,9 @@ func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, e
 		return nil, ErrShuttingDown
 	}
 	m.label(conn, group, server)
-	err = during(ctx, conn, func() error { return m.greet(conn, group, server) })
+	if err = disproved(raw, server); err == nil {
+		err = during(ctx, conn, func() error { return m.greet(conn, group, server) })
+	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}

@@ -208,23 +208,32 @@ func TestTransportHangsUpOnStrangers(t *testing.T) {
 	}
 }
 
-func TestTransportRefusesBeyondTheHandshakeLimit(t *testing.T) {
+// TestSilenceKeepsNobodyOut: of more connections than there are handshakes at one time those that have been silent for longest end, and a peer that comes
+// then is answered at once.
+func TestSilenceKeepsNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := startMux(t)
-		for range handshakesMax {
+		m, l := startMux(t)
+		m.open(callsGroup)
+		var silent []net.Conn
+		for range handshakesMax + 12 {
 			conn, err := l.dial(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-		}
-		conn, err := l.dial(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
+			silent = append(silent, conn)
 		}
 		start := time.Now()
-		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(start) != 0 {
-			t.Errorf("one connection too many reads %v after %v, want an immediate end", err, time.Since(start))
+		conn, err := peerOf(t, l, "c", "n2").connect(t.Context(), callsGroup, "n1.1")
+		if err != nil || time.Since(start) != 0 {
+			t.Fatalf("a peer among the silent: %v after %v", err, time.Since(start))
+		}
+		defer conn.Close()
+		for i, conn := range silent {
+			_, err := conn.Read(make([]byte, 1))
+			if !errors.Is(err, io.EOF) || (time.Since(start) == 0) != (i <= 12) {
+				t.Fatalf("silent connection %d ends with %v after %v; the first 13 are to end at once", i, err, time.Since(start))
+			}
 		}
 	})
 }

@@ -18,6 +18,8 @@ const (
 	fruitlessPauseMax = time.Second
 	// scarcePause is how long a queue rests because the disk is nearly full.
 	scarcePause = time.Second
+	// quotaPause is how long a queue rests whose namespace may have no more jobs in flight.
+	quotaPause = 50 * time.Millisecond
 )
 
 // waiters are the parked Reserve calls of one shard: soft state of its leader. Each queue has its waiters in the order of
@@ -34,22 +36,29 @@ type waiters struct {
 	closed error // why nobody may wait; nil while a leadership serves
 	queues map[string]*waitQueue
 	dirty  []*waitQueue // to be looked at
-	named  map[requestName][]*waiter
+	// looking tells that queues were taken out of dirty and it is not decided yet who may reserve from them.
+	looking bool
+	named   map[requestName][]*waiter
 	// repeats are waiters whose request may have been carried out already by an earlier attempt; see recalled.
 	repeats []*waiter
 	due     waitHeap // by the time at which to look again
 	count   int
+	owners  map[string]int // how many of them are whose; see lines
 }
 
 // waitQueue is one queue's waiters.
 type waitQueue struct {
 	name       string
 	head, tail *waitNode
+	size       int
 	// asking is the number of jobs that reservations under way on behalf of this queue may take.
 	asking uint64
 	dirty  bool
 	next   fsm.Time // when to look again; 0 for not before something happens
 	place  int      // in the heap, -1 if it is not there
+	// withheld tells that there were jobs at the last look that nobody may have, opened when that last ended while somebody waited.
+	withheld bool
+	opened   fsm.Time
 	// fruitless counts the reservations that came back empty since the last rest, pauses the rests, since one was granted something.
 	fruitless, pauses int
 }
@@ -83,6 +92,7 @@ const (
 type waiter struct {
 	request *fsm.Request
 	reserve *fsm.Reserve
+	came    fsm.Time
 	nodes   []waitNode
 	state   waiterState
 	last    Reply // of the last reservation that came back empty
@@ -94,7 +104,7 @@ type waiter struct {
 func newWaiters(s *shard, most int) *waiters {
 	return &waiters{
 		shard: s, most: most, scarce: func() bool { return false }, wake: make(chan struct{}, 1), closed: ErrNoLeader,
-		queues: map[string]*waitQueue{}, named: map[requestName][]*waiter{},
+		queues: map[string]*waitQueue{}, named: map[requestName][]*waiter{}, owners: map[string]int{},
 	}
 }
 
@@ -146,7 +156,7 @@ func (ws *waiters) size() int {
 
 // wait parks a Reserve until it is granted something, the wait is over or ctx ends.
 func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.shard.clock.now(), done: make(chan answer, 1)}
 	if err := ws.enter(w); err != nil {
 		return Reply{}, err
 	}
@@ -176,7 +186,8 @@ func (ws *waiters) enter(w *waiter) error {
 	if ws.closed != nil {
 		return ws.closed
 	}
-	if ws.count >= ws.most {
+	owner := ownerOf(w.request)
+	if ws.count >= ws.most && (ws.owners[owner] >= ws.most/lineRoom || ws.count >= 2*ws.most) {
 		return fmt.Errorf("%w: %d calls are waiting", ErrOverloaded, ws.count)
 	}
 	w.nodes = make([]waitNode, len(w.reserve.Queues))
@@ -194,9 +205,11 @@ func (ws *waiters) enter(w *waiter) error {
 			q.tail.next = n
 		}
 		q.tail = n
+		q.size++
 		ws.mark(q)
 	}
 	ws.count++
+	ws.owners[owner]++
 	if name := nameOf(w.request); name.id != "" {
 		ws.named[name] = append(ws.named[name], w)
 		ws.repeats = append(ws.repeats, w) // an earlier attempt may have been applied since the caller looked
@@ -251,6 +264,7 @@ func (ws *waiters) unlink(w *waiter) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		q := n.queue
+		q.size--
 		if n.prev == nil {
 			q.head = n.next
 		} else {
@@ -265,6 +279,10 @@ func (ws *waiters) unlink(w *waiter) {
 	}
 	w.nodes = nil
 	ws.count--
+	owner := ownerOf(w.request)
+	if ws.owners[owner]--; ws.owners[owner] == 0 {
+		delete(ws.owners, owner)
+	}
 	if name := nameOf(w.request); name.id != "" {
 		if rest := slices.DeleteFunc(ws.named[name], func(other *waiter) bool { return other == w }); len(rest) > 0 {
 			ws.named[name] = rest

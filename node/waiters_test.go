@@ -101,7 +101,7 @@ func TestReserveIsGrantedAtTheDueTime(t *testing.T) {
 			t.Errorf("granted %v after the due time", late)
 		}
 		expectEntries(t, n, before, 2)
-		if h := n.Stats().Shards[0].LatenessSeconds; h.Count != 1 || h.Sum > 0.001 {
+		if h := n.Stats().Shards[0].Queues["orders"].LatenessSeconds; h.Count != 1 || h.Sum > 0.001 {
 			t.Errorf("lateness is %+v, want one value below a millisecond", h)
 		}
 	})

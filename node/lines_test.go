@@ -1,0 +1,162 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/google/go-cmp/cmp"
+)
+
+// put queues a request of puts into a queue.
+func (b *bench) put(t *testing.T, queue string, puts, bytes int) error {
+	t.Helper()
+	req := &fsm.Request{}
+	for range puts {
+		req.Commands = append(req.Commands, &fsm.Put{Queue: queue, Partitions: 1, Body: make([]byte, bytes)})
+	}
+	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(Reply, error) {}}
+	return b.enqueue(pr)
+}
+
+// queuesOf returns the queues of an entry's requests, in order.
+func queuesOf(t *testing.T, f *fakeFuture) (names []string) {
+	t.Helper()
+	_, requests, err := fsm.DecodeEntry(f.entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests {
+		names = append(names, queueNamed(r.Commands[0]))
+	}
+	return names
+}
+
+func (b *bench) mustPut(t *testing.T, queue string, puts, bytes int) {
+	t.Helper()
+	if err := b.put(t, queue, puts, bytes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOwnersTakeTurns has one owner fill the line before another comes: the other's request is in the next entry, and soon in it.
+func TestOwnersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		b.mustPut(t, "first", 1, 0)
+		held := b.next(t)
+		for range 1000 {
+			b.mustPut(t, "loud/a", 100, 100)
+			b.mustPut(t, "loud/b", 1, 0)
+		}
+		b.mustPut(t, "quiet/q", 1, 0)
+		b.mustPut(t, "plain", 1, 0)
+		held.apply(t, 1)
+		second := b.next(t)
+		got := queuesOf(t, second)
+		if len(got) > 8 {
+			t.Errorf("an entry of several owners has %d requests, %v: those of the quiet ones wait for all of them", len(got), got)
+			got = got[:8]
+		}
+		want := []string{"loud/a", "quiet/q", "plain", "loud/b", "loud/a", "loud/b"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the second entry (-want +got):\n%s", diff)
+		}
+		b.refuseRest(second)
+	})
+}
+
+// refuseRest ends what is in flight and what waits.
+func (b *bench) refuseRest(f *fakeFuture) {
+	b.close(ErrNoLeader)
+	f.fail(errors.New("enough"))
+}
+
+// TestOneOwnerHasWholeEntries: who is alone is not held back.
+func TestOneOwnerHasWholeEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1})
+		b.mustPut(t, "alone/first", 1, 0)
+		held := b.next(t)
+		for range 3000 {
+			b.mustPut(t, "alone/q", 1, 0)
+		}
+		held.apply(t, 1)
+		second := b.next(t)
+		if got := len(queuesOf(t, second)); got != 3000 {
+			t.Errorf("an entry of one owner has %d requests, want all 3000", got)
+		}
+		b.refuseRest(second)
+	})
+}
+
+// TestOneOwnerLeavesRoom has one owner fill all the room there is: others get in, but not without end.
+func TestOneOwnerLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 1, QueueRequestsMax: 80})
+		b.mustPut(t, "first", 1, 0)
+		held := b.next(t)
+		for range 80 {
+			b.mustPut(t, "loud/a", 1, 0)
+		}
+		if err := b.put(t, "loud/b", 1, 0); !errors.Is(err, ErrOverloaded) {
+			t.Errorf("more of who filled the room got %v, want ErrOverloaded", err)
+		}
+		let := 0
+		for i := range 200 {
+			if b.put(t, fmt.Sprintf("n%d/q", i/20), 1, 0) == nil {
+				let++
+			}
+		}
+		if let != 80 {
+			t.Errorf("%d requests of ten others got in, want 10 of each up to 80", let)
+		}
+		b.refuseRest(held)
+	})
+}
+
+// TestOneOwnerLeavesRoomToWait has one owner's polls fill all the places there are: others may wait all the same.
+func TestOneOwnerLeavesRoomToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t, t.TempDir())
+		cfg.WaitersMax = 16
+		n := openNode(t, cfg)
+		poll := func(queue string) <-chan error {
+			ended := make(chan error, 1)
+			go func() {
+				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
+				_, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Second})
+				ended <- err
+			}()
+			synctest.Wait()
+			return ended
+		}
+		expect := func(polls []<-chan error, refused int) {
+			t.Helper()
+			for _, p := range polls {
+				if err := <-p; errors.Is(err, ErrOverloaded) {
+					refused--
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			if refused != 0 {
+				t.Errorf("%d polls more should have been refused", refused)
+			}
+		}
+		for range 2 { // the second time all places must be free again
+			var loud, quiet []<-chan error
+			for range 18 {
+				loud = append(loud, poll("loud/q"))
+			}
+			for range 3 {
+				quiet = append(quiet, poll("quiet/q"))
+			}
+			expect(loud, 2)
+			expect(quiet, 1)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// TestPollsBeforeSharesAreKnown: a leadership that does not know yet what a namespace may use hands out nothing of it, also to polls that wait; then it does.
+func TestPollsBeforeSharesAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
+		do(t, n, 0, put("t/a", "", 0))
+		sh := n.shards[0].Load().shares
+		sh.begin(sh.term) // as a leadership begins
+		if got := reserve(t, n, 0, "t/a", time.Second); len(got) > 0 {
+			t.Errorf("%d jobs were handed out", len(got))
+		}
+		giveShare(t, n, limitOf(LeasesLimit, 10, 10))
+		if got := reserve(t, n, 0, "t/a", time.Second); len(got) != 1 {
+			t.Errorf("%d jobs were handed out when it was known, want 1", len(got))
+		}
+	})
+}
+
+// TestOffersCountWhatMayBeGranted: a waiter's reservation counts for all the leases that it may be granted, as far as there are any.
+func TestOffersCountWhatMayBeGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
+		sh := n.shards[0].Load().shares
+		many := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/a"}, Max: 1000}}}
+		first := sh.offer(many)
+		if first == nil || sh.offer(many) != nil {
+			t.Errorf("the first was offered %v; two may be granted more than there is", first)
+		}
+		first.leave()
+		if sh.offer(many) == nil {
+			t.Error("what was given back is not offered again")
+		}
+	})
+}
+
+// TestLoweredShareSaysWhatIsUsed: whoever lowers a share hears what is used at that moment, and nothing is let in above the share after it.
+func TestLoweredShareSaysWhatIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(JobsLimit, 100, 100))
+		for range 7 {
+			do(t, n, 0, put("t/a", "", 0))
+		}
+		term, _ := n.SharesUsed(0)
+		used := n.SetShares(0, term, map[string]Share{"t": limitOf(JobsLimit, 100, 3)})
+		if used["t"][JobsLimit] != 7 {
+			t.Errorf("%d jobs are used, want 7", used["t"][JobsLimit])
+		}
+		expectRefusal(t, n, tryPut(t, n, put("t/a", "", 0)), JobsLimit, lastIndex(n))
+		if other := n.SetShares(0, term+1, nil); other != nil {
+			t.Errorf("in another term: %v", other)
+		}
+	})
+}
