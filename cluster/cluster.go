@@ -100,6 +100,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	}
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { c.router.watch(background) })
+	c.running.Go(func() { newShareKeeper(n, catalog, cfg.Logger).run(background) })
 	return c, nil
 }
 

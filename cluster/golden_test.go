@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 )
 
 // writeGolden is the environment variable that has TestGoldenFormat write its files: only for what is new in a format that was never released.
@@ -23,10 +26,10 @@ func everyEntry() []command {
 		TTR: time.Minute, MaxAttempts: 3, MaxAttemptsSet: true, RetryDelays: []time.Duration{0, time.Minute}, DedupWindow: time.Hour, DedupWindowSet: true, MaxInFlight: 5,
 		MaxJobs: 6, MaxBytes: 7, PutsPerSecond: 8, Overdue: fsm.SpreadOverdue, OverduePeriod: time.Hour, OverdueAfter: time.Second, ExpireToDead: true, Paused: true, PausedUntil: 9,
 	}
-	node := func(name, incarnation string) Node {
+	member := func(name, incarnation string) Node {
 		return Node{Name: name, ServerID: name + "." + incarnation, PeerAddr: name + ":7401", ClientAddr: name + ":7400", Zone: "z-" + name, Format: fsm.FirstFormat}
 	}
-	a, b, heir := node("a", "1"), node("b", "1"), node("b", "2")
+	a, b, heir := member("a", "1"), member("b", "1"), member("b", "2")
 	return []command{
 		{Found: &foundation{ClusterID: "c1", Shards: 2}},
 		{Settle: &Settings{Factor: 3, Grace: time.Minute}},
@@ -44,7 +47,25 @@ func everyEntry() []command {
 		{Join: &heir, Silent: []string{"b.1"}},
 		{Leave: &departure{ServerID: "b.1", Heir: "b.2"}},
 		{Raise: &raise{Format: fsm.FirstFormat}},
+		{AddToken: &tokens.Record{
+			ID: "aaaaaaaaaaaaaaaa", Hash: tokens.Hash(strings.Repeat("0", 64)), About: "shop", Created: 7, NotAfter: 9, CreatedBy: "bbbbbbbbbbbbbbbb",
+			Scopes: tokens.Scopes{{Actions: []tokens.Action{tokens.Consume, tokens.Put}, Queues: "shop/*"}},
+		}},
+		{EndToken: &tokenEnd{ID: "aaaaaaaaaaaaaaaa", NotAfter: 8}},
+		{Limit: &limitation{Name: "tenant", Set: [node.Limits]bool{true, true, true, true}, Quota: quota(100, 2000, 30, 4000)}},
+		{Limit: &limitation{Name: "other", Set: [node.Limits]bool{node.JobsLimit: true}, Quota: quota(1, 2, 0, 0)}},
+		{Limit: &limitation{Name: "other", Remove: true}},
+		{Shares: &shareChanges{Shard: 1, Term: 4, Changes: []shareChange{{Name: "tenant", Born: 19}}}},
+		{Shares: &shareChanges{Shard: 1, Term: 4, Changes: []shareChange{{
+			Name: "tenant", Born: 19, Version: 22, Granted: quota(50, 600, 7, 8),
+			Wanted: [4]bool{node.JobsLimit: true}, Tight: [4]bool{node.PutRate: true},
+		}}}},
 	}
+}
+
+// quota returns a quota in the order in which it is stored, which must not change.
+func quota(jobs, bytes, leases, putRate uint64) node.Amounts {
+	return node.Amounts{jobs, bytes, leases, putRate}
 }
 
 // TestGoldenFormat: the log and the snapshot of a catalog, as they are on disks, are read and written for ever as they are in testdata.

@@ -447,6 +447,9 @@ func namePeerError(err error) []byte {
 			out.Name = name
 		}
 	}
-	b, _ := json.Marshal(out) // two strings
+	if quota, ok := errors.AsType[*node.QuotaError](err); ok {
+		out.Quota = quota
+	}
+	b, _ := json.Marshal(out) // strings and numbers
 	return b
 }

@@ -252,7 +252,7 @@ func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here fun
 				return err
 			}
 		default:
-			if err = there(server); err != nil {
+			if err = there(server); err != nil && !refusedByLeader(err) {
 				s.forget(shard, server)
 			}
 			if !errors.Is(err, errAgain) {
@@ -281,6 +281,11 @@ func elsewhere(err error) bool {
 	}
 	// A leader whose clock does not agree is handing over, and logs nothing.
 	return errors.Is(err, node.ErrNotLeader) || errors.Is(err, node.ErrNotHere) || errors.Is(err, node.ErrNoLeader) || errors.Is(err, node.ErrClockAhead)
+}
+
+// refusedByLeader reports whether an error is what only the leader says, for reasons of the caller's.
+func refusedByLeader(err error) bool {
+	return errors.Is(err, node.ErrQuota) || errors.Is(err, node.ErrRateLimited)
 }
 
 // known returns what was last said of a shard's leader, without asking.

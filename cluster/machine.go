@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -47,6 +48,12 @@ type command struct {
 	Delete *versioned `json:"delete,omitempty"`
 	// Forget removes the record of a queue.
 	Forget *versioned `json:"forget,omitempty"`
+	// AddToken records a token that is not recorded yet. EndToken sets when one ends.
+	AddToken *tokens.Record `json:"addToken,omitempty"`
+	EndToken *tokenEnd      `json:"endToken,omitempty"`
+	// Limit sets or removes the quota of a namespace, Shares changes what one shard may use of quotas.
+	Limit  *limitation   `json:"limit,omitempty"`
+	Shares *shareChanges `json:"shares,omitempty"`
 	// Request makes a Create or a Configure safe to repeat.
 	Request *request `json:"request,omitempty"`
 }
@@ -117,6 +124,8 @@ type machine struct {
 	begun func()
 	// altered tells of changed records of queues; a machine hands it on to the one that is restored in its place.
 	altered *bell
+	// tokens are those of the state, by id; a machine hands the place on, as with altered.
+	tokens *atomic.Pointer[map[string]*tokens.Record]
 	// digest is that of the state, nil until it is asked for after a change. Readers share the machine, so it is atomic.
 	digest atomic.Pointer[uint64]
 }
@@ -124,20 +133,25 @@ type machine struct {
 // catalogState is what a snapshot holds.
 type catalogState struct {
 	// Format is the format that the cluster speaks: of this snapshot, of entries from now on, and of those of the shards.
-	Format     fsm.Format     `json:"format"`
-	Foundation foundation     `json:"foundation"`
-	Settings   Settings       `json:"settings,omitzero"`
-	Nodes      []Node         `json:"nodes"`                // by server id
-	Departed   []departure    `json:"departed,omitempty"`   // at most departedMax, oldest first
-	Placements []Placement    `json:"placements,omitempty"` // by shard
-	Queues     []*queueRecord `json:"queues"`               // by name
+	Format     fsm.Format         `json:"format"`
+	Foundation foundation         `json:"foundation"`
+	Settings   Settings           `json:"settings,omitzero"`
+	Nodes      []Node             `json:"nodes"`                // by server id
+	Departed   []departure        `json:"departed,omitempty"`   // at most departedMax, oldest first
+	Placements []Placement        `json:"placements,omitempty"` // by shard
+	Queues     []*queueRecord     `json:"queues"`               // by name
+	Namespaces []*namespaceRecord `json:"namespaces,omitempty"` // by name
+	// Tokens are what is kept of bearer tokens, by id.
+	Tokens []*tokens.Record `json:"tokens,omitempty"`
+	// Limited is the index of the last entry that set or removed a quota.
+	Limited uint64 `json:"limited,omitempty"`
 	// Answers are remembered outcomes, oldest first, and Clock is the time of the last command with a request.
 	Answers []*answer `json:"answers,omitempty"`
 	Clock   int64     `json:"clockNanos,omitempty"`
 }
 
 func newMachine() *machine {
-	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, begun: func() {}, altered: newBell()}
+	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, begun: func() {}, altered: newBell(), tokens: new(atomic.Pointer[map[string]*tokens.Record])}
 }
 
 // Apply implements node.Machine. The value is an outcome.
@@ -190,6 +204,14 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 		return m.delete(c.Delete), nil
 	case c.Forget != nil:
 		return m.forget(c.Forget), nil
+	case c.AddToken != nil:
+		return m.addToken(c.AddToken), nil
+	case c.EndToken != nil:
+		return m.endToken(c.EndToken), nil
+	case c.Limit != nil:
+		return m.limit(index, c.Limit), nil
+	case c.Shares != nil:
+		return m.share(index, c.Shares), nil
 	}
 	return nil, fmt.Errorf("catalog entry %d holds no command of this program", index)
 }
@@ -389,6 +411,11 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 		}
 		restored.byID[a.Request.ID] = a
 	}
+	if err := checkTokens(restored.state.Tokens); err != nil {
+		return nil, fmt.Errorf("the catalog's snapshot: %w", err)
+	}
+	restored.tokens = m.tokens
+	restored.showTokens()
 	restored.altered = m.altered
 	defer restored.altered.ring()
 	return restored, nil

@@ -229,7 +229,7 @@ const (
 func peerErrors() map[string]error {
 	return map[string]error{
 		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded, nameStopping: node.ErrShuttingDown,
-		"disk_full": node.ErrDiskFull, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
+		"quota": node.ErrQuota, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
 		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
 		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind,
@@ -240,6 +240,8 @@ func peerErrors() map[string]error {
 type peerError struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+	// Quota says more of an error about a namespace's quota.
+	Quota *node.QuotaError `json:"quota,omitempty"`
 }
 
 // writePeerError answers with an error.
@@ -262,6 +264,9 @@ func readPeerError(status int, body []byte) error {
 	if in.Name == nameStopping || in.Name == nameBehind {
 		// That is so of the node that was asked, not of the one that the caller talks to: another may take the call, or the same one in a moment.
 		return fmt.Errorf("%w: %w: %s", node.ErrNoLeader, errAgain, in.Text)
+	}
+	if in.Quota != nil {
+		return in.Quota
 	}
 	known := peerErrors()[in.Name]
 	if known == nil {

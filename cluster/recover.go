@@ -78,6 +78,12 @@ func (m *soleMachine) Snapshot() node.MachineSnapshot {
 			sole.state.Nodes = append(sole.state.Nodes, n)
 		}
 	}
+	sole.state.Namespaces = nil
+	for _, r := range m.state.Namespaces {
+		quota := *r
+		quota.Shares = nil // terms begin anew where a group does
+		sole.state.Namespaces = append(sole.state.Namespaces, &quota)
+	}
 	for shard := range m.self.Shards {
 		sole.state.Placements = append(sole.state.Placements, Placement{Shard: uint32(shard), Servers: []string{m.self.ServerID}}) //nolint:gosec // bounded by node
 	}

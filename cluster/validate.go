@@ -20,6 +20,8 @@ func decodeCommand(entry []byte) (command, error) {
 	for _, is := range []bool{
 		c.Found != nil, c.Join != nil, c.Leave != nil, c.Drain != nil, c.Place != nil, c.Settle != nil, c.Raise != nil,
 		c.Create != nil, c.Activate != nil, c.Configure != nil, c.Delete != nil, c.Forget != nil,
+		c.AddToken != nil, c.EndToken != nil,
+		c.Limit != nil, c.Shares != nil,
 	} {
 		if is {
 			commands++
@@ -52,6 +54,14 @@ func (m *machine) check(c *command) error {
 		return fmt.Errorf("%d partitions in a cluster of %d shards", c.Create.Partitions, shards)
 	case c.Configure != nil && c.Configure.Name == "":
 		return errors.New("settings without a queue")
+	case c.AddToken != nil && c.AddToken.Check() != nil:
+		return c.AddToken.Check()
+	case c.EndToken != nil && c.EndToken.ID == "":
+		return errors.New("the end of a token without an id")
+	case c.Limit != nil && c.Limit.Name == "":
+		return errors.New("a quota without a namespace")
+	case c.Shares != nil && shards > 0 && int64(c.Shares.Shard) >= int64(shards):
+		return fmt.Errorf("a share of shard %d of %d", c.Shares.Shard, shards)
 	case c.Request != nil && c.Request.ID == "":
 		return errors.New("a request without an id")
 	}

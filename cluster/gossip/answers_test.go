@@ -33,6 +33,16 @@ func TestAnswers(t *testing.T) {
 		if !gossip.Answers(t.Context(), g.Addr().String()) {
 			t.Errorf("with keys %q: it does not answer", keys)
 		}
+		for range 70 { // more than are listened to at once
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", g.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		if !gossip.Answers(t.Context(), g.Addr().String()) {
+			t.Errorf("with keys %q: it does not answer among the silent", keys)
+		}
 		if got := g.Problems(); len(got) != 0 {
 			t.Errorf("with keys %q: it complains: %+v", keys, got)
 		}

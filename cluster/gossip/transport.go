@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/belfrydb/belfry/access/throng"
 )
 
 const (
 	// streamTimeout bounds opening a stream, and each exchange over it.
 	streamTimeout = 5 * time.Second
-	// streamsMax bounds the streams from others that are read at once; more are closed. The library reads as many as come.
+	// streamsMax bounds the streams from others whose first message is awaited; one more takes the place of one. The library reads as many as come.
 	streamsMax = 64
 	// acceptPause is waited after a stream could not be accepted, for want of file descriptors as a rule.
 	acceptPause = 100 * time.Millisecond
@@ -42,7 +44,7 @@ type transport struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	slots   chan struct{}
+	entered *throng.Throng
 	done    chan struct{}
 	running sync.WaitGroup
 	ending  sync.Once
@@ -56,7 +58,7 @@ var _ memberlist.NodeAwareTransport = (*transport)(nil)
 // start begins to read from the socket.
 func (t *transport) start() {
 	t.packets, t.streams = make(chan *memberlist.Packet), make(chan net.Conn)
-	t.slots, t.done = make(chan struct{}, streamsMax), make(chan struct{})
+	t.entered, t.done = throng.New(streamsMax), make(chan struct{})
 	t.open = make(map[net.Conn]struct{})
 	t.running.Go(t.readPackets)
 	t.running.Go(t.acceptStreams)
@@ -126,21 +128,21 @@ func (t *transport) acceptStreams() {
 			}
 			continue
 		}
-		select {
-		case t.slots <- struct{}{}:
-			t.running.Go(func() {
-				defer func() { <-t.slots }()
-				t.admit(conn)
-			})
-		default:
+		place, _ := t.entered.Enter(conn)
+		if place == nil {
 			t.logger.Debug("gossip: too many streams at once", "from", conn.RemoteAddr().String())
 			closeQuietly(conn)
+			continue
 		}
+		t.running.Go(func() {
+			defer place.Leave()
+			t.admit(conn, place)
+		})
 	}
 }
 
 // admit reads the first frame of a stream from elsewhere and hands the stream on if it is in order.
-func (t *transport) admit(conn net.Conn) {
+func (t *transport) admit(conn net.Conn, place *throng.Place) {
 	from := addrOf(conn.RemoteAddr())
 	if !t.allowed(from.Addr()) || !t.track(conn) {
 		closeQuietly(conn)
@@ -162,6 +164,10 @@ func (t *transport) admit(conn net.Conn) {
 		if errors.Is(err, errWrongKey) || errors.Is(err, errKeyless) {
 			_, _ = conn.Write(frameHead(frameRefused)) // it learns why, or finds the stream closed
 		}
+		closeQuietly(conn)
+		return
+	}
+	if !place.Settle() {
 		closeQuietly(conn)
 		return
 	}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// limitJobs sets a quota of jobs.
+func limitJobs(n uint64) command {
+	return command{Limit: &limitation{Name: "t", Set: [node.Limits]bool{node.JobsLimit: true}, Quota: node.Amounts{node.JobsLimit: n}}}
+}
+
+// take changes the share of jobs of a shard from a version.
+func take(shard uint32, term, version, granted uint64) command {
+	return command{Shares: &shareChanges{Shard: shard, Term: term, Changes: []shareChange{
+		{Name: "t", Born: 1, Version: version, Granted: node.Amounts{node.JobsLimit: granted}},
+	}}}
+}
+
+// TestShares applies entries of which the first makes the record; what each shard may have then is in order of the shards.
+func TestShares(t *testing.T) {
+	limit, remove := limitJobs(100), command{Limit: &limitation{Name: "t", Remove: true}}
+	tests := []struct {
+		name     string
+		commands []command
+		want     []uint64
+	}{
+		{"nothing", []command{limit}, nil},
+		{"taken over", []command{limit, take(1, 5, 0, 70)}, []uint64{0}},
+		{"grows", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70)}, []uint64{70}},
+		{"grows by what is free", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(2, 9, 0, 0), take(2, 9, 4, 70)}, []uint64{70, 30}},
+		{"what was given back is free", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(2, 9, 0, 0), take(1, 5, 3, 20), take(2, 9, 4, 70)}, []uint64{20, 70}},
+		{"not from an old version", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(1, 5, 2, 10)}, []uint64{70}},
+		{"not before it is taken over", []command{limit, take(1, 5, 2, 70)}, []uint64{0}},
+		{"a later leader has what the earlier had", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(1, 6, 0, 0)}, []uint64{70}},
+		{"an earlier leader changes nothing", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(1, 6, 0, 0), take(1, 5, 4, 10)}, []uint64{70}},
+		{"nor takes over again", []command{limit, take(1, 6, 0, 0), take(1, 5, 0, 0), take(1, 6, 2, 10)}, []uint64{10}},
+		{"a lower quota takes nothing away", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), limitJobs(10), take(1, 5, 3, 80)}, []uint64{70}},
+		{"removed", []command{limit, take(1, 5, 0, 0), remove}, nil},
+		{"another record of the name", []command{limit, remove, limit, take(1, 5, 0, 0)}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMachine()
+			apply(t, m, tt.commands...)
+			var got []uint64
+			for _, r := range m.state.Namespaces {
+				for _, s := range r.Shares {
+					got = append(got, s.Granted[node.JobsLimit])
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("shares (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const (
+	spaceQuota = 60
+	spaceBatch = 5
+)
+
+// space is a namespace of a trio whose queues are in all shards.
+type space struct {
+	*trio
+	queues []string
+	going  sync.WaitGroup
+
+	mu    sync.Mutex
+	most  uint64
+	put   int
+	quota int
+}
+
+func newSpace(tr *trio) *space {
+	s := &space{trio: tr}
+	for i := range 12 {
+		s.queues = append(s.queues, fmt.Sprintf("t/q%d", i))
+	}
+	return s
+}
+
+// held returns how many jobs the namespace has, by the replica of each shard that has applied most.
+func (s *space) held() (sum uint64) {
+	s.Helper()
+	for shard := range uint32(testShards) {
+		var newest, jobs uint64
+		for _, m := range s.all {
+			var index, n uint64
+			for _, queue := range s.queues {
+				if node.ShardOf(queue, 0, testShards) != shard {
+					continue
+				}
+				r, w, err := m.node.Peek(shard, &fsm.QueueQuery{Queue: queue})
+				if err != nil {
+					s.Fatal(err)
+				}
+				index = w.Index
+				for _, q := range r.Queues {
+					n += q.Counts.Jobs()
+				}
+			}
+			if index >= newest {
+				newest, jobs = index, n
+			}
+		}
+		sum += jobs
+	}
+	return sum
+}
+
+// fill puts batches into queues of all shards, through all members, until ctx ends.
+func (s *space) fill(ctx context.Context, seed uint64, batch int) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for ctx.Err() == nil {
+		queue := s.queues[random.IntN(len(s.queues))]
+		req := &fsm.Request{}
+		for range batch {
+			req.Commands = append(req.Commands, &fsm.Put{Queue: queue, Partitions: 1})
+		}
+		call, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Millisecond)
+		_, err := s.all[random.IntN(3)].cluster.Router().Do(call, node.ShardOf(queue, 0, testShards), req)
+		cancel()
+		s.mu.Lock()
+		switch {
+		case err == nil:
+			s.put += batch
+		case errors.Is(err, node.ErrQuota):
+			s.quota++
+		}
+		s.mu.Unlock()
+		pass(time.Duration(random.IntN(100)) * time.Millisecond)
+	}
+}
+
+// drain takes and acks jobs until ctx ends.
+func (s *space) drain(ctx context.Context, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	for ctx.Err() == nil {
+		queue := s.queues[random.IntN(len(s.queues))]
+		s.ack(ctx, queue)
+		pass(time.Duration(random.IntN(200)) * time.Millisecond)
+	}
+}
+
+func (s *space) ack(ctx context.Context, queue string) (acked int) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	shard, r := node.ShardOf(queue, 0, testShards), s.all[0].cluster.Router()
+	reply, err := r.Reserve(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 8}}}, node.Wait{})
+	if err != nil {
+		return 0
+	}
+	for _, job := range reply.Jobs {
+		ack := &fsm.Ack{Ref: fsm.Ref{Queue: queue, Serial: job.Serial, Fence: job.Fence}}
+		if _, err := r.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{ack}}); err == nil {
+			acked++
+		}
+	}
+	return acked
+}
+
+// watch looks at how much there is until ctx ends.
+func (s *space) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		held := s.held()
+		s.mu.Lock()
+		s.most = max(s.most, held)
+		s.mu.Unlock()
+		pass(50 * time.Millisecond)
+	}
+}
+
+// TestQuotaHolds fills a namespace from everywhere while leaders of shards and of the catalog are cut off, come back and hand over: it never has more than its
+// quota and a batch for each shard. When all is well again, all of the quota can be used within seconds, wherever.
+func TestQuotaHolds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		s := newSpace(tr)
+		config, err := tr.all[1].cluster.SetNamespace(t.Context(), "t", limitJobs(0).Limit.Set, limitJobs(spaceQuota).Limit.Quota)
+		if err != nil || len(config.Pending) > 0 {
+			t.Fatalf("%+v, %v", config, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range uint64(9) {
+			s.going.Go(func() { s.fill(ctx, i, 1+int(i%2)*(spaceBatch-1)) })
+		}
+		s.going.Go(func() { s.drain(ctx, 1) })
+		s.going.Go(func() { s.watch(ctx) })
+		random := rand.New(rand.NewPCG(7, 7))
+		for range 8 {
+			victim := tr.all[random.IntN(3)]
+			tr.network.isolate(victim.name, true)
+			pass(time.Duration(1+random.IntN(5)) * time.Second)
+			tr.network.isolate(victim.name, false)
+			pass(time.Duration(1+random.IntN(5)) * time.Second)
+			shard := uint32(random.IntN(testShards))
+			if leader, other := tr.leader(shard); leader != nil {
+				if err := leader.node.TransferLeader(ctx, shardGroup(shard), other.serverID()); err != nil {
+					t.Logf("handing shard %d over: %v", shard, err)
+				}
+			}
+		}
+		cancel()
+		s.going.Wait()
+		t.Logf("%d puts, %d refusals, at most %d jobs at a time", s.put, s.quota, s.most)
+		if s.most > spaceQuota+(spaceBatch-1)*testShards || s.most < spaceQuota {
+			t.Errorf("the namespace had up to %d jobs, want %d and less than a batch of %d more a shard", s.most, spaceQuota, spaceBatch)
+		}
+		if s.quota == 0 || s.put < 2*spaceQuota {
+			t.Errorf("%d puts, %d refusals: the quota was hardly used", s.put, s.quota)
+		}
+		s.useUp()
+	})
+}
+
+// useUp empties the namespace and fills it again from one shard after the other: whoever is below the quota is let in within a moment.
+func (s *space) useUp() {
+	await(s.T, "an empty namespace", func() bool {
+		for _, queue := range s.queues {
+			s.ack(s.Context(), queue)
+		}
+		return s.held() == 0
+	})
+	for i, queue := range slices.Backward(s.queues) {
+		until := time.Now().Add(20 * time.Second) // of which elections may take some
+		for n := 0; n < spaceQuota/len(s.queues); {
+			if err := put(s.all[i%3], queue); err == nil {
+				n++
+			} else if pass(10 * time.Millisecond); time.Now().After(until) {
+				s.Fatalf("%s has %d jobs of %d, %d are held in all: %v", queue, n, spaceQuota/len(s.queues), s.held(), err)
+			}
+		}
+	}
+	var err error
+	await(s.T, "a leader", func() bool {
+		err = put(s.all[0], s.queues[0])
+		return err == nil || errors.Is(err, node.ErrQuota)
+	})
+	if err == nil || s.held() != spaceQuota {
+		s.Errorf("one more than the quota of %d got %v", s.held(), err)
+	}
+}

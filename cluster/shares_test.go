@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// record returns a record of the namespace t, of whose jobs shard 1 may use so many and the others together the rest given.
+func recordOf(quota, own, others uint64, othersWant bool, version uint64) *namespaceRecord {
+	return &namespaceRecord{Name: "t", Born: 1, Quota: node.Amounts{node.JobsLimit: quota}, Shares: []shareRecord{
+		{Shard: 0, Term: 3, Version: 2, Granted: node.Amounts{node.JobsLimit: others}, Wanted: [node.Limits]bool{node.JobsLimit: othersWant}},
+		{Shard: 1, Term: 5, Version: version, Granted: node.Amounts{node.JobsLimit: own}},
+	}}
+}
+
+func using(used, short uint64) map[string]node.SpaceUse {
+	return map[string]node.SpaceUse{"t": {Use: node.Amounts{node.JobsLimit: used}, Short: node.Amounts{node.JobsLimit: short}}}
+}
+
+// TestShareIsGivenBackBeforeAnybodyHears: from the moment on at which a change that gives something back is made, the shard does without it, also while it is not
+// known whether the change was carried out, and whatever it would like meanwhile.
+func TestShareIsGivenBackBeforeAnybodyHears(t *testing.T) {
+	s := &shardKeeper{term: 5, states: map[string]*shareState{}}
+	granted := func(r *namespaceRecord, use map[string]node.SpaceUse) (jobs, asked uint64) {
+		share, change := s.hand(r, 1, 3, use)
+		if change != nil {
+			asked = change.Granted[node.JobsLimit]
+		}
+		return share.Granted[node.JobsLimit], asked
+	}
+	type step struct {
+		what         string
+		record       *namespaceRecord
+		use          map[string]node.SpaceUse
+		jobs, change uint64
+	}
+	for _, st := range []step{
+		{"as recorded", recordOf(100, 60, 40, false, 7), using(50, 0), 60, 0},
+		{"another wants some", recordOf(100, 60, 40, true, 7), using(50, 0), 50, 50},
+		{"it is not known whether that was carried out", recordOf(100, 60, 40, false, 7), using(50, 0), 50, 0},
+		{"more is wanted here", recordOf(100, 60, 20, false, 7), using(55, 5), 50, 0},
+		{"an old record is seen", recordOf(100, 90, 0, false, 6), using(55, 0), 50, 0},
+		{"it was carried out", recordOf(100, 50, 40, false, 8), using(50, 0), 50, 55},
+		{"and grown", recordOf(100, 55, 40, false, 9), using(50, 0), 55, 0},
+	} {
+		jobs, change := granted(st.record, st.use)
+		if jobs != st.jobs || st.change != 0 && change != st.change {
+			t.Errorf("%s: it may use %d and asks for %d, want %d and %d", st.what, jobs, change, st.jobs, st.change)
+		}
+	}
+}
+
+// TestShareOfALeadership: a share counts in the term that has taken it over.
+func TestShareOfALeadership(t *testing.T) {
+	r := recordOf(100, 60, 40, false, 7)
+	for term, want := range map[uint64]struct {
+		waiting bool
+		change  *shareChange
+	}{
+		4: {true, nil},
+		5: {false, nil},
+		6: {true, &shareChange{Name: "t", Born: 1}},
+	} {
+		s := &shardKeeper{term: term, states: map[string]*shareState{}}
+		share, change := s.hand(r, 1, 3, using(50, 0))
+		if share.Waiting != want.waiting {
+			t.Errorf("in term %d it waits: %t, want %t", term, share.Waiting, want.waiting)
+		}
+		if diff := cmp.Diff(want.change, change); diff != "" {
+			t.Errorf("in term %d (-want +got):\n%s", term, diff)
+		}
+	}
+}
+
+// TestWantedShares says what a shard asks for, by what it uses and what others have.
+func TestWantedShares(t *testing.T) {
+	tests := []struct {
+		name               string
+		quota, own, others uint64
+		othersWant         bool
+		used, short        uint64
+		granted            uint64
+		wanted, tight      bool
+	}{
+		{name: "little for who has nothing", quota: 2400, granted: 100},
+		{name: "an eighth more than is used", quota: 2400, own: 1000, used: 990, granted: 1113},
+		{name: "half of what is free for who does not need it yet", quota: 2400, own: 1000, others: 1300, used: 990, granted: 1050},
+		{name: "all of it for who does", quota: 2400, own: 1000, others: 1300, used: 1000, short: 100, granted: 1100},
+		{name: "what is missing is wanted", quota: 2400, own: 1000, others: 1300, used: 1000, short: 200, granted: 1100, wanted: true},
+		{name: "what is used no more is given back", quota: 2400, own: 1000, others: 100, used: 10, granted: 110},
+		{name: "all that is not used, if others want it", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 600, granted: 600},
+		{name: "nothing is left", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 1000, granted: 1000, tight: true},
+		{name: "the quota was lowered", quota: 500, own: 1000, others: 1400, used: 600, granted: 600},
+		{name: "there is no limit", own: 1000, used: 10},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := recordOf(tt.quota, tt.own, tt.others, tt.othersWant, 7)
+			w := wanted(r, &r.Shares[1], using(tt.used, tt.short)["t"], 3)
+			const l = node.JobsLimit
+			if w.Granted[l] != tt.granted || w.Wanted[l] != tt.wanted || w.Tight[l] != tt.tight {
+				t.Errorf("granted %d, wanted %t, tight %t; want %d, %t, %t", w.Granted[l], w.Wanted[l], w.Tight[l], tt.granted, tt.wanted, tt.tight)
+			}
+		})
+	}
+}

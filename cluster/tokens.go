@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfrydb/belfry/access/tokens"
+)
+
+// tokensMax bounds the tokens of a cluster.
+const tokensMax = 10_000
+
+// The ways in which a change of tokens is refused. Nothing was changed.
+var (
+	ErrTokens       = fmt.Errorf("the cluster has %d tokens, which is the limit; delete some", tokensMax)
+	ErrTokenExists  = errors.New("there is a token with this id")
+	ErrTokenUnknown = errors.New("there is no token with this id")
+)
+
+// tokenEnd ends a token at NotAfter, nanoseconds since 1970, or at once and with its record if that is 0. It makes no token last longer.
+type tokenEnd struct {
+	ID       string `json:"id"`
+	NotAfter int64  `json:"notAfterNanos,omitempty"`
+}
+
+// findToken returns where a token's record is or would be.
+func (m *machine) findToken(id string) (int, bool) {
+	return slices.BinarySearchFunc(m.state.Tokens, id, func(t *tokens.Record, id string) int { return strings.Compare(t.ID, id) })
+}
+
+// addToken records a token. Where there are too many, those make room that had ended when it was made.
+func (m *machine) addToken(t *tokens.Record) outcome {
+	if _, found := m.findToken(t.ID); found {
+		return outcome{verdict: exists}
+	}
+	if len(m.state.Tokens) >= tokensMax {
+		made := time.Unix(0, t.Created)
+		m.state.Tokens = slices.DeleteFunc(m.state.Tokens, func(old *tokens.Record) bool { return old.Expired(made) })
+	}
+	if len(m.state.Tokens) >= tokensMax {
+		return outcome{verdict: needed}
+	}
+	i, _ := m.findToken(t.ID)
+	m.state.Tokens = slices.Insert(m.state.Tokens, i, t)
+	m.showTokens()
+	return outcome{}
+}
+
+func (m *machine) endToken(e *tokenEnd) outcome {
+	i, found := m.findToken(e.ID)
+	if !found {
+		return outcome{verdict: overtaken}
+	}
+	old := m.state.Tokens[i]
+	switch {
+	case e.NotAfter == 0:
+		m.state.Tokens = slices.Delete(m.state.Tokens, i, i+1)
+	case old.NotAfter == 0 || e.NotAfter < old.NotAfter:
+		ended := *old // readers have the old one
+		ended.NotAfter = e.NotAfter
+		m.state.Tokens[i] = &ended
+	}
+	m.showTokens()
+	return outcome{}
+}
+
+// showTokens has those who ask for a token see the state's.
+func (m *machine) showTokens() {
+	known := make(map[string]*tokens.Record, len(m.state.Tokens))
+	for _, t := range m.state.Tokens {
+		known[t.ID] = t
+	}
+	m.tokens.Store(&known)
+}
+
+// checkTokens returns what is wrong with the tokens of a snapshot.
+func checkTokens(all []*tokens.Record) error {
+	for i, t := range all {
+		if t == nil || i > 0 && all[i-1].ID >= t.ID {
+			return errors.New("it holds a token twice, out of order, or an empty one")
+		}
+		if err := t.Check(); err != nil {
+			return fmt.Errorf("token %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// AddToken records a token. It fails with ErrTokens if there are too many. After an unknown outcome there may be a token that nobody has: it can be ended.
+func (c *Catalog) AddToken(ctx context.Context, t tokens.Record) error {
+	out, err := c.propose(ctx, command{AddToken: &t})
+	switch {
+	case err != nil:
+		return fmt.Errorf("recording a token: %w", err)
+	case out.verdict == exists:
+		return ErrTokenExists
+	case out.verdict == needed:
+		return ErrTokens
+	}
+	return nil
+}
+
+// EndToken forgets a token, or has it end at a time if that is not zero and before its own end. When it returns this node knows; every other one does as soon
+// as it has applied that. It may be repeated; ErrTokenUnknown says that there is none, any more or at all.
+func (c *Catalog) EndToken(ctx context.Context, id string, at time.Time) error {
+	end := tokenEnd{ID: id}
+	if !at.IsZero() {
+		end.NotAfter = at.UnixNano()
+	}
+	out, err := c.propose(ctx, command{EndToken: &end})
+	switch {
+	case err != nil:
+		return fmt.Errorf("ending a token: %w", err)
+	case out.verdict == overtaken:
+		return ErrTokenUnknown
+	}
+	return nil
+}
+
+// Tokens returns all tokens by id, from memory.
+func (c *Catalog) Tokens() []*tokens.Record {
+	known := c.tokens.Load()
+	if known == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(*known), func(a, b *tokens.Record) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// Token returns a token, from memory and without a lock.
+func (c *Catalog) Token(id string) (*tokens.Record, bool) {
+	known := c.tokens.Load()
+	if known == nil {
+		return nil, false
+	}
+	t, ok := (*known)[id]
+	return t, ok
+}
