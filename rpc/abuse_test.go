@@ -230,7 +230,7 @@ func TestAbuse(t *testing.T) {
 		})
 	}
 	s.t = t
-	if got := s.post("/v1/list-queues", ""); got.body != `{"queues":[],"nextPageToken":"","stale":false}`+"\n" {
+	if got := s.post("/v1/list-queues", ""); !strings.HasPrefix(got.body, `{"queues":[],"nextPageToken":"",`) {
 		t.Errorf("something was left behind: %s", got.body)
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -18,11 +20,12 @@ type adminService struct {
 	*queueService
 	cluster Cluster
 	logger  *slog.Logger
+	backups *prometheus.GaugeVec // when the last was made
 }
 
 // CreateQueue implements AdminService.
 func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	queue := c.queue("queue", req.GetQueue())
 	partitions := c.count("partitions", req.GetPartitions(), 1, uint32(s.node.ShardCount()))
 	change := c.settings("settings", req.GetSettings(), partitions)
@@ -159,7 +162,7 @@ func (s *queueService) repair(ctx context.Context, put *fsm.Put) bool {
 
 // UpdateQueue implements AdminService.
 func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
 	if req.GetSettings() == nil {
 		c.fail(invalid("settings", "at least one setting is required"))
@@ -211,7 +214,7 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 
 // GetQueue implements AdminService.
 func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.View)
 	queue := c.queue("queue", req.GetQueue())
 	if c.err != nil {
 		return nil, c.err
@@ -229,7 +232,13 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 	if len(parts) == 0 {
 		return nil, fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
-	return &belfryv1.GetQueueResponse{Queue: s.wireQueue(parts), Witnesses: witnesses, Stale: req.GetStale()}, nil
+	var due fsm.Due
+	for i := range parts {
+		addDue(&due, &parts[i].Due)
+	}
+	out := s.wireQueue(parts)
+	out.Due = wireDue(&due)
+	return &belfryv1.GetQueueResponse{Queue: out, Witnesses: witnesses, Stale: req.GetStale()}, nil
 }
 
 // queuePart is what one shard holds of a queue.
@@ -250,7 +259,7 @@ func queueParts(readings []fsm.Reading) (parts []queuePart) {
 	return parts
 }
 
-// wireQueue adds the parts of a queue up.
+// wireQueue adds the parts of a queue up, but for when its jobs fall due.
 func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
@@ -323,7 +332,7 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 
 // PurgeQueue implements AdminService.
 func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	queue := c.queue("queue", req.GetQueue())
 	states := fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead)
 	if len(req.GetStates()) > 0 {

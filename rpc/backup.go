@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -63,7 +64,19 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	if err != nil && s.drain.isBegun() {
 		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
+	if err == nil {
+		s.backups.WithLabelValues().Set(float64(s.now().Unix()))
+	}
 	return err
+}
+
+// newBackups registers when this node last made a backup; nothing is shown until it has.
+func newBackups(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "belfry_backup_timestamp_seconds", Help: "When this node last sent all of a backup; missing until it has since the start."}, nil)
+	if err := registry.Register(v); err != nil {
+		return nil, fmt.Errorf("registering the metrics of backups: %w", err)
+	}
+	return v, nil
 }
 
 // backup is a backup that is being made.

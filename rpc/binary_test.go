@@ -21,7 +21,7 @@ import (
 // fullPut has every field that is read by hand, and alternatives the first of each kind.
 func fullPut() *belfryv1.PutRequest {
 	return &belfryv1.PutRequest{
-		Queue: "mail/orders", Id: "order-ä", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90*time.Second + 1)},
+		Queue: "mail:orders", Id: "order-ä", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90*time.Second + 1)},
 		Ttr: durationpb.New(time.Minute), Priority: proto.Int32(-3), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}},
 	}
 }
@@ -217,7 +217,7 @@ func FuzzBatchWire(f *testing.F) {
 		p := pairOf(t, b)
 		p.same("PutBatch", data)
 		p.same("AckBatch", data)
-		p.same("Reserve", encode(t, &belfryv1.ReserveRequest{Queues: []string{"mail/orders", "orders", "other"}, MaxJobs: 1000}))
+		p.same("Reserve", encode(t, &belfryv1.ReserveRequest{Queues: []string{"mail:orders", "orders", "other"}, MaxJobs: 1000}))
 		if req := (&belfryv1.ReserveRequest{}); proto.Unmarshal(data, req) != nil || req.GetWait() == nil { // nobody would end the wait
 			p.same("Reserve", data)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 )
 
@@ -18,7 +19,7 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 	if !ok {
 		b = &ackBatch{}
 	}
-	requestID, ok := b.read(s.checker(), request)
+	requestID, ok := b.read(s.checker(ctx, tokens.Consume), request)
 	if !ok {
 		b.release(&s.quick.acks)
 		return viaMessage(ctx, s.quick.codec, request, dst, s.AckBatch)
@@ -80,8 +81,8 @@ func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 func (b *ackBatch) add(c *checker, token []byte) {
 	var a answer
 	ref, err := b.leases.parse(token)
-	if err != nil {
-		entry := checker{limits: c.limits, now: c.now}
+	if err != nil || !c.grant.allows(ref.Queue) {
+		entry := c.another()
 		entry.lease("lease", string(token))
 		a.fault = entry.err
 	}

@@ -17,7 +17,7 @@ import (
 // reserved puts jobs of all kinds into both services, takes them, and returns their leases.
 func (p *pair) reserved() (leases []string) {
 	p.Helper()
-	queues := []string{"mail/orders", "orders", "other"}
+	queues := []string{"mail:orders", "orders", "other"}
 	p.same("PutBatch", encode(p, &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)}))
 	var none *belfryv1.ReserveResponse
 	for _, req := range []*belfryv1.ReserveRequest{
@@ -97,7 +97,7 @@ func TestReserveBytes(t *testing.T) {
 	}
 	for _, req := range []proto.Message{
 		&belfryv1.ReserveRequest{}, &belfryv1.ReserveRequest{Queues: []string{"a", "a"}}, &belfryv1.ReserveRequest{Queues: []string{"a"}, MaxJobs: 1001},
-		&belfryv1.ReserveRequest{Queues: []string{"mail/orders", "orders"}, MaxJobs: 5},
+		&belfryv1.ReserveRequest{Queues: []string{"mail:orders", "orders"}, MaxJobs: 5},
 	} {
 		p.same("Reserve", encode(t, req))
 	}
@@ -112,7 +112,7 @@ func TestReserveBytes(t *testing.T) {
 func TestAppendReserveOfAll(t *testing.T) {
 	full := func() *fsm.Job {
 		return &fsm.Job{
-			Queue: "mail/orders", Partition: 1<<32 - 1, Serial: 1<<64 - 1, ID: "order-ä", State: fsm.Reserved, Priority: -128, Due: 1e18 + 1, FirstDue: 1e18 + 5e8,
+			Queue: "mail:orders", Partition: 1<<32 - 1, Serial: 1<<64 - 1, ID: "order-ä", State: fsm.Reserved, Priority: -128, Due: 1e18 + 1, FirstDue: 1e18 + 5e8,
 			Created: 1e18 + 999_999, TTR: 90*time.Second + 1, MaxAttempts: 16, RetryDelays: []time.Duration{0, 1, time.Hour}, TTL: 1e18 + 7e8 + 1,
 			Body: make([]byte, 300), BodyBytes: 300, Attempt: 3, Fence: 1<<64 - 1, Until: 1e18 + 3e8, LastError: "smtp 421",
 		}

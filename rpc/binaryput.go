@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -30,7 +31,7 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 	if !ok {
 		b = &putBatch{}
 	}
-	r := putReader{batch: b, check: s.checker(), bounds: s.quick.codec.bounds, request: request}
+	r := putReader{batch: b, check: s.checker(ctx, tokens.Put), bounds: s.quick.codec.bounds, request: request}
 	if !r.read() {
 		b.release(&s.quick.puts)
 		return viaMessage(ctx, s.quick.codec, request, dst, s.PutBatch)
@@ -199,7 +200,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 	switch tag {
 	case tagQueue:
 		if string(value) != r.queue { // most batches are for one queue
-			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil {
+			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil || !r.check.grant.allows(string(value)) {
 				return false
 			}
 			r.queue = string(value)

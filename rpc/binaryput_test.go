@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -58,6 +59,8 @@ func TestPutBatchBytes(t *testing.T) {
 	}{
 		{"nothing", nil},
 		{"plain jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"})},
+		// In one shard those of several namespaces are logged in any order, so that the pair would not be the same.
+		{"jobs of a namespace", bytes.Repeat(bytesField(nil, 1, encode(t, &belfryv1.PutRequest{Queue: "mail/orders"})), 3)},
 		{"plain and rare jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)})},
 		{"wrong jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: append(wrongPuts(), plainPuts()...)})},
 		{"a request id without jobs", bytesField(nil, 2, []byte("r"))},
@@ -110,7 +113,7 @@ func TestJobsByHand(t *testing.T) {
 	s := newPair(t).quick
 	for byHand, puts := range map[bool][]*belfryv1.PutRequest{true: slices.Delete(plainPuts(), 1, 2), false: append(rarePuts(), &belfryv1.PutRequest{})} {
 		for _, put := range puts {
-			r := putReader{batch: &putBatch{}, check: s.checker()}
+			r := putReader{batch: &putBatch{}, check: s.checker(t.Context(), tokens.Put)}
 			if put.GetWhen() != nil && put.GetDelay().GetSeconds() < 0 || put.GetDueAt().GetSeconds() < 0 {
 				continue // wrong, or before 1970
 			}

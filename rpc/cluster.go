@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -17,7 +18,7 @@ func (s *adminService) GetCluster(ctx context.Context, _ *belfryv1.GetClusterReq
 
 // DrainNode implements AdminService.
 func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
 	c.incarnation(req.GetIncarnation())
 	if c.err != nil {
@@ -60,7 +61,7 @@ func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *Member,
 
 // RemoveNode implements AdminService.
 func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
 	c.incarnation(req.GetIncarnation())
 	if req.GetName() == "" {
@@ -88,7 +89,7 @@ func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeR
 
 // TransferLeader implements AdminService.
 func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
 	shard := req.GetShard()
 	if int64(shard) >= int64(s.node.ShardCount()) {

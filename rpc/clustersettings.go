@@ -5,12 +5,13 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // UpdateCluster implements AdminService.
 func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
 	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration()}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {

@@ -119,7 +119,7 @@ func wholeMillis(t fsm.Time) fsm.Time { return fsm.Time(t.CeilMillis()) * fsm.Ti
 
 // entry is put for a job of a batch, with the fault of this job alone.
 func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *Fault) {
-	entry := checker{limits: c.limits, now: c.now}
+	entry := c.another()
 	bodyBytes = entry.put(req, put)
 	if req.GetRequestId() != "" {
 		entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))

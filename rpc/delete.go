@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -12,7 +13,7 @@ import (
 // recorded has nothing else. The catalog then marks the record, removes what was put meanwhile, and forgets the record; from
 // the mark on, nothing is put any more and the deletion comes to its end.
 func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err

@@ -24,18 +24,24 @@ const requestIDHeader = "Belfry-Request-Id"
 type edge struct {
 	logger  *slog.Logger
 	traffic *traffic
+	guard   *guard
+	audited map[string]bool // procedures
+	auditor *slog.Logger    // takes what becomes of them
 }
 
 // WrapUnary implements connect.Interceptor.
 func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
-		err = e.run(req.Spec().Procedure, func() (err error) {
+		c := &procedureCall{procedure: req.Spec().Procedure, address: req.Peer().Addr, request: req.Any()}
+		err = e.run(ctx, c, func() (err error) {
 			if id := req.Header().Get(requestIDHeader); id != "" {
 				if err := takeRequestIDOf(req.Any(), id); err != nil {
 					return err
 				}
 			}
-			res, err = next(ctx, req)
+			if res, err = next(ctx, req); err == nil {
+				c.answer = res.Any()
+			}
 			return err
 		})
 		if err != nil {
@@ -45,22 +51,35 @@ func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// run makes a call of a procedure: its error becomes one of the contract, its panic too, and it is measured.
-func (e *edge) run(procedure string, call func() error) (err error) {
+// procedureCall is a call as the edge sees it.
+type procedureCall struct {
+	procedure string
+	address   string // of the client
+	request   any    // nil for streams and for what sessions carry
+	answer    any    // of a request that was answered
+}
+
+// run makes a call of a procedure, if it is admitted: its error becomes one of the contract, its panic too, and it is measured, and audited if need be.
+func (e *edge) run(ctx context.Context, c *procedureCall, call func() error) (err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = e.panicked(procedure, p)
+			err = e.panicked(c.procedure, p)
 		}
-		e.traffic.observe(procedure, err, time.Since(started))
+		took := time.Since(started)
+		e.traffic.observe(c.procedure, err, took)
+		e.audit(ctx, c, err, took)
 	}()
-	return e.wire(procedure, call())
+	if err := e.guard.admit(ctx, c.procedure); err != nil {
+		return e.wire(c.procedure, err)
+	}
+	return e.wire(c.procedure, call())
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
 func (e *edge) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return e.run(conn.Spec().Procedure, func() error { return next(ctx, conn) })
+		return e.run(ctx, &procedureCall{procedure: conn.Spec().Procedure, address: conn.Peer().Addr}, func() error { return next(ctx, conn) })
 	}
 }
 
@@ -78,6 +97,7 @@ func (e *edge) wire(procedure string, err error) error {
 		return err
 	}
 	f := faultOfError(err)
+	e.guard.seen.call(procedure, f)
 	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
 		e.logger.Error("a call failed inside the server", slog.String("procedure", procedure), slog.Any("error", err))
 	}

@@ -74,7 +74,7 @@ type row struct {
 }
 
 // contract is the one table between the machine's codes, node's errors and the wire.
-func contract() [29]row {
+func contract() [31]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
@@ -92,6 +92,8 @@ func contract() [29]row {
 		{belfryv1.Reason_REASON_QUEUE_FULL, connect.CodeResourceExhausted, none, fsm.QueueFull, nil, time.Second, "the queue holds as many jobs or bytes as its settings allow"},
 		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.Quota, nil, 0, "the shard holds as many queues as it may; delete some"},
 		{belfryv1.Reason_REASON_RATE_LIMITED, connect.CodeResourceExhausted, none, fsm.RateLimited, nil, 100 * time.Millisecond, "the queue takes no more puts this second"},
+		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.OK, node.ErrQuota, time.Second, "the namespace has used up its quota"},
+		{belfryv1.Reason_REASON_RATE_LIMITED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrRateLimited, 100 * time.Millisecond, "the namespace takes no more puts for the moment"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrOverloaded, 100 * time.Millisecond, "the server has more requests waiting than it takes"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.Restoring, node.ErrRestoring, time.Second, "a restore of the cluster is under way or was interrupted: nothing else is done until it has ended; repeat it with the same backup if nobody does"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrCanceled, 0, "the call ended before it was logged"},
@@ -190,6 +192,9 @@ func faultOfError(err error) *Fault {
 			f := &Fault{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
 			if errors.Is(r.cause, node.ErrCanceled) {
 				f.Ended = endedBy(err)
+			}
+			if quota, ok := errors.AsType[*node.QuotaError](err); ok {
+				f.Message, f.RetryAfter = quota.Error(), quota.Wait
 			}
 			return f
 		}

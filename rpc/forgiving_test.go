@@ -75,6 +75,14 @@ func TestForgivingInForm(t *testing.T) {
 	}
 }
 
+// TestDateIsTheServersTime: clients make their request ids by it, and shards hold those against a clock that need not be the machine's.
+func TestDateIsTheServersTime(t *testing.T) {
+	s := serve(t, func(cfg *Config) { cfg.Now = noon })
+	if got := s.send("GET", "/livez", "").header.Values("Date"); len(got) != 1 || got[0] != "Sat, 21 Nov 2026 12:00:00 GMT" {
+		t.Errorf("at noon the Date is %q", got)
+	}
+}
+
 func TestOutputIsDeterministic(t *testing.T) {
 	s := serve(t)
 	s.post("/v1/put", `{"queue":"a","id":"x","delay":"1h","headers":{"b":"2","a":"1","c":"3"}}`)

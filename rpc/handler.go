@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -32,12 +32,22 @@ type Config struct {
 	Cluster Cluster
 	// Logger takes what went wrong in the server. Requests are not logged.
 	Logger *slog.Logger
+	// Audit takes a line for each call that administers; Logger by default.
+	Audit *slog.Logger
 	// Registry takes the metrics and is served at /metrics.
 	Registry *prometheus.Registry
+	// MetricsQueuesMax is how many queues have series of their own there, counted once for each shard that has a partition; defaults to DefaultMetricsQueues.
+	MetricsQueuesMax int
 	// Limits bounds requests; the zero value means DefaultLimits.
 	Limits Limits
+	// Gate knows the tokens that calls must carry; nil lets everybody do everything. /livez, /readyz and gRPC's health need none.
+	Gate Gate
 	// Name is the node's name, shown in the Belfry-Served-By header; Address is where clients reach it, Version what it runs.
 	Name, Address, Version string
+	// ConnectionsMax bounds the connections of clients, of which each takes a file descriptor; 0 for no bound. What has no call makes room for the next.
+	ConnectionsMax int
+	// TLS are the settings under which clients are answered; nil for no TLS.
+	TLS *tls.Config
 	// Now is the wall clock; defaults to time.Now.
 	Now func() time.Time
 }
@@ -60,8 +70,14 @@ func (c *Config) validate() error {
 	if c.Limits == (Limits{}) {
 		c.Limits = DefaultLimits()
 	}
+	if c.MetricsQueuesMax == 0 {
+		c.MetricsQueuesMax = DefaultMetricsQueues
+	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Audit == nil {
+		c.Audit = c.Logger
 	}
 	if c.Cluster == nil {
 		c.Cluster = &alone{node: c.Node, address: c.Address, version: c.Version}
@@ -90,6 +106,7 @@ type handler struct {
 
 	// edge is what Connect's calls pass through; sessionMethods are those that sessions carry besides.
 	edge           *edge
+	guard          *guard
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
 	buffers        *buffers // of requests and answers
@@ -114,21 +131,29 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Registry.Register(newNodeCollector(cfg.Node, cfg.Cluster.VotersWanted)); err != nil {
+	if err := cfg.Registry.Register(newNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
 		return nil, fmt.Errorf("registering the node's metrics: %w", err)
 	}
+	backups, err := newBackups(cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := newTurnedAway(cfg.Logger, cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
 	h := &handler{
-		limits: cfg.Limits, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
+		limits: cfg.Limits, guard: &guard{gate: cfg.Gate, now: cfg.Now, seen: seen}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(),
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{},
 	}
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, meters: newMeters(cfg.Now), quick: quick{codec: binary},
+		drain: h.drain, meters: newMeters(cfg.Now), quick: quick{codec: binary}, guard: h.guard,
 	}
-	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger}
-	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch}, binary.buffers
+	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
+	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch, guard: h.guard, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.edge, binary)
 	h.mountServices(admin, options)
@@ -190,12 +215,13 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 	h.others[path] = reflectHandler
 	h.routes["/livez"] = http.HandlerFunc(health.live)
 	h.routes["/readyz"] = http.HandlerFunc(health.ready)
-	h.routes["/metrics"] = promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{Registry: nil})
+	h.routes["/metrics"] = h.guarded(newMetricsPage(cfg.Registry, &queueMetrics{cfg.Node, cfg.MetricsQueuesMax}))
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
+	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients hold their request ids against it
 	w.Header().Set("X-Request-Id", correlation(r.Header.Get("X-Request-Id")))
 	out := &reply{ResponseWriter: w, request: r, handler: h}
 	defer func() {
@@ -204,7 +230,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.route(out, r)
+	hurryLeftover(out, r)
 	out.finish()
+}
+
+// leftoverWait is how long bytes of a body may take to arrive that no handler wanted. net/http takes some of them before it answers, so that the connection
+// can be used again, and would wait for ever.
+const leftoverWait = 2 * time.Second
+
+// hurryLeftover bounds that wait. The next request on the connection has deadlines of its own.
+func hurryLeftover(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		// A connection that takes no deadline, as in a test, is bounded by its owner.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverWait))
+	}
 }
 
 // route finds the handler of a path.
@@ -216,7 +255,20 @@ func (h *handler) route(w *reply, r *http.Request) {
 		h.writeFault(w, r, f)
 		return
 	}
-	if c, ok := h.calls[path]; ok {
+	c, isCall := h.calls[path]
+	if !openToAll(path) {
+		known, f := h.guard.identify(r)
+		if f != nil {
+			if !isCall {
+				r = plainRequest(r)
+			}
+			w.Header().Set("WWW-Authenticate", `Bearer realm="belfry"`)
+			h.writeFault(w, r, f)
+			return
+		}
+		r = known
+	}
+	if isCall {
 		h.serveCall(w, r, c)
 		return
 	}
@@ -236,11 +288,24 @@ func (h *handler) route(w *reply, r *http.Request) {
 	}
 	if slash := strings.LastIndexByte(path, '/'); slash > 0 {
 		if other, ok := h.others[path[:slash+1]]; ok {
-			other.ServeHTTP(w, jsonByDefault(r))
+			h.serveOther(w, r, other)
 			return
 		}
 	}
 	h.noSuchPath(w, r)
+}
+
+// othersBytesMax bounds what is sent to health and reflection, which is read also of those who have no token.
+const othersBytesMax = 4 << 10
+
+// serveOther serves health and reflection, of which a stream that says nothing is as good as one that says much: both end in time.
+func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
+	if r.Body != nil {
+		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)
+	}
+	guarded, release := h.guardBody(w, r)
+	defer release()
+	other.ServeHTTP(w, jsonByDefault(guarded))
 }
 
 // sameOrigin refuses what a browser sends on behalf of a page from elsewhere. Plain forms and texts are read as JSON

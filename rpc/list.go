@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -18,7 +19,7 @@ import (
 // List implements QueueService. The pages of the queue's shards are merged in due order; the token keeps how far each
 // shard was read.
 func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Consume)
 	query := fsm.ListQuery{Queue: c.queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.page("pageSize", req.GetPageSize())}
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		held, ok := machineState(req.GetState())
@@ -150,7 +151,7 @@ func listSum(query *fsm.ListQuery, places []byte) uint32 {
 
 // ListQueues implements AdminService.
 func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.View)
 	most := c.page("pageSize", req.GetPageSize())
 	if len(req.GetPrefix()) > s.limits.QueueBytesMax {
 		c.fail(tooLarge("prefix", len(req.GetPrefix()), s.limits.QueueBytesMax))
@@ -163,27 +164,47 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	for i := range all {
 		all[i] = uint32(i)
 	}
-	query := &fsm.QueuesQuery{Prefix: req.GetPrefix(), After: after, Max: most + 1}
-	readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
-	if err != nil {
-		return nil, err
-	}
-	parts := queueParts(readings)
-	slices.SortStableFunc(parts, func(a, b queuePart) int { return cmp.Compare(a.Name, b.Name) })
 	out := &belfryv1.ListQueuesResponse{Stale: req.GetStale()}
-	for len(parts) > 0 {
-		n := 1
-		for n < len(parts) && parts[n].Name == parts[0].Name {
-			n++
+	var due fsm.Due
+	for _, names := range c.grant.namesUnder(req.GetPrefix()) {
+		query := &fsm.QueuesQuery{Prefix: names.prefix, After: after, Max: most + 1 - len(out.Queues)}
+		if names.one {
+			query.Max = 1 // it is the first, if it is there
 		}
-		if len(out.Queues) == most {
-			out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(out.Queues[most-1].GetName()))
-			break
+		readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
+		if err != nil {
+			return nil, err
 		}
-		out.Queues = append(out.Queues, s.wireQueue(parts[:n]))
-		parts = parts[n:]
+		parts := queueParts(readings)
+		slices.SortStableFunc(parts, func(a, b queuePart) int { return cmp.Compare(a.Name, b.Name) })
+		for len(parts) > 0 && (!names.one || parts[0].Name == names.prefix) {
+			n := 1
+			for n < len(parts) && parts[n].Name == parts[0].Name {
+				n++
+			}
+			if len(out.Queues) == most {
+				out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(out.Queues[most-1].GetName()))
+				out.Due = wireDue(&due)
+				return out, nil
+			}
+			out.Queues = append(out.Queues, s.listed(parts[:n], &due))
+			parts = parts[n:]
+		}
 	}
+	out.Due = wireDue(&due)
 	return out, nil
+}
+
+// listed adds the parts of a queue up for a list, and adds to what is known of all its queues when their jobs fall due.
+func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
+	var due fsm.Due
+	for i := range parts {
+		addDueSums(&due, &parts[i].Due)
+		addDue(all, &parts[i].Due)
+	}
+	out := s.wireQueue(parts)
+	out.Due = wireDueSums(&due)
+	return out
 }
 
 // queueToken reads a page token of ListQueues: the last name of the page before.

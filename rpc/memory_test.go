@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -31,6 +32,8 @@ type memoryNode struct {
 	mu     sync.Mutex
 	status node.Status
 	parked int
+	// queueStats are what Stats tells of queues, by shard.
+	queueStats map[uint32]map[string]node.QueueStats
 }
 
 // memoryShard is one machine. parked has the channels of those who wait, by their queues; they are closed to wake them.
@@ -209,7 +212,7 @@ func (m *memoryNode) Stats() node.Stats {
 	for i := range m.shards {
 		h := node.Histogram{Bounds: []float64{1}, Counts: []uint64{1, 0}, Sum: 1, Count: 1}
 		out.Shards = append(out.Shards, node.ShardStats{
-			Shard: uint32(i), EntryCommands: h, EntryBytes: h, ProposeSeconds: h, CommitSeconds: h, ApplySeconds: h, LatenessSeconds: h,
+			Shard: uint32(i), Queues: maps.Clone(m.queueStats[uint32(i)]), EntryCommands: h, EntryBytes: h, ProposeSeconds: h, CommitSeconds: h, ApplySeconds: h, LogSyncSeconds: h, ServerLateSeconds: h, WorkerLateSeconds: h,
 		})
 	}
 	return out

@@ -1,75 +1,102 @@
 package rpc
 
 import (
-	"fmt"
-	"time"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
-// queueSeriesMax bounds the queues of a shard that have series of their own; the rest is added up under otherQueues.
-const (
-	queueSeriesMax = 200
-	otherQueues    = "_other"
-)
-
-// nodeCollector turns a node's measurements into metrics when they are asked for.
+// nodeCollector turns a node's measurements into metrics when they are asked for. Those of queues are apart, see metricsPage.
 type nodeCollector struct {
 	node Node
 	// votersWanted returns how many voters each shard should have.
 	votersWanted func() int
+	build        prometheus.Metric
 
-	requests, refused, entries, commands, leaderChanges        *prometheus.Desc
-	appliedIndex, queued, queuedBytes, waiters, leading, ahead *prometheus.Desc
-	snapshotBytes, snapshotTime, snapshots                     *prometheus.Desc
-	entryCommands, entryBytes, propose, commit, apply, latency *prometheus.Desc
-	jobs, queueBytes, oldestReady, nextDue, events, dedup      *prometheus.Desc
-	voters, wanted                                             *prometheus.Desc
-	diskFree, peersChanged                                     *prometheus.Desc
+	info, quarantined, catalogLeading                              *prometheus.Desc
+	diskFree, diskLow, diskFull, peersChanged, clockOffset         *prometheus.Desc
+	requests, refused, entries, commands, leaderChanges            *prometheus.Desc
+	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight *prometheus.Desc
+	waiters, leading, led, ahead, voters, wanted, redelivered      *prometheus.Desc
+	followerLag, followerHeard                                     *prometheus.Desc
+	snapshotBytes, snapshotTime, snapshotTook, snapshots           *prometheus.Desc
+	snapshotLogged, snapshotDue                                    *prometheus.Desc
+	entryCommands, entryBytes, propose, commit, apply, logSync     *prometheus.Desc
+	serverLate, workerLate                                         *prometheus.Desc
+}
+
+// desc describes one metric.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("belfry_"+name, help, labels, nil)
 }
 
 // newNodeCollector describes the metrics.
-func newNodeCollector(n Node, votersWanted func() int) *nodeCollector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("belfry_"+name, help, labels, nil)
+func newNodeCollector(n Node, votersWanted func() int, version string) *nodeCollector {
+	c := &nodeCollector{
+		node: n, votersWanted: votersWanted, build: buildInfo(version, debug.ReadBuildInfo),
+		info:           desc("node_info", "1; which node of which cluster this is.", "cluster_id", "node"),
+		quarantined:    desc("node_quarantined_replicas", "Replicas of this node that were set aside because their state differs from the others'."),
+		catalogLeading: desc("catalog_leading", "1 if this node leads the catalog, which holds the queues' settings and where shards are."),
+		diskFree:       desc("disk_free_bytes", "Free space of the data directory's disk."),
+		diskLow:        desc("disk_low_water_bytes", "Free space below which puts are refused."),
+		diskFull:       desc("disk_full", "1 while puts are refused because there is too little free space."),
+		peersChanged:   desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
+		clockOffset:    desc("clock_offset_seconds", "By how much the wall clock of another node was ahead of this node's when it was last asked. Leaders ask every 5 s until a majority has answered, so that a slow peer may be missing.", "peer"),
+
+		requests:       desc("shard_requests_total", "Requests by outcome.", "shard", "outcome"),
+		refused:        desc("shard_refused_total", "Requests refused before they were logged, by reason.", "shard", "reason"),
+		entries:        desc("shard_entries_total", "Log entries proposed here and applied.", "shard"),
+		commands:       desc("shard_commands_total", "Commands in those entries.", "shard"),
+		leaderChanges:  desc("shard_leader_changes_total", "Times this node began or ceased to lead the shard.", "shard"),
+		appliedIndex:   desc("shard_applied_index", "Index of the last entry applied.", "shard"),
+		commitIndex:    desc("shard_commit_index", "Index of the last entry known to be committed.", "shard"),
+		term:           desc("shard_term", "Term of the shard's replica here.", "shard"),
+		queued:         desc("shard_queued_requests", "Requests that wait to be logged.", "shard"),
+		queuedBytes:    desc("shard_queued_bytes", "Bytes of the requests that wait to be logged.", "shard"),
+		inFlight:       desc("shard_entries_in_flight", "Entries that were proposed here and are not applied yet.", "shard"),
+		waiters:        desc("shard_waiters", "Parked polls.", "shard"),
+		leading:        desc("shard_leading", "1 if this node leads the shard and serves it.", "shard"),
+		led:            desc("shard_has_leader", "1 if this node knows a leader of the shard.", "shard"),
+		voters:         desc("shard_voters", "Voters of the shard, as its leader has them; only the leader says.", "shard"),
+		wanted:         desc("shard_voters_wanted", "Voters that the shard should have: with fewer it is under-replicated; only the leader says.", "shard"),
+		ahead:          desc("shard_clock_ahead_seconds", "By how much shard time is ahead of the clocks; above the clock bound, 0.5, it is an alarm.", "shard"),
+		redelivered:    desc("shard_redeliveries_total", "Jobs handed out here that had been handed out before.", "shard"),
+		followerLag:    desc("shard_follower_lag_entries", "Entries that the leader has and the follower has not confirmed; only the leader says.", "shard", "peer"),
+		followerHeard:  desc("shard_follower_heard_timestamp_seconds", "When the follower last answered its leader; only the leader says.", "shard", "peer"),
+		snapshotBytes:  desc("shard_snapshot_bytes", "Size of the last snapshot.", "shard"),
+		snapshotTime:   desc("shard_snapshot_timestamp_seconds", "When the last snapshot was finished; missing until the first since the start.", "shard"),
+		snapshotTook:   desc("shard_snapshot_duration_seconds", "How long the last snapshot took; missing until the first since the start.", "shard"),
+		snapshots:      desc("shard_snapshots_total", "Snapshots by outcome.", "shard", "outcome"),
+		snapshotLogged: desc("shard_snapshot_logged_bytes", "Bytes logged since the last snapshot; they are what a start replays.", "shard"),
+		snapshotDue:    desc("shard_snapshot_due_bytes", "Bytes logged since the last snapshot at which the next one is taken.", "shard"),
+		entryCommands:  desc("shard_entry_commands", "Commands in one log entry.", "shard"),
+		entryBytes:     desc("shard_entry_bytes", "Size of one log entry.", "shard"),
+		propose:        desc("shard_propose_duration_seconds", "Time from queueing a request to its answer.", "shard"),
+		commit:         desc("shard_commit_duration_seconds", "Time from proposing an entry to its application.", "shard"),
+		apply:          desc("shard_apply_duration_seconds", "Time the machine takes for one entry.", "shard"),
+		logSync:        desc("shard_log_sync_duration_seconds", "Time in which entries were written to this node's log and synced to its disk.", "shard"),
+		serverLate:     desc("server_lateness_seconds", "The server's part of lateness: from the moment at which a job was due and a worker there to its first grant.", "shard"),
+		workerLate:     desc("worker_lateness_seconds", "The workers' part of lateness: from a job's due time to the moment at which a worker was there and the queue gave jobs out.", "shard"),
 	}
-	return &nodeCollector{
-		node:          n,
-		votersWanted:  votersWanted,
-		requests:      desc("shard_requests_total", "Requests by outcome.", "shard", "outcome"),
-		refused:       desc("shard_refused_total", "Requests refused before they were logged, by reason.", "shard", "reason"),
-		entries:       desc("shard_entries_total", "Log entries proposed here and applied.", "shard"),
-		commands:      desc("shard_commands_total", "Commands in those entries.", "shard"),
-		leaderChanges: desc("shard_leader_changes_total", "Times this node began or ceased to lead the shard.", "shard"),
-		appliedIndex:  desc("shard_applied_index", "Index of the last entry applied.", "shard"),
-		queued:        desc("shard_queued_requests", "Requests that wait to be logged.", "shard"),
-		queuedBytes:   desc("shard_queued_bytes", "Bytes of the requests that wait to be logged.", "shard"),
-		waiters:       desc("shard_waiters", "Parked polls.", "shard"),
-		leading:       desc("shard_leading", "1 if this node leads the shard and serves it.", "shard"),
-		voters:        desc("shard_voters", "Voters of the shard, as its leader has them; only the leader says.", "shard"),
-		wanted:        desc("shard_voters_wanted", "Voters that the shard should have: with fewer it is under-replicated; only the leader says.", "shard"),
-		ahead:         desc("shard_clock_ahead_seconds", "By how much shard time is ahead of the clocks; above the clock bound, 0.5, it is an alarm.", "shard"),
-		snapshotBytes: desc("shard_snapshot_bytes", "Size of the last snapshot.", "shard"),
-		snapshotTime:  desc("shard_snapshot_timestamp_seconds", "When the last snapshot was finished.", "shard"),
-		snapshots:     desc("shard_snapshots_total", "Snapshots by outcome.", "shard", "outcome"),
-		entryCommands: desc("shard_entry_commands", "Commands in one log entry.", "shard"),
-		entryBytes:    desc("shard_entry_bytes", "Size of one log entry.", "shard"),
-		propose:       desc("shard_propose_duration_seconds", "Time from queueing a request to its answer.", "shard"),
-		commit:        desc("shard_commit_duration_seconds", "Time from proposing an entry to its application.", "shard"),
-		apply:         desc("shard_apply_duration_seconds", "Time the machine takes for one entry.", "shard"),
-		latency:       desc("delivery_lateness_seconds", "Time from a job's due time to its first grant.", "shard"),
-		jobs:          desc("jobs", "Jobs held, by queue and state.", "shard", "queue", "state"),
-		queueBytes:    desc("queue_bytes", "Bytes held, by queue.", "shard", "queue"),
-		oldestReady:   desc("queue_oldest_ready_timestamp_seconds", "Due time of the oldest ready job.", "shard", "queue"),
-		nextDue:       desc("queue_next_due_timestamp_seconds", "Due time of the next delayed job.", "shard", "queue"),
-		dedup:         desc("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter than the setting if there were too many or the queue is younger.", "shard", "queue"),
-		events:        desc("queue_events_total", "What happened to a queue's jobs since its birth.", "shard", "queue", "event"),
-		diskFree:      desc("disk_free_bytes", "Free space of the data directory's disk."),
-		peersChanged:  desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
+	return c
+}
+
+// buildInfo is what the process was made from.
+func buildInfo(version string, read func() (*debug.BuildInfo, bool)) prometheus.Metric {
+	revision := ""
+	if from, ok := read(); ok {
+		for _, s := range from.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
 	}
+	return prometheus.MustNewConstMetric(desc("build_info", "1; what the process was made from.", "version", "revision", "goversion"),
+		prometheus.GaugeValue, 1, version, revision, runtime.Version())
 }
 
 // Describe implements prometheus.Collector.
@@ -77,30 +104,83 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.Descri
 
 // Collect implements prometheus.Collector.
 func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
-	status := c.node.Status()
-	ch <- prometheus.MustNewConstMetric(c.diskFree, prometheus.GaugeValue, float64(status.DiskFreeBytes))
+	status, stats := c.node.Status(), c.node.Stats()
+	c.collectNode(ch, &status, &stats)
 	wanted := float64(c.votersWanted())
 	for i := range status.Shards {
 		g := &status.Shards[i]
-		leading := 0.0
+		gauge := gauges(ch, shardLabel(g.Shard))
+		gauge(c.leading, truth(g.Serving))
+		gauge(c.led, truth(g.Leader != ""))
+		gauge(c.ahead, g.ClockAheadBy.Seconds())
+		gauge(c.commitIndex, float64(g.CommitIndex))
+		gauge(c.term, float64(g.Term))
 		if g.Serving {
-			leading = 1
-			ch <- prometheus.MustNewConstMetric(c.voters, prometheus.GaugeValue, float64(len(g.Voters)), shardLabel(g.Shard))
-			ch <- prometheus.MustNewConstMetric(c.wanted, prometheus.GaugeValue, wanted, shardLabel(g.Shard))
+			gauge(c.voters, float64(len(g.Voters)))
+			gauge(c.wanted, wanted)
 		}
-		ch <- prometheus.MustNewConstMetric(c.leading, prometheus.GaugeValue, leading, shardLabel(g.Shard))
-		ch <- prometheus.MustNewConstMetric(c.ahead, prometheus.GaugeValue, g.ClockAheadBy.Seconds(), shardLabel(g.Shard))
 	}
-	stats := c.node.Stats()
-	ch <- prometheus.MustNewConstMetric(c.peersChanged, prometheus.CounterValue, float64(stats.PeersChanged))
 	for i := range stats.Shards {
 		c.collectShard(ch, &stats.Shards[i])
-		c.collectQueues(ch, stats.Shards[i].Shard)
 	}
 }
 
+// collectNode sends what is known of the node as a whole.
+func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.Status, stats *node.Stats) {
+	gauge := gauges(ch)
+	ch <- c.build
+	gauge(c.info, 1, status.ClusterID, status.Name)
+	gauge(c.quarantined, float64(len(status.Quarantined)))
+	gauge(c.diskFree, float64(status.DiskFreeBytes))
+	gauge(c.diskLow, float64(status.DiskLowBytes))
+	gauge(c.diskFull, truth(status.DiskFull))
+	ch <- prometheus.MustNewConstMetric(c.peersChanged, prometheus.CounterValue, float64(stats.PeersChanged))
+	for i := range status.Groups {
+		if status.Groups[i].Group == catalogGroup {
+			gauge(c.catalogLeading, truth(status.Groups[i].Serving))
+		}
+	}
+	servers := make([]string, len(stats.Clocks))
+	for i := range stats.Clocks {
+		servers[i] = stats.Clocks[i].Server
+	}
+	for i, peer := range peerLabels(servers) {
+		gauge(c.clockOffset, stats.Clocks[i].Ahead.Seconds(), peer)
+	}
+}
+
+// gauges returns what sends gauges whose first labels have these values.
+func gauges(ch chan<- prometheus.Metric, first ...string) func(d *prometheus.Desc, v float64, labels ...string) {
+	return func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append(first[:len(first):len(first)], labels...)...)
+	}
+}
+
+// truth returns 1 for what is so, else 0.
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // shardLabel returns a shard's number as a label.
-func shardLabel(shard uint32) string { return fmt.Sprint(shard) }
+func shardLabel(shard uint32) string { return strconv.FormatUint(uint64(shard), 10) }
+
+// peerLabels returns the names of servers. Where two have one name, as a node and the new one that takes its places do, they go by their ids.
+func peerLabels(servers []string) []string {
+	labels := names(servers)
+	times := map[string]int{}
+	for _, name := range labels {
+		times[name]++
+	}
+	for i, name := range labels {
+		if times[name] > 1 {
+			labels[i] = servers[i]
+		}
+	}
+	return labels
+}
 
 // collectShard sends what is known of a shard.
 func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardStats) {
@@ -108,9 +188,7 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 	total := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{shard}, labels...)...)
 	}
-	gauge := func(d *prometheus.Desc, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, shard)
-	}
+	gauge := gauges(ch, shard)
 	total(c.requests, s.Applied, "applied")
 	total(c.requests, s.NotApplied, "not_applied")
 	total(c.requests, s.Unknown, "unknown")
@@ -120,127 +198,56 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 	total(c.entries, s.Entries)
 	total(c.commands, s.Commands)
 	total(c.leaderChanges, s.LeaderChanges)
+	total(c.redelivered, s.Redelivered)
 	total(c.snapshots, s.Snapshot.Taken, "taken")
 	total(c.snapshots, s.Snapshot.Failed, "failed")
 	gauge(c.appliedIndex, float64(s.AppliedIndex))
 	gauge(c.queued, float64(s.QueuedRequests))
 	gauge(c.queuedBytes, float64(s.QueuedBytes))
+	gauge(c.inFlight, float64(s.InFlight))
 	gauge(c.waiters, float64(s.Waiters))
 	gauge(c.snapshotBytes, float64(s.Snapshot.Bytes))
+	gauge(c.snapshotLogged, float64(s.Snapshot.LoggedBytes))
+	gauge(c.snapshotDue, float64(s.Snapshot.DueBytes))
 	if !s.Snapshot.At.IsZero() {
 		gauge(c.snapshotTime, float64(s.Snapshot.At.UnixMilli())/1000)
+		gauge(c.snapshotTook, s.Snapshot.Duration.Seconds())
 	}
+	c.collectFollowers(ch, s)
 	for _, h := range []struct {
 		desc   *prometheus.Desc
 		values *node.Histogram
 	}{
-		{c.entryCommands, &s.EntryCommands}, {c.entryBytes, &s.EntryBytes}, {c.propose, &s.ProposeSeconds},
-		{c.commit, &s.CommitSeconds}, {c.apply, &s.ApplySeconds}, {c.latency, &s.LatenessSeconds},
+		{c.entryCommands, &s.EntryCommands}, {c.entryBytes, &s.EntryBytes}, {c.propose, &s.ProposeSeconds}, {c.commit, &s.CommitSeconds},
+		{c.apply, &s.ApplySeconds}, {c.logSync, &s.LogSyncSeconds}, {c.serverLate, &s.ServerLateSeconds}, {c.workerLate, &s.WorkerLateSeconds},
 	} {
-		buckets := make(map[float64]uint64, len(h.values.Bounds))
-		var sum uint64
-		for i, bound := range h.values.Bounds {
-			sum += h.values.Counts[i]
-			buckets[bound] = sum
+		ch <- histogram(h.desc, h.values, shard)
+	}
+}
+
+// collectFollowers sends how far the followers of a shard have come that this node leads.
+func (c *nodeCollector) collectFollowers(ch chan<- prometheus.Metric, s *node.ShardStats) {
+	servers := make([]string, len(s.Followers))
+	for i := range s.Followers {
+		servers[i] = s.Followers[i].Server
+	}
+	gauge := gauges(ch, shardLabel(s.Shard))
+	for i, peer := range peerLabels(servers) {
+		f := &s.Followers[i]
+		gauge(c.followerLag, float64(f.Lag), peer)
+		if !f.Heard.IsZero() {
+			gauge(c.followerHeard, float64(f.Heard.UnixMilli())/1000, peer)
 		}
-		ch <- prometheus.MustNewConstHistogram(h.desc, h.values.Count, h.values.Sum, buckets, shard)
 	}
 }
 
-// collectQueues sends what is known of a shard's queues. Beyond queueSeriesMax they are added up.
-func (c *nodeCollector) collectQueues(ch chan<- prometheus.Metric, shard uint32) {
-	var queues []queueSeries
-	for query := (&fsm.QueuesQuery{Max: queueSeriesMax}); ; {
-		page, _, err := c.node.Peek(shard, query)
-		if err != nil {
-			return // A shard that cannot be read has no series; that it is so shows in belfry_shard_leading.
-		}
-		for i := range page.Queues {
-			queues = addSeries(queues, &page.Queues[i], page.Now)
-		}
-		if !page.More {
-			break
-		}
-		query.After = page.Queues[len(page.Queues)-1].Name
+// histogram turns a histogram into a metric.
+func histogram(d *prometheus.Desc, h *node.Histogram, labels ...string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(h.Bounds))
+	var sum uint64
+	for i, bound := range h.Bounds {
+		sum += h.Counts[i]
+		buckets[bound] = sum
 	}
-	for i := range queues {
-		c.collectQueue(ch, shardLabel(shard), &queues[i])
-	}
-}
-
-// queueSeries is what is shown of a queue, or of all queues that have no series of their own.
-type queueSeries struct {
-	fsm.Queue
-	// dedup is for how long ended ids are remembered; of several queues the shortest.
-	dedup time.Duration
-}
-
-// addSeries adds a queue as seen at now, or adds it to the rest.
-func addSeries(queues []queueSeries, q *fsm.Queue, now fsm.Time) []queueSeries {
-	dedup := dedupHeld(&q.Settings, q.DedupSince, now)
-	if len(queues) < queueSeriesMax {
-		own := fsm.Queue{Name: q.Name, Counts: q.Counts, Counters: q.Counters, OldestReady: q.OldestReady, NextDue: q.NextDue}
-		return append(queues, queueSeries{own, dedup})
-	}
-	if len(queues) == queueSeriesMax {
-		queues = append(queues, queueSeries{fsm.Queue{Name: otherQueues}, dedup})
-	}
-	rest := &queues[queueSeriesMax]
-	rest.dedup = min(rest.dedup, dedup)
-	rest.Counts.Delayed += q.Counts.Delayed
-	rest.Counts.Ready += q.Counts.Ready
-	rest.Counts.Reserved += q.Counts.Reserved
-	rest.Counts.Dead += q.Counts.Dead
-	rest.Counts.Bytes += q.Counts.Bytes
-	rest.OldestReady, rest.NextDue = earlier(rest.OldestReady, q.OldestReady), earlier(rest.NextDue, q.NextDue)
-	addCounters(&rest.Counters, &q.Counters)
-	return queues
-}
-
-// addCounters adds counters up.
-func addCounters(sum, q *fsm.Counters) {
-	sum.Put += q.Put
-	sum.Duplicate += q.Duplicate
-	sum.Granted += q.Granted
-	sum.Acked += q.Acked
-	sum.Nacked += q.Nacked
-	sum.Released += q.Released
-	sum.Lapsed += q.Lapsed
-	sum.Extended += q.Extended
-	sum.Cancelled += q.Cancelled
-	sum.Expired += q.Expired
-	sum.Died += q.Died
-	sum.Redriven += q.Redriven
-	sum.Rescheduled += q.Rescheduled
-	sum.Purged += q.Purged
-}
-
-// collectQueue sends what is known of a queue.
-func (c *nodeCollector) collectQueue(ch chan<- prometheus.Metric, shard string, q *queueSeries) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{shard, q.Name}, labels...)...)
-	}
-	gauge(c.jobs, float64(q.Counts.Delayed), "delayed")
-	gauge(c.jobs, float64(q.Counts.Ready), "ready")
-	gauge(c.jobs, float64(q.Counts.Reserved), "reserved")
-	gauge(c.jobs, float64(q.Counts.Dead), "dead")
-	gauge(c.queueBytes, float64(q.Counts.Bytes))
-	gauge(c.dedup, q.dedup.Seconds())
-	if q.OldestReady != 0 {
-		gauge(c.oldestReady, float64(q.OldestReady)/1e9)
-	}
-	if q.NextDue != 0 {
-		gauge(c.nextDue, float64(q.NextDue)/1e9)
-	}
-	for _, e := range []struct {
-		event string
-		n     uint64
-	}{
-		{"put", q.Counters.Put}, {"duplicate", q.Counters.Duplicate}, {"reserved", q.Counters.Granted}, {"acked", q.Counters.Acked},
-		{"nacked", q.Counters.Nacked}, {"released", q.Counters.Released}, {"lapsed", q.Counters.Lapsed},
-		{"extended", q.Counters.Extended}, {"cancelled", q.Counters.Cancelled}, {"expired", q.Counters.Expired},
-		{"died", q.Counters.Died}, {"redriven", q.Counters.Redriven}, {"rescheduled", q.Counters.Rescheduled}, {"purged", q.Counters.Purged},
-	} {
-		ch <- prometheus.MustNewConstMetric(c.events, prometheus.CounterValue, float64(e.n), shard, q.Name, e.event)
-	}
+	return prometheus.MustNewConstHistogram(d, h.Count, h.Sum, buckets, labels...)
 }

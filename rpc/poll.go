@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -26,7 +27,7 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 
 // reserve returns the poll that a request asks for, after its end.
 func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest) (*poll, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Consume)
 	p := &poll{
 		service:   s,
 		queues:    c.queues("queues", req.GetQueues()),

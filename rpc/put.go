@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -12,7 +13,7 @@ import (
 
 // Put implements QueueService.
 func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Put)
 	put := &fsm.Put{}
 	c.put(req, put)
 	requestID := c.requestID(req.GetRequestId())
@@ -29,7 +30,7 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 
 // PutBatch implements QueueService.
 func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Put)
 	requestID := c.requestID(req.GetRequestId())
 	c.entries("jobs", len(req.GetJobs()), s.limits.BatchJobsMax)
 	if c.err != nil {

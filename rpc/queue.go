@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -29,10 +30,14 @@ type queueService struct {
 	turn  atomic.Uint32
 	turns turns
 	quick quick
+	guard *guard
 }
 
-// checker returns a checker for one request.
-func (s *queueService) checker() *checker { return &checker{limits: &s.limits, now: s.now()} }
+// checker returns a checker for one request, which is to do an action to the queues that it names.
+func (s *queueService) checker(ctx context.Context, action tokens.Action) *checker {
+	granted, f := s.guard.grant(ctx, action)
+	return &checker{limits: &s.limits, now: s.now(), grant: granted, err: f}
+}
 
 // answer is the result of one command, with the place where it was given.
 type answer struct {
@@ -90,11 +95,38 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 		return
 	}
 	var group sync.WaitGroup
+	broken := make(chan any, len(shares)) // a panic is the call's, wherever it is
 	for _, share := range shares[1:] {
-		group.Go(func() { s.doShare(ctx, requestID, share, answers) })
+		group.Go(func() {
+			defer func() { broken <- recover() }()
+			s.doShare(ctx, partID(requestID, share), share, answers)
+		})
 	}
-	s.doShare(ctx, requestID, shares[0], answers)
+	s.doShare(ctx, partID(requestID, shares[0]), shares[0], answers)
 	group.Wait()
+	for range shares[1:] {
+		if p := <-broken; p != nil {
+			panic(p)
+		}
+	}
+}
+
+// partID returns the request id of a share: a shard takes an id for one request only, so the puts of each namespace have one of their own. Whatever else
+// is in the call does not change it: a repeat, of which other parts are refused or go elsewhere, must find what was done.
+func partID(requestID string, share []placed) string {
+	namespace := namespaceOf(share[0].command)
+	if namespace == "" {
+		return requestID
+	}
+	return requestID + "#/" + namespace
+}
+
+// namespaceOf returns the namespace whose quota a command is held to, "" if there is none.
+func namespaceOf(c fsm.Command) string {
+	if put, ok := c.(*fsm.Put); ok {
+		return fsm.NamespaceOf(put.Queue)
+	}
+	return ""
 }
 
 // doShare proposes the commands of one shard as one request and stores the answers at their positions.
@@ -124,22 +156,29 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 	}
 }
 
-// splitByShard groups commands by shard and keeps their order within one.
+// splitByShard groups commands by shard, and puts by namespace, and keeps their order within one: a namespace that has used up its quota is refused what a
+// request asks for as a whole.
 func splitByShard(commands []placed) [][]placed {
 	if len(commands) == 0 {
 		return nil
 	}
-	elsewhere := func(c placed) bool { return c.shard != commands[0].shard }
+	first := namespaceOf(commands[0].command)
+	elsewhere := func(c placed) bool { return c.shard != commands[0].shard || namespaceOf(c.command) != first }
 	if !slices.ContainsFunc(commands, elsewhere) {
 		return [][]placed{commands}
 	}
+	type part struct {
+		shard     uint32
+		namespace string
+	}
 	var shares [][]placed
-	at := map[uint32]int{}
+	at := map[part]int{}
 	for _, c := range commands {
-		i, ok := at[c.shard]
+		of := part{c.shard, namespaceOf(c.command)}
+		i, ok := at[of]
 		if !ok {
 			i = len(shares)
-			at[c.shard], shares = i, append(shares, nil)
+			at[of], shares = i, append(shares, nil)
 		}
 		shares[i] = append(shares[i], c)
 	}
@@ -160,7 +199,7 @@ func (s *queueService) Ack(ctx context.Context, req *belfryv1.AckRequest) (*belf
 
 // act checks and proposes a command on a lease.
 func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, fsm.Command, string)) (answer, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Consume)
 	ref, command, requestID := build(c)
 	c.requestID(requestID)
 	if c.err != nil {
@@ -178,7 +217,7 @@ func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, f
 
 // AckBatch implements QueueService.
 func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchRequest) (*belfryv1.AckBatchResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Consume)
 	requestID := c.requestID(req.GetRequestId())
 	c.entries("leases", len(req.GetLeases()), s.limits.BatchJobsMax)
 	if c.err != nil {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -11,7 +12,7 @@ import (
 
 // Cancel implements QueueService.
 func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Put)
 	cancel := &fsm.Cancel{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId()), Force: req.GetForce()}
 	a, err := s.onJob(ctx, c, cancel.Queue, cancel.ID, c.requestID(req.GetRequestId()), cancel)
 	if err != nil {
@@ -22,7 +23,7 @@ func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) 
 
 // Reschedule implements QueueService.
 func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Put)
 	reschedule := &fsm.Reschedule{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId())}
 	if req.GetWhen() == nil {
 		c.fail(invalid("delay", "delay or dueAt is required"))
@@ -52,7 +53,7 @@ func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string,
 
 // get is Get for the partitions that this node knows.
 func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Consume)
 	queue, id := c.queue("queue", req.GetQueue()), c.jobID("id", req.GetId())
 	if c.err != nil {
 		return nil, c.err
@@ -76,7 +77,7 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 
 // Redrive implements QueueService.
 func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest) (*belfryv1.RedriveResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
 	most := c.count("max", req.GetMax(), 0, redriveMax)
 	switch {

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,8 +11,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/spelling"
@@ -39,7 +36,7 @@ func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string)
 		return
 	}
 	if err != nil {
-		writeFault(h.errors, w, plainRequest(r), wireOf(err))
+		writeFault(h.errors, w, plainRequest(r), h.edge.wire(rawPrefix, err))
 	}
 }
 
@@ -48,15 +45,6 @@ func plainRequest(r *http.Request) *http.Request {
 	plain := *r
 	plain.Header = http.Header{}
 	return &plain
-}
-
-// wireOf returns an error as it goes out. One that was made while the body was read is that already.
-func wireOf(err error) error {
-	var wire *connect.Error
-	if errors.As(err, &wire) {
-		return wire
-	}
-	return faultOfError(err).wire()
 }
 
 // rawPut puts the request's body as a job and answers as Put does.

@@ -8,13 +8,14 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no other from being moved back.
 func (s *adminService) ResetClock(ctx context.Context, req *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -53,7 +54,7 @@ func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, strea
 		return nil, streamFault(in.err)
 	}
 	r := &restorer{admin: s, catalog: catalog, shards: make([]restoredShard, s.node.ShardCount())}
-	c := s.checker()
+	c := s.checker(ctx, tokens.Admin)
 	r.begin = c.restoreOptions(stream.Msg().GetOverdue())
 	if c.err != nil {
 		return nil, c.err

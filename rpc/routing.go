@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -17,8 +18,10 @@ type Directing interface {
 const routingQueuesMax = 64
 
 // GetRouting implements QueueService.
-func (s *queueService) GetRouting(_ context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
-	c := s.checker()
+func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
+	c := s.checker(ctx, tokens.View)
+	seen := c.grant
+	c.grant = nil // one queue that is not the caller's must not keep the leaders from it
 	c.entries("queues", max(1, len(req.GetQueues())), routingQueuesMax)
 	for i, queue := range req.GetQueues() {
 		c.queue(indexed("queues", i), queue)
@@ -32,7 +35,7 @@ func (s *queueService) GetRouting(_ context.Context, req *belfryv1.GetRoutingReq
 		out.Leaders[shard] = s.clientAddr(uint32(shard))
 	}
 	for _, queue := range req.GetQueues() {
-		if n := s.partitions(queue); n > 1 {
+		if n := s.partitions(queue); n > 1 && seen.allows(queue) {
 			out.Partitions[queue] = n
 		}
 	}

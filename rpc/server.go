@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,10 +11,12 @@ import (
 	"time"
 )
 
-// Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1 and HTTP/2 without TLS.
+// Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1 and HTTP/2, all with TLS or all without.
 type Server struct {
-	handler *handler
-	http    *http.Server
+	handler     *handler
+	http        *http.Server
+	tls         *tls.Config
+	connections *connections
 }
 
 // NewServer returns a server that does not listen yet. It reports every problem of the configuration.
@@ -22,10 +25,15 @@ func NewServer(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	connections, err := newConnections(cfg.ConnectionsMax, cfg.Logger, cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	s := &Server{handler: h}
+	s := &Server{handler: h, tls: cfg.TLS, connections: connections}
 	s.http = &http.Server{
 		Handler:   h,
 		Protocols: protocols,
@@ -44,6 +52,9 @@ func NewServer(cfg Config) (*Server, error) {
 		},
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
+	if connections != nil {
+		s.http.ConnState = connections.changed
+	}
 	return s, nil
 }
 
@@ -52,10 +63,19 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers on a listener until Shutdown or Close. It returns http.ErrServerClosed then.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); err != nil {
+	if err := ServeOn(s.http, s.connections.around(l), s.tls); err != nil {
 		return fmt.Errorf("serving the public API: %w", err)
 	}
 	return nil
+}
+
+// ServeOn answers on a listener, with TLS unless secure is nil. Without TLS there is HTTP/2 only for who begins with it.
+func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
+	if secure == nil {
+		return s.Serve(l)
+	}
+	s.TLSConfig = secure
+	return s.ServeTLS(l, "", "")
 }
 
 // Drain begins to stop: /readyz fails, polls that wait answer at once with what they have, new ones are refused, and

@@ -13,8 +13,6 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -142,65 +140,6 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	s := serve(t, func(c *Config) { c.Registry = registry })
-	s.post("/v1/put", `{"queue":"a","delay":"1h"}`)
-	s.post("/v1/put", `{"queue":"a"}`)
-	s.post("/v1/put", `{"queue":"a","delay":"-1s"}`)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
-	}
-	got := s.send("GET", "/metrics", "")
-	for _, want := range []string{
-		`belfry_rpc_duration_seconds_count{code="ok",procedure="/belfry.v1.QueueService/Put"} 2`,
-		`belfry_rpc_duration_seconds_count{code="invalid_argument",procedure="/belfry.v1.QueueService/Put"} 1`,
-		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`, `belfry_disk_free_bytes`, `belfry_peer_changed_total 0`,
-	} {
-		if !strings.Contains(got.body, want) {
-			t.Errorf("%s is not in the metrics", want)
-		}
-	}
-	if err := registry.Register(newNodeCollector(s.node, func() int { return 1 })); err == nil {
-		t.Error("the node's metrics were not registered")
-	}
-}
-
-// TestMetricsOfManyQueuesAreBounded: queues beyond the bound share one series.
-func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	s := serve(t, func(c *Config) { c.Registry = registry })
-	q, _ := s.bothClients()
-	const queues = 3*queueSeriesMax + 300
-	jobs := make([]*belfryv1.PutRequest, 0, queues)
-	for i := range queues {
-		jobs = append(jobs, &belfryv1.PutRequest{Queue: "q" + itoa(i)})
-	}
-	if _, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs}); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "belfry_jobs" {
-			continue
-		}
-		var ready float64
-		for _, m := range f.GetMetric() {
-			ready += m.GetGauge().GetValue()
-		}
-		if n := len(f.GetMetric()); n > 3*4*(queueSeriesMax+1) || ready != queues {
-			t.Errorf("%d series of %v jobs", n, ready)
-		}
-	}
-}
-
 // TestPanicsAreAnswered: a handler that panics answers INTERNAL, says nothing of its insides, and the server goes on.
 func TestPanicsAreAnswered(t *testing.T) {
 	s := serve(t)
@@ -301,6 +240,9 @@ func TestEveryMethodHasAShortPath(t *testing.T) {
 		"/v1/drain-node": "AdminService/DrainNode", "/v1/remove-node": "AdminService/RemoveNode",
 		"/v1/transfer-leader": "AdminService/TransferLeader", "/v1/backup": "AdminService/Backup", "/v1/restore": "AdminService/Restore",
 		"/v1/reset-clock": "AdminService/ResetClock", "/v1/update-cluster": "AdminService/UpdateCluster",
+		"/v1/create-token": "AdminService/CreateToken", "/v1/list-tokens": "AdminService/ListTokens", "/v1/delete-token": "AdminService/DeleteToken",
+		"/v1/set-namespace": "AdminService/SetNamespace", "/v1/get-namespace": "AdminService/GetNamespace",
+		"/v1/list-namespaces": "AdminService/ListNamespaces", "/v1/delete-namespace": "AdminService/DeleteNamespace",
 	}
 	methods := methodsOfContract()
 	for _, m := range methods {

@@ -30,18 +30,29 @@ type talk struct {
 	node     *memoryNode
 	registry *prometheus.Registry
 	log      *safeBuffer
+	ctx      context.Context // of the upgrade
 	conn     net.Conn
 	in       *bufio.Reader
 	ended    chan struct{} // closed when the session has ended
 }
 
 // newTalk starts a server and a session with it.
-func newTalk(t testing.TB) *talk {
-	k := &talk{t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{}}
+func newTalk(t testing.TB) *talk { return newTalkWith(t, nil, "") }
+
+// newTalkWith is newTalk where calls need a token, and have one.
+func newTalkWith(t testing.TB, gate Gate, token string) *talk {
+	k := &talk{t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{}, ctx: context.WithoutCancel(t.Context())}
 	var err error
 	k.server, err = NewServer(Config{
-		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry, Name: "n1",
+		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry, Name: "n1", Gate: gate,
 	})
+	if token != "" {
+		known, f := k.server.handler.guard.identify(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		if f != nil {
+			t.Fatal(f)
+		}
+		k.ctx = known.Context()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +71,7 @@ func (k *talk) begin() {
 	go func() {
 		defer close(ended)
 		defer k.server.handler.sessions.remove(s)
-		s.run(context.Background(), theirs, http.Header{"Belfry-Served-By": {"n1"}})
+		s.run(k.ctx, theirs, http.Header{"Belfry-Served-By": {"n1"}})
 	}()
 	k.t.Cleanup(func() {
 		ours.Close()

@@ -18,7 +18,19 @@ type checker struct {
 	limits *Limits
 	// now is the serving node's time. It only bounds how far ahead a due time may be.
 	now time.Time
-	err *Fault
+	// grant is what the caller may do to queues; nil for everything.
+	grant *grant
+	err   *Fault
+}
+
+// another returns a checker like c that has found nothing yet.
+func (c *checker) another() *checker { return &checker{limits: c.limits, now: c.now, grant: c.grant} }
+
+// allow checks that the caller may do to a queue what the call does.
+func (c *checker) allow(queue string) {
+	if c.err == nil && !c.grant.allows(queue) {
+		c.err = c.grant.forbidden(queue)
+	}
 }
 
 // fail keeps the first violation.
@@ -33,6 +45,7 @@ func (c *checker) queue(field, name string) string {
 	if why := queueNameFlaw(name, c.limits.QueueBytesMax); why != nil {
 		c.fail(why.of(field))
 	}
+	c.allow(name)
 	return name
 }
 
@@ -237,6 +250,7 @@ func (c *checker) lease(field, token string) fsm.Ref {
 	if err != nil {
 		c.fail(invalid(field, "%v", err))
 	}
+	c.allow(ref.Queue)
 	return ref
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -16,6 +17,9 @@ import (
 // workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that wait to be sent. When
 // it is reached the stream is not read, and the client's flow control does the rest.
 const workBacklogMax = 64
+
+// streamLook is how often a stream that asks for no jobs is held against its token.
+const streamLook = 10 * time.Second
 
 // workStream is what a Work call needs of its stream.
 type workStream interface {
@@ -102,7 +106,7 @@ func (w *worker) receive(ctx context.Context) error {
 			w.cancel(f)
 			return f
 		}
-		if f := w.credit(req.GetCredits()); f != nil {
+		if f := w.credit(ctx, req.GetCredits()); f != nil {
 			w.cancel(f)
 			return f
 		}
@@ -146,11 +150,11 @@ func streamFault(err error) error {
 }
 
 // credit takes new credits. It ends a poll for other queues.
-func (w *worker) credit(c *belfryv1.Credits) *Fault {
+func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *Fault {
 	if c == nil {
 		return nil
 	}
-	check := w.service.checker()
+	check := w.service.checker(ctx, tokens.Consume)
 	ttr := check.ttr("credits.ttr", c.GetTtr())
 	if len(c.GetQueues()) > 0 {
 		check.queues("credits.queues", c.GetQueues())
@@ -198,6 +202,8 @@ func (w *worker) wake() {
 
 // handOut polls while there are credits, until the client is done or the server drains.
 func (w *worker) handOut(ctx context.Context) {
+	look := time.NewTicker(streamLook)
+	defer look.Stop()
 	for {
 		select {
 		case <-w.service.drain.begun:
@@ -213,10 +219,20 @@ func (w *worker) handOut(ctx context.Context) {
 			select {
 			case <-w.changed:
 			case <-w.service.drain.begun:
+			case <-look.C:
+				if f := w.mayPoll(ctx, nil); f != nil {
+					w.cancel(f)
+					return
+				}
 			case <-ctx.Done():
 				return
 			}
 			continue
+		}
+		if f := w.mayPoll(ctx, p.queues); f != nil {
+			stop()
+			w.cancel(f)
+			return
 		}
 		err := p.run(polling, w.service.limits.WaitMax)
 		interrupted := polling.Err() != nil
@@ -228,6 +244,15 @@ func (w *worker) handOut(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// mayPoll refuses a poll if the stream's token has ended, or allows the queues no more.
+func (w *worker) mayPoll(ctx context.Context, queues []string) *Fault {
+	c := w.service.checker(ctx, tokens.Consume)
+	for _, queue := range queues {
+		c.allow(queue)
+	}
+	return c.err
 }
 
 // pause waits before the next poll after a failed one. It ends the stream, and returns false, where waiting does not help.
@@ -314,12 +339,12 @@ func (w *worker) send(ctx context.Context) {
 // so that the actions on one lease keep their order.
 func (w *worker) carryOut(ctx context.Context) {
 	for req := range w.actions {
-		round, messages := w.actionsOf(nil, req.WorkRequest), []held{req}
+		round, messages := w.actionsOf(ctx, nil, req.WorkRequest), []held{req}
 		for more := true; more && len(round) < w.service.limits.BatchJobsMax; {
 			select {
 			case next, ok := <-w.actions:
 				if more = ok; ok {
-					round, messages = w.actionsOf(round, next.WorkRequest), append(messages, next)
+					round, messages = w.actionsOf(ctx, round, next.WorkRequest), append(messages, next)
 				}
 			default:
 				more = false
@@ -342,9 +367,9 @@ type action struct {
 }
 
 // actionsOf checks the actions of a message.
-func (w *worker) actionsOf(round []action, req *belfryv1.WorkRequest) []action {
+func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.WorkRequest) []action {
 	add := func(lease, requestID string, build func(*checker) (fsm.Ref, fsm.Command)) {
-		c := w.service.checker()
+		c := w.service.checker(ctx, tokens.Consume)
 		ref, command := build(c)
 		c.requestID(requestID)
 		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.err})

@@ -80,6 +80,414 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+// CreateTokenRequest says what a token is to allow.
+type CreateTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 32 scopes, together at most 1 KiB: ACTION[,ACTION…]:QUEUES: put, consume, view or admin, and one queue's name or the beginning of names followed by *, such as
+	// `put,consume:shop/*`. `view:*` is also the state of the cluster and the metrics, `admin:*` everything.
+	Scopes []string `protobuf:"bytes,1,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// For people: at most 256 bytes.
+	About string `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
+	// After this it ends; at least 1 s, at most 10 years. Without it, never.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTokenRequest) Reset() {
+	*x = CreateTokenRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenRequest) ProtoMessage() {}
+
+func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CreateTokenRequest) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *CreateTokenRequest) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *CreateTokenRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+// CreateTokenResponse has the token.
+type CreateTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What clients send as `Authorization: Bearer …`. It is not shown again.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// What is kept of it.
+	Record        *Token `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTokenResponse) Reset() {
+	*x = CreateTokenResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenResponse) ProtoMessage() {}
+
+func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CreateTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *CreateTokenResponse) GetRecord() *Token {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+// Token is what is kept of a token.
+type Token struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it, in logs too. It is the part between the first two underscores of the token.
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Scopes    []string               `protobuf:"bytes,2,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	About     string                 `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The id of the token that it was made with; empty if there were no tokens then.
+	CreatedBy string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// When it ends or ended; not set if it does not.
+	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Token) Reset() {
+	*x = Token{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Token) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Token) ProtoMessage() {}
+
+func (x *Token) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Token.ProtoReflect.Descriptor instead.
+func (*Token) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Token) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Token) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *Token) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *Token) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Token) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Token) GetNotAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotAfter
+	}
+	return nil
+}
+
+// ListTokensRequest asks for a page of tokens.
+type ListTokensRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1,000, default 100; more is taken as 1,000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The nextPageToken of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensRequest) Reset() {
+	*x = ListTokensRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensRequest) ProtoMessage() {}
+
+func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListTokensRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListTokensRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTokensRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTokensResponse has the tokens by id.
+type ListTokensResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tokens []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// Gets the next page. Empty if this is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensResponse) Reset() {
+	*x = ListTokensResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensResponse) ProtoMessage() {}
+
+func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListTokensResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListTokensResponse) GetTokens() []*Token {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ListTokensResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// DeleteTokenRequest names a token.
+type DeleteTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How long it may still be used: 0, which is the default and forgets it, to 10 years. It lasts no longer by this than it would.
+	After         *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTokenRequest) Reset() {
+	*x = DeleteTokenRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTokenRequest) ProtoMessage() {}
+
+func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTokenRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTokenRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DeleteTokenRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeleteTokenRequest) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// DeleteTokenResponse is empty.
+type DeleteTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTokenResponse) Reset() {
+	*x = DeleteTokenResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTokenResponse) ProtoMessage() {}
+
+func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTokenResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTokenResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
 // CreateQueueRequest describes a queue to make.
 type CreateQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -97,7 +505,7 @@ type CreateQueueRequest struct {
 
 func (x *CreateQueueRequest) Reset() {
 	*x = CreateQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	mi := &file_belfry_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +517,7 @@ func (x *CreateQueueRequest) String() string {
 func (*CreateQueueRequest) ProtoMessage() {}
 
 func (x *CreateQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	mi := &file_belfry_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +530,7 @@ func (x *CreateQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateQueueRequest.ProtoReflect.Descriptor instead.
 func (*CreateQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateQueueRequest) GetQueue() string {
@@ -172,7 +580,7 @@ type CreateQueueResponse struct {
 
 func (x *CreateQueueResponse) Reset() {
 	*x = CreateQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	mi := &file_belfry_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -184,7 +592,7 @@ func (x *CreateQueueResponse) String() string {
 func (*CreateQueueResponse) ProtoMessage() {}
 
 func (x *CreateQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	mi := &file_belfry_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -197,7 +605,7 @@ func (x *CreateQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateQueueResponse.ProtoReflect.Descriptor instead.
 func (*CreateQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateQueueResponse) GetQueue() string {
@@ -252,7 +660,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	mi := &file_belfry_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +672,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	mi := &file_belfry_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +685,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListQueuesRequest) GetPrefix() string {
@@ -315,6 +723,8 @@ type ListQueuesResponse struct {
 	Queues []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	// Gets the next page. Empty if this is the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// When the jobs of all these queues fall due. With several pages, add them up.
+	Due *DueHistogram `protobuf:"bytes,3,opt,name=due,proto3" json:"due,omitempty"`
 	// They were read from replicas as they are. Otherwise they show everything that was answered before.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -323,7 +733,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	mi := &file_belfry_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +745,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	mi := &file_belfry_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +758,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -363,6 +773,13 @@ func (x *ListQueuesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListQueuesResponse) GetDue() *DueHistogram {
+	if x != nil {
+		return x.Due
+	}
+	return nil
 }
 
 func (x *ListQueuesResponse) GetStale() bool {
@@ -386,7 +803,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[4]
+	mi := &file_belfry_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -398,7 +815,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[4]
+	mi := &file_belfry_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -411,7 +828,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -443,7 +860,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[5]
+	mi := &file_belfry_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +872,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[5]
+	mi := &file_belfry_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +885,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -520,14 +937,16 @@ type Queue struct {
 	// For how long ended ids are really remembered: shorter than the setting if there were too many of them, or if the queue is younger.
 	DedupWindowHeld *durationpb.Duration `protobuf:"bytes,12,opt,name=dedup_window_held,json=dedupWindowHeld,proto3" json:"dedup_window_held,omitempty"`
 	// The shard time of these figures; they are exact as of it. With several partitions the earliest of theirs.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// When its jobs fall due. ListQueues leaves the lists of slices out.
+	Due           *DueHistogram `protobuf:"bytes,14,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[6]
+	mi := &file_belfry_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +958,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[6]
+	mi := &file_belfry_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +971,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Queue) GetName() string {
@@ -646,6 +1065,188 @@ func (x *Queue) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Queue) GetDue() *DueHistogram {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
+// DueHistogram says when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC. The first of each kind is the
+// present one, so that the next hour is the present minute and the 59 after it. A number above 4,294,967,295 is shown as that.
+type DueHistogram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// READY jobs; and DELAYED ones whose minute is over, of which there are some only when many fell due at once.
+	Overdue uint32 `protobuf:"varint,1,opt,name=overdue,proto3" json:"overdue,omitempty"`
+	// DELAYED jobs that fall due in the present minute.
+	NextMinute uint32 `protobuf:"varint,2,opt,name=next_minute,json=nextMinute,proto3" json:"next_minute,omitempty"`
+	// DELAYED jobs that fall due in the next 60 minutes, those of the next minute too; and so on.
+	NextHour uint32 `protobuf:"varint,3,opt,name=next_hour,json=nextHour,proto3" json:"next_hour,omitempty"`
+	// In the next 24 hours.
+	NextDay uint32 `protobuf:"varint,4,opt,name=next_day,json=nextDay,proto3" json:"next_day,omitempty"`
+	// In the next 30 days.
+	NextMonth uint32 `protobuf:"varint,5,opt,name=next_month,json=nextMonth,proto3" json:"next_month,omitempty"`
+	// DELAYED jobs that fall due after that.
+	Later uint32 `protobuf:"varint,6,opt,name=later,proto3" json:"later,omitempty"`
+	// The minutes of the next hour, in their order. Slices in which no job falls due are left out, here and below. Of several partitions whose times are in
+	// different minutes there may be 61.
+	Minutes []*DueSlice `protobuf:"bytes,7,rep,name=minutes,proto3" json:"minutes,omitempty"`
+	// The hours of the next day.
+	Hours []*DueSlice `protobuf:"bytes,8,rep,name=hours,proto3" json:"hours,omitempty"`
+	// The days of the next month.
+	Days          []*DueSlice `protobuf:"bytes,9,rep,name=days,proto3" json:"days,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueHistogram) Reset() {
+	*x = DueHistogram{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueHistogram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueHistogram) ProtoMessage() {}
+
+func (x *DueHistogram) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueHistogram.ProtoReflect.Descriptor instead.
+func (*DueHistogram) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DueHistogram) GetOverdue() uint32 {
+	if x != nil {
+		return x.Overdue
+	}
+	return 0
+}
+
+func (x *DueHistogram) GetNextMinute() uint32 {
+	if x != nil {
+		return x.NextMinute
+	}
+	return 0
+}
+
+func (x *DueHistogram) GetNextHour() uint32 {
+	if x != nil {
+		return x.NextHour
+	}
+	return 0
+}
+
+func (x *DueHistogram) GetNextDay() uint32 {
+	if x != nil {
+		return x.NextDay
+	}
+	return 0
+}
+
+func (x *DueHistogram) GetNextMonth() uint32 {
+	if x != nil {
+		return x.NextMonth
+	}
+	return 0
+}
+
+func (x *DueHistogram) GetLater() uint32 {
+	if x != nil {
+		return x.Later
+	}
+	return 0
+}
+
+func (x *DueHistogram) GetMinutes() []*DueSlice {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
+}
+
+func (x *DueHistogram) GetHours() []*DueSlice {
+	if x != nil {
+		return x.Hours
+	}
+	return nil
+}
+
+func (x *DueHistogram) GetDays() []*DueSlice {
+	if x != nil {
+		return x.Days
+	}
+	return nil
+}
+
+// DueSlice is a minute, an hour or a day in which jobs fall due.
+type DueSlice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it begins.
+	Start *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// How many jobs.
+	Jobs          uint32 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueSlice) Reset() {
+	*x = DueSlice{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueSlice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueSlice) ProtoMessage() {}
+
+func (x *DueSlice) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueSlice.ProtoReflect.Descriptor instead.
+func (*DueSlice) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DueSlice) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *DueSlice) GetJobs() uint32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
 // JobCounts has the number of jobs in each state; a number above 4,294,967,295 is shown as that.
 type JobCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -663,7 +1264,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[7]
+	mi := &file_belfry_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +1276,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[7]
+	mi := &file_belfry_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +1289,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobCounts) GetDelayed() uint32 {
@@ -737,7 +1338,7 @@ type Lateness struct {
 
 func (x *Lateness) Reset() {
 	*x = Lateness{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[8]
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +1350,7 @@ func (x *Lateness) String() string {
 func (*Lateness) ProtoMessage() {}
 
 func (x *Lateness) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[8]
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +1363,7 @@ func (x *Lateness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lateness.ProtoReflect.Descriptor instead.
 func (*Lateness) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Lateness) GetP50() *durationpb.Duration {
@@ -808,7 +1409,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[9]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1421,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[9]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1434,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QueueRates) GetPutsPerSecond() float64 {
@@ -886,7 +1487,7 @@ type QueueTotals struct {
 
 func (x *QueueTotals) Reset() {
 	*x = QueueTotals{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[10]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1499,7 @@ func (x *QueueTotals) String() string {
 func (*QueueTotals) ProtoMessage() {}
 
 func (x *QueueTotals) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[10]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1512,7 @@ func (x *QueueTotals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueTotals.ProtoReflect.Descriptor instead.
 func (*QueueTotals) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueTotals) GetPuts() uint64 {
@@ -999,7 +1600,7 @@ type UpdateQueueRequest struct {
 
 func (x *UpdateQueueRequest) Reset() {
 	*x = UpdateQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[11]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1612,7 @@ func (x *UpdateQueueRequest) String() string {
 func (*UpdateQueueRequest) ProtoMessage() {}
 
 func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[11]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1625,7 @@ func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateQueueRequest) GetQueue() string {
@@ -1065,7 +1666,7 @@ type UpdateQueueResponse struct {
 
 func (x *UpdateQueueResponse) Reset() {
 	*x = UpdateQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[12]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1678,7 @@ func (x *UpdateQueueResponse) String() string {
 func (*UpdateQueueResponse) ProtoMessage() {}
 
 func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[12]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1691,7 @@ func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueResponse.ProtoReflect.Descriptor instead.
 func (*UpdateQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateQueueResponse) GetSettings() *QueueSettings {
@@ -1138,7 +1739,7 @@ type PurgeQueueRequest struct {
 
 func (x *PurgeQueueRequest) Reset() {
 	*x = PurgeQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[13]
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1751,7 @@ func (x *PurgeQueueRequest) String() string {
 func (*PurgeQueueRequest) ProtoMessage() {}
 
 func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[13]
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1764,7 @@ func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueRequest.ProtoReflect.Descriptor instead.
 func (*PurgeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PurgeQueueRequest) GetQueue() string {
@@ -1207,7 +1808,7 @@ type PurgeQueueResponse struct {
 
 func (x *PurgeQueueResponse) Reset() {
 	*x = PurgeQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1820,7 @@ func (x *PurgeQueueResponse) String() string {
 func (*PurgeQueueResponse) ProtoMessage() {}
 
 func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1833,7 @@ func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueResponse.ProtoReflect.Descriptor instead.
 func (*PurgeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PurgeQueueResponse) GetPurged() uint32 {
@@ -1262,7 +1863,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1875,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1888,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -1317,7 +1918,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[16]
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1930,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[16]
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1943,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteQueueResponse) GetPurged() uint32 {
@@ -1368,7 +1969,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1981,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1994,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 // GetClusterResponse is the cluster as the answering node heard of it.
@@ -1426,7 +2027,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +2039,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +2052,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetClusterResponse) GetClusterId() string {
@@ -1537,7 +2138,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +2150,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +2163,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ShardMove) GetShard() uint32 {
@@ -1612,7 +2213,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +2225,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +2238,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Node) GetName() string {
@@ -1757,7 +2358,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +2370,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2383,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -1888,7 +2489,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2501,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2514,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -1972,7 +2573,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2585,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2598,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Replica) GetNode() string {
@@ -2061,7 +2662,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2674,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2687,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -2135,7 +2736,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2748,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2761,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -2185,7 +2786,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2798,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2811,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -2247,7 +2848,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2860,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2873,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -2304,7 +2905,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2917,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2930,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -2364,7 +2965,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2977,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2990,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -2414,7 +3015,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +3027,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +3040,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -2476,7 +3077,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +3089,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +3102,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -2527,7 +3128,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +3140,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +3153,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 // BackupResponse is the next part of a backup.
@@ -2570,7 +3171,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +3183,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +3196,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -2633,7 +3234,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +3246,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +3259,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -2694,7 +3295,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +3307,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +3320,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -2768,7 +3369,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +3381,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +3394,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -2814,7 +3415,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +3427,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +3440,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -2864,7 +3465,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3477,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3490,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -2913,11 +3514,569 @@ func (x *ShardClock) GetTo() *timestamppb.Timestamp {
 	return nil
 }
 
+// Namespace is the quota of a namespace. A limit of 0 is none.
+type Namespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first part of its queues' names.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many jobs its queues may hold together.
+	MaxJobs uint64 `protobuf:"varint,2,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
+	// How many bytes of bodies, headers and client-chosen ids.
+	MaxBytes uint64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// How many jobs may be reserved at one time.
+	MaxInFlight uint64 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// How many puts a second are let in.
+	PutsPerSecond uint64 `protobuf:"varint,5,opt,name=puts_per_second,json=putsPerSecond,proto3" json:"puts_per_second,omitempty"`
+	// The shards whose leaders have not heard of the quota yet: it does not hold there.
+	PendingShards []uint32 `protobuf:"varint,6,rep,packed,name=pending_shards,json=pendingShards,proto3" json:"pending_shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Namespace) Reset() {
+	*x = Namespace{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Namespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Namespace) ProtoMessage() {}
+
+func (x *Namespace) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
+func (*Namespace) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Namespace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Namespace) GetMaxJobs() uint64 {
+	if x != nil {
+		return x.MaxJobs
+	}
+	return 0
+}
+
+func (x *Namespace) GetMaxBytes() uint64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *Namespace) GetMaxInFlight() uint64 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *Namespace) GetPutsPerSecond() uint64 {
+	if x != nil {
+		return x.PutsPerSecond
+	}
+	return 0
+}
+
+func (x *Namespace) GetPendingShards() []uint32 {
+	if x != nil {
+		return x.PendingShards
+	}
+	return nil
+}
+
+// SetNamespaceRequest names the limits to set; what is omitted stays as it is.
+type SetNamespaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace: letters, digits and . _ : -, at most 255 bytes.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many jobs its queues may hold together; 0 for no limit.
+	MaxJobs *uint64 `protobuf:"varint,2,opt,name=max_jobs,json=maxJobs,proto3,oneof" json:"max_jobs,omitempty"`
+	// How many bytes; 0 for no limit.
+	MaxBytes *uint64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3,oneof" json:"max_bytes,omitempty"`
+	// How many jobs may be reserved at one time; 0 for no limit.
+	MaxInFlight *uint64 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
+	// How many puts a second are let in, at most 1,000,000,000; 0 for no limit.
+	PutsPerSecond *uint64 `protobuf:"varint,5,opt,name=puts_per_second,json=putsPerSecond,proto3,oneof" json:"puts_per_second,omitempty"`
+	// As in every call that changes something; this one is safe to repeat also without.
+	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNamespaceRequest) Reset() {
+	*x = SetNamespaceRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNamespaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNamespaceRequest) ProtoMessage() {}
+
+func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
+func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SetNamespaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetNamespaceRequest) GetMaxJobs() uint64 {
+	if x != nil && x.MaxJobs != nil {
+		return *x.MaxJobs
+	}
+	return 0
+}
+
+func (x *SetNamespaceRequest) GetMaxBytes() uint64 {
+	if x != nil && x.MaxBytes != nil {
+		return *x.MaxBytes
+	}
+	return 0
+}
+
+func (x *SetNamespaceRequest) GetMaxInFlight() uint64 {
+	if x != nil && x.MaxInFlight != nil {
+		return *x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *SetNamespaceRequest) GetPutsPerSecond() uint64 {
+	if x != nil && x.PutsPerSecond != nil {
+		return *x.PutsPerSecond
+	}
+	return 0
+}
+
+func (x *SetNamespaceRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// SetNamespaceResponse has the quota that holds then.
+type SetNamespaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace.
+	Namespace     *Namespace `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNamespaceResponse) Reset() {
+	*x = SetNamespaceResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNamespaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNamespaceResponse) ProtoMessage() {}
+
+func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
+func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *SetNamespaceResponse) GetNamespace() *Namespace {
+	if x != nil {
+		return x.Namespace
+	}
+	return nil
+}
+
+// GetNamespaceRequest names a namespace.
+type GetNamespaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetNamespaceRequest) Reset() {
+	*x = GetNamespaceRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetNamespaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetNamespaceRequest) ProtoMessage() {}
+
+func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
+func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *GetNamespaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// GetNamespaceResponse has the quota of a namespace and what is used of it.
+type GetNamespaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace.
+	Namespace *Namespace `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// How many queues it has.
+	Queues uint64 `protobuf:"varint,2,opt,name=queues,proto3" json:"queues,omitempty"`
+	// How many jobs they hold.
+	Jobs uint64 `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// How many bytes.
+	Bytes uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// How many of the jobs are reserved.
+	InFlight      uint64 `protobuf:"varint,5,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetNamespaceResponse) Reset() {
+	*x = GetNamespaceResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetNamespaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetNamespaceResponse) ProtoMessage() {}
+
+func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
+func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GetNamespaceResponse) GetNamespace() *Namespace {
+	if x != nil {
+		return x.Namespace
+	}
+	return nil
+}
+
+func (x *GetNamespaceResponse) GetQueues() uint64 {
+	if x != nil {
+		return x.Queues
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+// ListNamespacesRequest asks for all namespaces with a quota.
+type ListNamespacesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNamespacesRequest) Reset() {
+	*x = ListNamespacesRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNamespacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNamespacesRequest) ProtoMessage() {}
+
+func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
+func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+}
+
+// ListNamespacesResponse has them.
+type ListNamespacesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order of their names.
+	Namespaces    []*Namespace `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNamespacesResponse) Reset() {
+	*x = ListNamespacesResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNamespacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNamespacesResponse) ProtoMessage() {}
+
+func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
+func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+// DeleteNamespaceRequest names a namespace.
+type DeleteNamespaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace. One without a quota is no error.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As in every call that changes something; this one is safe to repeat also without.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteNamespaceRequest) Reset() {
+	*x = DeleteNamespaceRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteNamespaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteNamespaceRequest) ProtoMessage() {}
+
+func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
+func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *DeleteNamespaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteNamespaceRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// DeleteNamespaceResponse is empty.
+type DeleteNamespaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteNamespaceResponse) Reset() {
+	*x = DeleteNamespaceResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteNamespaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteNamespaceResponse) ProtoMessage() {}
+
+func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
+func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+}
+
 var File_belfry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x15belfry/v1/admin.proto\x12\tbelfry.v1\x1a\x15belfry/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x01\n" +
+	"\x15belfry/v1/admin.proto\x12\tbelfry.v1\x1a\x15belfry/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n" +
+	"\x12CreateTokenRequest\x12\x16\n" +
+	"\x06scopes\x18\x01 \x03(\tR\x06scopes\x12\x14\n" +
+	"\x05about\x18\x02 \x01(\tR\x05about\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"U\n" +
+	"\x13CreateTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12(\n" +
+	"\x06record\x18\x02 \x01(\v2\x10.belfry.v1.TokenR\x06record\"\xd8\x01\n" +
+	"\x05Token\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06scopes\x18\x02 \x03(\tR\x06scopes\x12\x14\n" +
+	"\x05about\x18\x03 \x01(\tR\x05about\x129\n" +
+	"\n" +
+	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x05 \x01(\tR\tcreatedBy\x127\n" +
+	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"O\n" +
+	"\x11ListTokensRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"f\n" +
+	"\x12ListTokensResponse\x12(\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x10.belfry.v1.TokenR\x06tokens\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"U\n" +
+	"\x12DeleteTokenRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\x15\n" +
+	"\x13DeleteTokenResponse\"\x9f\x01\n" +
 	"\x12CreateQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +
@@ -2939,10 +4098,11 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"|\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xa7\x01\n" +
 	"\x12ListQueuesResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.belfry.v1.QueueR\x06queues\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12)\n" +
+	"\x03due\x18\x03 \x01(\v2\x17.belfry.v1.DueHistogramR\x03due\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\"=\n" +
 	"\x0fGetQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
@@ -2950,7 +4110,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x10GetQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.belfry.v1.QueueR\x05queue\x120\n" +
 	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xe7\x04\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x92\x05\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -2967,7 +4127,23 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	" \x01(\v2\x15.belfry.v1.QueueRatesR\x05rates\x12.\n" +
 	"\x06totals\x18\v \x01(\v2\x16.belfry.v1.QueueTotalsR\x06totals\x12E\n" +
 	"\x11dedup_window_held\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0fdedupWindowHeld\x12/\n" +
-	"\x05as_of\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"k\n" +
+	"\x05as_of\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12)\n" +
+	"\x03due\x18\x0e \x01(\v2\x17.belfry.v1.DueHistogramR\x03due\"\xb9\x02\n" +
+	"\fDueHistogram\x12\x18\n" +
+	"\aoverdue\x18\x01 \x01(\rR\aoverdue\x12\x1f\n" +
+	"\vnext_minute\x18\x02 \x01(\rR\n" +
+	"nextMinute\x12\x1b\n" +
+	"\tnext_hour\x18\x03 \x01(\rR\bnextHour\x12\x19\n" +
+	"\bnext_day\x18\x04 \x01(\rR\anextDay\x12\x1d\n" +
+	"\n" +
+	"next_month\x18\x05 \x01(\rR\tnextMonth\x12\x14\n" +
+	"\x05later\x18\x06 \x01(\rR\x05later\x12-\n" +
+	"\aminutes\x18\a \x03(\v2\x13.belfry.v1.DueSliceR\aminutes\x12)\n" +
+	"\x05hours\x18\b \x03(\v2\x13.belfry.v1.DueSliceR\x05hours\x12'\n" +
+	"\x04days\x18\t \x03(\v2\x13.belfry.v1.DueSliceR\x04days\"P\n" +
+	"\bDueSlice\x120\n" +
+	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\rR\x04jobs\"k\n" +
 	"\tJobCounts\x12\x18\n" +
 	"\adelayed\x18\x01 \x01(\rR\adelayed\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\rR\x05ready\x12\x1a\n" +
@@ -3140,12 +4316,52 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"ShardClock\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12.\n" +
 	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to*l\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\xca\x01\n" +
+	"\tNamespace\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bmax_jobs\x18\x02 \x01(\x04R\amaxJobs\x12\x1b\n" +
+	"\tmax_bytes\x18\x03 \x01(\x04R\bmaxBytes\x12\"\n" +
+	"\rmax_in_flight\x18\x04 \x01(\x04R\vmaxInFlight\x12&\n" +
+	"\x0fputs_per_second\x18\x05 \x01(\x04R\rputsPerSecond\x12%\n" +
+	"\x0epending_shards\x18\x06 \x03(\rR\rpendingShards\"\xa1\x02\n" +
+	"\x13SetNamespaceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\bmax_jobs\x18\x02 \x01(\x04H\x00R\amaxJobs\x88\x01\x01\x12 \n" +
+	"\tmax_bytes\x18\x03 \x01(\x04H\x01R\bmaxBytes\x88\x01\x01\x12'\n" +
+	"\rmax_in_flight\x18\x04 \x01(\x04H\x02R\vmaxInFlight\x88\x01\x01\x12+\n" +
+	"\x0fputs_per_second\x18\x05 \x01(\x04H\x03R\rputsPerSecond\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x06 \x01(\tR\trequestIdB\v\n" +
+	"\t_max_jobsB\f\n" +
+	"\n" +
+	"_max_bytesB\x10\n" +
+	"\x0e_max_in_flightB\x12\n" +
+	"\x10_puts_per_second\"J\n" +
+	"\x14SetNamespaceResponse\x122\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x14.belfry.v1.NamespaceR\tnamespace\")\n" +
+	"\x13GetNamespaceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa9\x01\n" +
+	"\x14GetNamespaceResponse\x122\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x14.belfry.v1.NamespaceR\tnamespace\x12\x16\n" +
+	"\x06queues\x18\x02 \x01(\x04R\x06queues\x12\x12\n" +
+	"\x04jobs\x18\x03 \x01(\x04R\x04jobs\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x1b\n" +
+	"\tin_flight\x18\x05 \x01(\x04R\binFlight\"\x17\n" +
+	"\x15ListNamespacesRequest\"N\n" +
+	"\x16ListNamespacesResponse\x124\n" +
+	"\n" +
+	"namespaces\x18\x01 \x03(\v2\x14.belfry.v1.NamespaceR\n" +
+	"namespaces\"K\n" +
+	"\x16DeleteNamespaceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"\x19\n" +
+	"\x17DeleteNamespaceResponse*l\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fNODE_STATE_LIVE\x10\x01\x12\x15\n" +
 	"\x11NODE_STATE_SILENT\x10\x02\x12\x17\n" +
-	"\x13NODE_STATE_DRAINING\x10\x032\xd9\b\n" +
+	"\x13NODE_STATE_DRAINING\x10\x032\xb1\r\n" +
 	"\fAdminService\x12L\n" +
 	"\vCreateQueue\x12\x1d.belfry.v1.CreateQueueRequest\x1a\x1e.belfry.v1.CreateQueueResponse\x12N\n" +
 	"\n" +
@@ -3158,14 +4374,22 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"GetCluster\x12\x1c.belfry.v1.GetClusterRequest\x1a\x1d.belfry.v1.GetClusterResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\tDrainNode\x12\x1b.belfry.v1.DrainNodeRequest\x1a\x1c.belfry.v1.DrainNodeResponse\"\x03\x90\x02\x02\x12W\n" +
-	"\rUpdateCluster\x12\x1f.belfry.v1.UpdateClusterRequest\x1a .belfry.v1.UpdateClusterResponse\"\x03\x90\x02\x02\x12N\n" +
+	"\rUpdateCluster\x12\x1f.belfry.v1.UpdateClusterRequest\x1a .belfry.v1.UpdateClusterResponse\"\x03\x90\x02\x02\x12T\n" +
+	"\fSetNamespace\x12\x1e.belfry.v1.SetNamespaceRequest\x1a\x1f.belfry.v1.SetNamespaceResponse\"\x03\x90\x02\x02\x12T\n" +
+	"\fGetNamespace\x12\x1e.belfry.v1.GetNamespaceRequest\x1a\x1f.belfry.v1.GetNamespaceResponse\"\x03\x90\x02\x01\x12Z\n" +
+	"\x0eListNamespaces\x12 .belfry.v1.ListNamespacesRequest\x1a!.belfry.v1.ListNamespacesResponse\"\x03\x90\x02\x01\x12]\n" +
+	"\x0fDeleteNamespace\x12!.belfry.v1.DeleteNamespaceRequest\x1a\".belfry.v1.DeleteNamespaceResponse\"\x03\x90\x02\x02\x12N\n" +
 	"\n" +
 	"RemoveNode\x12\x1c.belfry.v1.RemoveNodeRequest\x1a\x1d.belfry.v1.RemoveNodeResponse\"\x03\x90\x02\x02\x12Z\n" +
 	"\x0eTransferLeader\x12 .belfry.v1.TransferLeaderRequest\x1a!.belfry.v1.TransferLeaderResponse\"\x03\x90\x02\x02\x12?\n" +
 	"\x06Backup\x12\x18.belfry.v1.BackupRequest\x1a\x19.belfry.v1.BackupResponse0\x01\x12B\n" +
 	"\aRestore\x12\x19.belfry.v1.RestoreRequest\x1a\x1a.belfry.v1.RestoreResponse(\x01\x12N\n" +
 	"\n" +
-	"ResetClock\x12\x1c.belfry.v1.ResetClockRequest\x1a\x1d.belfry.v1.ResetClockResponse\"\x03\x90\x02\x02B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
+	"ResetClock\x12\x1c.belfry.v1.ResetClockRequest\x1a\x1d.belfry.v1.ResetClockResponse\"\x03\x90\x02\x02\x12L\n" +
+	"\vCreateToken\x12\x1d.belfry.v1.CreateTokenRequest\x1a\x1e.belfry.v1.CreateTokenResponse\x12N\n" +
+	"\n" +
+	"ListTokens\x12\x1c.belfry.v1.ListTokensRequest\x1a\x1d.belfry.v1.ListTokensResponse\"\x03\x90\x02\x01\x12Q\n" +
+	"\vDeleteToken\x12\x1d.belfry.v1.DeleteTokenRequest\x1a\x1e.belfry.v1.DeleteTokenResponse\"\x03\x90\x02\x02B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
 
 var (
 	file_belfry_v1_admin_proto_rawDescOnce sync.Once
@@ -3180,133 +4404,180 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_belfry_v1_admin_proto_goTypes = []any{
-	(NodeState)(0),                 // 0: belfry.v1.NodeState
-	(*CreateQueueRequest)(nil),     // 1: belfry.v1.CreateQueueRequest
-	(*CreateQueueResponse)(nil),    // 2: belfry.v1.CreateQueueResponse
-	(*ListQueuesRequest)(nil),      // 3: belfry.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 4: belfry.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),        // 5: belfry.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),       // 6: belfry.v1.GetQueueResponse
-	(*Queue)(nil),                  // 7: belfry.v1.Queue
-	(*JobCounts)(nil),              // 8: belfry.v1.JobCounts
-	(*Lateness)(nil),               // 9: belfry.v1.Lateness
-	(*QueueRates)(nil),             // 10: belfry.v1.QueueRates
-	(*QueueTotals)(nil),            // 11: belfry.v1.QueueTotals
-	(*UpdateQueueRequest)(nil),     // 12: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),    // 13: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),      // 14: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),     // 15: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),     // 16: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),    // 17: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),      // 18: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),     // 19: belfry.v1.GetClusterResponse
-	(*ShardMove)(nil),              // 20: belfry.v1.ShardMove
-	(*Node)(nil),                   // 21: belfry.v1.Node
-	(*Shard)(nil),                  // 22: belfry.v1.Shard
-	(*Catalog)(nil),                // 23: belfry.v1.Catalog
-	(*Replica)(nil),                // 24: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),       // 25: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),      // 26: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),   // 27: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),  // 28: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),      // 29: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 30: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),  // 31: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil), // 32: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),          // 33: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),         // 34: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),         // 35: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),        // 36: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),      // 37: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),     // 38: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),             // 39: belfry.v1.ShardClock
-	(*QueueSettings)(nil),          // 40: belfry.v1.QueueSettings
-	(*Witness)(nil),                // 41: belfry.v1.Witness
-	(*durationpb.Duration)(nil),    // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 43: google.protobuf.Timestamp
-	(JobState)(0),                  // 44: belfry.v1.JobState
-	(*OverduePolicy)(nil),          // 45: belfry.v1.OverduePolicy
+	(NodeState)(0),                  // 0: belfry.v1.NodeState
+	(*CreateTokenRequest)(nil),      // 1: belfry.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 2: belfry.v1.CreateTokenResponse
+	(*Token)(nil),                   // 3: belfry.v1.Token
+	(*ListTokensRequest)(nil),       // 4: belfry.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),      // 5: belfry.v1.ListTokensResponse
+	(*DeleteTokenRequest)(nil),      // 6: belfry.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),     // 7: belfry.v1.DeleteTokenResponse
+	(*CreateQueueRequest)(nil),      // 8: belfry.v1.CreateQueueRequest
+	(*CreateQueueResponse)(nil),     // 9: belfry.v1.CreateQueueResponse
+	(*ListQueuesRequest)(nil),       // 10: belfry.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 11: belfry.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 12: belfry.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 13: belfry.v1.GetQueueResponse
+	(*Queue)(nil),                   // 14: belfry.v1.Queue
+	(*DueHistogram)(nil),            // 15: belfry.v1.DueHistogram
+	(*DueSlice)(nil),                // 16: belfry.v1.DueSlice
+	(*JobCounts)(nil),               // 17: belfry.v1.JobCounts
+	(*Lateness)(nil),                // 18: belfry.v1.Lateness
+	(*QueueRates)(nil),              // 19: belfry.v1.QueueRates
+	(*QueueTotals)(nil),             // 20: belfry.v1.QueueTotals
+	(*UpdateQueueRequest)(nil),      // 21: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),     // 22: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),       // 23: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),      // 24: belfry.v1.PurgeQueueResponse
+	(*DeleteQueueRequest)(nil),      // 25: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 26: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),       // 27: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),      // 28: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),               // 29: belfry.v1.ShardMove
+	(*Node)(nil),                    // 30: belfry.v1.Node
+	(*Shard)(nil),                   // 31: belfry.v1.Shard
+	(*Catalog)(nil),                 // 32: belfry.v1.Catalog
+	(*Replica)(nil),                 // 33: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 34: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 35: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 36: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 37: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 38: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 39: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 40: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 41: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 42: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 43: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 44: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 45: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 46: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 47: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 48: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 49: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 50: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 51: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 52: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 53: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 54: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 55: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 56: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 57: belfry.v1.DeleteNamespaceResponse
+	(*durationpb.Duration)(nil),     // 58: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 59: google.protobuf.Timestamp
+	(*QueueSettings)(nil),           // 60: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 61: belfry.v1.Witness
+	(JobState)(0),                   // 62: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 63: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	40, // 0: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	40, // 1: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	41, // 2: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	7,  // 3: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	7,  // 4: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	41, // 5: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	40, // 6: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	8,  // 7: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	42, // 8: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	43, // 9: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	9,  // 10: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	10, // 11: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	11, // 12: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	42, // 13: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	43, // 14: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	42, // 15: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	42, // 16: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	42, // 17: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	40, // 18: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	40, // 19: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	41, // 20: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	44, // 21: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	41, // 22: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	41, // 23: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	21, // 24: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	22, // 25: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	23, // 26: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	42, // 27: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	20, // 28: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,  // 29: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	43, // 30: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	43, // 31: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	24, // 32: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	42, // 33: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	24, // 34: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	21, // 35: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	42, // 36: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	42, // 37: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	21, // 38: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	45, // 39: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	43, // 40: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	39, // 41: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	43, // 42: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	43, // 43: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	1,  // 44: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	3,  // 45: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	5,  // 46: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	12, // 47: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	14, // 48: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	16, // 49: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	18, // 50: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	25, // 51: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	27, // 52: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	29, // 53: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	31, // 54: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	33, // 55: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	35, // 56: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	37, // 57: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	2,  // 58: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	4,  // 59: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	6,  // 60: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	13, // 61: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	15, // 62: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	17, // 63: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	19, // 64: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	26, // 65: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	28, // 66: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	30, // 67: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	32, // 68: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	34, // 69: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	36, // 70: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	38, // 71: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	58, // [58:72] is the sub-list for method output_type
-	44, // [44:58] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	58, // 0: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 1: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
+	59, // 2: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	59, // 3: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	3,  // 4: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
+	58, // 5: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	60, // 6: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	60, // 7: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	61, // 8: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	14, // 9: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	15, // 10: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
+	14, // 11: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	61, // 12: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	60, // 13: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	17, // 14: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	58, // 15: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	59, // 16: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	18, // 17: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	19, // 18: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	20, // 19: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	58, // 20: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	59, // 21: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	15, // 22: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
+	16, // 23: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
+	16, // 24: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
+	16, // 25: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
+	59, // 26: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	58, // 27: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	58, // 28: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	58, // 29: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	60, // 30: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	60, // 31: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	61, // 32: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	62, // 33: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	61, // 34: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	61, // 35: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	30, // 36: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	31, // 37: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	32, // 38: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	58, // 39: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	29, // 40: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,  // 41: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	59, // 42: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	59, // 43: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	33, // 44: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	58, // 45: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	33, // 46: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	30, // 47: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	58, // 48: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	58, // 49: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	30, // 50: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	63, // 51: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	59, // 52: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	48, // 53: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	59, // 54: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	59, // 55: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	49, // 56: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	49, // 57: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	49, // 58: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	8,  // 59: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	10, // 60: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	12, // 61: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	21, // 62: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	23, // 63: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	25, // 64: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	27, // 65: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	34, // 66: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	36, // 67: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	50, // 68: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	52, // 69: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	54, // 70: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	56, // 71: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	38, // 72: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	40, // 73: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	42, // 74: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	44, // 75: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	46, // 76: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	1,  // 77: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	4,  // 78: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	6,  // 79: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	9,  // 80: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	11, // 81: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	13, // 82: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	22, // 83: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	24, // 84: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	26, // 85: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	28, // 86: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	35, // 87: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	37, // 88: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	51, // 89: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	53, // 90: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	55, // 91: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	57, // 92: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	39, // 93: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	41, // 94: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	43, // 95: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	45, // 96: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	47, // 97: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	2,  // 98: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	5,  // 99: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	7,  // 100: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	80, // [80:101] is the sub-list for method output_type
+	59, // [59:80] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -3315,14 +4586,15 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
-	file_belfry_v1_admin_proto_msgTypes[24].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[33].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   39,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -50,7 +50,8 @@ type PutRequest struct {
 	//	*PutRequest_Text
 	//	*PutRequest_Data
 	Body isPutRequest_Body `protobuf_oneof:"body"`
-	// Headers for the consumer: at most 16 KiB of names and values together. A name is not empty.
+	// Headers for the consumer: at most 16 KiB of names and values together. A name is not empty. When a put is made again under its id,
+	// traceparent and tracestate may differ; those of the first stay.
 	Headers map[string]string `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How many failed attempts make it dead: 0 to 1,000,000, 0 for no limit. Not set: the queue's.
 	MaxAttempts *uint32 `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`

@@ -55,6 +55,18 @@ const (
 	// AdminServiceUpdateClusterProcedure is the fully-qualified name of the AdminService's
 	// UpdateCluster RPC.
 	AdminServiceUpdateClusterProcedure = "/belfry.v1.AdminService/UpdateCluster"
+	// AdminServiceSetNamespaceProcedure is the fully-qualified name of the AdminService's SetNamespace
+	// RPC.
+	AdminServiceSetNamespaceProcedure = "/belfry.v1.AdminService/SetNamespace"
+	// AdminServiceGetNamespaceProcedure is the fully-qualified name of the AdminService's GetNamespace
+	// RPC.
+	AdminServiceGetNamespaceProcedure = "/belfry.v1.AdminService/GetNamespace"
+	// AdminServiceListNamespacesProcedure is the fully-qualified name of the AdminService's
+	// ListNamespaces RPC.
+	AdminServiceListNamespacesProcedure = "/belfry.v1.AdminService/ListNamespaces"
+	// AdminServiceDeleteNamespaceProcedure is the fully-qualified name of the AdminService's
+	// DeleteNamespace RPC.
+	AdminServiceDeleteNamespaceProcedure = "/belfry.v1.AdminService/DeleteNamespace"
 	// AdminServiceRemoveNodeProcedure is the fully-qualified name of the AdminService's RemoveNode RPC.
 	AdminServiceRemoveNodeProcedure = "/belfry.v1.AdminService/RemoveNode"
 	// AdminServiceTransferLeaderProcedure is the fully-qualified name of the AdminService's
@@ -66,6 +78,14 @@ const (
 	AdminServiceRestoreProcedure = "/belfry.v1.AdminService/Restore"
 	// AdminServiceResetClockProcedure is the fully-qualified name of the AdminService's ResetClock RPC.
 	AdminServiceResetClockProcedure = "/belfry.v1.AdminService/ResetClock"
+	// AdminServiceCreateTokenProcedure is the fully-qualified name of the AdminService's CreateToken
+	// RPC.
+	AdminServiceCreateTokenProcedure = "/belfry.v1.AdminService/CreateToken"
+	// AdminServiceListTokensProcedure is the fully-qualified name of the AdminService's ListTokens RPC.
+	AdminServiceListTokensProcedure = "/belfry.v1.AdminService/ListTokens"
+	// AdminServiceDeleteTokenProcedure is the fully-qualified name of the AdminService's DeleteToken
+	// RPC.
+	AdminServiceDeleteTokenProcedure = "/belfry.v1.AdminService/DeleteToken"
 )
 
 // AdminServiceClient is a client for the belfry.v1.AdminService service.
@@ -99,6 +119,18 @@ type AdminServiceClient interface {
 	// UpdateCluster changes settings of the whole cluster. The answer has those that hold then; placement follows them.
 	// Errors: INVALID.
 	UpdateCluster(context.Context, *v1.UpdateClusterRequest) (*v1.UpdateClusterResponse, error)
+	// SetNamespace gives a namespace a quota, or changes those limits of it that are in the request. It holds for all queues
+	// named namespace/name together, in all shards, also for what they hold already: then nothing is let in until there is room.
+	// Errors: INVALID.
+	SetNamespace(context.Context, *v1.SetNamespaceRequest) (*v1.SetNamespaceResponse, error)
+	// GetNamespace reads the quota of a namespace and what its queues hold. A namespace without a quota has no limits.
+	// Errors: INVALID.
+	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
+	// ListNamespaces reads the quotas of all namespaces that have one, in order of their names.
+	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
+	// DeleteNamespace removes the quota of a namespace. Its queues stay.
+	// Errors: INVALID.
+	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 	// RemoveNode forgets a node for good. It must not answer any more; what it held is replaced from the other replicas, and its
 	// data directory must not be started again.
 	// Errors: INVALID.
@@ -120,6 +152,16 @@ type AdminServiceClient interface {
 	// were counted on the wrong clock move back with it, those that a caller named stay. It may be repeated after any error.
 	// Errors: INVALID, NO_LEADER, NOT_LEADER, CLOCK_AHEAD, UNKNOWN_OUTCOME.
 	ResetClock(context.Context, *v1.ResetClockRequest) (*v1.ResetClockResponse, error)
+	// CreateToken makes a bearer token. Its text is in the answer and nowhere else: only a hash is kept. A call whose outcome is unknown may have made a
+	// token that nobody has; ListTokens shows it.
+	// A server that lets everybody do everything makes none.
+	// Errors: INVALID, QUOTA, FORBIDDEN.
+	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
+	// ListTokens shows what is kept of all tokens, also of those that have ended, but for root tokens, which are in files of the nodes.
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
+	// DeleteToken ends a token, at once or after a time in which its successor takes its place. Each node refuses it as soon as it has heard.
+	// Errors: INVALID.
+	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
 }
 
 // NewAdminServiceClient constructs a client for the belfry.v1.AdminService service. By default, it
@@ -193,6 +235,34 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		setNamespace: connect.NewClient[v1.SetNamespaceRequest, v1.SetNamespaceResponse](
+			httpClient,
+			baseURL+AdminServiceSetNamespaceProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("SetNamespace")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		getNamespace: connect.NewClient[v1.GetNamespaceRequest, v1.GetNamespaceResponse](
+			httpClient,
+			baseURL+AdminServiceGetNamespaceProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetNamespace")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listNamespaces: connect.NewClient[v1.ListNamespacesRequest, v1.ListNamespacesResponse](
+			httpClient,
+			baseURL+AdminServiceListNamespacesProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListNamespaces")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		deleteNamespace: connect.NewClient[v1.DeleteNamespaceRequest, v1.DeleteNamespaceResponse](
+			httpClient,
+			baseURL+AdminServiceDeleteNamespaceProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("DeleteNamespace")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		removeNode: connect.NewClient[v1.RemoveNodeRequest, v1.RemoveNodeResponse](
 			httpClient,
 			baseURL+AdminServiceRemoveNodeProcedure,
@@ -226,25 +296,52 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		createToken: connect.NewClient[v1.CreateTokenRequest, v1.CreateTokenResponse](
+			httpClient,
+			baseURL+AdminServiceCreateTokenProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("CreateToken")),
+			connect.WithClientOptions(opts...),
+		),
+		listTokens: connect.NewClient[v1.ListTokensRequest, v1.ListTokensResponse](
+			httpClient,
+			baseURL+AdminServiceListTokensProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListTokens")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		deleteToken: connect.NewClient[v1.DeleteTokenRequest, v1.DeleteTokenResponse](
+			httpClient,
+			baseURL+AdminServiceDeleteTokenProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("DeleteToken")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // adminServiceClient implements AdminServiceClient.
 type adminServiceClient struct {
-	createQueue    *connect.Client[v1.CreateQueueRequest, v1.CreateQueueResponse]
-	listQueues     *connect.Client[v1.ListQueuesRequest, v1.ListQueuesResponse]
-	getQueue       *connect.Client[v1.GetQueueRequest, v1.GetQueueResponse]
-	updateQueue    *connect.Client[v1.UpdateQueueRequest, v1.UpdateQueueResponse]
-	purgeQueue     *connect.Client[v1.PurgeQueueRequest, v1.PurgeQueueResponse]
-	deleteQueue    *connect.Client[v1.DeleteQueueRequest, v1.DeleteQueueResponse]
-	getCluster     *connect.Client[v1.GetClusterRequest, v1.GetClusterResponse]
-	drainNode      *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
-	updateCluster  *connect.Client[v1.UpdateClusterRequest, v1.UpdateClusterResponse]
-	removeNode     *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
-	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
-	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
-	restore        *connect.Client[v1.RestoreRequest, v1.RestoreResponse]
-	resetClock     *connect.Client[v1.ResetClockRequest, v1.ResetClockResponse]
+	createQueue     *connect.Client[v1.CreateQueueRequest, v1.CreateQueueResponse]
+	listQueues      *connect.Client[v1.ListQueuesRequest, v1.ListQueuesResponse]
+	getQueue        *connect.Client[v1.GetQueueRequest, v1.GetQueueResponse]
+	updateQueue     *connect.Client[v1.UpdateQueueRequest, v1.UpdateQueueResponse]
+	purgeQueue      *connect.Client[v1.PurgeQueueRequest, v1.PurgeQueueResponse]
+	deleteQueue     *connect.Client[v1.DeleteQueueRequest, v1.DeleteQueueResponse]
+	getCluster      *connect.Client[v1.GetClusterRequest, v1.GetClusterResponse]
+	drainNode       *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	updateCluster   *connect.Client[v1.UpdateClusterRequest, v1.UpdateClusterResponse]
+	setNamespace    *connect.Client[v1.SetNamespaceRequest, v1.SetNamespaceResponse]
+	getNamespace    *connect.Client[v1.GetNamespaceRequest, v1.GetNamespaceResponse]
+	listNamespaces  *connect.Client[v1.ListNamespacesRequest, v1.ListNamespacesResponse]
+	deleteNamespace *connect.Client[v1.DeleteNamespaceRequest, v1.DeleteNamespaceResponse]
+	removeNode      *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
+	transferLeader  *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
+	backup          *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	restore         *connect.Client[v1.RestoreRequest, v1.RestoreResponse]
+	resetClock      *connect.Client[v1.ResetClockRequest, v1.ResetClockResponse]
+	createToken     *connect.Client[v1.CreateTokenRequest, v1.CreateTokenResponse]
+	listTokens      *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
+	deleteToken     *connect.Client[v1.DeleteTokenRequest, v1.DeleteTokenResponse]
 }
 
 // CreateQueue calls belfry.v1.AdminService.CreateQueue.
@@ -328,6 +425,42 @@ func (c *adminServiceClient) UpdateCluster(ctx context.Context, req *v1.UpdateCl
 	return nil, err
 }
 
+// SetNamespace calls belfry.v1.AdminService.SetNamespace.
+func (c *adminServiceClient) SetNamespace(ctx context.Context, req *v1.SetNamespaceRequest) (*v1.SetNamespaceResponse, error) {
+	response, err := c.setNamespace.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetNamespace calls belfry.v1.AdminService.GetNamespace.
+func (c *adminServiceClient) GetNamespace(ctx context.Context, req *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error) {
+	response, err := c.getNamespace.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListNamespaces calls belfry.v1.AdminService.ListNamespaces.
+func (c *adminServiceClient) ListNamespaces(ctx context.Context, req *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error) {
+	response, err := c.listNamespaces.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteNamespace calls belfry.v1.AdminService.DeleteNamespace.
+func (c *adminServiceClient) DeleteNamespace(ctx context.Context, req *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error) {
+	response, err := c.deleteNamespace.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // RemoveNode calls belfry.v1.AdminService.RemoveNode.
 func (c *adminServiceClient) RemoveNode(ctx context.Context, req *v1.RemoveNodeRequest) (*v1.RemoveNodeResponse, error) {
 	response, err := c.removeNode.CallUnary(ctx, connect.NewRequest(req))
@@ -365,6 +498,33 @@ func (c *adminServiceClient) ResetClock(ctx context.Context, req *v1.ResetClockR
 	return nil, err
 }
 
+// CreateToken calls belfry.v1.AdminService.CreateToken.
+func (c *adminServiceClient) CreateToken(ctx context.Context, req *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
+	response, err := c.createToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListTokens calls belfry.v1.AdminService.ListTokens.
+func (c *adminServiceClient) ListTokens(ctx context.Context, req *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	response, err := c.listTokens.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteToken calls belfry.v1.AdminService.DeleteToken.
+func (c *adminServiceClient) DeleteToken(ctx context.Context, req *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error) {
+	response, err := c.deleteToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AdminServiceHandler is an implementation of the belfry.v1.AdminService service.
 type AdminServiceHandler interface {
 	// CreateQueue makes a queue ahead of its first put. Only here can it get more than one partition.
@@ -396,6 +556,18 @@ type AdminServiceHandler interface {
 	// UpdateCluster changes settings of the whole cluster. The answer has those that hold then; placement follows them.
 	// Errors: INVALID.
 	UpdateCluster(context.Context, *v1.UpdateClusterRequest) (*v1.UpdateClusterResponse, error)
+	// SetNamespace gives a namespace a quota, or changes those limits of it that are in the request. It holds for all queues
+	// named namespace/name together, in all shards, also for what they hold already: then nothing is let in until there is room.
+	// Errors: INVALID.
+	SetNamespace(context.Context, *v1.SetNamespaceRequest) (*v1.SetNamespaceResponse, error)
+	// GetNamespace reads the quota of a namespace and what its queues hold. A namespace without a quota has no limits.
+	// Errors: INVALID.
+	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
+	// ListNamespaces reads the quotas of all namespaces that have one, in order of their names.
+	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
+	// DeleteNamespace removes the quota of a namespace. Its queues stay.
+	// Errors: INVALID.
+	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 	// RemoveNode forgets a node for good. It must not answer any more; what it held is replaced from the other replicas, and its
 	// data directory must not be started again.
 	// Errors: INVALID.
@@ -417,6 +589,16 @@ type AdminServiceHandler interface {
 	// were counted on the wrong clock move back with it, those that a caller named stay. It may be repeated after any error.
 	// Errors: INVALID, NO_LEADER, NOT_LEADER, CLOCK_AHEAD, UNKNOWN_OUTCOME.
 	ResetClock(context.Context, *v1.ResetClockRequest) (*v1.ResetClockResponse, error)
+	// CreateToken makes a bearer token. Its text is in the answer and nowhere else: only a hash is kept. A call whose outcome is unknown may have made a
+	// token that nobody has; ListTokens shows it.
+	// A server that lets everybody do everything makes none.
+	// Errors: INVALID, QUOTA, FORBIDDEN.
+	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
+	// ListTokens shows what is kept of all tokens, also of those that have ended, but for root tokens, which are in files of the nodes.
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
+	// DeleteToken ends a token, at once or after a time in which its successor takes its place. Each node refuses it as soon as it has heard.
+	// Errors: INVALID.
+	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -486,6 +668,34 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceSetNamespaceHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceSetNamespaceProcedure,
+		svc.SetNamespace,
+		connect.WithSchema(adminServiceMethods.ByName("SetNamespace")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceGetNamespaceHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetNamespaceProcedure,
+		svc.GetNamespace,
+		connect.WithSchema(adminServiceMethods.ByName("GetNamespace")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceListNamespacesHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceListNamespacesProcedure,
+		svc.ListNamespaces,
+		connect.WithSchema(adminServiceMethods.ByName("ListNamespaces")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceDeleteNamespaceHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceDeleteNamespaceProcedure,
+		svc.DeleteNamespace,
+		connect.WithSchema(adminServiceMethods.ByName("DeleteNamespace")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceRemoveNodeHandler := connect.NewUnaryHandlerSimple(
 		AdminServiceRemoveNodeProcedure,
 		svc.RemoveNode,
@@ -519,6 +729,26 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceCreateTokenHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceCreateTokenProcedure,
+		svc.CreateToken,
+		connect.WithSchema(adminServiceMethods.ByName("CreateToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceListTokensHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceListTokensProcedure,
+		svc.ListTokens,
+		connect.WithSchema(adminServiceMethods.ByName("ListTokens")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceDeleteTokenHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceDeleteTokenProcedure,
+		svc.DeleteToken,
+		connect.WithSchema(adminServiceMethods.ByName("DeleteToken")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/belfry.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceCreateQueueProcedure:
@@ -539,6 +769,14 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceDrainNodeHandler.ServeHTTP(w, r)
 		case AdminServiceUpdateClusterProcedure:
 			adminServiceUpdateClusterHandler.ServeHTTP(w, r)
+		case AdminServiceSetNamespaceProcedure:
+			adminServiceSetNamespaceHandler.ServeHTTP(w, r)
+		case AdminServiceGetNamespaceProcedure:
+			adminServiceGetNamespaceHandler.ServeHTTP(w, r)
+		case AdminServiceListNamespacesProcedure:
+			adminServiceListNamespacesHandler.ServeHTTP(w, r)
+		case AdminServiceDeleteNamespaceProcedure:
+			adminServiceDeleteNamespaceHandler.ServeHTTP(w, r)
 		case AdminServiceRemoveNodeProcedure:
 			adminServiceRemoveNodeHandler.ServeHTTP(w, r)
 		case AdminServiceTransferLeaderProcedure:
@@ -549,6 +787,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceRestoreHandler.ServeHTTP(w, r)
 		case AdminServiceResetClockProcedure:
 			adminServiceResetClockHandler.ServeHTTP(w, r)
+		case AdminServiceCreateTokenProcedure:
+			adminServiceCreateTokenHandler.ServeHTTP(w, r)
+		case AdminServiceListTokensProcedure:
+			adminServiceListTokensHandler.ServeHTTP(w, r)
+		case AdminServiceDeleteTokenProcedure:
+			adminServiceDeleteTokenHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -594,6 +838,22 @@ func (UnimplementedAdminServiceHandler) UpdateCluster(context.Context, *v1.Updat
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.UpdateCluster is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) SetNamespace(context.Context, *v1.SetNamespaceRequest) (*v1.SetNamespaceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.SetNamespace is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.GetNamespace is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ListNamespaces is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.DeleteNamespace is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) RemoveNode(context.Context, *v1.RemoveNodeRequest) (*v1.RemoveNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.RemoveNode is not implemented"))
 }
@@ -612,4 +872,16 @@ func (UnimplementedAdminServiceHandler) Restore(context.Context, *connect.Client
 
 func (UnimplementedAdminServiceHandler) ResetClock(context.Context, *v1.ResetClockRequest) (*v1.ResetClockResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ResetClock is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.CreateToken is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ListTokens is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.DeleteToken is not implemented"))
 }

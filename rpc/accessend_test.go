@@ -1,0 +1,116 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// heldStream is the server's side of a Work stream, whose client sends one message and then listens until over is closed.
+type heldStream struct {
+	first   *belfryv1.WorkRequest
+	over    <-chan struct{}
+	answers chan *belfryv1.WorkResponse
+}
+
+func (s *heldStream) Receive() (*belfryv1.WorkRequest, error) {
+	if first := s.first; first != nil {
+		s.first = nil
+		return first, nil
+	}
+	<-s.over
+	return nil, io.EOF
+}
+
+func (s *heldStream) Send(m *belfryv1.WorkResponse) error {
+	s.answers <- m
+	return nil
+}
+
+// TestTokenEndsStreams: a stream hands out jobs as long as its token is good; the poll that is under way when it ends is the last.
+func TestTokenEndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := newTokenMemory()
+		consumer, id := keeper.make(t, "consume:q")
+		producer, _ := keeper.make(t, "put:q")
+		k := newTalkWith(t, keeper, producer)
+		known, f := k.server.handler.guard.identify(&http.Request{Header: http.Header{"Authorization": {"Bearer " + consumer}}})
+		if f != nil {
+			t.Fatal(f)
+		}
+		ctx, cancel := context.WithCancel(known.Context())
+		stream := &heldStream{
+			first: &belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"q"}, Credits: 9}}, over: ctx.Done(), answers: make(chan *belfryv1.WorkResponse, 9),
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- k.server.handler.queues.work(ctx, stream) }()
+		for job := range 3 {
+			synctest.Wait() // a poll is under way, unless the stream has ended
+			if job == 1 {
+				if err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := k.server.handler.queues.Put(k.ctx, &belfryv1.PutRequest{Queue: "q"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if len(stream.answers) != 2 {
+			t.Errorf("%d jobs were handed out, want the one before the token's end and that of the poll which was under way", len(stream.answers))
+		}
+		cancel()
+		if f, ok := errors.AsType[*Fault](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
+			t.Errorf("the stream ended with %v", f)
+		}
+	})
+}
+
+// TestTokenEndsIdleStreams: a stream that asks for no jobs ends soon after its token; acks of other queues' leases are refused before that.
+func TestTokenEndsIdleStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := newTokenMemory()
+		text, id := keeper.make(t, "consume:q")
+		k := newTalkWith(t, keeper, text)
+		ctx, cancel := context.WithCancel(k.ctx)
+		defer cancel()
+		lease := formatLease(fsm.Ref{Queue: "r", Serial: 1, Fence: 1})
+		stream := &heldStream{
+			first: &belfryv1.WorkRequest{
+				Credits: &belfryv1.Credits{Queues: []string{"q"}}, Acks: []*belfryv1.AckRequest{{Lease: lease}}, Nacks: []*belfryv1.NackRequest{{Lease: lease}},
+				Releases: []*belfryv1.ReleaseRequest{{Lease: lease}}, Extends: []*belfryv1.ExtendRequest{{Lease: lease}},
+			},
+			answers: make(chan *belfryv1.WorkResponse, 9),
+		}
+		over := make(chan struct{})
+		stream.over = over
+		ended := make(chan error, 1)
+		go func() { ended <- k.server.handler.queues.work(ctx, stream) }()
+		synctest.Wait()
+		results := (<-stream.answers).GetResults()
+		for _, r := range results {
+			if r.GetError().GetReason() != belfryv1.Reason_REASON_FORBIDDEN {
+				t.Errorf("another queue's lease: %v", r)
+			}
+		}
+		if len(results) != 4 {
+			t.Errorf("%d results", len(results))
+		}
+		if err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(streamLook)
+		synctest.Wait()
+		close(over) // the stream is cut then, as far as there is one
+		if f, ok := errors.AsType[*Fault](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
+			t.Errorf("the stream ended with %v", f)
+		}
+	})
+}

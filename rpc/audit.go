@@ -1,0 +1,66 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// auditedBytesMax bounds what the log has of a request. All scopes of a token fit.
+const auditedBytesMax = 4 << 10
+
+// auditedMethods returns the procedures of which each call is logged: those of AdminService that change something or take everything out, and
+// Redrive. Their requests have no bodies of jobs and no secrets.
+func auditedMethods() map[string]bool {
+	audited := map[string]bool{belfryv1connect.QueueServiceRedriveProcedure: true}
+	for _, m := range methodsOfContract() {
+		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") && !m.reads {
+			audited[m.procedure] = true
+		}
+	}
+	return audited
+}
+
+// audit logs the end of a call that is audited, refused ones too.
+func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
+	if !e.audited[c.procedure] {
+		return
+	}
+	who, outcome := "nobody", "ok"
+	if known, ok := ctx.Value(callerKey{}).(*caller); ok {
+		who = known.id
+	}
+	if wire := new(connect.Error); errors.As(err, &wire) {
+		outcome = wire.Code().String() + ": " + clip(wire.Message(), quotedBytesMax)
+	}
+	attrs := []any{
+		slog.String("token", who), slog.String("address", c.address), slog.String("procedure", c.procedure),
+		slog.String("request", requestText(c.request)), slog.String("outcome", outcome), slog.Duration("took", took),
+	}
+	if made, ok := c.answer.(*belfryv1.CreateTokenResponse); ok {
+		attrs = append(attrs, slog.String("made", made.GetRecord().GetId()))
+	}
+	e.auditor.Info("audit", attrs...)
+}
+
+// requestText returns a request as the log has it.
+func requestText(request any) string {
+	m, ok := request.(proto.Message)
+	if !ok {
+		return ""
+	}
+	text, err := protojson.MarshalOptions{}.Marshal(m)
+	if err != nil {
+		return "cannot be written"
+	}
+	return clip(string(text), auditedBytesMax)
+}

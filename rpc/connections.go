@@ -1,0 +1,122 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/access/throng"
+)
+
+// fullPeriod is how long the log says nothing more of connections that were closed for want of room after it has.
+const fullPeriod = time.Minute
+
+// connections bounds the connections of clients. One that has no call makes room for the next; sessions, and connections with calls, stay.
+type connections struct {
+	entered *throng.Throng
+	most    int
+	logger  *slog.Logger
+	closed  prometheus.Counter
+
+	mu    sync.Mutex
+	said  time.Time
+	since int // closed since then
+}
+
+// newConnections registers the metrics. 0 is no bound.
+func newConnections(most int, logger *slog.Logger, registry prometheus.Registerer) (*connections, error) {
+	if most == 0 {
+		return nil, nil
+	}
+	c := &connections{entered: throng.New(most), most: most, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "belfry_client_connections_closed_total", Help: "Connections of clients without a call, and newcomers, closed because there were too many.",
+	})}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "belfry_client_connections", Help: "Connections of clients."},
+		func() float64 { return float64(c.entered.Taken()) })
+	for _, m := range []prometheus.Collector{c.closed, open} {
+		if err := registry.Register(m); err != nil {
+			return nil, fmt.Errorf("registering the metrics of connections: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// around returns a listener whose connections are bounded. Its server must tell changed.
+func (c *connections) around(l net.Listener) net.Listener {
+	if c == nil {
+		return l
+	}
+	return &boundedListener{l, c}
+}
+
+// changed is the http.Server.ConnState that goes with around.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	bounded, ok := conn.(*boundedConn)
+	switch {
+	case !ok:
+	case state == http.StateActive, state == http.StateHijacked:
+		bounded.place.Settle() // if it was closed its reader finds out
+	case state == http.StateIdle:
+		bounded.place.Wait()
+	}
+}
+
+// full notes that a connection was closed for want of room.
+func (c *connections) full(from net.Addr) {
+	c.closed.Inc()
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since++
+	if now.Sub(c.said) < fullPeriod {
+		return
+	}
+	c.logger.Warn("there are too many connections of clients; those that have had no call for longest are closed", slog.Int("most", c.most),
+		slog.Int("closed", c.since), slog.String("newest", from.String()))
+	c.said, c.since = now, 0
+}
+
+// boundedListener is a listener whose connections have places.
+type boundedListener struct {
+	net.Listener
+	connections *connections
+}
+
+// Accept waits for the next connection that finds a place.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		place, evicted := l.connections.entered.Enter(conn)
+		if evicted || place == nil {
+			l.connections.full(conn.RemoteAddr())
+		}
+		if place != nil {
+			return &boundedConn{conn, place}, nil
+		}
+		_ = conn.Close() // all others have calls
+	}
+}
+
+// boundedConn is a connection with a place.
+type boundedConn struct {
+	net.Conn
+	place *throng.Place
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	c.place.Leave()
+	return c.Conn.Close()
+}

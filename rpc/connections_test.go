@@ -1,0 +1,78 @@
+package rpc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// request sends a request on a connection and returns the status of the answer, 0 if there is none.
+func request(t *testing.T, conn net.Conn, text string) int {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		return 0
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	if _, err := io.ReadAll(res.Body); err != nil {
+		t.Error(err)
+	}
+	return res.StatusCode
+}
+
+const livez = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// TestTooManyConnections: those that say nothing, and those that have said nothing for longest, make room; one with a call does not.
+func TestTooManyConnections(t *testing.T) {
+	s := serve(t, func(cfg *Config) { cfg.ConnectionsMax = 10 })
+	dial := func() net.Conn { return s.raw("") }
+	poll, answer := dial(), make(chan int)
+	const body = `{"queues":["a"],"wait":"30s"}`
+	go func() {
+		answer <- request(t, poll, fmt.Sprintf("POST /v1/reserve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	}()
+	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
+	first, idle := dial(), dial()
+	if request(t, first, livez) != 200 || request(t, idle, livez) != 200 || request(t, first, livez) != 200 {
+		t.Fatal("there is no answer")
+	}
+	for range 50 {
+		if request(t, dial(), livez) != 200 {
+			t.Fatal("a newcomer is not answered")
+		}
+	}
+	for _, conn := range []net.Conn{first, idle} {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("a connection without a call was not closed: %v", err)
+		}
+	}
+	if got := s.send(http.MethodGet, "/metrics", "").body; !strings.Contains(got, "\nbelfry_client_connections_closed_total 44\n") || !strings.Contains(got, "\nbelfry_client_connections 10\n") {
+		t.Errorf("not 44 connections were closed for others, that of this call among those, or not 10 are left:\n%s", got)
+	}
+	if got := strings.Count(s.log.String(), "too many connections"); got != 1 {
+		t.Errorf("the log says so %d times:\n%s", got, s.log)
+	}
+	s.server.Drain()
+	if got := <-answer; got != 200 {
+		t.Errorf("the call that waited was answered with %d", got)
+	}
+}
+
+// TestLeftoverOfABody: a body that no handler wants, and that does not come, keeps neither the answer nor the connection.
+func TestLeftoverOfABody(t *testing.T) {
+	s := serve(t, func(cfg *Config) { cfg.Gate = newTokenMemory() })
+	for _, path := range []string{"/v1/put", "/livez", "/nothing"} {
+		conn := s.raw("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 ") {
+			t.Errorf("%s: %q, %v; want an answer and the end", path, text, err)
+		}
+	}
+}

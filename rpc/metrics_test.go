@@ -1,0 +1,317 @@
+package rpc
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registry = registry })
+	s.post("/v1/put", `{"queue":"a","delay":"1h"}`)
+	s.post("/v1/put", `{"queue":"a"}`)
+	s.post("/v1/put", `{"queue":"a","delay":"-1s"}`)
+	got := s.send("GET", "/metrics", "")
+	if problems, err := promlint.New(strings.NewReader(got.body)).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	for _, want := range []string{
+		`belfry_rpc_duration_seconds_count{code="ok",procedure="/belfry.v1.QueueService/Put"} 2`,
+		`belfry_rpc_duration_seconds_count{code="invalid_argument",procedure="/belfry.v1.QueueService/Put"} 1`,
+		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`, `belfry_disk_free_bytes`, `belfry_peer_changed_total 0`,
+		`belfry_node_info{cluster_id="c1",node="n1"} 1`,
+	} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("%s is not in the metrics", want)
+		}
+	}
+	if err := registry.Register(newNodeCollector(s.node, func() int { return 1 }, "")); err == nil {
+		t.Error("the node's metrics were not registered")
+	}
+}
+
+// scrape returns the page of metrics of a node of which so many queues have series of their own.
+func scrape(t *testing.T, n Node, queuesMax int) string {
+	t.Helper()
+	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := httptest.NewRecorder()
+	server.Handler().ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if problems, err := promlint.New(bytes.NewReader(out.Body.Bytes())).Lint(); err != nil || len(problems) > 0 || out.Code != http.StatusOK {
+		t.Errorf("%d, %v, %v", out.Code, problems, err)
+	}
+	return out.Body.String()
+}
+
+// expectMetrics compares the samples of the families that want has with it.
+func expectMetrics(t *testing.T, page, want string) {
+	t.Helper()
+	families := map[string]bool{}
+	family := func(line string) string {
+		name, _, _ := strings.Cut(line, "{")
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		return name
+	}
+	for line := range strings.Lines(want) {
+		families[family(line)] = true
+	}
+	var got strings.Builder
+	for line := range strings.Lines(page) {
+		if families[family(line)] {
+			got.WriteString(line)
+		}
+	}
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// addQueues puts so many jobs into each queue, all of them due in an hour, at a time of its own for each queue.
+func (m *memoryNode) addQueues(t testing.TB, jobs int, queues ...string) {
+	t.Helper()
+	for i, queue := range queues {
+		s := m.shards[i%len(m.shards)]
+		var requests [][]byte
+		for range jobs {
+			requests = append(requests, fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Body: []byte("body"), Delay: time.Hour}}}))
+		}
+		s.index++
+		if _, err := s.machine.Apply(s.index, fsm.AppendEntry(nil, s.machine.Clock()+fsm.Time(time.Second), requests)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMetricsOfManyQueuesAreBounded: queues beyond the bound of the node share series, one for each shard; the oldest keep theirs.
+func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
+	n := newMemoryNode(2)
+	n.addQueues(t, 1, "z", "y", "x", "w", "b", "a")
+	n.addQueues(t, 1, "a")
+	n.addQueues(t, 1, "_other") // a name that a queue may have
+	late := node.Histogram{Bounds: []float64{.5}, Counts: []uint64{2, 1}, Sum: 3, Count: 3}
+	n.queueStats = map[uint32]map[string]node.QueueStats{
+		0: {"b": {LatenessSeconds: late, Waiting: 1}, "a": {LatenessSeconds: late, Waiting: 2}, "never made": {Waiting: 4}, node.OtherQueues: {LatenessSeconds: late}},
+		1: {"y": {LatenessSeconds: late, Waiting: 8}},
+	}
+	expectMetrics(t, scrape(t, n, 3), `belfry_delivery_lateness_seconds_bucket{queue="y",shard="1",le="0.5"} 2
+belfry_delivery_lateness_seconds_bucket{queue="y",shard="1",le="+Inf"} 3
+belfry_delivery_lateness_seconds_sum{queue="y",shard="1"} 3
+belfry_delivery_lateness_seconds_count{queue="y",shard="1"} 3
+belfry_delivery_lateness_seconds_bucket{queue="_other",shard="0",le="0.5"} 6
+belfry_delivery_lateness_seconds_bucket{queue="_other",shard="0",le="+Inf"} 9
+belfry_delivery_lateness_seconds_sum{queue="_other",shard="0"} 9
+belfry_delivery_lateness_seconds_count{queue="_other",shard="0"} 9
+belfry_queue_bytes{queue="w",shard="1"} 4
+belfry_queue_bytes{queue="y",shard="1"} 4
+belfry_queue_bytes{queue="z",shard="0"} 4
+belfry_queue_bytes{queue="_other",shard="0"} 16
+belfry_queue_bytes{queue="_other",shard="1"} 4
+belfry_queue_waiting_reservers{queue="w",shard="1"} 0
+belfry_queue_waiting_reservers{queue="y",shard="1"} 8
+belfry_queue_waiting_reservers{queue="z",shard="0"} 0
+belfry_queue_waiting_reservers{queue="_other",shard="0"} 7
+belfry_queue_waiting_reservers{queue="_other",shard="1"} 0
+`)
+}
+
+// TestMetricsOfQueuesAreTheLeaders: two nodes that both have a shard do not both show its jobs.
+func TestMetricsOfQueuesAreTheLeaders(t *testing.T) {
+	n := newMemoryNode(2)
+	n.addQueues(t, 1, "led", "followed")
+	n.status.Shards[1].Serving, n.status.Shards[1].Leader = false, ""
+	expectMetrics(t, scrape(t, n, 3), `belfry_shard_has_leader{shard="0"} 1
+belfry_shard_has_leader{shard="1"} 0
+belfry_shard_voters_wanted{shard="0"} 1
+belfry_queue_bytes{queue="led",shard="0"} 4
+`)
+}
+
+// statsNode is a memoryNode that tells of other nodes too.
+type statsNode struct {
+	*memoryNode
+	clocks    []node.PeerClock
+	followers []node.FollowerStats
+}
+
+func (n *statsNode) Stats() node.Stats {
+	out := n.memoryNode.Stats()
+	out.Clocks, out.Shards[0].Followers = n.clocks, n.followers
+	return out
+}
+
+// TestMetricsOfPeers: other nodes go by their names, unless two have one.
+func TestMetricsOfPeers(t *testing.T) {
+	n := &statsNode{
+		memoryNode: newMemoryNode(1), clocks: []node.PeerClock{{Server: "n2.0a", Ahead: -time.Second}},
+		followers: []node.FollowerStats{{Server: "n2.0a", Lag: 7, Heard: time.UnixMilli(1500)}, {Server: "n3.0b", Lag: 8}, {Server: "n3.0c", Lag: 9}},
+	}
+	expectMetrics(t, scrape(t, n, 1), `belfry_clock_offset_seconds{peer="n2"} -1
+belfry_shard_follower_heard_timestamp_seconds{peer="n2",shard="0"} 1.5
+belfry_shard_follower_lag_entries{peer="n2",shard="0"} 7
+belfry_shard_follower_lag_entries{peer="n3.0b",shard="0"} 8
+belfry_shard_follower_lag_entries{peer="n3.0c",shard="0"} 9
+`)
+}
+
+func TestMetricsOfTheBuild(t *testing.T) {
+	m := buildInfo("v1.2.3", func() (*debug.BuildInfo, bool) {
+		return &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}}}, true
+	})
+	if got := m.Desc().String(); !strings.Contains(got, `"belfry_build_info"`) {
+		t.Error(got)
+	}
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registry, c.Version = registry, "v1.2.3" })
+	if got := s.send("GET", "/metrics", "").body; !strings.Contains(got, `belfry_build_info{goversion="go1.`) || !strings.Contains(got, `version="v1.2.3"} 1`) {
+		t.Error("the version is not in the metrics")
+	}
+}
+
+// TestPausedQueuesShow: alerts about jobs that nobody takes leave paused queues out.
+func TestPausedQueuesShow(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registry = registry })
+	s.post("/v1/create-queue", `{"queue":"a","settings":{"paused":true}}`)
+	want := fmt.Sprintf("belfry_queue_paused{queue=\"a\",shard=\"%d\"} 1\n", s.server.handler.queues.shard("a", 0))
+	if got := s.send("GET", "/metrics", "").body; !strings.Contains(got, want) {
+		t.Errorf("%s is not in the metrics", want)
+	}
+}
+
+// TestLastBackupShows: nothing is said of backups before there was one.
+func TestLastBackupShows(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	client := serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) {
+		c.Registry, c.Now = registry, func() time.Time { return time.Unix(1700000000, 0) }
+	})
+	shown := func() (all []float64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "belfry_backup_timestamp_seconds" {
+				all = append(all, f.GetMetric()[0].GetGauge().GetValue())
+			}
+		}
+		return all
+	}
+	if got := shown(); got != nil {
+		t.Errorf("%v is shown before there was a backup", got)
+	}
+	if _, err := receiveBackup(t, client); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]float64{1700000000}, shown()); diff != "" {
+		t.Errorf("the last backup (-want +got):\n%s", diff)
+	}
+}
+
+// brokenCollector fails.
+type brokenCollector struct{}
+
+func (brokenCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(io.ErrUnexpectedEOF), io.ErrUnexpectedEOF)
+}
+
+// TestMetricsPacked: who takes gzip gets all in it, and an error as a text.
+func TestMetricsPacked(t *testing.T) {
+	n, registry := newMemoryNode(1), prometheus.NewRegistry()
+	n.addQueues(t, 1, "orders")
+	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		request.Header.Set("Accept-Encoding", "gzip")
+		out := httptest.NewRecorder()
+		server.Handler().ServeHTTP(out, request)
+		return out
+	}
+	out := ask()
+	unpacked, err := gzip.NewReader(out.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(unpacked)
+	if err != nil || out.Header().Get("Content-Encoding") != "gzip" || !strings.HasPrefix(out.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
+		t.Errorf("%v, %v", out.Header(), err)
+	}
+	for _, want := range []string{"belfry_shard_leading{", `belfry_jobs{queue="orders",shard="0",state="delayed"} 1`, `belfry_queue_waiting_reservers{queue="orders",shard="0"} 0`} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("%s is not in it", want)
+		}
+	}
+	if err := registry.Register(brokenCollector{}); err != nil {
+		t.Fatal(err)
+	}
+	if out := ask(); out.Code != http.StatusInternalServerError || out.Header().Get("Content-Encoding") != "" || !strings.Contains(out.Body.String(), "unexpected EOF") || strings.Contains(out.Body.String(), "belfry_jobs") {
+		t.Errorf("%d %v %.200q", out.Code, out.Header(), out.Body)
+	}
+}
+
+// BenchmarkMetrics is one scrape, as Prometheus makes it, of a node with 1,000 queues and 1,000,000 jobs whose lateness is counted.
+func BenchmarkMetrics(b *testing.B) {
+	const shards, queues, jobs = 6, 1000, 1000
+	n := newMemoryNode(shards)
+	n.now = func() time.Time { return time.Unix(queues, 0) } // all were put, and few are due
+	n.queueStats = map[uint32]map[string]node.QueueStats{}
+	late := node.Histogram{Bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 300, 3600}, Counts: make([]uint64, 12), Count: 1}
+	var names []string
+	for i := range queues {
+		names = append(names, fmt.Sprintf("queue-%04d", i))
+		shard := uint32(i % shards)
+		if n.queueStats[shard] == nil {
+			n.queueStats[shard] = map[string]node.QueueStats{}
+		}
+		n.queueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late}
+	}
+	n.addQueues(b, jobs, names...)
+	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, encoding := range []string{"identity", "gzip"} {
+		b.Run(encoding, func(b *testing.B) {
+			size, began := 0, processorTime(b)
+			for b.Loop() {
+				request := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/metrics", nil)
+				request.Header.Set("Accept-Encoding", encoding)
+				out := httptest.NewRecorder()
+				server.Handler().ServeHTTP(out, request)
+				body, _ := io.ReadAll(out.Body)
+				if out.Code != http.StatusOK || len(body) == 0 {
+					b.Fatalf("%d: %.100s", out.Code, body)
+				}
+				size = len(body)
+			}
+			b.ReportMetric(float64(size), "bytes")
+			if each := (processorTime(b) - began) / time.Duration(b.N); each > 50*time.Millisecond {
+				b.Errorf("a scrape takes %v of processor time", each)
+			}
+		})
+	}
+}

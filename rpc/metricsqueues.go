@@ -1,0 +1,191 @@
+package rpc
+
+import (
+	"cmp"
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// DefaultMetricsQueues is how many queues of a node have series of their own unless it is said otherwise.
+const DefaultMetricsQueues = 1000
+
+// queuesPage is how many queues are read at a time: the machine is locked meanwhile.
+const queuesPage = 250
+
+// queueMetrics shows what a node knows of its queues. Only the leader of a shard shows its queues, so that sums over nodes are right. A queue counts once for
+// each shard that has a partition of it; those beyond the bound are added up, by shard. The oldest have series of their own: a queue that is made does not
+// take another's away.
+type queueMetrics struct {
+	node Node
+	most int
+}
+
+// queueSeries is what is shown of a queue, or of all queues of a shard that have no series of their own.
+type queueSeries struct {
+	*fsm.Queue
+	shard  uint32
+	paused bool
+	// dedup is for how long ended ids are remembered; not of several queues together.
+	dedup time.Duration
+	node.QueueStats
+	labels []byte // of all that is shown of it, as they are written
+}
+
+// series returns what is known of the queues of those shards that this node leads, by name, and the sums after them. Its memory does not grow with their number.
+func (m *queueMetrics) series() []*queueSeries {
+	status, stats := m.node.Status(), m.node.Stats()
+	known := map[uint32]map[string]node.QueueStats{}
+	for i := range stats.Shards {
+		known[stats.Shards[i].Shard] = stats.Shards[i].Queues
+	}
+	all := &selection{most: m.most, rest: map[uint32]*queueSeries{}}
+	for i := range status.Shards {
+		g := &status.Shards[i]
+		if !g.Serving {
+			continue
+		}
+		m.read(g.Shard, known[g.Shard], all.take)
+		for _, q := range known[g.Shard] { // they are gone, or were never made
+			all.leave(&queueSeries{shard: g.Shard, QueueStats: q})
+		}
+	}
+	slices.SortFunc(all.oldest, func(a, b *queueSeries) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.shard, b.shard)) })
+	for _, shard := range slices.Sorted(maps.Keys(all.rest)) {
+		all.oldest = append(all.oldest, all.rest[shard])
+	}
+	return all.oldest
+}
+
+// read passes on the queues of a shard, and takes what is known of them out of known. It ends where the shard cannot be read.
+func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, take func(*queueSeries)) {
+	for query := (&fsm.QueuesQuery{Max: queuesPage}); ; {
+		page, _, err := m.node.Peek(shard, query)
+		if err != nil {
+			return
+		}
+		for i := range page.Queues {
+			q := &page.Queues[i]
+			take(&queueSeries{
+				Queue: q, shard: shard, paused: q.Settings.PausedAt(page.Now), dedup: dedupHeld(&q.Settings, q.DedupSince, page.Now), QueueStats: known[q.Name],
+			})
+			delete(known, q.Name)
+		}
+		if !page.More {
+			return
+		}
+		query.After = page.Queues[len(page.Queues)-1].Name
+	}
+}
+
+// selection takes the oldest queues that it is given, up to most, and adds up the others by shard. As a heap it has the youngest of them first.
+type selection struct {
+	most   int
+	oldest []*queueSeries
+	rest   map[uint32]*queueSeries
+}
+
+// take takes a queue, and may leave another for it. One that has the name of the sums belongs to them.
+func (s *selection) take(q *queueSeries) {
+	if q.Name == node.OtherQueues || len(s.oldest) == s.most && !older(q, s.oldest[0]) {
+		s.leave(q)
+		return
+	}
+	own := *q.Queue // it is part of a page, of which the others need not stay
+	q.Queue = &own
+	if len(s.oldest) < s.most {
+		heap.Push(s, q)
+		return
+	}
+	s.leave(s.oldest[0])
+	s.oldest[0] = q
+	heap.Fix(s, 0)
+}
+
+// leave adds a queue to the sum of its shard.
+func (s *selection) leave(q *queueSeries) {
+	sum := s.rest[q.shard]
+	if sum == nil {
+		sum = &queueSeries{Queue: &fsm.Queue{Name: node.OtherQueues}, shard: q.shard}
+		s.rest[q.shard] = sum
+	}
+	sum.add(q)
+}
+
+// older reports whether a queue comes before another; the order is the same in every scrape.
+func older(a, b *queueSeries) bool {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.shard, b.shard)) < 0
+}
+
+// Len implements heap.Interface.
+func (s *selection) Len() int { return len(s.oldest) }
+
+// Less implements heap.Interface.
+func (s *selection) Less(i, j int) bool { return older(s.oldest[j], s.oldest[i]) }
+
+// Swap implements heap.Interface.
+func (s *selection) Swap(i, j int) { s.oldest[i], s.oldest[j] = s.oldest[j], s.oldest[i] }
+
+// Push implements heap.Interface.
+func (s *selection) Push(q any) { s.oldest = append(s.oldest, q.(*queueSeries)) }
+
+// Pop implements heap.Interface.
+func (s *selection) Pop() any {
+	last := s.oldest[len(s.oldest)-1]
+	s.oldest = s.oldest[:len(s.oldest)-1]
+	return last
+}
+
+// add adds a queue up.
+func (s *queueSeries) add(q *queueSeries) {
+	s.Waiting += q.Waiting
+	s.LatenessSeconds = sumOf(&s.LatenessSeconds, &q.LatenessSeconds)
+	if q.Queue == nil { // there is no such queue
+		return
+	}
+	s.Counts.Delayed += q.Counts.Delayed
+	s.Counts.Ready += q.Counts.Ready
+	s.Counts.Reserved += q.Counts.Reserved
+	s.Counts.Dead += q.Counts.Dead
+	s.Counts.Bytes += q.Counts.Bytes
+	s.OldestReady, s.NextDue = earlier(s.OldestReady, q.OldestReady), earlier(s.NextDue, q.NextDue)
+	addCounters(&s.Counters, &q.Counters)
+	addDueSums(&s.Due, &q.Due)
+}
+
+// sumOf adds two histograms up, each empty or of the same bounds as the other.
+func sumOf(a, b *node.Histogram) node.Histogram {
+	switch {
+	case b.Bounds == nil:
+		return *a
+	case a.Bounds == nil:
+		return *b
+	}
+	sum := node.Histogram{Bounds: a.Bounds, Counts: slices.Clone(a.Counts), Sum: a.Sum + b.Sum, Count: a.Count + b.Count}
+	for i, n := range b.Counts {
+		sum.Counts[i] += n
+	}
+	return sum
+}
+
+// addCounters adds counters up.
+func addCounters(sum, q *fsm.Counters) {
+	sum.Put += q.Put
+	sum.Duplicate += q.Duplicate
+	sum.Granted += q.Granted
+	sum.Acked += q.Acked
+	sum.Nacked += q.Nacked
+	sum.Released += q.Released
+	sum.Lapsed += q.Lapsed
+	sum.Extended += q.Extended
+	sum.Cancelled += q.Cancelled
+	sum.Expired += q.Expired
+	sum.Died += q.Died
+	sum.Redriven += q.Redriven
+	sum.Rescheduled += q.Rescheduled
+	sum.Purged += q.Purged
+}

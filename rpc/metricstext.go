@@ -1,0 +1,186 @@
+package rpc
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metricsPage serves /metrics: what the registry has and, after that, the queues. Those are written as text here, because the registry takes several times
+// as long for their tens of thousands of series.
+type metricsPage struct {
+	rest   http.Handler
+	queues *queueMetrics
+}
+
+func newMetricsPage(registry *prometheus.Registry, queues *queueMetrics) *metricsPage {
+	return &metricsPage{rest: promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}), queues: queues}
+}
+
+// ServeHTTP implements http.Handler.
+func (p *metricsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	asText := r.Clone(r.Context())
+	asText.Header.Del("Accept") // there is one form
+	t := &metricsWriter{ResponseWriter: w}
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		t.packed, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that there is
+	}
+	p.rest.ServeHTTP(t, asText)
+	if t.failed {
+		return
+	}
+	writeQueues(t, p.queues.series())
+	if t.packed != nil {
+		_ = t.packed.Close() // the reader is gone
+	}
+}
+
+// metricsWriter is an answer that is packed, unless it is an error.
+type metricsWriter struct {
+	http.ResponseWriter
+	packed *gzip.Writer // nil for not packed
+	failed bool
+}
+
+// Write implements io.Writer.
+func (w *metricsWriter) Write(b []byte) (int, error) {
+	if w.packed == nil || w.failed {
+		return w.ResponseWriter.Write(b)
+	}
+	return w.packed.Write(b)
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *metricsWriter) WriteHeader(status int) {
+	if w.failed = status != http.StatusOK; w.failed {
+		w.Header().Del("Content-Encoding")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// queueFamily is a metric of queues.
+type queueFamily struct {
+	name, kind, help string
+	// write writes the samples of a queue; its prefix is the name without the labels.
+	write func(t *metricsText, q *queueSeries)
+}
+
+// queueFamilies are all of them.
+func queueFamilies() []queueFamily {
+	gauge := func(name, help string, value func(q *queueSeries) float64) queueFamily {
+		return queueFamily{name, "gauge", help, func(t *metricsText, q *queueSeries) { t.sample("", q, "", "", value(q)) }}
+	}
+	// present is a gauge that is left out where it is 0.
+	present := func(name, help string, value func(q *queueSeries) float64) queueFamily {
+		return queueFamily{name, "gauge", help, func(t *metricsText, q *queueSeries) {
+			if v := value(q); v != 0 {
+				t.sample("", q, "", "", v)
+			}
+		}}
+	}
+	return []queueFamily{
+		{"delivery_lateness_seconds", "histogram", "Time from a job's due time to its first grant.", writeLateness},
+		{"jobs", "gauge", "Jobs held, by queue and state.", writeJobs},
+		{"jobs_due", "gauge", dueHelp, writeDue},
+		gauge("queue_bytes", "Bytes held, by queue.", func(q *queueSeries) float64 { return float64(q.Counts.Bytes) }),
+		present("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter than the setting if there were too many or the queue is younger.",
+			func(q *queueSeries) float64 { return q.dedup.Seconds() }),
+		{"queue_events_total", "counter", "What happened to a queue's jobs since its birth.", writeEvents},
+		present("queue_next_due_timestamp_seconds", "Due time of the next delayed job.", func(q *queueSeries) float64 { return float64(q.NextDue) / 1e9 }),
+		present("queue_oldest_ready_timestamp_seconds", "Due time of the oldest ready job.", func(q *queueSeries) float64 { return float64(q.OldestReady) / 1e9 }),
+		present("queue_paused", "1 if the queue is paused; left out otherwise.", func(q *queueSeries) float64 { return truth(q.paused) }),
+		gauge("queue_waiting_reservers", "Calls that wait for a job of the queue.", func(q *queueSeries) float64 { return float64(q.Waiting) }),
+	}
+}
+
+func writeJobs(t *metricsText, q *queueSeries) {
+	t.sample("", q, "state", "delayed", float64(q.Counts.Delayed))
+	t.sample("", q, "state", "ready", float64(q.Counts.Ready))
+	t.sample("", q, "state", "reserved", float64(q.Counts.Reserved))
+	t.sample("", q, "state", "dead", float64(q.Counts.Dead))
+}
+
+func writeDue(t *metricsText, q *queueSeries) {
+	for _, w := range dueWithin(&q.Due) {
+		t.sample("", q, "within", w.label, float64(w.jobs))
+	}
+}
+
+func writeEvents(t *metricsText, q *queueSeries) {
+	for _, e := range []struct {
+		event string
+		n     uint64
+	}{
+		{"put", q.Counters.Put}, {"duplicate", q.Counters.Duplicate}, {"reserved", q.Counters.Granted}, {"acked", q.Counters.Acked},
+		{"nacked", q.Counters.Nacked}, {"released", q.Counters.Released}, {"lapsed", q.Counters.Lapsed},
+		{"extended", q.Counters.Extended}, {"cancelled", q.Counters.Cancelled}, {"expired", q.Counters.Expired},
+		{"died", q.Counters.Died}, {"redriven", q.Counters.Redriven}, {"rescheduled", q.Counters.Rescheduled}, {"purged", q.Counters.Purged},
+	} {
+		t.sample("", q, "event", e.event, float64(e.n))
+	}
+}
+
+func writeLateness(t *metricsText, q *queueSeries) {
+	h := &q.LatenessSeconds
+	if h.Bounds == nil {
+		return
+	}
+	var sum uint64
+	for i, bound := range h.Bounds {
+		sum += h.Counts[i]
+		t.sample("_bucket", q, "le", formatFloat(bound), float64(sum))
+	}
+	t.sample("_bucket", q, "le", "+Inf", float64(h.Count))
+	t.sample("_sum", q, "", "", h.Sum)
+	t.sample("_count", q, "", "", float64(h.Count))
+}
+
+// metricsText is text on its way out, see https://prometheus.io/docs/instrumenting/exposition_formats/.
+type metricsText struct {
+	b    []byte
+	name string // of the family
+}
+
+// sample adds a line. suffix continues the name; a label, if it is not empty, comes after the queue's.
+func (t *metricsText) sample(suffix string, q *queueSeries, label, value string, v float64) {
+	t.b = append(append(append(t.b, t.name...), suffix...), q.labels...)
+	if label != "" {
+		t.b = append(append(append(append(append(t.b, ','), label...), `="`...), value...), '"')
+	}
+	t.b = strconv.AppendFloat(append(t.b, "} "...), v, 'g', -1, 64)
+	t.b = append(t.b, '\n')
+}
+
+func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// metricsFlush is the size from which text is sent.
+const metricsFlush = 32 << 10
+
+// writeQueues writes the metrics of queues. A reader that is gone ends it.
+func writeQueues(w io.Writer, queues []*queueSeries) {
+	escape := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
+	for _, q := range queues {
+		q.labels = []byte(`{queue="` + escape.Replace(q.Name) + `",shard="` + shardLabel(q.shard) + `"`)
+	}
+	t := &metricsText{b: make([]byte, 0, 2*metricsFlush)}
+	for _, f := range queueFamilies() {
+		t.name = "belfry_" + f.name
+		t.b = append(t.b, "# HELP "+t.name+" "+f.help+"\n# TYPE "+t.name+" "+f.kind+"\n"...)
+		for _, q := range queues {
+			f.write(t, q)
+			if len(t.b) >= metricsFlush {
+				if _, err := w.Write(t.b); err != nil {
+					return
+				}
+				t.b = t.b[:0]
+			}
+		}
+	}
+	_, _ = w.Write(t.b) // the reader is gone
+}

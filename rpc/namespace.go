@@ -1,0 +1,173 @@
+package rpc
+
+import (
+	"context"
+	"strings"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// Namespace is a namespace with a quota.
+type Namespace struct {
+	Name  string
+	Quota node.Amounts
+	// Pending are the shards in which the quota does not hold yet.
+	Pending []uint32
+}
+
+// Quotas is what the handlers need to set quotas of namespaces. A Cluster that has a catalog implements it.
+type Quotas interface {
+	// Namespaces returns the namespaces with a quota, by name, from memory.
+	Namespaces() []Namespace
+	// SetNamespace sets those limits of a namespace that set names. It may be repeated.
+	SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error)
+	// RemoveNamespace removes the quota of a namespace. It may be repeated.
+	RemoveNamespace(ctx context.Context, name string) error
+}
+
+const (
+	// putsPerSecondMax bounds the rate of a namespace.
+	putsPerSecondMax = 1_000_000_000
+	// limitMax bounds its other limits, so that sums of them stay numbers.
+	limitMax = 1 << 60
+)
+
+// quotas returns what sets quotas, or a fault.
+func (s *adminService) quotas() (Quotas, *Fault) {
+	if q, ok := s.cluster.(Quotas); ok {
+		return q, nil
+	}
+	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+	f.Message = "this server was made without a catalog, which alone has quotas"
+	return nil, f
+}
+
+// namespace checks the name of a namespace.
+func (c *checker) namespace(field, name string) string {
+	switch flaw := queueNameFlaw(name, c.limits.QueueBytesMax-1); {
+	case name == "":
+		c.fail(invalid(field, "a namespace is required: the first part of names such as namespace/name"))
+	case strings.Contains(name, "/"):
+		c.fail(invalid(field, "want the part of a queue's name that is before the slash"))
+	case flaw != nil:
+		c.fail(flaw.of(field))
+	}
+	return name
+}
+
+// SetNamespace implements AdminService.
+func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
+	c := s.checker(ctx, tokens.Admin)
+	name := c.namespace("name", req.GetName())
+	c.requestID(req.GetRequestId())
+	var set [node.Limits]bool
+	var quota node.Amounts
+	for _, l := range []struct {
+		limit node.Limit
+		field string
+		value *uint64
+		most  uint64
+		unit  uint64
+	}{
+		{node.JobsLimit, "maxJobs", req.MaxJobs, limitMax, 1},
+		{node.BytesLimit, "maxBytes", req.MaxBytes, limitMax, 1},
+		{node.LeasesLimit, "maxInFlight", req.MaxInFlight, limitMax, 1},
+		{node.PutRate, "putsPerSecond", req.PutsPerSecond, putsPerSecondMax, 1000},
+	} {
+		switch {
+		case l.value == nil:
+		case *l.value > l.most:
+			c.fail(invalid(l.field, "have %d, at most %d; 0 stands for no limit", *l.value, l.most))
+		default:
+			set[l.limit], quota[l.limit] = true, *l.value*l.unit
+		}
+	}
+	if set == ([node.Limits]bool{}) {
+		c.fail(invalid("maxJobs", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	q, f := s.quotas()
+	if f != nil {
+		return nil, f
+	}
+	n, err := q.SetNamespace(ctx, name, set, quota)
+	if err != nil {
+		return nil, faultOfError(err)
+	}
+	return &belfryv1.SetNamespaceResponse{Namespace: wireNamespace(&n)}, nil
+}
+
+// wireNamespace converts a quota.
+func wireNamespace(n *Namespace) *belfryv1.Namespace {
+	return &belfryv1.Namespace{
+		Name: n.Name, MaxJobs: n.Quota[node.JobsLimit], MaxBytes: n.Quota[node.BytesLimit], MaxInFlight: n.Quota[node.LeasesLimit],
+		PutsPerSecond: n.Quota[node.PutRate] / 1000, PendingShards: n.Pending,
+	}
+}
+
+// GetNamespace implements AdminService.
+func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
+	c := s.checker(ctx, tokens.Admin)
+	name := c.namespace("name", req.GetName())
+	if c.err != nil {
+		return nil, c.err
+	}
+	out := &belfryv1.GetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: name}}
+	if q, f := s.quotas(); f == nil {
+		for _, n := range q.Namespaces() {
+			if n.Name == name {
+				out.Namespace = wireNamespace(&n)
+			}
+		}
+	}
+	page := &belfryv1.ListQueuesRequest{Prefix: name + "/", PageSize: int32(s.limits.PageMax)}
+	for {
+		queues, err := s.ListQueues(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range queues.GetQueues() {
+			n := q.GetCounts()
+			out.Queues++
+			out.Jobs += uint64(n.GetDelayed()) + uint64(n.GetReady()) + uint64(n.GetReserved()) + uint64(n.GetDead())
+			out.InFlight += uint64(n.GetReserved())
+			out.Bytes += q.GetBytes()
+		}
+		if page.PageToken = queues.GetNextPageToken(); page.PageToken == "" {
+			return out, nil
+		}
+	}
+}
+
+// ListNamespaces implements AdminService.
+func (s *adminService) ListNamespaces(context.Context, *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
+	out := &belfryv1.ListNamespacesResponse{}
+	if q, f := s.quotas(); f == nil {
+		for _, n := range q.Namespaces() {
+			out.Namespaces = append(out.Namespaces, wireNamespace(&n))
+		}
+	}
+	return out, nil
+}
+
+// DeleteNamespace implements AdminService.
+func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
+	c := s.checker(ctx, tokens.Admin)
+	name := c.namespace("name", req.GetName())
+	c.requestID(req.GetRequestId())
+	if c.err != nil {
+		return nil, c.err
+	}
+	q, f := s.quotas()
+	if f != nil {
+		return nil, f
+	}
+	if err := q.RemoveNamespace(ctx, name); err != nil {
+		return nil, faultOfError(err)
+	}
+	return &belfryv1.DeleteNamespaceResponse{}, nil
+}

@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// fakeQuotas is a cluster with quotas.
+type fakeQuotas struct {
+	*fakeCluster
+	all []Namespace
+}
+
+func (f *fakeQuotas) Namespaces() []Namespace { return f.all }
+
+func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error) {
+	f.asked = append(f.asked, fmt.Sprintf("set %s %v %v", name, set, quota))
+	return Namespace{Name: name, Quota: quota, Pending: []uint32{2}}, nil
+}
+
+func (f *fakeQuotas) RemoveNamespace(_ context.Context, name string) error {
+	f.asked = append(f.asked, "remove "+name)
+	return nil
+}
+
+func TestNamespaces(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for _, tt := range []struct{ method, body, did, want string }{
+		{"set-namespace", `{"name":"a","maxJobs":10,"maxBytes":20,"maxInFlight":30,"putsPerSecond":40}`, "set a [true true true true] [10 20 30 40000]", `"pendingShards":[2]`},
+		{"set-namespace", `{"name":"a","maxJobs":"0"}`, "set a [true false false false] [0 0 0 0]", `"maxJobs":"0"`},
+		{"set-namespace", `{"name":"a"}`, "", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond"},
+		{"set-namespace", `{"maxJobs":1}`, "", "name: a namespace is required"},
+		{"set-namespace", `{"name":"a/b","maxJobs":1}`, "", "name: want the part of a queue's name that is before the slash"},
+		{"set-namespace", `{"name":"..","maxJobs":1}`, "", "name: want"},
+		{"set-namespace", `{"name":"a b","maxJobs":1}`, "", "name: only letters"},
+		{"set-namespace", `{"name":"` + long + `","maxJobs":1}`, "", "name: 300 bytes; the limit is 255"},
+		{"set-namespace", `{"name":"a","putsPerSecond":1000000001}`, "", "putsPerSecond: have 1000000001, at most 1000000000"},
+		{"set-namespace", `{"name":"a","maxBytes":"1152921504606846977"}`, "", "maxBytes: have 1152921504606846977, at most 1152921504606846976"},
+		{"set-namespace", `{"name":"a","maxJobs":1,"requestId":"` + long + `"}`, "", "requestId"},
+		{"list-namespaces", `{}`, "", `{"namespaces":[{"name":"held","maxJobs":"5"`},
+		{"get-namespace", `{"name":"held"}`, "", `"maxJobs":"5"`},
+		{"get-namespace", `{"name":"other"}`, "", `"maxJobs":"0"`},
+		{"get-namespace", `{}`, "", "name: a namespace is required"},
+		{"delete-namespace", `{"name":"held"}`, "remove held", "{}"},
+		{"delete-namespace", `{"name":"/"}`, "", "name: want the part"},
+	} {
+		t.Run(tt.method+tt.body[:min(len(tt.body), 40)], func(t *testing.T) {
+			f := &fakeQuotas{fakeCluster: &fakeCluster{}, all: []Namespace{{Name: "held", Quota: node.Amounts{node.JobsLimit: 5}}}}
+			s := serve(t, func(c *Config) { c.Cluster = f })
+			got := s.post("/v1/"+tt.method, tt.body)
+			if !strings.Contains(got.body, tt.want) {
+				t.Errorf("answered %s, want %s", got.body, tt.want)
+			}
+			if did := strings.Join(f.asked, "; "); did != tt.did {
+				t.Errorf("did %q, want %q", did, tt.did)
+			}
+		})
+	}
+}
+
+// TestPutsAreSplitByNamespace: what is refused for one namespace is not for another, and each part has a request id of its own.
+func TestPutsAreSplitByNamespace(t *testing.T) {
+	var commands []placed
+	for i, queue := range []string{"a/1", "a/2", "b/1", "plain", "a/3", "other"} {
+		commands = append(commands, placed{shard: uint32(i / 5), position: i, command: &fsm.Put{Queue: queue}})
+	}
+	shares := splitByShard(commands)
+	var got []string
+	for _, share := range shares {
+		var names []string
+		for _, c := range share {
+			names = append(names, c.command.(*fsm.Put).Queue)
+		}
+		got = append(got, partID("id", share)+" "+strings.Join(names, ","))
+	}
+	want := []string{"id#/a a/1,a/2,a/3", "id#/b b/1", "id plain", "id other"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+	// Without the first, which may be refused before when the call is repeated, the others are what they were.
+	if again := splitByShard(commands[1:]); partID("id", again[len(again)-1]) != "id" || !slices.ContainsFunc(again, func(s []placed) bool { return partID("id", s) == "id#/b" }) {
+		t.Error("the id of a part depends on the others")
+	}
+}
+
+func TestQuotaFault(t *testing.T) {
+	err := fmt.Errorf("shard-1: %w", &node.QuotaError{Namespace: "a", Limit: node.JobsLimit, Max: 10, Used: 4, Share: 4, Wait: 3})
+	f := faultOfError(err)
+	if f.RetryAfter != 3 || reasonName(f.Reason) != "QUOTA" || f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
+		t.Errorf("%+v", f)
+	}
+	f = faultOfError(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, Share: 500})
+	if reasonName(f.Reason) != "RATE_LIMITED" || !strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
+		t.Errorf("%+v", f)
+	}
+}

@@ -1,0 +1,148 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TokenKeeper is a Catalog that keeps tokens.
+type TokenKeeper interface {
+	// AddToken records a token. It fails with a *Fault of reason QUOTA if there are too many.
+	AddToken(ctx context.Context, t tokens.Record) error
+	// EndToken forgets a token, or has it end at a time that is not zero. It fails with a *Fault of reason INVALID if there is none.
+	EndToken(ctx context.Context, id string, at time.Time) error
+	// Tokens returns all tokens by id, from memory.
+	Tokens() []*tokens.Record
+}
+
+const (
+	tokenTTLMin = time.Second
+	tokenTTLMax = 10 * year
+)
+
+// errNoTokens is for a catalog that keeps none.
+var errNoTokens = errors.New("this catalog keeps no tokens")
+
+// CreateToken implements AdminService.
+func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
+	keeper, ok := s.catalog.(TokenKeeper)
+	if !ok {
+		return nil, errNoTokens
+	}
+	if s.guard.open() {
+		f := fault(belfryv1.Reason_REASON_FORBIDDEN)
+		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: start it with --root-tokens"
+		return nil, f
+	}
+	c := s.checker(ctx, tokens.Admin)
+	record := tokens.Record{About: req.GetAbout(), Created: c.now.UnixNano(), Scopes: c.scopes("scopes", req.GetScopes())}
+	if len(record.About) > tokens.AboutMax {
+		c.fail(tooLarge("about", len(record.About), tokens.AboutMax))
+	}
+	if ttl, given := c.span("ttl", req.GetTtl(), tokenTTLMin, tokenTTLMax); given {
+		record.NotAfter = c.now.Add(ttl).UnixNano()
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if c.grant != nil {
+		record.CreatedBy = c.grant.caller
+	}
+	var text string
+	text, record.ID, record.Hash = tokens.New()
+	if err := keeper.AddToken(ctx, record); err != nil {
+		return nil, err
+	}
+	return &belfryv1.CreateTokenResponse{Token: text, Record: wireToken(&record)}, nil
+}
+
+// scopes checks the scopes of a token.
+func (c *checker) scopes(field string, texts []string) (all tokens.Scopes) {
+	c.entries(field, len(texts), tokens.ScopesMax)
+	if c.err != nil {
+		return nil
+	}
+	size := 0
+	for i, text := range texts {
+		scope, err := tokens.ParseScope(text)
+		if err != nil {
+			c.fail(invalid(indexed(field, i), "%s", err))
+		}
+		all = append(all, scope)
+		size += len(scope.String())
+	}
+	if size > tokens.ScopesBytesMax {
+		c.fail(tooLarge(field, size, tokens.ScopesBytesMax))
+	}
+	return all
+}
+
+// ListTokens implements AdminService.
+func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
+	keeper, ok := s.catalog.(TokenKeeper)
+	if !ok {
+		return nil, errNoTokens
+	}
+	c := s.checker(ctx, tokens.Admin)
+	most := c.page("pageSize", req.GetPageSize())
+	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
+		c.fail(invalid("pageToken", "not a token of this list: pass on nextPageToken"))
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	out := &belfryv1.ListTokensResponse{}
+	for _, record := range keeper.Tokens() {
+		if record.ID <= req.GetPageToken() {
+			continue
+		}
+		if len(out.Tokens) == most {
+			out.NextPageToken = out.Tokens[most-1].GetId()
+			break
+		}
+		out.Tokens = append(out.Tokens, wireToken(record))
+	}
+	return out, nil
+}
+
+// DeleteToken implements AdminService.
+func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
+	keeper, ok := s.catalog.(TokenKeeper)
+	if !ok {
+		return nil, errNoTokens
+	}
+	c := s.checker(ctx, tokens.Admin)
+	if !tokens.ValidID(req.GetId()) {
+		c.fail(invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
+	}
+	var end time.Time
+	if after, _ := c.span("after", req.GetAfter(), 0, tokenTTLMax); after > 0 {
+		end = c.now.Add(after)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := keeper.EndToken(ctx, req.GetId(), end); err != nil {
+		return nil, fmt.Errorf("ending a token: %w", err)
+	}
+	return &belfryv1.DeleteTokenResponse{}, nil
+}
+
+// wireToken converts what is kept of a token, but for the hash.
+func wireToken(r *tokens.Record) *belfryv1.Token {
+	out := &belfryv1.Token{Id: r.ID, About: r.About, CreatedAt: timestamppb.New(time.Unix(0, r.Created)), CreatedBy: r.CreatedBy}
+	for i := range r.Scopes {
+		out.Scopes = append(out.Scopes, r.Scopes[i].String())
+	}
+	if r.NotAfter != 0 {
+		out.NotAfter = timestamppb.New(time.Unix(0, r.NotAfter))
+	}
+	return out
+}
