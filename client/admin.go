@@ -55,7 +55,7 @@ func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[*belfryv1.Qu
 	}
 }
 
-// Queue reads one queue: settings, counts, age of the oldest ready job, lateness, rates.
+// Queue reads one queue: settings, counts, age of the oldest ready job, lateness, rates, when its jobs fall due.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) Queue(ctx context.Context, name string) (*belfryv1.Queue, error) {

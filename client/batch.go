@@ -52,7 +52,7 @@ func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *Error) int 
 		b.answer(e, reply[R]{err: ended})
 		return 0
 	}
-	if err.Reason == reasonRequestExpired && e.history.attempts == 0 && !b.renewed {
+	if err.Reason == reasonRequestExpired && e.history.attempts == 0 && !b.final {
 		return 1
 	}
 	if !e.history.failed(err) {

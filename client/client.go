@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -22,6 +23,7 @@ type Client struct {
 	acks      *coalescer[string, struct{}]
 	turns     turns
 	polls     pollers
+	tracing   *tracing               // nil without a provider
 	scratches sync.Pool              // of *putScratch
 	lifetime  func() context.Context // of what outlives single calls: batches and polls; ends at Close
 
@@ -42,6 +44,12 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := cfg.token.check(); err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(urls, cfg.token.exposes); i >= 0 {
+		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://", urls[i])
+	}
 	limits, err := cfg.coalescing.checked()
 	if err != nil {
 		return nil, err
@@ -56,17 +64,24 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	}
 	var transport *http.Transport
 	if cfg.http == nil {
-		transport = newTransport()
+		transport = newTransport(cfg.tls)
+		if cfg.dial != nil {
+			transport.DialContext = cfg.dial
+		}
 		// A redirect would leave the address that the caller chose, and could turn a POST into a GET.
 		cfg.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}}
 		c.idle = transport
 	}
-	h := &observer{http: cfg.http, clock: c.clock}
+	h := &observer{http: cfg.http, clock: c.clock, token: cfg.token}
 	c.endpoints = newEndpoints(urls, func(base string) *endpoint {
-		return newEndpoint(base, h, newSessions(base, transport, c.clock, &c.sessions))
+		if cfg.token.exposes(base) {
+			return nil // it was named by a server
+		}
+		return newEndpoint(base, h, newSessions(base, transport, cfg.tls, cfg.token, c.clock, &c.sessions))
 	})
+	c.tracing = newTracing(&cfg, c.clock)
 	c.puts = newCoalescer(c, c.clock.newID, sendPuts, func(put encodedPut) place { return put.place })
 	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, leasePlace)
 	return c, nil

@@ -58,7 +58,8 @@ type entry[Q, R any] struct {
 type batch[Q, R any] struct {
 	cancel  context.CancelFunc // ends the batch's context; called when the last caller has left
 	reqs    []Q
-	renewed bool // has its second request id
+	renewed bool // has its second request id, or a later one
+	final   bool // gets no other request id
 
 	mu      sync.Mutex
 	id      string
@@ -357,6 +358,7 @@ func (q *coalescer[Q, R]) settle(ctx context.Context, b *batch[Q, R], got outcom
 	defer b.unlock()
 	b.out = false
 	b.history.last = nil
+	b.final = !q.client.clock.renewable(b.renewed, b.id)
 	var expired int
 	if got.replies != nil {
 		expired = b.answered(ctx, got.replies)

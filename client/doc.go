@@ -28,6 +28,10 @@
 // Concurrent calls of Put, Ack and of Reserve for one job share round trips; see [Coalescing]. Callers notice only that it is
 // faster. Each caller gets its own answer, and its context ends its own call only.
 //
+// # Traces
+//
+// With [WithTracerProvider] puts, handlers and acks are spans, and a job's headers carry the trace across its delay.
+//
 // # Concurrency
 //
 // A Client, a Queue and a Worker may be used from any number of goroutines. The package never logs.

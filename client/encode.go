@@ -52,6 +52,9 @@ func (c *Client) free(s *putScratch) {
 	c.scratches.Put(s)
 }
 
+// headerSlack is what a header takes at most beside its name and value.
+const headerSlack = 16
+
 // request applies the options of a put, and estimates from above how many bytes it adds to a batch. What would spoil the
 // batch for others is refused: text that is not UTF-8 cannot be encoded. The result is used until the next call.
 func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
@@ -65,7 +68,7 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 	bytes := 128 + len(req.GetQueue()) + len(req.GetId()) + len(p.Body) + 16*len(req.GetRetryDelays())
 	valid := utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId())
 	for name, value := range req.GetHeaders() {
-		bytes += 16 + len(name) + len(value)
+		bytes += headerSlack + len(name) + len(value)
 		valid = valid && utf8.ValidString(name) && utf8.ValidString(value)
 	}
 	if !valid {

@@ -7,6 +7,8 @@ import (
 	"log"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client"
@@ -226,4 +228,45 @@ func ExampleAdmin() {
 	// Output:
 	// orders ready: 1 paused: true
 	// jobs deleted: 1 <nil>
+}
+
+// A put and the work on its job are two traces with a link between them.
+func ExampleWithTracerProvider() {
+	url, stop := startServer()
+	defer stop()
+	spans := tracetest.NewInMemoryExporter() // a program has otel.GetTracerProvider(), say
+	c, err := client.New(url, client.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))))
+	if err != nil {
+		log.Panic(err)
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	if _, err := c.Put(ctx, "orders", []byte("close order 42"), client.In(20*time.Millisecond)); err != nil {
+		log.Panic(err)
+	}
+	err = client.Worker{Queues: []string{"orders"}}.Run(ctx, c, func(context.Context, *client.Job) error {
+		cancel()
+		return nil
+	})
+	if err != nil {
+		log.Panic(err)
+	}
+	var put, work tracetest.SpanStub
+	for _, span := range spans.GetSpans() {
+		fmt.Println(span.Name)
+		switch span.Name {
+		case "send orders":
+			put = span
+		case "process orders":
+			work = span
+		}
+	}
+	fmt.Println("linked:", work.Links[0].SpanContext.SpanID() == put.SpanContext.SpanID())
+	// Output:
+	// send orders
+	// process orders
+	// ack orders
+	// linked: true
 }

@@ -163,7 +163,7 @@ func ExampleWorker() {
 	// stopped: <nil>
 }
 
-// Middleware sees every job: to log, to measure, to set up a trace from the job's headers.
+// Middleware sees every job: to log, to measure, to set something up from the job's headers.
 func ExampleWorker_middleware() {
 	url, stop := startServer()
 	defer stop()
@@ -175,18 +175,18 @@ func ExampleWorker_middleware() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	if _, err := c.Put(ctx, "mails", []byte("hello"), client.Header("traceparent", "00-4bf92f35-01")); err != nil {
+	if _, err := c.Put(ctx, "mails", []byte("hello"), client.Header("shop", "lane-3")); err != nil {
 		log.Panic(err)
 	}
-	traced := func(next client.Handler) client.Handler {
+	logged := func(next client.Handler) client.Handler {
 		return func(ctx context.Context, job *client.Job) error {
-			fmt.Println("begin", job.Headers["traceparent"])
+			fmt.Println("begin", job.Headers["shop"])
 			err := next(ctx, job)
 			fmt.Println("end", err)
 			return err
 		}
 	}
-	worker := client.Worker{Queues: []string{"mails"}, Middleware: []func(client.Handler) client.Handler{traced}}
+	worker := client.Worker{Queues: []string{"mails"}, Middleware: []func(client.Handler) client.Handler{logged}}
 	err = worker.Run(ctx, c, func(_ context.Context, job *client.Job) error {
 		fmt.Printf("%s\n", job.Body)
 		cancel()
@@ -196,7 +196,7 @@ func ExampleWorker_middleware() {
 		log.Panic(err)
 	}
 	// Output:
-	// begin 00-4bf92f35-01
+	// begin lane-3
 	// hello
 	// end <nil>
 }

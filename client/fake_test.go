@@ -57,6 +57,7 @@ type fakeJob struct {
 	queue, id, lease string
 	serial, fence    uint64
 	put              *belfryv1.PutRequest
+	created          time.Time
 	due, until       time.Time
 	ttr              time.Duration
 	attempt          uint32
@@ -176,7 +177,7 @@ func (f *Fake) put(req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 	f.serial++
 	job := &fakeJob{
 		queue: req.GetQueue(), id: req.GetId(), serial: f.serial, put: req, due: time.Now().Add(req.GetDelay().AsDuration()),
-		ttr: 30 * time.Second, state: belfryv1.JobState_JOB_STATE_DELAYED,
+		ttr: 30 * time.Second, state: belfryv1.JobState_JOB_STATE_DELAYED, created: time.Now(),
 	}
 	if at := req.GetDueAt(); at != nil {
 		job.due = at.AsTime()
@@ -309,7 +310,7 @@ func (f *Fake) wireJob(job *fakeJob, ttr time.Duration) *belfryv1.Job {
 	w := &belfryv1.Job{
 		Queue: job.queue, Id: job.id, Lease: job.lease, Fence: job.fence, Attempt: job.attempt, DueAt: timestamppb.New(job.due),
 		Body: &belfryv1.Job_Data{Data: job.put.GetData()}, Headers: job.put.GetHeaders(), State: job.state,
-		Ttr: durationpb.New(ttr), LastError: job.lastError, Witness: f.witness(), BodyBytes: uint32(len(job.put.GetData())),
+		Ttr: durationpb.New(ttr), LastError: job.lastError, Witness: f.witness(), BodyBytes: uint32(len(job.put.GetData())), CreatedAt: timestamppb.New(job.created),
 	}
 	if job.state == belfryv1.JobState_JOB_STATE_RESERVED {
 		w.LeaseUntil = timestamppb.New(job.until)

@@ -18,7 +18,17 @@ import (
 // no error, until a minute after the lease's end.
 //
 // Errors: [ErrStaleLease].
-func (c *Client) Ack(ctx context.Context, lease string) error {
+func (c *Client) Ack(ctx context.Context, lease string) error { return c.tracedAck(ctx, lease, nil) }
+
+// tracedAck is Ack of a job that may be known.
+func (c *Client) tracedAck(ctx context.Context, lease string, job *Job) error {
+	ctx, op := c.tracing.settle(ctx, opAck, lease, job)
+	err := c.ack(ctx, lease)
+	op.end(err)
+	return err
+}
+
+func (c *Client) ack(ctx context.Context, lease string) error {
 	if !utf8.ValidString(lease) {
 		return invalidError("the lease is not valid UTF-8")
 	}
@@ -38,6 +48,13 @@ const ackBytes = 8
 // AckBatch ends jobs as done, in round trips of 1,000. The errors are in order and as many as leases, nil where the ack
 // succeeded; the second result is nil if all did, else it names the first failure and how many there were.
 func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error) {
+	ctx, op := c.tracing.settleBatch(ctx, leases)
+	errs, err := c.ackBatch(ctx, leases)
+	op.end(err)
+	return errs, err
+}
+
+func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error) {
 	errs := make([]error, len(leases))
 	for from := 0; from < len(leases); from += batchJobsMax {
 		chunk := leases[from:min(from+batchJobsMax, len(leases))]
@@ -75,6 +92,21 @@ func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]r
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
+	return c.tracedNack(ctx, lease, cause, nil)
+}
+
+// tracedNack is Nack of a job that may be known.
+func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job *Job) (State, time.Time, error) {
+	if verdict := verdictOf(cause); verdict.kind == verdictSnooze {
+		return c.tracedRelease(ctx, lease, verdict.delay, job)
+	}
+	ctx, op := c.tracing.settle(ctx, opNack, lease, job)
+	state, due, err := c.nack(ctx, lease, cause)
+	op.end(err)
+	return state, due, err
+}
+
+func (c *Client) nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
 	req := &belfryv1.NackRequest{Lease: lease, RequestId: c.clock.newID()}
 	verdict := verdictOf(cause)
 	if cause != nil {
@@ -85,9 +117,7 @@ func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, ti
 		req.Delay = durationpb.New(verdict.delay)
 	case verdictDead:
 		req.Dead = true
-	case verdictSnooze:
-		return c.Release(ctx, lease, verdict.delay)
-	case verdictDone, verdictRetry:
+	case verdictDone, verdictRetry, verdictSnooze:
 	}
 	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
 		return ep.queue.Nack(ctx, req)
@@ -103,6 +133,19 @@ func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, ti
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Release(ctx context.Context, lease string, delay time.Duration) (State, time.Time, error) {
+	return c.tracedRelease(ctx, lease, delay, nil)
+}
+
+// tracedRelease is Release of a job that may be known.
+func (c *Client) tracedRelease(ctx context.Context, lease string, delay time.Duration, job *Job) (State, time.Time, error) {
+	ctx, op := c.tracing.settle(ctx, opRelease, lease, job)
+	state, due, err := c.release(ctx, lease, delay)
+	op.end(err)
+	return state, due, err
+}
+
+// release is Release for what nobody asked for: it makes no span.
+func (c *Client) release(ctx context.Context, lease string, delay time.Duration) (State, time.Time, error) {
 	req := &belfryv1.ReleaseRequest{Lease: lease, RequestId: c.clock.newID()}
 	if delay != 0 {
 		req.Delay = durationpb.New(delay)

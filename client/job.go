@@ -124,17 +124,17 @@ func (j *Job) began(at time.Time, ahead time.Duration) time.Time {
 }
 
 // Ack ends the job as done; see [Client.Ack].
-func (j *Job) Ack(ctx context.Context) error { return j.client.Ack(ctx, j.Lease) }
+func (j *Job) Ack(ctx context.Context) error { return j.client.tracedAck(ctx, j.Lease, j) }
 
 // Nack says that the attempt failed; see [Client.Nack].
 func (j *Job) Nack(ctx context.Context, cause error) error {
-	_, _, err := j.client.Nack(ctx, j.Lease, cause)
+	_, _, err := j.client.tracedNack(ctx, j.Lease, cause, j)
 	return err
 }
 
 // Release gives the job back without counting the attempt; see [Client.Release].
 func (j *Job) Release(ctx context.Context, delay time.Duration) error {
-	_, _, err := j.client.Release(ctx, j.Lease, delay)
+	_, _, err := j.client.tracedRelease(ctx, j.Lease, delay, j)
 	return err
 }
 

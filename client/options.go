@@ -1,9 +1,13 @@
 package client
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // An Option configures a [Client]. Only this package makes them.
@@ -14,7 +18,13 @@ type Option interface {
 // config is what the options set.
 type config struct {
 	http       connect.HTTPClient // nil: our own transport
+	tls        *tls.Config        // nil for the system's
+	token      *heldToken         // nil for none
+	dial       dialFunc           // nil for TCP
 	coalescing Coalescing
+
+	tracers        trace.TracerProvider // nil: no spans
+	parentIfWithin time.Duration
 }
 
 type optionFunc func(c *config)
@@ -26,6 +36,38 @@ func (f optionFunc) apply(c *config) { f(c) }
 // a connection. All calls go by Connect then, also those that share a session otherwise.
 func WithHTTPClient(h connect.HTTPClient) Option {
 	return optionFunc(func(c *config) { c.http = h })
+}
+
+// WithTLS has connections to https:// addresses made with t, which the client must not change any more: the authorities in RootCAs that are believed, say, instead
+// of the system's. It has no effect together with [WithHTTPClient], which brings settings of its own.
+func WithTLS(t *tls.Config) Option {
+	return optionFunc(func(c *config) { c.tls = t })
+}
+
+// WithTracerProvider has the client make spans by p, a "send" for each call of Put and PutBatch, a "process" around each handler of a
+// [Worker], an "ack", "nack" or "release" for each such call. What waits for jobs makes none. A job carries the context of its send in
+// the headers traceparent and tracestate, unless the caller gave it one of these or they do not fit into its 16 KiB of headers; a trace
+// state that does not fit is left out alone. A process is the root of a trace of its own, with a link to the send, since the job may have
+// waited for days; see [ParentIfWithin]. For work outside of a Worker there is [Job.StartSpan]. The default is no provider, also not the
+// global one.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return optionFunc(func(c *config) { c.tracers = p })
+}
+
+// ParentIfWithin makes the span of a job's first attempt a child of the span of its put if that was at most d ago, 1 minute say, so that short
+// delays are seen in one trace. It is linked all the same. The default is 0, never.
+func ParentIfWithin(d time.Duration) Option {
+	return optionFunc(func(c *config) { c.parentIfWithin = d })
+}
+
+// dialFunc connects to host:port.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// WithDialer has connections made by dial, to a server that is not reached by TCP, say; network is "tcp" and addr is host:port as in the address of the client. An
+// error should be a [net.OpError] whose Op is "dial": of others it is not known that nothing was sent. Proxies named by the environment are dialled
+// in the same way. It has no effect together with [WithHTTPClient].
+func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
+	return optionFunc(func(c *config) { c.dial = dial })
 }
 
 // Coalescing says how concurrent single calls share round trips: Put becomes PutBatch, Ack becomes AckBatch, and several

@@ -46,7 +46,7 @@ func (n *pipeNet) serve(t testing.TB, addr string, h http.Handler) (stop func())
 
 // httpClient dials through the network as the package's own transport does through sockets.
 func (n *pipeNet) httpClient(t testing.TB) *http.Client {
-	transport := newTransport()
+	transport := newTransport(nil)
 	transport.Proxy = nil
 	transport.DialContext = n.dial
 	t.Cleanup(transport.CloseIdleConnections)

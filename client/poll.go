@@ -405,5 +405,5 @@ func (p *poller) ring() {
 func (c *Client) giveBack(job *Job) {
 	ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
 	defer cancel()
-	_ = job.Release(ctx, 0)
+	_, _, _ = c.release(ctx, job.Lease, 0)
 }

@@ -123,6 +123,14 @@ func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...Put
 		c.free(scratch)
 		return PutResult{}, err
 	}
+	ctx, op, extra := c.tracing.put(ctx, req)
+	res, err := c.put(ctx, scratch, req, bytes+extra)
+	op.endPut(res, err)
+	return res, err
+}
+
+// put makes a put of so many bytes, the last that was made in the scratch.
+func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.PutRequest, bytes int) (_ PutResult, err error) {
 	if c.limits.Off || bytes > batchBytesMax {
 		return c.putAlone(ctx, req) // the scratch is not used again: an attempt that was given up may still read it
 	}
@@ -151,6 +159,13 @@ func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutRes
 // in order and as many as puts; the error is nil if all succeeded, else it joins the first failure with how many there
 // were. More than 1,000 puts or 4 MiB go in several round trips.
 func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) {
+	ctx, op := c.tracing.putBatch(ctx, puts)
+	results, err := c.putBatch(ctx, op, puts)
+	op.end(err)
+	return results, err
+}
+
+func (c *Client) putBatch(ctx context.Context, op *operation, puts []Put) ([]PutResult, error) {
 	results := make([]PutResult, len(puts))
 	scratch := c.scratch()
 	defer c.free(scratch)
@@ -162,6 +177,7 @@ func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) 
 			results[i].Err = err
 			continue
 		}
+		bytes += op.carry(ctx, req)
 		if chunk.full(bytes) {
 			chunk.send(ctx)
 		}

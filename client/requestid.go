@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
-	"sync"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -15,15 +15,10 @@ import (
 // an answer took explain. It also tells how old a lease is.
 type requestClock struct {
 	skew atomic.Int64 // nanoseconds that the servers are ahead of this machine
-
-	mu   sync.Mutex
-	read time.Time // when a Date was last looked at
 }
 
-const (
-	skewEvery     = time.Second // how often a Date is looked at
-	datePrecision = time.Second // of a Date, which is rounded down
-)
+// datePrecision is that of a Date, which is rounded down.
+const datePrecision = time.Second
 
 // ahead is how far the servers are ahead of this machine.
 func (c *requestClock) ahead() time.Duration { return time.Duration(c.skew.Load()) }
@@ -48,26 +43,33 @@ func (c *requestClock) newID() string {
 	return string(text[:])
 }
 
+// idWindow is by how much a request id must be later than another for the servers' clock to have been set in between, and not just to have run on.
+const idWindow = time.Minute
+
+// renewable reports whether a request that was refused because its id is too old is to be made again under a new one: the first time, since then this machine's
+// clock was wrong and has been set by the refusal, and again for as long as the clock of the servers is set further, as that of a test may be.
+func (c *requestClock) renewable(renewed bool, id string) bool {
+	if !renewed {
+		return true
+	}
+	at, ok := madeAt(id)
+	return ok && time.Now().Add(c.ahead()).Sub(at) > idWindow
+}
+
+// madeAt returns when an id of newID was made, on the servers' clock.
+func madeAt(id string) (time.Time, bool) {
+	if len(id) != 36 {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(id[:8]+id[9:13], 16, 64)
+	return time.UnixMilli(ms), err == nil
+}
+
 // observe learns from the headers of an answer that arrived now to a request that was sent at sent.
 func (c *requestClock) observe(sent time.Time, header http.Header) {
-	if !c.due() {
-		return
-	}
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		c.learn(sent, date, datePrecision)
 	}
-}
-
-// due reports whether to look at a server's time, once every skewEvery.
-func (c *requestClock) due() bool {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	due := now.Sub(c.read) >= skewEvery
-	if due {
-		c.read = now
-	}
-	return due
 }
 
 // learn learns from the time that a server had when it answered a request that was sent at sent. The server wrote the

@@ -111,7 +111,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 	for some := range slices.Chunk(res.jobs, extendsMax) {
 		var all sync.WaitGroup
 		for _, job := range some {
-			all.Go(func() { _, _, _ = c.Release(ctx, job.Lease, 0) })
+			all.Go(func() { _, _, _ = c.release(ctx, job.Lease, 0) })
 		}
 		all.Wait()
 	}

@@ -212,7 +212,7 @@ func callCounted[Res any](
 		if ctx.Err() != nil && e.Reason == "" {
 			return nil, r.attempts, r.ended(ctx, sentBy(e))
 		}
-		if e.Reason == reasonRequestExpired && kind.id != nil && r.attempts == 0 && !renewed {
+		if e.Reason == reasonRequestExpired && kind.id != nil && r.attempts == 0 && c.clock.renewable(renewed, *kind.id) {
 			// The id was never sent before, so nothing was applied under it: our clock is wrong, and has been set by now.
 			renewed = true
 			*kind.id = c.clock.newID()

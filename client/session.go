@@ -348,9 +348,7 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 	if _, waits := s.take(h.ID); !waits {
 		return nil
 	}
-	if s.clock.due() {
-		s.clock.learn(c.sent, time.UnixMilli(h.Number), time.Millisecond)
-	}
+	s.clock.learn(c.sent, time.UnixMilli(h.Number), time.Millisecond)
 	c.answer <- sessionAnswer{failed: h.Kind == frame.Failure, payload: payload}
 	return nil
 }

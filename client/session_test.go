@@ -135,18 +135,18 @@ func TestOtherWaysHaveNoSessions(t *testing.T) {
 			t.Error("a session beside the caller's transport")
 		}
 	})
-	transport := newTransport()
+	transport := newTransport(nil)
 	for name, proxy := range map[string]func(*http.Request) (*url.URL, error){
 		"proxy":  func(*http.Request) (*url.URL, error) { return &url.URL{Scheme: "http", Host: "proxy:3128"}, nil },
 		"broken": func(*http.Request) (*url.URL, error) { return nil, errors.New("broken") },
 	} {
 		transport.Proxy = proxy
-		if newSessions("http://n1:7400", transport, nil, nil) != nil {
+		if newSessions("http://n1:7400", transport, nil, nil, nil, nil) != nil {
 			t.Error(name)
 		}
 	}
 	transport.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	if newSessions("http://n1:7400", transport, nil, nil) == nil {
+	if newSessions("http://n1:7400", transport, nil, nil, nil, nil) == nil {
 		t.Error("no session without a proxy")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -288,16 +287,15 @@ func TestSessionsOverTLS(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	for _, trusted := range []bool{false, true} {
-		c, err := New(server.URL)
+		roots := x509.NewCertPool()
+		if trusted {
+			roots.AddCert(server.Certificate())
+		}
+		c, err := New(server.URL, WithTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		if trusted {
-			roots := x509.NewCertPool()
-			roots.AddCert(server.Certificate())
-			c.idle.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
-		}
 		_, err = c.Put(t.Context(), "q", nil)
 		if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok == trusted || (err == nil) != trusted || (fake.count() == 1) != trusted {
 			t.Errorf("trusted: %v; %v, %v, %d sessions", trusted, err, untrusted, fake.count())

@@ -221,8 +221,10 @@ func (s *shift) handle(work, finish context.Context, h *held) {
 		}
 		return
 	}
+	ctx, op := s.client.tracing.process(ctx, h.job)
 	result := protected(ctx, s.handler, h.job)
-	if err := s.finish(work, finish, h, result); err != nil && finish.Err() == nil {
+	op.end(failureOf(result))
+	if err := s.finish(work, op.in(finish), h, result); err != nil && finish.Err() == nil {
 		s.worker.OnError(h.job, err)
 	}
 }
@@ -271,7 +273,7 @@ func (s *shift) giveBack(ctx context.Context, h *held) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
-	if err := h.job.Release(ctx, 0); err != nil {
+	if _, _, err := s.client.release(ctx, h.job.Lease, 0); err != nil {
 		s.worker.OnError(h.job, err)
 	}
 }

@@ -111,11 +111,12 @@ func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
 //
 // All calls to a server but those of its session share a connection; another is opened only while the first is being made, and when it
 // has no stream left.
-func newTransport() *http.Transport {
+func newTransport(secure *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
+		TLSClientConfig:     secure.Clone(),
 		TLSHandshakeTimeout: dialTimeout,
 		MaxConnsPerHost:     2,
 		IdleConnTimeout:     2 * time.Minute,
@@ -131,14 +132,16 @@ func newTransport() *http.Transport {
 	return t
 }
 
-// observer hands each answer's headers to the request clock.
+// observer gives each call the token, and hands each answer's headers to the request clock.
 type observer struct {
 	http  connect.HTTPClient
 	clock *requestClock
+	token *heldToken
 }
 
 // Do implements connect.HTTPClient. What is no answer of Belfry ends as a *strangeAnswer, which keeps its status.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
+	authorize(req.Header, o.token.get())
 	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err != nil {
@@ -154,6 +157,13 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	}
 	o.clock.observe(sent, res.Header)
 	return res, nil
+}
+
+// authorize has a request carry a token, if there is one.
+func authorize(header http.Header, token string) {
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
 }
 
 // unsent reports whether an attempt ended before anything of it was sent: no connection came about, or none with TLS.

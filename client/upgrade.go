@@ -22,13 +22,17 @@ import (
 type sessions struct {
 	target    *url.URL
 	transport *http.Transport
+	tls       *tls.Config // its own: the transport changes the one that it has
+	token     *heldToken
 	clock     *requestClock
 	open      *openSessions
 	dialing   chan struct{} // holds one value while somebody dials
 
 	mu       sync.Mutex
 	current  *session
-	barred   time.Time     // until when not to ask for one
+	carries  string        // the token of current
+	barred   time.Time     // until when not to ask for one with barredTo
+	barredTo string        // the token that was refused, or with which something on the way did
 	bar      time.Duration // how long that was for
 	failure  error         // what the last attempt to connect ended with; nil if it did not fail
 	failedAt time.Time
@@ -41,8 +45,8 @@ const (
 	sessionBarMax = 10 * time.Minute
 )
 
-// newSessions is for the server at a base URL.
-func newSessions(base string, transport *http.Transport, clock *requestClock, open *openSessions) *sessions {
+// newSessions is for the server at a base URL, with TLS as secure says for https; nil for the system's. Without a token calls carry none.
+func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestClock, open *openSessions) *sessions {
 	if transport == nil {
 		return nil
 	}
@@ -55,7 +59,7 @@ func newSessions(base string, transport *http.Transport, clock *requestClock, op
 			return nil
 		}
 	}
-	return &sessions{target: target, transport: transport, clock: clock, open: open, dialing: make(chan struct{}, 1)}
+	return &sessions{target: target, transport: transport, tls: secure, token: token, clock: clock, open: open, dialing: make(chan struct{}, 1)}
 }
 
 // get returns the session, and makes it if there is none. Nil without an error means that calls go by Connect.
@@ -79,18 +83,20 @@ func (p *sessions) get(ctx context.Context) (*session, error) {
 	if err := p.failedSince(asked); err != nil {
 		return nil, err
 	}
-	s, err := p.dial(ctx)
-	return s, p.dialed(ctx, s, err)
+	token := p.token.get()
+	s, err := p.dial(ctx, token)
+	return s, p.dialed(ctx, s, token, err)
 }
 
 // now returns the session that there is, nil if there can be none; known is false if one should be made.
 func (p *sessions) now() (s *session, known bool) {
+	token := p.token.get()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.current != nil && p.current.takes() {
+	if p.current != nil && p.carries == token && p.current.takes() { // that of an earlier token ends when it was idle for long
 		return p.current, true
 	}
-	return nil, time.Now().Before(p.barred) || p.open.isClosed()
+	return nil, p.barredTo == token && time.Now().Before(p.barred) || p.open.isClosed()
 }
 
 // failedSince returns the error with which another caller found since then that the server cannot be reached: those who waited for it do not try one after the other.
@@ -104,25 +110,25 @@ func (p *sessions) failedSince(asked time.Time) error {
 }
 
 // dialed notes what an attempt ended with. An error is for the call that made it; without one and without a session, calls go by Connect.
-func (p *sessions) dialed(ctx context.Context, s *session, err error) error {
+func (p *sessions) dialed(ctx context.Context, s *session, token string, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case err == nil:
-		p.current, p.failure, p.bar = s, nil, 0
+		p.current, p.carries, p.failure, p.bar = s, token, nil, 0
 	case ctx.Err() != nil:
 		return notSent(err) // it says nothing of the server
 	case unsent(err):
 		p.failure, p.failedAt = notSent(err), time.Now()
 	default:
 		p.bar = min(max(2*p.bar, sessionBarMin), sessionBarMax)
-		p.failure, p.barred = nil, time.Now().Add(p.bar)
+		p.failure, p.barred, p.barredTo = nil, time.Now().Add(p.bar), token
 	}
 	return p.failure
 }
 
 // dial connects to the server and asks for a session.
-func (p *sessions) dial(ctx context.Context) (_ *session, err error) {
+func (p *sessions) dial(ctx context.Context, token string) (_ *session, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	plain, err := p.connect(ctx)
@@ -137,7 +143,7 @@ func (p *sessions) dial(ctx context.Context) (_ *session, err error) {
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // one that takes none has ended
 	in := bufio.NewReaderSize(conn, sessionBuffer)
-	err = p.ask(conn, in)
+	err = p.ask(conn, in, token)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -161,7 +167,7 @@ func (p *sessions) connect(ctx context.Context) (net.Conn, error) {
 	if err != nil || p.target.Scheme != "https" {
 		return conn, err
 	}
-	config := p.transport.TLSClientConfig.Clone()
+	config := p.tls.Clone()
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -177,11 +183,12 @@ func (p *sessions) connect(ctx context.Context) (net.Conn, error) {
 }
 
 // ask sends the request for an upgrade and reads the answer.
-func (p *sessions) ask(conn net.Conn, in *bufio.Reader) error {
+func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
 	req := &http.Request{
 		Method: http.MethodGet, URL: p.target, Host: p.target.Host, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {frame.Protocol}},
 	}
+	authorize(req.Header, token)
 	sent := time.Now()
 	if err := req.Write(conn); err != nil {
 		return err

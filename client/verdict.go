@@ -70,3 +70,11 @@ func verdictOf(err error) verdict {
 	}
 	return verdict{kind: verdictRetry, cause: err}
 }
+
+// failureOf gives a handler's result if it says that the attempt failed, else nil.
+func failureOf(result error) error {
+	if verdictOf(result).kind == verdictSnooze {
+		return nil
+	}
+	return result
+}

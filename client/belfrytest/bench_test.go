@@ -15,7 +15,7 @@ import (
 func BenchmarkSDK(b *testing.B) {
 	for _, inFlight := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("inflight=%d", inFlight), func(b *testing.B) {
-			c := belfrytest.Start(b).Client(b, client.Coalescing{InFlight: inFlight})
+			c := belfrytest.Start(b, belfrytest.Synced()).Client(b, client.Coalescing{InFlight: inFlight})
 			body := make([]byte, 100)
 			puts := byCallers(b, func() error {
 				_, err := c.Put(b.Context(), "orders", body)

@@ -24,11 +24,13 @@ type Server struct {
 	// URL is what to give to client.New.
 	URL string
 
-	node    *node.Node
-	cluster *cluster.Cluster
-	edge    *rpc.Server
-	served  chan error
-	failed  chan error // takes what the storage failed with
+	clock    *stoppedClock // nil if it runs
+	node     *node.Node
+	cluster  *cluster.Cluster
+	listener net.Listener
+	edge     *rpc.Server
+	served   chan error
+	failed   chan error // takes what the storage failed with
 
 	closing sync.Once
 	closed  error // what close returned
@@ -38,9 +40,9 @@ type Server struct {
 const stopMax = 10 * time.Second
 
 // Start runs a server until the test and its subtests end. The test fails if the server does.
-func Start(tb testing.TB) *Server {
+func Start(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
-	s, err := Open(tb.Context(), tb.TempDir())
+	s, err := Open(tb.Context(), tb.TempDir(), opts...)
 	if err != nil {
 		tb.Fatalf("starting a Belfry server: %v", err)
 	}
@@ -55,6 +57,9 @@ func Start(tb testing.TB) *Server {
 // Client makes a client of the server, and closes it when the test ends.
 func (s *Server) Client(tb testing.TB, opts ...client.Option) *client.Client {
 	tb.Helper()
+	if _, ok := s.listener.(*pipeListener); ok {
+		opts = append([]client.Option{client.WithDialer(s.Dial)}, opts...)
+	}
 	c, err := client.New(s.URL, opts...)
 	if err != nil {
 		tb.Fatalf("making a client: %v", err)
@@ -65,14 +70,18 @@ func (s *Server) Client(tb testing.TB, opts ...client.Option) *client.Client {
 
 // Open runs a server with its data in dir, which is made if need be, until Close. Opened again, it has the jobs it had. It is
 // for programs that are no tests, such as examples; ctx bounds the start only.
-func Open(ctx context.Context, dir string) (_ *Server, err error) {
-	s := &Server{served: make(chan error, 1), failed: make(chan error, 1)}
+func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	s := &Server{clock: o.clock, served: make(chan error, 1), failed: make(chan error, 1)}
 	logger := slog.New(slog.DiscardHandler)
-	s.node, err = node.Open(ctx, node.Config{
-		Dir: dir, Logger: logger,
-		// A test has no process to end for it: the failure shows in Close.
-		Fatal: func(err error) { s.failed <- err },
-	})
+	cfg := o.node()
+	cfg.Dir, cfg.Logger = dir, logger
+	// A test has no process to end for it: the failure shows in Close.
+	cfg.Fatal = func(err error) { s.failed <- err }
+	s.node, err = node.Open(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("opening the data directory %s: %w", dir, err)
 	}
@@ -85,19 +94,19 @@ func Open(ctx context.Context, dir string) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the catalog: %w", err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	s.listener, err = o.listen(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listening for clients: %w", err)
 	}
 	s.edge, err = rpc.NewServer(rpc.Config{
 		Node: s.cluster.Router(), Catalog: &catalog{s.cluster.Catalog}, Logger: logger, Registry: prometheus.NewRegistry(),
-		Name: s.node.Status().Name, Address: listener.Addr().String(), Version: "belfrytest",
+		Name: s.node.Status().Name, Address: s.listener.Addr().String(), Version: "belfrytest", Now: s.Now,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the public edge: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("making the public edge: %w", err), s.listener.Close())
 	}
-	s.URL = "http://" + listener.Addr().String()
-	go func() { s.served <- s.edge.Serve(listener) }()
+	s.URL = "http://" + s.listener.Addr().String()
+	go func() { s.served <- s.edge.Serve(s.listener) }()
 	return s, nil
 }
 

@@ -1,0 +1,48 @@
+package belfrytest
+
+import (
+	"errors"
+
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+// segmentBytes is the size of a file of the log of each shard: small, for the few jobs of a test.
+const segmentBytes = 1 << 20
+
+// unsynced is the file system without what is for a loss of power: nothing is synced, and files are as long as they should be without taking the room.
+type unsynced struct{ storage.FS }
+
+// OpenFile implements storage.FS.
+func (u unsynced) OpenFile(name string, flag int) (storage.File, error) {
+	f, err := u.FS.OpenFile(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	cut, ok := f.(storage.Truncater)
+	if !ok {
+		return nil, errors.Join(errors.ErrUnsupported, f.Close())
+	}
+	return &unsyncedFile{f, cut}, nil
+}
+
+// SyncDir implements storage.FS.
+func (unsynced) SyncDir(string) error { return nil }
+
+type unsyncedFile struct {
+	storage.File
+	storage.Truncater
+}
+
+// Sync implements storage.File.
+func (*unsyncedFile) Sync() error { return nil }
+
+// SyncData implements storage.File.
+func (*unsyncedFile) SyncData() error { return nil }
+
+// Allocate implements storage.File.
+func (f *unsyncedFile) Allocate(size int64) error {
+	if have, err := f.Size(); err != nil || have >= size {
+		return err
+	}
+	return f.Truncate(size)
+}

@@ -1,0 +1,123 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// WithToken has each call carry a bearer token, as 'belfry token create' makes it. [New] refuses http:// addresses then, unless they are on this machine: on
+// the way to others whoever listens could take it.
+func WithToken(token string) Option {
+	return optionFunc(func(c *config) { c.token = newHeldToken("", strings.TrimSpace(token)) })
+}
+
+// WithTokenFile is [WithToken] for a token in a file, which is read again when it changes, within a second. So a token is replaced without a restart: write
+// its successor, and then have the old one end. [New] fails if the file has no token; later the last token that it had holds.
+func WithTokenFile(name string) Option {
+	return optionFunc(func(c *config) { c.token = newHeldToken(name, "") })
+}
+
+const (
+	// tokenLook is how often at most a token's file is looked at.
+	tokenLook = time.Second
+	// tokenBytesMax is the size from which a file is none of a token.
+	tokenBytesMax = 4 << 10
+)
+
+// A heldToken is a token, or the file that has it. Nil is none.
+type heldToken struct {
+	file string
+	text atomic.Pointer[string]
+	next atomic.Int64 // when to look at the file again, nanoseconds since 1970
+
+	mu   sync.Mutex // held by the one who looks
+	size int64      // of the file as it was read last
+	time time.Time
+}
+
+func newHeldToken(file, text string) *heldToken {
+	h := &heldToken{file: file}
+	h.text.Store(&text)
+	return h
+}
+
+// check returns why there is no token.
+func (h *heldToken) check() error {
+	switch {
+	case h == nil:
+		return nil
+	case h.file != "":
+		if err := h.read(); err != nil {
+			return fmt.Errorf("reading the token: %w", err)
+		}
+		return nil
+	default:
+		return checkToken(*h.text.Load())
+	}
+}
+
+// checkToken returns what is wrong with a token.
+func checkToken(text string) error {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return invalidError("a token is one word of visible ASCII, as 'belfry token create' prints it")
+	}
+	return nil
+}
+
+// get gives the token; empty if there is none. One caller a second looks at the file, and the others do not wait for it.
+func (h *heldToken) get() string {
+	if h == nil {
+		return ""
+	}
+	if now := time.Now().UnixNano(); h.file != "" && now >= h.next.Load() && h.mu.TryLock() {
+		_ = h.readLocked() // what was read last holds
+		h.mu.Unlock()
+	}
+	return *h.text.Load()
+}
+
+func (h *heldToken) read() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.readLocked()
+}
+
+// readLocked reads the file if it has changed. h.mu is held.
+func (h *heldToken) readLocked() error {
+	h.next.Store(time.Now().Add(tokenLook).UnixNano())
+	info, err := os.Stat(h.file)
+	if err != nil || info.Size() == h.size && info.ModTime().Equal(h.time) {
+		return err
+	}
+	if info.Size() > tokenBytesMax {
+		return errors.New("the file is too large for a token")
+	}
+	data, err := os.ReadFile(h.file)
+	if err != nil {
+		return err
+	}
+	text := strings.TrimSpace(string(data))
+	if err := checkToken(text); err != nil {
+		return err // somebody may be writing it
+	}
+	h.text.Store(&text)
+	h.size, h.time = info.Size(), info.ModTime()
+	return nil
+}
+
+// exposes reports whether calls to a base URL would have everybody on the way read the token.
+func (h *heldToken) exposes(base string) bool {
+	u, err := url.Parse(base)
+	if h == nil || err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+}
