@@ -41,8 +41,7 @@ func (a *app) benchCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&a.server, "server", defaultServer, "the server to measure")
-	configurable(flags, "server")
+	a.serverFlags(flags, "the server to measure")
 	flags.Uint64Var(&f.config.Jobs, "jobs", 0, "end after so many jobs instead of --duration")
 	f.duration, f.delay = 10*time.Second, 2*time.Second
 	flags.Var(&durationFlag{&f.duration, "10s"}, "duration", "how long a phase takes")
@@ -74,13 +73,19 @@ func (a *app) benchCommand() *cobra.Command {
 func (a *app) bench(ctx context.Context, f *benchFlags) error {
 	cfg := f.config
 	if !f.self {
-		url, err := serverURL(a.server)
+		conn, err := a.connect()
 		if err != nil {
 			return err
 		}
-		cfg.URL = url
+		if cfg.TLS, err = a.clientTLS(); err != nil {
+			return err
+		}
+		if cfg.Token, err = a.token(); err != nil {
+			return err
+		}
+		cfg.URL = conn.url
 		if cfg.Workload == "pending" {
-			cfg.Memory = bench.ServerMemory(url)
+			cfg.Memory = bench.ServerMemory(conn.http, conn.url)
 		}
 		return a.measure(ctx, cfg)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,7 +149,8 @@ func clusterOf(t *testing.T, p *process, program string) *belfryv1.GetClusterRes
 // for each question would leave the servers little of the machine.
 func awaitCluster(t *testing.T, p *process, what string, yes func(code int, c *belfryv1.GetClusterResponse) bool) (last *belfryv1.GetClusterResponse) {
 	t.Helper()
-	admin := belfryv1connect.NewAdminServiceClient(http.DefaultClient, "http://"+p.address)
+	caller, url := p.caller()
+	admin := belfryv1connect.NewAdminServiceClient(caller, url)
 	var lastErr error
 	defer func() {
 		if t.Failed() {

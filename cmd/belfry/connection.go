@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/access/certs"
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -28,27 +33,106 @@ type connection struct {
 
 // connect returns the way to the server that the flags name. Nothing is sent yet.
 func (a *app) connect() (*connection, error) {
-	base, err := serverURL(a.server)
+	base, err := a.serverURL()
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: &http.Transport{
+	secure, err := a.clientTLS()
+	if err != nil {
+		return nil, err
+	}
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	caller := &http.Client{Transport: &bearerTransport{token, &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
+		TLSClientConfig:     secure,
 		DialContext:         (&net.Dialer{Timeout: a.timeout}).DialContext,
 		MaxIdleConnsPerHost: 4,
+	}}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // what it leads to has no business with the token
 	}}
 	retry := connect.WithInterceptors(retryInterceptor(100*time.Millisecond, 2*time.Second))
 	return &connection{
 		url:    base,
-		http:   client,
-		queues: belfryv1connect.NewQueueServiceClient(client, base, retry),
-		admin:  belfryv1connect.NewAdminServiceClient(client, base, retry),
+		http:   caller,
+		queues: belfryv1connect.NewQueueServiceClient(caller, base, retry),
+		admin:  belfryv1connect.NewAdminServiceClient(caller, base, retry),
 	}, nil
 }
 
-// serverURL completes what a person writes: host:port means http.
-func serverURL(text string) (string, error) {
-	if !strings.Contains(text, "://") {
+// token reads the token that calls carry; empty for none.
+func (a *app) token() (string, error) {
+	if a.tokenFile == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(a.tokenFile)
+	if err != nil {
+		return "", usagef("--token-file: %s", err)
+	}
+	text := strings.TrimSpace(string(data))
+	if _, _, err := tokens.Parse(text); err != nil {
+		return "", usagef("--token-file: in %s %s", a.tokenFile, err)
+	}
+	return text, nil
+}
+
+// bearerTransport has each request carry a token, if there is one.
+type bearerTransport struct {
+	token string
+	inner http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	return t.inner.RoundTrip(r)
+}
+
+// clientTLS returns the settings for https; nil for the system's.
+func (a *app) clientTLS() (*tls.Config, error) {
+	if a.tlsCA == "" {
+		return nil, nil
+	}
+	authorities, err := certs.ReadAuthorities(a.tlsCA)
+	if err != nil {
+		return nil, usagef("--tls-ca: %s", err)
+	}
+	return &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS13}, nil
+}
+
+// sdk returns a client of the SDK for servers, which must be closed.
+func (a *app) sdk(servers string) (*client.Client, error) {
+	secure, err := a.clientTLS()
+	if err != nil {
+		return nil, err
+	}
+	options := []client.Option{client.WithTLS(secure)}
+	if a.tokenFile != "" {
+		if _, err := a.token(); err != nil {
+			return nil, err
+		}
+		options = append(options, client.WithTokenFile(a.tokenFile))
+	}
+	c, err := client.New(servers, options...)
+	if err != nil {
+		return nil, usagef("--server: %s", err)
+	}
+	return c, nil
+}
+
+// serverURL completes what a person wrote in --server: host:port means http, or https with --tls-ca.
+func (a *app) serverURL() (string, error) {
+	text := a.server
+	switch {
+	case strings.Contains(text, "://"):
+	case a.tlsCA != "" || a.tokenFile != "" && !onLoopback(text):
+		text = "https://" + text
+	default:
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
@@ -58,7 +142,20 @@ func serverURL(text string) (string, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", usagef("--server: want http://HOST:PORT, have %q", text)
 	}
+	if a.tokenFile != "" && u.Scheme == "http" && !onLoopback(u.Host) {
+		return "", usagef("--server: %s would have the token of --token-file for everybody on the way to read; want https", text)
+	}
 	return strings.TrimSuffix(u.String(), "/"), nil
+}
+
+// onLoopback reports whether what is sent to HOST or HOST:PORT stays on this machine.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // command returns a command's work as cobra wants it: connected, and with a context that ends after --timeout, and later by
@@ -117,6 +214,9 @@ func (a *app) describe(ctx context.Context, err error) error {
 	}
 	if fault, ok := rpc.FaultOf(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
 		return &codedError{codeUnknown, errRequestExpired.Error() + "; look whether an earlier call was done, then make it without --request-id"}
+	}
+	if connect.CodeOf(err) == connect.CodeUnauthenticated && a.tokenFile == "" {
+		return &codedError{codeForbidden, explain(err) + "; the token's file is named with --token-file or BELFRY_TOKEN_FILE"}
 	}
 	if outcomeUnknown(err) {
 		return &codedError{codeUnknown, explain(err) + unknownHint(err)}

@@ -24,7 +24,7 @@ func (e *strangeAnswer) Error() string { return "the answer is " + e.status }
 // elsewhere says what answers at the server's address, if that is certainly not where a server answers clients, so that nothing was done; else it is
 // empty. err is what a call ended with.
 func (a *app) elsewhere(ctx context.Context, err error) string {
-	address, ok := directAddress(a.server)
+	address, ok := a.directAddress()
 	if !ok || !unanswered(err) || ctx.Err() != nil {
 		return ""
 	}
@@ -34,6 +34,8 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 		return fmt.Sprintf("%s is the peer port of Belfry node %s, where other nodes reach it; %s", address, name, clientsBefore(ctx, address, 1))
 	case server.PortGossip:
 		return fmt.Sprintf("%s is the gossip port of a Belfry node; %s", address, clientsBefore(ctx, address, 2))
+	case server.PortTLS:
+		return address + " speaks TLS only: write https:// instead of http://, and name the authority behind its certificate with --tls-ca"
 	case server.PortOther:
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
 	case server.PortWeb:
@@ -46,9 +48,9 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 	return ""
 }
 
-// directAddress returns the HOST:PORT to which calls of a server go; ok is false if TLS or a proxy stands between.
-func directAddress(text string) (address string, ok bool) {
-	base, err := serverURL(text)
+// directAddress returns the HOST:PORT to which calls go; ok is false if TLS or a proxy stands between.
+func (a *app) directAddress() (address string, ok bool) {
+	base, err := a.serverURL()
 	if err != nil {
 		return "", false
 	}

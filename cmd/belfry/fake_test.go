@@ -241,6 +241,22 @@ func (f *fakeAdmin) UpdateCluster(_ context.Context, r *belfryv1.UpdateClusterRe
 	return handle[*belfryv1.UpdateClusterResponse](f.h, r)
 }
 
+func (f *fakeAdmin) SetNamespace(_ context.Context, r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
+	return handle[*belfryv1.SetNamespaceResponse](f.h, r)
+}
+
+func (f *fakeAdmin) GetNamespace(_ context.Context, r *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
+	return handle[*belfryv1.GetNamespaceResponse](f.h, r)
+}
+
+func (f *fakeAdmin) ListNamespaces(_ context.Context, r *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
+	return handle[*belfryv1.ListNamespacesResponse](f.h, r)
+}
+
+func (f *fakeAdmin) DeleteNamespace(_ context.Context, r *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
+	return handle[*belfryv1.DeleteNamespaceResponse](f.h, r)
+}
+
 func (f *fakeAdmin) RemoveNode(_ context.Context, r *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
 	return handle[*belfryv1.RemoveNodeResponse](f.h, r)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,6 +18,8 @@ type crew struct {
 	dirs   []string
 	gossip []string
 	procs  []*process
+	// shell is what a shell does before it becomes a node.
+	shell string
 }
 
 func newCrew(t *testing.T, nodes int) *crew {
@@ -44,7 +45,7 @@ func (c *crew) launchAt(i int, gossip string, more ...string) *process {
 		"serve", "--data", c.dirs[i], "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", gossip, "--shards", "2",
 		"--node-id", fmt.Sprintf("n%d", i+1), "--join", strings.Join(c.gossip, ","), "--bootstrap-expect", "3", "--print-addresses",
 	}, more...)
-	c.procs[i] = launch(c.t, exec.Command(launcher, args...)) //nolint:noctx // the cleanup kills it
+	c.procs[i] = launch(c.t, shelled(c.shell, append([]string{launcher}, args...)...))
 	return c.procs[i]
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 func (a *app) healthCommand() *cobra.Command {
 	var live bool
 	var wait optionalDuration
+	var exclude []string
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a server whether it is ready; for scripts and containers",
@@ -22,10 +24,14 @@ func (a *app) healthCommand() *cobra.Command {
 		Args:  arguments(0, 0),
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask only whether the process is alive")
+	c.Flags().StringArrayVar(&exclude, "exclude", nil, "a `CHECK` that does not count, such as disk or shard-3; may be repeated")
 	c.Flags().Var(&wait, "wait", "keep asking for so long until it is ready")
 	extra := func() time.Duration { return wait.proto.AsDuration() }
 	c.RunE = a.command(extra, func(ctx context.Context, conn *connection, _ []string) error {
 		path := "/readyz?verbose"
+		for _, check := range exclude {
+			path += "&exclude=" + url.QueryEscape(check)
+		}
 		if live {
 			path = "/livez"
 		}

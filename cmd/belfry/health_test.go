@@ -41,6 +41,20 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestHealthExcludes passes on which checks do not count.
+func TestHealthExcludes(t *testing.T) {
+	url := healthServer(t, func(path string) int {
+		if path == "/readyz?verbose&exclude=disk&exclude=shard-3%26x" {
+			return http.StatusOK
+		}
+		return http.StatusServiceUnavailable
+	})
+	h := newHarness(t, nil)
+	if got := h.run("health", "--server", url, "--exclude", "disk", "--exclude", "shard-3&x"); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestHealthWaits asks again until the server is ready.
 func TestHealthWaits(t *testing.T) {
 	var asked atomic.Int64

@@ -69,7 +69,13 @@ type process struct {
 	address string
 	// peers is where other nodes reach it, gossip where they gossip with it.
 	peers, gossip string
-	stderr        *lockedBuffer
+	// debug is where it shows what the process does; empty without --debug-addr.
+	debug string
+	// ca is the file of the authority that it has its certificate from; empty without TLS.
+	ca string
+	// token is the file of the token that commands carry; empty for none.
+	token  string
+	stderr *lockedBuffer
 	// printed is closed when the server is ready, or has ended before.
 	printed chan struct{}
 	// exited is closed when the process has ended, after err was set.
@@ -149,9 +155,9 @@ func launch(t *testing.T, command *exec.Cmd) *process {
 	go func() {
 		lines := bufio.NewReader(stdout)
 		line, _ := lines.ReadBytes('\n') // a line that is cut off has no addresses
-		var addresses struct{ Listen, PeerListen, GossipListen string }
+		var addresses struct{ Listen, PeerListen, GossipListen, DebugListen string }
 		if json.Unmarshal(line, &addresses) == nil {
-			p.address, p.peers, p.gossip = addresses.Listen, addresses.PeerListen, addresses.GossipListen
+			p.address, p.peers, p.gossip, p.debug = addresses.Listen, addresses.PeerListen, addresses.GossipListen, addresses.DebugListen
 		}
 		close(p.printed)
 		io.Copy(io.Discard, lines) //nolint:errcheck // nothing more is expected
@@ -190,7 +196,7 @@ func (p *process) end() int {
 // of one cost more than most commands; readme_test.go has each command in a process of its own.
 func (p *process) run(program string, args ...string) outcome {
 	p.t.Helper()
-	env := []string{"BELFRY_SERVER=" + p.address}
+	env := []string{"BELFRY_SERVER=" + p.address, "BELFRY_TLS_CA=" + p.ca, "BELFRY_TOKEN_FILE=" + p.token}
 	if program != launcher {
 		return runProgram(p.t, program, env, args...)
 	}
@@ -200,8 +206,13 @@ func (p *process) run(program string, args ...string) outcome {
 	s.inTerminal, s.outTerminal, s.errTerminal = false, false, false
 	s.environ = func() []string { return env }
 	s.lookupEnv = func(name string) (value string, ok bool) {
-		if name == "BELFRY_SERVER" {
+		switch name {
+		case "BELFRY_SERVER":
 			return p.address, true
+		case "BELFRY_TLS_CA":
+			return p.ca, true
+		case "BELFRY_TOKEN_FILE":
+			return p.token, true
 		}
 		return "", false
 	}

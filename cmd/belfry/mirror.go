@@ -313,9 +313,9 @@ func (a *app) between(ctx context.Context, f *mirrorFlags, url string, work func
 	if err != nil {
 		return err
 	}
-	c, err := client.New(servers) //nolint:contextcheck // its life is its own, until Close
+	c, err := a.sdk(servers) //nolint:contextcheck // its life is its own, until Close
 	if err != nil {
-		return usagef("--server: %s", err)
+		return err
 	}
 	defer c.Close() //nolint:errcheck // nothing is under way
 	return coded(work(r, c))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -188,6 +189,27 @@ func TestServeRefusesANetwork(t *testing.T) {
 }
 
 // TestServeIsConfigured starts the server from a file and the environment.
+// TestServeShowsItsGoroutines: a server listens for people who look into it, and the doctor does.
+func TestServeShowsItsGoroutines(t *testing.T) {
+	t.Parallel()
+	p := serve(t, launcher, t.TempDir(), "--debug-addr", "127.0.0.1:0")
+	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	if got := p.run(launcher, "doctor", "--out", path, "--debug-addr", p.debug); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	files := unpack(t, path)
+	if text := files["goroutines.txt"]; !strings.Contains(text, "hashicorp/raft") {
+		t.Errorf("its goroutines are %.300s", text)
+	}
+	if text := files["cluster.json"]; !strings.Contains(text, p.address) {
+		t.Errorf("the cluster is %s", text)
+	}
+	p.signal(syscall.SIGTERM)
+	if <-p.exited; p.err != nil {
+		t.Errorf("it ended with %v:\n%s", p.err, p.stderr)
+	}
+}
+
 func TestServeIsConfigured(t *testing.T) {
 	t.Parallel()
 	program, dir := launcher, t.TempDir()

@@ -96,12 +96,17 @@ func (p *progress) end() { p.clear() }
 
 // bar draws a share of 0 to 1 in eighths of a column.
 func bar(share float64) string {
-	eighths := int(share*barColumns*8 + 0.5)
-	text := strings.Repeat(fullBlock, eighths/8)
-	if rest := eighths % 8; rest > 0 {
+	n := int(share*barColumns*8 + 0.5)
+	return eighths(n) + strings.Repeat("░", barColumns-(n+7)/8)
+}
+
+// eighths draws so many eighths of a column.
+func eighths(n int) string {
+	text := strings.Repeat(fullBlock, n/8)
+	if rest := n % 8; rest > 0 {
 		text += string([]rune(eighthBlocks)[rest])
 	}
-	return text + strings.Repeat("░", barColumns-(eighths+7)/8)
+	return text
 }
 
 // grouped writes a number with commas between its thousands.

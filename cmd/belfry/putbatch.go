@@ -104,6 +104,12 @@ func (r *fileRun) resumeCommand(s *stop) string {
 	if r.app.server != defaultServer {
 		parts = append(parts, "--server", shellWord(r.app.server))
 	}
+	if r.app.tlsCA != "" {
+		parts = append(parts, "--tls-ca", shellWord(r.app.tlsCA))
+	}
+	if r.app.tokenFile != "" {
+		parts = append(parts, "--token-file", shellWord(r.app.tokenFile))
+	}
 	parts = append(parts, "--file", shellWord(r.flags.path), "--from", fmt.Sprint(s.from), "--batch", fmt.Sprint(r.flags.batch))
 	skip := r.flags.skip.merged(s.skip)
 	if len(skip) > 0 {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,12 +27,14 @@ func (a *app) queueCommand() *cobra.Command {
 
 func (a *app) queueListCommand() *cobra.Command {
 	request := &belfryv1.ListQueuesRequest{}
+	due := false
 	c := &cobra.Command{
 		Use:     "list [PREFIX]",
 		Aliases: []string{"ls"},
 		Short:   "List the queues",
 		Args:    arguments(0, 1),
 	}
+	c.Flags().BoolVar(&due, "due", false, "draw when the jobs of all of them fall due")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		if len(args) == 1 {
 			request.Prefix = args[0]
@@ -39,31 +43,48 @@ func (a *app) queueListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show(response, func(w io.Writer) { renderQueues(w, response.Queues) })
+		return a.show(response, func(w io.Writer) {
+			renderQueues(w, response.Queues)
+			if due {
+				fmt.Fprintln(w)
+				fields(w, "due", dueSums(response.Due))
+				renderDue(w, response.Due, a.canvas(), a.now().Location())
+			}
+		})
 	})
 	return c
 }
 
 // listQueues reads all pages.
 func listQueues(ctx context.Context, conn *connection, request *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
-	all := &belfryv1.ListQueuesResponse{}
+	return readQueues(ctx, conn, request, math.MaxInt)
+}
+
+// readQueues reads so many pages at most. If there are more, the answer has the token of the next.
+func readQueues(ctx context.Context, conn *connection, request *belfryv1.ListQueuesRequest, pages int) (*belfryv1.ListQueuesResponse, error) {
+	all := &belfryv1.ListQueuesResponse{Due: &belfryv1.DueHistogram{}}
 	request.PageSize = 1000
-	for {
+	for range pages {
 		page, err := conn.admin.ListQueues(ctx, request)
 		if err != nil {
 			return nil, err
 		}
 		all.Queues = append(all.Queues, page.Queues...)
-		if request.PageToken = page.NextPageToken; request.PageToken == "" {
-			return all, nil
+		if page.Due != nil {
+			addDue(all.Due, page.Due)
 		}
+		if all.NextPageToken = page.NextPageToken; all.NextPageToken == "" {
+			break
+		}
+		request.PageToken = all.NextPageToken
 	}
+	return all, nil
 }
 
 func (a *app) queueShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show QUEUE",
-		Short:             "Show a queue: counts, lateness, the next due time, settings",
+		Short:             "Show a queue: counts, lateness, when its jobs fall due, settings",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -72,7 +93,7 @@ func (a *app) queueShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show(response, func(w io.Writer) { renderQueue(w, response.Queue, a.now()) })
+		return a.show(response, func(w io.Writer) { renderQueue(w, response.Queue, a.canvas(), a.now()) })
 	})
 	return c
 }

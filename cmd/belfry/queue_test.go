@@ -26,7 +26,7 @@ func fullQueue() *belfryv1.Queue {
 		Totals: &belfryv1.QueueTotals{
 			Puts: 2000000, Reserves: 10, Acks: 6, Nacks: 2, Lapses: 1, Releases: 3, Deaths: 4, Cancels: 5, Expiries: 7, Redrives: 1,
 		},
-		DedupWindowHeld: in(10 * time.Minute), AsOf: at(0),
+		DedupWindowHeld: in(10 * time.Minute), AsOf: at(0), Due: fullDue(),
 		Settings: &belfryv1.QueueSettings{
 			Ttr: in(30 * time.Second), MaxAttempts: &attempts, RetryDelays: []*durationpb.Duration{in(0), in(2 * time.Minute)},
 			DedupForever: &paused, MaxBytes: proto.Uint64(1 << 30), MaxJobs: proto.Uint32(1000), Paused: &paused, PausedUntil: at(time.Hour),
@@ -38,12 +38,27 @@ func fullQueue() *belfryv1.Queue {
 	}
 }
 
+// fullDue has jobs in every part of a histogram.
+func fullDue() *belfryv1.DueHistogram {
+	const day = 24 * time.Hour
+	slice := func(after time.Duration, jobs uint32) *belfryv1.DueSlice {
+		return &belfryv1.DueSlice{Start: at(after), Jobs: jobs}
+	}
+	return &belfryv1.DueHistogram{
+		Overdue: 5, NextMinute: 3, NextHour: 1003, NextDay: 5003, NextMonth: 5004, Later: 1229563,
+		Minutes: []*belfryv1.DueSlice{slice(0, 3), slice(4*time.Minute, 500), slice(13*time.Minute, 200), slice(14*time.Minute, 300)},
+		Hours:   []*belfryv1.DueSlice{slice(0, 1003), slice(3*time.Hour, 4000)},
+		Days:    []*belfryv1.DueSlice{slice(-9*time.Hour, 5003), slice(2*day-9*time.Hour, 1)},
+	}
+}
+
 const fullQueueText = `queue           shop/orders
 partitions      3
 jobs            1,234,567 delayed, 5 ready, 4 reserved, 3 dead
 size            5.0 MiB
 oldest ready    due for 1m30s
 next due        2030-01-31 09:00:01.500 +00:00 (in 1.5s)
+due             5 overdue; within 1m 3, 1h 1,003, 1d 5,003, 30d 5,004; later 1,229,563
 lateness        p50 800µs, p99 2ms, max 3s of 1,000 jobs
 per second      1.5 put, 2.0 reserved, 0.2 acked
 put             2,000,000
@@ -52,6 +67,22 @@ ended           6 acked, 5 cancelled, 7 expired
 failed          2 nacked, 1 lapsed, 4 died, 1 redriven
 ids remembered  10m
 as of           2030-01-31 09:00:00.000 +00:00 (in 0s)
+
+due in the next hour
+  09:00  503  ##################################################################
+  09:05    0
+  09:10  500  ##################################################################
+
+due in the next 24 hours
+  Thu 09:00  1,003  ###############
+  Thu 10:00      0
+  Thu 11:00      0
+  Thu 12:00  4,000  ############################################################
+
+due in the next 30 days, of UTC
+  Thu 01-31  5,003  ############################################################
+  Fri 02-01      0
+  Sat 02-02      1  #
 
 settings
   ttr              30s
@@ -84,15 +115,50 @@ func TestQueueList(t *testing.T) {
 		}
 		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "z", Counts: &belfryv1.JobCounts{}, Settings: &belfryv1.QueueSettings{}}}}, nil
 	})
-	want := "QUEUE        DELAYED    READY  RESERVED  DEAD  OLDEST READY  SIZE     \n" +
-		"shop/orders  1,234,567  5      4         3     1m30s         5.0 MiB  paused\n" +
-		"z            0          0      0         0     -             0 bytes  \n"
+	want := "QUEUE        DELAYED    NEXT HOUR  READY  RESERVED  DEAD  OLDEST READY  SIZE     \n" +
+		"shop/orders  1,234,567  1,003      5      4         3     1m30s         5.0 MiB  paused\n" +
+		"z            0          0          0      0         0     -             0 bytes  \n"
 	got := h.run("queue", "ls", "shop/")
 	if diff := cmp.Diff(want, got.out); diff != "" || got.code != 0 {
 		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
 	}
 	if pages := sent[*belfryv1.ListQueuesRequest](h); len(pages) != 2 || pages[0].Prefix != "shop/" || pages[1].PageToken != "more" {
 		t.Errorf("asked for %v, want two pages of the prefix", pages)
+	}
+}
+
+// TestQueueListDue draws the jobs of two pages, on a terminal of 40 columns.
+func TestQueueListDue(t *testing.T) {
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		page := &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "a"}}, Due: &belfryv1.DueHistogram{
+			Overdue: 1, NextMinute: 2, NextHour: 6, NextDay: 6, NextMonth: 6, Later: 7, Minutes: []*belfryv1.DueSlice{{Start: at(0), Jobs: 2}, {Start: at(10 * time.Minute), Jobs: 4}},
+		}}
+		if r.(*belfryv1.ListQueuesRequest).PageToken == "" {
+			page.NextPageToken, page.Due = "more", &belfryv1.DueHistogram{NextHour: 9, NextDay: 9, NextMonth: 9, Minutes: []*belfryv1.DueSlice{
+				{Start: at(5 * time.Minute), Jobs: 6}, {Start: at(10 * time.Minute), Jobs: 3},
+			}}
+		}
+		return page, nil
+	})
+	h.system.outTerminal, h.system.size = true, func() (int, int) { return 40, 24 }
+	want := `QUEUE  DELAYED  NEXT HOUR  READY  RESERVED  DEAD  OLDEST READY  SIZE     
+a      0        0          0      0         0     -             0 bytes  
+a      0        0          0      0         0     -             0 bytes  
+
+due  1 overdue; within 1m 2, 1h 15, 1d 15, 30d 15; later 7
+
+due in the next hour
+  09:00  2  ████████
+  09:05  6  ████████████████████████
+  09:10  7  ████████████████████████████
+`
+	got := h.run("queue", "list", "--due")
+	if diff := cmp.Diff(want, got.out); diff != "" || got.code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
+	}
+	got = h.run("queue", "list", "-o", "json")
+	if want := `"due":{"overdue":1,"nextMinute":2,"nextHour":15,"nextDay":15,"nextMonth":15,"later":7,"minutes":[{"start":"2030-01-31T09:00:00Z","jobs":2},`; !strings.Contains(got.out, want) {
+		t.Errorf("as JSON %s, want %s", got.out, want)
 	}
 }
 

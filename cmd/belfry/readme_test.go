@@ -132,8 +132,8 @@ func (p *page) run(t *testing.T, block string) {
 func TestReadmeWorker(t *testing.T) {
 	t.Parallel()
 	blocks := fenced(readme(t), "go")
-	if len(blocks) != 1 {
-		t.Fatalf("the README has %d programs, want one", len(blocks))
+	if len(blocks) != 2 {
+		t.Fatalf("the README has %d programs, want a worker and a test", len(blocks))
 	}
 	program := launcher
 	p := serve(t, program, t.TempDir())
@@ -162,6 +162,17 @@ func TestReadmeWorker(t *testing.T) {
 	}
 	if got := p.run(program, "get", "orders", "order-42"); got.code != codeNotFound {
 		t.Errorf("the job is still there: %+v", got)
+	}
+}
+
+// TestReadmeTest runs the test that the README shows.
+func TestReadmeTest(t *testing.T) {
+	t.Parallel()
+	blocks := fenced(readme(t), "go")
+	run := exec.CommandContext(t.Context(), "go", "test", "-v", write(t, "shop_test.go", blocks[len(blocks)-1]))
+	run.Dir = repository
+	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "\n--- PASS: TestUnpaidOrderIsCancelled ") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -127,7 +127,7 @@ func TestVersion(t *testing.T) {
 // TestWelcome shows a new user three lines to copy.
 func TestWelcome(t *testing.T) {
 	var out bytes.Buffer
-	renderWelcome(&out, "127.0.0.1:7400", node.Status{Name: "node", Shards: make([]node.GroupStatus, 6)}, "belfry-data")
+	renderWelcome(&out, "http://127.0.0.1:7400", "", node.Status{Name: "node", Shards: make([]node.GroupStatus, 6)}, "belfry-data")
 	want := `
   Belfry is ready at http://127.0.0.1:7400  (node node, 6 shards, data in belfry-data)
 

@@ -25,17 +25,17 @@ func renderQueues(w io.Writer, queues []*belfryv1.Queue) {
 			paused = "paused"
 		}
 		lines = append(lines, []string{
-			q.Name, jobs(q.Counts.GetDelayed()), jobs(q.Counts.GetReady()), jobs(q.Counts.GetReserved()), jobs(q.Counts.GetDead()),
+			q.Name, jobs(q.Counts.GetDelayed()), jobs(q.Due.GetNextHour()), jobs(q.Counts.GetReady()), jobs(q.Counts.GetReserved()), jobs(q.Counts.GetDead()),
 			oldest, size(q.Bytes), paused,
 		})
 	}
-	rows(w, []string{"QUEUE", "DELAYED", "READY", "RESERVED", "DEAD", "OLDEST READY", "SIZE", ""}, lines)
+	rows(w, []string{"QUEUE", "DELAYED", "NEXT HOUR", "READY", "RESERVED", "DEAD", "OLDEST READY", "SIZE", ""}, lines)
 }
 
 func jobs(n uint32) string { return grouped(uint64(n)) }
 
 // renderQueue shows all of a queue.
-func renderQueue(w io.Writer, q *belfryv1.Queue, now time.Time) {
+func renderQueue(w io.Writer, q *belfryv1.Queue, bars canvas, now time.Time) {
 	c, t, r := q.Counts, q.Totals, q.Rates
 	oldest := ""
 	if q.OldestReadyAge != nil {
@@ -52,6 +52,7 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, now time.Time) {
 		"size", size(q.Bytes),
 		"oldest ready", oldest,
 		"next due", moments(q.NextDueAt, now),
+		"due", dueSums(q.Due),
 		"lateness", lateness,
 		"per second", fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked", r.GetPutsPerSecond(), r.GetReservesPerSecond(), r.GetAcksPerSecond()),
 		"put", grouped(t.GetPuts()),
@@ -61,6 +62,7 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, now time.Time) {
 		"ids remembered", length(q.DedupWindowHeld),
 		"as of", moments(q.AsOf, now),
 	)
+	renderDue(w, q.Due, bars, now.Location())
 	fmt.Fprintln(w, "\nsettings")
 	renderSettings(w, q.Settings, now)
 }

@@ -19,14 +19,16 @@ import (
 // app is what the commands share: the process, and the flags that all of them have.
 type app struct {
 	*system
-	server  string
-	output  string
-	timeout time.Duration
-	config  string
+	server    string
+	tlsCA     string
+	tokenFile string
+	output    string
+	timeout   time.Duration
+	config    string
 }
 
 const (
-	defaultServer  = "http://127.0.0.1:7400"
+	defaultServer  = "127.0.0.1:7400"
 	defaultTimeout = 30 * time.Second
 )
 
@@ -37,6 +39,10 @@ func run(ctx context.Context, sys *system, args []string) int {
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return codeOK
+	}
+	if showsConfig(command, args) {
+		_ = resolve(command, sys.lookupEnv) // what can be read; the mistake is err
+		renderConfig(sys.out, command)
 	}
 	code := exitCode(ctx, err)
 	if text := explain(err); text != "" && code < codeSignal {
@@ -63,7 +69,10 @@ func newRoot(sys *system) *cobra.Command {
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			warnOfVariables(c.Root(), sys)
-			return resolve(c, sys.lookupEnv)
+			if err := resolve(c, sys.lookupEnv); c.Annotations[despiteSettings] == "" {
+				return err
+			}
+			return nil
 		},
 	}
 	root.SetIn(sys.in)
@@ -84,9 +93,9 @@ func newRoot(sys *system) *cobra.Command {
 	}
 	group("jobs", "Jobs:", a.clients(a.putCommand(), a.reserveCommand(), a.ackCommand(), a.nackCommand(), a.releaseCommand(),
 		a.extendCommand(), a.cancelCommand(), a.rescheduleCommand(), a.getCommand(), a.listCommand(), a.redriveCommand())...)
-	group("queues", "Queues:", a.queueCommand())
-	group("cluster", "Cluster:", append([]*cobra.Command{a.clusterCommand()}, a.clients(a.backupCommand(), a.restoreCommand())...)...)
-	group("server", "Server:", a.serveCommand(), a.recoverCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.versionCommand())
+	group("queues", "Queues:", a.queueCommand(), a.namespaceCommand())
+	group("cluster", "Cluster:", append([]*cobra.Command{a.clusterCommand()}, a.clients(a.topCommand(), a.backupCommand(), a.restoreCommand())...)...)
+	group("server", "Server:", a.serveCommand(), a.certCommand(), a.tokenCommand(), a.recoverCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.clients(a.doctorCommand())[0], a.versionCommand())
 	group("migration", "Migration:", a.mirrorCommand())
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")
@@ -99,12 +108,20 @@ func newRoot(sys *system) *cobra.Command {
 func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		flags := c.Flags()
-		flags.StringVar(&a.server, "server", defaultServer, "the server to talk to")
+		a.serverFlags(flags, "the server to talk to")
 		flags.Var(&durationFlag{value: &a.timeout, text: defaultTimeout.String()}, "timeout", "how long to wait for an answer")
 		a.outputFlag(c)
-		configurable(flags, "server", "timeout")
+		configurable(flags, "timeout")
 	}
 	return commands
+}
+
+// serverFlags adds the flags that say how a server is reached.
+func (a *app) serverFlags(flags *pflag.FlagSet, about string) {
+	flags.StringVar(&a.server, "server", defaultServer, about)
+	flags.StringVar(&a.tlsCA, "tls-ca", "", "a file of certificates of authorities that are believed about a server, instead of the system's; https is meant then unless --server says http")
+	flags.StringVar(&a.tokenFile, "token-file", "", "a file with the token that calls carry, where the server wants one")
+	configurable(flags, "server", "tls-ca", "token-file")
 }
 
 // outputFlag adds the choice between a table and JSON.

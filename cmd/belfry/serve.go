@@ -15,10 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/rpc"
 )
 
 const (
@@ -32,6 +34,8 @@ type serveFlags struct {
 	logFormat      string
 	logLevel       string
 	printAddresses bool
+	printConfig    bool
+	debug          string
 	mirror         mirrorSettings
 }
 
@@ -47,12 +51,17 @@ func (a *app) serveCommand() *cobra.Command {
 		Args:    arguments(0, 0),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if f.printConfig {
+			return a.flush(func(w io.Writer) { renderConfig(w, c) })
+		}
 		if bad, ok := errors.AsType[*cluster.SettingError](f.config.Cluster.Check()); ok {
 			return usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
 		}
 		switch {
 		case f.config.Shards < 1:
 			return usagef("--shards must be at least 1")
+		case f.config.MetricsQueuesMax < 1:
+			return usagef("--metrics-max-queues must be at least 1")
 		case !c.Flags().Changed("shards"):
 			f.config.Shards = 0 // whatever the directory has
 		}
@@ -68,21 +77,31 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringSliceVar(&f.config.Join, "join", nil, "gossip addresses of nodes whose cluster a new data directory joins, HOST:PORT,…")
 	flags.IntVar(&f.config.BootstrapExpect, "bootstrap-expect", 0, "found a cluster together with others, as soon as so many nodes with new data directories see each other")
 	flags.StringVar(&f.config.GossipKeys, "gossip-keys", "", "a file of gossip keys, one a line in base64, the first of which seals; read again on SIGHUP; without it gossip is open")
+	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "", "a file with the node's certificate, which names it and its cluster; 'belfry cert' makes it. Read again on SIGHUP, as are the other files")
+	flags.StringVar(&f.config.TLS.Key, "tls-key", "", "the key of that certificate")
+	flags.StringVar(&f.config.TLS.CA, "tls-ca", "", "the authorities whose certificates nodes have; with it clients and nodes are answered with TLS only")
+	flags.StringVar(&f.config.TLS.ClientCert, "tls-client-cert", "", "what clients are shown instead, such as a certificate of a public authority")
+	flags.StringVar(&f.config.TLS.ClientKey, "tls-client-key", "", "the key of that certificate")
+	flags.StringVar(&f.config.RootTokens, "root-tokens", "", "a file of what is kept of tokens that may do everything, which 'belfry token root' makes; with it every call needs a token. Read again on SIGHUP")
 	flags.IntVar(&f.config.Cluster.Factor, "replication-factor", 0, "if this node founds a cluster: how many voters each shard gets, 1, 3, 5 or 7; 3 by default, and changed by 'belfry cluster settings'")
 	flags.Var(&durationFlag{value: &f.config.Cluster.Grace}, "grace-period", "if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, and changed likewise")
 	flags.StringVar(&f.config.Zone, "zone", "", "what the node fails together with, such as a rack; replicas are spread over zones")
 	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if that is new")
 	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
-	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback although there is neither TLS nor a token")
+	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
 	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
 	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
 	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
+	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof) and variables (expvar) of the process are to be had, HOST:PORT on loopback; nowhere if empty")
+	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", rpc.DefaultMetricsQueues, "how many queues have metrics of their own, counted once for each shard; the others are shown together as _other")
 	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
 	f.mirror.access.add(flags)
 	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0, "how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
 	flags.StringArrayVar(&f.mirror.queues, "mirror-queue", nil, "a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
+	flags.StringVar(&f.mirror.tokenFile, "mirror-token-file", "", "a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged queues")
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
-	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "mirror-redis", "mirror-replicas", "mirror-queue", "print-addresses")
+	flags.BoolVar(&f.printConfig, printConfig, false, "print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
+	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue", "mirror-token-file", "print-addresses")
 	return c
 }
 
@@ -90,6 +109,7 @@ func (a *app) serveCommand() *cobra.Command {
 func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	cfg := f.config
 	cfg.Logger = logger(a.err, f.logFormat, f.logLevel)
+	cfg.Audit = logger(a.err, f.logFormat, "info") // whatever else is not to be said
 	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
 	cfg.Fatal = a.storageFailed
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
@@ -99,15 +119,23 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if len(bridged) > 0 && cfg.RootTokens != "" && f.mirror.tokenFile == "" {
+		return usagef("--mirror-token-file is missing: with --root-tokens the bridges of --mirror-queue need a token, too")
+	}
 	meters := newMirrorMeters()
 	if len(bridged) > 0 {
 		cfg.Collectors = append(cfg.Collectors, meters)
 	}
 	defer a.tuneCollector(ctx)()
+	debugAt, stopDebug, err := startDebug(ctx, f.debug)
+	if err != nil {
+		return err
+	}
+	defer stopDebug()
 	var s *server.Server
 	started := make(chan struct{})
-	if cfg.GossipKeys != "" {
-		defer onHangup(started, func() error { return s.ReloadGossipKeys() }, cfg.Logger)()
+	if cfg.GossipKeys != "" || cfg.RootTokens != "" || cfg.TLS != (certs.Files{}) {
+		defer onHangup(started, func() error { return s.Reload() }, cfg.Logger)()
 	}
 	s, err = server.Start(ctx, cfg)
 	if err != nil {
@@ -120,10 +148,10 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		return err
 	}
 	close(started)
-	if err := a.printAddresses(s, f); err != nil {
+	if err := a.printAddresses(s, f, debugAt); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
-	stopBridges, err := startBridges(ctx, &f.mirror, s.URL(), bridged, meters, cfg.Logger)
+	stopBridges, err := startBridges(ctx, &f.mirror, s, bridged, meters, cfg.Logger)
 	if err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
@@ -155,7 +183,7 @@ func (a *app) untilStop(ctx context.Context, s *server.Server, f *serveFlags, lo
 			log.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
 				slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", thisBuild(debug.ReadBuildInfo()).Version))
 			if a.outTerminal && !f.printAddresses {
-				renderWelcome(a.out, s.Address(), s.Status(), f.config.Dir)
+				renderWelcome(a.out, s.URL(), f.config.TLS.CA, s.Status(), f.config.Dir)
 			}
 		case <-s.Done():
 			if s.Departed() != nil {
@@ -203,7 +231,7 @@ func (a *app) tuneCollector(ctx context.Context) (stop func()) {
 }
 
 // printAddresses prints where the server is as a line for programs, if that is wanted.
-func (a *app) printAddresses(s *server.Server, f *serveFlags) error {
+func (a *app) printAddresses(s *server.Server, f *serveFlags, debugAt string) error {
 	if !f.printAddresses {
 		return nil
 	}
@@ -211,7 +239,8 @@ func (a *app) printAddresses(s *server.Server, f *serveFlags) error {
 		Listen     string `json:"listen"`
 		PeerListen string `json:"peerListen,omitempty"`
 		Gossip     string `json:"gossipListen,omitempty"`
-	}{s.Address(), s.PeerAddress(), s.GossipAddress()})
+		Debug      string `json:"debugListen,omitempty"`
+	}{s.Address(), s.PeerAddress(), s.GossipAddress(), debugAt})
 	if err != nil {
 		return fmt.Errorf("writing the addresses: %w", err)
 	}
@@ -222,19 +251,23 @@ func (a *app) printAddresses(s *server.Server, f *serveFlags) error {
 }
 
 // renderWelcome shows what to try first.
-func renderWelcome(w io.Writer, address string, status node.Status, dir string) {
+func renderWelcome(w io.Writer, url, authority string, status node.Status, dir string) {
+	curl := "curl " + strings.TrimPrefix(url, "http://")
+	if authority != "" {
+		curl = "curl --cacert " + authority + " " + url
+	}
 	fmt.Fprintf(w, `
-  Belfry is ready at http://%[1]s  (node %[2]s, %[3]s, data in %[4]s)
+  Belfry is ready at %[1]s  (node %[2]s, %[3]s, data in %[4]s)
 
   Put a job that rings in 5 seconds, wait for it, and say that it is done:
 
-    curl %[1]s/v1/put -d '{"queue":"hello","text":"world","delay":"5s"}'
-    curl %[1]s/v1/reserve -d '{"queues":["hello"],"wait":"20s"}'
-    curl %[1]s/v1/ack -d '{"lease":"the lease of the job"}'
+    %[5]s/v1/put -d '{"queue":"hello","text":"world","delay":"5s"}'
+    %[5]s/v1/reserve -d '{"queues":["hello"],"wait":"20s"}'
+    %[5]s/v1/ack -d '{"lease":"the lease of the job"}'
 
   Ctrl-C stops it; what was put stays in %[4]s.
 
-`, address, status.Name, count(len(status.Shards), "shard"), dir)
+`, url, status.Name, count(len(status.Shards), "shard"), dir, curl)
 }
 
 // logger returns the server's logger.

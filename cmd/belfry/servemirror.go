@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
@@ -23,6 +24,8 @@ type mirrorSettings struct {
 	access   accessFlags
 	replicas int
 	queues   []string // NAME, NAME=QUEUE, NAME=QUEUE;codec=CODEC as they stand on the command line
+	// tokenFile has the token that the bridges carry; empty for none.
+	tokenFile string
 }
 
 // bridges returns what is to be bridged.
@@ -103,8 +106,8 @@ func warnings(log *slog.Logger) func(error) {
 	}
 }
 
-// startBridges bridges queues through the server at an address until stop is called. One that fails is tried again.
-func startBridges(ctx context.Context, s *mirrorSettings, address string, all []mirror.BridgeOptions, meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
+// startBridges bridges queues through a server in this process until stop is called. One that fails is tried again.
+func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server, all []mirror.BridgeOptions, meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
 	if len(all) == 0 {
 		return func() {}, nil
 	}
@@ -112,7 +115,11 @@ func startBridges(ctx context.Context, s *mirrorSettings, address string, all []
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(address) //nolint:contextcheck // its life is its own, until Close
+	options := []client.Option{client.WithTLS(through.ClientTLS())}
+	if s.tokenFile != "" {
+		options = append(options, client.WithTokenFile(s.tokenFile))
+	}
+	c, err := client.New(through.URL(), options...) //nolint:contextcheck // its life is its own, until Close
 	if err != nil {
 		return nil, err
 	}

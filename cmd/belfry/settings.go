@@ -17,6 +17,9 @@ import (
 // settingMark annotates the flags that the environment and the file may set too.
 const settingMark = "belfry_setting"
 
+// despiteSettings annotates a command that runs although the settings have a mistake, and says so itself.
+const despiteSettings = "belfry_despite_settings"
+
 // envPrefix begins the variables of all flags.
 const envPrefix = "BELFRY_"
 
@@ -60,28 +63,29 @@ func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 }
 
 // resolve gives each configurable flag of a command its value: what the command line says, else the environment, else the
-// file that --config names, else the default.
+// file that --config names, else the default. After a mistake it goes on, so that what can be read is known; the first one is the error.
 func resolve(c *cobra.Command, lookupEnv func(string) (string, bool)) error {
-	if err := fromEnvironment(c, "config", lookupEnv); err != nil {
-		return err
+	failed := fromEnvironment(c, "config", lookupEnv)
+	note := func(err error) {
+		if failed == nil {
+			failed = err
+		}
 	}
 	file := settingsFile{}
 	if path := c.Flag("config").Value.String(); path != "" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 		if err != nil {
-			return usagef("reading the settings: %s", err)
+			note(usagef("reading the settings: %s", err))
 		}
-		if file, err = parseSettings(path, text, knownSettings(c.Root())); err != nil {
-			return err
-		}
+		file, err = parseSettings(path, text, knownSettings(c.Root()))
+		note(err)
 	}
-	var failed error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if failed != nil || !isConfigurable(f) {
+		if !isConfigurable(f) {
 			return
 		}
-		if failed = fromEnvironment(c, f.Name, lookupEnv); failed == nil && !f.Changed {
-			failed = file.apply(c.Flags(), f.Name)
+		if note(fromEnvironment(c, f.Name, lookupEnv)); !f.Changed {
+			note(file.apply(c.Flags(), f.Name))
 		}
 	})
 	return failed
@@ -96,7 +100,7 @@ func fromEnvironment(c *cobra.Command, name string, lookupEnv func(string) (stri
 	if !ok || value == "" {
 		return nil
 	}
-	if err := c.Flags().Set(name, value); err != nil {
+	if err := setFrom(c.Flags(), name, value, envName(name)); err != nil {
 		return usagef("%s: %s", envName(name), valueError(err))
 	}
 	return nil
@@ -118,7 +122,7 @@ func (f settingsFile) apply(flags *pflag.FlagSet, name string) error {
 	if !ok {
 		return nil
 	}
-	if err := flags.Set(name, s.value); err != nil {
+	if err := setFrom(flags, name, s.value, fmt.Sprintf("%s:%d", f.path, s.line)); err != nil {
 		return usagef("%s:%d: %s: %s", f.path, s.line, name, valueError(err))
 	}
 	return nil

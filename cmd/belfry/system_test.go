@@ -1,13 +1,19 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 func TestRequestID(t *testing.T) {
@@ -49,10 +55,48 @@ func TestServerURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:7400": "http://127.0.0.1:7400", "http://x:1/": "http://x:1", "https://x": "https://x", "ftp://x": "", "http://": "", "http://[": "",
 	} {
-		got, err := serverURL(text)
+		got, err := (&app{server: text}).serverURL()
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
 		}
+	}
+	for text, want := range map[string]string{defaultServer: "https://127.0.0.1:7400", "localhost:7400": "https://localhost:7400", "http://x:1": "http://x:1"} {
+		if got, err := (&app{server: text, tlsCA: "ca.pem"}).serverURL(); got != want || err != nil {
+			t.Errorf("%q with --tls-ca: %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestServerURLWithAToken: a token goes to this machine, or over TLS.
+func TestServerURLWithAToken(t *testing.T) {
+	for text, want := range map[string]string{
+		defaultServer: "http://127.0.0.1:7400", "localhost:1": "http://localhost:1", "http://[::1]:1": "http://[::1]:1",
+		"n1:7400": "https://n1:7400", "10.0.0.1:7400": "https://10.0.0.1:7400", "https://n1": "https://n1", "http://n1:7400": "", "http://10.0.0.1": "",
+	} {
+		if got, err := (&app{server: text, tokenFile: "x"}).serverURL(); got != want || (err != nil) != (want == "") {
+			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestTokensDoNotFollow: the token stays with the server that was named, wherever that would send a call.
+func TestTokensDoNotFollow(t *testing.T) {
+	carried := make(chan string, 9)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { carried <- r.Header.Get("Authorization") }))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(server.Close)
+	text, _, _ := tokens.New()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&app{server: server.URL, tokenFile: file, timeout: time.Minute}).connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.admin.ListTokens(t.Context(), &belfryv1.ListTokensRequest{}); err == nil || len(carried) > 0 {
+		t.Errorf("%v; %d calls went elsewhere", err, len(carried))
 	}
 }
 

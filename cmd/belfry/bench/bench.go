@@ -15,6 +15,7 @@ package bench
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,8 +32,11 @@ import (
 
 // Config says what to measure. Fields that a workload does not use do not count.
 type Config struct {
-	// URL is the server.
+	// URL is the server, and TLS are the settings for https; nil for the system's.
 	URL string
+	TLS *tls.Config
+	// Token is what calls carry; empty for none.
+	Token string
 	// Workload is one of Workloads.
 	Workload string
 	// Connections is the number of callers of put, batch and pending, each with a connection of its own.
@@ -143,7 +147,7 @@ func newRun(cfg Config, server *url.URL) *run {
 	r := &run{Config: cfg, body: filler(cfg.BodyBytes), batches: make([]batchRequest, cfg.Connections)}
 	procedure := cfg.URL + belfryv1connect.QueueServicePutBatchProcedure
 	for range cfg.Connections {
-		w := &wire{server: server}
+		w := &wire{server: server, tls: cfg.TLS, token: cfg.Token}
 		r.wires = append(r.wires, w)
 		r.queues = append(r.queues, belfryv1connect.NewQueueServiceClient(w, cfg.URL, withoutGzip()))
 		r.putBatches = append(r.putBatches, connect.NewClient[batchRequest, batchAnswer](w, procedure, withoutGzip(), connect.WithCodec(codec{})))
@@ -168,7 +172,11 @@ func (r *run) close() {
 
 // withSDK runs work with a client of the SDK.
 func (r *run) withSDK(ctx context.Context, work func(context.Context, *client.Client) ([]Result, error)) (results []Result, err error) {
-	sdk, err := client.New(r.URL) //nolint:contextcheck // the client outlives calls and is closed below
+	options := []client.Option{client.WithTLS(r.TLS)}
+	if r.Token != "" {
+		options = append(options, client.WithToken(r.Token))
+	}
+	sdk, err := client.New(r.URL, options...) //nolint:contextcheck // the client outlives calls and is closed below
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}

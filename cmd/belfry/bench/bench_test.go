@@ -183,15 +183,15 @@ func TestServerMemory(t *testing.T) {
 		w.Write([]byte(page)) //nolint:errcheck // the reader sees
 	}))
 	t.Cleanup(fake.Close)
-	got, err := bench.ServerMemory(fake.URL)(t.Context())
+	got, err := bench.ServerMemory(fake.Client(), fake.URL)(t.Context())
 	if want := (bench.Memory{ResidentBytes: 1500000, HeapBytes: 12}); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 	page = "other 1\n"
-	if _, err := bench.ServerMemory(fake.URL)(t.Context()); err == nil {
+	if _, err := bench.ServerMemory(fake.Client(), fake.URL)(t.Context()); err == nil {
 		t.Error("a page without the figure gave no error")
 	}
-	ofServer, err := bench.ServerMemory(startServer(t))(t.Context())
+	ofServer, err := bench.ServerMemory(http.DefaultClient, startServer(t))(t.Context())
 	if err != nil || ofServer.ResidentBytes < 1<<20 {
 		t.Errorf("of a real server: %+v, %v", ofServer, err)
 	}

@@ -80,14 +80,14 @@ func collectorCPU() time.Duration {
 	return time.Duration(sample[0].Value.Float64() * float64(time.Second))
 }
 
-// ServerMemory returns a function that reads a server's memory from its metrics page.
-func ServerMemory(url string) func(context.Context) (Memory, error) {
+// ServerMemory returns a function that reads a server's memory from its metrics page with a client.
+func ServerMemory(caller *http.Client, url string) func(context.Context) (Memory, error) {
 	return func(ctx context.Context) (Memory, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 		if err != nil {
 			return Memory{}, fmt.Errorf("reading the server's metrics: %w", err)
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := caller.Do(request)
 		if err != nil {
 			return Memory{}, fmt.Errorf("reading the server's metrics: %w", err)
 		}

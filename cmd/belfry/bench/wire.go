@@ -16,6 +16,8 @@ import (
 // The answer to a call is read to its end before the next call. Only close may be called by other goroutines.
 type wire struct {
 	server *url.URL
+	tls    *tls.Config // nil for the system's
+	token  string      // empty for none
 	reader *bufio.Reader
 	writer *bufio.Writer
 
@@ -30,6 +32,9 @@ func (w *wire) Do(request *http.Request) (*http.Response, error) {
 		if err := w.open(request.Context()); err != nil {
 			return nil, err
 		}
+	}
+	if w.token != "" {
+		request.Header.Set("Authorization", "Bearer "+w.token)
 	}
 	if err := request.Write(w.writer); err != nil {
 		return nil, fmt.Errorf("sending a request: %w", err)
@@ -47,7 +52,7 @@ func (w *wire) Do(request *http.Request) (*http.Response, error) {
 func (w *wire) open(ctx context.Context) error {
 	dial, port := (&net.Dialer{}).DialContext, "80"
 	if w.server.Scheme == "https" {
-		dial, port = (&tls.Dialer{}).DialContext, "443"
+		dial, port = (&tls.Dialer{Config: w.tls}).DialContext, "443"
 	}
 	if given := w.server.Port(); given != "" {
 		port = given

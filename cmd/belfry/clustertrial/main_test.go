@@ -34,6 +34,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if loud := os.Getenv(loudVariable); loud != "" {
+		if err := beLoud(loud); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if err := program.Remove(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

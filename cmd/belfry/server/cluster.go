@@ -42,6 +42,25 @@ func (c *members) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.Clu
 	return rpc.ClusterSettings(after), err
 }
 
+// Namespaces implements rpc.Quotas.
+func (c *members) Namespaces() (all []rpc.Namespace) {
+	for _, n := range c.inner.Namespaces() {
+		all = append(all, rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending})
+	}
+	return all
+}
+
+// SetNamespace implements rpc.Quotas.
+func (c *members) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (rpc.Namespace, error) {
+	n, err := c.inner.SetNamespace(ctx, name, set, quota)
+	return rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
+}
+
+// RemoveNamespace implements rpc.Quotas.
+func (c *members) RemoveNamespace(ctx context.Context, name string) error {
+	return c.inner.RemoveNamespace(ctx, name)
+}
+
 func edgeMember(m cluster.MemberStatus) rpc.Member {
 	out := rpc.Member{
 		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone, Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,

@@ -126,6 +126,8 @@ func look(ctx context.Context, addr string) probe {
 		return probe{text: fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)}
 	case PortClients:
 		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)}
+	case PortTLS:
+		return probe{text: fmt.Sprintf("what listens at join address %s speaks TLS, as nodes do with clients: %s", addr, instead)}
 	case PortWeb:
 		return probe{foreign: true, text: fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: %s", addr, correctAddress)}
 	case PortGossip:

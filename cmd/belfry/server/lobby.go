@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ const (
 // a start that needs nobody is over in a moment. After it was left they wait there for the node.
 type lobby struct {
 	listener net.Listener
+	tls      *tls.Config // nil for none
 	logger   *slog.Logger
 
 	mu    sync.Mutex
@@ -36,8 +38,8 @@ type lobby struct {
 	served chan error // what serving ended with
 }
 
-func newLobby(listener net.Listener, cfg Config) *lobby {
-	return &lobby{listener: listener, logger: cfg.Logger}
+func newLobby(listener net.Listener, cfg Config, secure *tls.Config) *lobby {
+	return &lobby{listener: listener, tls: secure, logger: cfg.Logger}
 }
 
 // enter begins to answer, unless it has begun. The name is the node's.
@@ -49,13 +51,14 @@ func (l *lobby) enter(name string) {
 	l.name, l.since, l.served = name, time.Now(), make(chan error, 1)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	l.server = &http.Server{
 		Handler: rpc.NewWaitingHandler(name, l.logger, l.reason), Protocols: protocols, ReadHeaderTimeout: helloWait, ReadTimeout: helloWait,
 		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 	}
 	l.server.SetKeepAlivesEnabled(false) // who asks again may find the node
-	go func() { l.served <- l.server.Serve(&borrowedListener{StrangerListener: listener}) }()
+	go func() { l.served <- rpc.ServeOn(l.server, &borrowedListener{StrangerListener: listener}, l.tls) }()
 }
 
 // tell sets what is waited for, for people.

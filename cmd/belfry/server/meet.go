@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
@@ -48,19 +49,27 @@ type meeting struct {
 	shards  int
 	seeds   []string
 	lobby   *lobby
+	// credentials are the node's towards others; nil without TLS.
+	credentials *certs.Identity
 }
 
 // meet listens for other nodes and finds out, if the data directory is new, which cluster to join; a node that was told of none
 // founds one. It looks until ctx ends, and clients are answered in the lobby meanwhile.
-func meet(ctx context.Context, cfg Config, lobby *lobby) (_ *meeting, err error) {
-	m := &meeting{cfg: cfg, logger: cfg.Logger, shards: cfg.Shards, directory: cluster.NewDirectory(), lobby: lobby}
+func meet(ctx context.Context, cfg Config, credentials *certs.Identity, lobby *lobby) (_ *meeting, err error) {
+	m := &meeting{cfg: cfg, logger: cfg.Logger, shards: cfg.Shards, directory: cluster.NewDirectory(), lobby: lobby, credentials: credentials}
 	known, exists, err := node.Identify(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
 	}
 	if m.name = cfg.NodeID; !exists {
+		if credentials != nil {
+			setDefault(&m.name, credentials.Name().Node)
+		}
 		setDefault(&m.name, cfg.DefaultName)
 		setDefault(&m.name, node.DefaultName)
+	}
+	if err := m.checkCredentials(known); err != nil {
+		return nil, err
 	}
 	if cfg.PeerListen == "" {
 		if len(cfg.Join) > 0 || cfg.BootstrapExpect > 0 {
@@ -123,8 +132,9 @@ func (m *meeting) look(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("%s cannot be shared between what looks for a cluster and the node", m.listener.Addr())
 	}
+	listener = m.securedStrangers(listener)
 	f := &founding{
-		self: m.self, expect: m.cfg.BootstrapExpect, ask: node.AskToFound,
+		self: m.self, expect: m.cfg.BootstrapExpect, ask: m.askToFound,
 		consent: &consent{self: m.self.ServerID, shards: int(m.self.Shards)},
 	}
 	answering, cancel := context.WithCancel(ctx)
@@ -238,11 +248,15 @@ func (m *meeting) join(ctx context.Context, members []gossip.Member) (found bool
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, helloWait)
-		intro, err := node.Hello(asking, nil, other.PeerAddr)
+		intro, err := node.Hello(asking, m.dial(), other.PeerAddr)
 		cancel()
 		if err != nil || intro.ClusterID == "" {
 			if err == nil {
 				err = fmt.Errorf("%s is there, and has none", intro.ServerID)
+			}
+			if unproven(err) {
+				why = fmt.Sprintf("node %s is heard of, and one of the two does not take the other's certificate: %s: look whether both have theirs from an authority in the other's --tls-ca", other.ServerID, err)
+				continue
 			}
 			why = fmt.Sprintf("node %s is heard of and has cluster %s, but does not answer at %s, where its peers are to reach it: %s: look whether it runs and whether it advertises an address that leads there",
 				other.ServerID, other.Cluster, other.PeerAddr, err)

@@ -22,6 +22,8 @@ const (
 	PortClients
 	PortPeers
 	PortGossip
+	// PortTLS: it speaks TLS only.
+	PortTLS
 	// PortWeb: a web server that is no Belfry. PortOther: something that speaks neither HTTP nor what nodes speak.
 	PortWeb
 	PortOther
@@ -46,7 +48,7 @@ func FindPort(ctx context.Context, addr string) Port {
 	best := Port{}
 	for range questions {
 		switch p := <-found; p.Kind {
-		case PortClients, PortPeers, PortGossip, PortWeb:
+		case PortClients, PortPeers, PortGossip, PortTLS, PortWeb:
 			return p
 		case PortOther:
 			best = p
@@ -75,12 +77,10 @@ func findGossip(ctx context.Context, addr string) Port {
 
 // findHTTP asks as a client.
 func findHTTP(ctx context.Context, addr string) Port {
-	name, ok := askClientPort(ctx, addr)
+	found, ok := askClientPort(ctx, addr)
 	switch {
-	case ok && name == "":
-		return Port{Kind: PortWeb}
 	case ok:
-		return Port{PortClients, name}
+		return found
 	case speaksOtherwise(ctx, addr):
 		return Port{Kind: PortOther}
 	default:
@@ -88,19 +88,29 @@ func findHTTP(ctx context.Context, addr string) Port {
 	}
 }
 
-// askClientPort asks whether an address is where a server answers clients. ok: it speaks HTTP; the name is empty if it is no Belfry.
-func askClientPort(ctx context.Context, addr string) (name string, ok bool) {
+// askClientPort asks whether an address is where a server answers clients. ok: it speaks HTTP.
+func askClientPort(ctx context.Context, addr string) (found Port, ok bool) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/livez", nil)
 	if err != nil {
-		return "", false
+		return Port{}, false
 	}
 	once := &http.Transport{DisableKeepAlives: true}
 	response, err := once.RoundTrip(request)
 	if err != nil {
-		return "", false
+		return Port{}, false
 	}
 	defer response.Body.Close()
-	return response.Header.Get(ServedBy), true
+	if name := response.Header.Get(ServedBy); name != "" {
+		return Port{PortClients, name}, true
+	}
+	// What Go's servers answer in HTTP where they wait for a TLS handshake.
+	const wantsTLS = "Client sent an HTTP request to an HTTPS server."
+	begins := make([]byte, len(wantsTLS))
+	n, _ := io.ReadFull(response.Body, begins) // what came is enough
+	if response.StatusCode == http.StatusBadRequest && string(begins[:n]) == wantsTLS {
+		return Port{Kind: PortTLS}, true
+	}
+	return Port{Kind: PortWeb}, true
 }
 
 // speaksOtherwise reports whether what comes back from an address that is asked in HTTP is none. Where nothing had come of a request a moment

@@ -5,11 +5,13 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
@@ -43,13 +46,17 @@ type Config struct {
 	// GossipKeys is a file of gossip keys, one a line in base64, the first of which seals; empty for gossip without a key, which is open to whoever
 	// reaches its address.
 	GossipKeys string
+	// TLS are the files of the node's certificates; empty for no TLS.
+	TLS certs.Files
+	// RootTokens is a file of what is kept of tokens that may do everything. With it every call needs a token; empty lets everybody do everything.
+	RootTokens string
 	// Cluster are the settings of the cluster if this node founds it; a zero stands for the default.
 	Cluster cluster.Settings
 	// SteadyAfter is that of cluster.Config.
 	SteadyAfter time.Duration
 	// Zone names what the node fails together with.
 	Zone string
-	// Insecure allows to listen beyond loopback although there is neither TLS nor tokens.
+	// Insecure allows to listen beyond loopback without TLS, gossip keys and tokens.
 	Insecure bool
 	// NodeID is the node's name; empty for the one that the data directory has. A new directory gets DefaultName then, or "node" if that is empty.
 	NodeID, DefaultName string
@@ -62,7 +69,11 @@ type Config struct {
 	Version string
 	// Collectors are further metrics to show, besides those of the node and of the process.
 	Collectors []prometheus.Collector
-	Logger     *slog.Logger
+	// MetricsQueuesMax is rpc.Config's.
+	MetricsQueuesMax int
+	Logger           *slog.Logger
+	// Audit takes a line for each call that administers; Logger by default.
+	Audit *slog.Logger
 	// Fatal ends the process because going on would risk data.
 	Fatal func(error)
 }
@@ -79,13 +90,19 @@ const (
 // Server is a node that serves clients.
 type Server struct {
 	// lock is that of the data directory: without it nothing is said in its node's name, not in gossip either.
-	lock    *storage.DirLock
+	lock *storage.DirLock
+	cfg  Config
+	// credentials are the node's certificates; nil without TLS.
+	credentials *certs.Identity
+	gate        *gate // nil if calls need no token
+
 	node    *node.Node
 	cluster *cluster.Cluster
 	meeting *meeting
-	// unfollow ends following what gossip hears. joined is cluster once that may be asked who left.
+	// unwatch ends watching certificates and tokens, unfollow following what gossip hears. joined is cluster once that may be asked who left.
+	unwatch   context.CancelFunc
 	unfollow  context.CancelFunc
-	following sync.WaitGroup
+	following sync.WaitGroup // both
 	joined    atomic.Pointer[cluster.Cluster]
 	rpc       *rpc.Server
 	listener  net.Listener
@@ -108,6 +125,14 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Cluster.Check(); err != nil {
 		return nil, err
 	}
+	credentials, err := loadCredentials(cfg)
+	if err != nil {
+		return nil, err
+	}
+	gate, err := loadGate(cfg)
+	if err != nil {
+		return nil, err
+	}
 	// The address comes first: that it is taken is the likeliest mistake and found at once. Clients that connect during
 	// the start wait in the listener's queue and are served, not refused.
 	var listen net.ListenConfig
@@ -116,12 +141,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("listening for clients at --listen: %w", err)
 	}
 	cfg.listenForPeers()
-	s := &Server{fence: newFence(), served: make(chan struct{}), ended: make(chan struct{}), lobby: newLobby(listener, cfg), farewell: newFarewell(cfg.Dir)}
+	s := &Server{
+		cfg: cfg, credentials: credentials, gate: gate, fence: newFence(), served: make(chan struct{}), ended: make(chan struct{}),
+		lobby: newLobby(listener, cfg, forClients(credentials)), farewell: newFarewell(cfg.Dir),
+	}
 	s.listener = s.fence.around(listener)
 	cfg.Fatal = s.fence.before(cfg.Fatal)
 	if err := errors.Join(s.open(ctx, cfg), s.lobby.leave(context.WithoutCancel(ctx))); err != nil {
 		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.listener.Close())
 	}
+	s.watch(ctx)
 	go func() {
 		defer close(s.served)
 		s.serveErr = s.rpc.Serve(s.listener)
@@ -158,7 +187,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	if err := checkDeparted(cfg.Dir); err != nil {
 		return err
 	}
-	m, err := meet(ctx, cfg, s.lobby)
+	m, err := meet(ctx, cfg, s.credentials, s.lobby)
 	if err != nil {
 		return err
 	}
@@ -170,7 +199,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
 		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
-		Join: m.cluster, Peers: s.fence.around(m.listener), Resolve: m.directory.Resolve, Clocks: clocks,
+		Join: m.cluster, Peers: m.secured(s.fence.around(m.listener)), Dial: m.dial(), Resolve: m.directory.Resolve, Clocks: clocks,
 	})
 	if err != nil {
 		return err
@@ -193,7 +222,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		}
 		s.follow(ctx)
 	}
-	s.rpc, err = newEdge(cfg, s.cluster, s.listener.Addr().String())
+	s.rpc, err = s.newEdge(cfg)
 	return err
 }
 
@@ -207,15 +236,31 @@ func (s *Server) follow(ctx context.Context) {
 	s.following.Go(func() { s.meeting.follow(following, &s.joined) })
 }
 
+// watch begins to watch when the certificates end, and which tokens there are.
+func (s *Server) watch(ctx context.Context) {
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.unwatch = cancel
+	if s.credentials != nil {
+		s.following.Go(func() { warnOfEnd(watching, s.cfg.Logger, s.credentials) })
+	}
+	if s.gate != nil {
+		s.following.Go(func() { s.gate.follow(watching, s.Ready()) })
+	} else if n := len(s.cluster.Tokens()); n > 0 {
+		s.cfg.Logger.Warn("the cluster has tokens, and this node lets everybody do everything: give it --root-tokens", "tokens", n)
+	}
+}
+
 // newEdge makes what clients talk to.
-func newEdge(cfg Config, c *cluster.Cluster, address string) (*rpc.Server, error) {
+func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
+	c := s.cluster
 	registry := prometheus.NewRegistry()
-	if err := register(registry, cfg.Collectors); err != nil {
+	if err := register(registry, append(certificateMetrics(s.credentials), cfg.Collectors...)); err != nil {
 		return nil, err
 	}
 	edge, err := rpc.NewServer(rpc.Config{
-		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Registry: registry,
-		Name: c.Router().Status().Name, Address: address, Version: cfg.Version,
+		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
+		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
+		TLS: forClients(s.credentials), Gate: s.gate.forEdge(c.Catalog), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the public edge: %w", err)
@@ -248,10 +293,27 @@ func checkListen(cfg Config) error {
 		if ip := net.ParseIP(host); cfg.Insecure || host == "localhost" || ip != nil && ip.IsLoopback() {
 			continue
 		}
-		return &ConfigError{fmt.Sprintf("%s is reachable beyond this machine, and there is neither TLS nor a token yet: "+
-			"whoever reaches it can read and change every job; listen on loopback, or say --insecure if the network is protected", address)}
+		if missing := cfg.missing(); len(missing) > 0 {
+			return &ConfigError{fmt.Sprintf("%s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
+				"'belfry cert' makes certificates and a gossip key, and 'belfry token root' a token; or listen on loopback, or say --insecure if the network is protected",
+				address, strings.Join(missing, ", "))}
+		}
 	}
 	return nil
+}
+
+// missing names what a node lacks that is to be reached beyond its machine.
+func (cfg *Config) missing() (missing []string) {
+	if cfg.TLS == (certs.Files{}) {
+		missing = append(missing, "TLS (--tls-cert, --tls-key, --tls-ca)")
+	}
+	if cfg.GossipKeys == "" && !cfg.Alone {
+		missing = append(missing, "gossip keys (--gossip-keys)")
+	}
+	if cfg.RootTokens == "" {
+		missing = append(missing, "tokens (--root-tokens)")
+	}
+	return missing
 }
 
 // checkNames refuses names that nothing can have, and a file of keys that cannot be read, by the names of their flags.
@@ -293,7 +355,20 @@ func (s *Server) GossipAddress() string {
 }
 
 // URL returns the base of all its URLs.
-func (s *Server) URL() string { return "http://" + s.Address() }
+func (s *Server) URL() string {
+	if s.credentials != nil {
+		return "https://" + s.Address()
+	}
+	return "http://" + s.Address()
+}
+
+// ClientTLS returns the settings for clients of this server in the same process; nil without TLS.
+func (s *Server) ClientTLS() *tls.Config {
+	if s.credentials == nil {
+		return nil
+	}
+	return s.credentials.ForItself()
+}
 
 // Status returns what the node knows about itself.
 func (s *Server) Status() node.Status { return s.node.Status() }
@@ -351,10 +426,13 @@ func (s *Server) close(ctx context.Context) error {
 	var problems []error
 	ctx, cancel := context.WithTimeout(ctx, closeMax)
 	defer cancel()
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	if s.unfollow != nil {
 		s.unfollow()
-		s.following.Wait()
 	}
+	s.following.Wait()
 	if s.cluster != nil {
 		_ = s.node.AwaitDrained(ctx) // Close says the same again
 		problems = append(problems, s.cluster.Close(ctx))

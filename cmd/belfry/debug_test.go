@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/client/belfrytest"
+)
+
+// debugListener runs one until the test ends.
+func debugListener(t *testing.T) (address string) {
+	t.Helper()
+	address, stop, err := startDebug(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return address
+}
+
+// fetch gets a page for a Host.
+func fetch(t *testing.T, address, path, host string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host != "" {
+		request.Host = host
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestDebugListener(t *testing.T) {
+	address := debugListener(t)
+	for _, test := range []struct {
+		path, host string
+		status     int
+		has        string
+	}{
+		{"/debug/pprof/", "", 200, "goroutine"},
+		{"/debug/pprof/goroutine?debug=1", "", 200, "debugHandler"},
+		{"/debug/pprof/heap?debug=1", "localhost:1", 200, "heap profile"},
+		{"/debug/pprof/cmdline", "", 404, ""},
+		{"/debug/vars", "[::1]", 200, `"memstats":{`},
+		{"/debug/vars", "rebound.example:6060", 403, ""},
+		{"/", "", 404, ""},
+	} {
+		status, text := fetch(t, address, test.path, test.host)
+		if status != test.status || !strings.Contains(text, test.has) || strings.Contains(text, "cmdline\":") {
+			t.Errorf("%s for %q: %d, %.200s", test.path, test.host, status, text)
+		}
+		if test.path == "/debug/vars" && status == 200 && !json.Valid([]byte(text)) {
+			t.Errorf("the variables are no JSON: %s", text)
+		}
+	}
+}
+
+func TestDebugListensOnLoopbackOnly(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:6060", ":6060", "[::]:0", "10.0.0.1:6060", "n1:6060", "127.0.0.1", "6060"} {
+		h := newHarness(t, nil)
+		got := h.run("serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--debug-addr", address)
+		if got.code != codeUsage || !strings.Contains(got.err, "--debug-addr: want HOST:PORT on loopback") {
+			t.Errorf("%s: %+v", address, got)
+		}
+	}
+}
+
+// The doctor takes what the goroutines do from there, as the settings of the server say.
+func TestDoctorAsksTheDebugListener(t *testing.T) {
+	h := newHarness(t, nil)
+	h.env["BELFRY_SERVER"], h.env["BELFRY_DEBUG_ADDR"] = belfrytest.Start(t).URL, debugListener(t)
+	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	if got := h.run("doctor", "--out", path); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if text := unpack(t, path)["goroutines.txt"]; !strings.Contains(text, "goroutine profile: total ") || !strings.Contains(text, "startDebug") {
+		t.Errorf("goroutines.txt is %.300s", text)
+	}
+}
+
+// The port for debugging may be anybody's by mistake: it gets no token.
+func TestDoctorShowsNoTokenToTheDebugListener(t *testing.T) {
+	text, _, _ := tokens.New()
+	asked := make(chan http.Header, 1)
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header }))
+	t.Cleanup(stranger.Close)
+	h := newHarness(t, nil)
+	h.env["BELFRY_SERVER"], h.env["BELFRY_TOKEN_FILE"] = belfrytest.Start(t).URL, write(t, "token", text+"\n")
+	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	if got := h.run("doctor", "--out", path, "--debug-addr", stranger.Listener.Addr().String()); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if header := <-asked; header.Get("Authorization") != "" {
+		t.Errorf("it was shown %v", header)
+	}
+	for name, file := range unpack(t, path) {
+		if strings.Contains(file, text) {
+			t.Errorf("the token is in %s", name)
+		}
+	}
+}

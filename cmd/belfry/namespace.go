@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (a *app) namespaceCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "namespace",
+		Aliases: []string{"namespaces"},
+		Short:   "List, show, set and remove the quotas of namespaces",
+		Long: "A namespace is the first part of names such as billing/orders. Its quota bounds what all its queues have together,\n" +
+			"in all shards. A namespace needs none.",
+		Args: subcommandOnly,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.clients(a.namespaceListCommand(), a.namespaceShowCommand(), a.namespaceSetCommand(), a.namespaceRemoveCommand())...)
+	return c
+}
+
+func (a *app) namespaceListCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the namespaces with a quota",
+		Args:    arguments(0, 0),
+	}
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
+		response, err := conn.admin.ListNamespaces(ctx, &belfryv1.ListNamespacesRequest{})
+		if err != nil {
+			return err
+		}
+		return a.show(response, func(w io.Writer) { renderNamespaces(w, response.Namespaces) })
+	})
+	return c
+}
+
+func (a *app) namespaceShowCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show NAMESPACE",
+		Short: "Show the quota of a namespace and what is used of it",
+		Args:  arguments(1, 1, "NAMESPACE"),
+	}
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+		response, err := conn.admin.GetNamespace(ctx, &belfryv1.GetNamespaceRequest{Name: args[0]})
+		if err != nil {
+			return err
+		}
+		return a.show(response, func(w io.Writer) {
+			n := response.Namespace
+			fields(w,
+				"namespace", n.GetName(),
+				"queues", grouped(response.Queues),
+				"jobs", usedOf(response.Jobs, n.GetMaxJobs(), grouped),
+				"size", usedOf(response.Bytes, n.GetMaxBytes(), size),
+				"in flight", usedOf(response.InFlight, n.GetMaxInFlight(), grouped),
+				"puts", rateLimit(n),
+				"pending", pendingShards(n),
+			)
+		})
+	})
+	return c
+}
+
+func (a *app) namespaceSetCommand() *cobra.Command {
+	var maxJobs, maxBytes, maxInFlight, putsPerSecond uint64
+	request := &belfryv1.SetNamespaceRequest{}
+	c := &cobra.Command{
+		Use:   "set NAMESPACE",
+		Short: "Give a namespace a quota, or change it",
+		Long: "Set changes the limits that are given and leaves the others. What does not fit is refused with QUOTA, too many puts\n" +
+			"with RATE_LIMITED. What a namespace holds already stays.",
+		Example: "  belfry namespace set billing --max-jobs 1000000 --puts-per-second 500",
+		Args:    arguments(1, 1, "NAMESPACE"),
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.Uint64Var(&maxJobs, "max-jobs", 0, "how many jobs its queues may hold together, 0 for no limit")
+	flags.Uint64Var(&maxBytes, "max-bytes", 0, "how many bytes they may hold, 0 for no limit")
+	flags.Uint64Var(&maxInFlight, "max-in-flight", 0, "how many jobs may be reserved at one time, 0 for no limit")
+	flags.Uint64Var(&putsPerSecond, "puts-per-second", 0, "how many puts a second are let in, 0 for no limit")
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+		request.Name = args[0]
+		request.MaxJobs, request.MaxBytes = ifGiven(flags, "max-jobs", maxJobs), ifGiven(flags, "max-bytes", maxBytes)
+		request.MaxInFlight, request.PutsPerSecond = ifGiven(flags, "max-in-flight", maxInFlight), ifGiven(flags, "puts-per-second", putsPerSecond)
+		response, err := conn.admin.SetNamespace(ctx, request)
+		if err != nil {
+			return err
+		}
+		return a.show(response, func(w io.Writer) { renderNamespaces(w, []*belfryv1.Namespace{response.Namespace}) })
+	})
+	return c
+}
+
+func (a *app) namespaceRemoveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "remove NAMESPACE",
+		Short: "Remove the quota of a namespace; its queues stay",
+		Args:  arguments(1, 1, "NAMESPACE"),
+	}
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+		response, err := conn.admin.DeleteNamespace(ctx, &belfryv1.DeleteNamespaceRequest{Name: args[0]})
+		if err != nil {
+			return err
+		}
+		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "%s has no quota\n", args[0]) })
+	})
+	return c
+}
+
+// renderNamespaces shows quotas, one a line.
+func renderNamespaces(w io.Writer, all []*belfryv1.Namespace) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "no quotas")
+		return
+	}
+	limit := func(n uint64, text func(uint64) string) string {
+		if n == 0 {
+			return "-"
+		}
+		return text(n)
+	}
+	var lines [][]string
+	for _, n := range all {
+		pending := ""
+		if p := pendingShards(n); p != "" {
+			pending = "does not hold yet in " + p
+		}
+		lines = append(lines, []string{
+			n.GetName(), limit(n.GetMaxJobs(), grouped), limit(n.GetMaxBytes(), size), limit(n.GetMaxInFlight(), grouped), limit(n.GetPutsPerSecond(), grouped), pending,
+		})
+	}
+	rows(w, []string{"NAMESPACE", "JOBS", "SIZE", "IN FLIGHT", "PUTS/S", ""}, lines)
+}
+
+// usedOf says how much is used of a limit.
+func usedOf(used, most uint64, text func(uint64) string) string {
+	if most == 0 {
+		return text(used) + ", no limit"
+	}
+	return fmt.Sprintf("%s of %s", text(used), text(most))
+}
+
+func rateLimit(n *belfryv1.Namespace) string {
+	if n.GetPutsPerSecond() == 0 {
+		return "no limit"
+	}
+	return grouped(n.GetPutsPerSecond()) + " a second"
+}
+
+// pendingShards names the shards in which a quota does not hold yet, for people; empty if there are none.
+func pendingShards(n *belfryv1.Namespace) string {
+	var names []string
+	for _, shard := range n.GetPendingShards() {
+		names = append(names, fmt.Sprintf("shard %d", shard))
+	}
+	return strings.Join(names, ", ")
+}

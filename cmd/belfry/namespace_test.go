@@ -1,0 +1,44 @@
+package main
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func namespaceCases() []commandCase {
+	billing := &belfryv1.Namespace{Name: "billing", MaxJobs: 1000000, MaxBytes: 1 << 30, MaxInFlight: 50, PutsPerSecond: 2000}
+	return []commandCase{
+		{
+			name: "namespace list", args: []string{"namespace", "list"}, sent: &belfryv1.ListNamespacesRequest{},
+			answer: &belfryv1.ListNamespacesResponse{Namespaces: []*belfryv1.Namespace{billing, {Name: "shop", MaxJobs: 5, PendingShards: []uint32{2, 4}}}},
+			out: "NAMESPACE  JOBS       SIZE     IN FLIGHT  PUTS/S  \n" +
+				"billing    1,000,000  1.0 GiB  50         2,000   \n" +
+				"shop       5          -        -          -       does not hold yet in shard 2, shard 4\n",
+		},
+		{
+			name: "namespace list without any", args: []string{"namespaces", "ls"}, sent: &belfryv1.ListNamespacesRequest{},
+			answer: &belfryv1.ListNamespacesResponse{}, out: "no quotas\n",
+		},
+		{
+			name: "namespace show", args: []string{"namespace", "show", "billing"}, sent: &belfryv1.GetNamespaceRequest{Name: "billing"},
+			answer: &belfryv1.GetNamespaceResponse{Namespace: billing, Queues: 3, Jobs: 1234, Bytes: 5 << 20, InFlight: 7},
+			out:    "namespace  billing\nqueues     3\njobs       1,234 of 1,000,000\nsize       5.0 MiB of 1.0 GiB\nin flight  7 of 50\nputs       2,000 a second\n",
+		},
+		{
+			name: "namespace show of one without a quota", args: []string{"namespace", "show", "x"}, sent: &belfryv1.GetNamespaceRequest{Name: "x"},
+			answer: &belfryv1.GetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: "x"}},
+			out:    "namespace  x\nqueues     0\njobs       0, no limit\nsize       0 bytes, no limit\nin flight  0, no limit\nputs       no limit\n",
+		},
+		{
+			name: "namespace set", args: []string{"namespace", "set", "billing", "--max-jobs", "0", "--puts-per-second", "2000"},
+			sent:   &belfryv1.SetNamespaceRequest{Name: "billing", MaxJobs: proto.Uint64(0), PutsPerSecond: proto.Uint64(2000)},
+			answer: &belfryv1.SetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: "billing", PutsPerSecond: 2000}},
+			out:    "NAMESPACE  JOBS  SIZE  IN FLIGHT  PUTS/S  \nbilling    -     -     -          2,000   \n",
+		},
+		{
+			name: "namespace remove", args: []string{"namespace", "remove", "billing"}, sent: &belfryv1.DeleteNamespaceRequest{Name: "billing"},
+			answer: &belfryv1.DeleteNamespaceResponse{}, out: "billing has no quota\n",
+		},
+	}
+}

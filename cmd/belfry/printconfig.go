@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	// originMark annotates a flag that was set by other than the command line with what set it.
+	originMark = "belfry_origin"
+	// printConfig is the flag of serve that shows the settings.
+	printConfig = "print-config"
+)
+
+// setFrom sets a flag and notes what set it, or could not.
+func setFrom(flags *pflag.FlagSet, name, value, origin string) error {
+	err := flags.Set(name, value)
+	if err != nil {
+		origin += " (invalid)"
+	}
+	return errors.Join(err, flags.SetAnnotation(name, originMark, []string{origin}))
+}
+
+// originOf says what set a flag: "default", "flag", a variable of the environment, or a file and its line.
+func originOf(f *pflag.Flag) string {
+	switch from := f.Annotations[originMark]; {
+	case len(from) > 0:
+		return from[0]
+	case f.Changed:
+		return "flag"
+	default:
+		return "default"
+	}
+}
+
+// showsConfig reports whether a command line is a serve that shows its settings, also if it cannot be read to its end.
+func showsConfig(c *cobra.Command, args []string) bool {
+	flag := c.Flags().Lookup(printConfig)
+	return flag != nil && (flag.Value.String() == "true" || slices.Contains(args, "--"+printConfig))
+}
+
+// effectiveConfig returns the settings of a command as lines of name, value and origin.
+func effectiveConfig(c *cobra.Command) [][]string {
+	var lines [][]string
+	add := func(f *pflag.Flag) {
+		if isConfigurable(f) {
+			lines = append(lines, []string{f.Name, shownValue(f), originOf(f)})
+		}
+	}
+	c.Flags().VisitAll(add)
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if c.Flags().Lookup(f.Name) == nil { // before the command line was read, the two are apart
+			add(f)
+		}
+	})
+	return lines
+}
+
+// renderConfig writes the settings of a command.
+func renderConfig(w io.Writer, c *cobra.Command) {
+	rows(w, []string{"SETTING", "VALUE", "ORIGIN"}, effectiveConfig(c))
+}
+
+// shownValue returns the value of a setting for people to see: keys and passwords are in files, of which only the names are shown, and what a URL has before
+// its host or after its path is left out.
+func shownValue(f *pflag.Flag) string {
+	value := f.Value.String()
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		value = strings.Join(list.GetSlice(), ",")
+	}
+	switch {
+	case value == "":
+		return "-"
+	case f.Name == "mirror-redis" || f.Name == "server":
+		return withoutSecrets(value)
+	default:
+		return value
+	}
+}
+
+// hidden stands where something was left out.
+const hidden = "***"
+
+// withoutSecrets returns a list of URLs, or what was meant for one, with neither users, passwords nor parameters.
+func withoutSecrets(url string) string {
+	scheme, rest, found := strings.Cut(url, "://")
+	if !found {
+		scheme, rest = "", url
+	} else {
+		scheme += "://"
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = hidden + rest[at:]
+	}
+	if at := strings.IndexAny(rest, "?#"); at >= 0 {
+		rest = rest[:at+1] + hidden
+	}
+	return fmt.Sprint(scheme, rest)
+}

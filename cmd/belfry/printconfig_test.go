@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// settingsShown runs serve --print-config and returns what it shows as name, value and origin with single spaces.
+func settingsShown(t *testing.T, h *harness, args ...string) (lines []string, code int, said string) {
+	t.Helper()
+	got := h.run(append([]string{"serve"}, args...)...)
+	for line := range strings.Lines(got.out) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines, got.code, got.err
+}
+
+func TestPrintConfigShowsOrigins(t *testing.T) {
+	h := newHarness(t, nil)
+	file := write(t, "belfry.conf", "zone = rack-7\nlisten = 127.0.0.1:1\n\njoin = n1:7402,n2:7402\n")
+	h.env["BELFRY_CONFIG"], h.env["BELFRY_LISTEN"], h.env["BELFRY_DATA"] = file, "127.0.0.1:2", "/var/lib/belfry"
+	lines, code, said := settingsShown(t, h, "--print-config", "--data", "there", "--shards", "0")
+	if code != 0 || said != "" {
+		t.Errorf("exit code %d, %s", code, said)
+	}
+	for _, want := range []string{
+		"SETTING VALUE ORIGIN", "data there flag", "listen 127.0.0.1:2 BELFRY_LISTEN", "zone rack-7 " + file + ":1", "join n1:7402,n2:7402 " + file + ":4",
+		"shards 0 flag", "log-format text default", "node-id - default", "config " + file + " BELFRY_CONFIG",
+	} {
+		if !strings.Contains("\n"+strings.Join(lines, "\n")+"\n", "\n"+want+"\n") {
+			t.Errorf("%q is not in\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+	serve, _, err := newRoot(&system{}).Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 1 + len(effectiveConfig(serve)); len(lines) != want {
+		t.Errorf("%d lines, want %d", len(lines), want)
+	}
+}
+
+// A mistake in the settings does not hide the others: they are shown, and the exit code is that of the mistake.
+func TestPrintConfigWithMistakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		text, says string
+		env        map[string]string
+		args, want []string
+	}{
+		"in the environment": {"zone = rack-7\n", "BELFRY_SHARDS: have", map[string]string{"BELFRY_SHARDS": "six", "BELFRY_LISTEN": "127.0.0.1:2"}, nil, []string{"shards 0 BELFRY_SHARDS (invalid)", "zone rack-7 belfry.conf:1", "listen 127.0.0.1:2 BELFRY_LISTEN"}},
+		"in the file":        {"zone = rack-7\nlisen = x\nnode-id = n1\n", `unknown setting "lisen"`, map[string]string{"BELFRY_LISTEN": "127.0.0.1:2"}, nil, []string{"zone rack-7 belfry.conf:1", "node-id - default", "listen 127.0.0.1:2 BELFRY_LISTEN"}},
+		"a value there":      {"shards = six\nzone = rack-7\n", "belfry.conf:1: shards: have", nil, nil, []string{"shards 0 belfry.conf:1 (invalid)", "zone rack-7 belfry.conf:2"}},
+		"a flag":             {"zone = rack-7\n", "unknown flag --lisen", nil, []string{"--node-id", "n1", "--lisen", "x"}, []string{"zone rack-7 belfry.conf:1", "node-id n1 flag"}},
+		"an argument":        {"zone = rack-7\n", "one argument too many", nil, []string{"n1"}, []string{"zone rack-7 belfry.conf:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			file := write(t, "belfry.conf", test.text)
+			h.env["BELFRY_CONFIG"] = file
+			for variable, value := range test.env {
+				h.env[variable] = value
+			}
+			lines, code, said := settingsShown(t, h, append(test.args, "--print-config")...)
+			shown := strings.ReplaceAll(strings.Join(lines, "\n"), filepath.Dir(file)+"/", "")
+			if code != codeUsage || !strings.Contains(said, test.says) {
+				t.Errorf("exit code %d, %s", code, said)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(shown+"\n", "\n"+want+"\n") {
+					t.Errorf("%q is not in\n%s", want, shown)
+				}
+			}
+		})
+	}
+	h := newHarness(t, nil)
+	h.env["BELFRY_CONFIG"] = filepath.Join(t.TempDir(), "nowhere.conf")
+	if lines, code, said := settingsShown(t, h, "--print-config"); code != codeUsage || len(lines) < 10 || !strings.Contains(said, "nowhere.conf") {
+		t.Errorf("without the file: exit code %d, %s, %q", code, said, lines)
+	}
+}
+
+func TestPrintConfigHidesSecrets(t *testing.T) {
+	h := newHarness(t, nil)
+	h.env["BELFRY_MIRROR_REDIS"] = "rediss://app:hunter2@r1:6379,app:hunter3@r2:6379/0?password=hunter4"
+	h.env["BELFRY_GOSSIP_KEYS"] = write(t, "gossip.keys", "hunter5\n")
+	lines, code, _ := settingsShown(t, h, "--print-config", "--redis-password-file", write(t, "redis.password", "hunter6\n"))
+	text := fmt.Sprint(lines)
+	if code != 0 || strings.Contains(text, "hunter") || !strings.Contains(text, "gossip.keys BELFRY_GOSSIP_KEYS") || !strings.Contains(text, "mirror-redis rediss://***@r2:6379/0?*** BELFRY_MIRROR_REDIS") {
+		t.Errorf("exit code %d, %s", code, text)
+	}
+}
+
+func TestWithoutSecrets(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://h:6379/0":          "redis://h:6379/0",
+		"redis://secret@h:6379":     "redis://***@h:6379",
+		"redis://u:p/@#?ss@h:6379":  "redis://***@h:6379",
+		"u:secret@h:6379":           "***@h:6379",
+		"http://h:1/path?a=b&c=d":   "http://h:1/path?***",
+		"http://h:1/path#fragment":  "http://h:1/path#***",
+		"unix://u:p@/var/run/r.soc": "unix://***@/var/run/r.soc",
+	} {
+		if got := withoutSecrets(url); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/access/certs"
+	"github.com/belfrydb/belfry/node"
+)
+
+const (
+	// expiryWarning is how long before the end of a certificate the log begins to say so, and expiryAgain how often it does.
+	expiryWarning = 30 * 24 * time.Hour
+	expiryAgain   = 24 * time.Hour
+)
+
+// loadCredentials reads the node's certificates; nil without TLS.
+func loadCredentials(cfg Config) (*certs.Identity, error) {
+	if err := cfg.TLS.Check(); err != nil {
+		return nil, &ConfigError{err.Error()}
+	}
+	if cfg.TLS == (certs.Files{}) {
+		return nil, nil
+	}
+	credentials, err := certs.Load(cfg.TLS)
+	if err != nil {
+		return nil, &ConfigError{fmt.Sprintf("--tls-cert, --tls-key and --tls-ca: %s", err)}
+	}
+	if cfg.GossipKeys == "" && !cfg.Alone {
+		cfg.Logger.Warn("there is TLS, and gossip has no key: whoever reaches its address can tell this node wrong addresses of others; 'belfry cert' makes a key, for --gossip-keys")
+	}
+	return credentials, nil
+}
+
+// forClients returns the settings under which clients are answered; nil without TLS.
+func forClients(credentials *certs.Identity) *tls.Config {
+	if credentials == nil {
+		return nil
+	}
+	return credentials.ForClients()
+}
+
+// certificateMetrics are what is shown of the certificates; nothing without TLS.
+func certificateMetrics(credentials *certs.Identity) []prometheus.Collector {
+	if credentials == nil {
+		return nil
+	}
+	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "belfry_certificate_expiry_timestamp_seconds", Help: "When the first of the certificates in use ends.",
+	}, func() float64 { return float64(credentials.NotAfter().Unix()) })}
+}
+
+// warnOfEnd says now, and then once a day until ctx ends, if a certificate ends soon.
+func warnOfEnd(ctx context.Context, logger *slog.Logger, credentials *certs.Identity) {
+	again := time.NewTicker(expiryAgain)
+	defer again.Stop()
+	for {
+		if end := credentials.NotAfter(); time.Until(end) < expiryWarning {
+			logger.Warn("a certificate of this node ends soon, and then nobody connects to it: replace it, and send SIGHUP", "end", end)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checkCredentials refuses a certificate that is another node's: nobody would connect to this node.
+func (m *meeting) checkCredentials(known node.Identity) error {
+	if m.credentials == nil {
+		return nil
+	}
+	proven, name := m.credentials.Name().Node, m.name
+	setDefault(&name, known.Name)
+	if proven != name {
+		return &ConfigError{fmt.Sprintf("--tls-cert: it is the certificate of node %s, and this is node %s", proven, name)}
+	}
+	return nil
+}
+
+// unproven reports whether an error comes from a handshake in which one of two nodes did not take the other's certificate.
+func unproven(err error) bool {
+	_, told := errors.AsType[tls.AlertError](err)
+	return told || errors.Is(err, certs.ErrRefused)
+}
+
+// dial returns how other nodes are reached; nil for plain TCP.
+func (m *meeting) dial() func(ctx context.Context, addr string) (net.Conn, error) {
+	if m.credentials == nil {
+		return nil
+	}
+	return m.credentials.Dial
+}
+
+// askToFound is node.AskToFound under the node's credentials.
+func (m *meeting) askToFound(ctx context.Context, addr, asker string) (node.Introduction, error) {
+	return node.AskToFound(ctx, m.dial(), addr, asker)
+}
+
+// secured returns a listener for other nodes under the node's credentials. Nil stays nil.
+func (m *meeting) secured(l net.Listener) net.Listener {
+	if m.credentials == nil || l == nil {
+		return l
+	}
+	return m.credentials.Listen(l)
+}
+
+// securedStrangers is secured for a listener whose Accept can be ended.
+func (m *meeting) securedStrangers(l node.StrangerListener) node.StrangerListener {
+	return &stoppableListener{m.secured(l), l}
+}
+
+// stoppableListener is a listener around another one, of which Accept is ended.
+type stoppableListener struct {
+	net.Listener
+	inner node.StrangerListener
+}
+
+// SetDeadline implements node.StrangerListener.
+func (l *stoppableListener) SetDeadline(t time.Time) error { return l.inner.SetDeadline(t) }
+
+// Reload reads the files of gossip keys, root tokens and certificates again. Each that is not in order stays as it was, and the error says why.
+func (s *Server) Reload() error {
+	var problems []error
+	switch {
+	case s.cfg.GossipKeys == "":
+	case s.meeting.gossip == nil:
+		problems = append(problems, errors.New("this node does not gossip, so that it has no use for gossip keys"))
+	default:
+		problems = append(problems, s.meeting.gossip.ReloadKeys())
+	}
+	if s.gate != nil {
+		problems = append(problems, s.gate.reload())
+	}
+	if s.credentials != nil {
+		err := s.credentials.Reload()
+		if err == nil {
+			s.cfg.Logger.Info("certificates reloaded", "end", s.credentials.NotAfter())
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const (
+	topInterval    = 2 * time.Second
+	topIntervalMin = 200 * time.Millisecond
+	topIntervalMax = time.Hour
+	// topPages bounds the pages of a thousand queues that are read for one picture.
+	topPages = 10
+)
+
+// topFlags are the flags of `top`.
+type topFlags struct {
+	prefix   string
+	sort     string
+	interval time.Duration
+	once     bool
+}
+
+func (a *app) topCommand() *cobra.Command {
+	f := &topFlags{interval: topInterval}
+	c := &cobra.Command{
+		Use:   "top [PREFIX]",
+		Short: "Watch the cluster and its busiest queues",
+		Long: "Top shows what is wrong with the cluster, who leads how many shards, when jobs fall due, and the queues whose names begin with\n" +
+			"PREFIX, again and again until Ctrl-C. Rates are of the whole cluster since the last picture; lateness is as the node that answers saw it\n" +
+			"in the last minute. Without a terminal, and as JSON, it shows the state once.",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.Var(newChoice(&f.sort, "ready", "delayed", "reserved", "dead", "put", "acked", "hour", "name"), "sort", "which queues come first: those with the most ready, delayed, reserved or dead jobs, the most put or acked a second, the most due within the hour; or by name")
+	flags.Var(&durationFlag{value: &f.interval, text: topInterval.String()}, "interval", "how long a picture stays, 200ms to an hour")
+	flags.BoolVar(&f.once, "once", false, "show the state once")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if f.interval < topIntervalMin || f.interval > topIntervalMax {
+			return usagef("--interval: have %v, want %v to %v", f.interval, topIntervalMin, topIntervalMax)
+		}
+		if len(args) == 1 {
+			f.prefix = args[0]
+		}
+		conn, err := a.connect()
+		if err != nil {
+			return err
+		}
+		if a.output == "json" || f.once || !a.outTerminal {
+			return a.within(c.Context(), func(ctx context.Context) error {
+				s, err := a.lookAround(ctx, conn, f.prefix)
+				if err != nil {
+					return err
+				}
+				return a.showTop(s, f)
+			})
+		}
+		return a.watch(c.Context(), conn, f)
+	}
+	return c
+}
+
+// sight is what there is to see of a cluster at one moment.
+type sight struct {
+	Cluster *belfryv1.GetClusterResponse
+	Queues  *belfryv1.ListQueuesResponse
+	// at is when the queues were read.
+	at time.Time
+}
+
+// lookAround reads the state of the cluster, and of the queues whose names begin with a prefix: the first of them by name, if there are very many.
+func (a *app) lookAround(ctx context.Context, conn *connection, prefix string) (*sight, error) {
+	cluster, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
+	if err != nil {
+		return nil, err
+	}
+	s := &sight{Cluster: cluster}
+	s.Queues, err = readQueues(ctx, conn, &belfryv1.ListQueuesRequest{Prefix: prefix}, topPages)
+	s.at = a.now()
+	return s, err
+}
+
+// showTop shows the state once.
+func (a *app) showTop(s *sight, f *topFlags) error {
+	if a.output == "json" {
+		cluster, err := encodeJSON(s.Cluster)
+		if err != nil {
+			return err
+		}
+		queues, err := encodeJSON(s.Queues)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "{\"cluster\":%s,\"queues\":%s}\n", cluster, queues)
+		return err
+	}
+	return a.flush(func(w io.Writer) {
+		const wide, high = 120, 1 << 20
+		for _, line := range drawTop(s, nil, f, picture{columns: wide, rows: high, server: a.server}) {
+			fmt.Fprintln(w, strings.TrimRight(line, " "))
+		}
+	})
+}
+
+const (
+	screenOpen  = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
+	screenClose = "\x1b[?25h\x1b[?1049l"
+	screenHome  = "\x1b[H"
+	lineEnd     = "\x1b[K"
+	screenEnd   = "\x1b[J"
+)
+
+// watch draws pictures on a terminal until ctx ends. A call that fails leaves the last picture, and says why above it.
+func (a *app) watch(ctx context.Context, conn *connection, f *topFlags) (err error) {
+	var last, before *sight
+	last, err = a.lookOnce(ctx, conn, f)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(a.out, screenOpen); err != nil {
+		return err
+	}
+	defer func() { _, _ = io.WriteString(a.out, screenClose) }()
+	again := time.NewTicker(f.interval)
+	defer again.Stop()
+	trouble := ""
+	for {
+		if err := a.drawScreen(last, before, f, trouble); err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil
+		}
+		next, err := a.lookOnce(ctx, conn, f)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			trouble = explain(err)
+		default:
+			before, last, trouble = last, next, ""
+		}
+	}
+}
+
+// lookOnce is lookAround with the command's patience.
+func (a *app) lookOnce(ctx context.Context, conn *connection, f *topFlags) (s *sight, err error) {
+	err = a.within(ctx, func(ctx context.Context) (err error) {
+		s, err = a.lookAround(ctx, conn, f.prefix)
+		return err
+	})
+	return s, err
+}
+
+// drawScreen replaces what the terminal shows.
+func (a *app) drawScreen(s, before *sight, f *topFlags, trouble string) error {
+	columns, rows := a.size()
+	p := picture{columns: columns, rows: rows, server: a.server, trouble: trouble, blocks: true}
+	var b strings.Builder
+	b.WriteString(screenHome)
+	for i, line := range drawTop(s, before, f, p) {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(line + lineEnd)
+	}
+	b.WriteString(screenEnd)
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// sightOf is what there is to see at a moment: three nodes of which one is silent, and two queues with so many puts and acks.
+func sightOf(after time.Duration, puts, acks uint64) *sight {
+	return &sight{
+		Cluster: &belfryv1.GetClusterResponse{
+			Nodes: []*belfryv1.Node{
+				{Name: "n1", State: belfryv1.NodeState_NODE_STATE_LIVE, Leads: 2, Replicas: 2, Address: "10.0.0.1:7400"},
+				{Name: "n2", State: belfryv1.NodeState_NODE_STATE_LIVE, Draining: true, Replicas: 1, Address: "10.0.0.2:7400"},
+				{Name: "n3", State: belfryv1.NodeState_NODE_STATE_SILENT, Replicas: 2, Address: "10.0.0.3:7400"},
+			},
+			Shards: []*belfryv1.Shard{{}, {}}, Problems: []string{"n3 does not answer"},
+		},
+		Queues: &belfryv1.ListQueuesResponse{
+			Queues: []*belfryv1.Queue{fullQueue(), {
+				Name: "a-queue-of-a-very-long-name/and-more", Counts: &belfryv1.JobCounts{Ready: 9, Delayed: 1}, Settings: &belfryv1.QueueSettings{}, Bytes: 7,
+				Totals: &belfryv1.QueueTotals{Puts: puts, Acks: acks}, Due: &belfryv1.DueHistogram{NextHour: 1},
+			}},
+			Due: fullDue(),
+		},
+		at: now.Add(after),
+	}
+}
+
+const topText = `belfry n1:7400   09:00:02   3 nodes, 2 shards: 1 problem
+  n3 does not answer
+  n1           live            leads 2 of 2 replicas  10.0.0.1:7400
+  n2           live, draining  leads 0 of 1 replica  10.0.0.2:7400
+  n3           silent          leads 0 of 2 replicas  10.0.0.3:7400
+
+due   5 overdue; within 1m 3, 1h 1,003, 1d 5,003, 30d 5,004; later 1,229,563
+hour  .   @        -+                                               up to 500 a minute
+
+jobs  1,234,568 delayed, 14 ready, 4 reserved, 3 dead in 2 queues; 5.0 MiB
+rate  50 put, 2.5 acked a second
+
+QUEUE                         READY  OLDEST    DELAYED   HOUR  RESERVED  DEAD  PUT/S  ACKED/S  LATE P99
+a-queue-of-a-very-long-nam..      9       -          1      1         0     0     50      2.5         -
+(paused) shop/orders              5   1m30s  1,234,567  1,003         4     3      0        0       2ms
+`
+
+// TestTopPicture draws what was seen, and what happened since it was last.
+func TestTopPicture(t *testing.T) {
+	p := picture{columns: 110, rows: 40, server: "n1:7400"}
+	lines := drawTop(sightOf(2*time.Second, 200, 5), sightOf(0, 100, 0), &topFlags{sort: "ready"}, p)
+	if diff := cmp.Diff(topText, strings.Join(lines, "\n")+"\n"); diff != "" {
+		t.Errorf("the picture (-want +got):\n%s", diff)
+	}
+	for by, first := range map[string]string{"delayed": "(paused) shop", "put": "a-queue", "name": "a-queue", "dead": "(paused) shop", "reserved": "(paused) shop", "hour": "(paused) shop", "acked": "a-queue"} {
+		lines := drawTop(sightOf(2*time.Second, 200, 5), sightOf(0, 100, 0), &topFlags{sort: by}, p)
+		if got := lines[len(lines)-2]; !strings.HasPrefix(got, first) {
+			t.Errorf("by %s the first is %q", by, got)
+		}
+	}
+	for _, size := range [][2]int{{80, 24}, {40, 10}, {10, 3}, {1, 1}, {0, 0}} {
+		lines := drawTop(sightOf(time.Second, 0, 0), nil, &topFlags{}, picture{columns: size[0], rows: size[1], trouble: strings.Repeat("x", 200), blocks: true})
+		if len(lines) > size[1] {
+			t.Errorf("%d lines on %d rows", len(lines), size[1])
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > size[0] {
+				t.Errorf("%d columns on %d: %q", n, size[0], line)
+			}
+		}
+	}
+	made := sightOf(2*time.Second, 7, 0) // deleted and made again
+	if got := ratesOf(made, sightOf(0, 100, 0)); got[made.Queues.Queues[1].Name] != (rates{}) {
+		t.Errorf("a queue that was made anew has %v", got)
+	}
+}
+
+// TestTopOnce shows the state once where there is no terminal, and as JSON, and reads no more queues than it shows.
+func TestTopOnce(t *testing.T) {
+	pages := 0
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		if _, ok := r.(*belfryv1.GetClusterRequest); ok {
+			return sightOf(0, 0, 0).Cluster, nil
+		}
+		pages++
+		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: fmt.Sprintf("q%d", pages)}}, NextPageToken: "more"}, nil
+	})
+	got := h.run("top", "q")
+	if got.code != 0 || pages != topPages || !strings.Contains(got.out, "in the first 10 queues by name") || !strings.Contains(got.out, "\nq10 ") || strings.Contains(got.out, "\x1b") {
+		t.Errorf("%d pages, %+v", pages, got)
+	}
+	got = h.run("top", "-o", "json")
+	var both struct {
+		Cluster struct{ Nodes []any }
+		Queues  struct{ Queues []any }
+	}
+	if err := json.Unmarshal([]byte(got.out), &both); err != nil || len(both.Cluster.Nodes) != 3 || len(both.Queues.Queues) != topPages {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if got := h.run("top", "--interval", "1ms"); got.code != codeUsage || !strings.Contains(got.err, "--interval") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTopOnATerminal watches a server: what changes is drawn, an outage is said, and Ctrl-C leaves the terminal as it was.
+func TestTopOnATerminal(t *testing.T) {
+	t.Parallel()
+	p := serve(t, launcher, t.TempDir())
+	term := openTerminal(t, 80, 24, fmt.Sprintf("%s top --interval 200ms --server %s", launcher, p.address))
+	term.await("1 node, 6 shards: healthy")
+	if got := p.run(launcher, "put", "orders", "x"); got.code != 0 {
+		t.Fatalf("a put: %+v", got)
+	}
+	screen := term.awaitMatch("orders +1 ")
+	if !strings.HasPrefix(screen, "belfry ") {
+		t.Errorf("the picture does not begin at the top:\n%s", screen)
+	}
+	p.signal(syscall.SIGKILL)
+	p.end()
+	term.await("NO ANSWER: ")
+	term.tmux("send-keys", "C-c")
+	term.await("ended with ")
+	if shown := term.tmux("display-message", "-p", "#{cursor_flag} #{alternate_on}"); shown != "1 0\n" {
+		t.Errorf("the terminal is not as it was: %q", shown)
+	}
+}
