@@ -50,7 +50,7 @@ help: ## List the targets
 	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
 
 .PHONY: test
-test: requirements compile vet format lint generated deploy race single trials jepsen-short formats fuzz-short vuln ## Everything that CI runs
+test: requirements compile vet format lint generated deploy alerts race single trials jepsen-short formats fuzz-short vuln ## Everything that CI runs
 	$(call step,test,every step passed)
 
 .PHONY: requirements
@@ -103,6 +103,22 @@ down: ## Stop them; with VOLUMES=1 remove their data too
 	$(call step,down,three nodes)
 	COMPOSE_PROFILES=mirror deploy/compose down $(if $(VOLUMES),--volumes)
 
+# The containers and volumes are not those of `make up`, though their ports are.
+SECURED := COMPOSE_PROJECT_NAME=$${COMPOSE_PROJECT_NAME:-belfry-secured} COMPOSE_FILE=docker-compose.yml:docker-compose.secured.yml deploy/compose
+
+.PHONY: up-secured
+up-secured: image ## Three nodes with TLS, gossip keys and tokens; bin/secured gets what clients need of that
+	$(call step,up-secured,three nodes with certificates$(,) gossip keys and tokens)
+	$(SECURED) up --detach --no-build
+	@mkdir -p bin/secured
+	@n1=$$($(SECURED) ps -q n1); for file in ca.pem root.token; do docker cp "$$n1:/secrets/$$file" bin/secured/; done
+	@echo 'ready: https://127.0.0.1:7400 https://127.0.0.1:7410 https://127.0.0.1:7420 for bin/secured/ca.pem and bin/secured/root.token'
+
+.PHONY: down-secured
+down-secured: ## Stop them; with VOLUMES=1 remove their data and secrets too
+	$(call step,down-secured,three nodes)
+	$(SECURED) down $(if $(VOLUMES),--volumes)
+
 # The containers are not those of `make up`, though their ports are.
 .PHONY: tour-mirror
 tour-mirror: image redis-image ## A migration from Redisson and back, played in containers and checked
@@ -145,6 +161,11 @@ generated:
 deploy:
 	$(call step,deploy,compose and systemd read what is theirs)
 	@.ci/deploy
+
+.PHONY: alerts
+alerts: ## Have promtool judge the alert rules, make each of them fire, and lint a server's metrics
+	$(call step,alerts,alert rules and metrics as promtool takes them)
+	@.ci/alerts
 
 .PHONY: race
 race:
@@ -264,6 +285,11 @@ trial-hang: ## The disk of a leader stops; needs root and loop devices
 .PHONY: trial-idle
 trial-idle: ## Processor time of three nodes that nobody uses, over a minute
 	$(TRIAL) -run '^TestIdle$$' -trial.idle 60s
+
+.PHONY: trial-fairness
+trial-fairness: ## Ten jobs a second beside a tenant with a million due jobs, on one node and on three
+	$(TRIAL) -run '^TestFairness$$' -trial.due 1000000 -trial.quiet 30s -trial.rounds 3
+	$(TRIAL) -run '^TestFairness$$' -trial.due 1000000 -trial.quiet 30s -trial.rounds 3 -trial.nodes 3
 
 MIRRORTRIAL := go test -count=1 -v -timeout 120m ./cmd/belfry/mirrortrial
 
