@@ -19,6 +19,10 @@ import (
 // laneGoodbye is how long a node that stops goes on reading a lane, to refuse what was sent before the other node heard of it.
 const laneGoodbye = 250 * time.Millisecond
 
+// laneLinger is how long a lane stays as it is when its node stops. The connection's own goodbye goes out meanwhile: the other end closes a connection whose
+// last call ends after that at once, and leaves one whose last call ended before it to this node's time limit.
+const laneLinger = 5 * time.Millisecond
+
 // laneIdleMax bounds the goroutines of a lane that wait for the next call. A new one begins with a small stack, and growing it costs as much as the call.
 const laneIdleMax = 64
 
@@ -65,6 +69,11 @@ func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientH
 	writing.Go(func() {
 		select {
 		case <-p.closing:
+			select {
+			case <-time.After(laneLinger):
+			case <-h.ended:
+				return
+			}
 			h.close()
 			_ = control.SetReadDeadline(time.Now().Add(laneGoodbye)) // HTTP/2 has deadlines
 		case <-h.ended:
