@@ -56,6 +56,11 @@ type dueCounts struct {
 	slots, old []dueSlot // their lengths are powers of 2; old is what moves
 	used, live int       // slots that have a key, and those whose count is not 0
 	moved      int       // slots of old
+	// open is what the entry under way adds to one minute and is not in the slots: most jobs that an entry puts, or that fall due in it, share theirs.
+	open struct {
+		minute Time // since the epoch
+		jobs   uint32
+	}
 }
 
 type dueSlot struct {
@@ -174,14 +179,28 @@ func (c *dueCounts) row(l dueLevel, now Time, past uint64) (list []DueSlice, sum
 	return append(list, found...), sum
 }
 
-// countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32.
+// countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. The queue must be touched: its minute is closed when the entry ends.
 func (m *Machine) countDue(q *queue, due Time, n uint32) {
 	if m.restoring {
 		return
 	}
-	q.due.add(dueMinute.key(due/minute), n)
-	q.due.add(dueHour.key(due/hour), n)
-	q.due.add(dueDay.key(due/day), n)
+	c := &q.due
+	if c.open.minute != due/minute {
+		c.close()
+		c.open.minute = due / minute
+	}
+	c.open.jobs += n
+}
+
+// close adds what is open to the slots.
+func (c *dueCounts) close() {
+	at, n := c.open.minute*minute, c.open.jobs
+	if c.open.jobs = 0; n == 0 {
+		return
+	}
+	c.add(dueMinute.key(at/minute), n)
+	c.add(dueHour.key(at/hour), n)
+	c.add(dueDay.key(at/day), n)
 }
 
 // countDues counts the jobs that were restored: in minutes, and those in hours and days. One pass costs half of what counting job by job does.

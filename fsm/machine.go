@@ -288,13 +288,14 @@ func (m *Machine) planTouched() {
 	}
 }
 
-// closeQueues brings digest and agendas up to date for the queues that the entry touched.
+// closeQueues brings digest, agendas and counts up to date for the queues that the entry touched.
 func (m *Machine) closeQueues() {
 	for _, q := range m.touched {
 		m.plan(q)
 		if m.queues.byPlace[q.place] == q {
 			m.sum += HashQueue(m.record(q))
 			m.account(q)
+			q.due.close()
 		}
 	}
 	clear(m.touched)
