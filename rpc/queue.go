@@ -115,7 +115,7 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 // is in the call does not change it: a repeat, of which other parts are refused or go elsewhere, must find what was done.
 func partID(requestID string, share []placed) string {
 	namespace := namespaceOf(share[0].command)
-	if namespace == "" {
+	if requestID == "" || namespace == "" {
 		return requestID
 	}
 	return requestID + "#/" + namespace
