@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -54,8 +53,8 @@ type Catalog struct {
 	request *request
 	// outside is why this node is no recorded one yet, for people; nil if it is.
 	outside *atomic.Pointer[string]
-	// tokens are those of the machine.
-	tokens *atomic.Pointer[map[string]*tokens.Record]
+	// access is that of the machine.
+	access *atomic.Pointer[access]
 }
 
 // newCatalog returns the catalog of a node; start starts it.
@@ -63,14 +62,14 @@ func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
 	return &Catalog{
 		logger: logger, self: self, found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
 		ready: make(chan struct{}), changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		outside: new(atomic.Pointer[string]), tokens: new(atomic.Pointer[map[string]*tokens.Record]),
+		outside: new(atomic.Pointer[string]), access: newAccess(),
 	}
 }
 
 // start starts the catalog group, founding it at the first start of a cluster. If this node is its only voter, it serves then.
 func (c *Catalog) start(ctx context.Context, n *node.Node) error {
 	m := newMachine()
-	m.tokens = c.tokens
+	m.access = c.access
 	m.begun = c.kick // whichever node proposed it: that one may end before it has told the shards
 	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: m, Lead: c.lead})
 	if err != nil {

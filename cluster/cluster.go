@@ -22,6 +22,8 @@ type Config struct {
 	PeerAddr, ClientAddr string
 	// Zone names what this node fails together with; replicas are spread over zones.
 	Zone string
+	// Guarded says that this node asks its callers for tokens.
+	Guarded bool
 	// Version is what this node says it runs.
 	Version string
 	// Directory resolves server ids for the node; it is told what the catalog holds.
@@ -64,7 +66,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	if err := cfg.Settings.Check(); err != nil {
 		return nil, err
 	}
-	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat}
+	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, Guarded: cfg.Guarded}
 	catalog := newCatalog(n, self, cfg.Logger)
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall

@@ -48,6 +48,7 @@ func (m *machine) leave(d departure) outcome {
 		return outcome{verdict: overtaken}
 	}
 	m.state.Nodes = slices.Delete(m.state.Nodes, i, i+1)
+	m.showAccess()
 	m.state.Departed = append(m.state.Departed, d)
 	m.state.Departed = slices.Delete(m.state.Departed, 0, max(0, len(m.state.Departed)-departedMax))
 	return outcome{}

@@ -124,8 +124,8 @@ type machine struct {
 	begun func()
 	// altered tells of changed records of queues; a machine hands it on to the one that is restored in its place.
 	altered *bell
-	// tokens are those of the state, by id; a machine hands the place on, as with altered.
-	tokens *atomic.Pointer[map[string]*tokens.Record]
+	// access is what is shown of the state to those who let callers in; a machine hands the place on, as with altered.
+	access *atomic.Pointer[access]
 	// digest is that of the state, nil until it is asked for after a change. Readers share the machine, so it is atomic.
 	digest atomic.Pointer[uint64]
 }
@@ -151,7 +151,7 @@ type catalogState struct {
 }
 
 func newMachine() *machine {
-	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, begun: func() {}, altered: newBell(), tokens: new(atomic.Pointer[map[string]*tokens.Record])}
+	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, begun: func() {}, altered: newBell(), access: newAccess()}
 }
 
 // Apply implements node.Machine. The value is an outcome.
@@ -232,6 +232,7 @@ func (m *machine) join(n Node, silent []string) outcome {
 	if found {
 		n.Draining = m.state.Nodes[i].Draining
 		m.state.Nodes[i] = n
+		m.showAccess()
 		return outcome{}
 	}
 	for j := range m.state.Nodes {
@@ -240,6 +241,7 @@ func (m *machine) join(n Node, silent []string) outcome {
 		}
 	}
 	m.state.Nodes = slices.Insert(m.state.Nodes, i, n)
+	m.showAccess()
 	return outcome{}
 }
 
@@ -414,8 +416,8 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 	if err := checkTokens(restored.state.Tokens); err != nil {
 		return nil, fmt.Errorf("the catalog's snapshot: %w", err)
 	}
-	restored.tokens = m.tokens
-	restored.showTokens()
+	restored.access = m.access
+	restored.showAccess()
 	restored.altered = m.altered
 	defer restored.altered.ring()
 	return restored, nil

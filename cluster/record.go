@@ -44,6 +44,8 @@ type Node struct {
 	Format fsm.Format `json:"format,omitempty"`
 	// Draining: the node is to be emptied.
 	Draining bool `json:"draining,omitempty"`
+	// Guarded: it asks its callers for tokens. While one node of a cluster does, all do.
+	Guarded bool `json:"guarded,omitempty"`
 }
 
 // Placement says which nodes are to run a replica of a shard: its members in Raft, and those about to become members or no

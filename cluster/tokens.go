@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
@@ -47,7 +48,7 @@ func (m *machine) addToken(t *tokens.Record) outcome {
 	}
 	i, _ := m.findToken(t.ID)
 	m.state.Tokens = slices.Insert(m.state.Tokens, i, t)
-	m.showTokens()
+	m.showAccess()
 	return outcome{}
 }
 
@@ -65,17 +66,34 @@ func (m *machine) endToken(e *tokenEnd) outcome {
 		ended.NotAfter = e.NotAfter
 		m.state.Tokens[i] = &ended
 	}
-	m.showTokens()
+	m.showAccess()
 	return outcome{}
 }
 
-// showTokens has those who ask for a token see the state's.
-func (m *machine) showTokens() {
-	known := make(map[string]*tokens.Record, len(m.state.Tokens))
+// access is what those who let callers in see of the state, without a lock.
+type access struct {
+	tokens map[string]*tokens.Record // by id
+	nodes  bool                      // there are some
+	// guard is the name of a node that asks its callers for tokens, "" if none does.
+	guard string
+}
+
+func newAccess() *atomic.Pointer[access] {
+	p := new(atomic.Pointer[access])
+	p.Store(&access{})
+	return p
+}
+
+// showAccess has those who let callers in see the state as it is now.
+func (m *machine) showAccess() {
+	a := access{tokens: make(map[string]*tokens.Record, len(m.state.Tokens)), nodes: len(m.state.Nodes) > 0}
 	for _, t := range m.state.Tokens {
-		known[t.ID] = t
+		a.tokens[t.ID] = t
 	}
-	m.tokens.Store(&known)
+	if i := slices.IndexFunc(m.state.Nodes, func(n Node) bool { return n.Guarded }); i >= 0 {
+		a.guard = m.state.Nodes[i].Name
+	}
+	m.access.Store(&a)
 }
 
 // checkTokens returns what is wrong with the tokens of a snapshot.
@@ -124,19 +142,18 @@ func (c *Catalog) EndToken(ctx context.Context, id string, at time.Time) error {
 
 // Tokens returns all tokens by id, from memory.
 func (c *Catalog) Tokens() []*tokens.Record {
-	known := c.tokens.Load()
-	if known == nil {
-		return nil
-	}
-	return slices.SortedFunc(maps.Values(*known), func(a, b *tokens.Record) int { return strings.Compare(a.ID, b.ID) })
+	return slices.SortedFunc(maps.Values(c.access.Load().tokens), func(a, b *tokens.Record) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // Token returns a token, from memory and without a lock.
 func (c *Catalog) Token(id string) (*tokens.Record, bool) {
-	known := c.tokens.Load()
-	if known == nil {
-		return nil, false
-	}
-	t, ok := (*known)[id]
+	t, ok := c.access.Load().tokens[id]
 	return t, ok
+}
+
+// Guard returns the name of a node of the cluster that asks its callers for tokens, "" if none does, from memory and without a lock. It is not known while
+// this node has heard of no node at all.
+func (c *Catalog) Guard() (name string, known bool) {
+	a := c.access.Load()
+	return a.guard, a.nodes
 }

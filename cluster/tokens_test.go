@@ -65,11 +65,11 @@ func TestTokensOfASnapshot(t *testing.T) {
 	known, gone := madeToken(1, 0), madeToken(1, 0)
 	apply(t, m, command{AddToken: known})
 	apply(t, replica, command{AddToken: gone})
-	shown := replica.tokens
+	shown := replica.access
 	if _, err := replica.Restore(bytes.NewReader(m.encode())); err != nil {
 		t.Fatal(err)
 	}
-	if all := *shown.Load(); len(all) != 1 || all[known.ID] == nil {
+	if all := shown.Load().tokens; len(all) != 1 || all[known.ID] == nil {
 		t.Errorf("the replica knows %v", all)
 	}
 	for name, change := range map[string]func(all []*tokens.Record) []*tokens.Record{
@@ -107,4 +107,34 @@ func TestTokensAreBounded(t *testing.T) {
 	if out := apply(t, m, command{EndToken: &tokenEnd{ID: "0000000000000008"}}); out.verdict != done {
 		t.Errorf("ending one: %v", out.verdict)
 	}
+}
+
+// TestGuardOfACatalog: while one node asks for tokens that is so of the cluster, also for a replica that gets a snapshot; until a node is known nothing is.
+func TestGuardOfACatalog(t *testing.T) {
+	m, replica := newMachine(), newMachine()
+	shown := &Catalog{access: m.access}
+	expect := func(when, guard string, known bool) {
+		t.Helper()
+		if g, k := shown.Guard(); g != guard || k != known {
+			t.Errorf("%s: %q, %v; want %q, %v", when, g, k, guard, known)
+		}
+	}
+	expect("at first", "", false)
+	one, two := Node{Name: "n1", ServerID: "n1.a"}, Node{Name: "n2", ServerID: "n2.a", Guarded: true}
+	apply(t, m, command{Join: &one})
+	expect("with one that asks nobody", "", true)
+	apply(t, m, command{Join: &two})
+	expect("with one that asks", "n2", true)
+	if _, err := replica.Restore(bytes.NewReader(m.encode())); err != nil {
+		t.Fatal(err)
+	}
+	shown = &Catalog{access: replica.access}
+	expect("in a snapshot", "n2", true)
+	shown = &Catalog{access: m.access}
+	two.Guarded = false
+	apply(t, m, command{Join: &two})
+	expect("when that asks no more", "", true)
+	two.Guarded = true
+	apply(t, m, command{Join: &two}, command{Leave: &departure{ServerID: two.ServerID}})
+	expect("when that has left", "", true)
 }

@@ -16,6 +16,9 @@ import (
 
 // Gate knows the tokens that calls must carry. A server without one lets everybody do everything.
 type Gate interface {
+	// Open reports whether calls need no token. It is asked at each call and answers without waiting, as Token does. An error says that it cannot be told
+	// yet, since the server has just started.
+	Open() (bool, error)
 	// Token returns what is kept of a token, by its id; nil if there is none. It is asked at each call and answers without waiting. An error says that
 	// it cannot be told yet, since the server has just started.
 	Token(id string) (*tokens.Record, error)
@@ -37,13 +40,30 @@ type guard struct {
 	seen *turnedAway
 }
 
-// open reports whether everybody may do everything.
-func (g *guard) open() bool { return g == nil || g.gate == nil }
+// open reports whether everybody may do everything. Where that cannot be told yet there is a fault.
+func (g *guard) open() (bool, *Fault) {
+	if g == nil || g.gate == nil {
+		return true, nil
+	}
+	open, err := g.gate.Open()
+	if err != nil {
+		return false, untold(err)
+	}
+	return open, nil
+}
+
+// untold returns the fault of a call of which it cannot be told yet whether it may be made.
+func untold(err error) *Fault {
+	f := *faultOfError(err)
+	f.Message = "whether the call may be made cannot be told yet: " + f.Message
+	return &f
+}
 
 // identify returns the request with its caller. A call whose caller cannot be told is refused, before anything of it is read.
 func (g *guard) identify(r *http.Request) (*http.Request, *Fault) {
-	if g.open() {
-		return r, nil
+	open, f := g.open()
+	if open || f != nil {
+		return r, f
 	}
 	who, f := g.bearer(r.Header)
 	if f == nil {
@@ -84,9 +104,7 @@ func unauthenticated(why string) *Fault {
 func (g *guard) record(who *caller) (*tokens.Record, *Fault) {
 	record, err := g.gate.Token(who.id)
 	if err != nil {
-		f := *faultOfError(err)
-		f.Message = "whether the call's token is good cannot be told yet: " + f.Message
-		return nil, &f
+		return nil, untold(err)
 	}
 	if record == nil || !record.Hash.Equal(who.hash) || record.Expired(g.now()) {
 		return nil, unauthenticated("the call's token is not known here, or has ended")
@@ -103,8 +121,12 @@ type grant struct {
 
 // grant returns what the caller of ctx may do where an action is asked for; nil if everybody may. With a fault it is a grant of nothing.
 func (g *guard) grant(ctx context.Context, action tokens.Action) (*grant, *Fault) {
-	if g.open() {
+	open, f := g.open()
+	switch {
+	case open:
 		return nil, nil
+	case f != nil:
+		return &grant{action: action}, f
 	}
 	who, ok := ctx.Value(callerKey{}).(*caller)
 	if !ok {
@@ -146,12 +168,12 @@ func openToAll(path string) bool {
 
 // admit refuses a procedure that concerns the whole cluster to those who may not do that, and each to those whose token has ended.
 func (g *guard) admit(ctx context.Context, procedure string) error {
-	if g.open() || openToAll(procedure) {
+	if openToAll(procedure) {
 		return nil
 	}
 	action, whole := clusterAction(procedure)
 	granted, f := g.grant(ctx, action)
-	if f == nil && whole && !granted.scopes.AllowCluster(action) {
+	if f == nil && granted != nil && whole && !granted.scopes.AllowCluster(action) {
 		f = granted.forbidden("")
 	}
 	if f != nil {

@@ -35,6 +35,8 @@ func newTokenMemory() *tokenMemory {
 	return &tokenMemory{memoryCatalog: newMemoryCatalog(), all: map[string]*tokens.Record{}}
 }
 
+func (m *tokenMemory) Open() (bool, error) { return false, nil }
+
 func (m *tokenMemory) Token(id string) (*tokens.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -367,6 +369,7 @@ func TestAudit(t *testing.T) {
 	}
 	s.with(poor, http.MethodPost, "/v1/delete-queue", `{"queue":"a"}`)
 	s.with(poor, http.MethodPost, "/v1/put", `{"queue":"a","text":"the body"}`)
+	s.with(root, http.MethodPost, "/v1/delete-token", `{"id":"`+poor+`"}`) // it takes the id
 	log := s.log.String()
 	for _, want := range []string{
 		"msg=audit token=" + rootID, "procedure=/belfry.v1.AdminService/CreateToken", `\"put:a*\"`, "outcome=ok",

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -40,7 +41,7 @@ func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time
 		who = known.id
 	}
 	if wire := new(connect.Error); errors.As(err, &wire) {
-		outcome = wire.Code().String() + ": " + clip(wire.Message(), quotedBytesMax)
+		outcome = wire.Code().String() + ": " + clip(tokens.Mask(wire.Message()), quotedBytesMax)
 	}
 	attrs := []any{
 		slog.String("token", who), slog.String("address", c.address), slog.String("procedure", c.procedure),
@@ -52,7 +53,7 @@ func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time
 	e.auditor.Info("audit", attrs...)
 }
 
-// requestText returns a request as the log has it.
+// requestText returns a request as the log has it: without tokens, which somebody may give where an id is asked for.
 func requestText(request any) string {
 	m, ok := request.(proto.Message)
 	if !ok {
@@ -62,5 +63,5 @@ func requestText(request any) string {
 	if err != nil {
 		return "cannot be written"
 	}
-	return clip(string(text), auditedBytesMax)
+	return clip(tokens.Mask(string(text)), auditedBytesMax)
 }

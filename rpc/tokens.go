@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/access/tokens"
@@ -36,8 +37,12 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	if !ok {
 		return nil, errNoTokens
 	}
-	if s.guard.open() {
-		f := fault(belfryv1.Reason_REASON_FORBIDDEN)
+	open, f := s.guard.open()
+	switch {
+	case f != nil:
+		return nil, f
+	case open:
+		f = fault(belfryv1.Reason_REASON_FORBIDDEN)
 		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: start it with --root-tokens"
 		return nil, f
 	}
@@ -47,7 +52,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 		c.fail(tooLarge("about", len(record.About), tokens.AboutMax))
 	}
 	if ttl, given := c.span("ttl", req.GetTtl(), tokenTTLMin, tokenTTLMax); given {
-		record.NotAfter = c.now.Add(ttl).UnixNano()
+		record.NotAfter, record.TTL = c.now.Add(ttl).UnixNano(), int64(ttl)
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -143,6 +148,9 @@ func wireToken(r *tokens.Record) *belfryv1.Token {
 	}
 	if r.NotAfter != 0 {
 		out.NotAfter = timestamppb.New(time.Unix(0, r.NotAfter))
+	}
+	if r.TTL != 0 {
+		out.Ttl = durationpb.New(time.Duration(r.TTL))
 	}
 	return out
 }

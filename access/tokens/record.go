@@ -26,6 +26,8 @@ type Record struct {
 	Created   int64  `json:"createdNanos"`
 	NotAfter  int64  `json:"notAfterNanos,omitempty"`
 	CreatedBy string `json:"createdBy,omitempty"`
+	// TTL is how many nanoseconds it was made for, 0 for ever. NotAfter may have come nearer since.
+	TTL int64 `json:"ttlNanos,omitempty"`
 }
 
 // Expired reports whether the token has ended by then.

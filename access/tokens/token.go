@@ -53,6 +53,34 @@ func Parse(text string) (id string, hash Hash, err error) {
 	return id, hashOf(secret), nil
 }
 
+// secretLeast is from how many letters on what follows an id is taken for a secret that may have been copied badly.
+const secretLeast = 20
+
+// Mask returns a text without the secrets of the tokens that it holds. Their ids stay.
+func Mask(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, prefix)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		out.WriteString(prefix)
+		word := rest[:len(rest)-len(strings.TrimLeftFunc(rest, isOfToken))]
+		if id, secret, ok := strings.Cut(word, "_"); ok && len(secret) >= secretLeast {
+			out.WriteString(id + "_***")
+		} else {
+			out.WriteString(word)
+		}
+		text = rest[len(word):]
+	}
+}
+
+// isOfToken reports whether a letter can be in a token.
+func isOfToken(r rune) bool {
+	return r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
 // ValidID reports whether a text can be the id of a token.
 func ValidID(id string) bool {
 	raw, err := idEncoding().DecodeString(strings.ToUpper(id))

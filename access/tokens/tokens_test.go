@@ -133,6 +133,19 @@ func TestRootFile(t *testing.T) {
 	}
 }
 
+// TestMask: of tokens in a text only the ids are left, also of what was copied badly; words that begin alike stay.
+func TestMask(t *testing.T) {
+	text, id, _ := New()
+	for given, want := range map[string]string{
+		text: "belfry_" + id + "_***", `{"id":"` + text + `","about":"` + text + `x"}`: `{"id":"belfry_` + id + `_***","about":"belfry_` + id + `_***"}`,
+		text[:len(text)-3] + ".": "belfry_" + id + "_***.", "": "", "belfry_": "belfry_", "belfry_jobs_due of " + id: "belfry_jobs_due of " + id,
+	} {
+		if got := Mask(given); got != want {
+			t.Errorf("%q is masked as %q, want %q", given, got, want)
+		}
+	}
+}
+
 // FuzzRoots: a file is read as root tokens that are in order, or not at all.
 func FuzzRoots(f *testing.F) {
 	_, id, hash := New()

@@ -106,7 +106,7 @@ func (a *app) showToken(made *belfryv1.CreateTokenResponse, out string) error {
 			fmt.Fprintln(w, made.Token)
 			return
 		}
-		fmt.Fprintf(w, "token %s, which allows %s, is in %s\n", made.Record.Id, strings.Join(made.Record.Scopes, " "), out)
+		fmt.Fprintf(w, "token %s, which allows %s, is in %s (ends: %s)\n", made.Record.Id, strings.Join(made.Record.Scopes, " "), out, tokenEnd(made.Record, a.now()))
 	})
 }
 
@@ -176,19 +176,19 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Var(overlap, "overlap", "for how long the old one may still be used; an hour by default")
+	flags.Var(overlap, "overlap", "for how long the old one may still be used, if it does not end before; an hour by default")
 	flags.Var(ttl, "ttl", "after how long the new one ends; as long as the old one was made for by default")
 	flags.StringVar(&out, "out", "", "a new file to write the token to, instead of printing it")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		if err := newFile(out); err != nil {
 			return err
 		}
-		old, err := a.goodToken(ctx, conn, args[0])
+		old, err := a.goodToken(ctx, conn, idOf(args[0]))
 		if err != nil {
 			return err
 		}
-		if ttl.proto == nil && old.NotAfter != nil {
-			ttl.proto = durationpb.New(old.NotAfter.AsTime().Sub(old.CreatedAt.AsTime()))
+		if ttl.proto == nil {
+			ttl.proto = old.Ttl
 		}
 		made, err := conn.admin.CreateToken(ctx, &belfryv1.CreateTokenRequest{Scopes: old.Scopes, About: old.About, Ttl: ttl.proto})
 		if err != nil {
@@ -239,13 +239,22 @@ func (a *app) tokenDeleteCommand() *cobra.Command {
 	}
 	c.Flags().Var(after, "after", "for how long it may still be used")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
-		response, err := conn.admin.DeleteToken(ctx, &belfryv1.DeleteTokenRequest{Id: args[0], After: after.proto})
+		id := idOf(args[0])
+		response, err := conn.admin.DeleteToken(ctx, &belfryv1.DeleteTokenRequest{Id: id, After: after.proto})
 		if err != nil {
 			return err
 		}
-		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "ended %s\n", args[0]) })
+		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "ended %s\n", id) })
 	})
 	return c
+}
+
+// idOf returns the id of a token, for which the token itself may be given: that is what one has of a token that leaked, and it should not get into a log.
+func idOf(text string) string {
+	if id, _, err := tokens.Parse(strings.TrimSpace(text)); err == nil {
+		return id
+	}
+	return text
 }
 
 // madeRoot is what `token root` made.

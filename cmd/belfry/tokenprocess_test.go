@@ -65,13 +65,18 @@ func TestTokensOfACluster(t *testing.T) {
 		t.Errorf("metrics with the root token: %d", code)
 	}
 
+	rotateTwice(t, n1, dir)
 	id = rotateUnderLoad(t, c, made.CA, dir, shop, id, func() {
 		c.kill(2)
 		launch(2) // it has to hear anew which tokens there are, and refuses nobody before
 		c.wantOne()
 	})
 	replaceRoot(t, c, dir, root)
-	if got := n1.run(launcher, "token", "delete", id); got.code != 0 {
+	text, err := os.ReadFile(shop) //nolint:gosec // the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n1.run(launcher, "token", "delete", string(text)); got.code != 0 || strings.TrimSpace(got.out) != "ended "+id {
 		t.Fatalf("ending the last: %+v", got)
 	}
 	for _, p := range c.procs {
@@ -81,6 +86,21 @@ func TestTokensOfACluster(t *testing.T) {
 		})
 		if said := p.stderr.String(); strings.Contains(said, "belfry_") || !strings.Contains(said, "msg=audit") && p == n1 {
 			t.Errorf("a token is in the log, or nothing of what was administered:\n%s", said)
+		}
+	}
+}
+
+// rotateTwice: what is made of a token that is to end already lasts as long as that was made for.
+func rotateTwice(t *testing.T, n1 *process, dir string) {
+	t.Helper()
+	first := filepath.Join(dir, "first.token")
+	if got := n1.run(launcher, "token", "create", "--scope", "view:none", "--out", first); got.code != 0 {
+		t.Fatalf("making a token: %+v", got)
+	}
+	for _, next := range []string{"lost", "found"} {
+		got := n1.run(launcher, "token", "rotate", textID(t, first), "--overlap", "10m", "--out", filepath.Join(dir, next+".token"))
+		if got.code != 0 || !strings.Contains(got.out, "(ends: never)") {
+			t.Errorf("rotating to %s: %+v", next, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -14,25 +15,27 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// gate knows the root tokens of a file and the tokens of the catalog. It implements rpc.Gate.
+// gate knows the root tokens of a file and the tokens of the catalog. It implements rpc.Gate. Without a file it asks nobody for a token, unless another node of
+// the cluster does: then it asks for those of the catalog.
 type gate struct {
 	file    string
 	roots   atomic.Pointer[map[string]*tokens.Record]
-	catalog *cluster.Catalog
+	catalog *cluster.Catalog // set before callers are let in
+	logger  *slog.Logger
 	// told is set once the catalog has had, since the start, all that its leader had. Before, a token that is unknown may have been made while the node was
 	// down, and one that is known have ended.
 	told atomic.Bool
+	// warned: that the node asks for tokens of which it was not told at its start is said once.
+	warned atomic.Bool
 }
 
 // refreshPause is the pause between attempts to hear which tokens there are.
 const refreshPause = 100 * time.Millisecond
 
-// loadGate reads the file of root tokens; nil without one: then calls need no token. Its catalog is set before it is used.
+// loadGate reads the file of root tokens, if there is one.
 func loadGate(cfg Config) (*gate, error) {
-	if cfg.RootTokens == "" {
-		return nil, nil
-	}
-	g := &gate{file: cfg.RootTokens}
+	g := &gate{file: cfg.RootTokens, logger: cfg.Logger}
+	g.roots.Store(&map[string]*tokens.Record{})
 	if err := g.reload(); err != nil {
 		return nil, &ConfigError{fmt.Sprintf("--root-tokens: %s", err)}
 	}
@@ -41,6 +44,9 @@ func loadGate(cfg Config) (*gate, error) {
 
 // reload reads the file again. If it is not in order, what it said before holds.
 func (g *gate) reload() error {
+	if g.file == "" {
+		return nil
+	}
 	all, err := tokens.ReadRootFile(g.file)
 	if err != nil {
 		return err
@@ -70,6 +76,24 @@ func (g *gate) follow(ctx context.Context, confirmed <-chan struct{}) {
 	g.told.Store(true)
 }
 
+// Open implements rpc.Gate.
+func (g *gate) Open() (bool, error) {
+	if g.file != "" {
+		return false, nil
+	}
+	guard, known := g.catalog.Guard()
+	switch {
+	case !known && !g.told.Load():
+		return false, fmt.Errorf("this node has not heard yet whether its cluster asks for tokens: %w", node.ErrNoLeader)
+	case guard == "":
+		return true, nil
+	}
+	if !g.warned.Swap(true) {
+		g.logger.Warn("other nodes of this cluster ask their callers for tokens, and so does this one; it knows no root tokens, as it was started without --root-tokens", "node", guard)
+	}
+	return false, nil
+}
+
 // Token implements rpc.Gate.
 func (g *gate) Token(id string) (*tokens.Record, error) {
 	if root, ok := (*g.roots.Load())[id]; ok {
@@ -80,15 +104,6 @@ func (g *gate) Token(id string) (*tokens.Record, error) {
 	}
 	record, _ := g.catalog.Token(id)
 	return record, nil
-}
-
-// forEdge returns the gate as the edge wants it; nil stays nil.
-func (g *gate) forEdge(c *cluster.Catalog) rpc.Gate {
-	if g == nil {
-		return nil
-	}
-	g.catalog = c
-	return g
 }
 
 // AddToken implements rpc.TokenKeeper.

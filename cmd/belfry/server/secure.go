@@ -137,9 +137,7 @@ func (s *Server) Reload() error {
 	default:
 		problems = append(problems, s.meeting.gossip.ReloadKeys())
 	}
-	if s.gate != nil {
-		problems = append(problems, s.gate.reload())
-	}
+	problems = append(problems, s.gate.reload())
 	if s.credentials != nil {
 		err := s.credentials.Reload()
 		if err == nil {

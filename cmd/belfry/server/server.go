@@ -94,7 +94,7 @@ type Server struct {
 	cfg  Config
 	// credentials are the node's certificates; nil without TLS.
 	credentials *certs.Identity
-	gate        *gate // nil if calls need no token
+	gate        *gate
 
 	node    *node.Node
 	cluster *cluster.Cluster
@@ -209,7 +209,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
-		PeerAddr: m.self.PeerAddr, ClientAddr: m.self.ClientAddr, Zone: cfg.Zone,
+		PeerAddr: m.self.PeerAddr, ClientAddr: m.self.ClientAddr, Zone: cfg.Zone, Guarded: cfg.RootTokens != "",
 		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: m.directory, Clocks: clocks, Seeds: m.seeds, Departed: s.farewell.say, Logger: cfg.Logger,
 	})
 	if err != nil {
@@ -243,16 +243,13 @@ func (s *Server) watch(ctx context.Context) {
 	if s.credentials != nil {
 		s.following.Go(func() { warnOfEnd(watching, s.cfg.Logger, s.credentials) })
 	}
-	if s.gate != nil {
-		s.following.Go(func() { s.gate.follow(watching, s.Ready()) })
-	} else if n := len(s.cluster.Tokens()); n > 0 {
-		s.cfg.Logger.Warn("the cluster has tokens, and this node lets everybody do everything: give it --root-tokens", "tokens", n)
-	}
+	s.following.Go(func() { s.gate.follow(watching, s.Ready()) })
 }
 
 // newEdge makes what clients talk to.
 func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	c := s.cluster
+	s.gate.catalog = c.Catalog
 	registry := prometheus.NewRegistry()
 	if err := register(registry, append(certificateMetrics(s.credentials), cfg.Collectors...)); err != nil {
 		return nil, err
@@ -260,7 +257,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	edge, err := rpc.NewServer(rpc.Config{
 		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
-		TLS: forClients(s.credentials), Gate: s.gate.forEdge(c.Catalog), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
+		TLS: forClients(s.credentials), Gate: s.gate, MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the public edge: %w", err)

@@ -211,7 +211,9 @@ type Token struct {
 	// The id of the token that it was made with; empty if there were no tokens then.
 	CreatedBy string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// When it ends or ended; not set if it does not.
-	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	NotAfter *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	// How long it was made for, also if it is to end before; not set if for ever.
+	Ttl           *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +286,13 @@ func (x *Token) GetCreatedBy() string {
 func (x *Token) GetNotAfter() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NotAfter
+	}
+	return nil
+}
+
+func (x *Token) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
 	}
 	return nil
 }
@@ -4056,7 +4065,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"U\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12(\n" +
-	"\x06record\x18\x02 \x01(\v2\x10.belfry.v1.TokenR\x06record\"\xd8\x01\n" +
+	"\x06record\x18\x02 \x01(\v2\x10.belfry.v1.TokenR\x06record\"\x85\x02\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06scopes\x18\x02 \x03(\tR\x06scopes\x12\x14\n" +
@@ -4065,7 +4074,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x05 \x01(\tR\tcreatedBy\x127\n" +
-	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"O\n" +
+	"\tnot_after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\x12+\n" +
+	"\x03ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"O\n" +
 	"\x11ListTokensRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -4476,108 +4486,109 @@ var file_belfry_v1_admin_proto_depIdxs = []int32{
 	3,  // 1: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
 	59, // 2: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
 	59, // 3: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	3,  // 4: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	58, // 5: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	60, // 6: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	60, // 7: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	61, // 8: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	14, // 9: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	15, // 10: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
-	14, // 11: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	61, // 12: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	60, // 13: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	17, // 14: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	58, // 15: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	59, // 16: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	18, // 17: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	19, // 18: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	20, // 19: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	58, // 20: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	59, // 21: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	15, // 22: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
-	16, // 23: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
-	16, // 24: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
-	16, // 25: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	59, // 26: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	58, // 27: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	58, // 28: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	58, // 29: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	60, // 30: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	60, // 31: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	61, // 32: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	62, // 33: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	61, // 34: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	61, // 35: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	30, // 36: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	31, // 37: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	32, // 38: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	58, // 39: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	29, // 40: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,  // 41: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	59, // 42: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	59, // 43: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	33, // 44: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	58, // 45: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	33, // 46: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	30, // 47: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	58, // 48: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	58, // 49: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	30, // 50: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	63, // 51: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	59, // 52: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	48, // 53: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	59, // 54: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	59, // 55: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	49, // 56: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	49, // 57: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	49, // 58: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	8,  // 59: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	10, // 60: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	12, // 61: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	21, // 62: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	23, // 63: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	25, // 64: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	27, // 65: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	34, // 66: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	36, // 67: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	50, // 68: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	52, // 69: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	54, // 70: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	56, // 71: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	38, // 72: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	40, // 73: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	42, // 74: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	44, // 75: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	46, // 76: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	1,  // 77: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	4,  // 78: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	6,  // 79: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	9,  // 80: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	11, // 81: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	13, // 82: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	22, // 83: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	24, // 84: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	26, // 85: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	28, // 86: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	35, // 87: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	37, // 88: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	51, // 89: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	53, // 90: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	55, // 91: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	57, // 92: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	39, // 93: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	41, // 94: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	43, // 95: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	45, // 96: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	47, // 97: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	2,  // 98: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	5,  // 99: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	7,  // 100: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	80, // [80:101] is the sub-list for method output_type
-	59, // [59:80] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	58, // 4: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	3,  // 5: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
+	58, // 6: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	60, // 7: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	60, // 8: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	61, // 9: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	14, // 10: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	15, // 11: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
+	14, // 12: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	61, // 13: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	60, // 14: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	17, // 15: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	58, // 16: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	59, // 17: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	18, // 18: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	19, // 19: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	20, // 20: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	58, // 21: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	59, // 22: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	15, // 23: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
+	16, // 24: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
+	16, // 25: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
+	16, // 26: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
+	59, // 27: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	58, // 28: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	58, // 29: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	58, // 30: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	60, // 31: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	60, // 32: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	61, // 33: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	62, // 34: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	61, // 35: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	61, // 36: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	30, // 37: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	31, // 38: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	32, // 39: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	58, // 40: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	29, // 41: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,  // 42: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	59, // 43: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	59, // 44: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	33, // 45: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	58, // 46: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	33, // 47: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	30, // 48: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	58, // 49: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	58, // 50: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	30, // 51: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	63, // 52: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	59, // 53: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	48, // 54: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	59, // 55: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	59, // 56: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	49, // 57: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	49, // 58: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	49, // 59: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	8,  // 60: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	10, // 61: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	12, // 62: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	21, // 63: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	23, // 64: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	25, // 65: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	27, // 66: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	34, // 67: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	36, // 68: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	50, // 69: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	52, // 70: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	54, // 71: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	56, // 72: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	38, // 73: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	40, // 74: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	42, // 75: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	44, // 76: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	46, // 77: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	1,  // 78: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	4,  // 79: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	6,  // 80: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	9,  // 81: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	11, // 82: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	13, // 83: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	22, // 84: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	24, // 85: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	26, // 86: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	28, // 87: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	35, // 88: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	37, // 89: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	51, // 90: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	53, // 91: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	55, // 92: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	57, // 93: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	39, // 94: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	41, // 95: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	43, // 96: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	45, // 97: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	47, // 98: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	2,  // 99: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	5,  // 100: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	7,  // 101: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	81, // [81:102] is the sub-list for method output_type
+	60, // [60:81] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }

@@ -1,0 +1,73 @@
+package server_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/cmd/belfry/server"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestOneGuardIsAll: a node that was started without root tokens asks for tokens while another node of its cluster does, and takes those of the cluster; with
+// the last that asks gone, it asks no more.
+func TestOneGuardIsAll(t *testing.T) {
+	t.Parallel()
+	text, id, hash := tokens.New()
+	join := []string{addresses.Free(t), addresses.Free(t)}
+	configs := make([]server.Config, len(join))
+	for i, name := range []string{"n1", "n2"} {
+		configs[i] = config(t, t.TempDir())
+		configs[i].Shards, configs[i].SteadyAfter = 1, time.Millisecond
+		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join, len(join)
+	}
+	configs[0].RootTokens = filepath.Join(t.TempDir(), "root-tokens")
+	if err := os.WriteFile(configs[0].RootTokens, []byte(tokens.FormatRoot(id, hash)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servers := startAll(t, configs)()
+	open := servers[1]
+	put := func(token string) error {
+		_, err := queues(open).Put(carrying(t, token), &belfryv1.PutRequest{Queue: "q"})
+		return err
+	}
+	if err := put(""); err == nil { // it may not have heard yet, and then says so
+		t.Error("a put without a token was taken")
+	}
+	await(t, "the put to be refused for want of a token", func() bool { return connect.CodeOf(put("")) == connect.CodeUnauthenticated })
+	await(t, "a root token that it was not given to be refused", func() bool { return connect.CodeOf(put(text)) == connect.CodeUnauthenticated })
+	made, err := admin(servers[0]).CreateToken(carrying(t, text), &belfryv1.CreateTokenRequest{Scopes: []string{"put:q"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the cluster's token to be good", func() bool { return put(made.Token) == nil })
+
+	stop(t, servers[0])
+	configs[0].RootTokens = ""
+	start(t, configs[0])
+	await(t, "nobody to ask for tokens", func() bool { return put("") == nil })
+}
+
+// carrying returns a context whose calls carry a token, none if it is empty.
+func carrying(t *testing.T, token string) context.Context {
+	ctx, call := connect.NewClientContext(t.Context())
+	if token != "" {
+		call.RequestHeader().Set("Authorization", "Bearer "+token)
+	}
+	return ctx
+}
+
+// TestLoneNodeIsOpen: a lone node without root tokens serves everybody at once, as its catalog is its own.
+func TestLoneNodeIsOpen(t *testing.T) {
+	t.Parallel()
+	s := start(t, config(t, t.TempDir()))
+	_, err := queues(s).Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
+	if err != nil {
+		t.Error(err)
+	}
+}
