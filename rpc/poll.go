@@ -78,6 +78,8 @@ type poll struct {
 	jobsMax   uint32
 	ttr       time.Duration
 	requestID string
+	// waits is set for a poll that waits: what a namespace may not have now it may have later, so that a quota does not end it.
+	waits bool
 	// stop is closed when the server drains or queues were altered: then what is waited for may be elsewhere.
 	stop <-chan struct{}
 	// newer is closed when a repeat of this poll has come: then it waits no more. nil if there cannot be any.
@@ -142,8 +144,18 @@ const turnTimeMin = 2 * crossingTimeMax
 // grants of a request. Several shards are asked in the order of the queues without waiting; if none has a job, all are
 // waited for together. Before that, a repeat waits for the end of the attempts before it, and collects what they were granted.
 //
-// A poll that waits while the number of partitions of one of its queues changes, or this node hears of it, goes on waiting in the shards of now.
+// A poll that waits while the number of partitions of one of its queues changes, or this node hears of it, goes on waiting in the shards of now. One that
+// found its namespaces to have all that their quotas allow, and has waited, ends as one that found nothing.
 func (p *poll) run(ctx context.Context, wait time.Duration) error {
+	p.waits = wait > 0
+	if err := p.seek(ctx, wait); err != nil && (!p.waits || !outOfQuota(err)) {
+		return err
+	}
+	return nil
+}
+
+// seek is run without regard to quotas.
+func (p *poll) seek(ctx context.Context, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	for left := wait; ; left = time.Until(until) {
 		p.stop = p.service.stops.next(p.service)
@@ -210,26 +222,36 @@ func (p *poll) begin(ctx context.Context, patience time.Duration) (newer <-chan 
 }
 
 // try asks the shards that offer something in turn, and waits for all of them if none has a job. One that answers nobody for now is passed over: the
-// poll fails only if all are such, or if nothing was found.
+// poll fails only if all are such, or if nothing was found. One in which a namespace has all that its quota allows is passed over as if it had nothing; a poll
+// that does not wait is told of it if all are such.
 func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error {
 	began := time.Now()
-	var failed error
-	failures := 0
+	var failed, full error
+	failures, fulls := 0, 0
 	for _, st := range p.offered(ctx, steps, wait) {
 		err := p.once(ctx, st, 0)
-		if err != nil && !passes(err) || len(p.jobs) > 0 {
+		switch {
+		case len(p.jobs) > 0 || err != nil && !passes(err):
 			return err
-		}
-		if err != nil {
+		case err != nil && outOfQuota(err):
+			full = err
+			fulls++
+		case err != nil:
 			failed = graver(failed, err)
 			failures++
 		}
 	}
 	if wait -= time.Since(began); failures == len(steps) || wait <= 0 {
+		if failed == nil && fulls == len(steps) {
+			failed = full
+		}
 		return failed
 	}
 	return p.park(ctx, p.parkSteps(), wait)
 }
+
+// outOfQuota reports whether an error says that a namespace has all the jobs in flight that it may have.
+func outOfQuota(err error) bool { return faultOfError(err).Reason == belfryv1.Reason_REASON_QUOTA }
 
 // offered returns the steps that would find something, in their order. All shards are asked at once: one after the other they would take so long
 // that a job which becomes due meanwhile is late. Shards that do not answer are asked again when all others were, by a poll that does not wait or has no

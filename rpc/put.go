@@ -164,9 +164,11 @@ func (s *queueService) putElsewhere(ctx context.Context, commands []placed, answ
 	}
 }
 
-// limited reports whether a put was refused by a limit of its queue, of which each partition has its share.
+// limited reports whether a put was refused by a limit of its queue, of which each partition has its share; only the machine says that. Refused for the quota
+// of its namespace it was by the node, which had it wait for what other shards have to give: to go to those would be a wait, and one more who wants a share,
+// in each of them, to hear the same.
 func limited(a *answer) bool {
-	return a.fault != nil && (a.fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
+	return a.fault != nil && a.result != nil && (a.fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
 }
 
 // changed reports whether a put was refused because the queue has another number of partitions.

@@ -87,6 +87,9 @@ type placed struct {
 	command  fsm.Command
 }
 
+// sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each namespace in each shard.
+const sharesAtOnce = 16
+
 // doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. One shard, which is
 // the rule, needs no other goroutine.
 func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, answers []answer) {
@@ -95,16 +98,23 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 		return
 	}
 	var group sync.WaitGroup
-	broken := make(chan any, len(shares)) // a panic is the call's, wherever it is
-	for _, share := range shares[1:] {
+	var next atomic.Int64
+	others := min(len(shares), sharesAtOnce) - 1
+	broken := make(chan any, others) // a panic is the call's, wherever it is
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {
+			s.doShare(ctx, partID(requestID, shares[i]), shares[i], answers)
+		}
+	}
+	for range others {
 		group.Go(func() {
 			defer func() { broken <- recover() }()
-			s.doShare(ctx, partID(requestID, share), share, answers)
+			work()
 		})
 	}
-	s.doShare(ctx, partID(requestID, shares[0]), shares[0], answers)
+	work()
 	group.Wait()
-	for range shares[1:] {
+	for range others {
 		if p := <-broken; p != nil {
 			panic(p)
 		}

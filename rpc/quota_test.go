@@ -1,0 +1,190 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// usedUp is what a leader answers whose namespace has all of a limit that it may.
+func usedUp(l node.Limit) error {
+	return fmt.Errorf("shard: %w", &node.QuotaError{Namespace: "a", Limit: l, Max: 4, Used: 4, Share: 4, Wait: time.Second})
+}
+
+// TestQuotaEndsNoPollThatWaits: a namespace that has all the jobs in flight that it may have is one that has nothing to hand out for now. Only who does not
+// wait, and could have got something nowhere, is told.
+func TestQuotaEndsNoPollThatWaits(t *testing.T) {
+	const quota = belfryv1.Reason_REASON_QUOTA
+	for _, tt := range []struct {
+		name string
+		wait time.Duration
+		// full are the shards that are used up until a minute has passed, dead that which answers nobody.
+		full, dead  []uint32
+		queues, now string // to be asked for, and with jobs
+		want        string // whose job the poll gets
+		reason      belfryv1.Reason
+		least, most time.Duration // of the poll
+	}{
+		{name: "one of two, the other has a job", full: []uint32{0}, queues: "QS", now: "QS", want: "S"},
+		{name: "one of two, the other has none", full: []uint32{0}, queues: "QS", now: "Q"},
+		{name: "both", full: []uint32{0, 1}, queues: "QS", now: "QS", reason: quota},
+		{name: "one, and the other is dead", full: []uint32{0}, dead: []uint32{1}, queues: "QS", now: "QS", reason: belfryv1.Reason_REASON_NO_LEADER},
+		{name: "the only one", full: []uint32{0}, queues: "Q", now: "Q", reason: quota},
+		{name: "both for a minute", wait: time.Hour, full: []uint32{0, 1}, queues: "QS", now: "Q", want: "Q", least: time.Minute, most: time.Minute + againMax},
+		{name: "one for a minute, and the other is dead", wait: time.Hour, full: []uint32{0}, dead: []uint32{1}, queues: "QS", now: "Q", want: "Q", least: time.Minute, most: time.Minute + againMax},
+		{name: "both for longer than the wait", wait: time.Minute / 2, full: []uint32{0, 1}, queues: "QS", now: "QS", least: time.Minute / 2, most: time.Minute / 2},
+		{name: "the only one for longer than the wait", wait: time.Minute / 2, full: []uint32{0}, queues: "Q", now: "Q", most: time.Minute / 2},
+	} {
+		for _, id := range []string{"", "r-1"} {
+			t.Run(tt.name+id, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := &failingNode{memoryNode: newMemoryNode(2)}
+					c := newOutage(t, n)
+					c.queues.limits.WaitMax = time.Hour
+					for _, queue := range c.spell(tt.now) {
+						c.putTwo(queue)
+					}
+					start := time.Now()
+					n.rule = func(_ context.Context, shard uint32, _ *fsm.Request, _ node.Wait) (*node.Reply, error) {
+						switch {
+						case slices.Contains(tt.dead, shard):
+							return nil, node.ErrNoLeader
+						case slices.Contains(tt.full, shard) && time.Since(start) < time.Minute:
+							return nil, usedUp(node.LeasesLimit)
+						}
+						return nil, nil
+					}
+					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: c.spell(tt.queues), RequestId: id, Wait: durationpb.New(tt.wait)})
+					<-a.ended
+					if took := time.Since(start); took < tt.least || took > tt.most {
+						t.Errorf("after %v", took)
+					}
+					if a.err != nil && faultOfError(a.err).Reason != tt.reason || a.err == nil && tt.reason != 0 {
+						t.Errorf("it ended with %v, want %v", a.err, tt.reason)
+					}
+					if diff := cmp.Diff(c.spell(tt.want), c.names(a.response.GetJobs())); diff != "" {
+						t.Errorf("it was answered (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+// doingNode answers Do as its rule says; where that says nothing, as the node beneath.
+type doingNode struct {
+	*memoryNode
+	rule func(shard uint32, req *fsm.Request) error
+}
+
+func (n *doingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	if err := n.rule(shard, req); err != nil {
+		return node.Reply{}, err
+	}
+	return n.memoryNode.Do(ctx, shard, req)
+}
+
+// serviceOver returns the service of a server over a node.
+func serviceOver(t *testing.T, n Node) *queueService {
+	t.Helper()
+	s, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.handler.queues
+}
+
+// TestPutBeyondAQuotaIsTriedOnce: a put that may go to any partition goes to no other one when its namespace has used up what it may.
+func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
+	for _, l := range []node.Limit{node.JobsLimit, node.BytesLimit, node.PutRate} {
+		t.Run(l.String(), func(t *testing.T) {
+			n := &doingNode{memoryNode: newMemoryNode(3)}
+			q := serviceOver(t, n)
+			if _, err := q.catalog.CreateQueue(t.Context(), "a/wide", 3, fsm.Settings{}); err != nil {
+				t.Fatal(err)
+			}
+			asked := 0
+			n.rule = func(uint32, *fsm.Request) error {
+				asked++
+				return usedUp(l)
+			}
+			_, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a/wide"})
+			want := faultOfError(usedUp(l)).Reason
+			if f := faultOfError(err); err == nil || f.Reason != want || f.RetryAfter != time.Second || asked != 1 {
+				t.Errorf("after %d tries %v, want %v after one", asked, err, want)
+			}
+		})
+	}
+}
+
+// TestPartsOfABatchAreBounded: a batch over many namespaces has a few requests under way at a time, and all of them answered in their places.
+func TestPartsOfABatchAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 1000
+		var now, most, all atomic.Int64
+		n := &doingNode{memoryNode: newMemoryNode(3), rule: func(uint32, *fsm.Request) error {
+			all.Add(1)
+			for under := now.Add(1); ; {
+				if was := most.Load(); under <= was || most.CompareAndSwap(was, under) {
+					break
+				}
+			}
+			<-time.After(time.Millisecond) // all that would go at a time do
+			now.Add(-1)
+			return nil
+		}}
+		q := serviceOver(t, n)
+		req := &belfryv1.PutBatchRequest{RequestId: "r"}
+		for i := range jobs {
+			req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "n" + itoa(i) + "/q", Id: "job" + itoa(i)})
+		}
+		res, err := q.PutBatch(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range res.GetResults() {
+			if r.GetPut().GetId() != "job"+itoa(i) || !r.GetPut().GetCreated() {
+				t.Errorf("entry %d: %v", i, r)
+			}
+		}
+		if all.Load() != jobs || most.Load() != sharesAtOnce {
+			t.Errorf("%d requests, of which %d at a time; want %d and %d", all.Load(), most.Load(), jobs, sharesAtOnce)
+		}
+	})
+}
+
+// TestAPanicInAPartIsTheCalls, whichever goroutine it is in.
+func TestAPanicInAPartIsTheCalls(t *testing.T) {
+	var all atomic.Int64
+	n := &doingNode{memoryNode: newMemoryNode(1), rule: func(_ uint32, req *fsm.Request) error {
+		if all.Add(1); req.Commands[0].(*fsm.Put).Queue == "n7/q" {
+			panic("broken")
+		}
+		return nil
+	}}
+	q := serviceOver(t, n)
+	req := &belfryv1.PutBatchRequest{}
+	for i := range 100 {
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "n" + itoa(i) + "/q"})
+	}
+	defer func() {
+		if p := recover(); p != "broken" {
+			t.Errorf("the call ended with %v", p)
+		}
+	}()
+	res, err := q.PutBatch(t.Context(), req)
+	t.Errorf("the call ended with %v, %v", res, err)
+}
