@@ -50,17 +50,21 @@ func (m *tokenMemory) AddToken(_ context.Context, t tokens.Record) error {
 	return nil
 }
 
-func (m *tokenMemory) EndToken(_ context.Context, id string, at time.Time) error {
+func (m *tokenMemory) EndToken(_ context.Context, id string, at time.Time) (found bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at.IsZero() {
+	old := m.all[id]
+	switch {
+	case old == nil:
+		return false, nil
+	case at.IsZero():
 		delete(m.all, id)
-		return nil
+	default:
+		ended := *old
+		ended.NotAfter = at.UnixNano()
+		m.all[id] = &ended
 	}
-	ended := *m.all[id]
-	ended.NotAfter = at.UnixNano()
-	m.all[id] = &ended
-	return nil
+	return true, nil
 }
 
 func (m *tokenMemory) Tokens() (all []*tokens.Record) {
@@ -234,7 +238,7 @@ func TestWhatIsNoToken(t *testing.T) {
 	good, id := keeper.make(t, "put:q")
 	other, _, _ := tokens.New()
 	ended, endedID := keeper.make(t, "put:q")
-	if err := keeper.EndToken(t.Context(), endedID, time.Now().Add(-time.Second)); err != nil {
+	if _, err := keeper.EndToken(t.Context(), endedID, time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	forged := good[:len(good)-43] + other[len(other)-43:]
@@ -345,7 +349,7 @@ func TestTokenEndsSessions(t *testing.T) {
 		if f := k.failure(2); connect.Code(f.GetCode()) != connect.CodePermissionDenied {
 			t.Errorf("a Reserve: %v", f)
 		}
-		if err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
+		if _, err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		k.call(3, frame.PutBatch, put)

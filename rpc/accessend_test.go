@@ -54,7 +54,7 @@ func TestTokenEndsStreams(t *testing.T) {
 		for job := range 3 {
 			synctest.Wait() // a poll is under way, unless the stream has ended
 			if job == 1 {
-				if err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
+				if _, err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -103,7 +103,7 @@ func TestTokenEndsIdleStreams(t *testing.T) {
 		if len(results) != 4 {
 			t.Errorf("%d results", len(results))
 		}
-		if err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
+		if _, err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(streamLook)

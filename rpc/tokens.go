@@ -17,8 +17,8 @@ import (
 type TokenKeeper interface {
 	// AddToken records a token. It fails with a *Fault of reason QUOTA if there are too many.
 	AddToken(ctx context.Context, t tokens.Record) error
-	// EndToken forgets a token, or has it end at a time that is not zero. It fails with a *Fault of reason INVALID if there is none.
-	EndToken(ctx context.Context, id string, at time.Time) error
+	// EndToken forgets a token, or has it end at a time that is not zero. It reports whether there is one, and may be repeated.
+	EndToken(ctx context.Context, id string, at time.Time) (found bool, err error)
 	// Tokens returns all tokens by id, from memory.
 	Tokens() []*tokens.Record
 }
@@ -117,7 +117,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 	return out, nil
 }
 
-// DeleteToken implements AdminService.
+// DeleteToken implements AdminService. It takes no request id: whoever repeats it wants the token gone, and it is.
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	keeper, ok := s.catalog.(TokenKeeper)
 	if !ok {
@@ -134,10 +134,11 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 	if c.err != nil {
 		return nil, c.err
 	}
-	if err := keeper.EndToken(ctx, req.GetId(), end); err != nil {
+	found, err := keeper.EndToken(ctx, req.GetId(), end)
+	if err != nil {
 		return nil, fmt.Errorf("ending a token: %w", err)
 	}
-	return &belfryv1.DeleteTokenResponse{}, nil
+	return &belfryv1.DeleteTokenResponse{Found: found}, nil
 }
 
 // wireToken converts what is kept of a token, but for the hash.

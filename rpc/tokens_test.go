@@ -83,3 +83,18 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 		t.Errorf("the audit does not say which tokens were made:\n%s", log)
 	}
 }
+
+// TestEndOfATokenMayBeRepeated: who asks again, because the first answer was lost, hears that the token is gone.
+func TestEndOfATokenMayBeRepeated(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	root, _ := keeper.make(t, "admin:*")
+	for after, want := range map[string][]bool{"0s": {true, false, false}, "60s": {true, true}} {
+		_, id := keeper.make(t, "put:a")
+		for i, found := range want {
+			got := s.with(root, http.MethodPost, "/v1/delete-token", fmt.Sprintf(`{"id":%q,"after":%q}`, id, after))
+			if got.status != http.StatusOK || strings.TrimSpace(got.body) != fmt.Sprintf(`{"found":%v}`, found) {
+				t.Errorf("ending a token after %s for time %d: %d %s", after, i+1, got.status, got.body)
+			}
+		}
+	}
+}

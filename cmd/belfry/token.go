@@ -244,6 +244,9 @@ func (a *app) tokenDeleteCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !response.GetFound() {
+			return &codedError{codeNotFound, fmt.Sprintf("there is no token %s: it has ended before, or the id is wrong; 'belfry token list' shows those there are", id)}
+		}
 		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "ended %s\n", id) })
 	})
 	return c

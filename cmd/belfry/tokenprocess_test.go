@@ -79,6 +79,9 @@ func TestTokensOfACluster(t *testing.T) {
 	if got := n1.run(launcher, "token", "delete", string(text)); got.code != 0 || strings.TrimSpace(got.out) != "ended "+id {
 		t.Fatalf("ending the last: %+v", got)
 	}
+	if got := n1.run(launcher, "token", "delete", id); got.code != codeNotFound || !strings.Contains(got.err, "it has ended before") {
+		t.Errorf("ending it once more: %+v", got)
+	}
 	for _, p := range c.procs {
 		await(t, "every node to refuse the token", func() bool {
 			got := p.with(shop).run(launcher, "put", "shop/orders", "x")

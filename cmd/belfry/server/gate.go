@@ -116,12 +116,12 @@ func (c *catalog) AddToken(ctx context.Context, t tokens.Record) error {
 }
 
 // EndToken implements rpc.TokenKeeper.
-func (c *catalog) EndToken(ctx context.Context, id string, at time.Time) error {
-	err := c.inner.EndToken(ctx, id, at)
+func (c *catalog) EndToken(ctx context.Context, id string, at time.Time) (found bool, err error) {
+	err = c.inner.EndToken(ctx, id, at)
 	if errors.Is(err, cluster.ErrTokenUnknown) {
-		return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: "id", Message: "id: " + err.Error()}
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // Tokens implements rpc.TokenKeeper.

@@ -460,9 +460,11 @@ func (x *DeleteTokenRequest) GetAfter() *durationpb.Duration {
 	return nil
 }
 
-// DeleteTokenResponse is empty.
+// DeleteTokenResponse says whether there was something to end.
 type DeleteTokenResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False if no token has the id: it was ended before, or the id is wrong.
+	Found         bool `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -495,6 +497,13 @@ func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeleteTokenResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTokenResponse) Descriptor() ([]byte, []int) {
 	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DeleteTokenResponse) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
 }
 
 // CreateQueueRequest describes a queue to make.
@@ -4085,8 +4094,9 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"U\n" +
 	"\x12DeleteTokenRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
-	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\x15\n" +
-	"\x13DeleteTokenResponse\"\x9f\x01\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"+\n" +
+	"\x13DeleteTokenResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\"\x9f\x01\n" +
 	"\x12CreateQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +

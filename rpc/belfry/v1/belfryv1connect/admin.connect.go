@@ -160,6 +160,7 @@ type AdminServiceClient interface {
 	// ListTokens shows what is kept of all tokens, also of those that have ended, but for root tokens, which are in files of the nodes.
 	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
 	// DeleteToken ends a token, at once or after a time in which its successor takes its place. Each node refuses it as soon as it has heard.
+	// It may be repeated: that there is no such token, any more or at all, is no error, and the answer says so.
 	// Errors: INVALID.
 	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
 }
@@ -597,6 +598,7 @@ type AdminServiceHandler interface {
 	// ListTokens shows what is kept of all tokens, also of those that have ended, but for root tokens, which are in files of the nodes.
 	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
 	// DeleteToken ends a token, at once or after a time in which its successor takes its place. Each node refuses it as soon as it has heard.
+	// It may be repeated: that there is no such token, any more or at all, is no error, and the answer says so.
 	// Errors: INVALID.
 	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
 }
