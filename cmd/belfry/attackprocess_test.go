@@ -60,6 +60,7 @@ func TestAttacks(t *testing.T) {
 	for _, round := range [][]attack{
 		append(append(append(tokenAttacks(), scopeAttacks()...), browserAttacks()...), pathAttacks()...),
 		append(append(shapeAttacks(), slowAttacks()...), append(sessionAttacks(), http2Attacks()...)...),
+		quotaAttacks(s),
 		append(peerAttacks(), gossipAttacks()...),
 		crowdAttacks(),
 	} {
