@@ -189,6 +189,11 @@ type ShardStats struct {
 	Redelivered uint64
 	// Queues are by name; it is empty where this node does not lead.
 	Queues map[string]QueueStats
+	// Spaces is what is used here of the quotas of namespaces, by name; it is empty where this node does not lead.
+	Spaces map[string]Amounts
+	// QuotaRefusals counts the requests that were refused for those quotas, by the limit of which there was too little. Of too many namespaces the last to
+	// be refused are together as OtherQueues.
+	QuotaRefusals map[string]Amounts
 	// Followers are in order of their server ids; there are none where this node does not lead.
 	Followers []FollowerStats
 	// QueuedRequests and QueuedBytes are in the proposer's queue, InFlight entries are proposed and not applied.

@@ -17,6 +17,7 @@ type shardCounters struct {
 	propose, commit, apply         *histogram
 	serverLate, workerLate         *histogram
 	lateness                       *queueLateness
+	quotas                         spaceRefusals
 }
 
 func newShardCounters(shard uint32) *shardCounters {
@@ -57,5 +58,7 @@ func (c *shardCounters) failed(err error, requests int) {
 		c.diskFull.Add(n)
 	case errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader):
 		c.noLeader.Add(n)
+	case errors.Is(err, ErrQuota), errors.Is(err, ErrRateLimited):
+		c.quotas.note(err, n)
 	}
 }

@@ -401,8 +401,9 @@ func (s *shard) statistics() ShardStats {
 		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
+	st.QuotaRefusals = c.quotas.value()
 	if s.serving.Load() != nil {
-		st.Queues, st.Followers = c.lateness.value(), s.followers()
+		st.Queues, st.Followers, st.Spaces = c.lateness.value(), s.followers(), s.shares.usage()
 		s.waiters.waiting(st.Queues)
 	}
 	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()

@@ -134,6 +134,11 @@ func newHandler(cfg Config) (*handler, error) {
 	if err := cfg.Registry.Register(newNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
 		return nil, fmt.Errorf("registering the node's metrics: %w", err)
 	}
+	if q, ok := cfg.Cluster.(Quotas); ok {
+		if err := cfg.Registry.Register(newNamespaceCollector(cfg.Node, q)); err != nil {
+			return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
+		}
+	}
 	backups, err := newBackups(cfg.Registry)
 	if err != nil {
 		return nil, err

@@ -196,6 +196,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
 		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x","delay":"1h"}`)
 		call(t, three.servers[0], "v1/create-queue", `{"queue":"rests","settings":{"paused":true}}`)
+		call(t, three.servers[0], "v1/set-namespace", `{"name":"shop","maxJobs":10}`)
 		if code := run(t.Context(), a.system, []string{"backup", filepath.Join(t.TempDir(), "b"), "--server", three.servers[0].URL()}); code != 0 {
 			return fmt.Errorf("a backup ended with %d", code)
 		}
@@ -203,7 +204,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			for _, s := range three.servers {
 				there.add(samplesOf(t, call(t, s, "metrics", "")))
 			}
-			return there["belfry_clock_offset_seconds"] != nil && there["belfry_queue_paused"] != nil
+			return there["belfry_clock_offset_seconds"] != nil && there["belfry_queue_paused"] != nil && there["belfry_namespace_used"] != nil
 		})
 		return nil
 	})

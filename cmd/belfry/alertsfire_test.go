@@ -261,6 +261,12 @@ func TestAlertsOfJobsFire(t *testing.T) {
 	first := look()
 	(&drill{before: first, after: look()}).expect(t, false, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire")
 
+	call(t, s, "v1/set-namespace", `{"name":"shop","maxJobs":2}`)
+	await(t, "the quota in the metrics", func() bool { return sum(look(), "belfry_namespace_limit") == 2 })
+	(&drill{before: first, after: look()}).expect(t, false, "BelfryNamespaceNearQuota")
+	put("shop/a", "")
+	put("shop/b", "")
+
 	put("late", overdue)
 	reserve("late", "")
 	put("left", overdue)
@@ -274,7 +280,7 @@ func TestAlertsOfJobsFire(t *testing.T) {
 		})
 	})
 	all := &drill{before: first, after: look()}
-	all.expect(t, true, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire", "BelfryCertificateEnds")
+	all.expect(t, true, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire", "BelfryCertificateEnds", "BelfryNamespaceNearQuota")
 	all.expect(t, false, "BelfryServerLate")
 }
 
