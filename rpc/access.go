@@ -70,7 +70,7 @@ func (g *guard) identify(r *http.Request) (*http.Request, *Fault) {
 		_, f = g.record(who)
 	}
 	if f != nil {
-		g.seen.unknown(r.RemoteAddr, f)
+		g.seen.unknown(r, who, f)
 		return nil, f
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who)), nil

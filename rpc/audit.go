@@ -31,17 +31,23 @@ func auditedMethods() map[string]bool {
 	return audited
 }
 
-// audit logs the end of a call that is audited, refused ones too.
+// audit logs the end of a call that is audited, refused ones too, and of others those that were refused for want of a token or a scope.
 func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
+	known, _ := ctx.Value(callerKey{}).(*caller)
+	outcome, code := "ok", connect.Code(0)
+	if wire := new(connect.Error); errors.As(err, &wire) {
+		code = wire.Code()
+		outcome = code.String() + ": " + clip(tokens.Mask(wire.Message()), quotedBytesMax)
+	}
 	if !e.audited[c.procedure] {
+		if code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied {
+			e.guard.seen.audit(known, c.address, c.procedure, outcome)
+		}
 		return
 	}
-	who, outcome := "nobody", "ok"
-	if known, ok := ctx.Value(callerKey{}).(*caller); ok {
+	who := "nobody"
+	if known != nil {
 		who = known.id
-	}
-	if wire := new(connect.Error); errors.As(err, &wire) {
-		outcome = wire.Code().String() + ": " + clip(tokens.Mask(wire.Message()), quotedBytesMax)
 	}
 	attrs := []any{
 		slog.String("token", who), slog.String("address", c.address), slog.String("procedure", c.procedure),

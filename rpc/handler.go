@@ -143,7 +143,7 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := newTurnedAway(cfg.Logger, cfg.Registry)
+	seen, err := newTurnedAway(cfg.Logger, cfg.Audit, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -14,19 +15,29 @@ import (
 // turnedAwayPeriod is how long the log says nothing more of refused calls after it has.
 const turnedAwayPeriod = 10 * time.Second
 
+// Of refused calls the audit has refusalLines at once, and one more each refusalPause.
+const (
+	refusalLines = 20
+	refusalPause = time.Second
+)
+
 // turnedAway counts calls that were refused for want of a token or of a scope, and says so in the log now and then: whoever tries tokens does not fill it.
+// The audit has a line for each, as long as they are few.
 type turnedAway struct {
-	logger *slog.Logger
-	calls  *prometheus.CounterVec
+	logger, auditor *slog.Logger
+	calls           *prometheus.CounterVec
 
 	mu    sync.Mutex
 	said  time.Time
 	since int // refused since then
+	// paid is up to when lines of the audit are used up; unsaid are the calls that have had none since the last.
+	paid   time.Time
+	unsaid int
 }
 
 // newTurnedAway registers the counter.
-func newTurnedAway(logger *slog.Logger, registry prometheus.Registerer) (*turnedAway, error) {
-	t := &turnedAway{logger: logger, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newTurnedAway(logger, auditor *slog.Logger, registry prometheus.Registerer) (*turnedAway, error) {
+	t := &turnedAway{logger: logger, auditor: auditor, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "belfry_refused_calls_total", Help: "Calls refused because of their token, by reason: unauthenticated or forbidden.",
 	}, []string{"reason"})}
 	for _, reason := range []string{"unauthenticated", "forbidden"} {
@@ -38,11 +49,35 @@ func newTurnedAway(logger *slog.Logger, registry prometheus.Registerer) (*turned
 	return t, nil
 }
 
-// unknown counts a request whose caller could not be told.
-func (t *turnedAway) unknown(address string, f *Fault) {
+// unknown counts a request whose caller could not be told. who is what it says to be, nil if it says nothing.
+func (t *turnedAway) unknown(r *http.Request, who *caller, f *Fault) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
-		t.count(address, "", f)
+		t.count(r.RemoteAddr, "", f)
+		t.audit(who, r.RemoteAddr, r.URL.Path, f.Code().String()+": "+f.Message)
 	}
+}
+
+// audit leaves a line about a refused call, unless there were too many lately: then the next line says how many had none.
+func (t *turnedAway) audit(who *caller, address, procedure, outcome string) {
+	id := "nobody"
+	if who != nil {
+		id = who.id
+	}
+	now := time.Now()
+	t.mu.Lock()
+	if first := now.Add(-refusalLines * refusalPause); t.paid.Before(first) {
+		t.paid = first
+	}
+	if t.paid.Add(refusalPause).After(now) {
+		t.unsaid++
+		t.mu.Unlock()
+		return
+	}
+	unsaid := t.unsaid
+	t.paid, t.unsaid = t.paid.Add(refusalPause), 0
+	t.mu.Unlock()
+	t.auditor.Info("audit", slog.String("token", id), slog.String("address", address), slog.String("procedure", clip(procedure, quotedBytesMax)),
+		slog.String("outcome", clip(outcome, quotedBytesMax)), slog.Int("unsaid", unsaid))
 }
 
 // call counts the end of a call if it was a refusal.

@@ -1,0 +1,82 @@
+package rpc
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestRefusalsAreAudited: who comes without a token, or with one that allows something else, is in the audit, and no token is.
+func TestRefusalsAreAudited(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	put, id := keeper.make(t, "put:a")
+	ended, endedID := keeper.make(t, "admin:*")
+	if _, err := keeper.EndToken(t.Context(), endedID, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ token, path, body, want string }{
+		{"", "/v1/put", `{"queue":"a"}`, `msg=audit token=nobody address=127.0.0.1:PORT procedure=/v1/put outcome="unauthenticated: what the call carries is no token`},
+		{ended, "/v1/put", `{"queue":"a"}`, `msg=audit token=` + endedID + ` address=127.0.0.1:PORT procedure=/v1/put outcome="unauthenticated: the call's token is not known here`},
+		{put, "/v1/put", `{"queue":"b"}`, `msg=audit token=` + id + ` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Put outcome="permission_denied: `},
+		{put, "/v1/reserve", `{"queues":["a"]}`, `msg=audit token=` + id + ` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Reserve outcome="permission_denied: `},
+		{put, "/v1/list-queues", `{}`, ""},
+		{put, "/v1/put", `{"queue":"a"}`, ""},
+	} {
+		before := len(s.log.String())
+		s.with(tt.token, http.MethodPost, tt.path, tt.body)
+		lines := s.log.String()[before:]
+		head, tail, _ := strings.Cut(tt.want, "PORT")
+		if tt.want == "" && strings.Contains(lines, "msg=audit") || !strings.Contains(lines, head) || !strings.Contains(lines, tail) || strings.Count(lines, "msg=audit") > 1 {
+			t.Errorf("%s %s: the log has\n%swant %s", tt.path, tt.body, lines, tt.want)
+		}
+	}
+	for _, token := range []string{put, ended} {
+		if strings.Contains(s.log.String(), token[len(token)-43:]) {
+			t.Error("a token is in the log")
+		}
+	}
+}
+
+// TestAuditOfRefusalsIsBounded: whoever tries tokens does not fill the audit, and how many calls have no line is in the next.
+func TestAuditOfRefusalsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		seen, err := newTurnedAway(slog.New(slog.DiscardHandler), slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(calls int, unsaid ...int) {
+			t.Helper()
+			log.Reset()
+			for range calls {
+				seen.audit(nil, "a", strings.Repeat("/", 1000), "unauthenticated")
+			}
+			want := ""
+			for _, n := range unsaid {
+				want += " unsaid=" + strconv.Itoa(n)
+			}
+			got := ""
+			for line := range strings.Lines(log.String()) {
+				got += line[strings.LastIndex(line, " unsaid=") : len(line)-1]
+				if len(line) > 1000 {
+					t.Errorf("a line of %d bytes", len(line))
+				}
+			}
+			if got != want {
+				t.Errorf("after %d calls the audit has%s, want%s", calls, got, want)
+			}
+		}
+		expect(1000, make([]int, refusalLines)...)
+		time.Sleep(2 * refusalPause)
+		expect(5, 1000-refusalLines, 0)
+		time.Sleep(time.Hour)
+		expect(refusalLines+1, append([]int{3}, make([]int, refusalLines-1)...)...)
+	})
+}
