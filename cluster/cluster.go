@@ -77,6 +77,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.whileLeading = m.lead
 	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
 	catalog.shards = c.router
+	shares := newShareKeeper(n, catalog, cfg.Logger)
 	c.router.others = m.heardOf
 	if err := catalog.start(ctx, n); err != nil {
 		return nil, err
@@ -99,10 +100,11 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
 		m.confirm()
+		shares.caughtUp()
 	}
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { c.router.watch(background) })
-	c.running.Go(func() { newShareKeeper(n, catalog, cfg.Logger).run(background) })
+	c.running.Go(func() { shares.run(background) })
 	return c, nil
 }
 

@@ -15,6 +15,8 @@ const (
 	sharePause = 200 * time.Millisecond
 	// shareRest is the least time between two looks.
 	shareRest = 10 * time.Millisecond
+	// shareCatchUp is the time between two attempts to hear from the catalog's leader what there is, after a start.
+	shareCatchUp = 100 * time.Millisecond
 	// shareTimeout bounds an entry of the catalog that changes shares.
 	shareTimeout = 2 * time.Second
 	// shareSlack is the part of what a shard uses that its share has beyond, and shareLittle the part of its even share that one has that uses nothing.
@@ -36,6 +38,9 @@ type shareHost interface {
 type shareKeeper struct {
 	host    shareHost
 	catalog *Catalog
+	// refresh is that of the catalog, and known says that it has succeeded once: before that nobody can tell which namespaces have quotas.
+	refresh func(ctx context.Context) error
+	known   bool
 	kick    chan struct{}
 	logger  *slog.Logger
 	shards  map[uint32]*shardKeeper
@@ -58,8 +63,34 @@ type shareState struct {
 	use  node.SpaceUse
 }
 
+// newShareKeeper returns a keeper of shares. From then on, until it knows which namespaces have quotas, no shard that this node leads takes anything into one.
 func newShareKeeper(host shareHost, c *Catalog, logger *slog.Logger) *shareKeeper {
-	return &shareKeeper{host: host, catalog: c, kick: make(chan struct{}, 1), logger: logger, shards: map[uint32]*shardKeeper{}}
+	host.LimitSpaces(1)
+	return &shareKeeper{host: host, catalog: c, refresh: c.Refresh, kick: make(chan struct{}, 1), logger: logger, shards: map[uint32]*shardKeeper{}}
+}
+
+// caughtUp is called when the catalog here has had all that its leader had, once.
+func (k *shareKeeper) caughtUp() {
+	k.known = true
+	k.catalog.view(func(m *machine) { k.host.LimitSpaces(len(m.state.Namespaces)) })
+}
+
+// catchUp waits until the catalog here has had all that its leader had. It reports false when ctx ends.
+func (k *shareKeeper) catchUp(ctx context.Context) bool {
+	for !k.known {
+		if k.refresh(ctx) == nil {
+			k.caughtUp()
+			break
+		}
+		pause := time.NewTimer(shareCatchUp)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return false
+		}
+	}
+	return true
 }
 
 // run keeps the shares until ctx ends.
@@ -70,6 +101,9 @@ func (k *shareKeeper) run(ctx context.Context) {
 		default:
 		}
 	})
+	if !k.catchUp(ctx) {
+		return
+	}
 	tick := time.NewTicker(sharePause)
 	defer tick.Stop()
 	rest := time.NewTimer(shareRest)

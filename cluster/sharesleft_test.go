@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/belfrydb/belfry/node"
 )
@@ -87,4 +91,85 @@ func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 			t.Errorf("%v: %v; the leader was forgotten: %v, want %v", err, got, forgot, want)
 		}
 	}
+}
+
+// startingHost is a shareHost that notes how many namespaces it was told have a quota, and whether it was looked at.
+type startingHost struct {
+	shareHost
+	mu     sync.Mutex
+	spaces int
+	looked bool
+}
+
+func (h *startingHost) LimitSpaces(spaces int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spaces = spaces
+}
+
+func (h *startingHost) OnShort(func()) {}
+
+func (h *startingHost) ShardCount() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looked = true
+	return 0
+}
+
+func (h *startingHost) state() (spaces int, looked bool) {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.spaces, h.looked
+}
+
+// TestNothingIsKnownBeforeTheCatalogCaughtUp: a node that has just started takes namespaces for limited, and says nothing of shares, until its catalog has had all
+// that the leader had, once. The catalog's leader may have quotas of which nothing is here.
+func TestNothingIsKnownBeforeTheCatalogCaughtUp(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, c, _ := open(t, dir)
+		for _, spaces := range []int{0, 1} {
+			h := &startingHost{}
+			k := newShareKeeper(h, c, slog.New(slog.DiscardHandler))
+			var heard atomic.Bool
+			k.refresh = func(context.Context) error {
+				if heard.Load() {
+					return nil
+				}
+				return node.ErrNoLeader
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { k.run(ctx) })
+			pass(time.Minute)
+			if said, looked := h.state(); said != 1 || looked {
+				t.Errorf("before the catalog is known %d namespaces are limited, and shares are looked at: %v; want one, and nothing to be known", said, looked)
+			}
+			if spaces > 0 {
+				if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			heard.Store(true)
+			pass(2 * shareCatchUp)
+			if said, _ := h.state(); said != spaces {
+				t.Errorf("%d namespaces are limited, want %d", said, spaces)
+			}
+			cancel()
+			running.Wait()
+		}
+	})
+}
+
+// TestSoleNodeStartsAtOnce: who is the only voter of the catalog knows at once that there are no quotas.
+func TestSoleNodeStartsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newMember(t, newPipes(), dir, "a", nil)
+		began := time.Now()
+		if err := put(a, "t/q"); err != nil || time.Since(began) > 0 {
+			t.Errorf("a put after %v: %v", time.Since(began), err)
+		}
+	})
 }

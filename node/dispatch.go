@@ -162,7 +162,8 @@ func (ws *waiters) choose(looks []look) []ask {
 			want := min(uint64(max(n.waiter.reserve.Max, 1)), free)
 			var taken *ticket
 			if ws.shard.shares.limits() {
-				if taken = ws.shard.shares.offer(n.waiter.request); taken == nil {
+				var ok bool
+				if taken, ok = ws.shard.shares.offer(n.waiter.request); !ok {
 					ws.schedule(q, now.Add(quotaPause))
 					break
 				}

@@ -318,24 +318,27 @@ func (sh *shares) takeLocked(all map[string]Amounts, now time.Time) *ticket {
 	return &ticket{shares: sh, term: sh.term, taken: taken}
 }
 
-// offer lets a waiter's reservation have leases of its namespaces, as many as it may be granted; nil if there are none.
-func (sh *shares) offer(req *fsm.Request) *ticket {
+// offer lets a waiter's reservation have leases of its namespaces, as many as it may be granted; ok is false if there are none.
+func (sh *shares) offer(req *fsm.Request) (taken *ticket, ok bool) {
+	all := demand(req)
+	if all == nil {
+		return nil, true
+	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.spaces == nil && sh.shard.node.limitedSpaces.Load() {
 		sh.shard.node.kickShares()
-		return nil // what the namespaces may use is not known yet
+		return nil, false // what the namespaces may use is not known yet
 	}
-	all := demand(req)
 	for name, want := range all {
 		if s := sh.spaces[name]; s != nil {
 			if refused, _ := sh.shortLocked(name, s, want, time.Now()); refused != nil {
 				sh.shard.node.kickShares()
-				return nil
+				return nil, false
 			}
 		}
 	}
-	return sh.takeLocked(all, time.Now())
+	return sh.takeLocked(all, time.Now()), true
 }
 
 // limits reports whether any namespace is limited here.
@@ -430,8 +433,17 @@ func (n *Node) SharesUsed(shard uint32) (term uint64, all map[string]SpaceUse) {
 	return s.shares.use()
 }
 
-// LimitSpaces says how many namespaces have a quota. While one has, a shard that begins to be led takes nothing into any namespace before SetShares.
-func (n *Node) LimitSpaces(spaces int) { n.limitedSpaces.Store(spaces > 0) }
+// LimitSpaces says how many namespaces have a quota; who does not know yet says one. While one has, a shard that begins to be led takes nothing into any namespace before SetShares.
+func (n *Node) LimitSpaces(spaces int) {
+	if n.limitedSpaces.Swap(spaces > 0) == (spaces > 0) {
+		return
+	}
+	for _, s := range n.here() {
+		s.shares.mu.Lock()
+		s.shares.ring()
+		s.shares.mu.Unlock()
+	}
+}
 
 // OnShort has f called, which must return at once, when a request waits for a share.
 func (n *Node) OnShort(f func()) { n.onShort.Store(&f) }

@@ -18,9 +18,33 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) > 0 {
 			t.Errorf("%d jobs were handed out", len(got))
 		}
+		waiting := make(chan []fsm.Grant)
+		go func() { waiting <- reserve(t, n, 0, "plain", time.Minute) }()
+		synctest.Wait()
+		before := time.Now()
+		do(t, n, 0, put("plain", "", 0))
+		if got := <-waiting; len(got) != 1 || time.Since(before) > 0 {
+			t.Errorf("after %v %d jobs of a queue without a namespace were handed out, want 1 at once", time.Since(before), len(got))
+		}
 		giveShare(t, n, limitOf(LeasesLimit, 10, 10))
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) != 1 {
 			t.Errorf("%d jobs were handed out when it was known, want 1", len(got))
+		}
+	})
+}
+
+// TestNodeThatHeardOfNoQuotas: who came before it was known that there are no quotas goes on as soon as it is.
+func TestNodeThatHeardOfNoQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, t.TempDir()))
+		n.LimitSpaces(1)
+		began, ended := time.Now(), make(chan error)
+		do(t, n, 0, put("plain", "", 0))
+		go func() { ended <- tryPut(t, n, put("t/q", "", 0)) }()
+		time.Sleep(shareWait / 2)
+		n.LimitSpaces(0)
+		if err := <-ended; err != nil || time.Since(began) != shareWait/2 {
+			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }
@@ -31,12 +55,12 @@ func TestOffersCountWhatMayBeGranted(t *testing.T) {
 		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
 		sh := n.shards[0].Load().shares
 		many := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/a"}, Max: 1000}}}
-		first := sh.offer(many)
-		if first == nil || sh.offer(many) != nil {
+		first, ok := sh.offer(many)
+		if _, more := sh.offer(many); !ok || more {
 			t.Errorf("the first was offered %v; two may be granted more than there is", first)
 		}
 		first.leave()
-		if sh.offer(many) == nil {
+		if _, ok := sh.offer(many); !ok {
 			t.Error("what was given back is not offered again")
 		}
 	})
