@@ -57,7 +57,7 @@ func everyEntry() []command {
 		{Limit: &limitation{Name: "other", Remove: true}},
 		{Shares: &shareChanges{Shard: 1, Term: 4, Changes: []shareChange{{Name: "tenant", Born: 19}}}},
 		{Shares: &shareChanges{Shard: 1, Term: 4, Changes: []shareChange{{
-			Name: "tenant", Born: 19, Version: 22, Granted: quota(50, 600, 7, 8),
+			Name: "tenant", Born: 19, Version: 22, Granted: quota(50, 600, 7, 8), Seen: 19,
 			Wanted: [4]bool{node.JobsLimit: true}, Tight: [4]bool{node.PutRate: true},
 		}}}},
 	}

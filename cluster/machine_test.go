@@ -58,6 +58,12 @@ func TestEveryFieldOfARecordIsStored(t *testing.T) {
 // apply applies commands, one an entry, and returns the last outcome.
 func apply(t *testing.T, m *machine, commands ...command) outcome {
 	t.Helper()
+	return applyFrom(t, m, 1, commands...)
+}
+
+// applyFrom applies commands as entries from first on.
+func applyFrom(t *testing.T, m *machine, first uint64, commands ...command) outcome {
+	t.Helper()
 	var last outcome
 	for i, c := range commands {
 		c.Format = fsm.FirstFormat
@@ -65,7 +71,7 @@ func apply(t *testing.T, m *machine, commands ...command) outcome {
 		if err != nil {
 			t.Fatal(err)
 		}
-		value, err := m.Apply(uint64(i)+1, entry)
+		value, err := m.Apply(first+uint64(i), entry)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,8 @@ type namespaceRecord struct {
 	// Born is the index of the entry that made the record: one that is made again is another.
 	Born  uint64       `json:"born"`
 	Quota node.Amounts `json:"quota"`
+	// Changed is the index of the entry that last changed Quota.
+	Changed uint64 `json:"changed,omitempty"`
 	// Shares are those of the shards whose leaders have heard of the record, by shard.
 	Shares []shareRecord `json:"shares,omitempty"`
 }
@@ -27,6 +29,8 @@ type shareRecord struct {
 	Term    uint64       `json:"term"`
 	Version uint64       `json:"version"`
 	Granted node.Amounts `json:"granted"`
+	// Seen is the newest Changed of which the leader lets nothing in any more that does not fit.
+	Seen uint64 `json:"seen,omitempty"`
 	// Wanted says that the shard lacks something, Tight that it has nothing to give.
 	Wanted [node.Limits]bool `json:"wanted"`
 	Tight  [node.Limits]bool `json:"tight"`
@@ -53,6 +57,7 @@ type shareChange struct {
 	Born    uint64            `json:"born"`
 	Version uint64            `json:"version,omitempty"`
 	Granted node.Amounts      `json:"granted"`
+	Seen    uint64            `json:"seen,omitempty"`
 	Wanted  [node.Limits]bool `json:"wanted"`
 	Tight   [node.Limits]bool `json:"tight"`
 }
@@ -74,10 +79,15 @@ func (m *machine) limit(index uint64, l *limitation) outcome {
 	if !found {
 		m.state.Namespaces = slices.Insert(m.state.Namespaces, i, &namespaceRecord{Name: l.Name, Born: index})
 	}
+	r := m.state.Namespaces[i]
+	before := r.Quota
 	for at, set := range l.Set {
 		if set {
-			m.state.Namespaces[i].Quota[at] = l.Quota[at]
+			r.Quota[at] = l.Quota[at]
 		}
+	}
+	if r.Quota != before {
+		r.Changed = index
 	}
 	return outcome{}
 }
@@ -103,8 +113,8 @@ func (r *namespaceRecord) change(index uint64, shard uint32, term uint64, c *sha
 	}
 	s := &r.Shares[i]
 	if c.Version == 0 {
-		if term > s.Term {
-			s.Term, s.Version = term, index
+		if term > s.Term { // until this is known to its leader nothing is let in, and then all that was changed before is
+			s.Term, s.Version, s.Seen = term, index, r.Changed
 		}
 		return
 	}
@@ -120,7 +130,7 @@ func (r *namespaceRecord) change(index uint64, shard uint32, term uint64, c *sha
 			s.Granted[l] = want
 		}
 	}
-	s.Wanted, s.Tight, s.Version = c.Wanted, c.Tight, index
+	s.Wanted, s.Tight, s.Version, s.Seen = c.Wanted, c.Tight, index, max(s.Seen, c.Seen)
 }
 
 // granted returns what all shards but one may use together.
@@ -141,14 +151,14 @@ type NamespaceConfig struct {
 	// Quota is what all its queues may have together; 0 stands for no limit. Granted is what shards may use by now, and never more than the quota
 	// except where that was lowered.
 	Quota, Granted node.Amounts
-	// Pending are the shards whose leaders have not heard of the quota yet, so that it does not hold there.
+	// Pending are the shards whose leaders have not heard of the quota as it is, so that it does not hold there.
 	Pending []uint32
 }
 
 func (c *Catalog) namespaceOf(r *namespaceRecord) NamespaceConfig {
 	n := NamespaceConfig{Name: r.Name, Quota: r.Quota, Granted: r.granted(^uint32(0))}
 	for shard := range uint32(c.shards.ShardCount()) { //nolint:gosec // a few
-		if !slices.ContainsFunc(r.Shares, func(s shareRecord) bool { return s.Shard == shard }) {
+		if !slices.ContainsFunc(r.Shares, func(s shareRecord) bool { return s.Shard == shard && s.Seen >= r.Changed }) {
 			n.Pending = append(n.Pending, shard)
 		}
 	}

@@ -68,6 +68,83 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// TestPendingShards: a quota is pending in a shard until its leader has said that it counts there as it is now, or has taken the share over since.
+func TestPendingShards(t *testing.T) {
+	_, c, _ := open(t, t.TempDir())
+	limitBytes := command{Limit: &limitation{Name: "t", Set: [node.Limits]bool{node.BytesLimit: true}, Quota: node.Amounts{node.BytesLimit: 1000}}}
+	says := func(shard uint32, term, seen uint64) command {
+		s := take(shard, term, 0, 0)
+		if seen > 0 {
+			s.Shares.Changes[0].Seen = seen
+		}
+		return s
+	}
+	m := newMachine()
+	apply(t, m, limitJobs(100), says(0, 5, 0), says(1, 5, 0), says(2, 5, 0), says(3, 5, 0))
+	expect := func(what string, want ...uint32) {
+		t.Helper()
+		if diff := cmp.Diff(want, c.namespaceOf(m.state.Namespaces[0]).Pending); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	next := uint64(6) // after those
+	step := func(cmd command) {
+		t.Helper()
+		if cmd.Shares != nil && cmd.Shares.Changes[0].Seen > 0 {
+			cmd.Shares.Changes[0].Version = m.state.Namespaces[0].Shares[cmd.Shares.Shard].Version
+		}
+		applyFrom(t, m, next, cmd)
+		next++
+	}
+	expect("taken over")
+	step(limitJobs(100))
+	expect("the same again")
+	step(limitBytes)
+	expect("another limit", 0, 1, 2, 3)
+	step(says(0, 5, 1))
+	expect("one that knows the old one", 0, 1, 2, 3)
+	step(says(0, 5, 7))
+	expect("one that knows it", 1, 2, 3)
+	step(says(1, 4, 0))
+	expect("an earlier leader", 1, 2, 3)
+	step(says(1, 6, 0))
+	expect("a later leader", 2, 3)
+	step(limitJobs(0))
+	expect("one limit less", 0, 1, 2, 3)
+}
+
+// TestAddedLimitCounts: when SetNamespace names nothing as pending, a limit that was added to those of a namespace counts in every shard.
+func TestAddedLimitCounts(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		s := newSpace(tr)
+		set := func(l node.Limit, quota uint64) {
+			t.Helper()
+			var amounts node.Amounts
+			var which [node.Limits]bool
+			amounts[l], which[l] = quota, true
+			config, err := tr.all[1].cluster.SetNamespace(t.Context(), "t", which, amounts)
+			if err != nil || len(config.Pending) > 0 {
+				t.Fatalf("%+v, %v", config, err)
+			}
+		}
+		set(node.LeasesLimit, 1000)
+		for _, queue := range s.queues {
+			if err := put(tr.all[0], queue); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(10 * time.Second)
+		set(node.JobsLimit, 1) // less than there is
+		for _, queue := range s.queues {
+			if err := put(tr.all[0], queue); !errors.Is(err, node.ErrQuota) {
+				t.Errorf("%s: %v", queue, err)
+			}
+		}
+	})
+}
+
 const (
 	spaceQuota = 60
 	spaceBatch = 5

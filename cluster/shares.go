@@ -52,6 +52,8 @@ type shareKeeper struct {
 type shardKeeper struct {
 	term   uint64
 	states map[string]*shareState
+	// limited is the newest change of a quota that the shard was told of.
+	limited uint64
 }
 
 // shareState is a share as its leader uses it.
@@ -152,6 +154,7 @@ func (k *shareKeeper) look(ctx context.Context) {
 			s = &shardKeeper{term: term, states: map[string]*shareState{}}
 			k.shards[shard] = s
 		}
+		s.limited = max(s.limited, k.limited)
 		looking.Go(func() { k.lookAt(ctx, shard, s, use) })
 	}
 	looking.Wait()
@@ -180,7 +183,12 @@ func (k *shareKeeper) lookAt(ctx context.Context, shard uint32, s *shardKeeper, 
 // none if use is nil. What is given back is so before anybody else hears of it.
 func (k *shareKeeper) hand(shard uint32, s *shardKeeper, use map[string]node.SpaceUse) (changes []shareChange) {
 	all, had := map[string]node.Share{}, map[string]node.Amounts{}
+	var old bool
 	k.catalog.view(func(m *machine) {
+		if old = m.state.Limited < s.limited; old {
+			return
+		}
+		s.limited = m.state.Limited
 		for _, r := range m.state.Namespaces {
 			share, change := s.hand(r, shard, k.host.ShardCount(), use)
 			all[r.Name] = share
@@ -189,7 +197,13 @@ func (k *shareKeeper) hand(shard uint32, s *shardKeeper, use map[string]node.Spa
 			}
 		}
 	})
+	if old {
+		return nil
+	}
 	used := k.host.SetShares(shard, s.term, all)
+	if used == nil { // it leads no more, and says nothing in the name of who does
+		return nil
+	}
 	for i := range changes { // what was let in since use was read is not given away
 		for _, l := range [...]node.Limit{node.JobsLimit, node.BytesLimit, node.LeasesLimit} {
 			c := &changes[i]
@@ -225,8 +239,10 @@ func (s *shardKeeper) hand(r *namespaceRecord, shard uint32, shards int, use map
 	}
 	want := wanted(r, &e, st.use, shards)
 	var change *shareChange
-	if use != nil && (want.Granted != e.Granted || want.Wanted != e.Wanted || want.Tight != e.Tight) {
-		change = &shareChange{Name: r.Name, Born: r.Born, Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight}
+	if use != nil && (want.Granted != e.Granted || want.Wanted != e.Wanted || want.Tight != e.Tight || e.Seen < r.Changed) {
+		change = &shareChange{
+			Name: r.Name, Born: r.Born, Version: e.Version, Granted: want.Granted, Seen: r.Changed, Wanted: want.Wanted, Tight: want.Tight,
+		}
 		for l := range st.most {
 			st.most[l] = min(st.most[l], want.Granted[l])
 		}

@@ -19,11 +19,16 @@ import (
 type lettingHost struct {
 	shareHost
 	used uint64
+	told int  // how often shares were set
+	over bool // the leadership is
 }
 
 func (h *lettingHost) ShardCount() int { return 3 }
 
 func (h *lettingHost) SetShares(uint32, uint64, map[string]node.Share) map[string]node.Amounts {
+	if h.told++; h.over {
+		return nil
+	}
 	return map[string]node.Amounts{"t": {node.JobsLimit: h.used}}
 }
 
@@ -51,6 +56,35 @@ func TestLoweredSharesKeepWhatWasLetIn(t *testing.T) {
 		changes := k.hand(1, &shardKeeper{term: 5, states: map[string]*shareState{}}, using(10, 0))
 		if len(changes) != 1 || want > 0 && changes[0].Granted[node.JobsLimit] != want || changes[0].Granted[node.JobsLimit] > 100 {
 			t.Errorf("with %d used: %+v, want a share of %d", used, changes, want)
+		}
+	}
+}
+
+// TestNothingIsSaidOfOldQuotas: a shard whose leader knows of a later change of a quota is told nothing by a replica of the catalog that was made anew from its
+// files and does not have it yet; and nothing is proposed in the name of a leader that is none any more.
+func TestNothingIsSaidOfOldQuotas(t *testing.T) {
+	_, c, _ := open(t, t.TempDir())
+	if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
+		t.Fatal(err)
+	}
+	var limited uint64
+	c.view(func(m *machine) { limited = m.state.Limited })
+	for _, tt := range []struct {
+		knows       uint64
+		over        bool
+		told, wants int
+	}{
+		{knows: 0, told: 1, wants: 1},
+		{knows: limited, told: 1, wants: 1},
+		{knows: limited + 1},
+		{knows: limited, over: true, told: 1},
+	} {
+		h := &lettingHost{over: tt.over}
+		k := &shareKeeper{host: h, catalog: c, logger: slog.New(slog.DiscardHandler)}
+		s := &shardKeeper{term: 5, states: map[string]*shareState{}, limited: tt.knows}
+		changes := k.hand(1, s, using(10, 0))
+		if h.told != tt.told || len(changes) != tt.wants || tt.told > 0 && s.limited != limited {
+			t.Errorf("%+v: it was told %d times, and proposes %+v; it knows of change %d", tt, h.told, changes, s.limited)
 		}
 	}
 }
