@@ -155,32 +155,58 @@ func (ws *waiters) choose(looks []look) []ask {
 		}
 		ws.schedule(q, lk.next)
 		free := lk.available - min(lk.available, lk.asking)
-		for n := q.head; n != nil && free > 0; n = n.next {
-			if n.waiter.state != parked {
-				continue
-			}
-			want := min(uint64(max(n.waiter.reserve.Max, 1)), free)
-			var taken *ticket
-			if ws.shard.shares.limits() {
-				var ok bool
-				if taken, ok = ws.shard.shares.offer(n.waiter.request); !ok {
-					ws.schedule(q, now.Add(quotaPause))
-					break
-				}
-			}
-			n.waiter.state = asking
-			q.asking += want
-			free -= want
-			asks = append(asks, ask{waiter: n.waiter, queue: q, max: want, taken: taken})
-		}
+		asks = ws.letThrough(asks, q, free, now)
 	}
 	return asks
+}
+
+// letThrough chooses those who wait for a queue that has so many jobs for them. mu is held.
+func (ws *waiters) letThrough(asks []ask, q *waitQueue, free uint64, now fsm.Time) []ask {
+	limits := ws.shard.shares.limits()
+	for n := q.head; n != nil && free > 0; n = n.next {
+		if n.waiter.state != parked {
+			continue
+		}
+		want := min(n.wants(), free)
+		var taken *ticket
+		if limits {
+			var ok, full bool
+			if taken, ok, full = ws.shard.shares.offer(n.waiter.request, q.name); !ok {
+				if again := now.Add(quotaPause); q.next == 0 || q.next > again {
+					ws.schedule(q, again)
+				}
+				if full {
+					ws.shard.shares.miss(q.name, n.lack(free))
+					break
+				}
+				continue // it lacks something for another queue that it names as well; who comes after it need not
+			}
+		}
+		n.waiter.state = asking
+		q.asking += want
+		free -= want
+		asks = append(asks, ask{waiter: n.waiter, queue: q, max: want, taken: taken})
+	}
+	return asks
+}
+
+// wants returns how many jobs a waiter takes at most.
+func (n *waitNode) wants() uint64 { return uint64(max(n.waiter.reserve.Max, 1)) }
+
+// lack returns how many of so many jobs a waiter and those after it would take. mu is held.
+func (n *waitNode) lack(free uint64) (sum uint64) {
+	for ; n != nil && sum < free; n = n.next {
+		if n.waiter.state == parked {
+			sum += n.wants()
+		}
+	}
+	return min(sum, free)
 }
 
 // propose sends the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a ask) {
 	pr := &proposal{
-		request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request), format: ws.shard.node.Format(),
+		taken: a.taken, request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request), format: ws.shard.node.Format(),
 		came: max(a.waiter.came, a.queue.opened),
 	}
 	pr.complete = func(reply Reply, err error) {
@@ -189,6 +215,7 @@ func (ws *waiters) propose(ctx context.Context, a ask) {
 	}
 	err := ws.shard.claims.enqueue(pr)
 	if err != nil {
+		a.taken.leave()
 		ws.shard.stats.failed(err, 1)
 		ws.outcome(ctx, a, Reply{}, err)
 	}
@@ -199,7 +226,6 @@ func (ws *waiters) outcome(ctx context.Context, a ask, reply Reply, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, q := a.waiter, a.queue
-	a.taken.leave()
 	q.asking -= a.max
 	ws.mark(q)
 	empty := err == nil && reply.Results[0].Code == fsm.OK && len(reply.Results[0].Grants) == 0

@@ -34,6 +34,7 @@ type proposal struct {
 	queued  time.Time
 	came    fsm.Time // when a reservation could first have been had, had there been jobs; see shardCounters.granted
 	claim   *claim   // of a reservation with an id; see claims
+	taken   *ticket  // of shares, until it has landed; who withdraws it, or is refused, gives that back himself
 	// complete is called once, unless the proposal was withdrawn.
 	complete func(Reply, error)
 
@@ -103,6 +104,7 @@ func (p *proposer) refuse(err error) {
 	}
 	p.mu.Unlock()
 	for _, pr := range all {
+		pr.taken.leave()
 		pr.complete(Reply{}, err)
 	}
 }
@@ -291,6 +293,7 @@ func (p *proposer) free() bool {
 // flight is one entry that was handed to Raft.
 type flight struct {
 	batch    []*proposal
+	taken    []*ticket // of those in batch, who may be given up before it lands, and are used again
 	entry    []byte
 	future   raft.ApplyFuture
 	start    time.Time
@@ -302,9 +305,15 @@ type flight struct {
 func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
 	f := &flight{batch: batch, start: time.Now()}
 	p.owing.Add(1)
+	for _, pr := range batch {
+		if pr.taken != nil {
+			f.taken = append(f.taken, pr.taken)
+		}
+	}
 	f.entry = p.encode(batch)
 	future, err := p.submit(l, f.entry)
 	if err != nil {
+		leaveAll(f.taken)
 		p.fail(f, err)
 		return nil
 	}
@@ -335,6 +344,7 @@ func (p *proposer) encode(batch []*proposal) []byte {
 func (p *proposer) await(f *flight) {
 	err := f.future.Error()
 	f.deadline.Stop()
+	leaveAll(f.taken) // it is applied, or never will be in this leadership
 	if err != nil {
 		p.fail(f, proposalError(err))
 		return

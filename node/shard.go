@@ -123,57 +123,51 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	reply, left, err := s.enqueue(ctx, req, taken)
-	if !left {
-		taken.leave()
-	}
-	return reply, err
+	return s.enqueue(ctx, req, taken)
 }
 
-// enqueue proposes a request that has taken what it needs of shares, and waits for its results. left says that its caller did not wait for them, and that what
-// it took is given back later.
-func (s *shard) enqueue(ctx context.Context, req *fsm.Request, taken *ticket) (reply Reply, left bool, err error) {
+// enqueue proposes a request that has taken what it needs of shares, and waits for its results.
+func (s *shard) enqueue(ctx context.Context, req *fsm.Request, taken *ticket) (reply Reply, err error) {
 	c := s.pool.Get().(*call)
-	c.request, c.came = req, s.clock.now()
+	c.request, c.came, c.taken = req, s.clock.now(), taken
 	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
 	if err = s.claims.enqueue(&c.proposal); err != nil {
+		taken.leave()
 		s.recycle(c)
 		err = s.refusal(err)
 		s.stats.failed(err, 1)
-		return Reply{}, false, err
+		return Reply{}, err
 	}
 	select {
 	case a := <-c.done:
 		s.claims.settle(c.claim, a)
 		s.recycle(c)
-		return a.reply, false, a.err
+		return a.reply, a.err
 	case <-ctx.Done():
 	}
 	if s.proposer.withdraw(&c.proposal) {
+		taken.leave()
 		s.claims.nothing(c.claim)
 		s.recycle(c)
 		err = canceled(ctx)
 		s.stats.failed(err, 1)
-		return Reply{}, false, err
+		return Reply{}, err
 	}
 	claimed := c.claim
-	c.leave = func(a answer) {
-		taken.leave()
-		s.giveBack(context.WithoutCancel(ctx), claimed, a)
-	}
+	c.leave = func(a answer) { s.giveBack(context.WithoutCancel(ctx), claimed, a) }
 	if !c.over.CompareAndSwap(false, true) { // answered at the same moment
 		a := <-c.done
 		s.claims.settle(claimed, a)
 		s.recycle(c)
-		return a.reply, false, a.err
+		return a.reply, a.err
 	}
 	// The call is left to the collector: its proposal is still in use.
-	return Reply{}, true, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
+	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // recycle keeps a call for the next request.
 func (s *shard) recycle(c *call) {
-	c.request, c.claim, c.leave = nil, nil, nil
+	c.request, c.claim, c.taken, c.leave = nil, nil, nil, nil
 	c.over.Store(false)
 	if cap(c.encoded) > bufferBytesKept {
 		c.encoded = nil
@@ -297,6 +291,7 @@ func (s *shard) applied(batch []*proposal, results []fsm.Result, clock fsm.Time)
 		}
 		s.limited.note(pr.request.Commands, own)
 	}
+	s.shares.touched(batch)
 	s.waiters.touched(batch)
 }
 

@@ -1,10 +1,8 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"maps"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +57,8 @@ type Share struct {
 // SpaceUse is what a shard uses of a namespace's quota, what is on its way to be logged included.
 type SpaceUse struct {
 	Use Amounts
-	// Short says of which limits there was too little since it was asked last, and how much more was wanted.
+	// Short says of which limits there is too little, or was within the last second, and how much more is wanted: what all those who wait lack, and the
+	// most that one of those lacked who did not.
 	Short Amounts
 }
 
@@ -92,54 +91,85 @@ func (e *QuotaError) Unwrap() error {
 const (
 	// shareWait is how long a request waits for a share to grow, or to be known.
 	shareWait = time.Second
+	// shareWaitersMax is how many requests of a shard wait for that at a time. Those beyond are refused at once.
+	shareWaitersMax = 1024
 	// quotaRetry is when trying again makes sense where a quota is used up.
 	quotaRetry = time.Second
+	// missedFor is how long it counts what a request lacked that did not wait: until its caller tries again, if it does as it is told.
+	missedFor = quotaRetry + 500*time.Millisecond
+	// kickPause is the least time between two calls that ask for more, as long as that changes nothing; it doubles up to kickPauseMax, at which shares are
+	// looked at in any case.
+	kickPause    = 20 * time.Millisecond
+	kickPauseMax = 200 * time.Millisecond
 )
 
 // shares are the shares of a shard's leader: soft state of one leadership. Only requests that name a queue of a namespace with a quota are looked at.
 type shares struct {
 	shard *shard
-	some  atomic.Bool
+	some  atomic.Bool // namespaces have a quota
 
-	mu     sync.Mutex
-	term   uint64 // of the leadership that they are of; 0 for none
+	mu    sync.Mutex
+	term  uint64 // of the leadership that they are of; 0 for none
+	known bool   // which namespaces have one
+	// spaces are the namespaces that have a quota, and those that had one of which something is on its way.
 	spaces map[string]*spaceShare
-	change chan struct{} // closed at the next change
+	// waiting is how many requests wait for a share. change is closed when it is known which namespaces have quotas; nil while nobody waits for that.
+	waiting int
+	change  chan struct{}
+	// kicked is when more was asked for last, pause for how long it is not from then on.
+	kicked time.Time
+	pause  time.Duration
 }
 
 // spaceShare is the share of one namespace.
 type spaceShare struct {
 	Share
-	pending Amounts   // what is on its way
-	refill  time.Time // when all of the second's puts are to be had again
-	puts    uint64    // thousandths of puts that were asked for since it was told last
-	told    time.Time
-	rate    uint64 // as it was told last
-	short   Amounts
+	name    string
+	limited bool    // it has a quota
+	pending Amounts // what is on its way
+	// owed are the thousandths of puts that were let in and that time had not paid for at paid.
+	owed float64
+	paid time.Time
+	puts uint64 // thousandths of puts that were let in since it was told last
+	told time.Time
+	rate uint64 // as it was told last
+	// lacking is what those lack together who wait, missed the most that one lacked who did not, and missedAt when that was last.
+	lacking, missed Amounts
+	missedAt        [Limits]time.Time
+	change          chan struct{} // closed at the next change; nil while nobody waits
 }
 
-// ticket is what a request has taken of shares until it is applied.
-type ticket struct {
-	shares *shares
-	term   uint64
-	taken  map[string]Amounts
+func newShares(s *shard) *shares { return &shares{shard: s} }
+
+// ringLocked tells those who wait for a namespace to look again, all who wait to know which have quotas if it is nil.
+func (sh *shares) ringLocked(s *spaceShare) {
+	change := &sh.change
+	if s != nil {
+		change = &s.change
+	}
+	if *change != nil {
+		close(*change)
+		*change = nil
+	}
 }
 
-func newShares(s *shard) *shares { return &shares{shard: s, change: make(chan struct{})} }
-
-// ring tells everybody who waits to look again. mu is held.
+// ring tells those to look again who wait to know which namespaces have quotas.
 func (sh *shares) ring() {
-	close(sh.change)
-	sh.change = make(chan struct{})
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.ringLocked(nil)
 }
 
-// begin forgets what an earlier leadership had.
+// begin forgets what an earlier leadership had: what that logged is applied, or never will be.
 func (sh *shares) begin(term uint64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.term, sh.spaces = term, nil
+	for _, s := range sh.spaces {
+		sh.ringLocked(s)
+	}
+	sh.ringLocked(nil)
+	sh.term, sh.known, sh.spaces, sh.pause = term, false, nil, 0
 	sh.some.Store(false)
-	sh.ring()
 }
 
 // set takes over the shares of a leadership, those of all namespaces with a quota, and returns what is used of each.
@@ -149,50 +179,81 @@ func (sh *shares) set(term uint64, all map[string]Share) (used map[string]Amount
 	if term != sh.term || term == 0 {
 		return nil
 	}
+	if sh.spaces == nil {
+		sh.spaces = map[string]*spaceShare{}
+	}
+	now := time.Now()
 	used = map[string]Amounts{}
-	altered := sh.spaces == nil || len(all) != len(sh.spaces)
-	spaces := map[string]*spaceShare{}
 	for name, share := range all {
 		s := sh.spaces[name]
 		if s == nil {
-			s = &spaceShare{told: time.Now(), refill: time.Now()}
+			s = &spaceShare{name: name, told: now, paid: now}
+			sh.spaces[name] = s
 		}
-		altered = altered || s.Share != share
-		s.Share = share
-		spaces[name], used[name] = s, sh.usedLocked(name, s)
+		s.pay(now) // at the rate that it had
+		if share.Quota[PutRate] == 0 {
+			s.owed = 0
+		}
+		if !s.limited || s.Share != share {
+			s.limited, s.Share, sh.pause = true, share, 0
+			sh.ringLocked(s)
+		}
+		used[name] = sh.usedLocked(s)
 	}
-	sh.spaces = spaces
-	sh.some.Store(len(spaces) > 0)
-	if altered {
-		sh.ring()
+	for name, s := range sh.spaces {
+		if _, limited := all[name]; !limited {
+			s.limited = false
+			sh.ringLocked(s)
+			sh.tidyLocked(s)
+		}
+	}
+	sh.some.Store(len(all) > 0)
+	if !sh.known {
+		sh.known, sh.pause = true, 0
+		sh.ringLocked(nil)
 	}
 	return used
 }
 
-// use returns what is used of each quota; Short begins anew.
+// tidyLocked forgets a namespace that has no quota, unless something is on its way that one would count.
+func (sh *shares) tidyLocked(s *spaceShare) {
+	if !s.limited && s.pending == (Amounts{}) && sh.spaces[s.name] == s {
+		delete(sh.spaces, s.name)
+	}
+}
+
+// use returns what is used of each quota.
 func (sh *shares) use() (term uint64, all map[string]SpaceUse) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	all = map[string]SpaceUse{}
 	now := time.Now()
 	for name, s := range sh.spaces {
-		u := SpaceUse{Use: sh.usedLocked(name, s), Short: s.short}
+		if !s.limited {
+			continue
+		}
+		u := SpaceUse{Use: sh.usedLocked(s), Short: s.lacking}
+		for l := range s.missed {
+			if now.Sub(s.missedAt[l]) > missedFor {
+				s.missed[l] = 0
+			}
+			u.Short[l] += s.missed[l]
+		}
 		if past := now.Sub(s.told); past >= time.Second {
 			s.rate = uint64(float64(s.puts) / past.Seconds())
 			s.puts, s.told = 0, now
 		}
 		u.Use[PutRate] = s.rate
-		s.short = Amounts{}
 		all[name] = u
 	}
 	return sh.term, all
 }
 
 // usedLocked returns what is used in the shard. What was applied and not yet taken off what is on its way counts twice, nothing is missed.
-func (sh *shares) usedLocked(name string, s *spaceShare) (used Amounts) {
+func (sh *shares) usedLocked(s *spaceShare) (used Amounts) {
 	used = s.pending
 	sh.shard.view(func(m *fsm.Machine, _ fsm.Time) {
-		u := m.UsageOf(name)
+		u := m.UsageOf(s.name)
 		used[JobsLimit] += u.Jobs
 		used[BytesLimit] += u.Bytes
 		used[LeasesLimit] += u.InFlight
@@ -200,218 +261,50 @@ func (sh *shares) usedLocked(name string, s *spaceShare) (used Amounts) {
 	return used
 }
 
-// demand returns what a request asks for, by namespace; nil if it adds nothing to any.
-func demand(req *fsm.Request) (all map[string]Amounts) {
-	add := func(queue string, a Amounts) {
-		name := fsm.NamespaceOf(queue)
-		if name == "" {
-			return
-		}
-		if all == nil {
-			all = map[string]Amounts{}
-		}
-		sum := all[name]
-		for l := range sum {
-			sum[l] += a[l]
-		}
-		all[name] = sum
-	}
-	for _, c := range req.Commands {
-		switch c := c.(type) {
-		case *fsm.Put:
-			add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: fsm.PutBytes(c), PutRate: 1000})
-		case *fsm.Reserve:
-			for _, queue := range c.Queues {
-				add(queue, Amounts{LeasesLimit: uint64(max(c.Max, 1))})
-			}
-		}
-	}
-	return all
+// pay takes off what is owed what time has paid for.
+func (s *spaceShare) pay(now time.Time) {
+	s.owed = max(0, s.owed-float64(s.Granted[PutRate])*float64(now.Sub(s.paid))/float64(time.Second))
+	s.paid = now
 }
 
-// enter lets a request have what it asks for. Where there is any room, the request gets in as a whole: what is used exceeds a share by less than one
-// request. A share that may still grow is waited for.
-func (sh *shares) enter(ctx context.Context, req *fsm.Request) (*ticket, error) {
-	if !sh.limits() {
-		return nil, nil
+// refill returns how long it takes until a put is let in; 0 for now. A second's worth may be taken at once, and at least one put.
+func (s *spaceShare) refill(now time.Time) time.Duration {
+	rate := float64(s.Granted[PutRate])
+	if rate == 0 {
+		return shareWait
 	}
-	all := demand(req)
-	if all == nil {
-		return nil, nil
+	s.pay(now)
+	more := s.owed - max(0, rate-1000)
+	if more <= 1 { // a thousandth, as time is not exact
+		return 0
 	}
-	var patience *time.Timer
-	for {
-		t, again, refused := sh.try(req, all)
-		if refused == nil {
-			return t, nil
-		}
-		if again == nil {
-			return nil, refused
-		}
-		if patience == nil {
-			patience = time.NewTimer(shareWait)
-			defer patience.Stop()
-		}
-		select {
-		case <-again:
-		case <-patience.C:
-			return nil, refused
-		case <-ctx.Done():
-			return nil, canceled(ctx)
-		}
-	}
+	return max(time.Millisecond, time.Duration(min(more/rate, refillMax.Seconds())*float64(time.Second)))
 }
 
-// try is enter without waiting; again is closed when trying once more may help, nil if it will not help soon.
-func (sh *shares) try(req *fsm.Request, all map[string]Amounts) (t *ticket, again <-chan struct{}, refused error) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.term == 0 {
-		return nil, nil, nil // who does not lead leaves it to the leader
-	}
-	if sh.spaces == nil && sh.shard.node.limitedSpaces.Load() {
-		sh.shard.node.kickShares()
-		return nil, sh.change, fmt.Errorf("%s: %w: what the namespaces may use is not known yet", sh.shard.name, ErrOverloaded)
-	}
-	now := time.Now()
-	for name, want := range all {
-		if s := sh.spaces[name]; s != nil {
-			if refused, more := sh.shortLocked(name, s, want, now); refused != nil {
-				if sh.known(req) {
-					return nil, nil, nil
-				}
-				if more {
-					again = sh.change
-					sh.shard.node.kickShares()
-				}
-				return nil, again, refused
-			}
-		}
-	}
-	return sh.takeLocked(all, now), nil, nil
-}
+// refillMax bounds what is said of how long it takes.
+const refillMax = 24 * time.Hour
 
-// takeLocked takes what a request asks for.
-func (sh *shares) takeLocked(all map[string]Amounts, now time.Time) *ticket {
-	taken := map[string]Amounts{}
-	for name, want := range all {
-		s := sh.spaces[name]
-		if s == nil {
-			continue
-		}
-		if want[LeasesLimit] > 0 && s.Quota[LeasesLimit] > 0 { // it may be granted fewer; others wait for that rather than being refused
-			used := sh.usedLocked(name, s)[LeasesLimit]
-			want[LeasesLimit] = min(want[LeasesLimit], s.Granted[LeasesLimit]-min(used, s.Granted[LeasesLimit]))
-		}
-		taken[name] = want
-		for _, l := range [...]Limit{JobsLimit, BytesLimit, LeasesLimit} {
-			s.pending[l] += want[l]
-		}
-		s.puts += want[PutRate]
-		if rate := s.Granted[PutRate]; s.Quota[PutRate] > 0 && want[PutRate] > 0 {
-			if s.refill.Before(now) {
-				s.refill = now
-			}
-			s.refill = s.refill.Add(ratePart(want[PutRate], rate))
+// miss notes what a request lacks that does not wait.
+func (s *spaceShare) miss(lacks Amounts, now time.Time) {
+	for l, n := range lacks {
+		if n > 0 {
+			s.missed[l], s.missedAt[l] = max(s.missed[l], n), now
 		}
 	}
-	return &ticket{shares: sh, term: sh.term, taken: taken}
-}
-
-// offer lets a waiter's reservation have leases of its namespaces, as many as it may be granted; ok is false if there are none.
-func (sh *shares) offer(req *fsm.Request) (taken *ticket, ok bool) {
-	all := demand(req)
-	if all == nil {
-		return nil, true
-	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.spaces == nil && sh.shard.node.limitedSpaces.Load() {
-		sh.shard.node.kickShares()
-		return nil, false // what the namespaces may use is not known yet
-	}
-	for name, want := range all {
-		if s := sh.spaces[name]; s != nil {
-			if refused, _ := sh.shortLocked(name, s, want, time.Now()); refused != nil {
-				sh.shard.node.kickShares()
-				return nil, false
-			}
-		}
-	}
-	return sh.takeLocked(all, time.Now()), true
 }
 
 // limits reports whether any namespace is limited here.
 func (sh *shares) limits() bool { return sh.some.Load() || sh.shard.node.limitedSpaces.Load() }
 
-// ratePart returns how long it takes until so many thousandths of a put are to be had.
-func ratePart(puts, rate uint64) time.Duration {
-	if rate == 0 {
-		return shareWait
-	}
-	return time.Duration(min(float64(puts)/float64(rate)*float64(time.Second), math.MaxInt64/4))
-}
-
-// known reports whether a request is a repeat that adds nothing.
-func (sh *shares) known(req *fsm.Request) (known bool) {
-	sh.shard.view(func(m *fsm.Machine, now fsm.Time) { known = m.Knows(req, now) })
-	return known
-}
-
-// shortLocked returns why a request that wants something of a namespace is refused, nil if it is not; more says that waiting may help.
-func (sh *shares) shortLocked(name string, s *spaceShare, want Amounts, now time.Time) (refused error, more bool) {
-	if s.Waiting {
-		return fmt.Errorf("%s: %w: what namespace %q may use is not known yet", sh.shard.name, ErrOverloaded, name), true
-	}
-	var used Amounts
-	read := false
-	for l := range Limits {
-		if s.Quota[l] == 0 || want[l] == 0 {
-			continue
-		}
-		e := &QuotaError{Namespace: name, Limit: l, Max: s.Quota[l], Share: s.Granted[l], Wait: quotaRetry}
-		if l == PutRate {
-			// A second's worth may be taken at once, and at least one put.
-			ahead := s.refill.Sub(now)
-			burst := max(0, time.Second-ratePart(1000, e.Share))
-			if e.Share > 0 && ahead <= burst {
-				continue
-			}
-			e.Used, e.Wait = s.rate, max(ahead-burst, time.Millisecond)
-		} else {
-			if !read {
-				used, read = sh.usedLocked(name, s), true
-			}
-			if used[l] < e.Share {
-				continue
-			}
-			e.Used = used[l]
-		}
-		s.short[l] = max(s.short[l], want[l])
-		return e, s.More[l] || l != PutRate && s.pending[l] > 0
-	}
-	return nil, false
-}
-
-// leave takes off what a request had taken: it is applied, and counted there, or never will be.
-func (t *ticket) leave() {
-	if t == nil {
+// kickLocked has the shares looked at, ever more seldom while that changes nothing.
+func (sh *shares) kickLocked(now time.Time) {
+	if now.Sub(sh.kicked) < sh.pause {
 		return
 	}
-	sh := t.shares
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.term != t.term {
-		return
+	sh.kicked, sh.pause = now, min(max(kickPause, 2*sh.pause), kickPauseMax)
+	if f := sh.shard.node.onShort.Load(); f != nil {
+		(*f)()
 	}
-	for name, want := range t.taken {
-		if s := sh.spaces[name]; s != nil {
-			for _, l := range [...]Limit{JobsLimit, BytesLimit, LeasesLimit} {
-				s.pending[l] -= min(s.pending[l], want[l])
-			}
-		}
-	}
-	sh.ring()
 }
 
 // SetShares says what a shard may use of the quotas of namespaces, all that have one, in a leadership of this node; those of another term are ignored. It
@@ -439,17 +332,9 @@ func (n *Node) LimitSpaces(spaces int) {
 		return
 	}
 	for _, s := range n.here() {
-		s.shares.mu.Lock()
 		s.shares.ring()
-		s.shares.mu.Unlock()
 	}
 }
 
 // OnShort has f called, which must return at once, when a request waits for a share.
 func (n *Node) OnShort(f func()) { n.onShort.Store(&f) }
-
-func (n *Node) kickShares() {
-	if f := n.onShort.Load(); f != nil {
-		(*f)()
-	}
-}

@@ -55,12 +55,12 @@ func TestOffersCountWhatMayBeGranted(t *testing.T) {
 		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
 		sh := n.shards[0].Load().shares
 		many := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/a"}, Max: 1000}}}
-		first, ok := sh.offer(many)
-		if _, more := sh.offer(many); !ok || more {
+		first, ok, _ := sh.offer(many, "t/a")
+		if _, more, full := sh.offer(many, "t/a"); !ok || more || !full {
 			t.Errorf("the first was offered %v; two may be granted more than there is", first)
 		}
 		first.leave()
-		if _, ok := sh.offer(many); !ok {
+		if _, ok, _ := sh.offer(many, "t/a"); !ok {
 			t.Error("what was given back is not offered again")
 		}
 	})

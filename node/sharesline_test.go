@@ -1,0 +1,386 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// moreOf is limitOf for a share that may still grow.
+func moreOf(l Limit, quota, granted uint64) Share {
+	s := limitOf(l, quota, granted)
+	s.More[l] = true
+	return s
+}
+
+// puts returns so many puts into a queue.
+func puts(n int, queue string) (all []fsm.Command) {
+	for range n {
+		all = append(all, put(queue, "", 0))
+	}
+	return all
+}
+
+// waitingPut puts in the background and returns what tells how it ended.
+func waitingPut(t *testing.T, n *Node, puts ...fsm.Command) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- tryPut(t, n, puts...) }()
+	synctest.Wait()
+	return ended
+}
+
+// shortOf returns what is used of a limit of t, and how much more is wanted.
+func shortOf(n *Node, l Limit) (used, short uint64) {
+	_, all := n.SharesUsed(0)
+	return all["t"].Use[l], all["t"].Short[l]
+}
+
+// TestDebtOfPutsIsPaidAtTheNewRate: a batch above a small share of a rate is paid for at what the share grows to.
+func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(PutRate, 1_000_000, 1000))
+		do(t, n, 0, puts(100, "t/q")...)
+		for _, step := range []struct {
+			rate uint64
+			wait time.Duration
+		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond}, {0, shareWait}, {100_000, 10 * time.Millisecond}} {
+			giveShare(t, n, limitOf(PutRate, 1_000_000, step.rate))
+			quota, ok := errors.AsType[*QuotaError](tryPut(t, n, put("t/q", "", 0)))
+			if !ok || quota.Wait.Round(time.Millisecond) != step.wait {
+				t.Errorf("at %d thousandths of a put per second it is to wait for %+v, want %v", step.rate, quota, step.wait)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+		do(t, n, 0, put("t/q", "", 0))
+	})
+}
+
+// TestRateIsWaitedFor: where a rate may still grow, a put that is above it goes on when time has made room.
+func TestRateIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(PutRate, 100_000, 10_000))
+		do(t, n, 0, puts(10, "t/q")...)
+		began := time.Now()
+		if err := tryPut(t, n, put("t/q", "", 0)); err != nil || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("after %v: %v, want a tenth of a second", time.Since(began), err)
+		}
+		do(t, n, 0, puts(100, "t/q")...)
+		began = time.Now()
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrRateLimited) || time.Since(began) != shareWait {
+			t.Errorf("after %v: %v, want a refusal after a second", time.Since(began), err)
+		}
+	})
+}
+
+// TestRoomIsNoticed: who waits goes on when something ended in its namespace, and at the end of its second at the latest if there is room by then.
+func TestRoomIsNoticed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  fsm.Command
+		wait time.Duration
+	}{
+		"cancelled":     {&fsm.Cancel{Queue: "t/q", ID: "x"}, shareWait / 2},
+		"queue deleted": {&fsm.DeleteQueue{Queue: "t/q"}, shareWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := openLimited(t, moreOf(JobsLimit, 10, 1))
+				do(t, n, 0, &fsm.Put{Queue: "t/q", Partitions: 1, ID: "x"})
+				began, ended := time.Now(), waitingPut(t, n, put("t/other", "", 0))
+				time.Sleep(shareWait / 2)
+				if r := do(t, n, 0, tt.end).Results[0]; r.Code != fsm.OK {
+					t.Fatalf("%+v", r)
+				}
+				if err := <-ended; err != nil || time.Since(began) != tt.wait {
+					t.Errorf("after %v: %v, want %v", time.Since(began), err, tt.wait)
+				}
+			})
+		})
+	}
+}
+
+// TestShortIsWhatAllLack: all who wait are told of together, for as long as they do; of those who do not wait the one that lacked most, for a moment.
+func TestShortIsWhatAllLack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(JobsLimit, 100, 0))
+		var waiting []<-chan error
+		for i := range 5 {
+			waiting = append(waiting, waitingPut(t, n, puts(1+i, "t/q")...))
+		}
+		for range 2 {
+			if used, short := shortOf(n, JobsLimit); used != 0 || short != 15 {
+				t.Errorf("%d are used and %d lacking, want 0 and 15", used, short)
+			}
+		}
+		giveShare(t, n, moreOf(JobsLimit, 100, 20))
+		for _, w := range waiting {
+			if err := <-w; err != nil {
+				t.Error(err)
+			}
+		}
+		if used, short := shortOf(n, JobsLimit); used != 15 || short != 0 {
+			t.Errorf("%d are used and %d lacking, want 15 and 0", used, short)
+		}
+		giveShare(t, n, limitOf(JobsLimit, 100, 15))
+		for i := range 3 {
+			expectRefusal(t, n, tryPut(t, n, puts(5-i, "t/q")...), JobsLimit, lastIndex(n))
+		}
+		if _, short := shortOf(n, JobsLimit); short != 5 {
+			t.Errorf("%d are lacking, want what the first did", short)
+		}
+		time.Sleep(missedFor + 1)
+		if _, short := shortOf(n, JobsLimit); short != 0 {
+			t.Errorf("%d are lacking after a while", short)
+		}
+	})
+}
+
+// TestShortOfPolls: those who wait for jobs of a namespace that may have no more in flight lack as many as there are for them.
+func TestShortOfPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(LeasesLimit, 100, 0))
+		do(t, n, 0, puts(7, "t/q")...)
+		var waiting sync.WaitGroup
+		for range 10 {
+			waiting.Go(func() { reserve(t, n, 0, "t/q", time.Second) })
+		}
+		time.Sleep(time.Second / 2)
+		if _, short := shortOf(n, LeasesLimit); short != 7 {
+			t.Errorf("%d are lacking, want as many as there are jobs", short)
+		}
+		waiting.Wait()
+	})
+}
+
+// TestFullNamespaceHoldsUpItsOwnOnly: a poll that names a full namespace and another queue lets those by who wait for that one after it; alone in the line of the
+// full one it has its job as soon as there is room.
+func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(LeasesLimit, 10, 0))
+		poll := func(queues ...string) <-chan []fsm.Grant {
+			got := make(chan []fsm.Grant, 1)
+			go func() {
+				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: queues, Max: 1, TTR: time.Minute}}}
+				reply, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Minute})
+				if err != nil {
+					t.Error(err)
+				}
+				got <- reply.Results[0].Grants
+			}()
+			synctest.Wait()
+			return got
+		}
+		both, other := poll("t/a", "plain", "u/a"), poll("plain")
+		third := poll("u/a")
+		began := time.Now()
+		do(t, n, 0, put("plain", "", 0), put("u/a", "", 0))
+		for what, got := range map[string]<-chan []fsm.Grant{"plain": other, "u/a": third} {
+			if grants := <-got; len(grants) != 1 || grants[0].Queue != what || time.Since(began) > 0 {
+				t.Errorf("%s, after %v: %+v", what, time.Since(began), grants)
+			}
+		}
+		do(t, n, 0, put("plain", "", 0))
+		giveShare(t, n, limitOf(LeasesLimit, 10, 1))
+		if grants := <-both; len(grants) != 1 || time.Since(began) > quotaPause {
+			t.Errorf("after %v: %+v", time.Since(began), grants)
+		}
+	})
+}
+
+// taker has shares of a namespace and takes some of them.
+func taker(t *testing.T, n *Node, puts ...fsm.Command) *ticket {
+	t.Helper()
+	req := &fsm.Request{Commands: puts}
+	var w lacker
+	taken, err := n.shards[0].Load().shares.try(req, demand(req), &w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// TestTakenOfAQuotaThatIsSetAgain: what is on its way counts also if the quota was removed and set again meanwhile, and is forgotten when it has landed.
+func TestTakenOfAQuotaThatIsSetAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(JobsLimit, 10, 10))
+		term, _ := n.SharesUsed(0)
+		first, second := taker(t, n, puts(3, "t/q")...), taker(t, n, puts(2, "t/q")...)
+		n.SetShares(0, term, nil)
+		if free := taker(t, n, puts(1, "t/q")...); free != nil {
+			t.Errorf("%+v was taken of no quota", free)
+		}
+		first.leave()
+		for _, want := range []uint64{2, 0} {
+			giveShare(t, n, limitOf(JobsLimit, 10, 10))
+			if used, _ := shortOf(n, JobsLimit); used != want {
+				t.Errorf("%d are used, want %d", used, want)
+			}
+			n.SetShares(0, term, nil)
+			second.leave()
+			second.leave()
+		}
+		if sh := n.shards[0].Load().shares; len(sh.spaces) > 0 {
+			t.Errorf("%+v is remembered", sh.spaces)
+		}
+	})
+}
+
+// TestNothingIsTakenOfNoQuota: a request that names only namespaces without a quota takes nothing.
+func TestNothingIsTakenOfNoQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(JobsLimit, 10, 10))
+		if taken := taker(t, n, put("u/q", "", 0)); taken != nil {
+			t.Errorf("%+v was taken", taken)
+		}
+		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"u/q"}, Max: 1}}}
+		if taken, ok, _ := n.shards[0].Load().shares.offer(poll, "u/q"); taken != nil || !ok {
+			t.Errorf("%+v was offered", taken)
+		}
+	})
+}
+
+// TestTakenUntilItLands: what a request has taken stays so when its callers were given up or it was withdrawn too late, until its entry is applied or can never be.
+func TestTakenUntilItLands(t *testing.T) {
+	for name, end := range map[string]func(*fakeFuture){
+		"applied": func(f *fakeFuture) { f.apply(t, 1) },
+		"lost":    func(f *fakeFuture) { f.fail(errors.New("lost")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startProposer(t, Config{EntriesInFlight: 1})
+				sh := &shares{}
+				space := &spaceShare{name: "t", limited: true}
+				pending := func() uint64 {
+					sh.mu.Lock()
+					defer sh.mu.Unlock()
+					return space.pending[JobsLimit]
+				}
+				take := func() (pr *proposal, ended chan error) {
+					space.pending[JobsLimit]++
+					req := &fsm.Request{Commands: puts(1, "t/q")}
+					ended = make(chan error, 1)
+					return &proposal{
+						request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(_ Reply, err error) { ended <- err },
+						taken: &ticket{shares: sh, taken: []taking{{space, Amounts{JobsLimit: 1}}}},
+					}, ended
+				}
+				pr, ended := take()
+				if err := b.enqueue(pr); err != nil {
+					t.Fatal(err)
+				}
+				flight := b.next(t)
+				if err := <-ended; !errors.Is(err, ErrUnknownOutcome) || b.withdraw(pr) {
+					t.Errorf("given up as %v, want unknown", err)
+				}
+				pr.taken = nil // its caller uses it again
+				if got := pending(); got != 1 {
+					t.Errorf("%d are on their way while the entry may yet be applied, want 1", got)
+				}
+				end(flight)
+				synctest.Wait()
+				if got := pending(); got != 0 {
+					t.Errorf("%d are on their way after it has landed", got)
+				}
+				waits, refused := take()
+				b.close(ErrNoLeader)
+				if err := b.enqueue(waits); err == nil {
+					t.Error("a closed proposer took a request")
+				}
+				waits.taken.leave()
+				if got := pending(); got != 0 || len(refused) != 0 {
+					t.Errorf("%d are on their way of what was refused", got)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingStaysTaken: whoever leaves at whatever moment, in the end nothing is on its way.
+func TestNothingStaysTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(JobsLimit, 1000, 1000))
+		var calls sync.WaitGroup
+		for i := range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Microsecond)
+			calls.Go(func() {
+				defer cancel()
+				_, _ = n.Do(ctx, 0, &fsm.Request{Commands: puts(2, "t/q")})
+			})
+			calls.Go(func() {
+				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/q"}, Max: 2, TTR: time.Minute}}}
+				_, _ = n.Reserve(ctx, 0, req, Wait{For: time.Minute})
+			})
+		}
+		calls.Wait()
+		synctest.Wait()
+		sh := n.shards[0].Load().shares
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		if s := sh.spaces["t"]; s.pending != (Amounts{}) || s.lacking != (Amounts{}) || sh.waiting != 0 {
+			t.Errorf("%+v is on its way, %d wait for %+v", s.pending, sh.waiting, s.lacking)
+		}
+	})
+}
+
+// TestFewWaitForAShare: so many requests wait for a share; those beyond are refused at once, with the same error.
+func TestFewWaitForAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(JobsLimit, 10, 0))
+		began := time.Now()
+		var waiting []<-chan error
+		for range shareWaitersMax {
+			waiting = append(waiting, waitingPut(t, n, put("t/q", "", 0)))
+		}
+		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), JobsLimit, lastIndex(n))
+		if past := time.Since(began); past > 0 {
+			t.Errorf("refused after %v", past)
+		}
+		if _, short := shortOf(n, JobsLimit); short != shareWaitersMax+1 {
+			t.Errorf("%d are lacking, want those that wait and the one that does not", short)
+		}
+		for _, w := range waiting {
+			if err := <-w; !errors.Is(err, ErrQuota) {
+				t.Error(err)
+			}
+		}
+		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != 2*shareWait {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestShareIsAskedForSeldom: who waits asks for more at once, and then ever more seldom as long as that changes nothing.
+func TestShareIsAskedForSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(LeasesLimit, 10, 0))
+		var kicks int
+		n.OnShort(func() { kicks++ })
+		do(t, n, 0, put("t/q", "", 0))
+		var waiting sync.WaitGroup
+		waiting.Go(func() { reserve(t, n, 0, "t/q", 10*time.Second) })
+		synctest.Wait()
+		if kicks != 1 {
+			t.Errorf("it was asked for %d times at once", kicks)
+		}
+		for range 500 { // each has the poll looked at
+			time.Sleep(10 * time.Millisecond)
+			do(t, n, 0, put("t/q", "", 0))
+		}
+		if most := int(5*time.Second/kickPauseMax) + 5; kicks > most || kicks < most/2 {
+			t.Errorf("it was asked for %d times within five seconds, want about %d", kicks, most)
+		}
+		kicks = 0
+		giveShare(t, n, moreOf(LeasesLimit, 20, 0)) // something has changed
+		do(t, n, 0, put("t/q", "", 0))
+		synctest.Wait()
+		if kicks != 1 {
+			t.Errorf("it was asked for %d times when something had changed, want once", kicks)
+		}
+		waiting.Wait()
+	})
+}
