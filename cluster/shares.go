@@ -277,7 +277,7 @@ func (r *namespaceRecord) more(e *shareRecord) (more [node.Limits]bool) {
 func wanted(r *namespaceRecord, e *shareRecord, use node.SpaceUse, shards int) (want shareRecord) {
 	others := r.granted(e.Shard)
 	want = *e
-	for l := range want.Granted {
+	for l := range node.Limits {
 		quota, have, used := r.Quota[l], e.Granted[l], use.Use[l]
 		if quota == 0 {
 			want.Granted[l], want.Wanted[l], want.Tight[l] = 0, false, false
@@ -285,24 +285,43 @@ func wanted(r *namespaceRecord, e *shareRecord, use node.SpaceUse, shards int) (
 		}
 		little := quota / uint64(shards*shareLittle) //nolint:gosec // a few
 		need := used + use.Short[l]
+		short := use.Short[l] > 0 && (need > have || l == node.PutRate) // what is used of a rate is what it was
 		target := min(quota, need+max(little, need/shareSlack))
-		free := quota - min(quota, others[l]+have)
-		othersWant := slices.ContainsFunc(r.Shares, func(s shareRecord) bool { return s.Shard != e.Shard && s.Wanted[l] })
-		short := use.Short[l] > 0 && used >= have || node.Limit(l) == node.PutRate && use.Short[l] > 0 //nolint:gosec // one of Limits
-		want.Wanted[l] = short && have+free < need || e.Wanted[l] && have <= used
-		want.Tight[l] = othersWant && have <= used
-		switch {
-		case others[l]+have > quota || othersWant && !short:
-			want.Granted[l] = min(have, used)
-		case short && othersWant:
-			want.Granted[l] = max(have, min(need, have+free))
-		case short:
-			want.Granted[l] = max(have, min(target, have+free))
-		case used+little/2 >= have: // nobody waits for it: half of what is free, so that there is some for who needs it
-			want.Granted[l] = max(have, min(target, have+free/2))
-		case have > 2*target+little:
-			want.Granted[l] = target
+		if short { // who asks one by one lacks little at a time
+			target = min(quota, max(target, 2*have))
 		}
+		free := quota - min(quota, others[l]+have)
+		rivals := r.wanting(e.Shard, l)
+		spare := have - min(have, used)
+		if l == node.PutRate && spare <= have/shareSlack { // it varies
+			spare = 0
+		}
+		granted := have
+		switch {
+		case others[l]+have > quota || rivals > 0 && !short:
+			granted = have - spare
+		case short && l == node.PutRate && have > quota/(rivals+1)*(shareSlack+1)/shareSlack: // it is used up for ever by who wants more for ever
+			granted = have - have/shareSlack
+		case short: // of what several want each leaves the others their part
+			granted = max(have, min(target, have+(free+rivals)/(rivals+1)))
+		case used+little/2 >= have: // nobody waits for it: half of what is free, so that there is some for who needs it
+			granted = max(have, min(target, have+free/2))
+		case have > 2*target+little:
+			granted = target
+		}
+		want.Granted[l] = granted
+		want.Wanted[l] = short && granted < need
+		want.Tight[l] = rivals > 0 && granted <= have && (spare == 0 || granted < have)
 	}
 	return want
+}
+
+// wanting returns how many other shards say that they lack something.
+func (r *namespaceRecord) wanting(but uint32, l node.Limit) (rivals uint64) {
+	for i := range r.Shares {
+		if s := &r.Shares[i]; s.Shard != but && s.Wanted[l] {
+			rivals++
+		}
+	}
+	return rivals
 }

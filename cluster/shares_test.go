@@ -91,14 +91,20 @@ func TestWantedShares(t *testing.T) {
 		{name: "all of it for who does", quota: 2400, own: 1000, others: 1300, used: 1000, short: 100, granted: 1100},
 		{name: "what is missing is wanted", quota: 2400, own: 1000, others: 1300, used: 1000, short: 200, granted: 1100, wanted: true},
 		{name: "what is used no more is given back", quota: 2400, own: 1000, others: 100, used: 10, granted: 110},
-		{name: "all that is not used, if others want it", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 600, granted: 600},
+		{name: "all that is not used, if others want it", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 600, granted: 600, tight: true},
 		{name: "nothing is left", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 1000, granted: 1000, tight: true},
+		{name: "twice as much for who lacks a little", quota: 2400, own: 400, others: 100, used: 400, short: 1, granted: 800},
+		{name: "what all lack at once", quota: 2400, own: 100, others: 100, used: 100, short: 900, granted: 1125},
+		{name: "half of what is free if another lacks something too", quota: 2400, own: 1000, others: 1200, othersWant: true, used: 1000, short: 500, granted: 1100, wanted: true},
+		{name: "the last one that is free", quota: 2400, own: 1000, others: 1399, othersWant: true, used: 1000, short: 500, granted: 1001, wanted: true},
+		{name: "wanted no more", quota: 2400, own: 1000, others: 1400, used: 1000, granted: 1000},
 		{name: "the quota was lowered", quota: 500, own: 1000, others: 1400, used: 600, granted: 600},
 		{name: "there is no limit", own: 1000, used: 10},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := recordOf(tt.quota, tt.own, tt.others, tt.othersWant, 7)
+			r.Shares[1].Wanted[node.JobsLimit] = true // it has said so before
 			w := wanted(r, &r.Shares[1], using(tt.used, tt.short)["t"], 3)
 			const l = node.JobsLimit
 			if w.Granted[l] != tt.granted || w.Wanted[l] != tt.wanted || w.Tight[l] != tt.tight {

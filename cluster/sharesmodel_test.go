@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// shareModel is a namespace whose shards' leaders look at their shares as shareKeeper does. Callers take no time to try again.
+type shareModel struct {
+	t      *testing.T
+	limit  node.Limit
+	record *namespaceRecord
+	shards []modelShard
+	index  uint64
+	now    time.Duration
+	random *rand.Rand
+}
+
+// modelShard is one shard: what it uses, and what callers lack who wait.
+type modelShard struct {
+	used, waiting uint64
+	looked, look  time.Duration
+	pause         time.Duration
+	starved       time.Duration // since when nobody was let in although somebody waits and there is room in the quota
+}
+
+const (
+	modelStep = 10 * time.Millisecond
+	// modelEntry is how long an entry of the catalog takes, and the look that makes it.
+	modelEntry = 50 * time.Millisecond
+)
+
+func newShareModel(t *testing.T, shards int, limit node.Limit, quota, seed uint64) *shareModel {
+	t.Helper()
+	m := &shareModel{t: t, limit: limit, record: &namespaceRecord{Name: "t"}, shards: make([]modelShard, shards), random: rand.New(rand.NewPCG(seed, 1))}
+	m.record.Quota[limit] = quota
+	for shard := range uint32(shards) { //nolint:gosec // a few
+		m.index++
+		m.record.change(m.index, shard, 1, &shareChange{})
+		m.shards[shard].look = time.Duration(m.random.Int64N(int64(sharePause)))
+	}
+	return m
+}
+
+func (m *shareModel) granted(shard int) uint64 { return m.record.Shares[shard].Granted[m.limit] }
+
+// sums returns what all shards use and may use.
+func (m *shareModel) sums() (used, granted uint64) {
+	for i := range m.shards {
+		used, granted = used+m.shards[i].used, granted+m.granted(i)
+	}
+	return used, granted
+}
+
+// step goes on by a moment, in which who waits is let in as far as there is room, and those look at their shares whose time it is.
+func (m *shareModel) step() {
+	m.now += modelStep
+	for i := range m.shards {
+		s := &m.shards[i]
+		if in := min(s.waiting, m.granted(i)-min(s.used, m.granted(i))); m.limit != node.PutRate {
+			s.used, s.waiting = s.used+in, s.waiting-in
+			if in > 0 {
+				s.starved = m.now
+			}
+		}
+		if s.waiting > 0 { // it asks for more, ever more seldom
+			s.look = min(s.look, s.looked+s.pause)
+		}
+		if s.look > m.now {
+			continue
+		}
+		e := &m.record.Shares[i]
+		var use node.SpaceUse
+		use.Use[m.limit], use.Short[m.limit] = s.used, s.waiting
+		want := wanted(m.record, e, use, len(m.shards))
+		s.looked, s.look, s.pause = m.now, m.now+sharePause, min(max(2*s.pause, 20*time.Millisecond), sharePause)
+		if want.Granted == e.Granted && want.Wanted == e.Wanted && want.Tight == e.Tight {
+			continue
+		}
+		m.index++
+		before := m.granted(i)
+		m.record.change(m.index, e.Shard, 1, &shareChange{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight})
+		if m.granted(i) != before {
+			s.pause = modelEntry
+		}
+	}
+	if _, granted := m.sums(); granted > m.record.Quota[m.limit] {
+		m.t.Fatalf("after %v the shares are %d together, the quota is %d", m.now, granted, m.record.Quota[m.limit])
+	}
+}
+
+// TestHotShardGetsAllThatIsFree: whoever could use all has all that is free within a second, whether many ask at once or few one by one, also if the others
+// had grown before.
+func TestHotShardGetsAllThatIsFree(t *testing.T) {
+	const quota = 1_000_000
+	for shards := 3; shards <= 6; shards++ {
+		for _, callers := range []uint64{1, 9, 1000, 2 * quota} {
+			for _, before := range []uint64{0, quota / 10} {
+				t.Run(fmt.Sprintf("%d shards, %d callers, %d used by each before", shards, callers, before), func(t *testing.T) {
+					m := newShareModel(t, shards, node.JobsLimit, quota, uint64(shards))
+					for i := range m.shards {
+						m.shards[i].waiting = before
+					}
+					for m.now < 5*time.Second {
+						m.step()
+					}
+					for i := range m.shards {
+						m.shards[i].used /= 2 // which leaves them more than they use
+					}
+					began := m.now
+					others := uint64(shards-1) * m.shards[1].used
+					for m.shards[0].used+others < quota {
+						m.shards[0].waiting = callers
+						m.shards[0].used = max(m.shards[0].used, m.granted(0)) // each asks again at once
+						m.step()
+						if m.now-began > time.Second {
+							t.Fatalf("after a second it uses %d of the %d that the others leave, and may use %d", m.shards[0].used, quota-others, m.granted(0))
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestTwoHotShardsShare: of two that could use all each has its part of what is free within a second.
+func TestTwoHotShardsShare(t *testing.T) {
+	const quota = 1_000_000
+	m := newShareModel(t, 6, node.JobsLimit, quota, 3)
+	for m.now < 2*time.Second {
+		for i := range 2 {
+			m.shards[i].waiting = 5
+			m.shards[i].used = max(m.shards[i].used, m.granted(i))
+		}
+		m.step()
+		if used, _ := m.sums(); m.now > time.Second && used < quota {
+			t.Fatalf("after %v %d of %d are used", m.now, used, quota)
+		}
+	}
+	for i := range 2 {
+		if m.shards[i].used < quota/4 {
+			t.Errorf("%d of %d are used by one of them", m.shards[i].used, quota)
+		}
+	}
+}
+
+// TestHotRateLeavesSome: a shard that takes all puts that it may, and more, leaves another its part of the rate, within seconds.
+func TestHotRateLeavesSome(t *testing.T) {
+	const quota = 1_000_000
+	m := newShareModel(t, 3, node.PutRate, quota, 3)
+	hot := func(shards int, until time.Duration) {
+		for m.now < until {
+			for i := range shards {
+				m.shards[i].waiting, m.shards[i].used = 50_000, m.granted(i)/100*uint64(95+m.random.IntN(6))
+			}
+			m.step()
+		}
+	}
+	if hot(1, time.Second); m.granted(0) != quota {
+		t.Errorf("alone it has %d of %d", m.granted(0), quota)
+	}
+	if hot(2, 6*time.Second); m.granted(0) < quota/3 || m.granted(1) < quota/3 {
+		t.Errorf("they have %d and %d of %d", m.granted(0), m.granted(1), quota)
+	}
+	entries := m.index
+	if hot(2, 26*time.Second); m.index-entries > 40 {
+		t.Errorf("their shares changed %d times in 20 seconds of the same load", m.index-entries)
+	}
+}
+
+// TestSharesUnderAnyLoad: whatever comes and goes, the shares are never more than the quota, and while there is room in it no shard lets
+// nobody in for longer than a second.
+func TestSharesUnderAnyLoad(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		quota := []uint64{7, 60, 1000, 1_000_000}[random.IntN(4)]
+		m := newShareModel(t, 3+random.IntN(4), node.JobsLimit, quota, seed)
+		for m.now < time.Minute {
+			if random.IntN(20) == 0 { // callers come to one of them, and what it has ends
+				s := &m.shards[random.IntN(len(m.shards))]
+				s.waiting += random.Uint64N(quota/2 + 2)
+				s.used -= random.Uint64N(s.used + 1)
+			}
+			m.step()
+			used, _ := m.sums()
+			for i := range m.shards {
+				if s := &m.shards[i]; s.waiting == 0 || used >= quota {
+					s.starved = m.now
+				} else if m.now-s.starved > time.Second {
+					t.Fatalf("seed %d, %d shards, after %v: shard %d lacks %d, %d of %d are used; %+v", seed, len(m.shards), m.now, i, s.waiting, used, quota, m.record.Shares)
+				}
+			}
+		}
+	}
+}
