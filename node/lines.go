@@ -179,15 +179,15 @@ func (p *proposer) takeLocked(sizeMax int64, costMax uint64, crowded bool) []*pr
 		l := ls.turn
 		pr := l.head
 		bytes := int64(len(pr.encoded))
-		if len(batch) > 0 && (size+bytes > sizeMax || cost+pr.cost > costMax || pr.format != batch[0].format) {
-			break
-		}
 		if l.entry != ls.entry {
 			l.entry, l.cost, l.taken = ls.entry, 0, 0
 		} else if crowded && (l.cost+pr.cost > shareCost || l.taken+bytes > shareBytes) {
-			passed++
+			passed++ // before it is looked at whether there is room: who has had his share ends nobody else's
 			ls.turn = l.next
 			continue
+		}
+		if len(batch) > 0 && (size+bytes > sizeMax || cost+pr.cost > costMax || pr.format != batch[0].format) {
+			break
 		}
 		passed = 0
 		size, cost = size+bytes, cost+pr.cost

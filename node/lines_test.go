@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,4 +160,55 @@ func TestOneOwnerLeavesRoomToWait(t *testing.T) {
 			expect(quiet, 1)
 		}
 	})
+}
+
+// TestEntriesTakeWhatTheyMay: an entry ends only when it is full, or when each line has had its share or is empty; of each it takes no more than that, and at least
+// one request.
+func TestEntriesTakeWhatTheyMay(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		p := newProposer(Config{}.withDefaults(), newShardCounters(0))
+		p.open()
+		left := map[string][]uint64{} // what the requests of each line cost
+		for range 1 + random.IntN(300) {
+			owner := fmt.Sprintf("n%d/q", random.IntN(1+random.IntN(8)))
+			req := &fsm.Request{}
+			for range 1 + random.IntN(400)*random.IntN(2) {
+				req.Commands = append(req.Commands, &fsm.Ack{Ref: fsm.Ref{Queue: owner}})
+			}
+			if err := p.enqueue(&proposal{request: req, encoded: make([]byte, 1)}); err != nil {
+				t.Fatal(err)
+			}
+			left[owner] = append(left[owner], uint64(len(req.Commands)))
+		}
+		for len(left) > 0 {
+			most := 1 + random.Uint64N(3000)
+			had, total := map[string]uint64{}, uint64(0)
+			waiting := len(left)
+			batch := p.takeLocked(1<<20, most, true)
+			for _, pr := range batch {
+				owner := queueNamed(pr.request.Commands[0])
+				if cost := left[owner][0]; had[owner] > 0 && had[owner]+cost > shareCost || cost != pr.cost {
+					t.Fatalf("seed %d: %s has had %d, and gets %d more", seed, owner, had[owner], pr.cost)
+				}
+				had[owner] += pr.cost
+				total += pr.cost
+				if left[owner] = left[owner][1:]; len(left[owner]) == 0 {
+					delete(left, owner)
+				}
+			}
+			var next *proposal // who is the first to be passed over although his line has had less than its share
+			for range len(left) {
+				l := p.lines.turn
+				if cost := had[l.owner+"/q"]; cost == 0 || cost+l.head.cost <= shareCost {
+					next = l.head
+					break
+				}
+				p.lines.turn = l.next
+			}
+			if len(batch) == 0 || next != nil && total+next.cost <= most {
+				t.Fatalf("seed %d: an entry of %d lines has %d requests at a cost of %d of %d, and leaves one of %d", seed, waiting, len(batch), total, most, next.cost)
+			}
+		}
+	}
 }

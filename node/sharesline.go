@@ -115,7 +115,7 @@ func (sh *shares) try(req *fsm.Request, all map[string]Amounts, w *lacker) (t *t
 		if s == nil || !s.limited {
 			continue
 		}
-		refused, lacks, more := sh.shortLocked(s, want, now)
+		lacks, more, refused := sh.shortLocked(s, want, now)
 		if refused == nil {
 			continue
 		}
@@ -176,9 +176,9 @@ func (sh *shares) leaveLineLocked(w *lacker) {
 }
 
 // shortLocked returns why a request that wants something of a namespace is refused, nil if it is not, and what it lacks; more says that waiting may help.
-func (sh *shares) shortLocked(s *spaceShare, want Amounts, now time.Time) (refused error, lacks Amounts, more bool) {
+func (sh *shares) shortLocked(s *spaceShare, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
 	if s.Waiting {
-		return fmt.Errorf("%s: %w: what namespace %q may use is not known yet", sh.shard.name, ErrOverloaded, s.name), lacks, true
+		return lacks, true, fmt.Errorf("%s: %w: what namespace %q may use is not known yet", sh.shard.name, ErrOverloaded, s.name)
 	}
 	var used Amounts
 	read := false
@@ -207,7 +207,7 @@ func (sh *shares) shortLocked(s *spaceShare, want Amounts, now time.Time) (refus
 		}
 		more = more && (s.More[l] || l != PutRate && s.pending[l] > 0)
 	}
-	return refused, lacks, more
+	return lacks, more, refused
 }
 
 // takeLocked takes what a request asks for.
@@ -260,7 +260,7 @@ func (sh *shares) offer(req *fsm.Request, queue string) (t *ticket, ok, full boo
 		if s == nil || !s.limited {
 			continue
 		}
-		if refused, lacks, _ := sh.shortLocked(s, want, now); refused != nil {
+		if lacks, _, refused := sh.shortLocked(s, want, now); refused != nil {
 			s.miss(lacks, now)
 			ok, full = false, full || name == own
 		}
