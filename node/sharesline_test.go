@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -358,28 +359,28 @@ func TestFewWaitForAShare(t *testing.T) {
 func TestShareIsAskedForSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(LeasesLimit, 10, 0))
-		var kicks int
-		n.OnShort(func() { kicks++ })
+		var kicks atomic.Int64
+		n.OnShort(func() { kicks.Add(1) })
 		do(t, n, 0, put("t/q", "", 0))
 		var waiting sync.WaitGroup
 		waiting.Go(func() { reserve(t, n, 0, "t/q", 10*time.Second) })
 		synctest.Wait()
-		if kicks != 1 {
-			t.Errorf("it was asked for %d times at once", kicks)
+		if got := kicks.Load(); got != 1 {
+			t.Errorf("it was asked for %d times at once", got)
 		}
 		for range 500 { // each has the poll looked at
 			time.Sleep(10 * time.Millisecond)
 			do(t, n, 0, put("t/q", "", 0))
 		}
-		if most := int(5*time.Second/kickPauseMax) + 5; kicks > most || kicks < most/2 {
-			t.Errorf("it was asked for %d times within five seconds, want about %d", kicks, most)
+		if got, most := kicks.Load(), int64(5*time.Second/kickPauseMax)+5; got > most || got < most/2 {
+			t.Errorf("it was asked for %d times within five seconds, want about %d", got, most)
 		}
-		kicks = 0
+		kicks.Store(0)
 		giveShare(t, n, moreOf(LeasesLimit, 20, 0)) // something has changed
 		do(t, n, 0, put("t/q", "", 0))
 		synctest.Wait()
-		if kicks != 1 {
-			t.Errorf("it was asked for %d times when something had changed, want once", kicks)
+		if got := kicks.Load(); got != 1 {
+			t.Errorf("it was asked for %d times when something had changed, want once", got)
 		}
 		waiting.Wait()
 	})
