@@ -159,7 +159,7 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	args := []string{"doctor", "--out", path, "--server", server.URL, "--data", filepath.Join(t.TempDir(), "nowhere")}
 	got := h.run(args...)
 	summary := unpack(t, path)["summary.txt"]
-	for _, want := range []string{"the server at " + server.URL + " does not answer\n    → start it", "not reached:\n", "nowhere", "no --debug-addr", "log lines: the server keeps none"} {
+	for _, want := range []string{"the server at " + server.URL + " does not answer: no server answers at " + server.URL, "\n    → see that it runs", "not reached:\n", "nowhere", "no --debug-addr", "log lines: the server keeps none"} {
 		if !strings.Contains(summary, want) || !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in\n%s", want, got.out)
 		}

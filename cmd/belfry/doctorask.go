@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -31,7 +33,7 @@ func (e *examination) server(ctx context.Context) {
 	status, text, err := e.page(ctx, e.conn.http, e.conn.url+"/readyz?verbose")
 	if err != nil {
 		e.bundle.Miss("the server at "+e.conn.url, err)
-		e.bundle.Find("the server at "+e.conn.url+" does not answer", "start it with 'belfry serve', or name another with --server; if it runs, its log and 'belfry health' say more")
+		e.bundle.Find("the server at "+e.conn.url+" does not answer: "+err.Error(), "see that it runs, and that --server and --tls-ca are right for it; if all is, its log says more")
 		e.goroutines(ctx)
 		return
 	}
@@ -40,7 +42,7 @@ func (e *examination) server(ctx context.Context) {
 	e.cluster(ctx)
 	e.queues(ctx)
 	if status, text, err = e.page(ctx, e.conn.http, e.conn.url+"/metrics"); err != nil || status != http.StatusOK {
-		e.bundle.Miss("metrics", errors.Join(err, fmt.Errorf("the answer has status %d", status)))
+		e.bundle.Miss("metrics", cmp.Or(err, refusal(status, text)))
 	} else {
 		e.bundle.AddMetrics("metrics.txt", "the node's metrics", text)
 		e.bundle.Metrics(text)
@@ -70,7 +72,19 @@ func (e *examination) page(ctx context.Context, caller *http.Client, url string)
 		}
 	}
 	page, err := io.ReadAll(io.LimitReader(response.Body, pageMax))
+	if caller == e.conn.http && !servedHere(response) {
+		err = e.describe(ctx, &strangeAnswer{response.Status})
+	}
 	return response.StatusCode, string(page), err
+}
+
+// refusal returns what a page says that is not the one that was asked for.
+func refusal(status int, text string) error {
+	var fault struct{ Message string }
+	if json.Unmarshal([]byte(text), &fault) != nil || fault.Message == "" {
+		return fmt.Errorf("the answer has status %d", status)
+	}
+	return fmt.Errorf("the answer has status %d: %s", status, fault.Message)
 }
 
 // cluster adds the state of the cluster.
@@ -82,6 +96,9 @@ func (e *examination) cluster(ctx context.Context) {
 	})
 	if err != nil {
 		e.bundle.Miss("the cluster", errors.New(explain(err)))
+		if exitCode(ctx, err) == codeForbidden {
+			e.bundle.Find("the server tells this command little: "+explain(err), "name a token that allows view:* with --token-file; whoever has one for admin makes it with 'belfry token create --scope view:*'")
+		}
 		return
 	}
 	e.message("cluster.json", "the cluster's nodes, shards and moves, with names and addresses of nodes", c)
@@ -128,7 +145,7 @@ func (e *examination) goroutines(ctx context.Context) {
 	plain := &http.Client{Transport: &http.Transport{}} // this port knows of no tokens, and gets none
 	status, text, err := e.page(ctx, plain, "http://"+e.flags.debug+"/debug/pprof/goroutine?debug=1")
 	if err != nil || status != http.StatusOK {
-		e.bundle.Miss("goroutines at "+e.flags.debug, errors.Join(err, fmt.Errorf("the answer has status %d", status)))
+		e.bundle.Miss("goroutines at "+e.flags.debug, cmp.Or(err, refusal(status, text)))
 		return
 	}
 	e.bundle.Add("goroutines.txt", "what the server's goroutines do: functions and lines", text)

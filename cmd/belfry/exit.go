@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -163,7 +164,11 @@ func misdirected(err error) string {
 		return "the server does not speak TLS: write http:// instead of https://"
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "its certificate is not accepted: " + bad.Err.Error()
+		text := "its certificate is not accepted: " + bad.Err.Error()
+		if _, unknown := errors.AsType[x509.UnknownAuthorityError](bad.Err); unknown {
+			text += "; name the authority behind it with --tls-ca"
+		}
+		return text
 	}
 	return ""
 }

@@ -72,11 +72,16 @@ func ask(ctx context.Context, conn *connection, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", path, err)
 	}
-	if response.Header.Get(server.ServedBy) == "" && response.StatusCode != http.StatusServiceUnavailable { // that may be a proxy's
+	if !servedHere(response) {
 		return "", &strangeAnswer{response.Status}
 	}
 	if response.StatusCode != http.StatusOK {
 		return "", &codedError{codeUnavailable, fmt.Sprintf("not ready: %s\n%s", response.Status, text)}
 	}
 	return string(text), nil
+}
+
+// servedHere reports whether a health page may be a Belfry server's: one that is unavailable may be a proxy's before it.
+func servedHere(response *http.Response) bool {
+	return response.Header.Get(server.ServedBy) != "" || response.StatusCode == http.StatusServiceUnavailable
 }

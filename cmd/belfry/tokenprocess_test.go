@@ -18,7 +18,7 @@ import (
 )
 
 // TestTokensOfACluster: in a cluster with TLS, gossip keys and root tokens every command and call needs a token that allows it; tokens are made, rotated under
-// load without an error, and ended on all nodes; the root token is replaced by files and SIGHUP.
+// load without an error, and ended on all nodes; the root token is replaced by files and SIGHUP. Whoever looks around sees no secret.
 func TestTokensOfACluster(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -64,6 +64,7 @@ func TestTokensOfACluster(t *testing.T) {
 	if code := n1.status("/metrics"); code != http.StatusOK {
 		t.Errorf("metrics with the root token: %d", code)
 	}
+	sightOfACluster(t, c, dir, shop)
 
 	rotateTwice(t, n1, dir)
 	id = rotateUnderLoad(t, c, made.CA, dir, shop, id, func() {

@@ -26,7 +26,7 @@ func newSecrets() secrets {
 		{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), hidden}, // a key
 		{regexp.MustCompile(`\bbelfry_[A-Za-z0-9]+_[A-Za-z0-9_-]+`), hidden},                                          // an access token
 		{regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]+`), "$1 " + hidden},                             // what a header brings
-		{regexp.MustCompile(`[A-Za-z0-9+/]{42,43}={1,2}`), hidden},                                                    // 32 bytes in base64, as keys of gossip are
+		{regexp.MustCompile(`[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{42,43}={1,2}`), hidden},                                // 16 or 32 bytes in base64, as keys of gossip are
 		{regexp.MustCompile(`://[^/\s"'?#]*@`), "://" + hidden + "@"},                                                 // users and passwords in URLs
 	}
 }

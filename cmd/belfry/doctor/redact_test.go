@@ -13,6 +13,7 @@ func TestRedact(t *testing.T) {
 		"belfry_xxx_yyy":                                                      "***",
 		"Authorization: Bearer abc.def-_~+/=":                                 "Authorization: Bearer ***",
 		"key " + b64 + "\n":                                                   "key ***\n",
+		"key " + b64[:22] + "== x":                                            "key *** x",
 		"redis://u:p@h:1/0 and https://token@h/x":                             "redis://***@h:1/0 and https://***@h/x",
 		"http://h:1/path?mail=a@b":                                            "http://h:1/path?mail=a@b",
 		begin + "EC PRIVATE KEY-----\nMHc\nx\n":                               "***",

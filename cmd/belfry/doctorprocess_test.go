@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sightOfACluster: in a secured cluster whoever has a token looks around and makes a bundle with no secret in it; whoever lacks one, or does not know the
+// authority, hears what is missing. shop is the file of a token that does not allow a look.
+func sightOfACluster(t *testing.T, c *crew, dir, shop string) {
+	t.Helper()
+	n1 := c.procs[0]
+	if got := n1.run(launcher, "put", "shop/planted-queue", "planted-body", "--id", "planted-id"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	config := filepath.Join(dir, "belfry.conf")
+	var lines strings.Builder
+	flags := append(secureFlags(dir, "n1"), "--root-tokens", filepath.Join(dir, rootTokensFile), "--data", c.dirs[0])
+	for i := 0; i < len(flags); i += 2 {
+		fmt.Fprintf(&lines, "%s = %s\n", strings.TrimPrefix(flags[i], "--"), flags[i+1])
+	}
+	if err := os.WriteFile(config, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bundle := func(p *process, more ...string) (outcome, map[string]string) {
+		path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+		got := p.run(launcher, append([]string{"doctor", "--out", path, "--config", config}, more...)...)
+		if got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+		return got, unpack(t, path)
+	}
+
+	got, files := bundle(n1)
+	for _, name := range []string{"cluster.json", "queues.json", "metrics.txt", "ready.txt", "config.txt", "data.txt"} {
+		if len(files[name]) == 0 {
+			t.Errorf("the bundle has no %s:\n%s", name, files["summary.txt"])
+		}
+	}
+	files["what it prints"] = got.out + got.err
+	wantNoSecrets(t, dir, files)
+	if !strings.Contains(files["config.txt"], gossipKeyFile) || !strings.Contains(files["metrics.txt"], "belfry_refused_calls_total{") {
+		t.Errorf("the bundle has neither the names of files of secrets nor the metrics' names:\n%s", files["config.txt"])
+	}
+
+	for name, test := range map[string]struct {
+		p    *process
+		more []string
+		want string
+	}{
+		"without a token":                  {n1.with(""), nil, "the server tells this command little: UNAUTHENTICATED: the call carries no token"},
+		"with a token for something else":  {n1.with(shop), nil, "the server tells this command little: FORBIDDEN: token "},
+		"without TLS":                      {n1, []string{"--server", "http://" + n1.address}, "does not answer: " + n1.address + " speaks TLS only: write https://"},
+		"without the authority of the key": {n1, []string{"--tls-ca", foreignAuthority(t)}, "unknown authority; name the authority behind it with --tls-ca"},
+	} {
+		got, files := bundle(test.p, test.more...)
+		if !strings.Contains(files["summary.txt"], "  - ") || !strings.Contains(strings.Split(files["summary.txt"], "not reached:")[0], test.want) {
+			t.Errorf("%s: %q is not among\n%s", name, test.want, got.out)
+		}
+	}
+
+	if got := n1.run(launcher, "top", "--once"); got.code != 0 || !strings.Contains(got.out, "shop/planted-queue") {
+		t.Errorf("top with the root token: %+v", got)
+	}
+	if got := n1.with(shop).run(launcher, "top", "--once"); got.code != codeForbidden || !strings.Contains(got.err, "it takes view:*") {
+		t.Errorf("top with a token for something else: %+v", got)
+	}
+	if got := n1.run(launcher, "top", "--once", "--tls-ca", foreignAuthority(t)); got.code != codeUnavailable || !strings.Contains(got.err, "--tls-ca") {
+		t.Errorf("top without the authority: %+v", got)
+	}
+}
+
+// foreignAuthority returns a file with the certificate of an authority that nobody has to do with.
+func foreignAuthority(t *testing.T) string {
+	t.Helper()
+	return makeCerts(t, t.TempDir(), "--node", "n1").CA
+}
+
+// wantNoSecrets fails the test if a file has what is secret of a directory that `cert` and `token root` made: not the root token, nor what is kept of it, nor
+// a line of a key; nor anything that is planted.
+func wantNoSecrets(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	secrets := []string{"planted"}
+	for _, pattern := range []string{"*.token", rootTokensFile, gossipKeyFile, "*-key.pem"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no %s in %s, %v", pattern, dir, err)
+		}
+		for _, name := range found {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for word := range strings.FieldsSeq(string(text)) {
+				if len(word) > 30 { // an id is not secret
+					secrets = append(secrets, word)
+				}
+			}
+		}
+	}
+	for name, text := range files {
+		for _, secret := range secrets {
+			if at := strings.Index(text, secret); at >= 0 {
+				t.Errorf("%s has %q", name, text[max(0, at-60):min(len(text), at+60)])
+			}
+		}
+	}
+}
