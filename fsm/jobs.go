@@ -122,6 +122,7 @@ func (m *Machine) setDue(j job, due Time) State {
 // setDead puts a lifted job among the dead letters.
 func (m *Machine) setDead(j job) {
 	m.grantPlace(j).died = m.scalars.Clock
+	m.ends(j, Dead)
 	m.touch(j.q).Counters.Died++
 	m.set(j, Dead, m.slot(j).due)
 }

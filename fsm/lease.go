@@ -130,6 +130,7 @@ func (m *Machine) ack(c *Ack) Result {
 	}
 	m.touch(j.q).Counters.Acked++
 	m.lift(j)
+	m.ends(j, Acked)
 	m.drop(j, Acked)
 	return Result{State: Acked, changed: true}
 }

@@ -64,6 +64,7 @@ type Machine struct {
 	answers  answers
 	restored RestoreMark
 	touched  []*queue // by the entry under way
+	endings  []Ending // of the entry applied last
 	// restoring is set while Restore reads jobs: when they fall due is counted afterwards.
 	restoring bool
 	scratch   commandScratch
@@ -107,6 +108,7 @@ func (m *Machine) Apply(index uint64, entry []byte) ([]Result, error) {
 	m.index, m.format = index, max(m.format, e.format)
 	before := m.scalars.Clock
 	m.scalars.Clock = max(before, e.stamp)
+	m.forgetEndings()
 
 	results := make([]Result, 0, e.commands)
 	for range e.requests {

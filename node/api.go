@@ -160,6 +160,10 @@ type FollowerStats struct {
 type QueueStats struct {
 	// LatenessSeconds runs from a job's due time to the stamp of the grant of its first attempt.
 	LatenessSeconds Histogram
+	// JobSeconds runs from a job's put to its ack, in shard time.
+	JobSeconds Histogram
+	// Attempts counts those that a job took until it was acked or died.
+	Attempts Histogram
 	// Waiting is the number of parked calls of Reserve that name the queue.
 	Waiting int
 }

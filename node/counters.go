@@ -16,7 +16,7 @@ type shardCounters struct {
 	entryCommands, entryBytes      *histogram
 	propose, commit, apply         *histogram
 	serverLate, workerLate         *histogram
-	lateness                       *queueLateness
+	measures                       *queueMeasures
 	quotas                         spaceRefusals
 }
 
@@ -24,7 +24,7 @@ func newShardCounters(shard uint32) *shardCounters {
 	return &shardCounters{
 		shard: shard, entryCommands: newHistogram(1, 15), entryBytes: newHistogram(128, 15),
 		propose: newSeconds(), commit: newSeconds(), apply: newSeconds(),
-		serverLate: newSeconds(), workerLate: newSeconds(), lateness: newQueueLateness(),
+		serverLate: newSeconds(), workerLate: newSeconds(), measures: newQueueMeasures(),
 	}
 }
 

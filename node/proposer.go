@@ -54,7 +54,7 @@ type proposer struct {
 	// stamped is told of each batch after its entry was stamped; nil for nobody.
 	stamped func(batch []*proposal)
 	// applied is told of each entry of this proposer that was applied, before its callers are.
-	applied func(batch []*proposal, results []fsm.Result, clock fsm.Time)
+	applied func(batch []*proposal, did *shardResult)
 	// late is told that an entry was applied whose callers had been given up; their requests are theirs again.
 	late  func()
 	fatal func(error)
@@ -375,7 +375,7 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 		p.complete(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, err))
 		return
 	}
-	p.applied(f.batch, value.results, value.clock)
+	p.applied(f.batch, value)
 	p.stats.entryApplied(f, commands, time.Now())
 	at := 0
 	for _, pr := range f.batch {

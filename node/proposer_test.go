@@ -78,7 +78,7 @@ func startProposer(t *testing.T, cfg Config) *bench {
 		return f, nil
 	}
 	b.stamp = func() fsm.Time { b.stamps++; return b.stamps }
-	b.applied = func([]*proposal, []fsm.Result, fsm.Time) {}
+	b.applied = func([]*proposal, *shardResult) {}
 	b.late = func() { b.lateEntries.Add(1) }
 	b.fatal = func(err error) { t.Errorf("the proposer gave up: %v", err) }
 	b.open()

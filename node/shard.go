@@ -235,7 +235,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		return
 	}
 	s.claims.begin()
-	s.stats.lateness.clear()
+	s.stats.measures.clear()
 	s.shares.begin(l.term)
 	defer s.shares.begin(0)
 	s.proposer.open()
@@ -280,18 +280,20 @@ func (s *shard) logLead(ctx context.Context, l *leadership) error {
 }
 
 // applied passes on what an entry of this leader did.
-func (s *shard) applied(batch []*proposal, results []fsm.Result, clock fsm.Time) {
+func (s *shard) applied(batch []*proposal, did *shardResult) {
+	results := did.results
 	for _, pr := range batch {
 		own := results[:len(pr.request.Commands)]
 		results = results[len(own):]
 		for i, c := range pr.request.Commands {
 			if c.Kind() == fsm.KindReserve {
-				s.stats.granted(pr.came, &own[i], clock)
+				s.stats.granted(pr.came, &own[i], did.clock)
 			}
 		}
 		s.limited.note(pr.request.Commands, own)
 	}
 	s.shares.touched(batch)
+	s.stats.measures.ended(did.endings)
 	s.waiters.touched(batch)
 }
 
@@ -398,7 +400,7 @@ func (s *shard) statistics() ShardStats {
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
 	st.QuotaRefusals = c.quotas.value()
 	if s.serving.Load() != nil {
-		st.Queues, st.Followers, st.Spaces = c.lateness.value(), s.followers(), s.shares.usage()
+		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.shares.usage()
 		s.waiters.waiting(st.Queues)
 	}
 	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"io"
+	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -15,6 +16,7 @@ type shardMachine struct {
 // shardResult is what applying an entry to a shard gives.
 type shardResult struct {
 	results []fsm.Result
+	endings []fsm.Ending
 	clock   fsm.Time
 }
 
@@ -26,7 +28,7 @@ func (s shardMachine) Apply(index uint64, entry []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &shardResult{results: results, clock: s.m.Clock()}, nil
+	return &shardResult{results: results, endings: slices.Clone(s.m.Endings()), clock: s.m.Clock()}, nil
 }
 
 // Snapshot implements Machine.

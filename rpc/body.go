@@ -30,10 +30,10 @@ type guardedBody struct {
 	timer *time.Timer
 }
 
-// guardBody returns the request with its body guarded. release must be called when the call has ended. The request that
+// guardBody returns the request of a procedure, "" for none, with its body guarded. release must be called when the call has ended. The request that
 // net/http holds keeps its own body: the server looks at that to see whether bytes of it are left, and would take them
 // for the next request otherwise.
-func (h *handler) guardBody(o *reply, r *http.Request) (guarded *http.Request, release func()) {
+func (h *handler) guardBody(o *reply, r *http.Request, procedure string) (guarded *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}
 	}
@@ -52,7 +52,12 @@ func (h *handler) guardBody(o *reply, r *http.Request) (guarded *http.Request, r
 	})
 	changed := *r
 	changed.Body = b
-	return &changed, b.release
+	return &changed, func() {
+		b.release()
+		if procedure != "" {
+			h.requestBytes.observe(procedure, b.held)
+		}
+	}
 }
 
 // envelopeBytes is what gRPC puts before a message.

@@ -110,6 +110,7 @@ type handler struct {
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
 	buffers        *buffers // of requests and answers
+	requestBytes   *requestBytes
 
 	bodyBytesInFlight atomic.Int64
 	// streams counts the streams that are open.
@@ -128,6 +129,10 @@ func newHandler(cfg Config) (*handler, error) {
 		return nil, fmt.Errorf("configuring the public API: %w", err)
 	}
 	watch, err := newTraffic(cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := newRequestBytes(cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +155,7 @@ func newHandler(cfg Config) (*handler, error) {
 	h := &handler{
 		limits: cfg.Limits, guard: &guard{gate: cfg.Gate, now: cfg.Now, seen: seen}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(),
-		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{},
+		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
 	h.queues = &queueService{
@@ -278,7 +283,7 @@ func (h *handler) route(w *reply, r *http.Request) {
 		return
 	}
 	if queue, ok := strings.CutPrefix(path, rawPrefix); ok {
-		guarded, release := h.guardBody(w, r)
+		guarded, release := h.guardBody(w, r, rawPrefix)
 		defer release()
 		h.serveRaw(w, guarded, queue)
 		return
@@ -308,7 +313,7 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)
 	}
-	guarded, release := h.guardBody(w, r)
+	guarded, release := h.guardBody(w, r, "")
 	defer release()
 	other.ServeHTTP(w, jsonByDefault(guarded))
 }
@@ -327,7 +332,7 @@ func (h *handler) sameOrigin(r *http.Request) bool {
 // serveCall serves a Connect procedure. A path for people becomes the procedure's.
 func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	if !c.method.streams {
-		guarded, release := h.guardBody(w, r)
+		guarded, release := h.guardBody(w, r, c.method.procedure)
 		defer release()
 		r = guarded
 	} else {
@@ -338,7 +343,7 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 			h.writeFault(w, r, f)
 			return
 		}
-		guarded, release := h.guardStream(w, r)
+		guarded, release := h.guardStream(w, r, c.method.procedure)
 		defer release()
 		r = guarded
 	}

@@ -111,7 +111,7 @@ func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
 	late := node.Histogram{Bounds: []float64{.5}, Counts: []uint64{2, 1}, Sum: 3, Count: 3}
 	n.queueStats = map[uint32]map[string]node.QueueStats{
 		0: {"b": {LatenessSeconds: late, Waiting: 1}, "a": {LatenessSeconds: late, Waiting: 2}, "never made": {Waiting: 4}, node.OtherQueues: {LatenessSeconds: late}},
-		1: {"y": {LatenessSeconds: late, Waiting: 8}},
+		1: {"y": {LatenessSeconds: late, Waiting: 8}, "w": {JobSeconds: late, Attempts: late}, "never made": {JobSeconds: late, Attempts: late}},
 	}
 	expectMetrics(t, scrape(t, n, 3), `belfry_delivery_lateness_seconds_bucket{queue="y",shard="1",le="0.5"} 2
 belfry_delivery_lateness_seconds_bucket{queue="y",shard="1",le="+Inf"} 3
@@ -121,6 +121,22 @@ belfry_delivery_lateness_seconds_bucket{queue="_other",shard="0",le="0.5"} 6
 belfry_delivery_lateness_seconds_bucket{queue="_other",shard="0",le="+Inf"} 9
 belfry_delivery_lateness_seconds_sum{queue="_other",shard="0"} 9
 belfry_delivery_lateness_seconds_count{queue="_other",shard="0"} 9
+belfry_job_attempts_bucket{queue="w",shard="1",le="0.5"} 2
+belfry_job_attempts_bucket{queue="w",shard="1",le="+Inf"} 3
+belfry_job_attempts_sum{queue="w",shard="1"} 3
+belfry_job_attempts_count{queue="w",shard="1"} 3
+belfry_job_attempts_bucket{queue="_other",shard="1",le="0.5"} 2
+belfry_job_attempts_bucket{queue="_other",shard="1",le="+Inf"} 3
+belfry_job_attempts_sum{queue="_other",shard="1"} 3
+belfry_job_attempts_count{queue="_other",shard="1"} 3
+belfry_job_e2e_seconds_bucket{queue="w",shard="1",le="0.5"} 2
+belfry_job_e2e_seconds_bucket{queue="w",shard="1",le="+Inf"} 3
+belfry_job_e2e_seconds_sum{queue="w",shard="1"} 3
+belfry_job_e2e_seconds_count{queue="w",shard="1"} 3
+belfry_job_e2e_seconds_bucket{queue="_other",shard="1",le="0.5"} 2
+belfry_job_e2e_seconds_bucket{queue="_other",shard="1",le="+Inf"} 3
+belfry_job_e2e_seconds_sum{queue="_other",shard="1"} 3
+belfry_job_e2e_seconds_count{queue="_other",shard="1"} 3
 belfry_queue_bytes{queue="w",shard="1"} 4
 belfry_queue_bytes{queue="y",shard="1"} 4
 belfry_queue_bytes{queue="z",shard="0"} 4
@@ -273,13 +289,15 @@ func TestMetricsPacked(t *testing.T) {
 	}
 }
 
-// BenchmarkMetrics is one scrape, as Prometheus makes it, of a node with 1,000 queues and 1,000,000 jobs whose lateness is counted.
+// BenchmarkMetrics is one scrape, as Prometheus makes it, of a node with 1,000 queues and 1,000,000 jobs, of which all is measured.
 func BenchmarkMetrics(b *testing.B) {
 	const shards, queues, jobs = 6, 1000, 1000
 	n := newMemoryNode(shards)
 	n.now = func() time.Time { return time.Unix(queues, 0) } // all were put, and few are due
 	n.queueStats = map[uint32]map[string]node.QueueStats{}
 	late := node.Histogram{Bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 300, 3600}, Counts: make([]uint64, 12), Count: 1}
+	took := node.Histogram{Bounds: []float64{.1, 1, 10, 60, 600, 3600, 86400, 604800}, Counts: make([]uint64, 9), Count: 1}
+	attempts := node.Histogram{Bounds: []float64{1, 2, 3, 5, 16}, Counts: make([]uint64, 6), Count: 1}
 	var names []string
 	for i := range queues {
 		names = append(names, fmt.Sprintf("queue-%04d", i))
@@ -287,7 +305,7 @@ func BenchmarkMetrics(b *testing.B) {
 		if n.queueStats[shard] == nil {
 			n.queueStats[shard] = map[string]node.QueueStats{}
 		}
-		n.queueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late}
+		n.queueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late, JobSeconds: took, Attempts: attempts}
 	}
 	n.addQueues(b, jobs, names...)
 	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})

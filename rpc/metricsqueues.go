@@ -144,6 +144,8 @@ func (s *selection) Pop() any {
 func (s *queueSeries) add(q *queueSeries) {
 	s.Waiting += q.Waiting
 	s.LatenessSeconds = sumOf(&s.LatenessSeconds, &q.LatenessSeconds)
+	s.JobSeconds = sumOf(&s.JobSeconds, &q.JobSeconds)
+	s.Attempts = sumOf(&s.Attempts, &q.Attempts)
 	if q.Queue == nil { // there is no such queue
 		return
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/belfrydb/belfry/node"
 )
 
 // metricsPage serves /metrics: what the registry has and, after that, the queues. Those are written as text here, because the registry takes several times
@@ -85,7 +87,9 @@ func queueFamilies() []queueFamily {
 		}}
 	}
 	return []queueFamily{
-		{"delivery_lateness_seconds", "histogram", "Time from a job's due time to its first grant.", writeLateness},
+		measured("delivery_lateness_seconds", "Time from a job's due time to its first grant.", func(q *queueSeries) *node.Histogram { return &q.LatenessSeconds }),
+		measured("job_attempts", "Attempts that a job took until it was acked or died.", func(q *queueSeries) *node.Histogram { return &q.Attempts }),
+		measured("job_e2e_seconds", "Time from a job's put to its ack; its delay is part of it.", func(q *queueSeries) *node.Histogram { return &q.JobSeconds }),
 		{"jobs", "gauge", "Jobs held, by queue and state.", writeJobs},
 		{"jobs_due", "gauge", dueHelp, writeDue},
 		gauge("queue_bytes", "Bytes held, by queue.", func(q *queueSeries) float64 { return float64(q.Counts.Bytes) }),
@@ -126,19 +130,22 @@ func writeEvents(t *metricsText, q *queueSeries) {
 	}
 }
 
-func writeLateness(t *metricsText, q *queueSeries) {
-	h := &q.LatenessSeconds
-	if h.Bounds == nil {
-		return
-	}
-	var sum uint64
-	for i, bound := range h.Bounds {
-		sum += h.Counts[i]
-		t.sample("_bucket", q, "le", formatFloat(bound), float64(sum))
-	}
-	t.sample("_bucket", q, "le", "+Inf", float64(h.Count))
-	t.sample("_sum", q, "", "", h.Sum)
-	t.sample("_count", q, "", "", float64(h.Count))
+// measured is a histogram that is left out where nothing was measured.
+func measured(name, help string, of func(q *queueSeries) *node.Histogram) queueFamily {
+	return queueFamily{name, "histogram", help, func(t *metricsText, q *queueSeries) {
+		h := of(q)
+		if h.Bounds == nil {
+			return
+		}
+		var sum uint64
+		for i, bound := range h.Bounds {
+			sum += h.Counts[i]
+			t.sample("_bucket", q, "le", formatFloat(bound), float64(sum))
+		}
+		t.sample("_bucket", q, "le", "+Inf", float64(h.Count))
+		t.sample("_sum", q, "", "", h.Sum)
+		t.sample("_count", q, "", "", float64(h.Count))
+	}}
 }
 
 // metricsText is text on its way out, see https://prometheus.io/docs/instrumenting/exposition_formats/.

@@ -148,6 +148,7 @@ func (s *session) answer(ctx context.Context, h frame.Header, method sessionMeth
 		return err
 	})
 	s.handler.bodyBytesInFlight.Add(-int64(h.Size))
+	s.handler.requestBytes.observe(method.procedure, int64(h.Size))
 	s.handler.buffers.put(request)
 	s.forget(h.ID)
 	if err != nil {

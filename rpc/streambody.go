@@ -23,6 +23,7 @@ type streamBody struct {
 	controller *http.ResponseController
 	limits     *Limits
 	inFlight   *atomic.Int64
+	measure    func(bytes int64) // of a message that has arrived
 
 	mu sync.Mutex
 	// reading counts the bytes of the message that is being read.
@@ -33,9 +34,12 @@ type streamBody struct {
 	hurried bool
 }
 
-// guardStream returns the request with its body guarded. release must be called when the call has ended.
-func (h *handler) guardStream(o *reply, r *http.Request) (guarded *http.Request, release func()) {
-	b := &streamBody{ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, inFlight: &h.bodyBytesInFlight}
+// guardStream returns the request of a procedure with its body guarded. release must be called when the call has ended.
+func (h *handler) guardStream(o *reply, r *http.Request, procedure string) (guarded *http.Request, release func()) {
+	b := &streamBody{
+		ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, inFlight: &h.bodyBytesInFlight,
+		measure: func(bytes int64) { h.requestBytes.observe(procedure, bytes) },
+	}
 	changed := *r.WithContext(context.WithValue(r.Context(), streamKey{}, b))
 	changed.Body = b
 	return &changed, b.release
@@ -50,7 +54,7 @@ func streamOf(ctx context.Context) *streamBody {
 	if b, ok := ctx.Value(streamKey{}).(*streamBody); ok {
 		return b
 	}
-	return &streamBody{ended: true, inFlight: new(atomic.Int64)}
+	return &streamBody{ended: true, inFlight: new(atomic.Int64), measure: func(int64) {}}
 }
 
 // Read reads and accounts for what was read. With an error of its own it returns no bytes: readers that got all they wanted
@@ -91,6 +95,7 @@ func (b *streamBody) arrived() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inFlight.Add(-b.reading)
+	b.measure(b.reading)
 	b.reading = 0
 	b.deadline(time.Time{})
 }

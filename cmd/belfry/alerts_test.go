@@ -34,8 +34,9 @@ func (s *sample) String() string { return s.name + braces(s.labels) }
 func (s *sample) counts() bool { return s.kind == "counter" || s.kind == "histogram" }
 
 var (
-	sampleLine = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? (\S+)$`)
+	sampleLine = regexp.MustCompile(`^([a-z][a-z0-9_]*)(?:\{(.*)\})? (\S+)$`)
 	oneLabel   = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
+	oneLease   = regexp.MustCompile(`"lease":"([^"]+)"`)
 )
 
 // samplesOf reads a page of metrics.
@@ -192,7 +193,8 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 	}
 	err = a.withTrio(t.Context(), func(int, int) {}, func(three *trio) error {
 		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
-		call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
+		held := call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
+		call(t, three.servers[0], "v1/ack", fmt.Sprintf(`{"lease":%q}`, oneLease.FindStringSubmatch(held)[1]))
 		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
 		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x","delay":"1h"}`)
 		call(t, three.servers[0], "v1/create-queue", `{"queue":"rests","settings":{"paused":true}}`)
