@@ -47,6 +47,14 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 	return c, nil
 }
 
+// Bounded returns a listener for a server that is about to serve on it, on which it has so many connections at most: one that has no call makes room for the
+// next. It sets ConnState.
+func Bounded(l net.Listener, s *http.Server, most int) net.Listener {
+	c := &connections{entered: throng.New(most), most: most, logger: slog.New(slog.DiscardHandler), closed: prometheus.NewCounter(prometheus.CounterOpts{})}
+	s.ConnState = c.changed
+	return c.around(l)
+}
+
 // around returns a listener whose connections are bounded. Its server must tell changed.
 func (c *connections) around(l net.Listener) net.Listener {
 	if c == nil {

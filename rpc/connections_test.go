@@ -76,3 +76,38 @@ func TestLeftoverOfABody(t *testing.T) {
 		}
 	}
 }
+
+// TestBounded: a server that is not a Server bounds its connections alike, however long it has patience with each.
+func TestBounded(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 2
+	s := &http.Server{Handler: http.NotFoundHandler()} //nolint:gosec // nobody is cut off for being slow
+	served := make(chan error, 1)
+	go func() { served <- ServeOn(s, Bounded(listener, s, most), nil) }()
+	defer func() {
+		if err := errors.Join(s.Close(), <-served); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	var conns []net.Conn
+	for range most + 1 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	if _, err := conns[0].Read(make([]byte, 1)); err == nil { // without a bound it waits for ever
+		t.Error("a connection that said nothing was answered")
+	}
+	if _, err := fmt.Fprint(conns[most], "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(conns[most]); err != nil || !strings.Contains(string(answer), "404") {
+		t.Errorf("the last: %q, %v", answer, err)
+	}
+}

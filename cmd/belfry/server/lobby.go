@@ -20,6 +20,8 @@ const (
 	lobbyAfter = 500 * time.Millisecond
 	// lobbyLeaveMax is how long answers that are under way may take when the lobby closes.
 	lobbyLeaveMax = 250 * time.Millisecond
+	// lobbyMost bounds the connections of clients in the lobby: an answer there is short, and what it lacks for most is a cluster.
+	lobbyMost = 256
 )
 
 // lobby answers clients for as long as this process is no node yet and has to wait for others. Before it is entered, clients wait in the listener's queue:
@@ -57,8 +59,9 @@ func (l *lobby) enter(name string) {
 		Handler: rpc.NewWaitingHandler(name, l.logger, l.reason), Protocols: protocols, ReadHeaderTimeout: helloWait, ReadTimeout: helloWait,
 		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 	}
+	bounded := rpc.Bounded(&borrowedListener{StrangerListener: listener}, l.server, lobbyMost)
 	l.server.SetKeepAlivesEnabled(false) // who asks again may find the node
-	go func() { l.served <- rpc.ServeOn(l.server, &borrowedListener{StrangerListener: listener}, l.tls) }()
+	go func() { l.served <- rpc.ServeOn(l.server, bounded, l.tls) }()
 }
 
 // tell sets what is waited for, for people.
