@@ -331,3 +331,66 @@ func TestAlertOfTheMirrorFires(t *testing.T) {
 		(&drill{before: seen, after: seen}).expect(t, firing, "BelfryMirrorLag")
 	}
 }
+
+// TestAlertsOfOperatorsFire: a backup that is old, and calls without a token, fire the alerts that name them.
+func TestAlertsOfOperatorsFire(t *testing.T) {
+	t.Parallel()
+	a := &app{system: newSystem()}
+	said := &lockedBuffer{}
+	a.out, a.err = said, said
+	dir := t.TempDir()
+	cfg := a.ownServer(t.TempDir())
+	root := makeRoot(t, dir, "root")
+	cfg.NodeID, cfg.RootTokens = "n1", root.RootTokens
+	s, err := server.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	token, err := os.ReadFile(root.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(header string) (status int, page string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", header)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	look := func() scrape {
+		status, page := ask("Bearer " + strings.TrimSpace(string(token)))
+		if status != http.StatusOK {
+			t.Fatalf("%d %s", status, page)
+		}
+		return scrape{at: time.Now(), pages: map[string][]sample{"n1": samplesOf(t, page)}}
+	}
+	if code := run(t.Context(), a.system, []string{"backup", filepath.Join(dir, "backup"), "--server", s.URL(), "--token-file", root.Token}); code != 0 {
+		t.Fatalf("a backup ended with %d: %s", code, said)
+	}
+	first := look()
+	for range 100 {
+		if status, page := ask(""); status != http.StatusUnauthorized {
+			t.Fatalf("%d %s", status, page)
+		}
+	}
+	then := look()
+	(&drill{before: first, after: first}).expect(t, false, "BelfryBackupStale", "BelfryCallsRefused")
+	(&drill{before: first, after: then}).expect(t, true, "BelfryCallsRefused")
+	then.at = then.at.Add(3 * 24 * time.Hour) // as if it were asked only then
+	(&drill{before: first, after: then}).expect(t, true, "BelfryBackupStale")
+}

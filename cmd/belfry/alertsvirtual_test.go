@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/nodetest"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
+	"github.com/belfrydb/belfry/rpc"
+)
+
+// virtual is a cluster in memory whose nodes show their metrics. Its disks do what a hook says, and its network what the cluster is told.
+type virtual struct {
+	*nodetest.Cluster
+	t     *testing.T
+	pages map[*nodetest.Member]http.Handler
+	disks map[string]*diskfault.Disk // by node
+	hook  atomic.Pointer[diskfault.Hook]
+}
+
+// noQueues is a catalog that no call asks for anything but whether it knows a queue.
+type noQueues struct{ rpc.Catalog }
+
+func (noQueues) Queue(string) (rpc.QueueConfig, bool) { return rpc.QueueConfig{}, false }
+
+func newVirtual(t *testing.T, options nodetest.Options) *virtual {
+	t.Helper()
+	v := &virtual{t: t, pages: map[*nodetest.Member]http.Handler{}, disks: map[string]*diskfault.Disk{}}
+	configure := options.Configure
+	options.Dir = "/data"
+	options.Configure = func(cfg *node.Config) {
+		if configure != nil {
+			configure(cfg)
+		}
+		disk := diskfault.New()
+		disk.SetHook(func(o diskfault.Op) error {
+			if hook := v.hook.Load(); hook != nil {
+				return (*hook)(o)
+			}
+			return nil
+		})
+		v.disks[cfg.Name], cfg.FS = disk, disk
+	}
+	v.Cluster = nodetest.New(t, options)
+	for _, m := range v.Members() {
+		server, err := rpc.NewServer(rpc.Config{Node: m.Node, Catalog: noQueues{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.pages[m] = server.Handler()
+	}
+	return v
+}
+
+// look is scrapeOf for these nodes.
+func (v *virtual) look() scrape {
+	v.t.Helper()
+	s := scrape{at: time.Now(), pages: map[string][]sample{}}
+	for m, page := range v.pages {
+		out := httptest.NewRecorder()
+		page.ServeHTTP(out, httptest.NewRequestWithContext(v.t.Context(), http.MethodGet, "/metrics", nil))
+		s.pages[m.Name()] = samplesOf(v.t, out.Body.String())
+	}
+	return s
+}
+
+// do sends commands to the leader and returns what became of them.
+func (v *virtual) do(commands ...fsm.Command) error {
+	ctx, cancel := context.WithTimeout(v.t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := v.Leader(0).Node.Do(ctx, 0, &fsm.Request{Commands: commands})
+	return err
+}
+
+func virtualPut(body int) *fsm.Put {
+	return &fsm.Put{Queue: "orders", Partitions: 1, Body: make([]byte, body)}
+}
+
+// slowDisks has each sync of a log take so long.
+func (v *virtual) slowDisks(by time.Duration) {
+	hook := diskfault.Hook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
+			elapse(by)
+		}
+		return nil
+	})
+	v.hook.Store(&hook)
+}
+
+// noSnapshots has the disks refuse what a snapshot writes.
+func (v *virtual) noSnapshots() {
+	hook := diskfault.Hook(func(o diskfault.Op) error {
+		if strings.Contains(o.Path, "/snapshots/") && (o.Kind == diskfault.OpWrite || o.Kind == diskfault.OpSync) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	v.hook.Store(&hook)
+}
+
+// elapse lets virtual time pass.
+func elapse(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+}
+
+// machineTrouble is what happens to a cluster, and the alerts that name it.
+type machineTrouble struct {
+	options nodetest.Options
+	trouble func(v *virtual)
+	fire    []string
+}
+
+func machineTroubles() map[string]machineTrouble {
+	return map[string]machineTrouble{
+		"a disk that is slow": {nodetest.Options{Nodes: 1}, func(v *virtual) {
+			v.slowDisks(1500 * time.Millisecond)
+			for range 5 {
+				if err := v.do(virtualPut(1)); err != nil {
+					v.t.Fatal(err)
+				}
+			}
+		}, []string{"BelfrySlowSync", "BelfrySlowCommit"}},
+		"a disk that is full": {nodetest.Options{Nodes: 1}, func(v *virtual) {
+			v.disks["n1"].SetFree(1 << 20)
+			elapse(time.Minute) // it is looked at now and then
+			for range 10 {
+				if err := v.do(virtualPut(1)); !errors.Is(err, node.ErrDiskFull) {
+					v.t.Fatalf("a put on a full disk: %v", err)
+				}
+			}
+		}, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryRequestsFail"}},
+		"snapshots that cannot be written": {nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1 }}, func(v *virtual) {
+			v.noSnapshots()
+			for range 40 {
+				if err := v.do(virtualPut(16 << 10)); err != nil {
+					v.t.Fatal(err)
+				}
+				elapse(10 * time.Second)
+			}
+		}, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
+		"a network that flips bits": {nodetest.Options{}, func(v *virtual) {
+			for range 5 {
+				v.FlipBits(0.05)
+				elapse(4 * time.Second)
+				v.FlipBits(0)
+				elapse(2 * time.Second)
+			}
+		}, []string{"BelfryPeerBytesChanged"}},
+		"a clock that is wrong": {nodetest.Options{}, func(v *virtual) {
+			v.Followers(0)[0].Clock.Step(200 * time.Millisecond)
+			leader := v.Leader(0)
+			v.Isolate(leader)
+			v.Await("a leader that has asked for the time", func() bool { return v.LeaderExcept(0, leader) != nil })
+			v.Heal(leader)
+			elapse(20 * time.Second)
+		}, []string{"BelfryClockSkew"}},
+		"a time that is wrong": {nodetest.Options{}, func(v *virtual) {
+			leader := v.Leader(0)
+			for _, m := range v.Members() {
+				m.Clock.Step(time.Hour)
+			}
+			elapse(time.Minute)
+			if err := v.do(virtualPut(1)); err != nil { // logged in an hour
+				v.t.Fatal(err)
+			}
+			for _, m := range v.Members() {
+				m.Clock.Step(0)
+			}
+			v.Isolate(leader)
+			v.Await("a leader that is told the time", func() bool { return v.LeaderExcept(0, leader) != nil })
+			v.Heal(leader)
+			elapse(20 * time.Second)
+		}, []string{"BelfryClockAhead"}},
+	}
+}
+
+// TestAlertsOfMachinesFire: what goes wrong with disks, clocks and networks, which a test cannot do to those it runs on, is done to nodes in virtual time;
+// before, the same nodes are quiet.
+func TestAlertsOfMachinesFire(t *testing.T) {
+	t.Parallel()
+	for name, test := range machineTroubles() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all drill
+			synctest.Test(t, func(t *testing.T) {
+				v := newVirtual(t, test.options)
+				all.before = v.look()
+				test.trouble(v)
+				all.after = v.look()
+			})
+			(&drill{before: all.before, after: all.before}).expect(t, false, test.fire...)
+			all.expect(t, true, test.fire...)
+		})
+	}
+}
