@@ -89,6 +89,7 @@ func judge(dir string, kept *record, h *history.History) (*report.Report, error)
 	verdict := checker.Check(&checker.Run{
 		History: h, Journals: journals, Elections: elections, Clocks: kept.Clocks, Removals: kept.Removals, Flips: kept.Flips, Probes: kept.Probes,
 		Faults: spans(kept.Faults), Healed: kept.Healed, Drained: kept.Drained, ClockBound: clockBound,
+		Secured: kept.Secured, Roots: kept.Roots,
 	})
 	r := kept.report(&verdict, h)
 	r.CheckSeconds = time.Since(began).Seconds()

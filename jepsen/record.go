@@ -45,6 +45,9 @@ type record struct {
 	// Journals are how long the journals are, by their names, Replicas how far they must reach at least.
 	Journals map[string]int64 `json:"journals"`
 	Replicas []replica        `json:"replicas"`
+	// Secured says that the cluster asked everybody who he was, Roots are the tokens that nodes found in their files.
+	Secured bool           `json:"secured,omitempty"`
+	Roots   []checker.Root `json:"roots,omitempty"`
 	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.
 	Calls    int `json:"calls"`
 	Passages int `json:"passages,omitempty"`

@@ -80,6 +80,12 @@ func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, erro
 	if e.faults, err = nemesis.Pick(s.nemeses); err != nil {
 		return nil, err
 	}
+	if err := s.secure(e.workloads, e.faults); err != nil { // a plan may have chosen them
+		return nil, err
+	}
+	if e.workloads, err = workload.Pick(s.workloads); err != nil {
+		return nil, err
+	}
 	if err := s.composable(ctx, e.faults); err != nil {
 		return nil, err
 	}
@@ -143,7 +149,7 @@ func (e *experiment) prepare(ctx context.Context) error {
 		return err
 	}
 	e.lab, err = lab.New(lab.Config{
-		Dir: dir, Flags: flags, Program: e.server, Names: names, Network: e.wires, Shards: e.shards, SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log,
+		Dir: dir, Flags: flags, Program: e.server, Names: names, Network: e.wires, Shards: e.shards, SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log, Secured: e.secured,
 		Data: func(node string) (string, error) { return e.disks.open(ctx, node) },
 	})
 	return err
@@ -159,7 +165,11 @@ func (e *experiment) target(asked func(*lab.Node) bool) workload.Target {
 		}
 		return names
 	}
-	return workload.Target{History: e.history, Nodes: nodes, URL: e.lab.URL, Redisson: e.redisson}
+	t := workload.Target{History: e.history, Nodes: nodes, URL: e.lab.URL, Redisson: e.redisson}
+	if secrets := e.lab.Secrets(); secrets != nil {
+		t.Secrets = secrets
+	}
+	return t
 }
 
 // all asks every node, members those that are part of the cluster now.
@@ -288,6 +298,12 @@ func (e *experiment) judge() (*report.Report, error) {
 	k := &e.kept
 	k.Command, k.Commit, k.Started, k.Seed, k.Nodes = e.command(), e.version, e.history.Start, e.seed, e.nodes
 	k.Workloads, k.Nemeses, k.Faults, k.Counts = workload.Names(e.workloads), nemesis.Names(e.faults), e.struck.Faults(), e.tally.counts()
+	if secrets := e.lab.Secrets(); secrets != nil {
+		k.Secured = true
+		for _, r := range secrets.Roots() {
+			k.Roots = append(k.Roots, checker.Root{ID: r.ID, Known: r.Known, Ending: r.Ending, Ended: r.Ended})
+		}
+	}
 	k.Calls, k.Passages = e.history.Len(), len(e.history.Passages())
 	var err error
 	if k.Journals, err = sizeJournals(filepath.Join(e.dir, lab.JournalsDir)); err != nil {

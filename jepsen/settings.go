@@ -35,6 +35,7 @@ type settings struct {
 	built   string
 	keep    bool
 	compose bool
+	secured bool
 	// env is added to the environment of the servers.
 	env []string
 }
@@ -71,7 +72,7 @@ func (s *settings) flags(name string) *flag.FlagSet {
 	flags.IntVar(&s.nodes, "nodes", 3, "how many nodes found the cluster")
 	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
 	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")
-	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list. all: in containers all but mirror")
+	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list. all: all but access, in containers without mirror; with --secured all but mirror")
 	flags.StringVar(&s.nemeses, "nemesis", usual, "which faults strike, separated by commas, a+b for both at once; see list. usual: "+usualAnywhere+", outside of containers "+usualOutside+", and where disks can be mounted "+usualOnDisks)
 	flags.Uint64Var(&s.seed, "seed", 0, "what decides everything that is random here; 0 takes one from the clock")
 	flags.DurationVar(&s.pace, "pace", 30*time.Millisecond, "mean time between two rounds of a client")
@@ -84,6 +85,7 @@ func (s *settings) flags(name string) *flag.FlagSet {
 	flags.StringVar(&s.program, "program", "", "the server, built with the tag jepsen; by default it is built")
 	flags.BoolVar(&s.keep, "keep", false, "keep the data directories of the nodes")
 	flags.BoolVar(&s.compose, "compose", false, "run the cluster of docker-compose.yml, in containers")
+	flags.BoolVar(&s.secured, "secured", false, "a cluster with TLS between nodes and for clients, in which each call needs a token; the workload access always has one")
 	return flags
 }
 
@@ -116,14 +118,32 @@ func (s *settings) parse(flags *flag.FlagSet, args []string) error {
 		s.nemeses = usualNemeses(s.compose)
 	}
 	if s.compose && s.workloads == "all" {
-		s.workloads = strings.Join(workload.Names(slices.DeleteFunc(workload.All(), func(w workload.Workload) bool { return w.NeedsRedis })), ",")
+		s.workloads = strings.Join(workload.Names(slices.DeleteFunc(workload.Open(), func(w workload.Workload) bool { return w.NeedsRedis })), ",")
 	}
 	picked, err := workload.Pick(s.workloads)
 	unless(err == nil, "--workload: %w", err)
 	unless(!s.compose || !workload.NeedRedis(picked), "--workload: mirror needs a Redis that every node reaches, and containers reach none")
-	_, err = nemesis.Pick(s.nemeses)
-	unless(err == nil, "--nemesis: %w", err)
+	faults, nemesisErr := nemesis.Pick(s.nemeses)
+	unless(nemesisErr == nil, "--nemesis: %w", nemesisErr)
+	if err == nil && nemesisErr == nil {
+		problems = append(problems, s.secure(picked, faults))
+	}
 	return errors.Join(problems...)
+}
+
+// secure makes the cluster a secured one if workloads or faults need that. All workloads are then those that have tokens.
+func (s *settings) secure(workloads []workload.Workload, faults []nemesis.Fault) error {
+	s.secured = s.secured || workload.NeedSecrets(workloads) || slices.ContainsFunc(faults, func(f nemesis.Fault) bool { return f.NeedsSecrets })
+	switch {
+	case !s.secured:
+	case s.compose:
+		return errors.New("--compose: the cluster of docker-compose.yml has no TLS and no tokens, as --secured, the workload access and rotations of secrets need them")
+	case s.workloads == "all":
+		s.workloads = strings.Join(workload.Names(workload.Secured()), ",")
+	case workload.NeedRedis(workloads):
+		return errors.New("--workload: the processes of mirror have no token, and a cluster that is secured wants one")
+	}
+	return nil
 }
 
 // decided refuses flags whose values a command decides by itself.
@@ -157,6 +177,9 @@ func (s *settings) command() string {
 	}
 	if s.compose {
 		words = append(words, "--compose")
+	}
+	if s.secured {
+		words = append(words, "--secured")
 	}
 	if s.rhythm.Once {
 		words = append(words, "--once")

@@ -217,6 +217,7 @@ func (b *books) effect(a *account) {
 func (b *books) birth(name string, partition, partitions uint32) *ledger {
 	b.births++
 	q := &ledger{name: name, partition: partition, partitions: partitions, birth: b.births, settled: b.entry.index, byID: map[string]*account{}}
+	q.withheld = b.c.limited[fsm.NamespaceOf(name)] // whose jobs wait for leases that the quota allows
 	b.queues[name] = q
 	return q
 }

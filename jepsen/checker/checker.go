@@ -30,6 +30,9 @@ type Run struct {
 	// Healed is when the last fault had ended, as the time since the start; Drained when the queues had been emptied through every node. 0 if that
 	// was not done.
 	Healed, Drained time.Duration
+	// Secured says that every call needed a token, Roots are those that may do everything and that the history does not tell of.
+	Secured bool
+	Roots   []Root
 	// ClockBound is how far a shard's clock may be from true time; 0 means 250 ms.
 	ClockBound time.Duration
 	// Sample is how many jobs the second opinion looks at; 0 means 200 and one in 500 calls, up to 2,000.
@@ -59,6 +62,13 @@ type Election struct {
 type Removal struct {
 	Node     string
 	From, To time.Duration
+}
+
+// Root is a token that nodes found in their files. Every node knew it from Known to Ending; from then on some may have forgotten it, and all had at Ended.
+// What is 0 did not come.
+type Root struct {
+	ID                   string
+	Known, Ending, Ended time.Duration
 }
 
 // Span is a span of time since the start of the run.
@@ -98,6 +108,6 @@ func Check(run *Run) Verdict {
 	c.timed("merge", c.merge)
 	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given})
 	c.timed("answers", c.join)
-	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains}, pass{"mirror", c.mirror})
+	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas})
 	return c.verdict()
 }

@@ -74,7 +74,7 @@ func titles() map[invariant][2]string {
 		34: {"reads show what the log gives at their index, and all that was answered before", "answers"},
 		35: {"service and replicas recover after the last fault", "given"},
 		36: {"answers are what the log gives, in an order that callers saw", "answers"},
-		37: {"no job crosses queues, and limits hold", "replay"},
+		37: {"no job crosses queues or tenants, limits and quotas hold, and who has no good token does nothing", "replay"},
 		38: {"what is refused for overload is refused whole", "effects"},
 
 		secondOpinion: {"porcupine finds single jobs linearizable", "sample"},

@@ -22,6 +22,8 @@ type check struct {
 	ahead *ahead
 	// mirrored says that the mirror was part of the run.
 	mirrored bool
+	// limited are the namespaces with a quota.
+	limited map[string]bool
 
 	shards map[uint32]*shardLog
 	order_ []uint32 // the numbers of the shards
@@ -71,6 +73,7 @@ type shardLog struct {
 	found    *findings
 	// diverged says that the replay gave another state than the nodes had: from then on the log tells nothing of what they did.
 	diverged bool
+	meter    meter
 }
 
 func newCheck(run *Run) *check {
@@ -83,6 +86,7 @@ func newCheck(run *Run) *check {
 		c.bound = clockBoundDefault
 	}
 	c.ahead = newAhead(run, c.bound)
+	c.limited = c.limitedSpaces()
 	return c
 }
 

@@ -91,6 +91,7 @@ func (c *check) replayShard(l *shardLog) {
 		c.checkTime(l, e, before, reset)
 		c.checkDigest(l, &m, e)
 		l.books.enter(e)
+		l.measure(c.limited, m.machine, e)
 		if reset {
 			l.books.adopt(m.machine)
 		}
@@ -150,6 +151,7 @@ func (c *check) checkSnapshot(l *shardLog, m *copies, e *logEntry) {
 
 // audit holds the counters of all queues against the books.
 func (b *books) audit(m *fsm.Machine) {
+	b.auditSpaces(m)
 	b.found.look(33)
 	queues := m.Queues("", 1<<30)
 	if len(queues) != len(b.queues) {
@@ -170,6 +172,22 @@ func (b *books) audit(m *fsm.Machine) {
 		if k := &q.counters; k.Put != q.counts.Jobs()+k.Acked+k.Cancelled+k.Expired+k.Purged {
 			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: queue %s had %d jobs put, of which not all are accounted for: %+v %+v",
 				b.log.shard, b.entry.index, v.Name, k.Put, q.counts, *k)
+		}
+	}
+}
+
+// auditSpaces holds what the machine has namespaces with a quota use against the books.
+func (b *books) auditSpaces(m *fsm.Machine) {
+	for space := range b.c.limited {
+		b.found.look(33)
+		var sum fsm.Usage
+		for name, q := range b.queues {
+			if fsm.NamespaceOf(name) == space {
+				sum.Jobs, sum.Bytes, sum.InFlight = sum.Jobs+q.counts.Jobs(), sum.Bytes+q.counts.Bytes, sum.InFlight+q.counts.Reserved
+			}
+		}
+		if u := m.UsageOf(space); u != sum {
+			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: namespace %s uses %+v, by the books %+v", b.log.shard, b.entry.index, space, u, sum)
 		}
 	}
 }

@@ -33,6 +33,8 @@ type line struct {
 	Client   string          `json:"client"`
 	Node     string          `json:"node"`
 	Workload string          `json:"workload"`
+	Token    string          `json:"token,omitempty"`
+	Forged   bool            `json:"forged,omitempty"`
 	Invoked  time.Duration   `json:"invokedNs"`
 	Returned time.Duration   `json:"returnedNs"`
 	Call     string          `json:"call"`
@@ -69,7 +71,7 @@ func (h *History) Write(w io.Writer) error {
 
 func lineOf(o *Op) (line, error) {
 	l := line{
-		Client: o.Client, Node: o.Node, Workload: o.Workload, Invoked: o.Invoked, Returned: o.Returned,
+		Client: o.Client, Node: o.Node, Workload: o.Workload, Token: o.Token, Forged: o.Forged, Invoked: o.Invoked, Returned: o.Returned,
 		Call:    strings.TrimSuffix(string(o.Request.ProtoReflect().Descriptor().Name()), "Request"),
 		Outcome: o.Outcome.String(), Message: o.Message,
 	}
@@ -126,7 +128,7 @@ func (l *line) op() (*Op, error) {
 		return nil, fmt.Errorf("there is no outcome %q with the reason %q", l.Outcome, l.Reason)
 	}
 	o := &Op{
-		Client: l.Client, Node: l.Node, Workload: l.Workload, Invoked: l.Invoked, Returned: l.Returned,
+		Client: l.Client, Node: l.Node, Workload: l.Workload, Token: l.Token, Forged: l.Forged, Invoked: l.Invoked, Returned: l.Returned,
 		Outcome: belfryv1.Outcome(outcome), Reason: belfryv1.Reason(reason), Message: l.Message,
 	}
 	if (l.Response != nil) != (o.Outcome == belfryv1.Outcome_OUTCOME_APPLIED) {

@@ -19,6 +19,9 @@ type Op struct {
 	Client, Node string
 	// Workload is the name of the workload that the call is part of.
 	Workload string
+	// Token is the id of the token that the call carried; empty if it carried none. Forged says that it was not that token's secret.
+	Token  string
+	Forged bool
 	// Invoked and Returned are when the call was sent and when it ended, since the start of the run, by the harness's own clock.
 	Invoked, Returned time.Duration
 	// Outcome is what the caller knows. Unknown is also a call without an answer.

@@ -31,7 +31,7 @@ func TestWriteRead(t *testing.T) {
 		},
 		{
 			Client: "c2", Node: "n1", Workload: "races", Invoked: 10, Returned: 12, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
-			Reason: belfryv1.Reason_REASON_STALE_LEASE, Witness: witness, Request: &belfryv1.AckRequest{Lease: "a"},
+			Token: "abc", Forged: true, Reason: belfryv1.Reason_REASON_STALE_LEASE, Witness: witness, Request: &belfryv1.AckRequest{Lease: "a"},
 		},
 	}
 	for _, o := range ops {

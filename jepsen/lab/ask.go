@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -27,15 +28,25 @@ const (
 )
 
 // URL returns where a client reaches a node. Every client has a way of its own.
-func (l *Lab) URL(client, node string) (string, error) { return l.cfg.Network.ClientURL(client, node) }
+func (l *Lab) URL(client, node string) (string, error) {
+	url, err := l.cfg.Network.ClientURL(client, node)
+	if l.secrets != nil {
+		url = strings.Replace(url, "http://", "https://", 1)
+	}
+	return url, err
+}
 
 // Admin returns a client for one node, which is not part of the history.
 func (l *Lab) Admin(node string) (belfryv1connect.AdminServiceClient, error) {
-	url, err := l.cfg.Network.ClientURL(Harness, node)
+	url, err := l.URL(Harness, node)
 	if err != nil {
 		return nil, err
 	}
-	return belfryv1connect.NewAdminServiceClient(&http.Client{Timeout: askMax}, url), nil
+	web := &http.Client{Timeout: askMax}
+	if l.secrets != nil {
+		web.Transport = l.secrets.transport(node)
+	}
+	return belfryv1connect.NewAdminServiceClient(web, url), nil
 }
 
 // Status asks running nodes for the cluster until one answers.

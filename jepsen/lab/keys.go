@@ -30,6 +30,14 @@ func (n *Node) keysFile() string {
 	return filepath.Join(n.lab.cfg.Dir, "keys", name)
 }
 
+// equip gives the node all that it proves itself with.
+func (n *Node) equip(keys []Key) error {
+	if err := n.writeKeys(keys); err != nil || n.lab.secrets == nil {
+		return err
+	}
+	return n.lab.secrets.Equip(n.Name)
+}
+
 // writeKeys gives the node keys, of which the first seals, and all open. It replaces the file as a whole: the node may be reading it.
 func (n *Node) writeKeys(keys []Key) error {
 	var text strings.Builder
@@ -55,13 +63,31 @@ func (n *Node) Rekey(keys []Key) error {
 const rekeyed = "gossip keys reloaded"
 
 // Rekeyed returns how often the node, in all its lives, has said that it had read its keys again.
-func (n *Node) Rekeyed() (int, error) {
+func (n *Node) Rekeyed() (int, error) { return n.said(rekeyed) }
+
+// said returns how often the node, in all its lives, has logged a text.
+func (n *Node) said(what string) (int, error) {
 	text, err := os.ReadFile(n.Log)
 	if err != nil {
 		return 0, fmt.Errorf("reading the log of %s: %w", n.Name, err)
 	}
-	return strings.Count(string(text), rekeyed), nil
+	return strings.Count(string(text), what), nil
 }
+
+// Reequip gives the node a new certificate and what else there is now of a secured cluster, and tells it, if it runs, to read that. Reequipped says when it
+// has.
+func (n *Node) Reequip() error {
+	if err := n.lab.secrets.Equip(n.Name); err != nil {
+		return err
+	}
+	return n.Signal(syscall.SIGHUP)
+}
+
+// reequipped is what a node logs when it has read its certificates again, which it does after its root tokens.
+const reequipped = "certificates reloaded"
+
+// Reequipped returns how often the node, in all its lives, has said that it had read its files again.
+func (n *Node) Reequipped() (int, error) { return n.said(reequipped) }
 
 // Keys returns the gossip keys that a node is given which is made now.
 func (l *Lab) Keys() []Key {

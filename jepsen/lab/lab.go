@@ -54,12 +54,15 @@ type Config struct {
 	// Containers are where the servers run; nil if they are processes of this machine. What a server is told is then told to its container: Program, Data,
 	// Env and most of Network are not used.
 	Containers *Containers
-	Logger     *slog.Logger
+	// Secured says that nodes and clients prove to each other who they are, and that every call needs a token. There are no containers then.
+	Secured bool
+	Logger  *slog.Logger
 }
 
 // Lab is a cluster under test. Its methods may be called from any goroutine.
 type Lab struct {
-	cfg Config
+	cfg     Config
+	secrets *Secrets // nil unless it is secured
 
 	mu        sync.Mutex
 	nodes     []*Node
@@ -76,6 +79,12 @@ func New(cfg Config) (*Lab, error) {
 			return nil, fmt.Errorf("making a directory of the run: %w", err)
 		}
 	}
+	if cfg.Secured {
+		var err error
+		if l.secrets, err = newSecrets(cfg.Dir, cfg.Program); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range cfg.Names {
 		if _, err := l.newNode(name); err != nil {
 			return nil, err
@@ -89,6 +98,9 @@ const (
 	JournalsDir = "journals"
 	LogsDir     = "logs"
 )
+
+// Secrets returns what the cluster proves itself with; nil unless it is secured.
+func (l *Lab) Secrets() *Secrets { return l.secrets }
 
 // Journals is the directory of the nodes' journals.
 func (l *Lab) Journals() string { return filepath.Join(l.cfg.Dir, JournalsDir) }
@@ -117,7 +129,7 @@ func (l *Lab) newNode(name string) (*Node, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := &Node{lab: l, Name: name, Data: data, Clock: clock, Log: filepath.Join(l.Logs(), name+".log"), place: name}
-	if err := n.writeKeys(l.keys); err != nil {
+	if err := n.equip(l.keys); err != nil {
 		return nil, err
 	}
 	l.nodes = append(l.nodes, n)
@@ -228,7 +240,12 @@ func (l *Lab) command(n *Node) *exec.Cmd {
 	args := []string{
 		"serve", "--node-id", n.Name, "--zone", "z-" + n.Name, "--data", n.Data, "--advertise", l.cfg.Network.Advertised(n.place), "--gossip-keys", n.keysFile(),
 		"--listen", fmt.Sprintf("%s:%d", host, port), "--peer-listen", fmt.Sprintf("%s:%d", host, PeerPort),
-		"--gossip-listen", fmt.Sprintf("%s:%d", host, GossipPort), "--insecure", "--print-addresses", "--log-format", "json", "--log-level", "debug", // the elections are at that level
+		"--gossip-listen", fmt.Sprintf("%s:%d", host, GossipPort), "--print-addresses", "--log-format", "json", "--log-level", "debug", // the elections are at that level
+	}
+	if l.secrets != nil {
+		args = append(args, l.secrets.flags(n.Name)...)
+	} else {
+		args = append(args, "--insecure")
 	}
 	if !n.stranger || n.joins {
 		args = append(args, "--join", l.join())

@@ -22,7 +22,7 @@ type Stranger struct {
 }
 
 // Stranger returns a process that is not part of the lab: it keeps no journal, its clock is right, and its end surprises nobody. It has the gossip keys
-// that a new node has.
+// that a new node has, and a certificate for its name.
 func (l *Lab) Stranger(s Stranger) (*Node, error) {
 	n := &Node{
 		lab: l, Name: s.Name, Data: s.Data, Log: filepath.Join(l.cfg.Dir, "strangers", s.Name+"-at-"+s.Place+".log"), place: s.Place, stranger: true, joins: s.Joins,
@@ -30,5 +30,5 @@ func (l *Lab) Stranger(s Stranger) (*Node, error) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(n.Log), 0o700), os.MkdirAll(s.Data, 0o700)); err != nil {
 		return nil, fmt.Errorf("making a directory for a stranger: %w", err)
 	}
-	return n, n.writeKeys(l.Keys())
+	return n, n.equip(l.Keys())
 }

@@ -29,7 +29,7 @@ func backup(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	url, err := s.Network.ClientURL(lab.Harness, n.Name)
+	url, err := s.Lab.URL(lab.Harness, n.Name)
 	if err != nil {
 		return "", nil, err
 	}
@@ -174,6 +174,13 @@ func (s *Scene) belfry(ctx context.Context, answer any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, backupMax)
 	defer cancel()
 	c := exec.CommandContext(ctx, s.Lab.Program(), append(args, "-o", "json")...)
+	if secrets := s.Lab.Secrets(); secrets != nil && strings.HasPrefix(args[len(args)-1], "https://") {
+		more, err := secrets.Environment()
+		if err != nil {
+			return err
+		}
+		c.Env = append(os.Environ(), more...)
+	}
 	var said bytes.Buffer
 	c.Stderr = &said
 	out, err := c.Output()

@@ -18,7 +18,6 @@ type Elsewhere struct {
 func NotInjected() []Elsewhere {
 	return []Elsewhere{
 		{Number: 51, Fault: "split of a shard", Feature: "shards whose number changes; it is fixed when a cluster is founded"},
-		{Number: 53, Fault: "rotation of certificates", Feature: "TLS between nodes and for clients"},
 		{Number: 54, Fault: "workers who die with their jobs", Workload: "deaths"},
 		{Number: 55, Fault: "calls of unknown outcome, repeated", Workload: "repeats"},
 		{Number: 56, Fault: "acks with stale leases", Workload: "stall"},

@@ -29,6 +29,8 @@ type Fault struct {
 	Inject func(context.Context, *Scene) (text string, heal Heal, err error)
 	// NeedsDisk says that it strikes the disk in user space.
 	NeedsDisk bool
+	// NeedsSecrets says that it needs a cluster that asks everybody who he is.
+	NeedsSecrets bool
 }
 
 // Heal ends a fault. An error fails the run.
@@ -69,7 +71,7 @@ func All() []Fault {
 	for i := range disks {
 		disks[i].NeedsDisk = true
 	}
-	return slices.Concat(networkFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), clientFaults())
+	return slices.Concat(networkFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
 }
 
 // Pick returns faults by their names, separated by commas. "a+b" strikes with both at once; "all" is every one, "none" is none.
@@ -107,6 +109,7 @@ func pickOne(name string) (Fault, error) {
 	}
 	f := together(name, parts)
 	f.NeedsDisk = slices.ContainsFunc(parts, func(part Fault) bool { return part.NeedsDisk })
+	f.NeedsSecrets = slices.ContainsFunc(parts, func(part Fault) bool { return part.NeedsSecrets })
 	return f, nil
 }
 

@@ -65,22 +65,30 @@ func (s *Scene) rekey(ctx context.Context, keys []lab.Key, stall bool) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, rekeyMax)
-	defer cancel()
 	for _, n := range nodes {
-		for n.Running() {
-			count, err := n.Rekeyed()
-			if err != nil {
-				return err
-			}
-			if count > read[n] {
-				break
-			}
-			if !pause(ctx, 20*time.Millisecond) {
-				return fmt.Errorf("%s does not read its keys again: %w", n.Name, context.Cause(ctx))
-			}
+		if err := s.awaitRead(ctx, n, read[n], n.Rekeyed); err != nil {
+			return err
 		}
 	}
 	s.Count("times that all nodes read other gossip keys", 1)
+	return nil
+}
+
+// awaitRead waits until a node, if it runs, has said once more than before that it had read its files again.
+func (s *Scene) awaitRead(ctx context.Context, n *lab.Node, before int, said func() (int, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, rekeyMax)
+	defer cancel()
+	for n.Running() {
+		count, err := said()
+		if err != nil {
+			return err
+		}
+		if count > before {
+			break
+		}
+		if !pause(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("%s does not read its files again: %w", n.Name, context.Cause(ctx))
+		}
+	}
 	return nil
 }

@@ -94,6 +94,29 @@ func (c *Client) getQueue(ctx context.Context, queue string) (*belfryv1.GetQueue
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.GetQueue, &belfryv1.GetQueueRequest{Queue: queue})
 }
 
+func (c *Client) setNamespace(ctx context.Context, r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, *history.Op) {
+	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.SetNamespace, r)
+}
+
+// createToken makes a token, of which the history has all but the text.
+func (c *Client) createToken(ctx context.Context, r *belfryv1.CreateTokenRequest) (*Credential, *history.Op) {
+	made := &Credential{}
+	create := func(service belfryv1connect.AdminServiceClient, ctx context.Context, r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
+		answer, err := service.CreateToken(ctx, r)
+		if err == nil {
+			made.ID, made.Text, answer.Token = answer.GetRecord().GetId(), answer.GetToken(), ""
+		}
+		return answer, err
+	}
+	_, o := call(ctx, c, c.admin(), create, r)
+	return made, o
+}
+
+func (c *Client) deleteToken(ctx context.Context, r *belfryv1.DeleteTokenRequest) *history.Op {
+	_, o := call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.DeleteToken, r)
+	return o
+}
+
 // maybeRequestID returns a request id, or none: calls that are safe to repeat by themselves are made both ways.
 func (c *Client) maybeRequestID() string {
 	if c.oneIn(3) {

@@ -3,6 +3,7 @@ package workload
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/jepsen/history"
+	"github.com/belfrydb/belfry/jepsen/lab"
 	"github.com/belfrydb/belfry/jepsen/redisson"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -44,18 +46,22 @@ type Client struct {
 	Workload string
 	Rand     *rand.Rand
 
-	history   *history.History
-	transport *http.Transport
-	target    Target
-	services  map[string]services
-	node      string
-	options   []connect.ClientOption
+	history    *history.History
+	transports []*http.Transport
+	target     Target
+	services   map[string]services
+	node       string
+	grpc       bool
+	options    []connect.ClientOption
 	// err is why a node could not be asked at all: the harness's fault, not the server's.
 	err      error
 	requests uint64
 	bodies   uint64
 	// kept are leases of earlier rounds, see ackMixed.
 	kept []string
+	// credential is what calls carry; nil for the root token in use, if the target has one. carries is what the call under way does.
+	credential *Credential
+	carries    Credential
 }
 
 // Target says what clients talk to.
@@ -66,6 +72,23 @@ type Target struct {
 	URL   func(client, node string) (string, error)
 	// Redisson is the other side of the workload mirror; nil without it.
 	Redisson *redisson.Side
+	// Secrets are what nodes and clients prove themselves with; nil if anybody may do anything.
+	Secrets Secrets
+}
+
+// Secrets are what a client needs in a cluster that asks everybody who he is. *lab.Secrets implements it.
+type Secrets interface {
+	// TLS returns with what a client meets a node, Root the root token in use, Roots all that there ever were.
+	TLS(node string) *tls.Config
+	Root() lab.Token
+	Roots() []lab.Root
+}
+
+// Credential is what a call carries. Without a text it carries nothing.
+type Credential struct {
+	lab.Token
+	// Forged says that the text is not that of the token of this id.
+	Forged bool
 }
 
 // NewClient returns a client, whose choices all come from the seed.
@@ -73,20 +96,61 @@ func NewClient(target Target, workload, name string, seed uint64) (*Client, erro
 	c := &Client{
 		Name: name, Workload: workload, Rand: rand.New(rand.NewPCG(seed, hash(name))),
 		history: target.History, target: target, services: map[string]services{},
-		transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: dialMax}).DialContext,
-			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, DisableCompression: true, Protocols: new(http.Protocols),
-		},
 	}
 	// Half of the clients speak gRPC over HTTP/2, the others Connect over HTTP/1.1.
-	if c.Rand.IntN(2) == 0 {
+	c.grpc = c.Rand.IntN(2) == 0
+	if c.grpc {
 		c.options = append(c.options, connect.WithGRPC())
-		c.transport.Protocols.SetUnencryptedHTTP2(true)
-	} else {
-		c.transport.Protocols.SetHTTP1(true)
 	}
+	c.options = append(c.options, connect.WithInterceptors(connect.UnaryInterceptorFunc(c.carrying)))
 	c.turn()
 	return c, c.err
+}
+
+// carrying has each call carry the client's credential.
+func (c *Client) carrying(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		if c.carries.Text != "" {
+			r.Header().Set("Authorization", "Bearer "+c.carries.Text)
+		}
+		return next(ctx, r)
+	}
+}
+
+// carried is what the next call is to carry.
+func (c *Client) carried() Credential {
+	switch {
+	case c.credential != nil:
+		return *c.credential
+	case c.target.Secrets != nil:
+		return Credential{Token: c.target.Secrets.Root()}
+	default:
+		return Credential{}
+	}
+}
+
+// transport returns the client's way to a node. In a cluster without secrets there is one way for all.
+func (c *Client) transport(node string) *http.Transport {
+	if c.target.Secrets == nil && len(c.transports) > 0 {
+		return c.transports[0]
+	}
+	t := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialMax}).DialContext,
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, DisableCompression: true, Protocols: new(http.Protocols),
+	}
+	switch {
+	case !c.grpc:
+		t.Protocols.SetHTTP1(true)
+	case c.target.Secrets == nil:
+		t.Protocols.SetUnencryptedHTTP2(true)
+	default:
+		t.Protocols.SetHTTP2(true)
+	}
+	if c.target.Secrets != nil {
+		t.TLSClientConfig, t.TLSHandshakeTimeout = c.target.Secrets.TLS(node), dialMax
+	}
+	c.transports = append(c.transports, t)
+	return t
 }
 
 // meet prepares to ask a node.
@@ -98,7 +162,7 @@ func (c *Client) meet(node string) error {
 	if err != nil {
 		return fmt.Errorf("finding the way of %s to %s: %w", c.Name, node, err)
 	}
-	web := &http.Client{Transport: c.transport}
+	web := &http.Client{Transport: c.transport(node)}
 	c.services[node] = services{
 		queue: belfryv1connect.NewQueueServiceClient(web, url, c.options...),
 		admin: belfryv1connect.NewAdminServiceClient(web, url, c.options...),
@@ -116,7 +180,11 @@ func hash(name string) uint64 {
 }
 
 // Close gives the connections back.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	for _, t := range c.transports {
+		t.CloseIdleConnections()
+	}
+}
 
 // turn has the client ask another node from now on, one of those that are there now.
 func (c *Client) turn() {
@@ -157,7 +225,10 @@ func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	o := &history.Op{Client: c.Name, Node: c.node, Workload: c.Workload, Request: request, Invoked: c.history.Now()}
+	c.carries = c.carried()
+	o := &history.Op{
+		Client: c.Name, Node: c.node, Workload: c.Workload, Token: c.carries.ID, Forged: c.carries.Forged, Request: request, Invoked: c.history.Now(),
+	}
 	if err := ctx.Err(); err != nil {
 		o.Outcome, o.Message = belfryv1.Outcome_OUTCOME_NOT_APPLIED, "not sent: "+err.Error()
 		var none A

@@ -19,6 +19,8 @@ type Workload struct {
 	Queues []string
 	// NeedsRedis says that it needs a target with a Redis.
 	NeedsRedis bool
+	// NeedsSecrets says that it needs a target that asks everybody who he is.
+	NeedsSecrets bool
 	// Prepare is called once before the roles, by a client of its own; nil if there is nothing to prepare.
 	Prepare func(context.Context, *Client) error
 	Roles   []Role
@@ -33,13 +35,23 @@ type Role struct {
 
 // All returns every workload.
 func All() []Workload {
-	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(), reads(), mirror()}
+	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(), reads(), mirror(), access()}
 }
 
-// Pick returns workloads by their names, separated by commas; "all" is every one.
+// Open returns every workload that needs no secrets.
+func Open() []Workload {
+	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsSecrets })
+}
+
+// Secured returns every workload that works in a cluster that asks everybody who he is: the processes of the workload mirror have no token.
+func Secured() []Workload {
+	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsRedis })
+}
+
+// Pick returns workloads by their names, separated by commas; "all" is every one that needs no secrets.
 func Pick(names string) ([]Workload, error) {
 	if names == "all" {
-		return All(), nil
+		return Open(), nil
 	}
 	var picked []Workload
 	for name := range strings.SplitSeq(names, ",") {
@@ -63,6 +75,11 @@ func Names(list []Workload) (names []string) {
 // NeedRedis reports whether one of the workloads needs a Redis.
 func NeedRedis(list []Workload) bool {
 	return slices.ContainsFunc(list, func(w Workload) bool { return w.NeedsRedis })
+}
+
+// NeedSecrets reports whether one of the workloads needs a target that asks everybody who he is.
+func NeedSecrets(list []Workload) bool {
+	return slices.ContainsFunc(list, func(w Workload) bool { return w.NeedsSecrets })
 }
 
 // Queues returns all queues that workloads use.

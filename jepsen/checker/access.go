@@ -1,0 +1,286 @@
+package checker
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/history"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const (
+	// heardWithin is how soon every node has heard of a token that was made or ended, with nothing wrong. While something is, only the node that made or
+	// ended it is known to know.
+	heardWithin = 3 * time.Second
+	// endSlack is what a token's end may be off beside what clocks are wrong by.
+	endSlack = 50 * time.Millisecond
+)
+
+// trust is what is known of what a call carried.
+type trust uint8
+
+const (
+	unsure trust = iota
+	// good was a token that the asked node knew, from before the call was sent until after it was answered.
+	good
+	// bad never was one, or had ended.
+	bad
+)
+
+// credential is a token, by what the history tells of it.
+type credential struct {
+	scopes []scope
+	made   *history.Op // nil for one of the nodes' files
+	root   *Root
+	ends   []*history.Op
+	// until is its own end, since the start of the run; 0 for none.
+	until time.Duration
+}
+
+// gatekeeper knows who may do what.
+type gatekeeper struct {
+	c      *check
+	tokens map[string]*credential
+}
+
+// access holds calls against what they carried: none succeeds, or took effect, that was not allowed to, and none that was is turned away.
+func (c *check) access(found *findings) {
+	if !c.run.Secured {
+		return
+	}
+	g := newGatekeeper(c)
+	sent := make(map[string][]*history.Op, len(c.ops))
+	for _, o := range c.ops {
+		g.judge(o, found)
+		if id := requestIDOf(o); id != "" {
+			sent[id] = append(sent[id], o)
+		}
+	}
+	for _, shard := range c.order_ {
+		l := c.shards[shard]
+		for i := range l.commands {
+			if one := &l.commands[i]; one.effect && one.request.ID != "" {
+				g.judgeEffect(l, one, sent[baseOf(one.request.ID)], found)
+			}
+		}
+	}
+}
+
+// newGatekeeper takes from the history which tokens there were.
+func newGatekeeper(c *check) *gatekeeper {
+	g := &gatekeeper{c: c, tokens: map[string]*credential{}}
+	for i := range c.run.Roots {
+		r := &c.run.Roots[i]
+		g.tokens[r.ID] = &credential{scopes: scopesOf([]string{"admin:*"}), root: r}
+	}
+	for _, o := range c.ops {
+		switch req := o.Request.(type) {
+		case *belfryv1.CreateTokenRequest:
+			resp, ok := o.Response.(*belfryv1.CreateTokenResponse)
+			if !ok {
+				continue // nobody has what may have been made
+			}
+			made := &credential{scopes: scopesOf(req.GetScopes()), made: o}
+			if end := resp.GetRecord().GetNotAfter(); end != nil {
+				made.until = c.since(timeOf(end))
+			}
+			g.tokens[resp.GetRecord().GetId()] = made
+		case *belfryv1.DeleteTokenRequest:
+			if t := g.tokens[req.GetId()]; t != nil && outcomeOf(o) != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+				t.ends = append(t.ends, o)
+			}
+		}
+	}
+	return g
+}
+
+// knows reports whether what a call did to a token was known to the node that another was sent to, when that was.
+func (g *gatekeeper) knows(did, later *history.Op) bool {
+	return did.OK() && (later.Node == did.Node && later.Invoked > did.Returned || later.Invoked > g.c.quietAfter(did.Returned, heardWithin))
+}
+
+// quietAfter returns the first moment by which nothing had been wrong for so long, after another moment.
+func (c *check) quietAfter(at, quiet time.Duration) time.Duration {
+	if c.run.Faults == nil {
+		return max(at, c.run.Healed) + quiet
+	}
+	for moved := true; moved; {
+		moved = false
+		for _, f := range c.run.Faults {
+			if f.From < at+quiet && at < f.To {
+				at, moved = f.To, true
+			}
+		}
+	}
+	return at + quiet
+}
+
+// wrongBy is by how much the clock of a node may have been wrong by then.
+func (g *gatekeeper) wrongBy(node string, at time.Duration) (most time.Duration) {
+	for _, clock := range g.c.run.Clocks {
+		if clock.Node == node && clock.From <= at {
+			most = max(most, clock.Most, -clock.Least)
+		}
+	}
+	return most + endSlack
+}
+
+// trust returns what is known of what a call carried.
+func (g *gatekeeper) trust(o *history.Op) trust {
+	t := g.tokens[o.Token]
+	if t == nil || o.Forged {
+		return bad
+	}
+	if r := t.root; r != nil {
+		switch {
+		case r.Ended != 0 && o.Invoked > r.Ended:
+			return bad
+		case o.Invoked >= r.Known && (r.Ending == 0 || o.Returned < r.Ending):
+			return good
+		}
+		return unsure
+	}
+	wrong := g.wrongBy(o.Node, o.Returned)
+	if t.until != 0 && o.Invoked > t.until+wrong {
+		return bad
+	}
+	is := unsure
+	if g.knows(t.made, o) && (t.until == 0 || o.Returned < t.until-wrong) {
+		is = good
+	}
+	for _, end := range t.ends {
+		after := end.Request.(*belfryv1.DeleteTokenRequest).GetAfter().AsDuration() //nolint:forcetypeassert // that is what ends are
+		if after > 0 {
+			after += wrong + g.wrongBy(end.Node, end.Returned)
+		}
+		if g.knows(end, o) && o.Invoked > end.Returned+after {
+			return bad
+		}
+		if o.Returned > end.Invoked {
+			is = unsure
+		}
+	}
+	return is
+}
+
+// judge holds one call against what it carried.
+func (g *gatekeeper) judge(o *history.Op, found *findings) {
+	found.look(37)
+	is, allowed := g.trust(o), g.allowed(o)
+	switch {
+	case is == bad && (o.OK() || o.Witness != nil || letIn(o.Reason)):
+		found.violated(37, o.Returned, "%s was let in with a token (%q) that is not good: it was told %v", describe(o), o.Token, toldOf(o))
+	case is == bad:
+		found.count("calls without a good token", 1)
+	case o.OK() && !allowed:
+		found.violated(37, o.Returned, "%s was answered, and its token %s does not allow it", describe(o), o.Token)
+	case !allowed:
+		found.count("calls that their token did not allow", 1)
+	case is == good && (o.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED || o.Reason == belfryv1.Reason_REASON_FORBIDDEN):
+		found.violated(37, o.Returned, "%s was refused with %v, and its token %s allows it: %s", describe(o), o.Reason, o.Token, o.Message)
+	}
+	g.judgeEntries(o, is, found)
+}
+
+// judgeEntries holds what a call was answered for each job or queue against what it carried.
+func (g *gatekeeper) judgeEntries(o *history.Op, is trust, found *findings) {
+	t := g.tokens[o.Token]
+	if t == nil || !o.OK() {
+		return
+	}
+	each := func(act action, queue string, e *belfryv1.EntryError) {
+		found.look(37)
+		allowed := t.allows(act, queue)
+		switch {
+		case !allowed && e.GetReason() != belfryv1.Reason_REASON_FORBIDDEN:
+			found.violated(37, o.Returned, "%s reached the queue %s, and its token %s does not allow it", describe(o), queue, o.Token)
+		case allowed && is == good && (e.GetReason() == belfryv1.Reason_REASON_FORBIDDEN || e.GetReason() == belfryv1.Reason_REASON_UNAUTHENTICATED):
+			found.violated(37, o.Returned, "%s was refused the queue %s with %v, and its token %s allows it", describe(o), queue, e.GetReason(), o.Token)
+		}
+	}
+	switch resp := o.Response.(type) {
+	case *belfryv1.PutBatchResponse:
+		jobs := o.Request.(*belfryv1.PutBatchRequest).GetJobs() //nolint:forcetypeassert // what it answers
+		for i, r := range resp.GetResults() {
+			each(putting, jobs[min(i, len(jobs)-1)].GetQueue(), r.GetError())
+		}
+	case *belfryv1.AckBatchResponse:
+		leases := o.Request.(*belfryv1.AckBatchRequest).GetLeases() //nolint:forcetypeassert // what it answers
+		for i, r := range resp.GetResults() {
+			ref, _ := parseLease(leases[min(i, len(leases)-1)])
+			each(consuming, ref.Queue, r.GetError())
+		}
+	case *belfryv1.ReserveResponse:
+		for _, job := range resp.GetJobs() {
+			each(consuming, job.GetQueue(), nil)
+		}
+	}
+}
+
+// judgeEffect holds a command that took effect against what the calls carried that sent it.
+func (g *gatekeeper) judgeEffect(l *shardLog, one *command, sent []*history.Op, found *findings) {
+	if len(sent) == 0 {
+		return // the effects judge it
+	}
+	act, queues := touched(one.command)
+	if len(queues) == 0 {
+		return
+	}
+	found.look(37)
+	for _, o := range sent {
+		t := g.tokens[o.Token]
+		if g.trust(o) != bad && !slices.ContainsFunc(queues, func(q string) bool { return !t.allows(act, q) }) {
+			return
+		}
+	}
+	o := sent[0]
+	found.violated(37, g.c.since(one.entry.at), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not good or does not allow it",
+		l.shard, one.entry.index, one.number, describe(o), strings.Join(queues, ", "), o.Token)
+}
+
+// touched returns the queues that a command of clients does something to, and what.
+func touched(c fsm.Command) (action, []string) {
+	switch k := c.(type) {
+	case *fsm.Put:
+		return putting, []string{k.Queue}
+	case *fsm.Reserve:
+		return consuming, k.Queues
+	case *fsm.Cancel, *fsm.Reschedule:
+		return putting, []string{queueOf(c)}
+	case *fsm.Ack, *fsm.Nack, *fsm.Release, *fsm.Extend:
+		return consuming, []string{queueOf(c)}
+	case *fsm.Redrive, *fsm.Purge, *fsm.DeleteQueue:
+		return administer, []string{queueOf(c)}
+	default:
+		return "", nil
+	}
+}
+
+// letIn reports whether a refusal shows that the caller was known: whoever is not known hears nothing of jobs and queues.
+func letIn(r belfryv1.Reason) bool {
+	switch r {
+	case belfryv1.Reason_REASON_UNSPECIFIED, belfryv1.Reason_REASON_UNAUTHENTICATED, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_NOT_LEADER,
+		belfryv1.Reason_REASON_SHUTTING_DOWN, belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_INTERNAL:
+		return false
+	default:
+		return true
+	}
+}
+
+// toldOf is what a call was told, for people.
+func toldOf(o *history.Op) string {
+	if o.OK() {
+		return "that it was done"
+	}
+	return o.Reason.String()
+}
+
+// requestIDOf returns the request id of a call, empty if it has none.
+func requestIDOf(o *history.Op) string {
+	if r, ok := o.Request.(interface{ GetRequestId() string }); ok {
+		return r.GetRequestId()
+	}
+	return ""
+}
