@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/jepsen/planted"
 	"github.com/belfrydb/belfry/jepsen/report"
+	"github.com/belfrydb/belfry/jepsen/workload"
 )
 
 // proof is what became of one planted bug.
@@ -26,15 +27,27 @@ type proof struct {
 	text  string
 }
 
-// control is the server without a bug, under all that bugs show under: what is found in it would be found without them as well.
-func control() planted.Bug {
-	c := planted.Bug{Name: "no-bug", Workloads: []string{"all"}}
-	for _, b := range planted.Bugs() {
-		c.Nemeses = append(c.Nemeses, b.Nemeses...)
+// controls are the server without a bug, under all that bugs show under: what is found in it would be found without them as well. What takes a secured
+// cluster is looked at apart.
+func controls() []planted.Bug {
+	open := planted.Bug{Name: "no-bug", Workloads: []string{"all"}}
+	secured := planted.Bug{
+		Name: "no-bug-secured", Workloads: workload.Names(workload.Secured()),
+		Nemeses: []string{"kill-leader", "rotate-authority", "rotate-certs", "rotate-keys", "rotate-tokens"},
 	}
-	slices.Sort(c.Nemeses)
-	c.Nemeses = slices.Compact(c.Nemeses)
-	return c
+	for _, b := range planted.Bugs() {
+		workloads, err := workload.Pick(strings.Join(b.Workloads, ","))
+		if err == nil && workload.NeedSecrets(workloads) {
+			secured.Nemeses = append(secured.Nemeses, b.Nemeses...)
+			continue
+		}
+		open.Nemeses = append(open.Nemeses, b.Nemeses...)
+	}
+	for _, c := range []*planted.Bug{&open, &secured} {
+		slices.Sort(c.Nemeses)
+		c.Nemeses = slices.Compact(c.Nemeses)
+	}
+	return []planted.Bug{open, secured}
 }
 
 // controlMax is how long the control goes on at most; it ends when each fault has struck.
@@ -113,7 +126,7 @@ func prove(ctx context.Context, args []string, out io.Writer) error {
 
 // pickBugs returns bugs by their names, separated by commas, or all and the control.
 func pickBugs(list string) ([]planted.Bug, error) {
-	all := append(planted.Bugs(), control())
+	all := append(planted.Bugs(), controls()...)
 	if list == "" {
 		return all, nil
 	}

@@ -54,12 +54,23 @@ func TestPickBugs(t *testing.T) {
 		t.Errorf("have %v, %v", bugs, err)
 	}
 	all, err := pickBugs("")
-	if err != nil || len(all) != len(planted.Bugs())+1 {
+	if err != nil || len(all) != len(planted.Bugs())+2 {
 		t.Fatalf("have %d, %v", len(all), err)
 	}
-	last := all[len(all)-1]
-	if len(last.Claims) > 0 || len(last.Edits) > 0 || slices.ContainsFunc(planted.Bugs(), func(b planted.Bug) bool { return len(b.Claims) == 0 || !subset(b.Nemeses, last.Nemeses) }) {
-		t.Errorf("the last one is no control: %+v", last)
+	open, secured := all[len(all)-2], all[len(all)-1]
+	for _, c := range []planted.Bug{open, secured} {
+		if len(c.Claims) > 0 || len(c.Edits) > 0 || len(c.Nemeses) == 0 {
+			t.Errorf("one of the last two is no control: %+v", c)
+		}
+	}
+	for _, b := range planted.Bugs() {
+		of := open
+		if slices.Contains(b.Workloads, "access") {
+			of = secured
+		}
+		if len(b.Claims) == 0 || !subset(b.Nemeses, of.Nemeses) || of.Workloads[0] != "all" && !subset(b.Workloads, of.Workloads) {
+			t.Errorf("%s shows under what no control has", b.Name)
+		}
 	}
 	if _, err := pickBugs(first + ",none"); err == nil {
 		t.Error("a bug that is none is left out silently")

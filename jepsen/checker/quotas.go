@@ -224,9 +224,10 @@ func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan
 			continue
 		}
 		found.look(37)
-		if total <= most+slack {
+		if total <= most { // till then shards have more between them than the quota, since none takes from what is used
 			had = 0
-		} else if total > before && total > max(had, most)+slack {
+		}
+		if total > before && total > max(had, most)+slack {
 			found.violated(37, at, "shard %d, entry %d: namespace %s then had %d %s over all shards; its quota is %d, and %d more is what requests under way may bring",
 				u.shard, u.entry.index, space, total, l, most, slack)
 		}
