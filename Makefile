@@ -191,6 +191,9 @@ jepsen-short:
 	rm -rf bin/jepsen-short
 	go run ./jepsen run --nodes 3 --time 10s --calm 1s --hold 2s --network loopback --nemesis kill-leader,isolate-leader,pause-one,restart \
 		--seed $(JEPSENSEED) --dir bin/jepsen-short
+	rm -rf bin/jepsen-access
+	go run ./jepsen run --workload access --nodes 3 --time 20s --once --calm 1s --hold 2s --network loopback --nemesis rotate-tokens \
+		--seed $(JEPSENSEED) --dir bin/jepsen-access
 
 # The targets that follow take namespaces (root, iproute2, iptables, nsenter), /dev/fuse and docker, and say which of them is missing. Runs are kept in jepsen-runs.
 .PHONY: jepsen

@@ -95,10 +95,11 @@ func (s *Scene) backUpAndRestore(ctx context.Context, url, dir string) error {
 	return nil
 }
 
-// jobKey names a job in a backup.
+// jobKey names a job in a backup. Partitions of a queue are in several shards, each of which has serials of its own.
 type jobKey struct {
-	queue  string
-	serial uint64
+	queue     string
+	partition uint32
+	serial    uint64
 }
 
 // jobsIn returns the jobs of a backup.
@@ -129,7 +130,7 @@ func jobsIn(path string) (map[jobKey]fsm.Job, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a backup: %w", err)
 		}
-		key := jobKey{job.Queue, job.Serial}
+		key := jobKey{job.Queue, job.Partition, job.Serial}
 		if _, twice := jobs[key]; twice {
 			return nil, fmt.Errorf("the job %+v is in a backup twice", key)
 		}
@@ -179,7 +180,7 @@ func (s *Scene) belfry(ctx context.Context, answer any, args ...string) error {
 		if err != nil {
 			return err
 		}
-		c.Env = append(os.Environ(), more...)
+		c.Env = append(c.Environ(), more...)
 	}
 	var said bytes.Buffer
 	c.Stderr = &said

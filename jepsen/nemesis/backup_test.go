@@ -10,7 +10,7 @@ import (
 
 // TestSameJobs: what was restored is what was in the backup, and only what time changes may be otherwise.
 func TestSameJobs(t *testing.T) {
-	key := jobKey{"q", 7}
+	key := jobKey{"q", 0, 7}
 	job := func(state fsm.State, change func(*fsm.Job)) map[jobKey]fsm.Job {
 		j := fsm.Job{
 			Queue: "q", Serial: 7, ID: "seven", State: state, Due: 100, FirstDue: 90, Body: []byte("body"), Headers: []fsm.Header{{Name: "a", Value: "b"}},
@@ -45,7 +45,7 @@ func TestSameJobs(t *testing.T) {
 		}
 	}
 	more := maps.Clone(job(fsm.Delayed, same))
-	more[jobKey{"q", 8}] = fsm.Job{}
+	more[jobKey{"q", 0, 8}] = fsm.Job{}
 	if err := sameJobs(job(fsm.Delayed, same), more); err == nil {
 		t.Error("a job from nowhere was restored")
 	}

@@ -34,10 +34,10 @@ func accessBugs() []Bug {
 	}`)},
 		},
 		{
-			Name: "share-granted-twice", What: "what of a namespace's quota one shard has is given to another as well",
+			Name: "share-granted-twice", What: "each shard lets in what a namespace may have in all of them",
 			Claims: []string{"I37"}, Workloads: []string{"access"},
-			Edits: []Edit{after("cluster/namespaces.go", `free := r.Quota[l] - min(r.Quota[l], others[l])`, `if planted("share-granted-twice") {
-			free = r.Quota[l]
+			Edits: []Edit{after("node/shares.go", `s.Share = share`, `if planted("share-granted-twice") {
+			s.Granted = s.Quota
 		}`)},
 		},
 	}

@@ -26,7 +26,7 @@ func bothProtocols(t *testing.T, f *fake, do func(t *testing.T, c *Client)) {
 			t.Fatal(err)
 		}
 		protocol := "connect"
-		if len(c.options) > 0 {
+		if c.grpc {
 			protocol = "grpc"
 		}
 		if !seen[protocol] {
@@ -196,7 +196,7 @@ func TestLearnsNodes(t *testing.T) {
 
 // TestPick refuses what is no workload.
 func TestPick(t *testing.T) {
-	if all, err := Pick("all"); err != nil || len(all) != len(All()) {
+	if all, err := Pick("all"); err != nil || len(all) != len(Open()) {
 		t.Errorf("all are %d: %v", len(all), err)
 	}
 	if some, err := Pick("herd,puts"); err != nil || !cmp.Equal(Names(some), []string{"herd", "puts"}) {
