@@ -75,7 +75,8 @@ type Job struct {
 	LastError string
 
 	client   *Client
-	received time.Time     // on this machine's clock, not after the lease began by more than a keeper's margin
+	received time.Time     // when the answer came, on this machine's clock
+	age      time.Duration // by how much the lease may have begun before that, beyond a keeper's margin
 	lease    time.Duration // its length
 }
 
@@ -113,14 +114,13 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	return job
 }
 
-// began gives the time on this machine's clock at which the lease began: at, or earlier if the end of the lease says so to a
-// machine to which the servers are ahead by so much.
-func (j *Job) began(at time.Time, ahead time.Duration) time.Time {
+// ageBy gives how long ago a lease that was received at that time began by the wall clocks, when the servers' is ahead by so much; 0 if they do not
+// say. Either clock may be wrong, so it is a reason to ask the server and none to give the lease up.
+func (j *Job) ageBy(received time.Time, ahead time.Duration) time.Duration {
 	if j.lease <= 0 || j.LeaseUntil.IsZero() {
-		return at
+		return 0
 	}
-	age := at.Add(ahead).Sub(j.LeaseUntil) + j.lease
-	return at.Add(-max(0, age))
+	return max(0, received.Add(ahead).Sub(j.LeaseUntil)+j.lease)
 }
 
 // Ack ends the job as done; see [Client.Ack].

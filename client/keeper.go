@@ -9,8 +9,9 @@ import (
 )
 
 // A keeper extends the leases of the jobs that a shift holds, and says when one is lost. All its times are on this
-// machine's clock and on the safe side: a lease is taken to end earlier than it does. The monotonic clock decides when a lease
-// is lost; it stands still while the machine sleeps, so the wall clock too decides when one must be extended.
+// machine's clock and on the safe side: a lease is taken to end earlier than it does. The monotonic clock alone decides when a lease
+// is lost; it stands still while the machine sleeps, so the wall clock too decides when one must be extended. A wall clock that is
+// wrong or set, here or at the servers, thus costs extensions and never a lease.
 type keeper struct {
 	client  *Client
 	worker  Worker
@@ -112,18 +113,25 @@ func (k *keeper) lose(h *held, cause error) {
 	}
 }
 
-// take puts a job just reserved into the keeper's care.
-func (k *keeper) take(job *Job) *held {
-	h := &held{job: job, length: job.lease, lastAt: job.received.Add(k.worker.MaxLease)}
+// take puts a job just reserved into the keeper's care. If the lease may be so old that it should be extended by now, it is doubtful: the
+// caller must extend it, and only the server's answer says whether there is a lease.
+func (k *keeper) take(job *Job) (h *held, doubtful bool) {
+	h = &held{job: job, length: job.lease, lastAt: job.received.Add(k.worker.MaxLease)}
 	if h.length <= 0 {
 		h.length = job.TTR // a server that does not say when it granted the lease
 	}
-	h.leasedAt(job.received)
+	doubtful = job.age >= h.length/3
+	if doubtful {
+		h.leasedAt(job.received) // it is certainly over a length after that
+		h.extending = true
+	} else {
+		h.leasedAt(job.received.Add(-job.age))
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[h] = struct{}{}
 	k.lookAt(h.renewAt)
-	return h
+	return h, doubtful
 }
 
 // lookAt has run look at the leases at t or before. Called with mu held.
@@ -146,13 +154,6 @@ func (h *held) leasedAt(t time.Time) {
 
 // reached reports whether it is t or later, on the monotonic clock or on the wall clock.
 func reached(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
-
-// renewable reports whether a lease has come to the time at which it is to be extended.
-func (k *keeper) renewable(h *held) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return reached(time.Now(), h.renewAt)
-}
 
 // begin hands a job to its handler: cancel ends its context. A lease of which little is left is extended first. The error says
 // why the handler must not begin.

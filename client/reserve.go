@@ -130,7 +130,7 @@ func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest
 // reserveMany makes one Reserve call of its own. failed, if not nil, hears of each attempt that will be followed by another.
 func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
 	req := o.request(c.clock.newID())
-	started, ahead := time.Now(), c.clock.ahead()
+	started := time.Now()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed, place: o.place()},
 		func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) { return sendReserve(ctx, ep, req) })
 	if err != nil {
@@ -138,13 +138,14 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 		return nil, err
 	}
 	// The leases began when the server answered. If it did not wait, that is not before the call; nor is it if it answered an
-	// attempt whose answer was lost. Otherwise it is just now, unless the answer was held up, which the leases' ends tell.
-	received := time.Now()
+	// attempt whose answer was lost. Otherwise it is just now, unless the answer was held up, or this process suspended: then the wall clocks tell.
+	received, least := time.Now(), time.Duration(0)
 	if failures > 0 || o.Wait == 0 {
-		received = started
+		least = received.Sub(started)
 	}
+	ahead := c.clock.ahead()
 	for _, job := range res.jobs {
-		job.client, job.received = c, job.began(received, ahead)
+		job.client, job.received, job.age = c, received, max(least, job.ageBy(received, ahead))
 	}
 	return res.jobs, nil
 }

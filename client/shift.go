@@ -191,9 +191,9 @@ func (s *shift) secured(ctx context.Context, jobs []*Job) []*held {
 	all := make([]*held, len(jobs))
 	var extending sync.WaitGroup
 	for i, job := range jobs {
-		h := s.keeper.take(job)
+		h, doubtful := s.keeper.take(job)
 		all[i] = h
-		if !s.keeper.renewable(h) {
+		if !doubtful {
 			continue
 		}
 		extending.Go(func() { // as many at a time as the keeper lets

@@ -15,8 +15,16 @@ type stoppedClock struct {
 	passed atomic.Int64
 }
 
-func newStoppedClock(now time.Time) *stoppedClock {
-	return &stoppedClock{start: fsm.Time(now.Truncate(time.Millisecond).UnixNano())}
+// newStoppedClock refuses a time that a server cannot have: as nanoseconds it would be another one.
+func newStoppedClock(now time.Time) (*stoppedClock, error) {
+	if now.UnixMilli() <= 0 || now.UnixMilli() > fsm.Time(fsm.TimeMax).CeilMillis() {
+		hint := ""
+		if now.IsZero() {
+			hint = ", which is the zero time.Time: was it set?"
+		}
+		return nil, fmt.Errorf("StoppedAt is %s, must be after 1970 and before 2262%s", now.UTC().Format(time.RFC3339), hint)
+	}
+	return &stoppedClock{start: fsm.Time(now.Truncate(time.Millisecond).UnixNano())}, nil
 }
 
 // Wall implements node.Clock.

@@ -17,12 +17,14 @@ type options struct {
 	clock  *stoppedClock // nil for the system's
 	memory bool
 	synced bool
+	wrong  error // what is wrong with one of them
 }
 
-// StoppedAt has the server's time begin at now, to the millisecond, and stand still but for Advance. A directory that is opened again must not be
+// StoppedAt has the server's time begin at now, to the millisecond, and stand still but for Advance. Any time after 1970 and before 2262 will do, also one that
+// is years from this machine's; another is refused, such as the zero time.Time. A directory that is opened again must not be
 // taken back in time: give what Now said last, or later.
 func StoppedAt(now time.Time) Option {
-	return func(o *options) { o.clock = newStoppedClock(now) }
+	return func(o *options) { o.clock, o.wrong = newStoppedClock(now) }
 }
 
 // InMemory has the server reached through memory instead of a socket: by its Client, and by client.WithDialer(server.Dial). Only so can it run in a bubble of

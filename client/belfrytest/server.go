@@ -75,6 +75,9 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if o.wrong != nil {
+		return nil, o.wrong
+	}
 	s := &Server{clock: o.clock, served: make(chan error, 1), failed: make(chan error, 1)}
 	logger := slog.New(slog.DiscardHandler)
 	cfg := o.node()
