@@ -155,6 +155,10 @@ func transportError(err error) *Error {
 	if ok {
 		e.Code, e.cause = strange.code(), strange
 	}
+	if wrong, ok := errors.AsType[*wrongPort](err); ok {
+		e.cause = wrong
+	}
+	e.Message = advice(err)
 	if ok && strange.refuses() || unsent(err) {
 		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 	}

@@ -114,7 +114,7 @@ func (r *retrier) ended(ctx context.Context, sent sentState) *Error {
 		e.Message = fmt.Sprintf("no answer after %d attempts", r.attempts)
 		e.Shard, e.Leader, e.RetryAfter = r.last.Shard, r.last.Leader, r.last.RetryAfter
 		causes = append(causes, r.first)
-		if r.last != r.first {
+		if r.last.Error() != r.first.Error() {
 			causes = append(causes, r.last)
 		}
 	}
@@ -236,6 +236,9 @@ func attempt[Res any](
 ) (*Res, error) {
 	ctx, cancel := context.WithTimeout(ctx, kind.wait+attemptTimeout)
 	defer cancel()
+	if err := ep.meet(ctx); err != nil {
+		return nil, err
+	}
 	return do(ctx, ep)
 }
 

@@ -142,7 +142,7 @@ func permanent(err *Error) bool {
 	case reasonInvalid, reasonUnauthenticated, reasonForbidden, reasonUnimplemented:
 		return true
 	default:
-		return failedHandshake(err) // a proxy may be set up meanwhile
+		return unfit(err) // a proxy may be set up meanwhile
 	}
 }
 

@@ -34,6 +34,7 @@ type endpoint struct {
 	admin belfryv1connect.AdminServiceClient
 	// The calls of the hot path, with answers that decode themselves.
 	sessions *sessions
+	met      atomic.Bool // it was asked for a session, and takes calls as far as can be known
 	putBatch *connect.Client[rawRequest, putBatchAnswer]
 	ackBatch *connect.Client[rawRequest, ackBatchAnswer]
 	reserve  *connect.Client[rawRequest, reserveAnswer]
@@ -145,7 +146,7 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err != nil {
-		return res, err
+		return res, refusesStrangers(err)
 	}
 	strange, err := strangeIn(res)
 	if strange != nil {
@@ -171,6 +172,9 @@ func unsent(err error) bool {
 	if _, ok := errors.AsType[*unsentError](err); ok {
 		return true
 	}
+	if _, ok := errors.AsType[*wrongPort](err); ok {
+		return true
+	}
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || failedHandshake(err)
 }
@@ -188,5 +192,11 @@ func failedHandshake(err error) bool {
 // misconfigured reports whether an error will not go away by itself.
 func misconfigured(err error) bool {
 	strange, ok := errors.AsType[*strangeAnswer](err)
-	return ok && !strange.passes() || failedHandshake(err)
+	return ok && !strange.passes() || unfit(err)
+}
+
+// unfit reports whether an error is of a server with which no connection for calls can be made: a failed handshake, or a port that is not for clients.
+func unfit(err error) bool {
+	_, ok := errors.AsType[*wrongPort](err)
+	return ok || failedHandshake(err)
 }

@@ -191,11 +191,17 @@ func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
 	authorize(req.Header, token)
 	sent := time.Now()
 	if err := req.Write(conn); err != nil {
-		return err
+		return refusesStrangers(err)
+	}
+	if p.target.Scheme == "http" && answersTLS(in) {
+		return &wrongPort{speaksTLS}
 	}
 	res, err := http.ReadResponse(in, req)
 	if err != nil {
-		return err
+		return refusesStrangers(err)
+	}
+	if p.target.Scheme == "http" && refusesPlain(res) {
+		return &wrongPort{speaksTLS}
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != frame.Protocol {
 		_ = res.Body.Close() // the connection is not used any more

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// A wrongPort is a place that takes no calls of clients, by its own word: nothing that was sent there was read, and trying again does not help.
+type wrongPort struct{ what string }
+
+// Error says what it is and what to do.
+func (e *wrongPort) Error() string { return e.what }
+
+const (
+	speaksTLS = "the server speaks TLS only: write https:// instead of http://, and name the authority behind its certificate by WithTLS if it is a private one"
+	// alertRecord begins each alert of TLS (RFC 8446 §5.1) up to its minor version.
+	alertRecord = "\x15\x03"
+
+	// certificateRequired is the alert of a server that wants a certificate of the client (RFC 8446 §6.2).
+	certificateRequired = tls.AlertError(116)
+)
+
+// refusesPlain reports whether an answer in HTTP is that of a server that waits for TLS: what Go's servers, nginx and Apache say, each with status 400.
+func refusesPlain(res *http.Response) bool {
+	const enough = 1 << 10
+	if res.StatusCode != http.StatusBadRequest {
+		return false
+	}
+	body, _ := io.ReadAll(io.LimitReader(res.Body, enough)) // what came is enough
+	for _, says := range []string{
+		"Client sent an HTTP request to an HTTPS server", "The plain HTTP request was sent to HTTPS port", "speaking plain HTTP to an SSL-enabled server port",
+	} {
+		if strings.Contains(string(body), says) {
+			return true
+		}
+	}
+	return false
+}
+
+// answersTLS reports whether what answers begins as an alert of TLS does.
+func answersTLS(in *bufio.Reader) bool {
+	begins, _ := in.Peek(len(alertRecord))
+	return string(begins) == alertRecord
+}
+
+// refusesStrangers makes a wrongPort of the alert by which a server asks for the client's certificate; any other error it returns as it is. With TLS 1.3 the alert
+// comes after the client's side of the handshake is done, and nothing that was sent since is read. The type of alerts is crypto/tls's own, their texts are not.
+func refusesStrangers(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if ok && op.Op == "remote error" && op.Err.Error() == certificateRequired.Error() {
+		return &wrongPort{"the server wants a certificate of its clients, as a Belfry node does at its peer port: clients use another one, by default 7400; or let WithTLS have the certificate"}
+	}
+	return err
+}
+
+// advice says what to do about a connection with TLS that was not made; empty if trying again may help.
+func advice(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "the server's certificate is not from an authority that is believed here: name the right one by WithTLS, in RootCAs"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "the server's certificate is not for this address: use a name that it has, or have it made for this one"
+	}
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) {
+		return "the server speaks no TLS: write http:// instead of https://, if the way to it is safe"
+	}
+	return ""
+}
+
+// meet asks for a session ahead of the first call to a server, whichever that is: a wrong port answers that question so that it shows what it is. A
+// request over HTTP/2 it just drops, and what became of that one would be unknown.
+func (ep *endpoint) meet(ctx context.Context) error {
+	if ep.met.Load() {
+		return nil
+	}
+	if _, err := ep.sessions.get(ctx); err != nil {
+		return err
+	}
+	ep.met.Store(true)
+	return nil
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// listenSecure serves a fake with TLS, and returns its host and port, and a pool with its certificate.
+func listenSecure(t *testing.T, change func(config *tls.Config)) (address string, pool *x509.CertPool) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(NewFake().Handler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail here
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	change(server.TLS)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	pool = x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	return server.Listener.Addr().String(), pool
+}
+
+// listenAlert answers whatever comes with an alert of TLS, as servers do that are not written in Go.
+func listenAlert(t *testing.T) (address string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1<<10))
+			_, _ = conn.Write([]byte("\x15\x03\x01\x00\x02\x02\x46"))
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestWrongPortsEndCallsAtOnce: a mistake in the address that certainly is one fails each kind of call at once, unapplied, and says what to do.
+func TestWrongPortsEndCallsAtOnce(t *testing.T) {
+	secure, pool := listenSecure(t, func(*tls.Config) {})
+	mutual, mutualPool := listenSecure(t, func(config *tls.Config) { config.ClientAuth = tls.RequireAnyClientCert })
+	plain := httptest.NewServer(NewFake().Handler())
+	t.Cleanup(plain.Close)
+	for name, try := range map[string]struct {
+		url  string
+		pool *x509.CertPool
+		want []string
+	}{
+		"http to TLS":           {"http://" + secure, nil, []string{"https://", "WithTLS"}},
+		"http to TLS, an alert": {"http://" + listenAlert(t), nil, []string{"https://", "WithTLS"}},
+		"http to the peer port": {"http://" + mutual, nil, []string{"https://"}},
+		"https to it":           {"https://" + mutual, mutualPool, []string{"certificate", "peer port", "7400"}},
+		"https to plain HTTP":   {strings.Replace(plain.URL, "http:", "https:", 1), pool, []string{"http://"}},
+		"an unknown authority":  {"https://" + secure, mutualPool.Clone(), []string{"authority", "WithTLS", "RootCAs"}},
+	} {
+		if name == "an unknown authority" {
+			try.pool = x509.NewCertPool()
+		}
+		for method, call := range map[string]func(ctx context.Context, c *Client) error{
+			"Put":     func(ctx context.Context, c *Client) error { _, err := c.Put(ctx, "q", nil); return err },
+			"Release": func(ctx context.Context, c *Client) error { _, _, err := c.Release(ctx, "lease", 0); return err },
+			"Get":     func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, "q", "x"); return err },
+			"Worker": func(ctx context.Context, c *Client) error {
+				return Worker{Queues: []string{"q"}}.Run(ctx, c, func(context.Context, *Job) error { return nil })
+			},
+		} {
+			t.Run(name+"/"+method, func(t *testing.T) {
+				c, err := New(try.url, WithTLS(&tls.Config{RootCAs: try.pool, MinVersion: tls.VersionTLS13}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				err = call(ctx, c)
+				typed, ok := errors.AsType[*Error](err)
+				if !ok || ctx.Err() != nil || typed.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || errors.Is(err, ErrUnknownOutcome) {
+					t.Fatalf("ended with %v", err)
+				}
+				for _, want := range try.want {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%q does not say %q", err, want)
+					}
+				}
+			})
+		}
+	}
+}
