@@ -108,7 +108,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "client",
-		may:     []string{"rpc/belfry/...", "rpc/frame"},
+		may:     []string{"access/tokens", "rpc/belfry/...", "rpc/frame"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",

@@ -34,7 +34,7 @@ type Client struct {
 
 // New makes a client for the servers at addrs, a comma-separated list of base URLs such as
 // "http://n1:7400,http://n2:7400". Any server takes any call; calls stick to one and go on to the next when it fails them.
-// An address without a scheme is http, and "" stands for http://127.0.0.1:7400. Nothing is connected yet.
+// An address without a scheme is http; all are http or all https. Nothing is connected yet.
 func New(addrs string, opts ...Option) (*Client, error) {
 	var cfg config
 	for _, opt := range opts {

@@ -133,6 +133,11 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"scheme":   {"ftp://n1", nil, "ftp://n1"},
 		"query":    {"http://n1?a=b", nil, "http://n1?a=b"},
 		"no host":  {"http://", nil, "http:"},
+		"nothing":  {"", nil, "http://127.0.0.1:7400"},
+		"mixed":    {"http://n1:7400,https://n2:7400", nil, "http and https"},
+		"unsaid":   {"https://n1:7400,n2:7400", nil, "http://n2:7400"},
+		"token":    {"https://n1:7400", WithToken("hello"), "belfry_"},
+		"file":     {"https://n1:7400", WithTokenFile("/nowhere/token"), "/nowhere/token"},
 		"inflight": {"n1:7400", Coalescing{InFlight: 65}, "InFlight"},
 		"jobs":     {"n1:7400", Coalescing{MaxJobs: 1001}, "MaxJobs"},
 		"delay":    {"n1:7400", Coalescing{MaxDelay: -1}, "MaxDelay"},
@@ -151,13 +156,10 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	got, err := parseAddresses(" n1:7400, https://n2:7400/ ,http://n3/base")
-	want := []string{"http://n1:7400", "https://n2:7400", "http://n3/base"}
+	got, err := parseAddresses(" n1:7400, http://n2:7400/ ,http://n3/base")
+	want := []string{"http://n1:7400", "http://n2:7400", "http://n3/base"}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	if got, err := parseAddresses(""); err != nil || got[0] != "http://127.0.0.1:7400" {
-		t.Errorf("no address: %v, %v", got, err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfrydb/belfry/access/tokens"
 )
 
 // WithToken has each call carry a bearer token, as 'belfry token create' makes it. [New] refuses http:// addresses then, unless they are on this machine: on
@@ -19,7 +21,7 @@ func WithToken(token string) Option {
 }
 
 // WithTokenFile is [WithToken] for a token in a file, which is read again when it changes, within a second. So a token is replaced without a restart: write
-// its successor, and then have the old one end. [New] fails if the file has no token; later the last token that it had holds.
+// its successor, and then have the old one end. [New] fails if the file has no token; later the last token that it had holds, whatever else is written there.
 func WithTokenFile(name string) Option {
 	return optionFunc(func(c *config) { c.token = newHeldToken(name, "") })
 }
@@ -35,7 +37,8 @@ const (
 type heldToken struct {
 	file string
 	text atomic.Pointer[string]
-	next atomic.Int64 // when to look at the file again, nanoseconds since 1970
+	made time.Time
+	next atomic.Int64 // when to look at the file again, nanoseconds after made: a wall clock may be set back
 
 	mu   sync.Mutex // held by the one who looks
 	size int64      // of the file as it was read last
@@ -43,7 +46,7 @@ type heldToken struct {
 }
 
 func newHeldToken(file, text string) *heldToken {
-	h := &heldToken{file: file}
+	h := &heldToken{file: file, made: time.Now()}
 	h.text.Store(&text)
 	return h
 }
@@ -55,18 +58,24 @@ func (h *heldToken) check() error {
 		return nil
 	case h.file != "":
 		if err := h.read(); err != nil {
-			return fmt.Errorf("reading the token: %w", err)
+			return fmt.Errorf("WithTokenFile: %s: %w", h.file, err)
 		}
 		return nil
 	default:
-		return checkToken(*h.text.Load())
+		if err := checkToken(*h.text.Load()); err != nil {
+			return invalidError("WithToken: %s", err)
+		}
+		return nil
 	}
 }
 
-// checkToken returns what is wrong with a token.
+// checkToken returns what is wrong with the form of a token. What it says is safe to log.
 func checkToken(text string) error {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return invalidError("a token is one word of visible ASCII, as 'belfry token create' prints it")
+	if text == "" {
+		return errors.New("there is no token")
+	}
+	if _, _, err := tokens.Parse(text); err != nil {
+		return fmt.Errorf("%w and is printed by 'belfry token create'", err)
 	}
 	return nil
 }
@@ -76,7 +85,7 @@ func (h *heldToken) get() string {
 	if h == nil {
 		return ""
 	}
-	if now := time.Now().UnixNano(); h.file != "" && now >= h.next.Load() && h.mu.TryLock() {
+	if now := int64(time.Since(h.made)); h.file != "" && now >= h.next.Load() && h.mu.TryLock() {
 		_ = h.readLocked() // what was read last holds
 		h.mu.Unlock()
 	}
@@ -91,7 +100,7 @@ func (h *heldToken) read() error {
 
 // readLocked reads the file if it has changed. h.mu is held.
 func (h *heldToken) readLocked() error {
-	h.next.Store(time.Now().Add(tokenLook).UnixNano())
+	h.next.Store(int64(time.Since(h.made) + tokenLook))
 	info, err := os.Stat(h.file)
 	if err != nil || info.Size() == h.size && info.ModTime().Equal(h.time) {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// defaultAddress is where `belfry serve` listens unless told otherwise.
+// defaultAddress is where `belfry serve` listens unless told otherwise. It is not taken for an empty list, which mostly is a setting that was forgotten.
 const defaultAddress = "http://127.0.0.1:7400"
 
 const (
@@ -64,7 +64,7 @@ func (e *endpoints) moveOn(n uint32) { e.current.CompareAndSwap(n, n+1) }
 // parseAddresses reads a comma-separated list of base URLs.
 func parseAddresses(addrs string) ([]string, error) {
 	if strings.TrimSpace(addrs) == "" {
-		return []string{defaultAddress}, nil
+		return nil, invalidError("there is no address: want http://host:port or https://host:port, %s for a server on this machine", defaultAddress)
 	}
 	var urls []string
 	for addr := range strings.SplitSeq(addrs, ",") {
@@ -80,6 +80,9 @@ func parseAddresses(addrs string) ([]string, error) {
 			return nil, invalidError("the address %q is not of the form http://host:port or https://host:port", addr)
 		}
 		urls = append(urls, strings.TrimRight(addr, "/"))
+		if secure := strings.HasPrefix(urls[0], "https:"); secure != (u.Scheme == "https") {
+			return nil, invalidError("the addresses %s and %s differ in http and https: the servers of a cluster are reached in one way", urls[0], addr)
+		}
 	}
 	return urls, nil
 }
