@@ -49,7 +49,7 @@ n3    silent, draining  -              -              -     -        0       1  
 
 SHARD    LEADER  TERM  VOTERS  OTHERS  APPLIED  DIGEST            JOBS
 0        n1      3     n1 n3?  n2      1,200    00000000000000ab  1,000
-1        -       0     -       -       0        0000000000000000  0
+1        -       -     -       -       -        -                 -
 catalog  n2      2     n2      -                                  
 `
 

@@ -127,9 +127,11 @@ func renderShards(w io.Writer, c *belfryv1.GetClusterResponse) {
 	var lines [][]string
 	for _, s := range c.Shards {
 		voters, others := replicas(s.Replicas)
-		lines = append(lines, []string{
-			fmt.Sprint(s.Shard), orDash(s.Leader), fmt.Sprint(s.Term), voters, others, grouped(s.AppliedIndex), s.Digest, jobs(s.Jobs),
-		})
+		line := []string{fmt.Sprint(s.Shard), orDash(s.Leader), fmt.Sprint(s.Term), voters, others, grouped(s.AppliedIndex), s.Digest, jobs(s.Jobs)}
+		if len(s.Replicas) == 0 { // nobody who answers has it, and so nothing is known
+			line[2], line[5], line[6], line[7] = "-", "-", "-", "-"
+		}
+		lines = append(lines, line)
 	}
 	if g := c.Catalog; g != nil {
 		voters, others := replicas(g.Replicas)

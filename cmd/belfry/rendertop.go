@@ -38,6 +38,21 @@ func drawTop(s, before *sight, f *topFlags, p picture) (lines []string) {
 		add("  %-12s %-14s  leads %d of %s  %s", n.Name, nodeWord(n), n.Leads, count(int(n.Replicas), "replica"), n.Address)
 	}
 	lines = append(lines, "")
+	lines = append(lines, queueLines(s, before, f, picture{p.columns, p.rows - len(lines), p.server, p.trouble, p.blocks})...)
+	for i := range lines {
+		lines[i] = cutTo(lines[i], p.columns)
+	}
+	return lines[:min(len(lines), p.rows)]
+}
+
+// queueLines draws the queues on what is left of a picture.
+func queueLines(s, before *sight, f *topFlags, p picture) (lines []string) {
+	switch {
+	case s.unread != nil:
+		return []string{"queues  not known: " + explain(s.unread)}
+	case s.stale:
+		lines = append(lines, "queues  as the replicas that answer have them, because a shard has no leader")
+	}
 	lines = append(lines, dueLines(s.Queues.Due, s.at, p)...)
 	rates := ratesOf(s, before)
 	queues := slices.Clone(s.Queues.Queues)
@@ -45,11 +60,7 @@ func drawTop(s, before *sight, f *topFlags, p picture) (lines []string) {
 	lines = append(lines, "")
 	lines = append(lines, sums(queues, rates, s.Queues.NextPageToken != "")...)
 	lines = append(lines, "")
-	lines = append(lines, queueTable(queues, rates, max(0, p.rows-len(lines)-1))...)
-	for i := range lines {
-		lines[i] = cutTo(lines[i], p.columns)
-	}
-	return lines[:min(len(lines), p.rows)]
+	return append(lines, queueTable(queues, rates, max(0, p.rows-len(lines)-1))...)
 }
 
 // nodeWord says what a node does.
@@ -99,7 +110,7 @@ type rates struct{ put, acked float64 }
 
 // ratesOf compares totals by queue. A queue that was deleted and made again meanwhile has none.
 func ratesOf(s, before *sight) map[string]rates {
-	if before == nil {
+	if !s.hasTotals() || !before.hasTotals() {
 		return nil
 	}
 	seconds := s.at.Sub(before.at).Seconds()

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +37,8 @@ func (a *app) topCommand() *cobra.Command {
 		Short: "Watch the cluster and its busiest queues",
 		Long: "Top shows what is wrong with the cluster, who leads how many shards, when jobs fall due, and the queues whose names begin with\n" +
 			"PREFIX, again and again until Ctrl-C. Rates are of the whole cluster since the last picture; lateness is as the node that answers saw it\n" +
-			"in the last minute. Without a terminal, and as JSON, it shows the state once.",
+			"in the last minute. While a shard has no leader the queues are shown as the replicas that answer have them, without rates.\n" +
+			"Without a terminal, and as JSON, it shows the state once.",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -61,7 +64,7 @@ func (a *app) topCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showTop(s, f)
+				return errors.Join(a.showTop(s, f), s.unread)
 			})
 		}
 		return a.watch(c.Context(), conn, f)
@@ -73,20 +76,33 @@ func (a *app) topCommand() *cobra.Command {
 type sight struct {
 	Cluster *belfryv1.GetClusterResponse
 	Queues  *belfryv1.ListQueuesResponse
+	// stale tells that the queues are as some replica has them, because a shard has no leader.
+	stale bool
+	// unread is why there are no queues to see; nil if they could be read.
+	unread error
 	// at is when the queues were read.
 	at time.Time
 }
 
+// hasTotals reports whether the queues' totals may be compared with another sight's: those of a replica that lags would make rates of what was long ago.
+func (s *sight) hasTotals() bool { return s != nil && !s.stale && s.unread == nil }
+
 // lookAround reads the state of the cluster, and of the queues whose names begin with a prefix: the first of them by name, if there are very many.
+// That they cannot be read is no error: what is wrong with the cluster is worth seeing then most of all.
 func (a *app) lookAround(ctx context.Context, conn *connection, prefix string) (*sight, error) {
 	cluster, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 	if err != nil {
 		return nil, err
 	}
-	s := &sight{Cluster: cluster}
-	s.Queues, err = readQueues(ctx, conn, &belfryv1.ListQueuesRequest{Prefix: prefix}, topPages)
+	s := &sight{Cluster: cluster, Queues: &belfryv1.ListQueuesResponse{}}
+	leaderless := func(shard *belfryv1.Shard) bool { return shard.Leader == "" }
+	s.stale = slices.ContainsFunc(cluster.Shards, leaderless) // to ask for more would take a while, and end in NO_LEADER
+	queues, err := readQueues(ctx, conn, &belfryv1.ListQueuesRequest{Prefix: prefix, Stale: s.stale}, topPages)
+	if s.unread = a.describe(ctx, err); err == nil {
+		s.Queues = queues
+	}
 	s.at = a.now()
-	return s, err
+	return s, nil
 }
 
 // showTop shows the state once.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -9,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
@@ -108,6 +110,44 @@ func TestTopOnce(t *testing.T) {
 	}
 	if got := h.run("top", "--interval", "1ms"); got.code != codeUsage || !strings.Contains(got.err, "--interval") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestTopWithoutALeader shows what is wrong with a cluster of which a shard has no leader, and the queues as replicas have them; if nobody has them, all but
+// the queues, and the exit code says so.
+func TestTopWithoutALeader(t *testing.T) {
+	forbidden := false
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		list, ok := r.(*belfryv1.ListQueuesRequest)
+		switch {
+		case !ok:
+			return sightOf(0, 0, 0).Cluster, nil
+		case forbidden || !list.Stale: // NO_LEADER would be waited for
+			return nil, wireError(connect.CodePermissionDenied, "FORBIDDEN", "not these")
+		default:
+			return sightOf(0, 0, 0).Queues, nil
+		}
+	})
+	got := h.run("top")
+	if got.code != 0 || !strings.Contains(got.out, "n3 does not answer") || !strings.Contains(got.out, "because a shard has no leader") || !strings.Contains(got.out, "\na-queue") {
+		t.Errorf("with replicas: %+v", got)
+	}
+	forbidden = true
+	got = h.run("top")
+	if got.code != codeForbidden || !strings.Contains(got.out, "n3 does not answer") || !strings.Contains(got.out, "queues  not known: FORBIDDEN: not these") || strings.Contains(got.out, "jobs  ") {
+		t.Errorf("without: %+v", got)
+	}
+	got = h.run("top", "-o", "json")
+	if got.code != codeForbidden || !strings.Contains(got.out, "n3 does not answer") || !json.Valid([]byte(got.out)) {
+		t.Errorf("as JSON: %+v", got)
+	}
+	stale, fresh := sightOf(2*time.Second, 200, 5), sightOf(0, 100, 0)
+	stale.stale = true
+	if all := ratesOf(stale, fresh); all != nil {
+		t.Errorf("rates of what a replica had: %v", all)
+	}
+	if all := ratesOf(sightOf(4*time.Second, 300, 5), &sight{Queues: &belfryv1.ListQueuesResponse{}, unread: errors.New("no answer")}); all != nil {
+		t.Errorf("rates since nothing was read: %v", all)
 	}
 }
 

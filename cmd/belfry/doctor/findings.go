@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"strings"
@@ -33,9 +34,9 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 	leaderless, few := "", ""
 	for _, s := range c.Shards {
 		if s.Leader == "" {
-			leaderless += fmt.Sprintf(" %d (voters %s)", s.Shard, strings.Join(s.Voters, ", "))
+			leaderless += fmt.Sprintf(" %d (voters %s)", s.Shard, cmp.Or(strings.Join(s.Voters, ", "), "not known"))
 		}
-		if uint32(len(s.Voters)) < s.VotersWanted {
+		if known := len(s.Voters) > 0; known && uint32(len(s.Voters)) < s.VotersWanted {
 			few += fmt.Sprintf(" %d (%d of %d)", s.Shard, len(s.Voters), s.VotersWanted)
 		}
 		if s.ClockAhead != nil {

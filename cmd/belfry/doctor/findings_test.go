@@ -40,6 +40,7 @@ func TestClusterFindings(t *testing.T) {
 	}{
 		"healthy":     {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{healthy}, Nodes: []*belfryv1.Node{{Name: "n1", Version: "v1"}, {Name: "n2"}}}, nil},
 		"no leader":   {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{healthy, {Shard: 4, Voters: three, VotersWanted: 3}}, Problems: []string{"shard 4 has no leader"}}, []string{"without a leader: 4 (voters n1, n2, n3)"}},
+		"not seen":    {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 5, VotersWanted: 3}}}, []string{"without a leader: 5 (voters not known)"}},
 		"too few":     {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 2, Leader: "n1", Voters: three[:2], VotersWanted: 3}}}, []string{"under-replicated: 2 (2 of 3)"}},
 		"silent":      {&belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{{Name: "n3", State: belfryv1.NodeState_NODE_STATE_SILENT, SilentSince: timestamppb.New(noon())}}}, []string{"node n3 does not answer since 2026-11-21T12:00:00Z"}},
 		"clock":       {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 1, Leader: "n1", ClockAhead: durationpb.New(time.Hour)}}}, []string{"CLOCK_AHEAD: the time of shard 1 is 1h0m0s ahead"}},
