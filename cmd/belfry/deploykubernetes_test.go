@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,6 +166,26 @@ func TestKubernetesObjectsFitTogether(t *testing.T) {
 	}
 	if anti := set.Spec.Template.Spec.Affinity.Anti.Required; len(anti) != 1 || anti[0].TopologyKey != "kubernetes.io/hostname" {
 		t.Errorf("anti-affinity %+v: two pods may share a machine", anti)
+	}
+}
+
+// TestKubernetesSecured: with what is marked in the manifest, and without --insecure, a pod has all that a node on a network needs.
+func TestKubernetesSecured(t *testing.T) {
+	text := string(deployed(t, "deploy", "kubernetes", "belfry.yaml"))
+	args := []string{"serve"}
+	for _, match := range regexp.MustCompile(`(?m)^ +# secured: - (--\S+)$`).FindAllStringSubmatch(text, -1) {
+		args = append(args, strings.ReplaceAll(match[1], "$(POD_NAME)", "belfry-0"))
+	}
+	flags := served(t, args)
+	for name, file := range map[string]string{
+		"tls-cert": "belfry-0.pem", "tls-key": "belfry-0-key.pem", "tls-ca": authorityCert, "gossip-keys": gossipKeyFile, "root-tokens": rootTokensFile,
+	} {
+		if value(flags, name) != "/secrets/"+file || !strings.Contains(text, "--from-file=secrets/"+strings.ReplaceAll(file, "belfry-0", "belfry-$n")) {
+			t.Errorf("%s is %q, want %s, of the secret", name, value(flags, name), file)
+		}
+	}
+	if strings.Count(text, "# secured: with scheme: HTTPS") != 3 || !strings.Contains(text, "# secured: - { name: secrets, mountPath: /secrets") {
+		t.Error("probes without TLS, or a secret that is mounted nowhere")
 	}
 }
 
