@@ -110,7 +110,7 @@ func ReadKeyFile(path string) ([][]byte, error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(string(line))
 		if err != nil {
-			return nil, fmt.Errorf("gossip keys: line %d of %s is not base64", number, path)
+			return nil, fmt.Errorf("gossip keys: line %d of %s is not base64; want a key of 32 bytes, as 'head -c 32 /dev/urandom | base64' makes it", number, path)
 		}
 		if n := len(key); n != 16 && n != 24 && n != 32 {
 			return nil, fmt.Errorf("gossip keys: line %d of %s is a key of %d bytes, it must have 16, 24 or 32", number, path, n)

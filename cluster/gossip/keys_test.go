@@ -27,7 +27,7 @@ func TestReadKeyFile(t *testing.T) {
 		{"empty", "# none\n\n", nil, "has 0 keys"},
 		{"too many", strings.Repeat(line(1, 16), keysMax+1), nil, "has 9 keys"},
 		{"wrong size", line(1, 16) + line(2, 20), nil, "line 2 of"},
-		{"not base64", "secret phrase\n", nil, "line 1 of"},
+		{"not base64", "secret phrase\n", nil, "'head -c 32 /dev/urandom | base64' makes it"},
 	} {
 		path := filepath.Join(t.TempDir(), "keys")
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {

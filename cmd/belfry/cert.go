@@ -136,9 +136,12 @@ func (a *app) makeCerts(f *certFlags) (*madeCerts, error) {
 func wantedCerts(f *certFlags) (wanted []madeCert, err error) {
 	taken := map[string]string{authorityCert: "the authority", authorityKey: "the authority", gossipKeyFile: "the gossip keys"}
 	for _, text := range f.nodes {
-		name, hosts, _ := strings.Cut(text, "=")
+		name, hosts, given := strings.Cut(text, "=")
 		if !node.ValidName(name) {
 			return nil, usagef("--node: have %q, want NAME or NAME=HOST,…; a name is 1 to 64 letters of a to z and A to Z, digits, _ and -", text)
+		}
+		if given && strings.Trim(hosts, ", ") == "" { // as of a variable that is not set; the certificate for its hosts would be replaced by one for none
+			return nil, usagef("--node: have %q, want hosts after the =, or no =", text)
 		}
 		if strings.HasSuffix(name, keySuffix) {
 			return nil, usagef("--node: the certificate of %s would have the name that the key of %s has: give it another name", name, strings.TrimSuffix(name, keySuffix))

@@ -85,7 +85,7 @@ func TestSecuredCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	n1.signal(syscall.SIGHUP)
-	awaitText(t, n1, "reloading failed, and changed nothing")
+	awaitText(t, n1, "reloading failed: of what the error names nothing was changed")
 	n1.awaitHealth("health after a reload that failed")
 }
 
@@ -148,7 +148,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 		want  string
 	}{
 		{"another node's", secureFlags(dir, "n2"), "it is the certificate of node n2, and this is node n1"},
-		{"no key", secureFlags(dir, "n1")[:2], "belong together"},
+		{"no key", secureFlags(dir, "n1")[:2], "--tls-cert by the command line; missing: --tls-key, --tls-ca. 'belfry cert'"},
 		{"a file that is not there", secureFlags(dir, "n9"), "n9.pem"},
 	} {
 		if got := start(test.flags...); got.code != codeUsage || !strings.Contains(got.err, test.want) {
@@ -169,6 +169,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 		{[]string{"cert", "--dir", dir, "--node", "n3", "--node", "n3-key"}, "the name that the key of n3 has"},
 		{[]string{"cert", "--dir", dir, "--node", "n3=10.0.0.3:7400"}, `"10.0.0.3:7400" is neither`},
 		{[]string{"cert", "--dir", dir, "--node", "n3=fe80::1%eth0"}, "is neither"},
+		{[]string{"cert", "--dir", dir, "--node", "n3="}, `have "n3=", want hosts after the =`},
 	} {
 		if got := runProgram(t, launcher, nil, test.args...); got.code != codeUsage || !strings.Contains(got.err, test.want) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", test.args, got, test.want)

@@ -66,7 +66,7 @@ func TestGossipKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	n1.signal(syscall.SIGHUP)
-	awaitText(t, n1, "reloading failed, and changed nothing")
+	awaitText(t, n1, "reloading failed: of what the error names nothing was changed")
 	if got := n1.run(launcher, "health"); got.code != 0 {
 		t.Errorf("after a reload that failed: %+v", got)
 	}

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
 const (
@@ -50,7 +56,7 @@ func effectiveConfig(c *cobra.Command) [][]string {
 	var lines [][]string
 	add := func(f *pflag.Flag) {
 		if isConfigurable(f) {
-			lines = append(lines, []string{f.Name, shownValue(f), originOf(f)})
+			lines = append(lines, []string{f.Name, cmp.Or(impliedValue(c, f), shownValue(f)), originOf(f)})
 		}
 	}
 	c.Flags().VisitAll(add)
@@ -60,6 +66,26 @@ func effectiveConfig(c *cobra.Command) [][]string {
 		}
 	})
 	return lines
+}
+
+// impliedValue returns what a setting of serve is that nobody set, where its default is none of its flag; else it is empty.
+func impliedValue(c *cobra.Command, f *pflag.Flag) string {
+	listen := c.Flags().Lookup("listen")
+	if f.Changed || listen == nil {
+		return ""
+	}
+	switch f.Name {
+	case "peer-listen":
+		return server.Neighbour(listen.Value.String(), 1)
+	case "gossip-listen":
+		return server.Neighbour(listen.Value.String(), 2)
+	case "replication-factor":
+		return strconv.Itoa(cluster.DefaultFactor)
+	case "grace-period":
+		return length(durationpb.New(cluster.DefaultGrace))
+	default:
+		return ""
+	}
 }
 
 // renderConfig writes the settings of a command.

@@ -24,7 +24,7 @@ func onHangup(ready <-chan struct{}, reload func() error, logger *slog.Logger) (
 			select {
 			case <-signals:
 				if err := reload(); err != nil {
-					logger.Error("reloading failed, and changed nothing", "error", err)
+					logger.Error("reloading failed: of what the error names nothing was changed", "error", err)
 				}
 			case <-ended:
 				return

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
@@ -51,18 +52,13 @@ func (a *app) serveCommand() *cobra.Command {
 		Args:    arguments(0, 0),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.check(c.Flags()); err != nil {
+			return err // the settings are shown with it, if that is asked for
+		}
 		if f.printConfig {
 			return a.flush(func(w io.Writer) { renderConfig(w, c) })
 		}
-		if bad, ok := errors.AsType[*cluster.SettingError](f.config.Cluster.Check()); ok {
-			return usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
-		}
-		switch {
-		case f.config.Shards < 1:
-			return usagef("--shards must be at least 1")
-		case f.config.MetricsQueuesMax < 1:
-			return usagef("--metrics-max-queues must be at least 1")
-		case !c.Flags().Changed("shards"):
+		if !c.Flags().Changed("shards") {
 			f.config.Shards = 0 // whatever the directory has
 		}
 		return a.serve(c.Context(), f)
@@ -105,6 +101,30 @@ func (a *app) serveCommand() *cobra.Command {
 	return c
 }
 
+// check refuses settings with which no server starts.
+func (f *serveFlags) check(flags *pflag.FlagSet) error {
+	switch {
+	case f.config.Shards < 1:
+		return usagef("--shards must be at least 1")
+	case f.config.MetricsQueuesMax < 1:
+		return usagef("--metrics-max-queues must be at least 1")
+	}
+	if err := checkTLSFlags(flags); err != nil {
+		return err
+	}
+	if _, err := f.mirror.bridges(); err != nil {
+		return err
+	}
+	err := f.config.Check()
+	if bad, ok := errors.AsType[*cluster.SettingError](err); ok {
+		return usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
+	}
+	if err != nil {
+		return usagef("%s", err)
+	}
+	return nil
+}
+
 // serve runs a server until ctx ends.
 func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	cfg := f.config
@@ -135,7 +155,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	var s *server.Server
 	started := make(chan struct{})
 	if cfg.GossipKeys != "" || cfg.RootTokens != "" || cfg.TLS != (certs.Files{}) {
-		defer onHangup(started, func() error { return s.Reload() }, cfg.Logger)()
+		defer onHangup(started, func() error { return reload(s, cfg) }, cfg.Logger)()
 	}
 	s, err = server.Start(ctx, cfg)
 	if err != nil {
@@ -165,6 +185,15 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	}
 	cfg.Logger.Info("stopped", slog.Duration("after", a.now().Sub(began)))
 	return s.Departed()
+}
+
+// reload has a server read its files again, and says how many root tokens it knows since.
+func reload(s *server.Server, cfg server.Config) error {
+	err := s.Reload()
+	if cfg.RootTokens != "" {
+		cfg.Logger.Info("root tokens in use", slog.Int("tokens", s.RootTokens()))
+	}
+	return err
 }
 
 // untilStop says that the server is ready, once it is, and returns why it is to stop.

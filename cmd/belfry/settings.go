@@ -167,9 +167,15 @@ func knownSettings(root *cobra.Command) []string {
 }
 
 // parseSettings reads lines of the form name = value. Blank lines and lines that begin with # do not count; a value may
-// stand in double quotes. A name that is not known is an error: a setting that is silently ignored is worse than none.
-func parseSettings(path string, text []byte, known []string) (settingsFile, error) {
-	file := settingsFile{path: path, settings: make(map[string]setting)}
+// stand in double quotes. A name that is not known is an error: a setting that is silently ignored is worse than none. After an error, of which the first
+// is returned, it goes on with the lines below.
+func parseSettings(path string, text []byte, known []string) (file settingsFile, failed error) {
+	file = settingsFile{path: path, settings: make(map[string]setting)}
+	note := func(format string, args ...any) {
+		if failed == nil {
+			failed = usagef(format, args...)
+		}
+	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
@@ -179,21 +185,22 @@ func parseSettings(path string, text []byte, known []string) (settingsFile, erro
 		at := fmt.Sprintf("%s:%d", path, number)
 		name, value, found := strings.Cut(line, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !found {
-			return file, usagef("%s: want name = value, have %q", at, line)
+		earlier, twice := file.settings[name]
+		switch {
+		case !found:
+			note("%s: want name = value, have %q", at, line)
+		case !slices.Contains(known, name):
+			note("%s: unknown setting %q%s", at, name, didYouMean(name, known))
+		case twice:
+			note("%s: %s is already set in line %d", at, name, earlier.line)
+		default:
+			file.settings[name] = setting{value: unquoted(value), line: number}
 		}
-		if !slices.Contains(known, name) {
-			return file, usagef("%s: unknown setting %q%s", at, name, didYouMean(name, known))
-		}
-		if earlier, twice := file.settings[name]; twice {
-			return file, usagef("%s: %s is already set in line %d", at, name, earlier.line)
-		}
-		file.settings[name] = setting{value: unquoted(value), line: number}
 	}
 	if err := lines.Err(); err != nil {
-		return file, usagef("%s: %s", path, err)
+		note("%s: %s", path, err)
 	}
-	return file, nil
+	return file, failed
 }
 
 func unquoted(value string) string {

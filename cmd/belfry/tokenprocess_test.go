@@ -148,6 +148,7 @@ func replaceRoot(t *testing.T, c *crew, dir string, root madeRoot) {
 	only(t, root.RootTokens, second.ID)
 	for _, p := range c.procs {
 		p.signal(syscall.SIGHUP)
+		awaitText(t, p, "root tokens in use\" tokens=2")
 		await(t, "the first root token to be refused", func() bool { return p.run(launcher, "token", "list").code == codeForbidden })
 		p.token = second.Token
 	}

@@ -361,8 +361,8 @@ func advertised(address net.Addr, host string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// neighbour returns the address some ports after another one; port 0 stays 0.
-func neighbour(address string, after int) string {
+// Neighbour returns the address some ports after another one; port 0 stays 0.
+func Neighbour(address string, after int) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return address // the listener will say what is wrong with it

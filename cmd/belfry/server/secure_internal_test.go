@@ -75,14 +75,14 @@ func TestWhatANetworkTakes(t *testing.T) {
 	} {
 		cfg := whole
 		change(&cfg)
-		err := checkListen(cfg)
+		err := checkListen(&cfg)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "for want of "+want)) {
 			t.Errorf("without %s: %v", want, err)
 		}
 	}
 	alone := whole
 	alone.GossipKeys, alone.Alone = "", true
-	if err := checkListen(alone); err != nil {
+	if err := checkListen(&alone); err != nil {
 		t.Errorf("a node that is alone: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,10 +120,7 @@ type Server struct {
 // Start opens the data directory and begins to serve. When it returns, clients are answered; a node that has others may still have to hear from its
 // cluster, see Ready. ctx bounds the start only. The caller must Stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	if err := cmp.Or(checkListen(cfg), checkNames(cfg)); err != nil {
-		return nil, err
-	}
-	if err := cfg.Cluster.Check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	credentials, err := loadCredentials(cfg)
@@ -165,13 +163,18 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
+// Check refuses settings with which no server starts, before anything is made or listened on.
+func (cfg *Config) Check() error {
+	return cmp.Or(checkListen(cfg), checkNames(cfg), cfg.Cluster.Check())
+}
+
 // listenForPeers fills in where other nodes reach this one.
 func (cfg *Config) listenForPeers() {
 	if cfg.Alone {
 		return
 	}
-	setDefault(&cfg.PeerListen, neighbour(cfg.Listen, 1))
-	setDefault(&cfg.GossipListen, neighbour(cfg.Listen, 2))
+	setDefault(&cfg.PeerListen, Neighbour(cfg.Listen, 1))
+	setDefault(&cfg.GossipListen, Neighbour(cfg.Listen, 2))
 	if cfg.Advertise == "" && len(cfg.Join) == 0 && cfg.BootstrapExpect == 0 && (everywhere(cfg.PeerListen) || everywhere(cfg.GossipListen)) {
 		// Which of a machine's addresses others can reach is never guessed.
 		cfg.Logger.Info("no other node can join this one: it listens on every address and was not told which to advertise")
@@ -278,22 +281,23 @@ func register(registry *prometheus.Registry, further []prometheus.Collector) err
 }
 
 // checkListen refuses to show an unprotected server to a network unless the operator says that it is meant.
-func checkListen(cfg Config) error {
-	for i, address := range []string{cfg.Listen, cfg.PeerListen, cfg.GossipListen} {
-		if i > 0 && address == "" {
+func checkListen(cfg *Config) error {
+	for _, listen := range []struct{ flag, address string }{{"--listen", cfg.Listen}, {"--peer-listen", cfg.PeerListen}, {"--gossip-listen", cfg.GossipListen}} {
+		address := listen.address
+		if address == "" && listen.flag != "--listen" {
 			continue // a neighbour of the first
 		}
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return &ConfigError{fmt.Sprintf("listen address %q: %s", address, err)}
+		host, port, err := net.SplitHostPort(address)
+		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {
+			return &ConfigError{fmt.Sprintf("%s: have %q, want HOST:PORT with a port of 0 to 65535, such as 127.0.0.1:7400", listen.flag, address)}
 		}
 		if ip := net.ParseIP(host); cfg.Insecure || host == "localhost" || ip != nil && ip.IsLoopback() {
 			continue
 		}
 		if missing := cfg.missing(); len(missing) > 0 {
-			return &ConfigError{fmt.Sprintf("%s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
+			return &ConfigError{fmt.Sprintf("%s: %s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
 				"'belfry cert' makes certificates and a gossip key, and 'belfry token root' a token; or listen on loopback, or say --insecure if the network is protected",
-				address, strings.Join(missing, ", "))}
+				listen.flag, address, strings.Join(missing, ", "))}
 		}
 	}
 	return nil
@@ -314,7 +318,7 @@ func (cfg *Config) missing() (missing []string) {
 }
 
 // checkNames refuses names that nothing can have, and a file of keys that cannot be read, by the names of their flags.
-func checkNames(cfg Config) error {
+func checkNames(cfg *Config) error {
 	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
 		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", cfg.NodeID)}
 	}
@@ -383,6 +387,14 @@ func (s *Server) Waiting() int {
 		waiting += shard.Waiters
 	}
 	return waiting
+}
+
+// RootTokens returns how many root tokens are known; 0 if calls need none.
+func (s *Server) RootTokens() int {
+	if s.gate == nil {
+		return 0
+	}
+	return len(*s.gate.roots.Load())
 }
 
 // Ready returns a channel that is closed when the node has heard from its cluster and is one of its nodes; if it is alone, it is closed when Start returns.

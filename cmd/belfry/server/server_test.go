@@ -72,8 +72,10 @@ func TestListenAddresses(t *testing.T) {
 		{"everything in IPv6", "[::]:0", "", "", false, "--insecure"},
 		{"a name", "belfry.example:0", "", "", false, "--insecure"},
 		{"everything, and it is meant", "0.0.0.0:0", "", "", true, ""},
-		{"no port", "127.0.0.1", "", "", false, "missing port"},
-		{"other nodes from everywhere", "127.0.0.1:0", "0.0.0.0:0", "", false, "--insecure"},
+		{"no port", "127.0.0.1", "", "", false, `--listen: have "127.0.0.1", want HOST:PORT`},
+		{"no such port", "127.0.0.1:99999", "", "", false, "a port of 0 to 65535"},
+		{"no such port for gossip", "127.0.0.1:0", "", "127.0.0.1:x", false, `--gossip-listen: have "127.0.0.1:x"`},
+		{"other nodes from everywhere", "127.0.0.1:0", "0.0.0.0:0", "", false, "--peer-listen: 0.0.0.0:0 is reachable"},
 		{"gossip from everywhere", "127.0.0.1:0", "", "0.0.0.0:0", false, "--insecure"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// checkTLSFlags refuses credentials of which a part is missing. It says which, and what set the others: the shell of somebody who is a client, too,
+// sets BELFRY_TLS_CA.
+func checkTLSFlags(flags *pflag.FlagSet) error {
+	for _, group := range []struct {
+		names []string
+		hint  string
+	}{
+		{[]string{"tls-cert", "tls-key", "tls-ca"}, "'belfry cert' makes the three files, and without TLS none of them is set"},
+		{[]string{"tls-client-cert", "tls-client-key"}, "they are shown to clients instead of --tls-cert and --tls-key"},
+	} {
+		var set, missing []string
+		for _, name := range group.names {
+			flag := flags.Lookup(name)
+			if flag.Value.String() == "" {
+				missing = append(missing, "--"+name)
+				continue
+			}
+			set = append(set, fmt.Sprintf("--%s by %s", name, setBy(flag)))
+		}
+		if len(set) > 0 && len(missing) > 0 {
+			return usagef("%s belong together, but only a part is set: %s; missing: %s. %s",
+				"--"+strings.Join(group.names, ", --"), strings.Join(set, ", "), strings.Join(missing, ", "), group.hint)
+		}
+	}
+	return nil
+}
+
+// setBy says in a sentence what set a flag.
+func setBy(f *pflag.Flag) string {
+	switch origin := originOf(f); {
+	case origin == "flag":
+		return "the command line"
+	case strings.HasPrefix(origin, envPrefix):
+		return origin + " of the environment"
+	default: // a file and its line
+		return origin
+	}
+}
