@@ -127,6 +127,9 @@ func (a *app) receiveBackup(ctx context.Context, conn *connection, w io.Writer) 
 	bar := newProgress(a.system, 0)
 	defer bar.end()
 	in, err := fsm.NewBackupReader(io.TeeReader(&backupStream{stream: stream, bar: bar}, w))
+	if refusal, ok := errors.AsType[*connect.Error](err); ok {
+		return backupSummary{}, refusal // no byte of a backup came, and so its reader has nothing to say
+	}
 	if err != nil {
 		return backupSummary{}, err
 	}

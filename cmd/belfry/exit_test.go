@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -312,5 +313,13 @@ func TestNoLeaderPointsToTheStatus(t *testing.T) {
 		if got := explain(err); !strings.HasPrefix(got, "NO_LEADER: nobody leads") || strings.HasSuffix(got, hint) != hinted {
 			t.Errorf("shard %q: %s", shard, got)
 		}
+	}
+}
+
+// TestBackupThatIsRefused says what the server said, and nothing of a file that never began.
+func TestBackupThatIsRefused(t *testing.T) {
+	h := newHarness(t, nil) // which has no backups
+	if got := h.run("backup", filepath.Join(t.TempDir(), "b")); got.code != codeError || !strings.HasPrefix(got.err, "belfry: belfry.v1.AdminService.Backup is not implemented") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -253,6 +253,14 @@ func (f *fakeAdmin) ListNamespaces(_ context.Context, r *belfryv1.ListNamespaces
 	return handle[*belfryv1.ListNamespacesResponse](f.h, r)
 }
 
+func (f *fakeAdmin) CreateToken(_ context.Context, r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
+	return handle[*belfryv1.CreateTokenResponse](f.h, r)
+}
+
+func (f *fakeAdmin) DeleteToken(_ context.Context, r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
+	return handle[*belfryv1.DeleteTokenResponse](f.h, r)
+}
+
 func (f *fakeAdmin) DeleteNamespace(_ context.Context, r *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
 	return handle[*belfryv1.DeleteNamespaceResponse](f.h, r)
 }

@@ -56,7 +56,7 @@ func (a *app) namespaceShowCommand() *cobra.Command {
 		return a.show(response, func(w io.Writer) {
 			n := response.Namespace
 			fields(w,
-				"namespace", n.GetName(),
+				"namespace", n.GetName()+withoutQuota(response),
 				"queues", grouped(response.Queues),
 				"jobs", usedOf(response.Jobs, n.GetMaxJobs(), grouped),
 				"size", usedOf(response.Bytes, n.GetMaxBytes(), size),
@@ -67,6 +67,19 @@ func (a *app) namespaceShowCommand() *cobra.Command {
 		})
 	})
 	return c
+}
+
+// withoutQuota says that a namespace has no quota, and none is known of it if it has no queues either: any name can be asked for.
+func withoutQuota(r *belfryv1.GetNamespaceResponse) string {
+	n := r.Namespace
+	switch {
+	case n.GetMaxJobs() > 0 || n.GetMaxBytes() > 0 || n.GetMaxInFlight() > 0 || n.GetPutsPerSecond() > 0 || len(n.GetPendingShards()) > 0:
+		return ""
+	case r.Queues == 0:
+		return " (no quota, and no queue)"
+	default:
+		return " (no quota)"
+	}
 }
 
 func (a *app) namespaceSetCommand() *cobra.Command {
@@ -90,6 +103,9 @@ func (a *app) namespaceSetCommand() *cobra.Command {
 		request.Name = args[0]
 		request.MaxJobs, request.MaxBytes = ifGiven(flags, "max-jobs", maxJobs), ifGiven(flags, "max-bytes", maxBytes)
 		request.MaxInFlight, request.PutsPerSecond = ifGiven(flags, "max-in-flight", maxInFlight), ifGiven(flags, "puts-per-second", putsPerSecond)
+		if request.MaxJobs == nil && request.MaxBytes == nil && request.MaxInFlight == nil && request.PutsPerSecond == nil {
+			return usagef("nothing is to be changed: give --max-jobs, --max-bytes, --max-in-flight, --puts-per-second or several of them")
+		}
 		response, err := conn.admin.SetNamespace(ctx, request)
 		if err != nil {
 			return err

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"strings"
+	"testing"
+
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -28,7 +31,7 @@ func namespaceCases() []commandCase {
 		{
 			name: "namespace show of one without a quota", args: []string{"namespace", "show", "x"}, sent: &belfryv1.GetNamespaceRequest{Name: "x"},
 			answer: &belfryv1.GetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: "x"}},
-			out:    "namespace  x\nqueues     0\njobs       0, no limit\nsize       0 bytes, no limit\nin flight  0, no limit\nputs       no limit\n",
+			out:    "namespace  x (no quota, and no queue)\nqueues     0\njobs       0, no limit\nsize       0 bytes, no limit\nin flight  0, no limit\nputs       no limit\n",
 		},
 		{
 			name: "namespace set", args: []string{"namespace", "set", "billing", "--max-jobs", "0", "--puts-per-second", "2000"},
@@ -40,5 +43,13 @@ func namespaceCases() []commandCase {
 			name: "namespace remove", args: []string{"namespace", "remove", "billing"}, sent: &belfryv1.DeleteNamespaceRequest{Name: "billing"},
 			answer: &belfryv1.DeleteNamespaceResponse{}, out: "billing has no quota\n",
 		},
+	}
+}
+
+// TestNamespaceSetNeedsALimit names the flags, before anything is sent.
+func TestNamespaceSetNeedsALimit(t *testing.T) {
+	h := newHarness(t, nil)
+	if got := h.run("namespace", "set", "q1"); got.code != codeUsage || !strings.Contains(got.err, "give --max-jobs, --max-bytes") || len(h.requests) != 0 {
+		t.Errorf("%+v", got)
 	}
 }

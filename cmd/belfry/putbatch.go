@@ -56,6 +56,9 @@ func (r *fileRun) putBatch(ctx context.Context, batch []job, id string) *stop {
 		case ctx.Err() != nil || !passing(err) || !r.app.now().Before(deadline):
 			return stopAt(batch, jobs, sent, err)
 		}
+		if fault, ok := rpc.FaultOf(err); ok {
+			r.waits(fault.Reason, fault.Message)
+		}
 		select {
 		case <-ctx.Done():
 			return stopAt(batch, jobs, sent, context.Cause(ctx))
@@ -179,8 +182,12 @@ func (r *fileRun) count(jobs []job, results []*belfryv1.PutBatchResult) (left []
 			left, err = append(left, jobs[i]), errRequestExpired
 		case passingReason(failure.Reason):
 			left = append(left, jobs[i])
+			r.waits(failure.Reason, failure.Message)
 			wait = max(wait, failure.RetryAfter.AsDuration())
 		default:
+			if limits(failure.Reason) {
+				r.limited++
+			}
 			r.failed(jobs[i].line, strings.TrimPrefix(failure.Reason.String(), "REASON_")+": "+failure.Message)
 		}
 	}
@@ -201,6 +208,11 @@ func passing(err error) bool {
 	}
 	code := wireCode(err)
 	return misdirected(err) == "" && (code == codeUnavailable || code == codeExhausted)
+}
+
+// limits reports whether a refusal is one of a limit that does not pass by itself.
+func limits(reason belfryv1.Reason) bool {
+	return reason == belfryv1.Reason_REASON_QUOTA || reason == belfryv1.Reason_REASON_QUEUE_FULL || reason == belfryv1.Reason_REASON_DISK_FULL
 }
 
 // passingReason reports whether a refusal passes by itself.

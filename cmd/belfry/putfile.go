@@ -20,6 +20,7 @@ const (
 	lineBytesMax  = 8 << 20 // a body of 1 MiB with every byte escaped fits
 	batchJobsMax  = 1000
 	reportedMax   = 20 // how many bad lines are shown one by one
+	sameShown     = 2  // how many of them that follow another one and have its reason
 )
 
 // job is one line of a file, ready to be put.
@@ -47,6 +48,12 @@ type fileRun struct {
 	progress *progress
 
 	tally tally
+	// limited counts the lines that a limit refused, shown those that were said why of. why is the last of these reasons, and same how many lines after
+	// it have it, too.
+	limited, shown, same uint64
+	why                  string
+	// limitedRate tells that it was said that a limit of the rate is waited for.
+	limitedRate bool
 }
 
 // tally counts what became of the lines of a file.
@@ -112,6 +119,7 @@ func (r *fileRun) do(ctx context.Context, input io.Reader) error {
 	began := r.app.now()
 	stopped := r.putLines(ctx, input)
 	r.tally.Seconds = r.app.now().Sub(began).Seconds()
+	r.sameAgain()
 	r.progress.end()
 	if stopped != nil {
 		fmt.Fprintf(r.app.err, "belfry: stopped at line %d with %s put; %s\n", stopped.from, count(r.tally.Put, "job"), r.advice(stopped))
@@ -120,10 +128,22 @@ func (r *fileRun) do(ctx context.Context, input io.Reader) error {
 	if err := r.app.showValue(r.tally, func(w io.Writer) { renderTally(w, r.tally) }); err != nil {
 		return err
 	}
-	if r.tally.Failed > 0 {
-		return &codedError{codeError, fmt.Sprintf("%d lines were not put", r.tally.Failed)}
+	switch r.tally.Failed {
+	case 0:
+		return nil
+	case r.limited:
+		return &codedError{codeExhausted, fmt.Sprintf("%s not put, refused by a limit", were(r.tally.Failed))}
+	default:
+		return &codedError{codeError, fmt.Sprintf("%s not put", were(r.tally.Failed))}
 	}
-	return nil
+}
+
+// were begins a sentence about a number of lines.
+func were(lines uint64) string {
+	if lines == 1 {
+		return "1 line was"
+	}
+	return fmt.Sprintf("%d lines were", lines)
 }
 
 // putLines puts the lines in batches. It returns nil, or where it stopped.
@@ -197,14 +217,38 @@ func (r *fileRun) parse(text string) (*belfryv1.PutRequest, error) {
 	return request, nil
 }
 
-// failed counts a line that was not put, and shows the first few.
+// failed counts a line that was not put, and says why of the first few. What is the same of many lines in a row is said once.
 func (r *fileRun) failed(line uint64, why string) {
 	r.tally.Failed++
-	if r.tally.Failed <= reportedMax {
-		r.progress.clear()
-		fmt.Fprintf(r.app.err, "%s:%d: %s\n", r.flags.path, line, why)
+	if why != r.why {
+		r.sameAgain()
+		r.why = why
+	} else if r.same++; r.same > sameShown {
+		return
 	}
-	if r.tally.Failed == reportedMax {
+	r.progress.clear()
+	switch r.shown++; {
+	case r.shown <= reportedMax:
+		fmt.Fprintf(r.app.err, "%s:%d: %s\n", r.flags.path, line, why)
+	case r.shown == reportedMax+1:
 		fmt.Fprintln(r.app.err, "further bad lines are only counted")
+	}
+}
+
+// sameAgain says of how many lines more the last reason was true.
+func (r *fileRun) sameAgain() {
+	if r.same > sameShown && r.shown <= reportedMax {
+		r.progress.clear()
+		fmt.Fprintf(r.app.err, "%s: the same of %s after it\n", r.flags.path, count(r.same-sameShown, "line"))
+	}
+	r.same = 0
+}
+
+// waits says once that a limit of the rate is waited for.
+func (r *fileRun) waits(reason belfryv1.Reason, message string) {
+	if reason == belfryv1.Reason_REASON_RATE_LIMITED && !r.limitedRate {
+		r.limitedRate = true
+		r.progress.clear()
+		fmt.Fprintf(r.app.err, "belfry: slowed down by the server: RATE_LIMITED: %s\n", message)
 	}
 }

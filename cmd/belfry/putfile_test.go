@@ -121,12 +121,46 @@ func TestPutFileBadLines(t *testing.T) {
 	}
 }
 
-// TestPutFileShowsFewBadLines keeps a file that is all wrong from flooding the terminal.
+// TestPutFileShowsFewBadLines keeps a file that is all wrong from flooding the terminal, and says once what is the same of many lines.
 func TestPutFileShowsFewBadLines(t *testing.T) {
 	h := newHarness(t, nil)
-	got := h.run("put", "a", "--file", write(t, "jobs.ndjson", strings.Repeat("x\n", 1000)))
-	if lines := strings.Count(got.err, "\n"); lines != reportedMax+2 || got.code != codeError {
-		t.Errorf("%d lines, code %d; want %d and 1", lines, got.code, reportedMax+2)
+	for _, test := range []struct{ bad, lines int }{{reportedMax, reportedMax + 1}, {1000, reportedMax + 2}} {
+		var text strings.Builder
+		for i := range test.bad {
+			fmt.Fprintf(&text, "{\"field%d\":1}\n", i)
+		}
+		got := h.run("put", "a", "--file", write(t, "jobs.ndjson", text.String()))
+		if lines := strings.Count(got.err, "\n"); lines != test.lines || got.code != codeError || strings.Contains(got.err, "further") != (test.bad > reportedMax) {
+			t.Errorf("%d lines, code %d; want %d and 1:\n%s", lines, got.code, test.lines, got.err)
+		}
+	}
+	path := write(t, "jobs.ndjson", strings.Repeat("x\n", 1000))
+	got := h.run("put", "a", "--file", path)
+	if !strings.Contains(got.err, path+": the same of 997 lines after it\n") || strings.Count(got.err, "\n") != 5 {
+		t.Errorf("of equal lines: %s", got.err)
+	}
+}
+
+// TestPutFileMeetsLimits: what a quota refuses has the exit code of limits, and what is waited for is said once.
+func TestPutFileMeetsLimits(t *testing.T) {
+	calls := 0
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		response := accept(r)
+		reason := belfryv1.Reason_REASON_QUOTA
+		if calls++; calls <= 2 {
+			reason = belfryv1.Reason_REASON_RATE_LIMITED
+		}
+		for i := range response.Results {
+			response.Results[i] = entryError("resource_exhausted", reason, belfryv1.Outcome_OUTCOME_NOT_APPLIED)
+		}
+		return response, nil
+	})
+	got := h.run("put", "a", "--file", write(t, "jobs.ndjson", strings.Repeat("{}\n", 6)))
+	if got.code != codeExhausted || !strings.Contains(got.err, ":1: QUOTA: the server's words\n") || !strings.Contains(got.err, "the same of 3 lines after it") || !strings.Contains(got.err, "6 lines were not put, refused by a limit") {
+		t.Errorf("got %+v", got)
+	}
+	if strings.Count(got.err, "slowed down by the server: RATE_LIMITED: the server's words\n") != 1 {
+		t.Errorf("of the wait: %s", got.err)
 	}
 }
 
@@ -170,7 +204,7 @@ func TestPutFileRepeatsWhatWasRefused(t *testing.T) {
 		return response, nil
 	})
 	got := h.run("put", "orders", "--file", write(t, "jobs.ndjson", fiveLines))
-	if want := (outcome{0, "4 jobs put in 0s\n", ""}); got != want {
+	if want := (outcome{0, "4 jobs put in 0s\n", "belfry: slowed down by the server: RATE_LIMITED: the server's words\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	bodies, ids := texts(h)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,14 +100,23 @@ func (a *app) showToken(made *belfryv1.CreateTokenResponse, out string) error {
 		if err := certs.WriteSecret(out, []byte(made.Token+"\n")); err != nil {
 			return fmt.Errorf("token %s was made and could not be kept; end it with 'belfry token delete %s': %w", made.Record.Id, made.Record.Id, err)
 		}
-		made.Token = ""
+		return a.showKept(made.Record, out)
 	}
-	return a.show(made, func(w io.Writer) {
-		if out == "" {
-			fmt.Fprintln(w, made.Token)
-			return
-		}
-		fmt.Fprintf(w, "token %s, which allows %s, is in %s (ends: %s)\n", made.Record.Id, strings.Join(made.Record.Scopes, " "), out, tokenEnd(made.Record, a.now()))
+	return a.show(made, func(w io.Writer) { fmt.Fprintln(w, made.Token) })
+}
+
+// showKept shows a token that is in a file.
+func (a *app) showKept(record *belfryv1.Token, out string) error {
+	text, err := encodeJSON(record)
+	if err != nil {
+		return err
+	}
+	kept := struct {
+		Record json.RawMessage `json:"record"`
+		Out    string          `json:"out"` // the file
+	}{text, out}
+	return a.showValue(kept, func(w io.Writer) {
+		fmt.Fprintf(w, "token %s, which allows %s, is in %s (ends: %s)\n", record.Id, strings.Join(record.Scopes, " "), out, tokenEnd(record, a.now()))
 	})
 }
 
@@ -114,7 +124,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List what is kept of tokens",
-		Long:  "List shows the tokens that were made with 'create', also those that have ended. Root tokens are in files of the nodes.",
+		Long:  "List shows the tokens that were made with 'create' and have not been deleted. Root tokens are in files of the nodes.",
 		Args:  arguments(0, 0),
 	}
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
@@ -247,7 +257,13 @@ func (a *app) tokenDeleteCommand() *cobra.Command {
 		if !response.GetFound() {
 			return &codedError{codeNotFound, fmt.Sprintf("there is no token %s: it has ended before, or the id is wrong; 'belfry token list' shows those there are", id)}
 		}
-		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "ended %s\n", id) })
+		return a.show(response, func(w io.Writer) {
+			if d := after.proto.AsDuration(); d > 0 {
+				fmt.Fprintf(w, "%s ends in %s\n", id, short(d))
+				return
+			}
+			fmt.Fprintf(w, "ended %s\n", id)
+		})
 	})
 	return c
 }
