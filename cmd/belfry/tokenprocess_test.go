@@ -73,13 +73,7 @@ func TestTokensOfACluster(t *testing.T) {
 		c.wantOne()
 	})
 	replaceRoot(t, c, dir, root)
-	text, err := os.ReadFile(shop) //nolint:gosec // the test's own
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := n1.run(launcher, "token", "delete", string(text)); got.code != 0 || strings.TrimSpace(got.out) != "ended "+id {
-		t.Fatalf("ending the last: %+v", got)
-	}
+	endByText(t, n1, shop, id)
 	if got := n1.run(launcher, "token", "delete", id); got.code != codeNotFound || !strings.Contains(got.err, "it has ended before") {
 		t.Errorf("ending it once more: %+v", got)
 	}
@@ -91,6 +85,18 @@ func TestTokensOfACluster(t *testing.T) {
 		if said := p.stderr.String(); strings.Contains(said, "belfry_") || !strings.Contains(said, "msg=audit") && p == n1 {
 			t.Errorf("a token is in the log, or nothing of what was administered:\n%s", said)
 		}
+	}
+}
+
+// endByText ends the token in a file, which is given itself in the place of its id.
+func endByText(t *testing.T, n1 *process, file, id string) {
+	t.Helper()
+	text, err := os.ReadFile(file) //nolint:gosec // the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n1.run(launcher, "token", "delete", string(text)); got.code != 0 || strings.TrimSpace(got.out) != "ended "+id {
+		t.Fatalf("ending the last: %+v", got)
 	}
 }
 
