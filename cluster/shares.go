@@ -298,6 +298,8 @@ func wanted(r *namespaceRecord, e *shareRecord, use node.SpaceUse, shards int) (
 		}
 		granted := have
 		switch {
+		case l == node.PutRate && others[l]+have > quota: // nothing is held that would have to end first
+			granted = min(have-min(have, 1), uint64(float64(quota)*(float64(have)/float64(others[l]+have))))
 		case others[l]+have > quota || rivals > 0 && !short:
 			granted = have - spare
 		case short && l == node.PutRate && have > quota/(rivals+1)*(shareSlack+1)/shareSlack: // it is used up for ever by who wants more for ever

@@ -207,3 +207,22 @@ func TestSoleNodeStartsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestLoweredRate: unlike jobs and leases, puts a second can be had back from who uses them all: after a few looks of each shard there is no more than the quota.
+func TestLoweredRate(t *testing.T) {
+	const quota, shards = 100_000, 3
+	r := &namespaceRecord{Name: "t", Quota: node.Amounts{node.PutRate: quota}}
+	for shard, granted := range []uint64{1_000_000, 2_000_000, 10} {
+		r.Shares = append(r.Shares, shareRecord{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}}) //nolint:gosec // three
+	}
+	for range 8 {
+		for i := range r.Shares {
+			e := &r.Shares[i]
+			busy := node.SpaceUse{Use: e.Granted, Short: node.Amounts{node.PutRate: 1000}}
+			*e = wanted(r, e, busy, shards)
+		}
+	}
+	if granted := r.granted(^uint32(0))[node.PutRate]; granted > quota || granted < quota/2 {
+		t.Errorf("%d thousandths of a put a second are granted of %d", granted, quota)
+	}
+}
