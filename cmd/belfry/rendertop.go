@@ -90,7 +90,7 @@ func dueLines(d *belfryv1.DueHistogram, now time.Time, p picture) (lines []strin
 	for _, n := range minutes {
 		b.WriteRune(p.level(n, most))
 	}
-	return append(lines, fmt.Sprintf("hour  %s  up to %s a minute", b.String(), grouped(most)))
+	return append(lines, fmt.Sprintf("hour  %s  max %s/m", b.String(), grouped(most)))
 }
 
 // level draws a share in one column; what is not 0 can be seen.
@@ -188,7 +188,7 @@ const queueNameMax = 28
 
 // queueTable shows so many of the queues as there are lines for.
 func queueTable(queues []*belfryv1.Queue, of map[string]rates, rows int) []string {
-	lines := [][]string{{"QUEUE", "READY", "OLDEST", "DELAYED", "HOUR", "RESERVED", "DEAD", "PUT/S", "ACKED/S", "LATE P99"}}
+	lines := [][]string{{"QUEUE", "READY", "OLDEST", "LATE P99", "DELAYED", "HOUR", "RESERVED", "DEAD", "PUT/S", "ACKED/S"}}
 	for _, q := range queues[:min(len(queues), rows)] {
 		name, oldest, put, acked, late := q.Name, "-", "-", "-", "-"
 		if q.OldestReadyAge != nil {
@@ -207,7 +207,7 @@ func queueTable(queues []*belfryv1.Queue, of map[string]rates, rows int) []strin
 			name = cutTo(name, queueNameMax-2) + ".."
 		}
 		lines = append(lines, []string{
-			name, jobs(q.Counts.GetReady()), oldest, jobs(q.Counts.GetDelayed()), jobs(q.Due.GetNextHour()), jobs(q.Counts.GetReserved()), jobs(q.Counts.GetDead()), put, acked, late,
+			name, jobs(q.Counts.GetReady()), oldest, late, jobs(q.Counts.GetDelayed()), jobs(q.Due.GetNextHour()), jobs(q.Counts.GetReserved()), jobs(q.Counts.GetDead()), put, acked,
 		})
 	}
 	return aligned(lines)

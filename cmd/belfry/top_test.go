@@ -46,14 +46,14 @@ const topText = `belfry n1:7400   09:00:02   3 nodes, 2 shards: 1 problem
   n3           silent          leads 0 of 2 replicas  10.0.0.3:7400
 
 due   5 overdue; within 1m 3, 1h 1,003, 1d 5,003, 30d 5,004; later 1,229,563
-hour  .   @        -+                                               up to 500 a minute
+hour  .   @        -+                                               max 500/m
 
 jobs  1,234,568 delayed, 14 ready, 4 reserved, 3 dead in 2 queues; 5.0 MiB
 rate  50 put, 2.5 acked a second
 
-QUEUE                         READY  OLDEST    DELAYED   HOUR  RESERVED  DEAD  PUT/S  ACKED/S  LATE P99
-a-queue-of-a-very-long-nam..      9       -          1      1         0     0     50      2.5         -
-(paused) shop/orders              5   1m30s  1,234,567  1,003         4     3      0        0       2ms
+QUEUE                         READY  OLDEST  LATE P99    DELAYED   HOUR  RESERVED  DEAD  PUT/S  ACKED/S
+a-queue-of-a-very-long-nam..      9       -         -          1      1         0     0     50      2.5
+(paused) shop/orders              5   1m30s       2ms  1,234,567  1,003         4     3      0        0
 `
 
 // TestTopPicture draws what was seen, and what happened since it was last.
