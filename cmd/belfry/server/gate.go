@@ -22,6 +22,8 @@ type gate struct {
 	roots   atomic.Pointer[map[string]*tokens.Record]
 	catalog *cluster.Catalog // set before callers are let in
 	logger  *slog.Logger
+	// newcomer: the node was in no cluster before it was started, and what it knows of the one that it is in it has yet to hear.
+	newcomer bool
 	// told is set once the catalog has had, since the start, all that its leader had. Before, a token that is unknown may have been made while the node was
 	// down, and one that is known have ended.
 	told atomic.Bool
@@ -83,7 +85,7 @@ func (g *gate) Open() (bool, error) {
 	}
 	guard, known := g.catalog.Guard()
 	switch {
-	case !known && !g.told.Load():
+	case !known && g.newcomer && !g.told.Load():
 		return false, fmt.Errorf("this node has not heard yet whether its cluster asks for tokens: %w", node.ErrNoLeader)
 	case guard == "":
 		return true, nil

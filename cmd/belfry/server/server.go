@@ -196,6 +196,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	}
 	s.meeting = m
 	known := m.self.Cluster != ""
+	s.gate.newcomer = !known
 	if known {
 		s.follow(ctx) // replicas elect leaders as soon as they are open, and the catalog, which knows where their voters are, is one of the last
 	}
@@ -389,7 +390,7 @@ func (s *Server) Waiting() int {
 	return waiting
 }
 
-// RootTokens returns how many root tokens are known; 0 if calls need none.
+// RootTokens returns how many root tokens are known.
 func (s *Server) RootTokens() int {
 	if s.gate == nil {
 		return 0
