@@ -79,7 +79,7 @@ func (m *Machine) Knows(req *Request, now Time) bool {
 	if req.ID != "" {
 		place := m.answers.find(requestKeyHash(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID)
 		if place != 0 && m.answers.records.at(place).at.Add(RequestWindow) >= now {
-			return true
+			return !m.reservesAnew(req, place, now)
 		}
 	}
 	for _, c := range req.Commands {
@@ -97,6 +97,19 @@ func (m *Machine) Knows(req *Request, now Time) bool {
 		}
 	}
 	return len(req.Commands) > 0
+}
+
+// reservesAnew reports whether a remembered request is a Reserve of whose grants none is live: it is carried out once more.
+func (m *Machine) reservesAnew(req *Request, place uint32, now Time) bool {
+	if len(req.Commands) != 1 {
+		return false
+	}
+	if _, reserves := req.Commands[0].(*Reserve); !reserves {
+		return false
+	}
+	rd := reader{b: m.answers.at(place)}
+	a := rd.answer()
+	return len(a.Results) != 1 || len(m.liveGrants(a.Results[0].Grants, now)) == 0
 }
 
 // PutBytes returns the bytes that the job of a put counts as.

@@ -33,3 +33,30 @@ func TestUsageWithoutAQueue(t *testing.T) {
 		t.Errorf("%d namespaces are held, want one with a job", len(m.queues.spaces))
 	}
 }
+
+// TestKnownReserve: a remembered Reserve is nothing but a repeat while a lease that it granted is live. Then it is carried out anew, and counts.
+func TestKnownReserve(t *testing.T) {
+	m := New(Config{})
+	index := uint64(0)
+	apply := func(req *Request) []Result {
+		index++
+		results, err := m.Apply(index, AppendEntry(nil, Time(index), [][]byte{AppendRequest(nil, req)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	reserve := &Request{ID: "r", Commands: []Command{&Reserve{Queues: []string{"ns/a"}, Max: 3}}}
+	apply(&Request{Commands: []Command{&Put{Queue: "ns/a", Partitions: 1}}})
+	if m.Knows(reserve, Time(index)) {
+		t.Error("it is known before it was made")
+	}
+	grants := apply(reserve)[0].Grants
+	if len(grants) != 1 || !m.Knows(reserve, Time(index)) {
+		t.Errorf("%d leases were granted, and the request is not known", len(grants))
+	}
+	apply(&Request{Commands: []Command{&Release{Ref: Ref{Queue: "ns/a", Serial: grants[0].Serial, Fence: grants[0].Fence}}}})
+	if m.Knows(reserve, Time(index)) {
+		t.Error("it is taken for a repeat, and will be granted a lease anew")
+	}
+}

@@ -93,6 +93,8 @@ const (
 	shareWait = time.Second
 	// shareWaitersMax is how many requests of a shard wait for that at a time. Those beyond are refused at once.
 	shareWaitersMax = 1024
+	// spaceWaitersMax is how many of them may be of one namespace, so that one leaves room for the others.
+	spaceWaitersMax = shareWaitersMax / 4
 	// quotaRetry is when trying again makes sense where a quota is used up.
 	quotaRetry = time.Second
 	// missedFor is how long it counts what a request lacked that did not wait: until its caller tries again, if it does as it is told.
@@ -135,6 +137,7 @@ type spaceShare struct {
 	rate uint64 // as it was told last
 	// lacking is what those lack together who wait, missed the most that one lacked who did not, and missedAt when that was last.
 	lacking, missed Amounts
+	waiting         int // those who wait
 	missedAt        [Limits]time.Time
 	change          chan struct{} // closed at the next change; nil while nobody waits
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,7 +72,7 @@ func (sh *shares) enter(ctx context.Context, req *fsm.Request) (*ticket, error) 
 	var w lacker
 	t, refused := sh.try(req, all, &w)
 	if !w.waits {
-		return t, refused
+		return t, sh.named(refused)
 	}
 	defer sh.leaveLine(&w)
 	patience, refill := time.NewTimer(shareWait), time.NewTimer(never)
@@ -91,9 +92,17 @@ func (sh *shares) enter(ctx context.Context, req *fsm.Request) (*ticket, error) 
 		}
 		t, refused = sh.try(req, all, &w)
 		if !w.waits || last {
-			return t, refused
+			return t, sh.named(refused)
 		}
 	}
+}
+
+// named returns a refusal with what is known of who leads.
+func (sh *shares) named(refused error) error {
+	if errors.Is(refused, ErrNoLeader) {
+		return sh.shard.refusal(ErrNoLeader)
+	}
+	return refused
 }
 
 // try is enter without waiting; it says in w whether to wait, and for what.
@@ -102,7 +111,7 @@ func (sh *shares) try(req *fsm.Request, all map[string]Amounts, w *lacker) (t *t
 	defer sh.mu.Unlock()
 	sh.leaveLineLocked(w)
 	if sh.term == 0 {
-		return nil, nil // who does not lead leaves it to the leader
+		return nil, ErrNoLeader // it may lead by the time that the request is proposed, which was let in by nobody then
 	}
 	now := time.Now()
 	if !sh.known && sh.shard.node.limitedSpaces.Load() {
@@ -138,12 +147,13 @@ func (sh *shares) try(req *fsm.Request, all map[string]Amounts, w *lacker) (t *t
 
 // waitLocked has a request wait for a namespace's share, or to know which there are, unless too many do.
 func (sh *shares) waitLocked(w *lacker, s *spaceShare, lacks Amounts) {
-	if sh.waiting >= shareWaitersMax {
+	if sh.waiting >= shareWaitersMax || s != nil && s.waiting >= spaceWaitersMax {
 		return
 	}
 	change := &sh.change
 	if s != nil {
 		change = &s.change
+		s.waiting++
 		for l := range lacks {
 			s.lacking[l] += lacks[l]
 		}
@@ -168,6 +178,7 @@ func (sh *shares) leaveLineLocked(w *lacker) {
 	}
 	sh.waiting--
 	if w.space != nil {
+		w.space.waiting--
 		for l := range w.lacks {
 			w.space.lacking[l] -= w.lacks[l]
 		}
@@ -299,10 +310,24 @@ func (sh *shares) touched(batch []*proposal) {
 	}
 	for _, pr := range batch {
 		for _, c := range pr.request.Commands {
-			if s := sh.spaces[fsm.NamespaceOf(freed(c))]; s != nil {
-				sh.ringLocked(s)
+			switch c := c.(type) {
+			case *fsm.Expire: // of any queues
+				for _, s := range sh.spaces {
+					sh.ringLocked(s)
+				}
+			case *fsm.DeleteQueue:
+				sh.ringOf(c.Queue)
+			default:
+				sh.ringOf(freed(c))
 			}
 		}
+	}
+}
+
+// ringOf tells those who wait for the namespace of a queue to look again. mu is held.
+func (sh *shares) ringOf(queue string) {
+	if s := sh.spaces[fsm.NamespaceOf(queue)]; s != nil {
+		sh.ringLocked(s)
 	}
 }
 

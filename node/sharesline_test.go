@@ -79,26 +79,20 @@ func TestRateIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestRoomIsNoticed: who waits goes on when something ended in its namespace, and at the end of its second at the latest if there is room by then.
+// TestRoomIsNoticed: who waits goes on when something ended in its namespace.
 func TestRoomIsNoticed(t *testing.T) {
-	for name, tt := range map[string]struct {
-		end  fsm.Command
-		wait time.Duration
-	}{
-		"cancelled":     {&fsm.Cancel{Queue: "t/q", ID: "x"}, shareWait / 2},
-		"queue deleted": {&fsm.DeleteQueue{Queue: "t/q"}, shareWait},
-	} {
+	for name, end := range map[string]fsm.Command{"cancelled": &fsm.Cancel{Queue: "t/q", ID: "x"}, "queue deleted": &fsm.DeleteQueue{Queue: "t/q"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := openLimited(t, moreOf(JobsLimit, 10, 1))
 				do(t, n, 0, &fsm.Put{Queue: "t/q", Partitions: 1, ID: "x"})
 				began, ended := time.Now(), waitingPut(t, n, put("t/other", "", 0))
 				time.Sleep(shareWait / 2)
-				if r := do(t, n, 0, tt.end).Results[0]; r.Code != fsm.OK {
+				if r := do(t, n, 0, end).Results[0]; r.Code != fsm.OK {
 					t.Fatalf("%+v", r)
 				}
-				if err := <-ended; err != nil || time.Since(began) != tt.wait {
-					t.Errorf("after %v: %v, want %v", time.Since(began), err, tt.wait)
+				if err := <-ended; err != nil || time.Since(began) != shareWait/2 {
+					t.Errorf("after %v: %v, want %v", time.Since(began), err, shareWait/2)
 				}
 			})
 		})
@@ -334,14 +328,14 @@ func TestFewWaitForAShare(t *testing.T) {
 		n := openLimited(t, moreOf(JobsLimit, 10, 0))
 		began := time.Now()
 		var waiting []<-chan error
-		for range shareWaitersMax {
+		for range spaceWaitersMax {
 			waiting = append(waiting, waitingPut(t, n, put("t/q", "", 0)))
 		}
 		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), JobsLimit, lastIndex(n))
 		if past := time.Since(began); past > 0 {
 			t.Errorf("refused after %v", past)
 		}
-		if _, short := shortOf(n, JobsLimit); short != shareWaitersMax+1 {
+		if _, short := shortOf(n, JobsLimit); short != spaceWaitersMax+1 {
 			t.Errorf("%d are lacking, want those that wait and the one that does not", short)
 		}
 		for _, w := range waiting {
