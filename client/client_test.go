@@ -153,6 +153,11 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 			}
 		})
 	}
+	if c, err := New("HTTPS://n1:7400,https://n2:7400"); err != nil {
+		t.Error(err)
+	} else if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAddresses(t *testing.T) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ func parseAddresses(addrs string) ([]string, error) {
 		return nil, invalidError("there is no address: want http://host:port or https://host:port, %s for a server on this machine", defaultAddress)
 	}
 	var urls []string
+	scheme := ""
 	for addr := range strings.SplitSeq(addrs, ",") {
 		addr = strings.TrimSpace(addr)
 		if !strings.Contains(addr, "://") {
@@ -80,7 +82,7 @@ func parseAddresses(addrs string) ([]string, error) {
 			return nil, invalidError("the address %q is not of the form http://host:port or https://host:port", addr)
 		}
 		urls = append(urls, strings.TrimRight(addr, "/"))
-		if secure := strings.HasPrefix(urls[0], "https:"); secure != (u.Scheme == "https") {
+		if scheme = cmp.Or(scheme, u.Scheme); scheme != u.Scheme {
 			return nil, invalidError("the addresses %s and %s differ in http and https: the servers of a cluster are reached in one way", urls[0], addr)
 		}
 	}

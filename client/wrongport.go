@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // A wrongPort is a place that takes no calls of clients, by its own word: nothing that was sent there was read, and trying again does not help.
@@ -74,13 +75,26 @@ func advice(err error) string {
 	return ""
 }
 
+// meetWait is how long the question may go unanswered; the call itself may find out more. Of a call's time it takes half at most.
+const meetWait = time.Second
+
 // meet asks for a session ahead of the first call to a server, whichever that is: a wrong port answers that question so that it shows what it is. A
 // request over HTTP/2 it just drops, and what became of that one would be unknown.
 func (ep *endpoint) meet(ctx context.Context) error {
 	if ep.met.Load() {
 		return nil
 	}
-	if _, err := ep.sessions.get(ctx); err != nil {
+	wait := meetWait
+	if until, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(until)/2)
+	}
+	asking, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	_, err := ep.sessions.get(asking)
+	switch {
+	case err != nil && asking.Err() != nil && ctx.Err() == nil:
+		return nil // something on the way may swallow the question
+	case err != nil:
 		return err
 	}
 	ep.met.Store(true)

@@ -8,9 +8,11 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -103,4 +105,30 @@ func TestWrongPortsEndCallsAtOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestASwallowedQuestion: something on the way that never answers the question for a session does not keep calls from being made.
+func TestASwallowedQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, inner := newPipeNet(), NewFake().Handler()
+		network.serve(t, "n1:7400", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Upgrade") != "" {
+				<-r.Context().Done()
+				return
+			}
+			inner.ServeHTTP(w, r)
+		}))
+		c, err := New("http://n1:7400", WithDialer(network.dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		for _, patience := range []time.Duration{dialTimeout / 2, dialTimeout / 10} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if _, err := c.Get(ctx, "q", "unknown"); !errors.Is(err, ErrJobNotFound) {
+				t.Errorf("with %v: %v", patience, err)
+			}
+			cancel()
+		}
+	})
 }

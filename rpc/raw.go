@@ -242,7 +242,11 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 			if req.GetWhen() != nil {
 				return errTwoTimes()
 			}
-			req.When = &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(at)}
+			due := timestamppb.New(at)
+			if !due.IsValid() {
+				return invalid("dueAt", "%s is out of range: the years 1 to 9999", clip(text, quotedBytesMax))
+			}
+			req.When = &belfryv1.PutRequest_DueAt{DueAt: due}
 			return nil
 		}},
 		{"ttr", func(text string) (err error) { req.Ttr, err = queryDuration("ttr", text); return err }},

@@ -177,6 +177,7 @@ func FuzzReadQuery(f *testing.F) {
 	f.Add("dueAt=2026-11-21T09:30:00Z&again=true&priority=-128")
 	f.Add("delay=%zz&&&=;")
 	f.Add("id=%ff")
+	f.Add("dueAt=0000-01-01T0:00:00Z")
 	f.Fuzz(func(t *testing.T, query string) {
 		req := &belfryv1.PutRequest{}
 		r := &http.Request{URL: &url.URL{RawQuery: query}, Header: http.Header{}}

@@ -101,6 +101,7 @@ func (all *sessions) wait(ctx context.Context) error {
 type session struct {
 	handler *handler
 	conn    net.Conn
+	address string // of the client
 	in      *bufio.Reader
 	out     *frame.Writer
 	ctx     context.Context //nolint:containedctx // of the session, which is longer than any function
@@ -130,7 +131,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 		h.writeFault(w, r, fault(belfryv1.Reason_REASON_SHUTTING_DOWN))
 		return
 	}
-	s := &session{handler: h, calls: map[uint32]context.CancelFunc{}}
+	s := &session{handler: h, address: r.RemoteAddr, calls: map[uint32]context.CancelFunc{}}
 	h.sessions.add(s)
 	defer h.sessions.remove(s)
 	conn, buffered, err := http.NewResponseController(w).Hijack()

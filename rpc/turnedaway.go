@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -53,7 +54,7 @@ func newTurnedAway(logger, auditor *slog.Logger, registry prometheus.Registerer)
 func (t *turnedAway) unknown(r *http.Request, who *caller, f *Fault) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
 		t.count(r.RemoteAddr, "", f)
-		t.audit(who, r.RemoteAddr, r.URL.Path, f.Code().String()+": "+f.Message)
+		t.audit(who, r.RemoteAddr, tokens.Mask(r.URL.Path), f.Code().String()+": "+f.Message)
 	}
 }
 
