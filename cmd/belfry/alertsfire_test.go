@@ -195,18 +195,14 @@ func TestAlertsOfNodesFire(t *testing.T) {
 		await(t, "leaders that want five voters", func() bool { return sum(look(), "belfry_shard_voters_wanted") == 5*trioShards })
 		(&drill{before: first, after: look()}).expect(t, true, "BelfryLeaderChanges", "BelfryUnderReplicated")
 
-		if _, err := three.StopLeader(t.Context(), "orders"); err != nil {
-			return err
-		}
+		await(t, "the leader of orders to be stopped", func() bool { _, err := three.StopLeader(t.Context(), "orders"); return err == nil })
 		first = look()
 		await(t, "leaders of all shards", func() bool { return sum(look(), "belfry_shard_leading") == trioShards })
 		down := &drill{before: first, after: look()}
 		down.expect(t, true, "BelfryNodeDown", "BelfryReplicaLag")
 		down.expect(t, false, "BelfryNoLeader")
 
-		if _, err := three.StopLeader(t.Context(), "orders"); err != nil {
-			return err
-		}
+		await(t, "the leader of orders to be stopped", func() bool { _, err := three.StopLeader(t.Context(), "orders"); return err == nil })
 		await(t, "nobody leads", func() bool { return sum(look(), "belfry_shard_leading")+sum(look(), "belfry_catalog_leading") == 0 })
 		(&drill{before: first, after: look()}).expect(t, true, "BelfryNoLeader", "BelfryCatalogNoLeader")
 		return nil

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 )
@@ -142,21 +141,13 @@ func pathAttacks() []attack {
 	)
 }
 
-// gzipped returns n bytes of zeros, compressed.
-func gzipped(n int64) string {
+// gzipped returns so many times 16 MiB of zeros, compressed: gzip takes what stands behind each other for one.
+func gzipped(times int) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, _ = io.CopyN(w, zeros{}, n) // a buffer takes all
+	_, _ = w.Write(make([]byte, 16<<20)) // a buffer takes all
 	_ = w.Close()
-	return b.String()
-}
-
-// zeros reads zeros for ever.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
+	return strings.Repeat(b.String(), times)
 }
 
 // shapeAttacks are requests with a valid token that are too large, too deep, or no requests.
@@ -166,8 +157,8 @@ func shapeAttacks() []attack {
 		calling("a body of 9 MiB", "shop", "/v1/put", `{"queue":"shop/orders","text":"`+strings.Repeat("x", 9<<20)+`"}`, "400 TOO_LARGE"),
 		calling("a job of 2 MiB", "shop", "/v1/put", `{"queue":"shop/orders","text":"`+strings.Repeat("x", 2<<20)+`"}`, "400 TOO_LARGE"),
 		calling("a raw job of 2 MiB", "shop", "/q/shop/orders", strings.Repeat("x", 2<<20), "400 TOO_LARGE"),
-		calling("a bomb of 1 GiB", "shop", "/v1/put", gzipped(1<<30), "400 TOO_LARGE", "Content-Encoding", "gzip", "Content-Type", "application/json"),
-		calling("a bomb without a token", "", "/v1/put", gzipped(1<<28), noToken, "Content-Encoding", "gzip"),
+		calling("a bomb of 1 GiB", "shop", "/v1/put", gzipped(64), "400 TOO_LARGE", "Content-Encoding", "gzip", "Content-Type", "application/json"),
+		calling("a bomb without a token", "", "/v1/put", gzipped(16), noToken, "Content-Encoding", "gzip"),
 		calling("a million brackets", "shop", "/v1/put", deep, "400 INVALID"),
 		calling("a batch of 100,000 jobs", "shop", "/v1/put-batch", `{"jobs":[`+strings.Repeat(`{},`, 99_999)+`{}]}`, "400"),
 		calling("a wait of a year", "shop", "/v1/reserve", `{"queues":["shop/orders"],"wait":"8760h"}`, "400 INVALID"),

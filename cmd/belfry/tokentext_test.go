@@ -14,7 +14,7 @@ import (
 func TestTokenTexts(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		if _, ok := r.(*belfryv1.DeleteTokenRequest); ok {
-			return &belfryv1.DeleteTokenResponse{}, nil
+			return &belfryv1.DeleteTokenResponse{Found: true}, nil
 		}
 		return &belfryv1.CreateTokenResponse{Token: "secret", Record: &belfryv1.Token{Id: "a", Scopes: []string{"put:x"}}}, nil
 	})
