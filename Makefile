@@ -26,7 +26,7 @@ JEPSENSEED := $(or $(JEPSENSEED),$(shell date +%s))
 BENCH ?= .
 BENCHTIME ?= 1s
 PKG ?= ./...
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 20m
 
 # What runs where. Every test runs; most run twice, in two ways that find different faults:
 #   race    with the race detector and in shuffled order
