@@ -263,20 +263,24 @@ func (s *siege) tenant(space string) (t *tenant, end func(), err error) {
 	}, nil
 }
 
-// flood makes a call over and over, side by side, until all were refused, and returns the reasons.
+// flood makes a call over and over, side by side, until all were refused when something had been let in, and returns the reasons.
 func (t *tenant) flood(one func(t *tenant, node, i int) error) []string {
 	var group sync.WaitGroup
 	var calls atomic.Int64
 	var mu sync.Mutex
+	var some atomic.Bool
 	reasons := map[string]bool{}
 	for node := range overrunners {
 		group.Go(func() {
 			for tries, refused := 0, 0; tries < overrunTries && refused < overrunRefusals; tries++ {
 				err := one(t, node%len(t.nodes), int(calls.Add(1)-1))
 				if err == nil {
+					some.Store(true)
 					continue
 				}
-				refused++
+				if some.Load() {
+					refused++
+				}
 				mu.Lock()
 				reasons[reasonFor(err)] = true
 				mu.Unlock()
