@@ -20,8 +20,8 @@ func accessBugs() []Bug {
 		{
 			Name: "deleted-token-lives", What: "a token that was deleted is forgotten by the catalog, and goes on being accepted by nodes that knew it",
 			Claims: []string{"I37"}, Workloads: []string{"access"},
-			Edits: []Edit{after("cluster/tokens.go", `known := make(map[string]*tokens.Record, len(m.state.Tokens))`, `if old := m.tokens.Load(); old != nil && planted("deleted-token-lives") {
-		maps.Copy(known, *old)
+			Edits: []Edit{before("cluster/tokens.go", `m.access.Store(&a)`, `if planted("deleted-token-lives") {
+		maps.Copy(a.tokens, m.access.Load().tokens)
 	}`)},
 		},
 		{
@@ -36,8 +36,8 @@ func accessBugs() []Bug {
 		{
 			Name: "share-granted-twice", What: "each shard lets in what a namespace may have in all of them",
 			Claims: []string{"I37"}, Workloads: []string{"access"},
-			Edits: []Edit{after("node/shares.go", `s.Share = share`, `if planted("share-granted-twice") {
-			s.Granted = s.Quota
+			Edits: []Edit{before("node/shares.go", `s.pay(now) // at the rate that it had`, `if planted("share-granted-twice") {
+			share.Granted = share.Quota
 		}`)},
 		},
 	}
