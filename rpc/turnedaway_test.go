@@ -26,6 +26,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 		{ended, "/v1/put", `{"queue":"a"}`, `msg=audit token=` + endedID + ` address=127.0.0.1:PORT procedure=/v1/put outcome="unauthenticated: the call's token is not known here`},
 		{put, "/v1/put", `{"queue":"b"}`, `msg=audit token=` + id + ` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Put outcome="permission_denied: `},
 		{put, "/v1/reserve", `{"queues":["a"]}`, `msg=audit token=` + id + ` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Reserve outcome="permission_denied: `},
+		{"", "/q/" + put, "x", `msg=audit token=nobody address=127.0.0.1:PORT procedure=/q/belfry_` + id + `_*** outcome="unauthenticated: `},
 		{put, "/v1/list-queues", `{}`, ""},
 		{put, "/v1/put", `{"queue":"a"}`, ""},
 	} {
