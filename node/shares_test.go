@@ -152,3 +152,23 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// TestShareOutsideOfALeadership: a request that asks for its share before a leadership begins has none of it, and is not let through either: it may be proposed when
+// the leadership has begun.
+func TestShareOutsideOfALeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(JobsLimit, 10, 0))
+		sh := n.shards[0].Load().shares
+		term, _ := n.SharesUsed(0)
+		before := lastIndex(n)
+		sh.begin(0) // the proposer goes on: it is as if the next leadership had opened it by then
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrNoLeader) || OutcomeOf(err) != NotApplied {
+			t.Errorf("%v, want that nobody leads", err)
+		}
+		do(t, n, 0, put("plain", "", 0))
+		expectEntries(t, n, before, 1)
+		sh.begin(term)
+		giveShare(t, n, limitOf(JobsLimit, 10, 0))
+		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), JobsLimit, lastIndex(n))
+	})
+}

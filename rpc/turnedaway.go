@@ -102,6 +102,6 @@ func (t *turnedAway) count(address, procedure string, f *Fault) {
 		return
 	}
 	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", address), slog.String("procedure", procedure),
-		slog.String("last", f.Message))
+		slog.String("last", tokens.Mask(f.Message)))
 	t.said, t.since = now, 0
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bufio"
 	"bytes"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/frame"
 )
 
 // TestRefusalsAreAudited: who comes without a token, or with one that allows something else, is in the audit, and no token is.
@@ -42,6 +47,41 @@ func TestRefusalsAreAudited(t *testing.T) {
 		if strings.Contains(s.log.String(), token[len(token)-43:]) {
 			t.Error("a token is in the log")
 		}
+	}
+}
+
+// TestRefusalsInSessionsAreAudited: a call that comes in a session has the address of its connection in the audit.
+func TestRefusalsInSessionsAreAudited(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	put, id := keeper.make(t, "put:a")
+	request, err := proto.Marshal(&belfryv1.ReserveRequest{Queues: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := s.raw("GET " + frame.Path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\nAuthorization: Bearer " + put + "\r\n\r\n")
+	in := bufio.NewReader(conn)
+	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", res, err)
+	}
+	if _, err := conn.Write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: 1, Size: uint32(len(request))}, request)); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := frame.ReadHeader(in); err != nil || h.Kind != frame.Failure {
+		t.Fatalf("%+v, %v; want a refusal", h, err)
+	}
+	want := "msg=audit token=" + id + " address=" + conn.LocalAddr().String() + " procedure=/belfry.v1.QueueService/Reserve outcome=\"permission_denied: "
+	if log := s.log.String(); !strings.Contains(log, want) {
+		t.Errorf("the log has\n%swant %s", log, want)
+	}
+}
+
+// TestRefusalsInTheLogAreMasked: what the log says of the last refused call names no token that was given where a queue is asked for.
+func TestRefusalsInTheLogAreMasked(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	put, id := keeper.make(t, "put:a")
+	s.with(put, http.MethodPost, "/v1/put", `{"queue":"`+put+`"}`)
+	if log := s.log.String(); !strings.Contains(log, "calls were refused") || !strings.Contains(log, "put:belfry_"+id+"_***") || strings.Contains(log, put) {
+		t.Errorf("the log has\n%s", log)
 	}
 }
 
