@@ -71,9 +71,10 @@ func (m *machine) limit(index uint64, l *limitation) outcome {
 	i, found := m.findNamespace(l.Name)
 	m.state.Limited = index
 	if l.Remove {
-		if found {
-			m.state.Namespaces = slices.Delete(m.state.Namespaces, i, i+1)
+		if !found {
+			return outcome{verdict: overtaken}
 		}
+		m.state.Namespaces = slices.Delete(m.state.Namespaces, i, i+1)
 		return outcome{}
 	}
 	if !found {
@@ -210,10 +211,11 @@ func (c *Catalog) SetNamespace(ctx context.Context, name string, set [node.Limit
 	}
 }
 
-// RemoveNamespace removes the quota of a namespace; what the namespace holds stays. It may be repeated.
-func (c *Catalog) RemoveNamespace(ctx context.Context, name string) error {
-	if _, err := c.propose(ctx, command{Limit: &limitation{Name: name, Remove: true}}); err != nil {
-		return fmt.Errorf("removing the quota of namespace %q: %w", name, err)
+// RemoveNamespace removes the quota of a namespace; what the namespace holds stays. It reports whether there was one, and may be repeated.
+func (c *Catalog) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
+	out, err := c.propose(ctx, command{Limit: &limitation{Name: name, Remove: true}})
+	if err != nil {
+		return false, fmt.Errorf("removing the quota of namespace %q: %w", name, err)
 	}
-	return nil
+	return out.verdict != overtaken, nil
 }

@@ -113,6 +113,22 @@ func TestPendingShards(t *testing.T) {
 	expect("one limit less", 0, 1, 2, 3)
 }
 
+// TestRemovingAQuotaSaysWhetherThereWasOne: who misspells a name hears of it, and a repeat is no error.
+func TestRemovingAQuotaSaysWhetherThereWasOne(t *testing.T) {
+	_, c, _ := open(t, t.TempDir())
+	if _, err := c.propose(t.Context(), limitJobs(5)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false} {
+		if found, err := c.RemoveNamespace(t.Context(), "t"); found != want || err != nil {
+			t.Errorf("removing it for time %d: %v, %v; want %v", i+1, found, err, want)
+		}
+	}
+	if all := c.Namespaces(); len(all) != 0 {
+		t.Errorf("left: %+v", all)
+	}
+}
+
 // TestAddedLimitCounts: when SetNamespace names nothing as pending, a limit that was added to those of a namespace counts in every shard.
 func TestAddedLimitCounts(t *testing.T) {
 	dir := t.TempDir()

@@ -23,8 +23,8 @@ type Quotas interface {
 	Namespaces() []Namespace
 	// SetNamespace sets those limits of a namespace that set names. It may be repeated.
 	SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error)
-	// RemoveNamespace removes the quota of a namespace. It may be repeated.
-	RemoveNamespace(ctx context.Context, name string) error
+	// RemoveNamespace removes the quota of a namespace. It reports whether there was one, and may be repeated.
+	RemoveNamespace(ctx context.Context, name string) (found bool, err error)
 }
 
 const (
@@ -166,8 +166,9 @@ func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.Delete
 	if f != nil {
 		return nil, f
 	}
-	if err := q.RemoveNamespace(ctx, name); err != nil {
+	found, err := q.RemoveNamespace(ctx, name)
+	if err != nil {
 		return nil, faultOfError(err)
 	}
-	return &belfryv1.DeleteNamespaceResponse{}, nil
+	return &belfryv1.DeleteNamespaceResponse{Found: found}, nil
 }

@@ -26,9 +26,9 @@ func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limi
 	return Namespace{Name: name, Quota: quota, Pending: []uint32{2}}, nil
 }
 
-func (f *fakeQuotas) RemoveNamespace(_ context.Context, name string) error {
+func (f *fakeQuotas) RemoveNamespace(_ context.Context, name string) (bool, error) {
 	f.asked = append(f.asked, "remove "+name)
-	return nil
+	return slices.ContainsFunc(f.all, func(n Namespace) bool { return n.Name == name }), nil
 }
 
 func TestNamespaces(t *testing.T) {
@@ -49,7 +49,8 @@ func TestNamespaces(t *testing.T) {
 		{"get-namespace", `{"name":"held"}`, "", `"maxJobs":"5"`},
 		{"get-namespace", `{"name":"other"}`, "", `"maxJobs":"0"`},
 		{"get-namespace", `{}`, "", "name: a namespace is required"},
-		{"delete-namespace", `{"name":"held"}`, "remove held", "{}"},
+		{"delete-namespace", `{"name":"held"}`, "remove held", `{"found":true}`},
+		{"delete-namespace", `{"name":"other"}`, "remove other", `{"found":false}`},
 		{"delete-namespace", `{"name":"/"}`, "", "name: want the part"},
 	} {
 		t.Run(tt.method+tt.body[:min(len(tt.body), 40)], func(t *testing.T) {

@@ -126,7 +126,10 @@ func (a *app) namespaceRemoveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "%s has no quota\n", args[0]) })
+		if !response.GetFound() {
+			return &codedError{codeNotFound, fmt.Sprintf("namespace %q has no quota: it was removed before, or the name is wrong; 'belfry namespace list' shows those that have one", args[0])}
+		}
+		return a.show(response, func(w io.Writer) { fmt.Fprintf(w, "%s has no quota any more\n", args[0]) })
 	})
 	return c
 }

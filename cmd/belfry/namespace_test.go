@@ -41,7 +41,7 @@ func namespaceCases() []commandCase {
 		},
 		{
 			name: "namespace remove", args: []string{"namespace", "remove", "billing"}, sent: &belfryv1.DeleteNamespaceRequest{Name: "billing"},
-			answer: &belfryv1.DeleteNamespaceResponse{}, out: "billing has no quota\n",
+			answer: &belfryv1.DeleteNamespaceResponse{Found: true}, out: "billing has no quota any more\n",
 		},
 	}
 }
@@ -51,5 +51,16 @@ func TestNamespaceSetNeedsALimit(t *testing.T) {
 	h := newHarness(t, nil)
 	if got := h.run("namespace", "set", "q1"); got.code != codeUsage || !strings.Contains(got.err, "give --max-jobs, --max-bytes") || len(h.requests) != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestNamespaceRemoveOfNothing names what has no quota, with the exit code of what is not found.
+func TestNamespaceRemoveOfNothing(t *testing.T) {
+	h := newHarness(t, always(&belfryv1.DeleteNamespaceResponse{}))
+	for _, output := range []string{"table", "json"} {
+		got := h.run("namespace", "remove", "biling", "-o", output)
+		if got.code != codeNotFound || got.out != "" || !strings.Contains(got.err, `namespace "biling" has no quota`) {
+			t.Errorf("%s: %+v, want exit code 3 and the name", output, got)
+		}
 	}
 }

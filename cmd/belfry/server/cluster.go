@@ -57,7 +57,7 @@ func (c *members) SetNamespace(ctx context.Context, name string, set [node.Limit
 }
 
 // RemoveNamespace implements rpc.Quotas.
-func (c *members) RemoveNamespace(ctx context.Context, name string) error {
+func (c *members) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
 	return c.inner.RemoveNamespace(ctx, name)
 }
 

@@ -4026,9 +4026,11 @@ func (x *DeleteNamespaceRequest) GetRequestId() string {
 	return ""
 }
 
-// DeleteNamespaceResponse is empty.
+// DeleteNamespaceResponse says whether there was a quota to remove.
 type DeleteNamespaceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False if the namespace had none: it was removed before, or the name is wrong.
+	Found         bool `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4061,6 +4063,13 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
 	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *DeleteNamespaceResponse) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
 }
 
 var File_belfry_v1_admin_proto protoreflect.FileDescriptor
@@ -4375,8 +4384,9 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x16DeleteNamespaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"\x19\n" +
-	"\x17DeleteNamespaceResponse*l\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"/\n" +
+	"\x17DeleteNamespaceResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found*l\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fNODE_STATE_LIVE\x10\x01\x12\x15\n" +

@@ -128,7 +128,8 @@ type AdminServiceClient interface {
 	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
 	// ListNamespaces reads the quotas of all namespaces that have one, in order of their names.
 	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
-	// DeleteNamespace removes the quota of a namespace. Its queues stay.
+	// DeleteNamespace removes the quota of a namespace. Its queues stay. It may be repeated: that there is no quota, any more or at all, is no error, and the
+	// answer says so.
 	// Errors: INVALID.
 	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 	// RemoveNode forgets a node for good. It must not answer any more; what it held is replaced from the other replicas, and its
@@ -566,7 +567,8 @@ type AdminServiceHandler interface {
 	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
 	// ListNamespaces reads the quotas of all namespaces that have one, in order of their names.
 	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
-	// DeleteNamespace removes the quota of a namespace. Its queues stay.
+	// DeleteNamespace removes the quota of a namespace. Its queues stay. It may be repeated: that there is no quota, any more or at all, is no error, and the
+	// answer says so.
 	// Errors: INVALID.
 	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 	// RemoveNode forgets a node for good. It must not answer any more; what it held is replaced from the other replicas, and its
