@@ -54,7 +54,7 @@ type Catalog struct {
 	// outside is why this node is no recorded one yet, for people; nil if it is.
 	outside *atomic.Pointer[string]
 	// access is that of the machine.
-	access *atomic.Pointer[access]
+	access *shownAccess
 }
 
 // newCatalog returns the catalog of a node; start starts it.

@@ -125,7 +125,7 @@ type machine struct {
 	// altered tells of changed records of queues; a machine hands it on to the one that is restored in its place.
 	altered *bell
 	// access is what is shown of the state to those who let callers in; a machine hands the place on, as with altered.
-	access *atomic.Pointer[access]
+	access *shownAccess
 	// digest is that of the state, nil until it is asked for after a change. Readers share the machine, so it is atomic.
 	digest atomic.Pointer[uint64]
 }

@@ -73,27 +73,36 @@ func (m *machine) endToken(e *tokenEnd) outcome {
 // access is what those who let callers in see of the state, without a lock.
 type access struct {
 	tokens map[string]*tokens.Record // by id
-	nodes  bool                      // there are some
 	// guard is the name of a node that asks its callers for tokens, "" if none does.
 	guard string
 }
 
-func newAccess() *atomic.Pointer[access] {
-	p := new(atomic.Pointer[access])
-	p.Store(&access{})
-	return p
+// shownAccess is where they see it.
+type shownAccess struct {
+	atomic.Pointer[access]
+	guards *bell // rung when the guard is another
+}
+
+func newAccess() *shownAccess {
+	s := &shownAccess{guards: newBell()}
+	s.Store(&access{})
+	return s
 }
 
 // showAccess has those who let callers in see the state as it is now.
 func (m *machine) showAccess() {
-	a := access{tokens: make(map[string]*tokens.Record, len(m.state.Tokens)), nodes: len(m.state.Nodes) > 0}
+	a := access{tokens: make(map[string]*tokens.Record, len(m.state.Tokens))}
 	for _, t := range m.state.Tokens {
 		a.tokens[t.ID] = t
 	}
 	if i := slices.IndexFunc(m.state.Nodes, func(n Node) bool { return n.Guarded }); i >= 0 {
 		a.guard = m.state.Nodes[i].Name
 	}
+	before := m.access.Load()
 	m.access.Store(&a)
+	if before.guard != a.guard {
+		m.access.guards.ring()
+	}
 }
 
 // checkTokens returns what is wrong with the tokens of a snapshot.
@@ -151,9 +160,8 @@ func (c *Catalog) Token(id string) (*tokens.Record, bool) {
 	return t, ok
 }
 
-// Guard returns the name of a node of the cluster that asks its callers for tokens, "" if none does, from memory and without a lock. It is not known while
-// this node has heard of no node at all.
-func (c *Catalog) Guard() (name string, known bool) {
-	a := c.access.Load()
-	return a.guard, a.nodes
-}
+// Guard returns the name of a node of the cluster that asks its callers for tokens, "" if none does, as this replica has it, from memory and without a lock.
+func (c *Catalog) Guard() string { return c.access.Load().guard }
+
+// GuardAltered returns a channel that is closed when Guard answers otherwise than at some moment after this call.
+func (c *Catalog) GuardAltered() <-chan struct{} { return c.access.guards.rung() }

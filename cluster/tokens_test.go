@@ -109,32 +109,45 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestGuardOfACatalog: while one node asks for tokens that is so of the cluster, also for a replica that gets a snapshot; until a node is known nothing is.
+// TestGuardOfACatalog: while one node asks for tokens that is so of the cluster, also for a replica that gets a snapshot. Who follows that hears of each change.
 func TestGuardOfACatalog(t *testing.T) {
 	m, replica := newMachine(), newMachine()
 	shown := &Catalog{access: m.access}
-	expect := func(when, guard string, known bool) {
+	altered := shown.GuardAltered()
+	expect := func(when, guard string, rings bool) {
 		t.Helper()
-		if g, k := shown.Guard(); g != guard || k != known {
-			t.Errorf("%s: %q, %v; want %q, %v", when, g, k, guard, known)
+		rang := false
+		select {
+		case <-altered:
+			rang = true
+		default:
 		}
+		if g := shown.Guard(); g != guard || rang != rings {
+			t.Errorf("%s: %q, and whoever follows that heard of it: %v; want %q, %v", when, g, rang, guard, rings)
+		}
+		altered = shown.GuardAltered()
 	}
 	expect("at first", "", false)
 	one, two := Node{Name: "n1", ServerID: "n1.a"}, Node{Name: "n2", ServerID: "n2.a", Guarded: true}
 	apply(t, m, command{Join: &one})
-	expect("with one that asks nobody", "", true)
+	expect("with one that asks nobody", "", false)
 	apply(t, m, command{Join: &two})
 	expect("with one that asks", "n2", true)
+	shown = &Catalog{access: replica.access}
+	altered = shown.GuardAltered()
 	if _, err := replica.Restore(bytes.NewReader(m.encode())); err != nil {
 		t.Fatal(err)
 	}
-	shown = &Catalog{access: replica.access}
 	expect("in a snapshot", "n2", true)
 	shown = &Catalog{access: m.access}
+	altered = shown.GuardAltered()
 	two.Guarded = false
 	apply(t, m, command{Join: &two})
 	expect("when that asks no more", "", true)
 	two.Guarded = true
-	apply(t, m, command{Join: &two}, command{Leave: &departure{ServerID: two.ServerID}})
+	apply(t, m, command{Join: &two})
+	apply(t, m, command{AddToken: madeToken(1, 0)}, command{Leave: &departure{ServerID: two.ServerID}})
 	expect("when that has left", "", true)
+	apply(t, m, command{AddToken: madeToken(1, 0)})
+	expect("with a token", "", false)
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -18,12 +21,12 @@ import (
 // gate knows the root tokens of a file and the tokens of the catalog. It implements rpc.Gate. Without a file it asks nobody for a token, unless another node of
 // the cluster does: then it asks for those of the catalog.
 type gate struct {
-	file    string
-	roots   atomic.Pointer[map[string]*tokens.Record]
-	catalog *cluster.Catalog // set before callers are let in
-	logger  *slog.Logger
-	// newcomer: the node was in no cluster before it was started, and what it knows of the one that it is in it has yet to hear.
-	newcomer bool
+	file, dir string // of root tokens, and of data
+	roots     atomic.Pointer[map[string]*tokens.Record]
+	catalog   *cluster.Catalog // set before callers are let in
+	logger    *slog.Logger
+	// wasOpen: when the node ran last, no node of its cluster asked for tokens, as far as it had heard.
+	wasOpen bool
 	// told is set once the catalog has had, since the start, all that its leader had. Before, a token that is unknown may have been made while the node was
 	// down, and one that is known have ended.
 	told atomic.Bool
@@ -34,9 +37,13 @@ type gate struct {
 // refreshPause is the pause between attempts to hear which tokens there are.
 const refreshPause = 100 * time.Millisecond
 
+// openFile is in the data directory of a node that knows that no node of its cluster asks for tokens. A node that starts has a catalog that is behind, or
+// none at all, while its shards may have leaders that take what it passes on: only what it knew before says whether to let everybody in meanwhile.
+const openFile = "open-to-all"
+
 // loadGate reads the file of root tokens, if there is one.
 func loadGate(cfg Config) (*gate, error) {
-	g := &gate{file: cfg.RootTokens, logger: cfg.Logger}
+	g := &gate{file: cfg.RootTokens, dir: cfg.Dir, logger: cfg.Logger}
 	g.roots.Store(&map[string]*tokens.Record{})
 	if err := g.reload(); err != nil {
 		return nil, &ConfigError{fmt.Sprintf("--root-tokens: %s", err)}
@@ -61,21 +68,56 @@ func (g *gate) reload() error {
 	return nil
 }
 
-// follow waits until it can be told which tokens there are, or ctx ends.
+// recall reads what the node knew when it ran last. It is called before anybody is let in.
+func (g *gate) recall() {
+	_, err := os.Stat(filepath.Join(g.dir, openFile))
+	g.wasOpen = err == nil
+}
+
+// hear notes that the catalog has what its leader has, if that is so.
+func (g *gate) hear(ctx context.Context) {
+	g.told.Store(g.catalog.Refresh(ctx) == nil)
+}
+
+// follow waits until it can be told which tokens there are, and keeps then for the next start whether calls need one, until ctx ends.
 func (g *gate) follow(ctx context.Context, confirmed <-chan struct{}) {
 	select {
 	case <-confirmed:
 	case <-ctx.Done():
 		return
 	}
-	for g.catalog.Refresh(ctx) != nil {
+	for g.hear(ctx); !g.told.Load(); g.hear(ctx) {
 		select {
 		case <-time.After(refreshPause):
 		case <-ctx.Done():
 			return
 		}
 	}
-	g.told.Store(true)
+	for {
+		altered := g.catalog.GuardAltered()
+		if err := g.keep(g.catalog.Guard() == ""); err != nil {
+			g.logger.Error("keeping for the next start whether the cluster asks for tokens", "error", err)
+		}
+		select {
+		case <-altered:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keep has the next start know whether the cluster is open to all.
+func (g *gate) keep(open bool) error {
+	name, disk := filepath.Join(g.dir, openFile), storage.OSFS{}
+	_, err := os.Stat(name)
+	switch {
+	case open == (err == nil):
+		return nil
+	case open:
+		return storage.ReplaceFile(disk, name, nil)
+	default:
+		return errors.Join(disk.Remove(name), disk.SyncDir(g.dir))
+	}
 }
 
 // Open implements rpc.Gate.
@@ -83,9 +125,9 @@ func (g *gate) Open() (bool, error) {
 	if g.file != "" {
 		return false, nil
 	}
-	guard, known := g.catalog.Guard()
+	guard := g.catalog.Guard()
 	switch {
-	case !known && g.newcomer && !g.told.Load():
+	case guard == "" && !g.wasOpen && !g.told.Load():
 		return false, fmt.Errorf("this node has not heard yet whether its cluster asks for tokens: %w", node.ErrNoLeader)
 	case guard == "":
 		return true, nil

@@ -18,18 +18,7 @@ import (
 // the last that asks gone, it asks no more.
 func TestOneGuardIsAll(t *testing.T) {
 	t.Parallel()
-	text, id, hash := tokens.New()
-	join := []string{addresses.Free(t), addresses.Free(t)}
-	configs := make([]server.Config, len(join))
-	for i, name := range []string{"n1", "n2"} {
-		configs[i] = config(t, t.TempDir())
-		configs[i].Shards, configs[i].SteadyAfter = 1, time.Millisecond
-		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join, len(join)
-	}
-	configs[0].RootTokens = filepath.Join(t.TempDir(), "root-tokens")
-	if err := os.WriteFile(configs[0].RootTokens, []byte(tokens.FormatRoot(id, hash)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	configs, text := halfGuarded(t)
 	servers := startAll(t, configs)()
 	open := servers[1]
 	put := func(token string) error {
@@ -51,6 +40,23 @@ func TestOneGuardIsAll(t *testing.T) {
 	configs[0].RootTokens = ""
 	start(t, configs[0])
 	await(t, "nobody to ask for tokens", func() bool { return put("") == nil })
+}
+
+// halfGuarded returns the settings of two nodes of one cluster, of which the first asks for tokens, and its root token.
+func halfGuarded(t *testing.T) (configs []server.Config, root string) {
+	root, id, hash := tokens.New()
+	join := []string{addresses.Free(t), addresses.Free(t)}
+	configs = make([]server.Config, len(join))
+	for i, name := range []string{"n1", "n2"} {
+		configs[i] = config(t, t.TempDir())
+		configs[i].Shards, configs[i].SteadyAfter = 1, time.Millisecond
+		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join, len(join)
+	}
+	configs[0].RootTokens = filepath.Join(t.TempDir(), "root-tokens")
+	if err := os.WriteFile(configs[0].RootTokens, []byte(tokens.FormatRoot(id, hash)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return configs, root
 }
 
 // carrying returns a context whose calls carry a token, none if it is empty.

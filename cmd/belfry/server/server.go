@@ -195,8 +195,8 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.meeting = m
+	s.gate.recall()
 	known := m.self.Cluster != ""
-	s.gate.newcomer = !known
 	if known {
 		s.follow(ctx) // replicas elect leaders as soon as they are open, and the catalog, which knows where their voters are, is one of the last
 	}
@@ -246,6 +246,11 @@ func (s *Server) watch(ctx context.Context) {
 	s.unwatch = cancel
 	if s.credentials != nil {
 		s.following.Go(func() { warnOfEnd(watching, s.cfg.Logger, s.credentials) })
+	}
+	select {
+	case <-s.Ready(): // what a lone node knows is all there is, and nobody has to wait
+		s.gate.hear(ctx)
+	default:
 	}
 	s.following.Go(func() { s.gate.follow(watching, s.Ready()) })
 }
@@ -392,9 +397,6 @@ func (s *Server) Waiting() int {
 
 // RootTokens returns how many root tokens are known.
 func (s *Server) RootTokens() int {
-	if s.gate == nil {
-		return 0
-	}
 	return len(*s.gate.roots.Load())
 }
 
