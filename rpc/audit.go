@@ -31,7 +31,8 @@ func auditedMethods() map[string]bool {
 	return audited
 }
 
-// audit logs the end of a call that is audited, refused ones too, and of others those that were refused for want of a token or a scope.
+// audit logs the end of a call that is audited, and of others those that were refused for want of a token or a scope. Of calls that were refused before they could do
+// anything, whatever they were, there are no more lines than turnedAway leaves: a token with the smallest scope does not fill the log.
 func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
 	known, _ := ctx.Value(callerKey{}).(*caller)
 	outcome, code := "ok", connect.Code(0)
@@ -39,24 +40,35 @@ func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time
 		code = wire.Code()
 		outcome = code.String() + ": " + clip(tokens.Mask(wire.Message()), quotedBytesMax)
 	}
-	if !e.audited[c.procedure] {
-		if code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied {
-			e.guard.seen.audit(known, c.address, c.procedure, outcome)
-		}
+	audited, refused := e.audited[c.procedure], code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied
+	switch {
+	case refused && !audited:
+		e.guard.seen.audit(known, &procedureCall{procedure: c.procedure, address: c.address, id: c.id}, outcome) // what was put or taken is nobody's business
+		return
+	case refused || audited && code == connect.CodeInvalidArgument:
+		e.guard.seen.audit(known, c, outcome)
+		return
+	case !audited:
 		return
 	}
-	who := "nobody"
-	if known != nil {
-		who = known.id
-	}
-	attrs := []any{
-		slog.String("token", who), slog.String("address", c.address), slog.String("procedure", c.procedure),
-		slog.String("request", requestText(c.request)), slog.String("outcome", outcome), slog.Duration("took", took),
-	}
+	attrs := append(auditAttrs(known, c, outcome), slog.Duration("took", took))
 	if made, ok := c.answer.(*belfryv1.CreateTokenResponse); ok {
 		attrs = append(attrs, slog.String("made", made.GetRecord().GetId()))
 	}
 	e.auditor.Info("audit", attrs...)
+}
+
+// auditAttrs returns what each line of the audit has. Where somebody gave a token in the place of a name it is masked.
+func auditAttrs(who *caller, c *procedureCall, outcome string) []any {
+	id := "nobody"
+	if who != nil {
+		id = who.id
+	}
+	attrs := []any{slog.String("token", id), slog.String("address", c.address), slog.String("procedure", clip(c.procedure, quotedBytesMax))}
+	if c.request != nil {
+		attrs = append(attrs, slog.String("request", requestText(c.request)))
+	}
+	return append(attrs, slog.String("outcome", outcome), slog.String("request_id", c.id))
 }
 
 // requestText returns a request as the log has it: without tokens, which somebody may give where an id is asked for.

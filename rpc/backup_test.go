@@ -236,6 +236,30 @@ func TestRestoreChecksItsOptions(t *testing.T) {
 	}
 }
 
+// TestStreamsAreAudited: the audit has with what options a restore began, and none of the bytes that it brought.
+func TestStreamsAreAudited(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(cfg *Config) {
+		cfg.Node, cfg.Catalog = &exportingNode{Node: cfg.Node}, &listingCatalog{Catalog: cfg.Catalog}
+	})
+	client := belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
+	raw, err := receiveBackup(t, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sendBackup(t, client, raw, &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP}); err != nil {
+		t.Fatal(err)
+	}
+	log := strings.NewReplacer(" ", "", `\`, "").Replace(s.log.String()) // how JSON is spaced is left to chance
+	for _, want := range []string{
+		`AdminService/Backuprequest={}outcome=ok`, `AdminService/Restorerequest="{"overdue":{"mode":"OVERDUE_MODE_DROP"}}"outcome=ok`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has\n%swant %s", log, want)
+		}
+	}
+}
+
 // TestBackupNeedsItsParts: a node of which no backup can be made says so.
 func TestBackupNeedsItsParts(t *testing.T) {
 	t.Parallel()

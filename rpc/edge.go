@@ -32,7 +32,7 @@ type edge struct {
 // WrapUnary implements connect.Interceptor.
 func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
-		c := &procedureCall{procedure: req.Spec().Procedure, address: req.Peer().Addr, request: req.Any()}
+		c := &procedureCall{procedure: req.Spec().Procedure, address: req.Peer().Addr, id: req.Header().Get(correlationHeader), request: req.Any()}
 		err = e.run(ctx, c, func() (err error) {
 			if id := req.Header().Get(requestIDHeader); id != "" {
 				if err := takeRequestIDOf(req.Any(), id); err != nil {
@@ -55,7 +55,8 @@ func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 type procedureCall struct {
 	procedure string
 	address   string // of the client
-	request   any    // nil for streams and for what sessions carry
+	id        string // by which client and log speak of it; a session's calls share one
+	request   any    // what was asked: of a stream its first message, nil for what sessions and raw routes carry
 	answer    any    // of a request that was answered
 }
 
@@ -64,23 +65,48 @@ func (e *edge) run(ctx context.Context, c *procedureCall, call func() error) (er
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = e.panicked(c.procedure, p)
+			err = e.panicked(c, p)
 		}
 		took := time.Since(started)
 		e.traffic.observe(c.procedure, err, took)
 		e.audit(ctx, c, err, took)
 	}()
 	if err := e.guard.admit(ctx, c.procedure); err != nil {
-		return e.wire(c.procedure, err)
+		return e.wire(c, err)
 	}
-	return e.wire(c.procedure, call())
+	return e.wire(c, call())
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
 func (e *edge) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return e.run(ctx, &procedureCall{procedure: conn.Spec().Procedure, address: conn.Peer().Addr}, func() error { return next(ctx, conn) })
+		c := &procedureCall{procedure: conn.Spec().Procedure, address: conn.Peer().Addr, id: conn.RequestHeader().Get(correlationHeader)}
+		return e.run(ctx, c, func() error { return next(ctx, &firstMessage{conn, c}) })
 	}
+}
+
+// firstMessage keeps what a stream begins with, for the audit.
+type firstMessage struct {
+	connect.StreamingHandlerConn
+
+	call *procedureCall
+}
+
+// Receive implements connect.StreamingHandlerConn.
+func (f *firstMessage) Receive(message any) error {
+	err := f.StreamingHandlerConn.Receive(message)
+	if err == nil && f.call.request == nil {
+		f.call.request = withoutData(message)
+	}
+	return err
+}
+
+// withoutData returns a message of a stream without the bytes that it carries.
+func withoutData(message any) any {
+	if m, ok := message.(*belfryv1.RestoreRequest); ok {
+		return &belfryv1.RestoreRequest{Overdue: m.GetOverdue()}
+	}
+	return message
 }
 
 // WrapStreamingClient implements connect.Interceptor; there are no clients here.
@@ -89,7 +115,7 @@ func (e *edge) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 }
 
 // wire turns the error of a handler into one of the contract. What the caller is not told is logged.
-func (e *edge) wire(procedure string, err error) error {
+func (e *edge) wire(c *procedureCall, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -97,16 +123,16 @@ func (e *edge) wire(procedure string, err error) error {
 		return err
 	}
 	f := faultOfError(err)
-	e.guard.seen.call(procedure, f)
+	e.guard.seen.call(c, f)
 	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
-		e.logger.Error("a call failed inside the server", slog.String("procedure", procedure), slog.Any("error", err))
+		e.logger.Error("a call failed inside the server", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("error", err))
 	}
 	return f.wire()
 }
 
 // panicked logs a panic and returns the error for the caller.
-func (e *edge) panicked(procedure string, p any) error {
-	e.logger.Error("a call panicked", slog.String("procedure", procedure), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+func (e *edge) panicked(c *procedureCall, p any) error {
+	e.logger.Error("a call panicked", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return fault(belfryv1.Reason_REASON_INTERNAL).wire()
 }
 

@@ -232,7 +232,9 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
 	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients hold their request ids against it
-	w.Header().Set("X-Request-Id", correlation(r.Header.Get("X-Request-Id")))
+	id := correlation(r.Header.Get(correlationHeader))
+	r.Header.Set(correlationHeader, id)
+	w.Header().Set(correlationHeader, id)
 	out := &reply{ResponseWriter: w, request: r, handler: h}
 	defer func() {
 		if p := recover(); p != nil {
@@ -395,7 +397,7 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	h.logger.Error("a handler panicked", slog.String("path", quote([]byte(r.URL.Path))), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	h.logger.Error("a handler panicked", slog.String("path", quote([]byte(r.URL.Path))), slog.String("request_id", r.Header.Get(correlationHeader)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if out.wrote {
 		panic(http.ErrAbortHandler)
 	}
@@ -403,6 +405,9 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	h.writeFault(out, r, fault(belfryv1.Reason_REASON_INTERNAL))
 	out.finish()
 }
+
+// correlationHeader carries the id by which a client and the server's log speak of a call. Every request has one once it has come in.
+const correlationHeader = "X-Request-Id"
 
 // correlation returns the client's id for its logs and ours if it is short and visible, else a new one.
 func correlation(id string) string {

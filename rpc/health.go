@@ -50,6 +50,10 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 	return out
 }
 
+// applyLagMax is how many committed entries may have yet to take effect in a replica that is ready: with more the node is still catching up, as after a start, and
+// who restarts nodes one after the other should wait.
+const applyLagMax = 10_000
+
 // shardGroup returns the name of a shard's group.
 func shardGroup(shard int) string { return fmt.Sprintf("shard-%d", shard) }
 
@@ -64,6 +68,8 @@ func shardProblem(g *node.GroupStatus) string {
 		return "no leader is known"
 	case g.Role == node.Leader && !g.Serving:
 		return "its new leader does not serve yet"
+	case g.CommitIndex > g.AppliedIndex+applyLagMax:
+		return fmt.Sprintf("%d entries of its log have yet to take effect here", g.CommitIndex-g.AppliedIndex)
 	default:
 		return ""
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
@@ -24,19 +25,20 @@ func validText(s string) bool { return utf8.ValidString(s) }
 
 // serveRaw serves POST /q/{queue} and GET /q/{queue}. HEAD is refused: it would take a job.
 func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string) {
-	var err error
+	c := &procedureCall{address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
+	var serve func(http.ResponseWriter, *http.Request, string) error
 	switch r.Method {
 	case http.MethodPost:
-		err = h.rawPut(w, r, queue)
+		c.procedure, serve = belfryv1connect.QueueServicePutProcedure, h.rawPut
 	case http.MethodGet:
-		err = h.rawReserve(w, r, queue)
+		c.procedure, serve = belfryv1connect.QueueServiceReserveProcedure, h.rawReserve
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	if err != nil {
-		writeFault(h.errors, w, plainRequest(r), h.edge.wire(rawPrefix, err))
+	if err := h.edge.run(r.Context(), c, func() error { return serve(w, r, queue) }); err != nil {
+		writeFault(h.errors, w, plainRequest(r), err)
 	}
 }
 

@@ -63,6 +63,18 @@ func TestHealthPages(t *testing.T) {
 	if got := s.send("GET", "/readyz", ""); !strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
 		t.Errorf("%q", got.body)
 	}
+	s.node.mu.Lock()
+	s.node.status.Shards[2].Role, s.node.status.Shards[2].CommitIndex, s.node.status.Shards[2].AppliedIndex = node.Follower, 10_100, 100
+	s.node.mu.Unlock()
+	if got := s.send("GET", "/readyz?verbose", ""); !strings.Contains(got.body, "[+]shard-2 ok\n") {
+		t.Errorf("%q", got.body)
+	}
+	s.node.mu.Lock()
+	s.node.status.Shards[2].CommitIndex++
+	s.node.mu.Unlock()
+	if got := s.send("GET", "/readyz", ""); !strings.Contains(got.body, "[-]shard-2 failed: 10001 entries of its log have yet to take effect here\n") {
+		t.Errorf("%q", got.body)
+	}
 	if got := s.send("GET", "/livez", ""); got.status != 200 {
 		t.Errorf("a broken shard is not a dead process: %d", got.status)
 	}

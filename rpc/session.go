@@ -102,6 +102,7 @@ type session struct {
 	handler *handler
 	conn    net.Conn
 	address string // of the client
+	id      string // its calls are known by in the log
 	in      *bufio.Reader
 	out     *frame.Writer
 	ctx     context.Context //nolint:containedctx // of the session, which is longer than any function
@@ -131,7 +132,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 		h.writeFault(w, r, fault(belfryv1.Reason_REASON_SHUTTING_DOWN))
 		return
 	}
-	s := &session{handler: h, address: r.RemoteAddr, calls: map[uint32]context.CancelFunc{}}
+	s := &session{handler: h, address: r.RemoteAddr, id: r.Header.Get(correlationHeader), calls: map[uint32]context.CancelFunc{}}
 	h.sessions.add(s)
 	defer h.sessions.remove(s)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -207,7 +208,7 @@ func (s *session) left() bool {
 func (s *session) welcome(header http.Header) error {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\nDate: " + s.handler.queues.now().UTC().Format(http.TimeFormat) + "\r\n")
-	for _, name := range []string{"Belfry-Served-By", "X-Request-Id"} {
+	for _, name := range []string{"Belfry-Served-By", correlationHeader} {
 		b.WriteString(name + ": " + header.Get(name) + "\r\n")
 	}
 	b.WriteString("\r\n")

@@ -143,7 +143,7 @@ func (s *session) finish() {
 func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
 	defer s.finish()
 	answer := s.handler.buffers.get()
-	err := s.handler.edge.run(ctx, &procedureCall{procedure: method.procedure, address: s.address}, func() (err error) {
+	err := s.handler.edge.run(ctx, &procedureCall{procedure: method.procedure, address: s.address, id: s.id}, func() (err error) {
 		*answer, err = method.call(ctx, *request, *answer)
 		return err
 	})

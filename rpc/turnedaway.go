@@ -53,17 +53,14 @@ func newTurnedAway(logger, auditor *slog.Logger, registry prometheus.Registerer)
 // unknown counts a request whose caller could not be told. who is what it says to be, nil if it says nothing.
 func (t *turnedAway) unknown(r *http.Request, who *caller, f *Fault) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
-		t.count(r.RemoteAddr, "", f)
-		t.audit(who, r.RemoteAddr, tokens.Mask(r.URL.Path), f.Code().String()+": "+f.Message)
+		c := &procedureCall{procedure: tokens.Mask(r.URL.Path), address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
+		t.count(c, f)
+		t.audit(who, c, f.Code().String()+": "+f.Message)
 	}
 }
 
 // audit leaves a line about a refused call, unless there were too many lately: then the next line says how many had none.
-func (t *turnedAway) audit(who *caller, address, procedure, outcome string) {
-	id := "nobody"
-	if who != nil {
-		id = who.id
-	}
+func (t *turnedAway) audit(who *caller, c *procedureCall, outcome string) {
 	now := time.Now()
 	t.mu.Lock()
 	if first := now.Add(-refusalLines * refusalPause); t.paid.Before(first) {
@@ -77,18 +74,17 @@ func (t *turnedAway) audit(who *caller, address, procedure, outcome string) {
 	unsaid := t.unsaid
 	t.paid, t.unsaid = t.paid.Add(refusalPause), 0
 	t.mu.Unlock()
-	t.auditor.Info("audit", slog.String("token", id), slog.String("address", address), slog.String("procedure", clip(procedure, quotedBytesMax)),
-		slog.String("outcome", clip(outcome, quotedBytesMax)), slog.Int("unsaid", unsaid))
+	t.auditor.Info("audit", append(auditAttrs(who, c, clip(outcome, quotedBytesMax)), slog.Int("unsaid", unsaid))...)
 }
 
 // call counts the end of a call if it was a refusal.
-func (t *turnedAway) call(procedure string, f *Fault) {
+func (t *turnedAway) call(c *procedureCall, f *Fault) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED || f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
-		t.count("", procedure, f)
+		t.count(c, f)
 	}
 }
 
-func (t *turnedAway) count(address, procedure string, f *Fault) {
+func (t *turnedAway) count(c *procedureCall, f *Fault) {
 	reason := "unauthenticated"
 	if f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
 		reason = "forbidden"
@@ -101,7 +97,7 @@ func (t *turnedAway) count(address, procedure string, f *Fault) {
 	if now.Sub(t.said) < turnedAwayPeriod {
 		return
 	}
-	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", address), slog.String("procedure", procedure),
+	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.address), slog.String("procedure", clip(c.procedure, quotedBytesMax)),
 		slog.String("last", tokens.Mask(f.Message)))
 	t.said, t.since = now, 0
 }

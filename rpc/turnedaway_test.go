@@ -97,7 +97,7 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 			t.Helper()
 			log.Reset()
 			for range calls {
-				seen.audit(nil, "a", strings.Repeat("/", 1000), "unauthenticated")
+				seen.audit(nil, &procedureCall{address: "a", procedure: strings.Repeat("/", 1000)}, "unauthenticated")
 			}
 			want := ""
 			for _, n := range unsaid {
@@ -120,4 +120,54 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 		time.Sleep(time.Hour)
 		expect(refusalLines+1, append([]int{3}, make([]int, refusalLines-1)...)...)
 	})
+}
+
+// TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit by asking for what only administrators may than by anything else.
+func TestRefusedAdminCallsFillNoLog(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	put, _ := keeper.make(t, "put:a")
+	root, _ := keeper.make(t, "admin:*")
+	body := `{"name":"` + strings.Repeat("n", 3000) + `"}`
+	before := len(s.log.String())
+	for range 20 * refusalLines {
+		s.with(put, http.MethodPost, "/v1/set-namespace", body)
+	}
+	for range 20 * refusalLines { // what is wrong in itself may be asked by anybody
+		s.with(put, http.MethodPost, "/v1/drain-node", `{"name":"`+strings.Repeat("n", 3000)+`"}`)
+	}
+	if lines := strings.Count(s.log.String()[before:], "msg=audit"); lines < refusalLines || lines > 4*refusalLines {
+		t.Errorf("%d lines for %d refused calls", lines, 40*refusalLines)
+	}
+	before = len(s.log.String())
+	for range 2 * refusalLines { // what an administrator does has a line each
+		if got := s.with(root, http.MethodPost, "/v1/delete-token", `{"id":"aaaaaaaaaaaaaaaa"}`); got.status != http.StatusOK {
+			t.Fatal(got.status, got.body)
+		}
+	}
+	if lines := strings.Count(s.log.String()[before:], "msg=audit"); lines != 2*refusalLines {
+		t.Errorf("%d lines for %d calls of an administrator", lines, 2*refusalLines)
+	}
+}
+
+// TestLogTellsOfTheCall: lines about a call have the id by which the client speaks of it, and the client's address.
+func TestLogTellsOfTheCall(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	put, _ := keeper.make(t, "put:a")
+	root, _ := keeper.make(t, "admin:*")
+	for _, tt := range []struct{ token, path, body, want string }{
+		{put, "/v1/drain-node", `{"name":"n1"}`, "msg=audit token="},
+		{put, "/q/b", "x", "msg=audit token="},
+		{"", "/v1/put", "x", "msg=audit token=nobody"},
+		{root, "/v1/delete-token", `{"id":"aaaaaaaaaaaaaaaa"}`, "msg=audit token="},
+	} {
+		before := len(s.log.String())
+		s.send(http.MethodPost, tt.path, tt.body, "Content-Type", "application/json", "Authorization", "Bearer "+tt.token, "X-Request-Id", "ticket-77")
+		lines := s.log.String()[before:]
+		if !strings.Contains(lines, tt.want) || !strings.Contains(lines, "request_id=ticket-77") {
+			t.Errorf("%s: the log has\n%s", tt.path, lines)
+		}
+	}
+	if log := s.log.String(); strings.Contains(log, `address=""`) {
+		t.Errorf("a line without an address:\n%s", log)
+	}
 }

@@ -30,7 +30,7 @@ type waiting struct {
 // ServeHTTP implements http.Handler.
 func (s *waiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", s.edge.name)
-	w.Header().Set("X-Request-Id", correlation(r.Header.Get("X-Request-Id")))
+	w.Header().Set(correlationHeader, correlation(r.Header.Get(correlationHeader)))
 	out := &reply{ResponseWriter: w, request: r, handler: s.edge}
 	defer out.finish()
 	if route, ok := s.edge.routes[r.URL.Path]; ok {
