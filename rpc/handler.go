@@ -224,7 +224,11 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 	path, reflectHandler = grpcreflect.NewHandlerV1Alpha(reflector, options...)
 	h.others[path] = reflectHandler
 	h.routes["/livez"] = http.HandlerFunc(health.live)
-	h.routes["/readyz"] = http.HandlerFunc(health.ready)
+	h.routes["/readyz"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := health.ready(w, r); f != nil {
+			h.writeFault(w, plainRequest(r), f)
+		}
+	})
 	h.routes["/metrics"] = h.guarded(newMetricsPage(cfg.Registry, &queueMetrics{cfg.Node, cfg.MetricsQueuesMax}))
 }
 

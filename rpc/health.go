@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -54,8 +56,11 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 // who restarts nodes one after the other should wait.
 const applyLagMax = 10_000
 
+// shardGroupPrefix begins the names of the shards' groups.
+const shardGroupPrefix = "shard-"
+
 // shardGroup returns the name of a shard's group.
-func shardGroup(shard int) string { return fmt.Sprintf("shard-%d", shard) }
+func shardGroup(shard int) string { return shardGroupPrefix + strconv.Itoa(shard) }
 
 // shardProblem says why a shard cannot be used through this node, "" if it can.
 func shardProblem(g *node.GroupStatus) string {
@@ -80,12 +85,22 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "ok\n")
 }
 
-// ready answers /readyz. With ?verbose it lists the checks; ?exclude=NAME leaves one out and may be repeated.
-func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
+// ready answers /readyz. With ?verbose it lists the checks; ?exclude=NAME leaves one out and may be repeated. A query that it does not understand is
+// refused: whoever misspells the name of a check would believe that it does not count.
+func (h *health) ready(w http.ResponseWriter, r *http.Request) *Fault {
+	query, f := readyQuery(r)
+	if f != nil {
+		return f
+	}
+	checks := h.checks(r.Context())
+	for _, name := range query["exclude"] {
+		if !slices.ContainsFunc(checks, func(c healthCheck) bool { return c.name == name }) {
+			return h.unknownCheck(name, checks)
+		}
+	}
 	var lines strings.Builder
 	status := http.StatusOK
-	for _, c := range h.checks(r.Context()) {
+	for _, c := range checks {
 		switch {
 		case slices.Contains(query["exclude"], c.name):
 			fmt.Fprintf(&lines, "[ ]%s excluded\n", c.name)
@@ -104,6 +119,38 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 		verdict = lines.String() + verdict
 	}
 	writeText(w, status, verdict)
+	return nil
+}
+
+// readyQuery reads the query of /readyz.
+func readyQuery(r *http.Request) (url.Values, *Fault) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, unreadableQuery(err)
+	}
+	known := []parameter{{name: "verbose"}, {name: "exclude"}}
+	for name := range query {
+		if !slices.ContainsFunc(known, func(p parameter) bool { return p.name == name }) {
+			return nil, unknownParameter(query, known)
+		}
+	}
+	return query, nil
+}
+
+// unknownCheck lists the checks that there are, the shards as from the first to the last.
+func (h *health) unknownCheck(name string, checks []healthCheck) *Fault {
+	var names []string
+	for _, c := range checks {
+		if !strings.HasPrefix(c.name, shardGroupPrefix) {
+			names = append(names, c.name)
+		}
+	}
+	shards := shardGroup(0)
+	if last := h.node.ShardCount() - 1; last > 0 {
+		shards += " to " + shardGroup(last)
+	}
+	name = clip(strings.ToValidUTF8(name, "\ufffd"), quotedBytesMax)
+	return invalid("exclude", "there is no check %q; the checks here are %s and %s", name, strings.Join(names, ", "), shards)
 }
 
 // writeText answers with plain text.

@@ -162,7 +162,7 @@ type parameter struct {
 func readQuery(r *http.Request, parameters []parameter) (requestID string, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "", invalid("query", "cannot be read: %s", clip(err.Error(), 100))
+		return "", unreadableQuery(err)
 	}
 	requestID = r.Header.Get(requestIDHeader)
 	parameters = append(parameters, parameter{"requestId", func(text string) error {
@@ -196,6 +196,11 @@ func readQuery(r *http.Request, parameters []parameter) (requestID string, err e
 		return "", invalid("requestId", "not valid UTF-8")
 	}
 	return requestID, nil
+}
+
+// unreadableQuery says why a query cannot be taken apart.
+func unreadableQuery(err error) *Fault {
+	return invalid("query", "cannot be read: %s", clip(err.Error(), 100))
 }
 
 // unknownParameter names the first parameter that is not known, in alphabetical order.

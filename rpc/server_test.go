@@ -3,8 +3,10 @@ package rpc
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +79,35 @@ func TestHealthPages(t *testing.T) {
 	}
 	if got := s.send("GET", "/livez", ""); got.status != 200 {
 		t.Errorf("a broken shard is not a dead process: %d", got.status)
+	}
+}
+
+// TestReadyRefusesWhatItDoesNotUnderstand names the parameter or the check, and lists those that there are, also while the node waits for its cluster.
+func TestReadyRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	const checks = "; the checks here are serving, disk and shard-0 to shard-2"
+	s := serve(t)
+	waiting := NewWaitingHandler("n1", slog.New(slog.DiscardHandler), func() string { return "nobody is there" })
+	for query, want := range map[string]string{
+		"exclude=nosuch":                      `exclude: there is no check \"nosuch\"` + checks,
+		"exclude=disk&verbose&exclude=shard-": `exclude: there is no check \"shard-\"` + checks,
+		"exclude=":                            `exclude: there is no check \"\"` + checks,
+		"exclude=shard-3":                     `exclude: there is no check \"shard-3\"` + checks,
+		"foo=1":                               "foo: unknown parameter; the parameters here are verbose, exclude",
+		"exlude=disk":                         `exlude: unknown parameter; did you mean \"exclude\"?`,
+		"verbose&exclude=%zz":                 "query: cannot be read",
+	} {
+		got := s.send("GET", "/readyz?"+query, "")
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, want) || !strings.Contains(got.body, `"INVALID"`) {
+			t.Errorf("%s: %d %s, want %s", query, got.status, got.body, want)
+		}
+		if strings.Contains(want, checks) {
+			continue
+		}
+		w := httptest.NewRecorder()
+		waiting.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz?"+query, http.NoBody))
+		if body := w.Body.String(); w.Code != http.StatusBadRequest || !strings.Contains(body, want) {
+			t.Errorf("%s, while it waits: %d %s, want %s", query, w.Code, body, want)
+		}
 	}
 }
 

@@ -15,7 +15,11 @@ import (
 func NewWaitingHandler(name string, logger *slog.Logger, why func() string) http.Handler {
 	h := &handler{limits: DefaultLimits(), name: name, logger: logger, errors: connect.NewErrorWriter(), routes: map[string]http.Handler{}}
 	h.routes["/livez"] = http.HandlerFunc((&health{}).live)
-	h.routes["/readyz"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h.routes["/readyz"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, f := readyQuery(r); f != nil {
+			h.writeFault(w, plainRequest(r), f)
+			return
+		}
 		writeText(w, http.StatusServiceUnavailable, "[-]cluster failed: "+why()+"\nnot ready\n")
 	})
 	return &waiting{h, why}

@@ -26,6 +26,7 @@ func TestWaitingHandler(t *testing.T) {
 		{http.MethodGet, "/q/orders?wait=20s", "", http.StatusServiceUnavailable, "application/json"},
 		{http.MethodGet, "/metrics", "", http.StatusServiceUnavailable, "application/json"},
 		{http.MethodGet, "/readyz", "", http.StatusServiceUnavailable, "text/plain; charset=utf-8"},
+		{http.MethodGet, "/readyz?verbose&exclude=shard-9", "", http.StatusServiceUnavailable, "text/plain; charset=utf-8"}, // it knows no checks yet
 		{http.MethodGet, "/livez", "", http.StatusOK, "text/plain; charset=utf-8"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), test.method, test.path, strings.NewReader("{}"))

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,8 +23,9 @@ func (a *app) healthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a server whether it is ready; for scripts and containers",
-		Long:  "Health exits with 0 if the server is ready to serve, and with 4 if it is not or cannot be reached.",
-		Args:  arguments(0, 0),
+		Long: "Health exits with 0 if the server is ready to serve, and with 4 if it is not or cannot be reached. With -o json it prints also of a server\n" +
+			"that is not ready what each check says: state is OK, FAILED or EXCLUDED, and problem why it failed.",
+		Args: arguments(0, 0),
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask only whether the process is alive")
 	c.Flags().StringArrayVar(&exclude, "exclude", nil, "a `CHECK` that does not count, such as disk or shard-3; may be repeated")
@@ -39,16 +43,15 @@ func (a *app) healthCommand() *cobra.Command {
 		for {
 			text, err := ask(ctx, conn, path)
 			if err == nil {
-				_, err = io.WriteString(a.out, text)
-				return err
+				return a.showHealth(live, text)
 			}
-			if !a.now().Before(deadline) || ctx.Err() != nil {
-				return err
+			if _, misspelt := errors.AsType[*usageError](err); misspelt || !a.now().Before(deadline) || ctx.Err() != nil {
+				return a.showUnready(err)
 			}
 			const pause = 50 * time.Millisecond
 			select {
 			case <-ctx.Done():
-				return err
+				return a.showUnready(err)
 			case <-time.After(pause):
 			}
 		}
@@ -56,7 +59,67 @@ func (a *app) healthCommand() *cobra.Command {
 	return c
 }
 
-// ask gets a health page. Any status but 200 means no.
+// readiness is /readyz?verbose as JSON.
+type readiness struct {
+	Ready  bool         `json:"ready"`
+	Checks []readyCheck `json:"checks"`
+}
+
+// readyCheck is a line of it.
+type readyCheck struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`   // OK, FAILED or EXCLUDED
+	Problem string `json:"problem"` // why it failed
+}
+
+// readReadiness takes the page apart; its last line says what is known already.
+func readReadiness(ready bool, page string) *readiness {
+	out := &readiness{Ready: ready, Checks: []readyCheck{}}
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		name, problem, _ := strings.Cut(line[min(len("[+]"), len(line)):], " failed: ")
+		switch {
+		case strings.HasPrefix(line, "[+]"):
+			out.Checks = append(out.Checks, readyCheck{Name: strings.TrimSuffix(name, " ok"), State: "OK"})
+		case strings.HasPrefix(line, "[-]"):
+			out.Checks = append(out.Checks, readyCheck{name, "FAILED", problem})
+		case strings.HasPrefix(line, "[ ]"):
+			out.Checks = append(out.Checks, readyCheck{Name: strings.TrimSuffix(name, " excluded"), State: "EXCLUDED"})
+		}
+	}
+	return out
+}
+
+// showHealth shows the page of a server that is alive or ready.
+func (a *app) showHealth(live bool, page string) error {
+	var value any = readReadiness(true, page)
+	if live {
+		value = struct {
+			Live bool `json:"live"`
+		}{true}
+	}
+	return a.showValue(value, func(w io.Writer) { fmt.Fprint(w, page) })
+}
+
+// unready is the answer of a server that is not ready.
+type unready struct{ status, page string }
+
+func (e *unready) Error() string { return fmt.Sprintf("not ready: %s\n%s", e.status, e.page) }
+
+// showUnready returns the error with which health ends, and shows the page as JSON if that is wanted; else it is in the error.
+func (a *app) showUnready(err error) error {
+	not, ok := errors.AsType[*unready](err)
+	switch {
+	case !ok:
+		return err
+	case a.output != "json":
+		return &codedError{codeUnavailable, not.Error()}
+	}
+	said := a.showValue(readReadiness(false, not.page), nil)
+	return errors.Join(&codedError{codeUnavailable, "not ready: " + not.status}, said)
+}
+
+// ask gets a health page. 503 is *unready, and a query that is refused a *usageError.
 func ask(ctx context.Context, conn *connection, path string) (string, error) {
 	const pageBytesMax = 1 << 20
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, conn.url+path, nil)
@@ -75,10 +138,16 @@ func ask(ctx context.Context, conn *connection, path string) (string, error) {
 	if !servedHere(response) {
 		return "", &strangeAnswer{response.Status}
 	}
-	if response.StatusCode != http.StatusOK {
-		return "", &codedError{codeUnavailable, fmt.Sprintf("not ready: %s\n%s", response.Status, text)}
+	switch response.StatusCode {
+	case http.StatusOK:
+		return string(text), nil
+	case http.StatusBadRequest:
+		var fault struct{ Message string }
+		if json.Unmarshal(text, &fault) == nil && fault.Message != "" {
+			return "", usagef("--%s", fault.Message) // its field is named as the flag is
+		}
 	}
-	return string(text), nil
+	return "", &unready{response.Status, string(text)}
 }
 
 // servedHere reports whether a health page may be a Belfry server's: one that is unavailable may be a proxy's before it.

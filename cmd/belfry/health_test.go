@@ -55,6 +55,48 @@ func TestHealthExcludes(t *testing.T) {
 	}
 }
 
+// TestHealthAsJSON: for scripts each check is there with what it says, whether the server is ready or not.
+func TestHealthAsJSON(t *testing.T) {
+	page, status := "[+]serving ok\n[ ]disk excluded\n[+]shard-0 ok\nready\n", http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Belfry-Served-By", "n1")
+		w.WriteHeader(status)
+		w.Write([]byte(page)) //nolint:errcheck // the reader sees
+	}))
+	t.Cleanup(server.Close)
+	h := newHarness(t, nil)
+	const serving = `{"name":"serving","state":"OK","problem":""},`
+	want := `{"ready":true,"checks":[` + serving + `{"name":"disk","state":"EXCLUDED","problem":""},{"name":"shard-0","state":"OK","problem":""}]}` + "\n"
+	if got := h.run("health", "--server", server.URL, "-o", "json"); got != (outcome{0, want, ""}) {
+		t.Errorf("ready: %+v, want %s", got, want)
+	}
+	if got := h.run("health", "--server", server.URL, "-o", "json", "--live"); got != (outcome{0, `{"live":true}` + "\n", ""}) {
+		t.Errorf("alive: %+v", got)
+	}
+	page, status = "[+]serving ok\n[-]shard-0 failed: stopped: it failed: disk on fire\nnot ready\n", http.StatusServiceUnavailable
+	want = `{"ready":false,"checks":[` + serving + `{"name":"shard-0","state":"FAILED","problem":"stopped: it failed: disk on fire"}]}` + "\n"
+	if got := h.run("health", "--server", server.URL, "-o", "json"); got.code != codeUnavailable || got.out != want || !strings.Contains(got.err, "not ready: 503") || strings.Contains(got.err, "[-]") {
+		t.Errorf("not ready: %+v, want exit code 4 and %s", got, want)
+	}
+}
+
+// TestHealthExcludesNothingUnknown: a check that there is not is a mistake, which waiting does not mend.
+func TestHealthExcludesNothingUnknown(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Header().Set("Belfry-Served-By", "n1")
+		w.WriteHeader(http.StatusBadRequest)
+		w.Write([]byte(`{"code":"invalid_argument","message":"exclude: there is no check \"dsk\"; the checks here are serving and disk"}`)) //nolint:errcheck // the reader sees
+	}))
+	t.Cleanup(server.Close)
+	h := newHarness(t, nil)
+	got := h.run("health", "--server", server.URL, "--exclude", "dsk", "--wait", "2m")
+	if got.code != codeUsage || !strings.Contains(got.err, `--exclude: there is no check "dsk"; the checks here are serving and disk`) || asked != 1 {
+		t.Errorf("%+v after %d questions, want exit code 2 after one", got, asked)
+	}
+}
+
 // TestHealthWaits asks again until the server is ready.
 func TestHealthWaits(t *testing.T) {
 	var asked atomic.Int64
