@@ -115,7 +115,7 @@ func badTimes() []abuse {
 		{"a delay of 101 years", "/v1/put", `{"queue":"a","delay":"885000h"}`, nil, 400, "delay: 885000h is out of range: 0s to 100y"},
 		{"a delay of 10,000 years", "/v1/put", `{"queue":"a","delay":"315576000000s"}`, nil, 400, "out of range: 0s to 100y"},
 		{"a delay beyond protobuf", "/v1/put", `{"queue":"a","delay":"999999999999s"}`, nil, 400, "delay: want a duration"},
-		{"a due time in the year 9999", "/v1/put", `{"queue":"a","dueAt":"9999-12-31T23:59:59Z"}`, nil, 400, "dueAt: 9999-12-31T23:59:59Z is out of range: at most 100y from now"},
+		{"a due time in the year 9999", "/v1/put", `{"queue":"a","dueAt":"9999-12-31T23:59:59Z"}`, nil, 400, "dueAt: 9999-12-31T23:59:59Z is out of range: at most 100y (876600h) from now"},
 		{"a TTR of zero", "/v1/put", `{"queue":"a","ttr":"0s"}`, nil, 400, "ttr: 0s is out of range: 1ms to 24h"},
 		{"a TTR of two days", "/v1/reserve", `{"queues":["a"],"ttr":"48h"}`, nil, 400, "ttr: 48h is out of range: 1ms to 24h"},
 		{"a TTL of zero", "/v1/put", `{"queue":"a","ttl":"0s"}`, nil, 400, "ttl: 0s is out of range: 1ms to 100y"},

@@ -23,9 +23,10 @@ type TokenKeeper interface {
 	Tokens() []*tokens.Record
 }
 
+// The range of how long a token may last.
 const (
-	tokenTTLMin = time.Second
-	tokenTTLMax = 10 * year
+	TokenTTLMin = time.Second
+	TokenTTLMax = 10 * year
 )
 
 // errNoTokens is for a catalog that keeps none.
@@ -51,7 +52,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	if len(record.About) > tokens.AboutMax {
 		c.fail(tooLarge("about", len(record.About), tokens.AboutMax))
 	}
-	if ttl, given := c.span("ttl", req.GetTtl(), tokenTTLMin, tokenTTLMax); given {
+	if ttl, given := c.span("ttl", req.GetTtl(), TokenTTLMin, TokenTTLMax); given {
 		record.NotAfter, record.TTL = c.now.Add(ttl).UnixNano(), int64(ttl)
 	}
 	if c.err != nil {
@@ -128,7 +129,7 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 		c.fail(invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
 	}
 	var end time.Time
-	if after, _ := c.span("after", req.GetAfter(), 0, tokenTTLMax); after > 0 {
+	if after, _ := c.span("after", req.GetAfter(), 0, TokenTTLMax); after > 0 {
 		end = c.now.Add(after)
 	}
 	if c.err != nil {

@@ -49,7 +49,7 @@ func FuzzParseDuration(f *testing.F) {
 
 func TestShortDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", time.Millisecond: "1ms", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 100 * year: "100y",
+		0: "0s", time.Millisecond: "1ms", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 100 * year: "100y (876600h)",
 		61 * time.Second: "1m1s", -5 * time.Second: "-5s",
 	} {
 		if got := shortDuration(d); got != want {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Action is what is done to a queue.
@@ -29,8 +30,11 @@ func Actions() []Action { return []Action{Put, Consume, View, Admin} }
 // All is the pattern of every queue.
 const All = "*"
 
-// patternMax bounds a pattern: the longest name of a queue, and *.
-const patternMax = 257
+const (
+	// nameMax bounds the name of a queue, patternMax a pattern: a name, and *.
+	nameMax    = 256
+	patternMax = nameMax + len(All)
+)
 
 // Scope allows actions on the queues of a pattern: the name of one, or the beginning of names followed by *. As a text, which JSON has too, it is
 // ACTION[,ACTION…]:PATTERN.
@@ -42,9 +46,9 @@ type Scope struct {
 // MarshalText implements encoding.TextMarshaler.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler, for what is kept: it takes scopes of no queue as well, which ParseScope once took.
 func (s *Scope) UnmarshalText(text []byte) (err error) {
-	*s, err = ParseScope(string(text))
+	*s, err = readScope(string(text))
 	return err
 }
 
@@ -57,11 +61,26 @@ func (s Scope) String() string {
 	return strings.Join(actions, ",") + ":" + s.Queues
 }
 
-// ParseScope reads ACTION[,ACTION…]:PATTERN, such as put,consume:shop/*.
+// ParseScope reads ACTION[,ACTION…]:PATTERN, such as put,consume:shop/*. A pattern that no queue's name can fit is refused: it was meant to fit some.
 func ParseScope(text string) (Scope, error) {
+	s, err := readScope(text)
+	if err != nil {
+		return Scope{}, err
+	}
+	if why := patternFlaw(s.Queues); why != "" {
+		return Scope{}, fmt.Errorf("no queue can be meant by %.100q in scope %.100q: %s", s.Queues, text, why)
+	}
+	return s, nil
+}
+
+// readScope takes a scope apart.
+func readScope(text string) (Scope, error) {
 	actions, queues, ok := strings.Cut(text, ":")
 	if !ok {
-		return Scope{}, fmt.Errorf("want ACTION[,ACTION…]:QUEUES, such as put,consume:orders* or admin:*, have %q", text)
+		return Scope{}, fmt.Errorf("want ACTION[,ACTION…]:QUEUES, such as put,consume:orders* or admin:*, have %.100q", text)
+	}
+	if strings.ContainsFunc(queues, unicode.IsSpace) {
+		return Scope{}, fmt.Errorf("there is a blank in the queues %.100q of scope %.100q; give --scope or an entry of scopes for each pattern", queues, text)
 	}
 	s := Scope{Queues: queues}
 	for name := range strings.SplitSeq(actions, ",") {
@@ -72,6 +91,29 @@ func ParseScope(text string) (Scope, error) {
 	return s, s.Check()
 }
 
+// patternFlaw says, for people, why no name of a queue fits a pattern; empty if one does. What fits the beginning of names is judged by the shortest such name.
+func patternFlaw(pattern string) string {
+	name, open := strings.CutSuffix(pattern, All)
+	if last := name[strings.LastIndexByte(name, '/')+1:]; open && (last == "" || last == "." || last == "..") {
+		name += "a"
+	}
+	switch {
+	case len(name) > nameMax:
+		return fmt.Sprintf("a queue's name has at most %d bytes", nameMax)
+	case strings.Count(name, "/") > 1:
+		return "a queue's name is name or namespace/name, with one slash at most"
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "" || part == "." || part == "..":
+			return `no part of a queue's name is empty, "." or ".."`
+		case strings.ContainsFunc(part, func(r rune) bool { return !isOfToken(r) && r != '.' && r != ':' }):
+			return "only letters, digits and the characters . _ : - are allowed in a queue's name"
+		}
+	}
+	return ""
+}
+
 // Check returns what is wrong with a scope, for people.
 func (s Scope) Check() error {
 	if len(s.Actions) == 0 {
@@ -79,12 +121,12 @@ func (s Scope) Check() error {
 	}
 	for _, a := range s.Actions {
 		if !slices.Contains(Actions(), a) {
-			return fmt.Errorf("there is no action %q: there are put, consume, view and admin", a)
+			return fmt.Errorf("there is no action %.100q: there are put, consume, view and admin", a)
 		}
 	}
 	name := strings.TrimSuffix(s.Queues, All)
 	if s.Queues == "" || len(s.Queues) > patternMax || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }) {
-		return fmt.Errorf("the queues of a scope are one name, or the beginning of names and *, up to %d bytes; have %q", patternMax, s.Queues)
+		return fmt.Errorf("the queues of a scope are one name, or the beginning of names and *, up to %d bytes; have %.100q", patternMax, s.Queues)
 	}
 	return nil
 }

@@ -109,6 +109,24 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%q is read as %v", text, s)
 		}
 	}
+	for text, want := range map[string]string{
+		"put:a/b/c": `no queue can be meant by "a/b/c" in scope "put:a/b/c": a queue's name is name or namespace/name, with one slash at most`,
+		"put:a/b/*": "one slash at most", "put:/a": "no part of a queue's name is empty", "put:/*": "is empty", "put:a/": "is empty", "put:./*": "is empty",
+		"put:../x": "is empty", "put:..": "is empty", "put:a$b": "only letters, digits", "put:a$*": "only letters, digits", "put:" + strings.Repeat("a", 257): "at most 256 bytes",
+		"put:" + strings.Repeat("a", 255) + "/*": "at most 256 bytes",
+		"put: orders":                            `there is a blank in the queues " orders" of scope "put: orders"`, "put:a b*": "there is a blank", "put:a\t": "there is a blank",
+	} {
+		if s, err := ParseScope(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is read as %v, %v; want an error that says %s", text, s, err, want)
+		}
+	}
+	for _, text := range []string{"put:..*", "put:a/.*", "put:a/*", "put:*", "put:a:b", "put:" + strings.Repeat("a", 256) + "*", "put, consume:a"} {
+		scopes(text)
+	}
+	kept := Scope{}
+	if err := kept.UnmarshalText([]byte("put:a/b/c")); err != nil || kept.Check() != nil {
+		t.Errorf("what an earlier version kept is refused: %v", err)
+	}
 	if got := scopes("consume,put,put:a*")[0].String(); got != "consume,put:a*" {
 		t.Errorf("a scope is written %q", got)
 	}

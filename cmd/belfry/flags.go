@@ -37,7 +37,12 @@ func (f *durationFlag) Set(text string) error {
 }
 
 // optionalDuration is a duration flag that knows whether it was given.
-type optionalDuration struct{ proto *durationpb.Duration }
+type optionalDuration struct {
+	proto *durationpb.Duration
+	// least and most bound it where a command knows the server's limits, which within says in words; most 0 is no bound.
+	least, most time.Duration
+	within      string
+}
 
 func (f *optionalDuration) String() string {
 	if f.proto == nil {
@@ -52,6 +57,13 @@ func (f *optionalDuration) Type() string { return "duration" }
 // Set reads a value.
 func (f *optionalDuration) Set(text string) error {
 	d, err := parseDuration(text)
+	switch {
+	case f.most == 0:
+	case err != nil:
+		return fmt.Errorf("%w, of %s", err, f.within)
+	case d < f.least || d > f.most:
+		return fmt.Errorf("which is out of range: want %s", f.within)
+	}
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -48,7 +49,7 @@ func (a *app) tokenCommand() *cobra.Command {
 
 func (a *app) tokenCreateCommand() *cobra.Command {
 	request := &belfryv1.CreateTokenRequest{}
-	ttl, out := &optionalDuration{}, ""
+	ttl, out := tokenSpan(rpc.TokenTTLMin), ""
 	c := &cobra.Command{
 		Use:     "create --scope SCOPE",
 		Short:   "Make a token, and print it once",
@@ -66,6 +67,11 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		if len(request.Scopes) == 0 {
 			return usagef("--scope is missing: what the token allows, such as put:orders or consume:shop/*")
 		}
+		for _, text := range request.Scopes {
+			if _, err := tokens.ParseScope(text); err != nil {
+				return usagef("--scope: %s", err)
+			}
+		}
 		request.Ttl = ttl.proto
 		if err := newFile(out); err != nil {
 			return err
@@ -77,6 +83,11 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		return a.showToken(response, out)
 	})
 	return c
+}
+
+// tokenSpan is a flag for how long a token lasts.
+func tokenSpan(least time.Duration) *optionalDuration {
+	return &optionalDuration{least: least, most: rpc.TokenTTLMax, within: fmt.Sprintf("%v to %dh, which is 10 years", least, rpc.TokenTTLMax/time.Hour)}
 }
 
 // newFile refuses the name of a file that is there, or that cannot be made. Nothing is no name.
@@ -173,7 +184,7 @@ func tokenEnd(t *belfryv1.Token, now time.Time) string {
 }
 
 func (a *app) tokenRotateCommand() *cobra.Command {
-	ttl, overlap := &optionalDuration{}, &optionalDuration{}
+	ttl, overlap := tokenSpan(rpc.TokenTTLMin), tokenSpan(0)
 	out := ""
 	c := &cobra.Command{
 		Use:   "rotate ID",
@@ -238,7 +249,7 @@ func (a *app) goodToken(ctx context.Context, conn *connection, id string) (*belf
 }
 
 func (a *app) tokenDeleteCommand() *cobra.Command {
-	after := &optionalDuration{}
+	after := tokenSpan(0)
 	c := &cobra.Command{
 		Use:   "delete ID",
 		Short: "End a token",

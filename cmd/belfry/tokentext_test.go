@@ -26,3 +26,24 @@ func TestTokenTexts(t *testing.T) {
 		t.Errorf("later: %+v", got)
 	}
 }
+
+// TestTokenFlagsAreRefusedByName: what a token cannot be is said with the flag and its limits, before anything is sent.
+func TestTokenFlagsAreRefusedByName(t *testing.T) {
+	h := newHarness(t, nil)
+	for _, test := range []struct{ args, says string }{
+		{"create --scope put:a --ttl 1ms", `--ttl: have "1ms", which is out of range: want 1s to 87660h, which is 10 years`},
+		{"create --scope put:a --ttl 4000d", `--ttl: have "4000d", which is out of range: want 1s to 87660h`},
+		{"create --scope put:a --ttl 999999d", `--ttl: have "999999d", the duration is longer than 292 years, of 1s to 87660h`},
+		{"create --scope put:a --ttl 11y", `a number of seconds, of 1s to 87660h`},
+		{"rotate a --ttl 0s", `--ttl: have "0s", which is out of range: want 1s to`},
+		{"rotate a --overlap -1s", `--overlap: have "-1s", which is out of range: want 0s to 87660h`},
+		{"delete a --after 4000d", `--after: have "4000d", which is out of range: want 0s to`},
+		{"create --scope put:a/b/c", `--scope: no queue can be meant by "a/b/c" in scope "put:a/b/c"`},
+		{"create --scope view:a --scope put:\u00a0a", `--scope: there is a blank in the queues`},
+	} {
+		got := h.run(append([]string{"token"}, strings.Split(test.args, " ")...)...)
+		if got.code != codeUsage || !strings.Contains(got.err, test.says) || len(h.requests) != 0 {
+			t.Errorf("%s: %+v, want %s", test.args, got, test.says)
+		}
+	}
+}
