@@ -100,6 +100,9 @@ type AppliedEntry struct {
 	Digest uint64
 }
 
+// ShardsMax bounds Config.Shards.
+const ShardsMax = 1024
+
 // The defaults of Config.
 const (
 	DefaultShards           = 6
@@ -116,7 +119,6 @@ const (
 	defaultTrailingBytes    = 64 << 20
 	defaultDiskLowBytes     = 256 << 20
 
-	shardsMax    = 1024
 	nameBytesMax = 64
 )
 
@@ -168,7 +170,7 @@ func (cfg Config) validate() error {
 	}
 	check(cfg.Dir != "", "Dir is empty")
 	check(cfg.Name == "" || ValidName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
-	check(cfg.Shards >= 0 && cfg.Shards <= shardsMax, "Shards is %d, not 1 to %d", cfg.Shards, shardsMax)
+	check(cfg.Shards >= 0 && cfg.Shards <= ShardsMax, "Shards is %d, not 1 to %d", cfg.Shards, ShardsMax)
 	check(cfg.Store == "wal" || cfg.Store == "bolt", "Store %q is neither wal nor bolt", cfg.Store)
 	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
 	check(cfg.QueueRequestsMax > 0, "QueueRequestsMax is %d, not positive", cfg.QueueRequestsMax)

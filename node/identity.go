@@ -252,7 +252,7 @@ func parseIdentity(path string, data []byte) (*identity, error) {
 	if err := id.Speaks.Readable(); err != nil && id.Speaks != 0 {
 		return nil, fmt.Errorf("%s: the data is %w: use the version of belfry that wrote it, or a later one; nothing was changed", path, err)
 	}
-	if !ValidName(id.Name) || id.Incarnation == "" || id.ClusterID == "" || id.Shards < 1 || id.Shards > shardsMax {
+	if !ValidName(id.Name) || id.Incarnation == "" || id.ClusterID == "" || id.Shards < 1 || id.Shards > ShardsMax {
 		return nil, damaged(0, nil, "a field is missing or out of range")
 	}
 	return id, nil

@@ -136,7 +136,7 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 	intro := Introduction{
 		ClusterID: reply.cluster, ServerID: reply.sender, Shards: int(binary.BigEndian.Uint16(rest[:2])), Format: fsm.Format(rest[2]), Founder: reply.receiver,
 	}
-	if reply.group != helloGroup || intro.ServerID == "" || intro.Shards < 1 || intro.Shards > shardsMax || intro.Format < fsm.FirstFormat {
+	if reply.group != helloGroup || intro.ServerID == "" || intro.Shards < 1 || intro.Shards > ShardsMax || intro.Format < fsm.FirstFormat {
 		return Introduction{}, fmt.Errorf("the answer %s with %d shards and format %d makes no sense", reply, intro.Shards, intro.Format)
 	}
 	return intro, nil

@@ -129,7 +129,7 @@ func (r *Recovery) Groups() []RecoveryGroup { return r.groups }
 
 // Missing returns the shards of which nothing is here. After Run they begin empty.
 func (r *Recovery) Missing() (shards []uint32) {
-	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by shardsMax
+	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
 		has := func(g RecoveryGroup) bool { return g.Group == shardName(i) && (g.LastIndex > 0 || g.Done) }
 		if !slices.ContainsFunc(r.groups, has) {
 			shards = append(shards, i)
@@ -143,7 +143,7 @@ func (r *Recovery) Close() error { return r.lock.Close() }
 
 // dirOf returns the directory of a group.
 func (r *Recovery) dirOf(name string) string {
-	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by shardsMax
+	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
 		if shardName(i) == name {
 			return shardDir(r.cfg.Dir, i)
 		}

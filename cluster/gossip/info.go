@@ -88,7 +88,7 @@ func (i Info) check() error {
 		return fmt.Errorf("server id %q is not the name %q, a dot and an incarnation", i.ServerID, i.Name)
 	case i.Cluster != "" && !word(i.Cluster):
 		return fmt.Errorf("%q cannot be a cluster's id", i.Cluster)
-	case i.Zone != "" && !word(i.Zone):
+	case !ValidZone(i.Zone):
 		return fmt.Errorf("%q cannot be a zone", i.Zone)
 	}
 	for _, addr := range []string{i.PeerAddr, i.ClientAddr} {
@@ -98,6 +98,9 @@ func (i Info) check() error {
 	}
 	return nil
 }
+
+// ValidZone reports whether a node may say that it is in a zone: up to 64 visible letters of ASCII, or none.
+func ValidZone(zone string) bool { return zone == "" || word(zone) }
 
 // word reports whether s may be a name or an id: short, visible ASCII.
 func word(s string) bool {

@@ -57,7 +57,9 @@ func TestPrintConfigWithMistakes(t *testing.T) {
 		"no server":          {"zone = rack-7\n", "--listen: 0.0.0.0:7400 is reachable beyond", nil, []string{"--listen", "0.0.0.0:7400"}, []string{"listen 0.0.0.0:7400 flag", "peer-listen 0.0.0.0:7401 default"}},
 		"a part of TLS":      {"zone = rack-7\ntls-key = k\n", "only a part is set: --tls-key by belfry.conf:2, --tls-ca by BELFRY_TLS_CA of the environment; missing: --tls-cert.", map[string]string{"BELFRY_TLS_CA": "ca.pem"}, nil, []string{"tls-ca ca.pem BELFRY_TLS_CA"}},
 		"a part for clients": {"zone = rack-7\n", "--tls-client-cert by the command line; missing: --tls-client-key.", nil, []string{"--tls-client-cert", "c"}, []string{"tls-client-cert c flag"}},
-		"no shards":          {"zone = rack-7\n", "--shards must be at least 1", nil, []string{"--shards", "0"}, []string{"shards 0 flag"}},
+		"no shards":          {"zone = rack-7\n", "--shards must be 1 to 1024, is 0", nil, []string{"--shards", "0"}, []string{"shards 0 flag"}},
+		"many shards":        {"zone = rack-7\n", "--shards must be 1 to 1024, is 1025", nil, []string{"--shards", "1025"}, []string{"shards 1025 flag"}},
+		"a port of a host":   {"zone = rack-7\n", `--advertise: have "n1:7400", want a host`, nil, []string{"--advertise", "n1:7400"}, []string{"advertise n1:7400 flag"}},
 		"an argument":        {"zone = rack-7\n", "one argument too many", nil, []string{"n1"}, []string{"zone rack-7 belfry.conf:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -104,8 +105,10 @@ func (a *app) serveCommand() *cobra.Command {
 // check refuses settings with which no server starts.
 func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	switch {
-	case f.config.Shards < 1:
-		return usagef("--shards must be at least 1")
+	case f.config.Shards < 1 || f.config.Shards > node.ShardsMax:
+		return usagef("--shards must be 1 to %d, is %d", node.ShardsMax, f.config.Shards)
+	case strings.ContainsAny(f.config.Advertise, ":/[] ") && !isAddress(f.config.Advertise):
+		return usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
 	case f.config.MetricsQueuesMax < 1:
 		return usagef("--metrics-max-queues must be at least 1")
 	}
@@ -123,6 +126,12 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 		return usagef("%s", err)
 	}
 	return nil
+}
+
+// isAddress reports whether a host is an address, with a zone or without.
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 // serve runs a server until ctx ends.

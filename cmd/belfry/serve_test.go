@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,5 +66,17 @@ func TestDamagedFilesHaveTheirExitCode(t *testing.T) {
 	got := h.run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0")
 	if got.code != codeStorage || !strings.Contains(got.err, file+" is damaged at offset ") {
 		t.Errorf("got %+v, want exit code 11 and the file that is damaged", got)
+	}
+}
+
+// TestRefusedSettingsLeaveNothing: a server that no data directory could help makes none.
+func TestRefusedSettingsLeaveNothing(t *testing.T) {
+	for _, setting := range []string{"--shards 1025", "--shards 0", "--advertise n1:7400", "--advertise http://n1", "--listen 0.0.0.0:0", "--gossip-keys nowhere", "--zone " + strings.Repeat("z", 300)} {
+		dir := filepath.Join(t.TempDir(), "data")
+		h := newHarness(t, nil)
+		got := h.run(append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, strings.Fields(setting)...)...)
+		if _, err := os.Lstat(dir); got.code != codeUsage || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%.30s: %+v, and the data directory: %v", setting, got, err)
+		}
 	}
 }

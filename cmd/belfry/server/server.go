@@ -328,6 +328,9 @@ func checkNames(cfg *Config) error {
 	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
 		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", cfg.NodeID)}
 	}
+	if !gossip.ValidZone(cfg.Zone) {
+		return &ConfigError{fmt.Sprintf("--zone: have %.100q, want 1 to 64 visible letters of ASCII, without blanks", cfg.Zone)}
+	}
 	for _, address := range cfg.Join {
 		if !gossip.Dialable(address) {
 			return &ConfigError{fmt.Sprintf("--join: have %q, want HOST:PORT, where a node gossips, by default at port 7402", address)}
