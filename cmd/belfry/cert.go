@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,13 +160,21 @@ func wantedCerts(f *certFlags) (wanted []madeCert, err error) {
 			case host == "":
 			case !validHost(host):
 				return nil, usagef("--node %s: %q is neither the name of a host nor an address; there is no port in it, and no scheme", name, host)
-			default:
+			case !slices.ContainsFunc(m.Hosts, func(other string) bool { return sameHost(other, host) }):
 				m.Hosts = append(m.Hosts, host)
 			}
 		}
 		wanted = append(wanted, m)
 	}
 	return wanted, nil
+}
+
+// sameHost reports whether two hosts are written differently at most: names in another case, addresses in another form.
+func sameHost(a, b string) bool {
+	if ip := net.ParseIP(a); ip != nil {
+		return ip.Equal(net.ParseIP(b))
+	}
+	return strings.EqualFold(a, b)
 }
 
 // validHost reports whether a certificate can be for a host: an address without zone, or a name, which may begin with *.

@@ -54,9 +54,23 @@ func rows(w io.Writer, heading []string, lines [][]string) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, strings.Join(heading, "\t"))
 	for _, line := range lines {
-		fmt.Fprintln(table, strings.Join(line, "\t"))
+		cells := make([]string, len(line))
+		for i, cell := range line {
+			cells[i] = printable(cell)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	table.Flush() //nolint:errcheck // w is memory
+}
+
+// printable returns a text with a dot for what would end its line, leave its column or command the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '·'
+		}
+		return r
+	}, text)
 }
 
 // fields writes names and values, one a line; what has no value is left out.

@@ -157,3 +157,15 @@ func TestHelpListsTheExitCodes(t *testing.T) {
 		t.Errorf("a group without a subcommand: %+v, want its help", got)
 	}
 }
+
+// TestTablesKeepTheirColumns: what people wrote ends no line, opens no column and commands no terminal.
+func TestTablesKeepTheirColumns(t *testing.T) {
+	var got strings.Builder
+	rows(&got, []string{"ID", "ABOUT", "END"}, [][]string{{"a", "one\ttwo\nthree\x1b[2J", "x"}, {"long-id", "né", "y"}})
+	want := "ID       ABOUT              END\n" +
+		"a        one·two·three·[2J  x\n" +
+		"long-id  né                 y\n"
+	if got.String() != want {
+		t.Errorf("%s, want\n%s", got.String(), want)
+	}
+}
