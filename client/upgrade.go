@@ -121,11 +121,34 @@ func (p *sessions) dialed(ctx context.Context, s *session, token string, err err
 	case unsent(err):
 		p.failure, p.failedAt = notSent(err), time.Now()
 	default:
-		p.bar = min(max(2*p.bar, sessionBarMin), sessionBarMax)
-		p.failure, p.barred, p.barredTo = nil, time.Now().Add(p.bar), token
+		p.failure = nil
+		p.barLocked(token)
 	}
 	return p.failure
 }
+
+// barLocked has no session be asked for with a token for a while: calls go by Connect.
+func (p *sessions) barLocked(token string) {
+	p.bar = min(max(2*p.bar, sessionBarMin), sessionBarMax)
+	p.barred, p.barredTo = time.Now().Add(p.bar), token
+}
+
+// swallowed notes that the question for a session went unanswered, which only who asked it can tell from a caller that left.
+func (p *sessions) swallowed() {
+	token := p.token.get()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.barLocked(token)
+}
+
+// An askError is the failure of the question for a session on a connection that was made.
+type askError struct {
+	host  string
+	cause error
+}
+
+func (e *askError) Error() string { return fmt.Sprintf("asking %s for a session: %s", e.host, e.cause) }
+func (e *askError) Unwrap() error { return e.cause }
 
 // dial connects to the server and asks for a session.
 func (p *sessions) dial(ctx context.Context, token string) (_ *session, err error) {
@@ -148,7 +171,7 @@ func (p *sessions) dial(ctx context.Context, token string) (_ *session, err erro
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking %s for a session: %w", p.target.Host, err)
+		return nil, &askError{host: p.target.Host, cause: err}
 	}
 	s := p.open.start(conn, in, p.clock)
 	if s == nil {

@@ -92,8 +92,11 @@ func (ep *endpoint) meet(ctx context.Context) error {
 	defer cancel()
 	_, err := ep.sessions.get(asking)
 	switch {
-	case err != nil && asking.Err() != nil && ctx.Err() == nil:
-		return nil // something on the way may swallow the question
+	case err != nil && asking.Err() != nil && ctx.Err() == nil: // something on the way may swallow the question
+		if _, asked := errors.AsType[*askError](err); asked {
+			ep.sessions.swallowed() // the call itself, and those that follow, do not ask again
+		}
+		return nil
 	case err != nil:
 		return err
 	}

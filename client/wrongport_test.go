@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -107,7 +108,8 @@ func TestWrongPortsEndCallsAtOnce(t *testing.T) {
 	}
 }
 
-// TestASwallowedQuestion: something on the way that never answers the question for a session does not keep calls from being made.
+// TestASwallowedQuestion: something on the way that never answers the question for a session does not keep calls from being made, of the hot path neither; and
+// those that follow do not wait for it.
 func TestASwallowedQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, inner := newPipeNet(), NewFake().Handler()
@@ -118,17 +120,37 @@ func TestASwallowedQuestion(t *testing.T) {
 			}
 			inner.ServeHTTP(w, r)
 		}))
-		c, err := New("http://n1:7400", WithDialer(network.dial))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close() }()
-		for _, patience := range []time.Duration{dialTimeout / 2, dialTimeout / 10} {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+		get := func(ctx context.Context, c *Client) error {
 			if _, err := c.Get(ctx, "q", "unknown"); !errors.Is(err, ErrJobNotFound) {
-				t.Errorf("with %v: %v", patience, err)
+				return fmt.Errorf("want that there is no such job: %w", err)
+			}
+			return nil
+		}
+		put := func(ctx context.Context, c *Client) error {
+			_, err := c.Put(ctx, "q", nil)
+			return err
+		}
+		for name, first := range map[string]struct {
+			call     func(context.Context, *Client) error
+			patience time.Duration
+		}{
+			"get": {get, dialTimeout / 2}, "get in a hurry": {get, dialTimeout / 10},
+			"put": {put, dialTimeout / 2}, // of several callers together, whose patience is not known
+		} {
+			c, err := New("http://n1:7400", WithDialer(network.dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), first.patience)
+			if err := first.call(ctx, c); err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
 			cancel()
+			began := time.Now()
+			if err := errors.Join(get(t.Context(), c), put(t.Context(), c)); err != nil || time.Since(began) >= meetWait {
+				t.Errorf("after %s, in %v: %v", name, time.Since(began), err)
+			}
+			_ = c.Close()
 		}
 	})
 }

@@ -163,5 +163,5 @@ func (c *Catalog) Token(id string) (*tokens.Record, bool) {
 // Guard returns the name of a node of the cluster that asks its callers for tokens, "" if none does, as this replica has it, from memory and without a lock.
 func (c *Catalog) Guard() string { return c.access.Load().guard }
 
-// GuardAltered returns a channel that is closed when Guard answers otherwise than at some moment after this call.
+// GuardAltered returns a channel that is closed when what Guard returns changes after this call.
 func (c *Catalog) GuardAltered() <-chan struct{} { return c.access.guards.rung() }
