@@ -29,6 +29,8 @@ type Gate interface {
 type caller struct {
 	id   string
 	hash tokens.Hash
+	// address and requestID are of the request with which he came, a session's of its first.
+	address, requestID string
 }
 
 type callerKey struct{}
@@ -67,6 +69,7 @@ func (g *guard) identify(r *http.Request) (*http.Request, *Fault) {
 	}
 	who, f := g.bearer(r.Header)
 	if f == nil {
+		who.address, who.requestID = r.RemoteAddr, r.Header.Get(correlationHeader)
 		_, f = g.record(who)
 	}
 	if f != nil {
@@ -90,7 +93,7 @@ func (g *guard) bearer(header http.Header) (*caller, *Fault) {
 	if err != nil {
 		return nil, unauthenticated("what the call carries is no token: " + err.Error())
 	}
-	return &caller{id, hash}, nil
+	return &caller{id: id, hash: hash}, nil
 }
 
 // unauthenticated returns the fault of a call whose caller cannot be told. It does not tell tokens that never were from those that have ended.
@@ -117,6 +120,8 @@ type grant struct {
 	caller string
 	scopes tokens.Scopes
 	action tokens.Action
+	// refused is what was refused of the call so far.
+	refused refusedEntries
 }
 
 // grant returns what the caller of ctx may do where an action is asked for; nil if everybody may. With a fault it is a grant of nothing.
@@ -151,12 +156,21 @@ func (g *grant) allows(queue string) bool {
 	}
 }
 
+// refusals returns what was refused.
+func (g *grant) refusals() (r refusedEntries) {
+	if g != nil {
+		r = g.refused
+	}
+	return r
+}
+
 // forbidden returns the fault of an action that is not allowed, on a queue, or on the whole cluster if that is empty.
 func (g *grant) forbidden(queue string) *Fault {
 	f := fault(belfryv1.Reason_REASON_FORBIDDEN)
 	if queue == "" {
 		queue = tokens.All
 	}
+	g.refused.add(queue)
 	f.Message = "token " + g.caller + " does not allow it: it takes " + tokens.Scope{Actions: []tokens.Action{g.action}, Queues: queue}.String()
 	return f
 }

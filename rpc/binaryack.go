@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // ackBatchBytes is AckBatch from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
@@ -19,11 +20,13 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 	if !ok {
 		b = &ackBatch{}
 	}
-	requestID, ok := b.read(s.checker(ctx, tokens.Consume), request)
+	c := s.checker(ctx, tokens.Consume)
+	requestID, ok := b.read(c, request)
 	if !ok {
 		b.release(&s.quick.acks)
 		return viaMessage(ctx, s.quick.codec, request, dst, s.AckBatch)
 	}
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.grant.refusals())
 	s.ackAll(ctx, requestID, b)
 	dst, err := appendAcks(dst, b.answers)
 	if err == nil && !anyFault(b.answers) { // as in putBatch.failed

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // quick has what the methods that go from bytes to bytes need besides.
@@ -36,6 +37,7 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.quick.puts)
 		return viaMessage(ctx, s.quick.codec, request, dst, s.PutBatch)
 	}
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.grant.refusals())
 	s.putAll(ctx, r.requestID, b)
 	dst, err := appendPuts(dst, b)
 	if err == nil && !b.failed() {

@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // Put implements QueueService.
@@ -48,6 +49,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 			b.puts[i] = put
 		}
 	}
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, c.grant.refusals())
 	s.putAll(ctx, requestID, b)
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(b.puts))}
 	for i := range b.answers {

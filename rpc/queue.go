@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // queueService answers belfry.v1.QueueService. Every method checks its request in full before anything is proposed.
@@ -37,6 +38,13 @@ type queueService struct {
 func (s *queueService) checker(ctx context.Context, action tokens.Action) *checker {
 	granted, f := s.guard.grant(ctx, action)
 	return &checker{limits: &s.limits, now: s.now(), grant: granted, err: f}
+}
+
+// auditEntries leaves a line in the audit if the caller may not do some of what a call asked for, of which each part is answered by itself.
+func (s *queueService) auditEntries(ctx context.Context, procedure string, refused refusedEntries) {
+	if refused.count > 0 {
+		s.guard.seen.entries(ctx, procedure, refused)
+	}
 }
 
 // answer is the result of one command, with the place where it was given.
@@ -237,6 +245,7 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	for _, token := range req.GetLeases() {
 		b.add(c, []byte(token))
 	}
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.grant.refusals())
 	s.ackAll(ctx, requestID, b)
 	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(b.answers))}
 	for i := range b.answers {

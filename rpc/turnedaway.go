@@ -1,12 +1,14 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/access/tokens"
@@ -23,7 +25,7 @@ const (
 )
 
 // turnedAway counts calls that were refused for want of a token or of a scope, and says so in the log now and then: whoever tries tokens does not fill it.
-// The audit has a line for each, as long as they are few.
+// The audit has a line for each, and for each call of which some entries were, as long as they are few.
 type turnedAway struct {
 	logger, auditor *slog.Logger
 	calls           *prometheus.CounterVec
@@ -60,7 +62,7 @@ func (t *turnedAway) unknown(r *http.Request, who *caller, f *Fault) {
 }
 
 // audit leaves a line about a refused call, unless there were too many lately: then the next line says how many had none.
-func (t *turnedAway) audit(who *caller, c *procedureCall, outcome string) {
+func (t *turnedAway) audit(who *caller, c *procedureCall, outcome string, more ...any) {
 	now := time.Now()
 	t.mu.Lock()
 	if first := now.Add(-refusalLines * refusalPause); t.paid.Before(first) {
@@ -74,7 +76,30 @@ func (t *turnedAway) audit(who *caller, c *procedureCall, outcome string) {
 	unsaid := t.unsaid
 	t.paid, t.unsaid = t.paid.Add(refusalPause), 0
 	t.mu.Unlock()
-	t.auditor.Info("audit", append(auditAttrs(who, c, clip(outcome, quotedBytesMax)), slog.Int("unsaid", unsaid))...)
+	attrs := append(auditAttrs(who, c, clip(outcome, quotedBytesMax)), more...)
+	t.auditor.Info("audit", append(attrs, slog.Int("unsaid", unsaid))...)
+}
+
+// refusedEntries counts what was refused of a call for want of a scope while the rest of it was carried out, and has the queue of the first.
+type refusedEntries struct {
+	count int
+	queue string
+}
+
+func (r *refusedEntries) add(queue string) {
+	if r.count++; r.count == 1 {
+		r.queue = queue
+	}
+}
+
+// entries leaves one line about what was refused of a call.
+func (t *turnedAway) entries(ctx context.Context, procedure string, r refusedEntries) {
+	who, ok := ctx.Value(callerKey{}).(*caller)
+	if !ok {
+		return // then nothing was admitted
+	}
+	t.audit(who, &procedureCall{procedure: procedure, address: who.address, id: who.requestID}, connect.CodePermissionDenied.String()+": the token does not allow it",
+		slog.Int("entries", r.count), slog.String("queue", clip(tokens.Mask(r.queue), quotedBytesMax)))
 }
 
 // call counts the end of a call if it was a refusal.

@@ -11,9 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
@@ -169,5 +172,65 @@ func TestLogTellsOfTheCall(t *testing.T) {
 	}
 	if log := s.log.String(); strings.Contains(log, `address=""`) {
 		t.Errorf("a line without an address:\n%s", log)
+	}
+}
+
+// TestRefusedEntriesAreAudited: of a call of which some entries are refused there is one line, which says how many and where the first was to go, in whatever form the
+// call came.
+func TestRefusedEntriesAreAudited(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	token, id := keeper.make(t, "put,consume:a")
+	all, _ := keeper.make(t, "put:*")
+	lease := func(queue string) string { return formatLease(fsm.Ref{Queue: queue, Serial: 1, Fence: 1}) }
+	puts, acks := &belfryv1.PutBatchRequest{}, &belfryv1.AckBatchRequest{}
+	work := &belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"a"}}}
+	for _, queue := range []string{"a", "b/x", "c", "a"} {
+		puts.Jobs = append(puts.Jobs, &belfryv1.PutRequest{Queue: queue})
+		acks.Leases = append(acks.Leases, lease(queue))
+		work.Acks = append(work.Acks, &belfryv1.AckRequest{Lease: lease(queue)})
+	}
+	const service = "/belfry.v1.QueueService/"
+	json := func(path string, m proto.Message) func() {
+		text, err := protojson.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { s.with(token, http.MethodPost, path, string(text)) }
+	}
+	binary := func(procedure string, m proto.Message) func() {
+		return func() {
+			s.send(http.MethodPost, service+procedure, string(encode(t, m)), "Content-Type", "application/proto", "Authorization", "Bearer "+token)
+		}
+	}
+	stream := func() {
+		c := connect.NewClient[belfryv1.WorkRequest, belfryv1.WorkResponse](h2c(t), s.url+service+"Work").CallBidiStream(t.Context())
+		c.RequestHeader().Set("Authorization", "Bearer "+token)
+		if err := c.Send(work); err != nil {
+			t.Error(err)
+		}
+		if answer, err := c.Receive(); err != nil || len(answer.GetResults()) != len(work.Acks) {
+			t.Error(answer, err)
+		}
+		_ = c.CloseRequest()
+	}
+	for _, tt := range []struct {
+		name, procedure string
+		call            func()
+	}{
+		{"JSON", "PutBatch", json("/v1/put-batch", puts)}, {"JSON", "AckBatch", json("/v1/ack-batch", acks)},
+		{"binary", "PutBatch", binary("PutBatch", puts)}, {"binary", "AckBatch", binary("AckBatch", acks)}, {"stream", "Work", stream},
+	} {
+		before := len(s.log.String())
+		tt.call()
+		lines := s.log.String()[before:]
+		head, middle, tail := "msg=audit token="+id+" address=127.0.0.1:", " procedure="+service+tt.procedure+` outcome="permission_denied: the token does not allow it" request_id=`, " entries=2 queue=b/x unsaid=0"
+		if !strings.Contains(lines, head) || !strings.Contains(lines, middle) || !strings.Contains(lines, tail) || strings.Count(lines, "msg=audit") != 1 {
+			t.Errorf("%s in %s: the log has\n%swant %s…%s…%s", tt.procedure, tt.name, lines, head, middle, tail)
+		}
+	}
+	before := len(s.log.String())
+	s.with(all, http.MethodPost, "/v1/put-batch", `{"jobs":[{"queue":"a"},{"queue":"b/x"}]}`)
+	if lines := s.log.String()[before:]; strings.Contains(lines, "msg=audit") {
+		t.Errorf("of a call that may be made the log has\n%s", lines)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that wait to be sent. When
@@ -368,10 +369,14 @@ type action struct {
 
 // actionsOf checks the actions of a message.
 func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.WorkRequest) []action {
+	var refused refusedEntries
 	add := func(lease, requestID string, build func(*checker) (fsm.Ref, fsm.Command)) {
 		c := w.service.checker(ctx, tokens.Consume)
 		ref, command := build(c)
 		c.requestID(requestID)
+		if r := c.grant.refusals(); r.count > 0 {
+			refused.add(r.queue)
+		}
 		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.err})
 	}
 	for _, a := range req.GetAcks() {
@@ -398,6 +403,7 @@ func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.Wo
 			return extend.Ref, extend
 		})
 	}
+	w.service.auditEntries(ctx, belfryv1connect.QueueServiceWorkProcedure, refused)
 	return round
 }
 
