@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -105,6 +106,14 @@ func TestRecoveredQuotas(t *testing.T) {
 	r := restored.(*machine).state.Namespaces[0]
 	if len(r.Shares) != 0 || r.Quota != m.state.Namespaces[0].Quota || len(m.state.Namespaces[0].Shares) != 1 {
 		t.Errorf("recovered as %+v from %+v", r, m.state.Namespaces[0])
+	}
+}
+
+// TestUnknownShareCrossesNodes: that a leader does not know its share yet is what the caller hears, through whichever node.
+func TestUnknownShareCrossesNodes(t *testing.T) {
+	err := readPeerError(http.StatusConflict, namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t")))
+	if !errors.Is(err, node.ErrShareUnknown) || node.OutcomeOf(err) != node.NotApplied {
+		t.Errorf("it arrives as %v", err)
 	}
 }
 

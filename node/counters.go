@@ -52,7 +52,7 @@ func (c *shardCounters) failed(err error, requests int) {
 	}
 	c.notApplied.Add(n)
 	switch {
-	case errors.Is(err, ErrOverloaded):
+	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrShareUnknown): // as callers are told
 		c.overloaded.Add(n)
 	case errors.Is(err, ErrDiskFull):
 		c.diskFull.Add(n)

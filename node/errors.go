@@ -53,6 +53,8 @@ var (
 	// ErrQuota: a namespace has used up its jobs, bytes or leases; ErrRateLimited: its puts. See QuotaError.
 	ErrQuota       error = &refusal{"the namespace has used up its quota", NotApplied}
 	ErrRateLimited error = &refusal{"the namespace takes no more puts for the moment", NotApplied}
+	// ErrShareUnknown: the shard's leader has not heard yet what it may use of the namespace's quota.
+	ErrShareUnknown error = &refusal{"the shard's leader does not know yet what it may use of the namespace's quota", NotApplied}
 	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far below and it would not free space.
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
 	// ErrClockAhead: the clock of the shard's leader is too far from the other voters', or cannot be compared with them, so nothing is stamped.

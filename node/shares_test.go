@@ -137,11 +137,11 @@ func TestSharesAreWaitedFor(t *testing.T) {
 			}
 		}
 		giveShare(t, n, Share{Waiting: true})
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrOverloaded) {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("a share that is not known: %v", err)
 		}
 		n.shards[0].Load().shares.begin(5) // as a leadership begins
-		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, ErrOverloaded) {
+		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("shares of which nothing is known: %v", err)
 		}
 		do(t, n, 0, put("plain", "", 0))

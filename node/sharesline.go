@@ -117,7 +117,7 @@ func (sh *shares) try(req *fsm.Request, all map[string]Amounts, w *lacker) (t *t
 	if !sh.known && sh.shard.node.limitedSpaces.Load() {
 		sh.kickLocked(now)
 		sh.waitLocked(w, nil, Amounts{})
-		return nil, fmt.Errorf("%s: %w: what the namespaces may use is not known yet", sh.shard.name, ErrOverloaded)
+		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", sh.shard.name, ErrShareUnknown)
 	}
 	for name, want := range all {
 		s := sh.spaces[name]
@@ -189,7 +189,7 @@ func (sh *shares) leaveLineLocked(w *lacker) {
 // shortLocked returns why a request that wants something of a namespace is refused, nil if it is not, and what it lacks; more says that waiting may help.
 func (sh *shares) shortLocked(s *spaceShare, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
 	if s.Waiting {
-		return lacks, true, fmt.Errorf("%s: %w: what namespace %q may use is not known yet", sh.shard.name, ErrOverloaded, s.name)
+		return lacks, true, fmt.Errorf("%s: %w: namespace %q", sh.shard.name, ErrShareUnknown, s.name)
 	}
 	var used Amounts
 	read := false

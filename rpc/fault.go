@@ -74,7 +74,7 @@ type row struct {
 }
 
 // contract is the one table between the machine's codes, node's errors and the wire.
-func contract() [31]row {
+func contract() [32]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
@@ -95,6 +95,7 @@ func contract() [31]row {
 		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.OK, node.ErrQuota, time.Second, "the namespace has used up its quota"},
 		{belfryv1.Reason_REASON_RATE_LIMITED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrRateLimited, 100 * time.Millisecond, "the namespace takes no more puts for the moment"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrOverloaded, 100 * time.Millisecond, "the server has more requests waiting than it takes"},
+		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrShareUnknown, 200 * time.Millisecond, "the shard's leader does not know yet what it may use of the namespace's quota; nothing was done, and a retry is safe"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.Restoring, node.ErrRestoring, time.Second, "a restore of the cluster is under way or was interrupted: nothing else is done until it has ended; repeat it with the same backup if nobody does"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrCanceled, 0, "the call ended before it was logged"},
 		{belfryv1.Reason_REASON_DISK_FULL, connect.CodeResourceExhausted, none, fsm.OK, node.ErrDiskFull, 5 * time.Second, "the server's disk is nearly full"},
