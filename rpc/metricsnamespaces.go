@@ -20,13 +20,38 @@ type namespaceCollector struct {
 	most                 int
 	limit, used, refused *prometheus.Desc
 
-	mu    sync.Mutex
-	shown map[string]bool
+	mu      sync.Mutex // held while it collects
+	shown   map[string]bool
+	refusal refusalCounter
+}
+
+// refusalCounter counts refusals by series. Which series a namespace has changes when quotas are set and removed, and its refusals stay where they were counted:
+// to move them would have a counter fall.
+type refusalCounter struct {
+	seen   map[uint32]map[string]node.Amounts // what each shard said last, by namespace
+	counts map[string]node.Amounts            // by series; of a namespace without a quota they wait until it has one again
+}
+
+// add takes what a shard says since the node's start, or since the replica's if that is later.
+func (r *refusalCounter) add(shard uint32, now map[string]node.Amounts, shown map[string]bool) {
+	grown := make(map[string]node.Amounts, len(now))
+	for name, a := range now {
+		before := r.seen[shard][name]
+		for l := range a {
+			if a[l] >= before[l] {
+				a[l] -= before[l]
+			}
+		}
+		grown[name] = a
+	}
+	addAmounts(r.counts, grown, shown)
+	r.seen[shard] = now
 }
 
 func newNamespaceCollector(n Node, q Quotas) *namespaceCollector {
 	return &namespaceCollector{
 		node: n, quotas: q, most: metricsNamespacesMax, shown: map[string]bool{},
+		refusal: refusalCounter{seen: map[uint32]map[string]node.Amounts{}, counts: map[string]node.Amounts{}},
 		limit:   desc("namespace_limit", "What all queues of the namespace may have together, as this node knows it; every node shows the same. A limit that is not set is missing.", "namespace", "limit"),
 		used:    desc("namespace_used", "What the namespace uses of a limit in a shard; only the shard's leader says.", "namespace", "limit", "shard"),
 		refused: desc("namespace_refused_total", "Requests that this node refused, as the leader of their shard, because the namespace had used up the limit.", "namespace", "limit"),
@@ -55,12 +80,13 @@ func (c *namespaceCollector) Collect(ch chan<- prometheus.Metric) {
 	for i := range all {
 		quotas[all[i].Name] = all[i].Quota
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	shown := c.choose(all, quotas)
 	stats := c.node.Stats()
-	refused := map[string]node.Amounts{}
 	for i := range stats.Shards {
 		s := &stats.Shards[i]
-		addAmounts(refused, s.QuotaRefusals, shown)
+		c.refusal.add(s.Shard, s.QuotaRefusals, shown)
 		used := map[string]node.Amounts{}
 		addAmounts(used, s.Spaces, shown)
 		for name, sum := range used {
@@ -69,17 +95,15 @@ func (c *namespaceCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name := range shown {
 		c.send(ch, c.limit, prometheus.GaugeValue, quotas[name], quotas[name], name)
-		c.send(ch, c.refused, prometheus.CounterValue, refused[name], quotas[name], name)
+		c.send(ch, c.refused, prometheus.CounterValue, c.refusal.counts[name], quotas[name], name)
 	}
-	if rest, ok := refused[node.OtherQueues]; ok {
+	if rest, ok := c.refusal.counts[node.OtherQueues]; ok {
 		c.send(ch, c.refused, prometheus.CounterValue, rest, node.Amounts{}, node.OtherQueues)
 	}
 }
 
-// choose returns the namespaces that have series of their own.
+// choose returns the namespaces that have series of their own. mu is held.
 func (c *namespaceCollector) choose(all []Namespace, quotas map[string]node.Amounts) map[string]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	shown := make(map[string]bool, len(c.shown))
 	for name := range c.shown {
 		if _, limited := quotas[name]; limited {

@@ -82,5 +82,61 @@ used puts_per_second b 0 0.5
 	expectNamespaces(t, c, want)
 	f.all = f.all[:2]
 	n.shards = nil
-	expectNamespaces(t, c, "limit jobs a 1\nrefused_total jobs a 0\n")
+	const rest = `
+refused_total bytes _other 0
+refused_total in_flight _other 0
+refused_total jobs _other 28
+refused_total jobs a 0
+refused_total puts_per_second _other 0
+`
+	expectNamespaces(t, c, "limit jobs a 1"+rest)
+}
+
+// TestRefusalsOfNamespacesNeverFall: a namespace that loses its quota and gets it back, a replica that goes and comes, and a node that starts it anew take nothing from what
+// was counted.
+func TestRefusalsOfNamespacesNeverFall(t *testing.T) {
+	f := &fakeQuotas{fakeCluster: &fakeCluster{}}
+	a, b := Namespace{Name: "a", Quota: node.Amounts{1}}, Namespace{Name: "b", Quota: node.Amounts{1}}
+	n := &spacedNode{}
+	c := newNamespaceCollector(n, f)
+	for i, step := range []struct {
+		all                []Namespace
+		shards             map[string]node.Amounts // of shard 0; nil if it is not here
+		ofA, ofB, ofOthers string
+	}{
+		{[]Namespace{a, b}, map[string]node.Amounts{"a": {5}, "b": {1}}, "5", "1", ""},
+		{[]Namespace{b}, map[string]node.Amounts{"a": {7}, "b": {1}}, "", "1", "2"},
+		{[]Namespace{a, b}, map[string]node.Amounts{"a": {7}, "b": {2}}, "5", "2", "2"},
+		{[]Namespace{a, b}, map[string]node.Amounts{"a": {8}, "b": {2}}, "6", "2", "2"},
+		{[]Namespace{a, b}, nil, "6", "2", "2"},
+		{[]Namespace{a, b}, map[string]node.Amounts{"a": {3}}, "9", "2", "2"},
+		{nil, map[string]node.Amounts{"a": {3}}, "", "", ""},
+		{[]Namespace{a}, map[string]node.Amounts{"a": {4}}, "10", "", "2"},
+	} {
+		if f.all, n.shards = step.all, nil; step.shards != nil {
+			n.shards = []node.ShardStats{{QuotaRefusals: step.shards}}
+		}
+		registry := prometheus.NewPedanticRegistry()
+		if err := registry.Register(c); err != nil {
+			t.Fatal(err)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "belfry_namespace_refused_total" && m.GetLabel()[0].GetValue() == "jobs" {
+					got[m.GetLabel()[1].GetValue()] = strconv.FormatFloat(m.GetCounter().GetValue(), 'g', -1, 64)
+				}
+			}
+		}
+		want := map[string]string{"a": step.ofA, "b": step.ofB, node.OtherQueues: step.ofOthers}
+		for name, count := range want {
+			if got[name] != count {
+				t.Errorf("step %d: of %s %q were refused, want %q", i, name, got[name], count)
+			}
+		}
+	}
 }
