@@ -186,7 +186,7 @@ func (c *Catalog) Namespace(name string) (config NamespaceConfig, recorded bool)
 	return config, recorded
 }
 
-// namespaceWait is how long SetNamespace waits for the shards' leaders to hear of a quota.
+// namespaceWait is how long SetNamespace and RestoreNamespaces wait for the shards' leaders to hear of a quota.
 const namespaceWait = 3 * time.Second
 
 // SetNamespace sets those limits of a namespace's quota that set names, and waits for a moment until it holds in all shards. The answer says where it is still pending. It may be repeated.
@@ -194,19 +194,46 @@ func (c *Catalog) SetNamespace(ctx context.Context, name string, set [node.Limit
 	if _, err := c.propose(ctx, command{Limit: &limitation{Name: name, Set: set, Quota: quota}}); err != nil {
 		return NamespaceConfig{}, fmt.Errorf("setting the quota of namespace %q: %w", name, err)
 	}
+	c.awaitNamespaces(ctx, name)
+	config, _ := c.Namespace(name)
+	return config, nil
+}
+
+// RestoreNamespaces sets the quotas of a backup, and waits for a moment until they hold in all shards. It may be repeated until it succeeds.
+func (c *Catalog) RestoreNamespaces(ctx context.Context, all []NamespaceConfig) error {
+	var set [node.Limits]bool
+	for l := range set {
+		set[l] = true
+	}
+	names := make([]string, 0, len(all))
+	for i := range all {
+		n := &all[i]
+		if _, err := c.propose(ctx, command{Limit: &limitation{Name: n.Name, Set: set, Quota: n.Quota}}); err != nil {
+			return fmt.Errorf("restoring the quota of namespace %q: %w", n.Name, err)
+		}
+		names = append(names, n.Name)
+	}
+	c.awaitNamespaces(ctx, names...)
+	return nil
+}
+
+// awaitNamespaces waits until the quotas of namespaces hold in all shards, for a moment at most.
+func (c *Catalog) awaitNamespaces(ctx context.Context, names ...string) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceWait)
 	defer cancel()
 	tick := time.NewTicker(sharePause)
 	defer tick.Stop()
-	for {
-		config, recorded := c.Namespace(name)
-		if len(config.Pending) == 0 || !recorded {
-			return config, nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return config, nil
+	for _, name := range names {
+		for {
+			config, recorded := c.Namespace(name)
+			if len(config.Pending) == 0 || !recorded {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }

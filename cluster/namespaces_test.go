@@ -161,6 +161,44 @@ func TestAddedLimitCounts(t *testing.T) {
 	})
 }
 
+// TestRestoredQuotasCount: quotas that a restore has brought are those of the backup whatever was there before, also if it brings them twice, and count in every
+// shard when it goes on.
+func TestRestoredQuotasCount(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		s := newSpace(tr)
+		if _, err := tr.all[0].cluster.SetNamespace(t.Context(), "t", [node.Limits]bool{node.LeasesLimit: true}, node.Amounts{node.LeasesLimit: 3}); err != nil {
+			t.Fatal(err)
+		}
+		for _, queue := range s.queues {
+			if err := put(tr.all[0], queue); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []NamespaceConfig{
+			{Name: "another", Quota: node.Amounts{node.BytesLimit: 1000, node.PutRate: 2000}}, {Name: "t", Quota: node.Amounts{node.JobsLimit: 1}},
+		}
+		for i := range 2 {
+			if err := tr.all[1+i].cluster.RestoreNamespaces(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+			got := tr.all[1+i].cluster.Namespaces()
+			for j := range got {
+				got[j].Granted = node.Amounts{}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("restored %d times (-want +got):\n%s", i+1, diff)
+			}
+		}
+		for _, queue := range s.queues {
+			if err := put(tr.all[0], queue); !errors.Is(err, node.ErrQuota) {
+				t.Errorf("%s: %v", queue, err)
+			}
+		}
+	})
+}
+
 const (
 	spaceQuota = 60
 	spaceBatch = 5

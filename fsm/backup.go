@@ -12,7 +12,7 @@ import (
 //
 // The content of the blocks, taken together, is records: byte BackupKind, uvarint length, so many bytes; none lies in two blocks. The
 // first record is the header, the last the trailer, alone in its block, with the SHA-256 of all before that block. Between them come the
-// queues of the catalog, then each shard: its head, its queues, jobs and tombstones, and its end. A queue comes before what it holds.
+// queues of the catalog and the quotas of namespaces, then each shard: its head, its queues, jobs and tombstones, and its end. A queue comes before what it holds.
 // Records name their queue and so mean the same in whichever shard they are placed.
 const backupMagic = "BELFBK\x00\x01"
 
@@ -29,6 +29,7 @@ const (
 	BackupTombstone BackupKind = 6 // text queue, and what Snapshot.appendTomb writes
 	BackupShardEnd  BackupKind = 7 // uvarint shard, then the numbers of queues, jobs, tombstones
 	BackupTail      BackupKind = 8 // see BackupTotals; 32 bytes SHA-256
+	BackupNamespace BackupKind = 9 // text namespace, then its limits in the order of CatalogNamespace
 )
 
 // BackupRecord is one record of a backup as it is stored.
@@ -69,6 +70,14 @@ type CatalogQueue struct {
 	Name       string
 	Partitions uint32
 	Settings   Settings
+}
+
+// CatalogNamespace is a namespace with a quota, which is what all its queues may have together. 0 stands for no limit.
+type CatalogNamespace struct {
+	Name                           string
+	MaxJobs, MaxBytes, MaxInFlight uint64
+	// PutRate is in thousandths of a put per second.
+	PutRate uint64
 }
 
 func appendRecord(dst []byte, r *BackupRecord) []byte {
@@ -112,6 +121,15 @@ func EndRecord(shard uint32, t *BackupTotals) BackupRecord {
 func CatalogRecord(q *CatalogQueue) BackupRecord {
 	dst := binary.AppendUvarint(appendText(nil, q.Name), uint64(q.Partitions))
 	return BackupRecord{BackupCatalog, appendSettings(dst, &q.Settings)}
+}
+
+// NamespaceRecord returns the record of a namespace with a quota.
+func NamespaceRecord(n *CatalogNamespace) BackupRecord {
+	dst := appendText(nil, n.Name)
+	for _, v := range [...]uint64{n.MaxJobs, n.MaxBytes, n.MaxInFlight, n.PutRate} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return BackupRecord{BackupNamespace, dst}
 }
 
 // parse reads a record of the given kind with f, to its end.
@@ -162,6 +180,14 @@ func (b *BackupRecord) Catalog() (q CatalogQueue, err error) {
 		q = CatalogQueue{Name: r.text(), Partitions: r.uint32(), Settings: r.settings()}
 	})
 	return q, err
+}
+
+// Namespace reads a BackupNamespace.
+func (b *BackupRecord) Namespace() (n CatalogNamespace, err error) {
+	err = b.parse(BackupNamespace, func(r *reader) {
+		n = CatalogNamespace{Name: r.text(), MaxJobs: r.uvarint(), MaxBytes: r.uvarint(), MaxInFlight: r.uvarint(), PutRate: r.uvarint()}
+	})
+	return n, err
 }
 
 // Queue reads a BackupQueue.

@@ -82,6 +82,25 @@ func TestGoldenBackup(t *testing.T) {
 	}
 }
 
+// TestBackupOfNamespace: the quota of a namespace is stored in these bytes, which programs to come read as well.
+func TestBackupOfNamespace(t *testing.T) {
+	want := CatalogNamespace{Name: "shop", MaxJobs: 1, MaxBytes: 1 << 60, MaxInFlight: 300, PutRate: 2_000_000}
+	r := NamespaceRecord(&want)
+	if got := fmt.Sprintf("%d %x", r.Kind, r.Data); got != "9 0473686f70018080808080808080"+"10ac0280897a" {
+		t.Errorf("stored as %s", got)
+	}
+	if got, err := r.Namespace(); err != nil || got != want {
+		t.Errorf("%+v: %v, want %+v", got, err, want)
+	}
+	if _, err := r.Catalog(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("read as a queue: %v", err)
+	}
+	r.Data = append(r.Data, 0)
+	if _, err := r.Namespace(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a byte too many: %v", err)
+	}
+}
+
 // TestBackupDetectsEveryFlip: a byte that is changed, missing or too many is found, wherever it is.
 func TestBackupDetectsEveryFlip(t *testing.T) {
 	raw := backupBytes(t, populated(t))
@@ -165,6 +184,7 @@ func TestBackupRefusesMisplaced(t *testing.T) {
 	}
 	queue := BackupRecord{BackupQueue, appendQueueRecord(nil, &QueueRecord{Name: "q"})}
 	catalog := CatalogRecord(&CatalogQueue{Name: "q", Partitions: 1})
+	quota := NamespaceRecord(&CatalogNamespace{Name: "shop", MaxJobs: 1})
 	for name, c := range map[string]struct {
 		records []BackupRecord
 		want    error
@@ -178,6 +198,9 @@ func TestBackupRefusesMisplaced(t *testing.T) {
 		"a queue in no shard":      {[]BackupRecord{queue, section(0), end(0, 0), section(1), end(1, 0)}, ErrDamaged},
 		"an end that miscounts":    {[]BackupRecord{section(0), queue, end(0, 2), section(1), end(1, 0)}, ErrDamaged},
 		"the catalog late":         {[]BackupRecord{section(0), end(0, 0), catalog, section(1), end(1, 0)}, ErrDamaged},
+		"a quota":                  {[]BackupRecord{catalog, quota, section(0), end(0, 0), section(1), end(1, 0)}, nil},
+		"a quota late":             {[]BackupRecord{section(0), end(0, 0), section(1), end(1, 0), quota}, ErrDamaged},
+		"a quota in a shard":       {[]BackupRecord{section(0), quota, end(0, 0), section(1), end(1, 0)}, ErrDamaged},
 		"an unknown kind":          {[]BackupRecord{{Kind: 99}, section(0), end(0, 0), section(1), end(1, 0)}, ErrVersion},
 		"a head that is none":      {[]BackupRecord{{BackupShard, []byte{1}}}, ErrDamaged},
 	} {

@@ -275,7 +275,7 @@ func (b *BackupReader) checkTail(before []byte) error {
 func (b *BackupReader) follow(r *BackupRecord) error {
 	misplaced := fmt.Errorf("%w: a record of kind %d does not belong here", ErrDamaged, r.Kind)
 	switch r.Kind {
-	case BackupCatalog:
+	case BackupCatalog, BackupNamespace:
 		if b.inShard || b.totals.Shards > 0 {
 			return misplaced
 		}

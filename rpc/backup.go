@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -60,7 +61,11 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	shards := uint32(s.node.ShardCount()) //nolint:gosec // bounded by node
 	header := &fsm.BackupHeader{ClusterID: v.id, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
 	_, _ = rand.Read(header.ID[:]) // never fails
-	err = s.backUp(ctx, &backup{source: source, queues: catalog.Queues(), header: header, sink: sink})
+	b := &backup{source: source, queues: catalog.Queues(), header: header, sink: sink}
+	if q, f := s.quotas(); f == nil {
+		b.namespaces = q.Namespaces()
+	}
+	err = s.backUp(ctx, b)
 	if err != nil && s.drain.isBegun() {
 		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
@@ -83,8 +88,10 @@ func newBackups(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
 type backup struct {
 	source Exporter
 	queues []QueueConfig
-	header *fsm.BackupHeader
-	sink   *backupSink
+	// namespaces are those with a quota.
+	namespaces []Namespace
+	header     *fsm.BackupHeader
+	sink       *backupSink
 }
 
 // backUp writes a backup. The catalog comes first, and decides: a queue that was made or deleted on purpose while the shards are captured
@@ -101,6 +108,11 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 		}
 		record := fsm.CatalogRecord(&fsm.CatalogQueue{Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings})
 		if err := out.Append(record); err != nil {
+			return err
+		}
+	}
+	for i := range b.namespaces {
+		if err := out.Append(namespaceRecord(&b.namespaces[i])); err != nil {
 			return err
 		}
 	}
@@ -123,6 +135,14 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 		}
 	}
 	return out.Close()
+}
+
+// namespaceRecord returns the record of a quota.
+func namespaceRecord(n *Namespace) fsm.BackupRecord {
+	q := &n.Quota
+	return fsm.NamespaceRecord(&fsm.CatalogNamespace{
+		Name: n.Name, MaxJobs: q[node.JobsLimit], MaxBytes: q[node.BytesLimit], MaxInFlight: q[node.LeasesLimit], PutRate: q[node.PutRate],
+	})
 }
 
 // backupSink sends what is written to it.

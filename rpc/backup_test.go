@@ -219,6 +219,53 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 }
 
+// TestRestoreOfQuotas: a backup has the quotas of namespaces and a restore sets them. One that cannot be, or is none, is refused before anything begins.
+func TestRestoreOfQuotas(t *testing.T) {
+	t.Parallel()
+	backup := func(quotas ...Namespace) []byte {
+		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: []QueueConfig{{Name: "shop/orders", Partitions: 1, Version: 1}}}, func(c *Config) {
+			c.Cluster = &fakeQuotas{fakeCluster: &fakeCluster{}, all: quotas}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	amounts := node.Amounts{node.JobsLimit: 10, node.BytesLimit: 20, node.LeasesLimit: 30, node.PutRate: 40_000}
+	shop := Namespace{Name: "shop", Quota: amounts}
+	alone := serveBackups(t, &exportingNode{}, &listingCatalog{}) // without a catalog that has quotas
+	if f, ok := FaultOf(sendBackup(t, alone, backup(shop), nil)); !ok || f.Reason != belfryv1.Reason_REASON_UNIMPLEMENTED || strings.Contains(f.Message, "has begun") {
+		t.Errorf("where there are no quotas: %+v", f)
+	}
+	f, c := &fakeQuotas{fakeCluster: &fakeCluster{}}, &listingCatalog{}
+	client := serveBackups(t, &exportingNode{}, c, func(c *Config) { c.Cluster = f })
+	for _, tt := range []struct {
+		name   string
+		limit  node.Limit
+		amount uint64
+		want   string
+	}{
+		{"a/b", 0, 1, "data: want the part of a queue's name that is before the slash"},
+		{"", 0, 1, "data: a namespace is required"},
+		{"mine", node.BytesLimit, 1<<60 + 1, "data: the quota of namespace mine has 1152921504606846977 bytes, at most 1152921504606846976"},
+		{"mine", node.PutRate, 1e12 + 1, "data: the quota of namespace mine has 1000000000001 thousandths of puts per second, at most 1000000000000"},
+	} {
+		var quota node.Amounts
+		quota[tt.limit] = tt.amount
+		err := sendBackup(t, client, backup(shop, Namespace{Name: tt.name, Quota: quota}), nil)
+		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
+			t.Errorf("%q, %v: %v, want %s", tt.name, quota, err, tt.want)
+		}
+	}
+	if len(f.asked)+len(c.restored) > 0 {
+		t.Errorf("of what was refused came %q and %v", f.asked, c.restored)
+	}
+	err := sendBackup(t, client, backup(shop, Namespace{Name: "none"}), nil)
+	if diff := cmp.Diff([]string{"restore shop [10 20 30 40000]", "restore none [0 0 0 0]"}, f.asked); diff != "" || err != nil || len(c.restored) != 1 {
+		t.Errorf("restored %v: %v (-want +got):\n%s", c.restored, err, diff)
+	}
+}
+
 func TestRestoreChecksItsOptions(t *testing.T) {
 	t.Parallel()
 	client := serveBackups(t, &exportingNode{}, &listingCatalog{})

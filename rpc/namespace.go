@@ -23,6 +23,8 @@ type Quotas interface {
 	Namespaces() []Namespace
 	// SetNamespace sets those limits of a namespace that set names. It may be repeated.
 	SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error)
+	// RestoreNamespaces sets all limits of namespaces of a backup. It may be repeated until it succeeds.
+	RestoreNamespaces(ctx context.Context, all []Namespace) error
 	// RemoveNamespace removes the quota of a namespace. It reports whether there was one, and may be repeated.
 	RemoveNamespace(ctx context.Context, name string) (found bool, err error)
 }

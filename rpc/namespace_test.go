@@ -26,6 +26,13 @@ func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limi
 	return Namespace{Name: name, Quota: quota, Pending: []uint32{2}}, nil
 }
 
+func (f *fakeQuotas) RestoreNamespaces(_ context.Context, all []Namespace) error {
+	for _, n := range all {
+		f.asked = append(f.asked, fmt.Sprintf("restore %s %v", n.Name, n.Quota))
+	}
+	return nil
+}
+
 func (f *fakeQuotas) RemoveNamespace(_ context.Context, name string) (bool, error) {
 	f.asked = append(f.asked, "remove "+name)
 	return slices.ContainsFunc(f.all, func(n Namespace) bool { return n.Name == name }), nil

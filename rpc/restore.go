@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -133,6 +134,9 @@ type restorer struct {
 	in      *fsm.BackupReader
 	begin   fsm.Import
 	shards  []restoredShard
+	// queues and namespaces are what the catalog gets.
+	queues     []fsm.CatalogQueue
+	namespaces []Namespace
 	// where has the shard of each queue of the section at hand.
 	where map[string]uint32
 	begun bool
@@ -169,15 +173,18 @@ func (r *restorer) explain(in *restoreInput, err error) error {
 	return f
 }
 
-// run restores. The end comes in this order: all records, the records of the catalog, then each shard is opened. Whatever is
+// run restores. The end comes in this order: all records, the queues of the catalog, then each shard is opened. Whatever is
 // interrupted leaves a shard that refuses to serve, and can be repeated.
 func (r *restorer) run(ctx context.Context) error {
-	record, queues, err := r.readCatalog()
+	record, err := r.readCatalog(ctx)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if beginErr := r.beginAll(ctx); beginErr != nil {
 		return beginErr
+	}
+	if quotaErr := r.setQuotas(ctx); quotaErr != nil {
+		return quotaErr
 	}
 	for err == nil {
 		if err = r.take(ctx, record); err == nil {
@@ -192,7 +199,7 @@ func (r *restorer) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, q := range queues {
+	for _, q := range r.queues {
 		config := QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
 		if err := r.catalog.RestoreQueue(ctx, config); err != nil {
 			return fmt.Errorf("restoring the catalog: %w", err)
@@ -201,25 +208,86 @@ func (r *restorer) run(ctx context.Context) error {
 	return r.endAll(ctx)
 }
 
-// readCatalog reads the queues of the catalog, and the record after them. They come before all else in a backup, so that a cluster with too few
-// shards for one of them is told so before anything begins.
-func (r *restorer) readCatalog() (next fsm.BackupRecord, queues []fsm.CatalogQueue, err error) {
+// setQuotas sets the quotas of the backup. Its jobs are held to none of them; but shards have their shares of a quota by what they hold, and so
+// it is set before they hold much.
+func (r *restorer) setQuotas(ctx context.Context) error {
+	if len(r.namespaces) == 0 {
+		return nil
+	}
+	quotas, f := r.admin.quotas()
+	if f != nil {
+		return f
+	}
+	if err := quotas.RestoreNamespaces(ctx, r.namespaces); err != nil {
+		return fmt.Errorf("restoring the quotas: %w", err)
+	}
+	return nil
+}
+
+// readCatalog reads the queues and quotas of the catalog, and returns the record after them. They come before all else in a backup, so that a cluster
+// which cannot have one of them is told so before anything begins.
+func (r *restorer) readCatalog(ctx context.Context) (next fsm.BackupRecord, err error) {
 	for {
 		record, err := r.in.Next()
-		if (err == nil || errors.Is(err, io.EOF)) && record.Kind != fsm.BackupCatalog {
-			if f := r.tooWide(queues); f != nil {
-				return record, nil, f
+		if ended := errors.Is(err, io.EOF); err != nil && !ended {
+			return record, err
+		} else if ended || record.Kind != fsm.BackupCatalog && record.Kind != fsm.BackupNamespace {
+			if f := r.tooWide(r.queues); f != nil {
+				return record, f
 			}
+			return record, err
 		}
-		if err != nil || record.Kind != fsm.BackupCatalog {
-			return record, queues, err
+		if record.Kind == fsm.BackupNamespace {
+			err = r.readNamespace(ctx, &record)
+		} else {
+			err = r.readQueue(&record)
 		}
-		q, err := record.Catalog()
 		if err != nil {
-			return record, nil, err
+			return record, err
 		}
-		queues = append(queues, q)
 	}
+}
+
+func (r *restorer) readQueue(record *fsm.BackupRecord) error {
+	q, err := record.Catalog()
+	if err == nil {
+		r.queues = append(r.queues, q)
+	}
+	return err
+}
+
+// readNamespace reads a quota, which must be one that SetNamespace takes, from a server that has quotas.
+func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) error {
+	q, err := record.Namespace()
+	if err != nil {
+		return err
+	}
+	if _, f := r.admin.quotas(); f != nil {
+		return f
+	}
+	c := r.admin.checker(ctx, tokens.Admin)
+	n := Namespace{Name: c.namespace("data", q.Name), Quota: node.Amounts{
+		node.JobsLimit: q.MaxJobs, node.BytesLimit: q.MaxBytes, node.LeasesLimit: q.MaxInFlight, node.PutRate: q.PutRate,
+	}}
+	for _, l := range []struct {
+		limit node.Limit
+		most  uint64
+		unit  string
+	}{
+		{node.JobsLimit, limitMax, "jobs"},
+		{node.BytesLimit, limitMax, "bytes"},
+		{node.LeasesLimit, limitMax, "jobs in flight"},
+		{node.PutRate, putsPerSecondMax * 1000, "thousandths of puts per second"},
+	} {
+		if amount := n.Quota[l.limit]; amount > l.most {
+			c.fail(invalid("data", "the quota of namespace %s has %d %s, at most %d", quote([]byte(q.Name)), amount, l.unit, l.most))
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	r.namespaces = append(r.namespaces, n)
+	return nil
 }
 
 // tooWide names the queues that have more partitions than there are shards, nil if none has. A job is found by the number of partitions that its

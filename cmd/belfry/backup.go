@@ -49,11 +49,12 @@ func (a *app) backupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write a backup of all queues and jobs",
-		Long: "Backup writes every queue, job and remembered id of the cluster into a file, with checksums, while the cluster goes on.\n" +
+		Long: "Backup writes every queue, job, remembered id and quota of the cluster into a file, with checksums, while it goes on.\n" +
 			"Each shard is captured at one moment after the command began; there is no order between shards. FILE appears when the\n" +
 			"backup is complete, checked and on the disk, never before. A file that exists is not overwritten. With - the backup goes to\n" +
 			"standard output; it is whole if the command exits with 0, and 'belfry restore' refuses it if it is not.\n\n" +
-			"What is not in it: requests remembered for their repetition, and leases that ended, which matter for minutes only.",
+			"What is not in it: tokens, settings of the cluster, and requests remembered for their repetition and leases that ended,\n" +
+			"which matter for minutes only.",
 		Example: "  belfry backup belfry-$(date +%F).backup\n  belfry backup - | zstd > belfry.backup.zst",
 		Args:    arguments(1, 1, "FILE"),
 	}

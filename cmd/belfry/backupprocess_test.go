@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -127,6 +129,81 @@ func refuseDamaged(t *testing.T, p *process, program, path string) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+}
+
+// TestBackupOfASecuredCluster: a cluster with TLS and tokens is restored into another one with an authority and a root token of its own. Queues, their limits and the
+// quotas of namespaces are there at once; tokens are not, so that who had one has to be given another.
+func TestBackupOfASecuredCluster(t *testing.T) {
+	t.Parallel()
+	secured := func() (*process, string) {
+		dir := t.TempDir()
+		made, root := makeCerts(t, dir, "--node", "n1"), makeRoot(t, dir, "root")
+		p := serve(t, launcher, t.TempDir(), append(secureFlags(dir, "n1"), "--node-id", "n1", "--shards", "3", "--root-tokens", root.RootTokens)...)
+		p.ca, p.token = made.CA, root.Token
+		return p, dir
+	}
+	old, dir := secured()
+	shop := filepath.Join(dir, "shop.token")
+	for _, args := range [][]string{
+		{"token", "create", "--scope", "put,consume:shop/*", "--about", "the shop", "--out", shop},
+		{"namespace", "set", "shop", "--max-jobs", "2", "--max-bytes", "1000", "--max-in-flight", "7", "--puts-per-second", "500"},
+		{"namespace", "set", "empty", "--max-jobs", "5"},
+		{"queue", "create", "shop/orders", "--partitions", "3", "--max-jobs", "30"},
+		{"put", "shop/orders", "first", "--id", "a"}, {"put", "shop/orders", "second", "--id", "b"},
+	} {
+		if got := old.run(launcher, args...); got.code != 0 {
+			t.Fatalf("%v: %+v", args, got)
+		}
+	}
+	had := map[string]any{}
+	for _, args := range []string{"namespace show shop", "namespace show empty", "namespace list", "queue show shop/orders"} {
+		had[args] = lasting(t, old, args)
+	}
+	path := filepath.Join(dir, "secured.backup")
+	if got := old.with(shop).run(launcher, "backup", path); got.code == 0 || !strings.Contains(got.err, "admin:*") {
+		t.Errorf("a backup with the token of a tenant: %+v", got)
+	}
+	if got := old.run(launcher, "backup", path); got.code != 0 {
+		t.Fatalf("the backup: %+v", got)
+	}
+
+	next, _ := secured()
+	foreign := next.with(old.token)
+	if got := foreign.run(launcher, "restore", path); got.code != codeForbidden {
+		t.Errorf("a restore with the root token of the other cluster: %+v", got)
+	}
+	if got := next.run(launcher, "restore", path); got.code != 0 || !strings.HasPrefix(got.out, "restored 2 jobs in 3 partitions") {
+		t.Fatalf("the restore: %+v", got)
+	}
+	for args, want := range had {
+		if diff := cmp.Diff(want, lasting(t, next, args)); diff != "" {
+			t.Errorf("%s (-before +after the restore):\n%s", args, diff)
+		}
+	}
+	await(t, "a put to be over the quota", func() bool { // a quota lets some in where much is there already, until shards have their shares of it
+		got := next.run(launcher, "put", "shop/orders", "more")
+		return got.code == codeExhausted && strings.Contains(got.err, "namespace")
+	})
+	if got := next.run(launcher, "token", "list", "-o", "json"); got.code != 0 || strings.Contains(got.out, "the shop") {
+		t.Errorf("the tokens after the restore: %+v", got)
+	}
+	if got := next.with(shop).run(launcher, "reserve", "shop/orders"); got.code != codeForbidden {
+		t.Errorf("the token of the shop after the restore: %+v", got)
+	}
+}
+
+// lasting returns what a command shows, of a queue without what is of the moment.
+func lasting(t *testing.T, p *process, args string) map[string]any {
+	t.Helper()
+	got := p.run(launcher, append(strings.Fields(args), "-o", "json")...)
+	var shown map[string]any
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || got.code != 0 {
+		t.Fatalf("%s: %+v, %v", args, got, err)
+	}
+	if queue, ok := shown["queue"].(map[string]any); ok {
+		shown = map[string]any{"partitions": queue["partitions"], "settings": queue["settings"], "counts": queue["counts"]}
+	}
+	return shown
 }
 
 func TestBackupFlags(t *testing.T) {

@@ -28,7 +28,8 @@ func (a *app) restoreCommand() *cobra.Command {
 			"anything is done; - is standard input, which is checked on the way.\n\n" +
 			"Until the restore has ended, the cluster does nothing else. If it is interrupted, repeat it with the same backup and\n" +
 			"options: it goes on where it stood. Ids, attempts and dead letters stay; a job that was reserved stays so until its lease\n" +
-			"ends, and the lease can still be acked. New jobs get serials above all in the backup.\n\n" +
+			"ends, and the lease can still be acked. New jobs get serials above all in the backup. Quotas of namespaces are set as they\n" +
+			"were. Tokens are not restored: make them anew with a root token of the new cluster.\n\n" +
 			"--overdue says what becomes of jobs that fell due between the backup and the restore: fire makes them ready at once,\n" +
 			"spread=DURATION spaces them over that time, drop ends them as expired. Without it each queue's own policy counts.",
 		Example: "  belfry restore belfry.backup --overdue spread=10m\n  zstd -dc belfry.backup.zst | belfry restore -\n  belfry restore belfry.backup --check  # only read it",

@@ -56,6 +56,15 @@ func (c *members) SetNamespace(ctx context.Context, name string, set [node.Limit
 	return rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
 }
 
+// RestoreNamespaces implements rpc.Quotas.
+func (c *members) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) error {
+	configs := make([]cluster.NamespaceConfig, 0, len(all))
+	for _, n := range all {
+		configs = append(configs, cluster.NamespaceConfig{Name: n.Name, Quota: n.Quota})
+	}
+	return c.inner.RestoreNamespaces(ctx, configs)
+}
+
 // RemoveNamespace implements rpc.Quotas.
 func (c *members) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
 	return c.inner.RemoveNamespace(ctx, name)
