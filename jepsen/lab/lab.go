@@ -81,7 +81,7 @@ func New(cfg Config) (*Lab, error) {
 	}
 	if cfg.Secured {
 		var err error
-		if l.secrets, err = newSecrets(cfg.Dir, cfg.Program); err != nil {
+		if l.secrets, err = NewSecrets(cfg.Dir, cfg.Program); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +243,7 @@ func (l *Lab) command(n *Node) *exec.Cmd {
 		"--gossip-listen", fmt.Sprintf("%s:%d", host, GossipPort), "--print-addresses", "--log-format", "json", "--log-level", "debug", // the elections are at that level
 	}
 	if l.secrets != nil {
-		args = append(args, l.secrets.flags(n.Name)...)
+		args = append(args, l.secrets.Flags(n.Name)...)
 	} else {
 		args = append(args, "--insecure")
 	}

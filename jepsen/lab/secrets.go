@@ -52,8 +52,8 @@ const (
 	current       = "current"
 )
 
-// newSecrets makes the first authority and the first root token.
-func newSecrets(dir, program string) (*Secrets, error) {
+// NewSecrets makes the first authority and the first root token.
+func NewSecrets(dir, program string) (*Secrets, error) {
 	s := &Secrets{dir: filepath.Join(dir, secretsDir), program: program}
 	if err := s.AddAuthority(); err != nil {
 		return nil, err
@@ -262,8 +262,8 @@ func (s *Secrets) Equip(node string) error {
 	return nil
 }
 
-// flags are those of a node that has been equipped.
-func (s *Secrets) flags(node string) []string {
+// Flags are those of a node that has been equipped.
+func (s *Secrets) Flags(node string) []string {
 	at := func(name string) string { return filepath.Join(s.nodeDir(node), current, name) }
 	return []string{"--tls-cert", at(certFile), "--tls-key", at(keyFile), "--tls-ca", at(authorityFile), "--root-tokens", at(rootsFile)}
 }
@@ -301,7 +301,12 @@ func (s *Secrets) verify(node string, shown []*x509.Certificate) error {
 
 // transport returns how the harness itself reaches a node, with the root token in use.
 func (s *Secrets) transport(node string) http.RoundTripper {
-	return carrier{s, &http.Transport{TLSClientConfig: s.TLS(node), DisableKeepAlives: true}}
+	return s.Bearing(s.TLS(node))
+}
+
+// Bearing returns how who has the root token in use reaches the server that a configuration is for.
+func (s *Secrets) Bearing(to *tls.Config) http.RoundTripper {
+	return carrier{s, &http.Transport{TLSClientConfig: to, DisableKeepAlives: true}}
 }
 
 // carrier has requests carry the root token in use.

@@ -19,7 +19,7 @@ func secretsOf(t *testing.T) *Secrets {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
 		t.Fatalf("building the server: %v\n%s", err, out)
 	}
-	s, err := newSecrets(dir, program)
+	s, err := NewSecrets(dir, program)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func secretsOf(t *testing.T) *Secrets {
 // file returns the text of a node's file, as the flag names it.
 func (s *Secrets) file(t *testing.T, node, flag string) string {
 	t.Helper()
-	flags := s.flags(node)
+	flags := s.Flags(node)
 	for i := range flags {
 		if flags[i] == flag {
 			text, err := os.ReadFile(flags[i+1])

@@ -7,23 +7,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
 // backupMax bounds each command of a backup: only what hangs takes that long.
 const backupMax = 2 * time.Minute
 
-// backup makes a backup through one node while clients work, reads it, and restores it into a new server. The cluster is whole, so no failure is excused.
+// backup makes a backup through one node while clients work, reads it, and restores it into a new server, which has an authority and a root token of its own
+// if the cluster is secured. The cluster is whole, so no failure is excused.
 func backup(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
@@ -37,7 +36,7 @@ func backup(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("making a directory for a backup: %w", err)
 	}
-	heal := background(ctx, func(context.Context) error { return s.backUpAndRestore(ctx, url, dir) })
+	heal := background(ctx, func(context.Context) error { return s.backUpAndRestore(ctx, &place{url, s.Lab.Secrets()}, dir) })
 	return "a backup through " + n.Name + " restored elsewhere", func(ctx context.Context) error {
 		return errors.Join(heal(ctx), os.RemoveAll(dir))
 	}, nil
@@ -50,14 +49,20 @@ type contents struct {
 	ClusterID string      `json:"clusterId"`
 }
 
+// place is where a command goes, and with what it finds its way there; secrets is nil where none are asked for.
+type place struct {
+	url     string
+	secrets *lab.Secrets
+}
+
 // backUpAndRestore makes a backup, reads it again, and restores it.
-func (s *Scene) backUpAndRestore(ctx context.Context, url, dir string) error {
+func (s *Scene) backUpAndRestore(ctx context.Context, from *place, dir string) error {
 	file := filepath.Join(dir, "belfry.backup")
 	var made, read, restored contents
-	if err := s.belfry(ctx, &made, "backup", file, "--server", url); err != nil {
+	if err := s.belfry(ctx, from, &made, "backup", file); err != nil {
 		return err
 	}
-	if err := s.belfry(ctx, &read, "restore", file, "--check"); err != nil {
+	if err := s.belfry(ctx, nil, &read, "restore", file, "--check"); err != nil {
 		return err
 	}
 	fresh, stop, err := s.freshServer(dir)
@@ -65,9 +70,9 @@ func (s *Scene) backUpAndRestore(ctx context.Context, url, dir string) error {
 		return err
 	}
 	again := filepath.Join(dir, "restored.backup")
-	err = s.belfry(ctx, &restored, "restore", file, "--server", fresh)
+	err = s.belfry(ctx, fresh, &restored, "restore", file)
 	if err == nil {
-		err = s.belfry(ctx, &contents{}, "backup", again, "--server", fresh)
+		err = errors.Join(s.belfry(ctx, fresh, &contents{}, "backup", again), s.withoutTokens(ctx, from, fresh))
 	}
 	if err := errors.Join(err, stop()); err != nil {
 		return err
@@ -75,108 +80,67 @@ func (s *Scene) backUpAndRestore(ctx context.Context, url, dir string) error {
 	if made != read || made != restored {
 		return fmt.Errorf("a backup was made of %+v, has %+v, and restored %+v", made, read, restored)
 	}
-	before, err := jobsIn(file)
+	before, err := heldIn(file)
 	if err != nil {
 		return err
 	}
-	after, err := jobsIn(again)
+	after, err := heldIn(again)
 	if err != nil {
 		return err
 	}
-	if err := sameJobs(before, after); err != nil {
+	if err := before.sameAs(after); err != nil {
 		return err
-	}
-	count, err := made.Jobs.Int64()
-	if err != nil {
-		return fmt.Errorf("reading how many jobs a backup has: %w", err)
 	}
 	s.Count("backups that were restored", 1)
-	s.Count("jobs in backups that were restored", count)
+	s.Count("jobs in backups that were restored", int64(len(before.jobs)))
+	s.Count("queues in backups that were restored, by partition", int64(len(before.queues)))
+	s.Count("quotas in backups that were restored", int64(len(before.namespaces)))
 	return nil
 }
 
-// jobKey names a job in a backup. Partitions of a queue are in several shards, each of which has serials of its own.
-type jobKey struct {
-	queue     string
-	partition uint32
-	serial    uint64
-}
-
-// jobsIn returns the jobs of a backup.
-func jobsIn(path string) (map[jobKey]fsm.Job, error) {
-	file, err := os.Open(path)
+// withoutTokens looks whether a restore into a secured cluster has brought tokens, or lets in who has the root token of the cluster of the backup.
+func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
+	if to.secrets == nil {
+		return nil
+	}
+	var had, has struct {
+		Tokens []json.RawMessage `json:"tokens"`
+	}
+	if err := errors.Join(s.belfry(ctx, from, &had, "token", "list"), s.belfry(ctx, to, &has, "token", "list")); err != nil {
+		return err
+	}
+	if len(has.Tokens) > 0 {
+		return fmt.Errorf("a restore brought %d tokens", len(has.Tokens))
+	}
+	stranger := &http.Client{Transport: s.Lab.Secrets().Bearing(to.secrets.TLS(freshNode)), Timeout: backupMax}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url+"/v1/list-tokens", http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("reading a backup: %w", err)
+		return fmt.Errorf("asking as the root of another cluster: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // it is only read
-	in, err := fsm.NewBackupReader(bufio.NewReader(file))
+	response, err := stranger.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("reading a backup: %w", err)
+		return fmt.Errorf("asking as the root of another cluster: %w", err)
 	}
-	jobs := map[jobKey]fsm.Job{}
-	for {
-		record, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return jobs, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading a backup: %w", err)
-		}
-		if record.Kind != fsm.BackupJob {
-			continue
-		}
-		record.Data = bytes.Clone(record.Data) // what is read of it stays
-		job, _, err := record.Job()
-		if err != nil {
-			return nil, fmt.Errorf("reading a backup: %w", err)
-		}
-		key := jobKey{job.Queue, job.Partition, job.Serial}
-		if _, twice := jobs[key]; twice {
-			return nil, fmt.Errorf("the job %+v is in a backup twice", key)
-		}
-		jobs[key] = job
+	if err := response.Body.Close(); err != nil {
+		return fmt.Errorf("asking as the root of another cluster: %w", err)
 	}
-}
-
-// sameJobs compares the jobs of a backup with those of a server into which it was restored, and that did nothing else: time has passed there, so a job may have
-// fallen due, and a lease may have lapsed.
-func sameJobs(before, after map[jobKey]fsm.Job) error {
-	for key, had := range before {
-		has, restored := after[key]
-		if !restored {
-			return fmt.Errorf("the job %+v of a backup was not restored", key)
-		}
-		if want, is := lasting(had, had), lasting(has, had); !reflect.DeepEqual(want, is) {
-			return fmt.Errorf("a job of a backup was restored as another:\n%+v\n%+v", want, is)
-		}
+	if response.StatusCode != http.StatusUnauthorized {
+		return fmt.Errorf("a cluster into which a backup was restored answers who has the root token of the cluster of the backup with %s", response.Status)
 	}
-	for key := range after {
-		if _, had := before[key]; !had {
-			return fmt.Errorf("the job %+v was restored and is not in the backup", key)
-		}
-	}
+	s.Count("tokens that a restore did not bring", int64(len(had.Tokens)))
 	return nil
 }
 
-// lasting returns a job without what time may have changed since it was had.
-func lasting(j, had fsm.Job) fsm.Job {
-	switch {
-	case had.State == fsm.Reserved && j.State != fsm.Reserved: // its lease has lapsed
-		j.Attempt, j.Redrives, j.Fence, j.Until, j.LeaseTTR, j.Died, j.Due, j.LastError = had.Attempt, had.Redrives, had.Fence, had.Until, had.LeaseTTR, had.Died, had.Due, had.LastError
-		j.State = had.State
-	case had.State == fsm.Delayed && j.State == fsm.Ready:
-		j.State = had.State
-	}
-	return j
-}
-
-// belfry runs a command of the lab's program and reads its answer.
-func (s *Scene) belfry(ctx context.Context, answer any, args ...string) error {
+// belfry runs a command of the lab's program and reads its answer. at is nil for one that asks no server.
+func (s *Scene) belfry(ctx context.Context, at *place, answer any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, backupMax)
 	defer cancel()
+	if at != nil {
+		args = append(args, "--server", at.url)
+	}
 	c := exec.CommandContext(ctx, s.Lab.Program(), append(args, "-o", "json")...)
-	if secrets := s.Lab.Secrets(); secrets != nil && strings.HasPrefix(args[len(args)-1], "https://") {
-		more, err := secrets.Environment()
+	if at != nil && at.secrets != nil {
+		more, err := at.secrets.Environment()
 		if err != nil {
 			return err
 		}
@@ -194,19 +158,36 @@ func (s *Scene) belfry(ctx context.Context, answer any, args ...string) error {
 	return nil
 }
 
-// freshServer starts a server that has nothing to do with the lab, and returns where it serves and what ends it.
-func (s *Scene) freshServer(dir string) (url string, stop func() error, err error) {
-	//nolint:noctx // it lives until it is stopped
-	c := exec.Command(s.Lab.Program(), "serve", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--shards", "3", "--print-addresses")
+// freshNode is the name of the server into which a backup is restored.
+const freshNode = "fresh"
+
+// freshServer starts a server that has nothing to do with the lab, and returns where it serves and what ends it. It is secured if the lab is, by secrets
+// of its own.
+func (s *Scene) freshServer(dir string) (at *place, stop func() error, err error) {
+	at = &place{}
+	args := []string{
+		"serve", "--node-id", freshNode, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--shards", "3", "--print-addresses",
+	}
+	scheme := "http://"
+	if s.Lab.Secrets() != nil {
+		if at.secrets, err = lab.NewSecrets(dir, s.Lab.Program()); err != nil {
+			return nil, nil, err
+		}
+		if err := at.secrets.Equip(freshNode); err != nil {
+			return nil, nil, err
+		}
+		scheme, args = "https://", append(args, at.secrets.Flags(freshNode)...)
+	}
+	c := exec.Command(s.Lab.Program(), args...) //nolint:noctx // it lives until it is stopped
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	c.Stderr = &said
 	out, err := c.StdoutPipe()
 	if err != nil {
-		return "", nil, fmt.Errorf("starting a server for a backup: %w", err)
+		return nil, nil, fmt.Errorf("starting a server for a backup: %w", err)
 	}
 	if err := c.Start(); err != nil {
-		return "", nil, fmt.Errorf("starting a server for a backup: %w", err)
+		return nil, nil, fmt.Errorf("starting a server for a backup: %w", err)
 	}
 	kill := time.AfterFunc(backupMax, func() { _ = c.Process.Kill() }) // or it has ended
 	stop = func() error {
@@ -220,14 +201,15 @@ func (s *Scene) freshServer(dir string) (url string, stop func() error, err erro
 		return nil
 	}
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	var at struct {
+	var printed struct {
 		Listen string `json:"listen"`
 	}
 	if err == nil {
-		err = json.Unmarshal(line, &at)
+		err = json.Unmarshal(line, &printed)
 	}
 	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("the server into which a backup is to be restored: %w", err), stop())
+		return nil, nil, errors.Join(fmt.Errorf("the server into which a backup is to be restored: %w", err), stop())
 	}
-	return "http://" + at.Listen, stop, nil
+	at.url = scheme + printed.Listen
+	return at, stop, nil
 }

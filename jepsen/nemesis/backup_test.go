@@ -1,7 +1,11 @@
 package nemesis
 
 import (
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,5 +52,73 @@ func TestSameJobs(t *testing.T) {
 	more[jobKey{"q", 0, 8}] = fsm.Job{}
 	if err := sameJobs(job(fsm.Delayed, same), more); err == nil {
 		t.Error("a job from nowhere was restored")
+	}
+}
+
+// heldBy returns what a backup holds of two shards that both have job 1 of a queue, with one more record of the catalog.
+func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "backup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := fsm.NewBackupWriter(file, &fsm.BackupHeader{Shards: 2, Parts: 2})
+	for _, r := range append([]fsm.BackupRecord{fsm.CatalogRecord(&fsm.CatalogQueue{Name: "q", Partitions: 2, Settings: settings})}, more...) {
+		if err := out.Append(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for shard := range uint32(2) {
+		m := fsm.New(fsm.Config{})
+		commands := []fsm.Command{
+			&fsm.Open{Queue: "q", Partition: shard, Partitions: 2}, &fsm.Configure{Queue: "q", Version: 1, Settings: settings},
+			&fsm.Put{Queue: "q", Partition: shard, Partitions: 2, Body: []byte{byte(shard)}},
+		}
+		if _, err := m.Apply(1, fsm.AppendEntry(nil, 1e18, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+			t.Fatal(err)
+		}
+		s := m.Snapshot()
+		if err := s.Export(shard, func(*fsm.QueueRecord) bool { return true }, out.Append); err != nil {
+			t.Fatal(err)
+		}
+		m.Release(s)
+	}
+	if err := errors.Join(out.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := heldIn(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestHeldIn: a backup is read with the partitions that jobs are in, whose serials are the same, and what is not restored or restored as another is found.
+func TestHeldIn(t *testing.T) {
+	quota := func(jobs uint64) fsm.BackupRecord {
+		return fsm.NamespaceRecord(&fsm.CatalogNamespace{Name: "shop", MaxJobs: jobs})
+	}
+	had := heldBy(t, fsm.Settings{MaxJobs: 7}, quota(5))
+	if len(had.jobs) != 2 || len(had.queues) != 2 || len(had.catalog) != 1 || len(had.namespaces) != 1 {
+		t.Fatalf("a backup of two partitions with a job each holds %+v", had)
+	}
+	for what, c := range map[string]struct {
+		after *held
+		want  string
+	}{
+		"the same":         {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(5)), ""},
+		"other settings":   {heldBy(t, fsm.Settings{MaxJobs: 8}, quota(5)), "the queue of the catalog q of a backup was restored as another"},
+		"another quota":    {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(6)), "the quota shop of a backup was restored as another"},
+		"no quota":         {heldBy(t, fsm.Settings{MaxJobs: 7}), "the quota shop of a backup was not restored"},
+		"nothing restored": {newHeld(), "the partition {name:q partition:"},
+	} {
+		err := had.sameAs(c.after)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	none := heldBy(t, fsm.Settings{MaxJobs: 7})
+	if err := none.sameAs(had); err == nil || !strings.Contains(err.Error(), "the quota shop was restored and is not in the backup") {
+		t.Errorf("a quota from nowhere: %v", err)
 	}
 }
