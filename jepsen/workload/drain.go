@@ -26,7 +26,7 @@ const probeQueue = "probe"
 const share = 20
 
 // DrainAll empties queues through every node in turn, a share of each queue at a time, and then has every node say what it sees: counts, and what is dead.
-// It returns an error if jobs are left after limit, or a node does not answer.
+// So it does with what probes have left, of which each that failed was repeated with other jobs. It returns an error if jobs are left after limit, or a node does not answer.
 func DrainAll(ctx context.Context, target Target, queues []string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -43,6 +43,7 @@ func DrainAll(ctx context.Context, target Target, queues []string, limit time.Du
 	for _, queue := range queues {
 		clients[nodes[0]].resume(ctx, queue)
 	}
+	queues = append(slices.Clone(queues), probeQueue)
 	for {
 		left := map[string]bool{}
 		for turn := range nodes { // the turns of each queue begin at another node: what one turn empties, another node has emptied

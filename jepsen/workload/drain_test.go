@@ -35,11 +35,14 @@ func TestDrainAllBegins(t *testing.T) {
 	}
 	first := map[string]string{}
 	for _, o := range f.history.Ops() {
-		for _, queue := range []string{"a", "b", "c"} {
+		for _, queue := range []string{"a", "b", "c", probeQueue} {
 			if text := fmt.Sprint(o.Request); first[queue] == "" && strings.Contains(text, fmt.Sprintf("queues:%q", queue)) {
 				first[queue] = o.Node
 			}
 		}
+	}
+	if first[probeQueue] == "" {
+		t.Error("what a probe that failed has left is not drained")
 	}
 	if first["a"] == first["b"] || first["b"] == first["c"] || first["a"] == first["c"] {
 		t.Errorf("the queues begin at %v", first)
@@ -51,7 +54,7 @@ func TestDrainAllFails(t *testing.T) {
 	f := newFake(t, "n1", "n2", "n3")
 	f.refuses = "n2"
 	err := DrainAll(f.endAfter(t, "n2", 10), f.target(), []string{"q", "r"}, time.Minute)
-	if err == nil || !strings.Contains(err.Error(), "[q r]") {
+	if err == nil || !strings.Contains(err.Error(), "[probe q r]") {
 		t.Errorf("with a node that refuses: %v", err)
 	}
 }

@@ -106,7 +106,7 @@ func (n *fakeNode) Reserve(_ context.Context, r *belfryv1.ReserveRequest) (*belf
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &belfryv1.ReserveResponse{}
-	for _, lease := range f.jobs[:min(len(f.jobs), int(r.GetMaxJobs()))] {
+	for _, lease := range f.jobs[:min(len(f.jobs), int(max(1, r.GetMaxJobs())))] {
 		answer.Jobs = append(answer.Jobs, &belfryv1.Job{Lease: lease, Attempt: f.attempt})
 		f.taken[n.name]++
 	}

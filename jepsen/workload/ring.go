@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 const (
 	// ringQueue is a queue in which nothing else happens.
 	ringQueue = "ring"
-	// ringTries is how often a ring is tried at each node: a busy machine makes one late, a lost wake-up all of them.
+	// ringTries is how often a ring is tried at each node: a busy machine makes one late or has a shard change its leader, a lost wake-up is there in all of them.
 	ringTries = 3
 	// ringWait is how long it is waited for.
 	ringWait = 10 * time.Second
@@ -26,17 +27,28 @@ const (
 func RingAll(ctx context.Context, target Target, by Ring) (slowest time.Duration, err error) {
 	for _, node := range target.Nodes() {
 		quickest := ringWait
+		var refused error
 		for try := range ringTries {
 			took, err := ring(ctx, target, node, by, try)
+			if errors.Is(err, errNoLeader) {
+				refused = err
+				continue
+			}
 			if err != nil {
 				return 0, err
 			}
 			quickest = min(quickest, took)
 		}
+		if quickest == ringWait && refused != nil {
+			return 0, refused
+		}
 		slowest = max(slowest, quickest)
 	}
 	return slowest, nil
 }
+
+// errNoLeader is wrapped by the error of a put that no leader took: nobody waited in vain for its job.
+var errNoLeader = errors.New("the shard had no leader")
 
 // Ring is what wakes a consumer who waits.
 type Ring string
@@ -51,6 +63,8 @@ const (
 
 // ring has one consumer wait for one job.
 func ring(ctx context.Context, target Target, node string, by Ring, try int) (time.Duration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	producer, err := NewClient(target, Probe, fmt.Sprintf("ring-%s-%s-%d-producer", by, node, try), uint64(target.History.Now()))
 	if err != nil {
 		return 0, err
@@ -76,7 +90,13 @@ func ring(ctx context.Context, target Target, node string, by Ring, try int) (ti
 		job.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(probeDelay)}
 	}
 	from := target.History.Now()
-	if _, o := producer.put(ctx, job); !o.OK() {
+	if _, o := producer.put(ctx, job); o.Reason == belfryv1.Reason_REASON_NO_LEADER {
+		if by == Put { // who waits would get the next one's job
+			cancel()
+			<-got
+		}
+		return 0, fmt.Errorf("a put at %s: %w", node, errNoLeader)
+	} else if !o.OK() {
 		return 0, fmt.Errorf("a put at %s: %s", node, o.Message)
 	}
 	if by == Due {
