@@ -257,6 +257,10 @@ func (f *fakeAdmin) CreateToken(_ context.Context, r *belfryv1.CreateTokenReques
 	return handle[*belfryv1.CreateTokenResponse](f.h, r)
 }
 
+func (f *fakeAdmin) ListTokens(_ context.Context, r *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
+	return handle[*belfryv1.ListTokensResponse](f.h, r)
+}
+
 func (f *fakeAdmin) DeleteToken(_ context.Context, r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	return handle[*belfryv1.DeleteTokenResponse](f.h, r)
 }

@@ -144,6 +144,10 @@ func (a *app) tokenListCommand() *cobra.Command {
 			return err
 		}
 		return a.show(response, func(w io.Writer) {
+			if len(response.Tokens) == 0 {
+				fmt.Fprintln(w, "no tokens but the root tokens")
+				return
+			}
 			var lines [][]string
 			for _, t := range response.Tokens {
 				lines = append(lines, []string{

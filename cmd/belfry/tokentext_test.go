@@ -47,3 +47,11 @@ func TestTokenFlagsAreRefusedByName(t *testing.T) {
 		}
 	}
 }
+
+// TestNoTokens: where there is none that is said, as of queues and quotas.
+func TestNoTokens(t *testing.T) {
+	h := newHarness(t, always(&belfryv1.ListTokensResponse{}))
+	if got := h.run("token", "list"); got != (outcome{0, "no tokens but the root tokens\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+}
