@@ -323,13 +323,16 @@ func (cfg *Config) missing() (missing []string) {
 	return missing
 }
 
-// checkNames refuses names that nothing can have, and a file of keys that cannot be read, by the names of their flags.
+// checkNames refuses names that nothing can have, a number that no cluster is founded by, and a file of keys that cannot be read, by the names of their flags.
 func checkNames(cfg *Config) error {
 	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
 		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", cfg.NodeID)}
 	}
 	if !gossip.ValidZone(cfg.Zone) {
 		return &ConfigError{fmt.Sprintf("--zone: have %.100q, want 1 to 64 visible letters of ASCII, without blanks", cfg.Zone)}
+	}
+	if cfg.BootstrapExpect < 0 { // or it would be met by this node alone, whatever it was to join
+		return &ConfigError{fmt.Sprintf("--bootstrap-expect: have %d, want 1 or more, or 0 to found no cluster together with others", cfg.BootstrapExpect)}
 	}
 	for _, address := range cfg.Join {
 		if !gossip.Dialable(address) {

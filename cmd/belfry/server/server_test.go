@@ -103,6 +103,7 @@ func TestSettingsAreRefusedByTheirFlags(t *testing.T) {
 		says   string
 	}{
 		{func(cfg *server.Config) { cfg.NodeID = "a b" }, `--node-id: have "a b", want 1 to 64 letters`},
+		{func(cfg *server.Config) { cfg.BootstrapExpect, cfg.Join = -1, []string{"127.0.0.1:1"} }, "--bootstrap-expect: have -1, want 1 or more"},
 		{func(cfg *server.Config) { cfg.Join = []string{"localhost"} }, `--join: have "localhost", want HOST:PORT`},
 		{func(cfg *server.Config) { cfg.GossipKeys = filepath.Join(cfg.Dir, "nofile") }, "--gossip-keys: "},
 	} {
