@@ -33,9 +33,6 @@ func loadCredentials(cfg Config) (*certs.Identity, error) {
 	if err != nil {
 		return nil, &ConfigError{fmt.Sprintf("--tls-cert, --tls-key and --tls-ca: %s", err)}
 	}
-	if cfg.GossipKeys == "" && !cfg.Alone {
-		cfg.Logger.Warn("there is TLS, and gossip has no key: whoever reaches its address can tell this node wrong addresses of others; 'belfry cert' makes a key, for --gossip-keys")
-	}
 	return credentials, nil
 }
 
@@ -128,7 +125,9 @@ type stoppableListener struct {
 func (l *stoppableListener) SetDeadline(t time.Time) error { return l.inner.SetDeadline(t) }
 
 // Reload reads the files of gossip keys, root tokens and certificates again. Each that is not in order stays as it was, and the error says why.
+// Which of them everybody may read is said again.
 func (s *Server) Reload() error {
+	s.cfg.warnOfReaders()
 	var problems []error
 	switch {
 	case s.cfg.GossipKeys == "":

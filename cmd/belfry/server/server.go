@@ -139,6 +139,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("listening for clients at --listen: %w", err)
 	}
 	cfg.listenForPeers()
+	cfg.warnOfExposure()
+	cfg.warnOfReaders()
 	s := &Server{
 		cfg: cfg, credentials: credentials, gate: gate, fence: newFence(), served: make(chan struct{}), ended: make(chan struct{}),
 		lobby: newLobby(listener, cfg, forClients(credentials)), farewell: newFarewell(cfg.Dir),
@@ -293,11 +295,11 @@ func checkListen(cfg *Config) error {
 		if address == "" && listen.flag != "--listen" {
 			continue // a neighbour of the first
 		}
-		host, port, err := net.SplitHostPort(address)
+		_, port, err := net.SplitHostPort(address)
 		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {
 			return &ConfigError{fmt.Sprintf("%s: have %q, want HOST:PORT with a port of 0 to 65535, such as 127.0.0.1:7400", listen.flag, address)}
 		}
-		if ip := net.ParseIP(host); cfg.Insecure || host == "localhost" || ip != nil && ip.IsLoopback() {
+		if cfg.Insecure || local(address) {
 			continue
 		}
 		if missing := cfg.missing(); len(missing) > 0 {

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/belfrydb/belfry/access/certs"
+)
+
+// local reports whether an address is reached from this machine only.
+func local(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// warnOfExposure says what protects the node less than it could, now that it is known what it listens at: --insecure is set once, and forgotten.
+func (cfg *Config) warnOfExposure() {
+	listens := []string{cfg.Listen}
+	if cfg.PeerListen != "" { // else it does not gossip either
+		listens = append(listens, cfg.PeerListen, cfg.GossipListen)
+	}
+	var beyond []string
+	for _, address := range listens {
+		if !local(address) {
+			beyond = append(beyond, address)
+		}
+	}
+	missing := cfg.missing()
+	switch {
+	case len(beyond) > 0 && len(missing) > 0:
+		cfg.Logger.Warn("this node is reachable beyond its machine, and --insecure lets it do without "+strings.Join(missing, ", ")+": "+cfg.consequence(),
+			slog.String("addresses", strings.Join(beyond, ", ")))
+	case cfg.TLS != (certs.Files{}) && cfg.GossipKeys == "" && !cfg.Alone:
+		cfg.Logger.Warn("there is TLS, and gossip has no key: whoever reaches its address can tell this node wrong addresses of others; 'belfry cert' makes a key, for --gossip-keys")
+	}
+}
+
+// consequence says the worst that comes of what is missing.
+func (cfg *Config) consequence() string {
+	switch {
+	case cfg.RootTokens == "":
+		return "whoever reaches it can read and change every job"
+	case cfg.TLS == (certs.Files{}):
+		return "tokens cross the network in the clear, whoever sees one can use it, and the address for other nodes asks nobody for one"
+	default:
+		return "whoever reaches its gossip address can tell it wrong addresses of others"
+	}
+}
+
+// warnOfReaders says which files of what is secret have a mode that lets everybody on the machine at them. They are taken all the same: a mount may
+// know no better, and a node that does not start protects nobody.
+func (cfg *Config) warnOfReaders() {
+	for _, file := range []string{cfg.TLS.Key, cfg.TLS.ClientKey, cfg.GossipKeys, cfg.RootTokens} {
+		if file == "" {
+			continue
+		}
+		info, err := os.Stat(file)
+		if err != nil { // who reads it says so
+			continue
+		}
+		if mode := info.Mode().Perm(); mode&0o007 != 0 {
+			cfg.Logger.Warn("every user of this machine may use a file of what is secret: give it mode 0600, or 0640 if a group is to read it",
+				slog.String("file", file), slog.String("mode", fmt.Sprintf("%#o", mode)))
+		}
+	}
+}
