@@ -318,20 +318,22 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// TestSystemdSecured: what is commented out in the settings is all that a node on a network needs, and what it reads the unit hands over.
+// TestSystemdSecured: the settings as they stand are all that a node on a network needs, and what it reads the unit hands over.
 func TestSystemdSecured(t *testing.T) {
-	root, comment := newRoot(&system{}), regexp.MustCompile(`(?m)^# ([a-z-]+ = /.*)$`)
-	text := comment.ReplaceAllString(string(deployed(t, "deploy", "systemd", "belfry.conf")), "$1")
-	file, err := parseSettings("belfry.conf", []byte(text), knownSettings(root))
+	text := string(deployed(t, "deploy", "systemd", "belfry.conf"))
+	file, err := parseSettings("belfry.conf", []byte(text), knownSettings(newRoot(&system{})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	unit := string(deployed(t, "deploy", "systemd", "belfry.service"))
 	for _, name := range []string{"tls-cert", "tls-key", "tls-ca", "gossip-keys", "root-tokens"} {
 		handed, found := strings.CutPrefix(file.settings[name].value, "/run/credentials/belfry.service/")
-		if !found || !strings.Contains(unit, "\n# LoadCredential="+handed+":/etc/belfry/") {
+		if !found || !strings.Contains(unit, "\nLoadCredential="+handed+":/etc/belfry/") {
 			t.Errorf("%s is %q, which the unit does not hand over", name, file.settings[name].value)
 		}
+	}
+	if _, live := file.settings["insecure"]; live || !strings.Contains(text, "\n# insecure = true\n") {
+		t.Error("insecure belongs into a comment, beside what stands in its place")
 	}
 	if !strings.Contains(unit, "\n# ExecReload=/bin/kill -HUP $MAINPID\n") || strings.Contains(unit, "\nExecReload") {
 		t.Error("a reload must be for those with files to reload only: it ends all others")

@@ -30,10 +30,11 @@ var kubernetesFields = strings.Fields(`
 	affinity podAntiAffinity requiredDuringSchedulingIgnoredDuringExecution topologyKey labelSelector
 	topologySpreadConstraints maxSkew whenUnsatisfiable
 	containers image args env value valueFrom fieldRef fieldPath
-	startupProbe livenessProbe readinessProbe httpGet path periodSeconds timeoutSeconds failureThreshold
-	resources requests limits volumeMounts mountPath
+	startupProbe livenessProbe readinessProbe httpGet path scheme periodSeconds timeoutSeconds failureThreshold
+	resources requests limits volumeMounts mountPath readOnly
+	volumes secret secretName defaultMode
 	persistentVolumeClaimRetentionPolicy whenDeleted whenScaled volumeClaimTemplates accessModes
-	podSelector policyTypes ingress from`)
+	podSelector namespaceSelector policyTypes ingress from`)
 
 // freeForm are the fields below which the names are the user's.
 var freeForm = []string{"labels", "annotations", "matchLabels", "requests", "limits"}
@@ -70,6 +71,13 @@ type podSpec struct {
 			} `yaml:"requiredDuringSchedulingIgnoredDuringExecution"`
 		} `yaml:"podAntiAffinity"`
 	}
+	Volumes []struct {
+		Name   string
+		Secret struct {
+			SecretName  string `yaml:"secretName"`
+			DefaultMode int    `yaml:"defaultMode"`
+		}
+	}
 	Containers []struct {
 		Args    []string
 		Ports   []containerPort
@@ -91,14 +99,20 @@ type volumeMount struct {
 }
 
 type probe struct {
-	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+	HTTPGet struct{ Path, Port, Scheme string } `yaml:"httpGet"`
 }
 
 // kubernetes returns the objects of the manifest by kind and name, after it has looked at the name of every field.
 func kubernetes(t *testing.T) map[string]manifest {
 	t.Helper()
+	return kubernetesObjects(t, deployed(t, "deploy", "kubernetes", "belfry.yaml"))
+}
+
+// kubernetesObjects is kubernetes for a text.
+func kubernetesObjects(t *testing.T, text []byte) map[string]manifest {
+	t.Helper()
 	objects := make(map[string]manifest)
-	decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, "deploy", "kubernetes", "belfry.yaml")))
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var document yaml.Node
 		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -169,14 +183,16 @@ func TestKubernetesObjectsFitTogether(t *testing.T) {
 	}
 }
 
-// TestKubernetesSecured: with what is marked in the manifest, and without --insecure, a pod has all that a node on a network needs.
+// TestKubernetesSecured: as it stands, a pod has all that a node on a network needs; --insecure is there as a comment.
 func TestKubernetesSecured(t *testing.T) {
 	text := string(deployed(t, "deploy", "kubernetes", "belfry.yaml"))
-	args := []string{"serve"}
-	for _, match := range regexp.MustCompile(`(?m)^ +# secured: - (--\S+)$`).FindAllStringSubmatch(text, -1) {
-		args = append(args, strings.ReplaceAll(match[1], "$(POD_NAME)", "belfry-0"))
+	pod := kubernetes(t)["StatefulSet belfry"].Spec.Template.Spec
+	c := pod.Containers[0]
+	words := make([]string, len(c.Args))
+	for i, arg := range c.Args {
+		words[i] = strings.ReplaceAll(arg, "$(POD_NAME)", "belfry-0")
 	}
-	flags := served(t, args)
+	flags := served(t, words)
 	for name, file := range map[string]string{
 		"tls-cert": "belfry-0.pem", "tls-key": "belfry-0-key.pem", "tls-ca": authorityCert, "gossip-keys": gossipKeyFile, "root-tokens": rootTokensFile,
 	} {
@@ -184,8 +200,74 @@ func TestKubernetesSecured(t *testing.T) {
 			t.Errorf("%s is %q, want %s, of the secret", name, value(flags, name), file)
 		}
 	}
-	if strings.Count(text, "# secured: with scheme: HTTPS") != 3 || !strings.Contains(text, "# secured: - { name: secrets, mountPath: /secrets") {
-		t.Error("probes without TLS, or a secret that is mounted nowhere")
+	if value(flags, "insecure") != "false" || !strings.Contains(text, "\n            # - --insecure\n") {
+		t.Error("--insecure belongs into a comment, beside what stands in its place")
+	}
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "secrets" || pod.Volumes[0].Secret.SecretName != "belfry" || pod.Volumes[0].Secret.DefaultMode&0o007 != 0 {
+		t.Errorf("volumes %+v; want the secret, for nobody but the pod's user and group", pod.Volumes)
+	}
+	if !slices.Contains(c.Mounts, volumeMount{"secrets", "/secrets"}) {
+		t.Errorf("the secret is mounted nowhere: %+v", c.Mounts)
+	}
+}
+
+// TestKubernetesMetrics reads what is commented out for a Prometheus as if it were not: the scrape has TLS and a token, its job is named as the
+// alerts want it, and the policy lets it in.
+func TestKubernetesMetrics(t *testing.T) {
+	text := string(deployed(t, "deploy", "kubernetes", "belfry.yaml"))
+	if strings.Contains(text, "prometheus.io/scrape") {
+		t.Error("annotations give a scraper no token")
+	}
+	policy := regexp.MustCompile(`(?m)^    # ((?:- from:|  ).*)$`)
+	if rules := policy.FindAllString(text, -1); len(rules) != 7 {
+		t.Errorf("the rule for another namespace has lines %q", rules)
+	}
+	kubernetesObjects(t, []byte(policy.ReplaceAllString(text, "    $1"))) // each field is looked at
+	_, commented, found := strings.Cut(text, "\n# ---\n")
+	if !found {
+		t.Fatal("no PodMonitor")
+	}
+	type key struct{ Name, Key string }
+	var monitor struct {
+		Kind string
+		Spec struct {
+			JobLabel string `yaml:"jobLabel"`
+			Selector struct {
+				MatchLabels map[string]string `yaml:"matchLabels"`
+			}
+			Endpoints []struct {
+				Port, Path, Scheme string
+				TLSConfig          struct {
+					CA         struct{ Secret key }
+					ServerName string `yaml:"serverName"`
+				} `yaml:"tlsConfig"`
+				Authorization struct{ Credentials key }
+			} `yaml:"podMetricsEndpoints"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(regexp.MustCompile(`(?m)^# `).ReplaceAllString(commented, "")), &monitor); err != nil {
+		t.Fatal(err)
+	}
+	labels := kubernetes(t)["StatefulSet belfry"].Spec.Template.Metadata.Labels
+	if job := labels[monitor.Spec.JobLabel]; monitor.Kind != "PodMonitor" || !strings.HasPrefix(job, "belfry") {
+		t.Errorf("a %s whose job is %q; alerts want one that begins with belfry", monitor.Kind, job)
+	}
+	for label, want := range monitor.Spec.Selector.MatchLabels {
+		if labels[label] != want {
+			t.Errorf("it scrapes pods with %s=%s, and ours have %q", label, want, labels)
+		}
+	}
+	if len(monitor.Spec.Endpoints) != 1 {
+		t.Fatalf("it scrapes %+v", monitor.Spec.Endpoints)
+	}
+	e := monitor.Spec.Endpoints[0]
+	if e.Port != "http" || e.Path != "/metrics" || e.Scheme != "https" || !strings.Contains(text, ","+e.TLSConfig.ServerName+" ") {
+		t.Errorf("it asks %+v, under a name that no certificate has", e)
+	}
+	for _, secret := range []key{e.TLSConfig.CA.Secret, e.Authorization.Credentials} {
+		if made := regexp.MustCompile(`create secret generic ` + secret.Name + ` .*--from-file=\S*\b` + regexp.QuoteMeta(secret.Key) + `\b`); secret.Key == "" || !made.MatchString(text) {
+			t.Errorf("nothing makes %+v", secret)
+		}
 	}
 }
 
@@ -227,7 +309,7 @@ func TestKubernetesPod(t *testing.T) {
 		t.Errorf("ports %v; it listens on %s and %s", ports, listen, peer)
 	}
 	for path, p := range map[string]probe{"/livez": c.Live, "/readyz": c.Ready} {
-		if p.HTTPGet.Path != path || p.HTTPGet.Port != "http" {
+		if p.HTTPGet.Path != path || p.HTTPGet.Port != "http" || p.HTTPGet.Scheme != "HTTPS" {
 			t.Errorf("probe %+v, want %s", p, path)
 		}
 	}
@@ -235,7 +317,7 @@ func TestKubernetesPod(t *testing.T) {
 		t.Errorf("the start is probed with %+v", c.Startup)
 	}
 	claims := set.Spec.VolumeClaimTemplates
-	if len(claims) != 1 || len(c.Mounts) != 1 || c.Mounts[0].Name != claims[0].Metadata.Name || c.Mounts[0].MountPath != value(flags, "data") {
+	if len(claims) != 1 || len(c.Mounts) != 2 || c.Mounts[0].Name != claims[0].Metadata.Name || c.Mounts[0].MountPath != value(flags, "data") {
 		t.Errorf("claims %+v, mounted %+v, data in %s", claims, c.Mounts, value(flags, "data"))
 	}
 }
