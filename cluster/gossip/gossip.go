@@ -153,7 +153,7 @@ func libraryConfig(serverID string, t *transport, m *members, lines *libraryLog)
 	c.GossipToTheDeadTime, c.DeadNodeReclaimTime = forgottenAfter, reclaimAfter
 	// What is compressed cannot be inspected, and a small packet may unfold to gigabytes.
 	c.EnableCompression = false
-	c.UDPBufferSize = packetBytesMax - headBytes - sealBytes
+	c.UDPBufferSize = packetBytesMax - headBytes - sealBytes - placeSize
 	c.Delegate, c.Events, c.Alive, c.Merge, c.Conflict = m, m, m, m, m
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 )
 
@@ -69,9 +70,9 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// seal appends the sealed plain to head, which is authenticated with it.
-func (r *keyring) seal(head, plain []byte) []byte {
-	return (*r.keys.Load())[0].Seal(head, nil, plain, head)
+// seal appends the sealed plain to head. Both head and what the frame is bound to are authenticated with it; bound is not sent.
+func (r *keyring) seal(head, bound, plain []byte) []byte {
+	return (*r.keys.Load())[0].Seal(head, nil, plain, slices.Concat(head, bound))
 }
 
 // Why a frame cannot be opened.
@@ -80,14 +81,16 @@ var (
 	errKeyless  = errors.New("sealed without a key")
 )
 
-// unseal opens what seal made. The error says whether the sender has another key or none.
-func (r *keyring) unseal(head, sealed []byte) ([]byte, error) {
+// unseal opens what seal made. The error says whether the sender has another key or none. What is bound to something else cannot be told from
+// what was sealed with another key.
+func (r *keyring) unseal(head, bound, sealed []byte) ([]byte, error) {
+	both := slices.Concat(head, bound)
 	for _, key := range *r.keys.Load() {
-		if plain, err := key.Open(nil, nil, sealed, head); err == nil {
+		if plain, err := key.Open(nil, nil, sealed, both); err == nil {
 			return plain, nil
 		}
 	}
-	if _, err := r.open.Open(nil, nil, sealed, head); err == nil {
+	if _, err := r.open.Open(nil, nil, sealed, both); err == nil {
 		return nil, errKeyless
 	}
 	return nil, errWrongKey

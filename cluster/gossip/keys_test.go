@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,9 @@ func TestReadKeyFile(t *testing.T) {
 	}
 }
 
+// here is where packets of these tests go.
+var here = netip.MustParseAddrPort("10.0.0.1:7402")
+
 func ring(t *testing.T, keys ...[]byte) *keyring {
 	t.Helper()
 	r, err := newKeyring(keys)
@@ -75,15 +79,16 @@ func TestFramesOpenWithAnyKeyOfTheRing(t *testing.T) {
 		{"none to one", none, one, errKeyless},
 		{"one to none", one, none, errWrongKey},
 	} {
-		got, err := tt.to.openPacket(tt.from.sealPacket(plain))
+		got, err := tt.to.openPacket(here, tt.from.sealPacket(here, plain))
 		if !errors.Is(err, tt.want) || tt.want == nil && !bytes.Equal(got, plain) {
 			t.Errorf("%s: packet %q, %v; want %v", tt.name, got, err, tt.want)
 		}
-		frame, err := tt.from.sealStream(plain)
+		bound := newBinding()
+		frame, err := tt.from.sealStream(bound.question(), plain)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err = tt.to.readStream(bytes.NewReader(frame))
+		got, _, err = tt.to.readStream(bytes.NewReader(frame), bound.question())
 		if !errors.Is(err, tt.want) || tt.want == nil && !bytes.Equal(got, plain) {
 			t.Errorf("%s: stream %q, %v; want %v", tt.name, got, err, tt.want)
 		}
@@ -92,57 +97,74 @@ func TestFramesOpenWithAnyKeyOfTheRing(t *testing.T) {
 
 func TestFramesRefuseEveryChangedByte(t *testing.T) {
 	r := ring(t, keyOf(1, 32))
-	frame := r.sealPacket([]byte("a message"))
+	frame := r.sealPacket(here, []byte("a message"))
+	for _, other := range []string{"10.0.0.1:7403", "10.0.0.2:7402", "[fe80::1%eth0]:7402"} {
+		if got, err := r.openPacket(netip.MustParseAddrPort(other), frame); !errors.Is(err, errElsewhere) {
+			t.Errorf("at %s it opens as %q, %v", other, got, err)
+		}
+	}
 	for i := range frame {
 		changed := bytes.Clone(frame)
 		changed[i] ^= 1
-		if got, err := r.openPacket(changed); err == nil {
+		if got, err := r.openPacket(here, changed); err == nil {
 			t.Errorf("packet, byte %d: opened as %q", i, got)
 		}
 	}
-	frame, err := r.sealStream([]byte("a message"))
+	bound := newBinding()
+	frame, err := r.sealStream(bound.question(), []byte("a message"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range frame {
 		changed := bytes.Clone(frame)
 		changed[i] ^= 1
-		if got, err := r.readStream(bytes.NewReader(changed)); err == nil {
+		if got, _, err := r.readStream(bytes.NewReader(changed), bound.question()); err == nil {
 			t.Errorf("stream, byte %d: opened as %q", i, got)
 		}
 	}
+	for i := range challengeBytes {
+		other := bound
+		other.challenge[i] ^= 1
+		if got, _, err := r.readStream(bytes.NewReader(frame), other.question()); err == nil {
+			t.Errorf("challenge, byte %d: opened as %q", i, got)
+		}
+	}
+	if got, _, err := r.readStream(bytes.NewReader(frame), bound.answer()); err == nil {
+		t.Errorf("a question opened as the answer %q", got)
+	}
 	// A packet is no stream: what was sealed for one way does not open on the other.
-	packet := r.sealPacket([]byte("a message"))
-	if _, err := r.unseal(frameHead(frameStream), packet[headBytes:]); err == nil {
+	packet := r.sealPacket(here, []byte("a message"))
+	if _, err := r.unseal(frameHead(frameStream), nil, packet[headBytes:]); err == nil {
 		t.Error("a packet opened as a stream")
 	}
 }
 
 func TestFramesAreBounded(t *testing.T) {
 	r := ring(t, keyOf(1, 32))
-	if _, err := r.sealStream(make([]byte, streamBytesMax)); err == nil {
+	if _, err := r.sealStream(nil, make([]byte, streamBytesMax)); err == nil {
 		t.Error("a message that nobody reads was sealed")
 	}
 	for name, frame := range map[string]string{
-		"claims 4 GiB": "BG\x01s\xff\xff\xff\xff",
-		"too short":    "BG\x01s\x00\x00\x00\x1b",
-		"a packet":     "BG\x01p\x00\x00\x00\x20",
-		"version":      "BG\x02s\x00\x00\x00\x20",
+		"claims 4 GiB": "BG\x02s\xff\xff\xff\xff",
+		"too short":    "BG\x02s\x00\x00\x00\x1b",
+		"a packet":     "BG\x02p\x00\x00\x00\x20",
+		"a knock":      "BG\x02k\r\n\r\n",
+		"version":      "BG\x01s\x00\x00\x00\x20",
 		"a browser":    "GET / HTTP/1.1\r\n\r\n",
 	} {
-		_, err := r.readStream(io.MultiReader(strings.NewReader(frame), endless{}))
+		_, _, err := r.readStream(io.MultiReader(strings.NewReader(frame), endless{}), nil)
 		if !errors.Is(err, errFrame) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := r.readStream(strings.NewReader("BG\x01r")); !errors.Is(err, errRefused) {
+	if _, _, err := r.readStream(strings.NewReader("BG\x02r"), nil); !errors.Is(err, errRefused) {
 		t.Errorf("refused: %v", err)
 	}
-	if _, err := r.readStream(strings.NewReader("")); !errors.Is(err, io.EOF) {
+	if _, _, err := r.readStream(strings.NewReader(""), nil); !errors.Is(err, io.EOF) {
 		t.Errorf("nothing: %v", err)
 	}
-	for _, short := range []string{"", "B", "BG\x01p", "BG\x01p" + strings.Repeat("x", sealBytes-1)} {
-		if _, err := r.openPacket([]byte(short)); !errors.Is(err, errFrame) {
+	for _, short := range []string{"", "B", "BG\x02p", "BG\x02p" + strings.Repeat("x", sealBytes-1)} {
+		if _, err := r.openPacket(here, []byte(short)); !errors.Is(err, errFrame) {
 			t.Errorf("packet %q: %v", short, err)
 		}
 	}

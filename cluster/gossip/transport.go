@@ -72,6 +72,7 @@ func (t *transport) allowed(from netip.Addr) bool {
 func (t *transport) readPackets() {
 	// A packet that is longer than ours is cut, and then cannot be opened.
 	buf := make([]byte, packetBytesMax+1)
+	opened := newNonces(noncesMax)
 	for {
 		n, from, err := t.socket.ReadPacket(buf)
 		if errors.Is(err, net.ErrClosed) {
@@ -87,7 +88,10 @@ func (t *transport) readPackets() {
 		if !t.allowed(from.Addr()) {
 			continue
 		}
-		plain, err := t.keys.openPacket(buf[:n])
+		plain, err := t.keys.openPacket(t.advertise, buf[:n])
+		if err == nil && !opened.first(nonceOf(buf[:n], headBytes)) {
+			err = errAgain
+		}
 		if err == nil {
 			err = inspectPacket(plain)
 		}
@@ -151,6 +155,9 @@ func (t *transport) admit(conn net.Conn, place *throng.Place) {
 	defer t.untrack(conn)
 	stream := &sealedConn{Conn: conn, keys: t.keys}
 	err := conn.SetDeadline(time.Now().Add(streamTimeout))
+	if err == nil {
+		stream.binding, err = open(conn)
+	}
 	if err == nil {
 		err = stream.fill()
 	}
@@ -220,7 +227,8 @@ func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("sending gossip: %w", err)
 	}
-	err = t.socket.WritePacket(t.keys.sealPacket(b), unmapped(to))
+	to = unmapped(to)
+	err = t.socket.WritePacket(t.keys.sealPacket(to, b), to)
 	return time.Now(), err
 }
 
@@ -256,7 +264,13 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 		t.failures.note(to, err)
 		t.refuse(to, err)
 	}
-	return &sealedConn{Conn: conn, keys: t.keys, release: release, failed: failed}, nil
+	stream := &sealedConn{Conn: conn, keys: t.keys, release: release, dialled: true, failed: failed}
+	if err := stream.knock(ctx); err != nil {
+		failed(err)
+		closeQuietly(stream)
+		return nil, err
+	}
+	return stream, nil
 }
 
 // Shutdown ends the transport and waits for its goroutines. It may be called again.
@@ -276,14 +290,38 @@ func (t *transport) Shutdown() error {
 	return err
 }
 
-// sealedConn is a stream whose messages go in frames. Each Write is one message, as the library writes them.
+// sealedConn is a stream whose messages go in frames. Each Write is one message, as the library writes them: first the side that dialled, then
+// the other one. It is for one goroutine, but for Close.
 type sealedConn struct {
 	net.Conn
-	keys  *keyring
-	ready bytes.Reader
+	keys    *keyring
+	binding binding
+	asked   bool // the first frame of the side that dialled is known
+	ready   bytes.Reader
+	dialled bool // by this node
 	// The rest is nil for streams that were dialled by others.
 	failed  func(error) // told why a frame could not be read
 	release func() bool // forgets the stream
+}
+
+// knock has the stream bound to the other side's challenge, which comes before the deadline of ctx or not at all.
+func (c *sealedConn) knock(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	err := c.SetDeadline(deadline)
+	if err == nil {
+		c.binding, err = knock(c.Conn)
+	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{}) // the library sets those of the exchange
+	}
+	return err
+}
+
+// ask keeps the nonce of the question that answers are bound to.
+func (c *sealedConn) ask(with nonce) {
+	if !c.asked {
+		c.asked, c.binding.asked = true, with
+	}
 }
 
 // Close implements net.Conn.
@@ -296,12 +334,19 @@ func (c *sealedConn) Close() error {
 
 // fill reads the next frame.
 func (c *sealedConn) fill() error {
-	plain, err := c.keys.readStream(c.Conn)
+	bound := c.binding.question()
+	if c.dialled {
+		bound = c.binding.answer()
+	}
+	plain, with, err := c.keys.readStream(c.Conn, bound)
 	if err == nil {
 		err = inspectStream(plain)
 	}
 	if err != nil {
 		return err
+	}
+	if !c.dialled {
+		c.ask(with)
 	}
 	c.ready.Reset(plain)
 	return nil
@@ -322,9 +367,16 @@ func (c *sealedConn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *sealedConn) Write(b []byte) (int, error) {
-	frame, err := c.keys.sealStream(b)
+	bound := c.binding.answer()
+	if c.dialled {
+		bound = c.binding.question()
+	}
+	frame, err := c.keys.sealStream(bound, b)
 	if err != nil {
 		return 0, err
+	}
+	if c.dialled {
+		c.ask(nonceOf(frame, streamHeadBytes))
 	}
 	if _, err := c.Conn.Write(frame); err != nil {
 		return 0, err
