@@ -10,33 +10,47 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // The frames of gossip, and the types of its messages that attacks are made of.
 const (
-	gossipPacket = "BG\x01p"
-	gossipStream = "BG\x01s"
-	gossipHello  = "BG\x01h"
+	gossipPacket    = "BG\x02p"
+	gossipStream    = "BG\x02s"
+	gossipKnock     = "BG\x02k\r\n\r\n"
+	gossipChallenge = "BG\x02c"
+	gossipHello     = "BG\x02h"
 
+	challengeSize = 16
+
+	gossipSuspect    = 3
+	gossipAlive      = 4
+	gossipDead       = 5
 	gossipPushPull   = 6
 	gossipCompound   = 7
 	gossipUser       = 8
 	gossipCompressed = 9
 )
 
-// readGossip reads one frame of a stream.
-func readGossip(conn net.Conn) []byte {
-	head := make([]byte, 8)
-	if _, err := io.ReadFull(conn, head[:4]); err != nil || string(head[:4]) != gossipStream {
+// recordGossip answers a node that opens a stream, and returns the first frame that it sends then; nil if that is no gossip.
+func recordGossip(conn net.Conn) []byte {
+	knock := make([]byte, len(gossipKnock))
+	if _, err := io.ReadFull(conn, knock); err != nil || string(knock) != gossipKnock {
 		return nil
 	}
-	if _, err := io.ReadFull(conn, head[4:]); err != nil {
+	if _, err := io.WriteString(conn, gossipChallenge+strings.Repeat("x", challengeSize)); err != nil {
+		return nil
+	}
+	head := make([]byte, 8)
+	if _, err := io.ReadFull(conn, head); err != nil || string(head[:4]) != gossipStream {
 		return nil
 	}
 	content := make([]byte, min(binary.BigEndian.Uint32(head[4:]), 1<<20))
@@ -46,8 +60,8 @@ func readGossip(conn net.Conn) []byte {
 	return append(head, content...)
 }
 
-// sealed returns a frame of gossip under a key.
-func sealed(key []byte, kind, plain string) []byte {
+// sealed returns what follows a head, bound to more than that.
+func sealed(key []byte, head, bound, plain string) []byte {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil
@@ -56,11 +70,22 @@ func sealed(key []byte, kind, plain string) []byte {
 	if err != nil {
 		return nil
 	}
-	head := []byte(kind)
-	if kind == gossipStream {
-		head = binary.BigEndian.AppendUint32(head, uint32(len(plain)+28)) //nolint:gosec // it is small
+	return seal.Seal([]byte(head), nil, []byte(plain), []byte(head+bound))
+}
+
+// sealedStream returns a frame of a stream that began with a challenge.
+func sealedStream(key []byte, challenge, plain string) []byte {
+	return sealed(key, string(binary.BigEndian.AppendUint32([]byte(gossipStream), uint32(len(plain)+28))), challenge, plain) //nolint:gosec // it is small
+}
+
+// sealedPacket returns a packet of gossip that goes to n3.
+func (s *siege) sealedPacket(key []byte, plain string) []byte {
+	to, err := netip.ParseAddrPort(s.gossip[2])
+	if err != nil {
+		return nil
 	}
-	return seal.Seal(head, nil, []byte(plain), head)
+	ip := to.Addr().As16()
+	return sealed(key, gossipPacket, "", string(binary.BigEndian.AppendUint16(ip[:], to.Port()))+plain)
 }
 
 // trueKey is the gossip key of the cluster, keyless what nodes without one seal with.
@@ -119,7 +144,7 @@ func unheard(name string, made func(s *siege) []byte) attack {
 		buf := make([]byte, 1<<16)
 		for range attackPatience / time.Second { // a packet may be lost
 			_, first := conn.Write(made(s))
-			_, second := conn.Write(sealed(s.trueKey(), gossipPacket, s.ping(7)))
+			_, second := conn.Write(s.sealedPacket(s.trueKey(), s.ping(7)))
 			if err := errors.Join(first, second, conn.SetReadDeadline(time.Now().Add(time.Second))); err != nil {
 				return err.Error()
 			}
@@ -151,11 +176,58 @@ func unsealed(key, frame []byte) (string, error) {
 	return string(plain), err
 }
 
-// streaming is an attack of a frame on a stream of gossip.
-func streaming(name string, made func(s *siege) []byte, want string) attack {
+// again is an attack of a packet that was recorded on its way to n3. It is opened once, and n3 says so of each repeat; who is there stays as it was.
+func again(name string, message func(s *siege) string) attack {
+	var frame []byte
+	repeat := packet(name, func(s *siege) []byte {
+		if frame == nil {
+			frame = s.sealedPacket(s.trueKey(), message(s))
+		}
+		return frame
+	}, "opened before")
 	return attack{name, func(s *siege) string {
-		return talk(s.gossip[2], nil, func(conn net.Conn) { _, _ = conn.Write(made(s)) })
-	}, want}
+		told := repeat.try(s)
+		c, got := &belfryv1.GetClusterResponse{}, s.procs[2].run(launcher, "cluster", "status", "-o", "json")
+		if err := decodeJSON([]byte(got.out), c); err != nil {
+			return err.Error()
+		}
+		silent := slices.ContainsFunc(c.Nodes, func(n *belfryv1.Node) bool { return n.SilentSince != nil })
+		return fmt.Sprintf("%d nodes more, one is silent: %t; %s", len(c.Nodes)-len(s.members.Nodes), silent, told)
+	}, "0 nodes more, one is silent: false; n3 says: "}
+}
+
+// rumour returns a message of gossip on a node: what it is of, and the server id.
+func rumour(kind byte, id string, fields int) string {
+	return string([]byte{kind, 0x80 | byte(fields)}) + "\xabIncarnation\x00\xa4Node" + string([]byte{0xa0 + byte(len(id))}) + id
+}
+
+// streaming is an attack of a frame on a stream of gossip, without a knock before it.
+func streaming(name, frame string) attack {
+	return attack{name, func(s *siege) string {
+		return talk(s.gossip[2], nil, func(conn net.Conn) { _, _ = io.WriteString(conn, frame) })
+	}, ", closed"}
+}
+
+// knocking is an attack of a frame on a stream of gossip to which the node at an address gave its challenge.
+func knocking(name string, made func(s *siege, challenge string) []byte, want string) attack {
+	return attack{name, func(s *siege) string { return s.knock(s.gossip[2], made) }, want}
+}
+
+// knock is what a node answers to a frame behind its challenge.
+func (s *siege) knock(address string, made func(s *siege, challenge string) []byte) string {
+	conn, err := reach(address, nil)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	challenge := make([]byte, len(gossipChallenge)+challengeSize)
+	if _, err := io.WriteString(conn, gossipKnock); err != nil {
+		return err.Error()
+	}
+	if _, err := io.ReadFull(conn, challenge); err != nil || !strings.HasPrefix(string(challenge), gossipChallenge) {
+		return fmt.Sprintf("the challenge is %x, %v", challenge, err)
+	}
+	return converse(conn, func(conn net.Conn) { _, _ = conn.Write(made(s, string(challenge[len(gossipChallenge):]))) })
 }
 
 // joining is an attack by a node that wants to be part of gossip, and what it complains of.
@@ -188,8 +260,15 @@ func joining(name string, change func(s *siege, cfg *gossip.Config), want string
 // gossipAttacks are what strangers, and whoever has the key, try where nodes look for each other.
 func gossipAttacks() []attack {
 	const malformed = "refusing a message"
-	with := func(kind, plain string) func(s *siege) []byte {
-		return func(s *siege) []byte { return sealed(s.trueKey(), kind, plain) }
+	const refused = "42470272, closed" // "BG", version 2, refused
+	with := func(plain string) func(s *siege) []byte {
+		return func(s *siege) []byte { return s.sealedPacket(s.trueKey(), plain) }
+	}
+	stream := func(key func(s *siege) []byte, plain string) func(*siege, string) []byte {
+		return func(s *siege, challenge string) []byte { return sealedStream(key(s), challenge, plain) }
+	}
+	after := func(frame string) func(*siege, string) []byte {
+		return func(*siege, string) []byte { return []byte(frame) }
 	}
 	always := func(frame []byte) func(s *siege) []byte { return func(*siege) []byte { return frame } }
 	other := make([]byte, 32)
@@ -197,31 +276,42 @@ func gossipAttacks() []attack {
 	manyNodes := string([]byte{gossipPushPull}) + "\x83\xa5Nodes\xce\x7f\xff\xff\xff\xacUserStateLen\x00\xa4Join\xc2"
 	return []attack{
 		packet("gossip: a packet of garbage", always([]byte(strings.Repeat("x", 1000))), malformed),
-		unheard("gossip: a ping without a key", func(s *siege) []byte { return sealed(keyless(), gossipPacket, s.ping(1)) }),
-		unheard("gossip: a ping under another key", func(s *siege) []byte { return sealed(other, gossipPacket, s.ping(1)) }),
+		unheard("gossip: a ping without a key", func(s *siege) []byte { return s.sealedPacket(keyless(), s.ping(1)) }),
+		unheard("gossip: a ping under another key", func(s *siege) []byte { return s.sealedPacket(other, s.ping(1)) }),
 		unheard("gossip: a ping under the key with a bit flipped", func(s *siege) []byte {
-			frame := sealed(s.trueKey(), gossipPacket, s.ping(1))
+			frame := s.sealedPacket(s.trueKey(), s.ping(1))
 			frame[len(frame)/2] ^= 1
 			return frame
 		}),
 		packet("gossip: an empty packet", always([]byte(gossipPacket)), malformed),
 		packet("gossip: a packet of another version", always([]byte("BG\x09p"+strings.Repeat("x", 60))), malformed),
-		unheard("gossip: a packet of 60,000 bytes, under the key", with(gossipPacket, strings.Repeat("x", 60_000))),
-		packet("gossip: with the key, an empty message", with(gossipPacket, ""), malformed),
-		packet("gossip: with the key, what may unfold to gigabytes", with(gossipPacket, string([]byte{gossipCompressed})+strings.Repeat("x", 100)), malformed),
-		packet("gossip: with the key, a message of a user", with(gossipPacket, string([]byte{gossipUser})+"x"), malformed),
-		packet("gossip: with the key, a compound in a compound", with(gossipPacket, compound), malformed),
-		packet("gossip: with the key, a compound cut short", with(gossipPacket, compound[:2]), malformed),
-		streaming("gossip: a stream of HTTP", always([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")), ", closed"),
-		streaming("gossip: a silent stream", always(nil), ", closed"),
-		streaming("gossip: half a frame", always([]byte("BG\x01s\x00\x00\x10\x00x")), ", closed"),
-		streaming("gossip: a frame of 4 GiB", always([]byte("BG\x01s\xff\xff\xff\xff"+strings.Repeat("x", 1000))), ", closed"),
-		streaming("gossip: a stream without a key", always(sealed(keyless(), gossipStream, "x")), "42470172, closed"), // "BG", version 1, refused
-		streaming("gossip: a stream under another key", always(sealed(other, gossipStream, "x")), "42470172, closed"),
-		streaming("gossip: with the key, two billion nodes", with(gossipStream, manyNodes), ", closed"),
-		streaming("gossip: what n2 said earlier, again", func(s *siege) []byte {
-			return <-s.recorded
-		}, "42470173"), // a sealed answer, which whoever has no key cannot open
+		unheard("gossip: a packet of 60,000 bytes, under the key", with(strings.Repeat("x", 60_000))),
+		packet("gossip: with the key, an empty message", with(""), malformed),
+		packet("gossip: with the key, what may unfold to gigabytes", with(string([]byte{gossipCompressed})+strings.Repeat("x", 100)), malformed),
+		packet("gossip: with the key, a message of a user", with(string([]byte{gossipUser})+"x"), malformed),
+		packet("gossip: with the key, a compound in a compound", with(compound), malformed),
+		packet("gossip: with the key, a compound cut short", with(compound[:2]), malformed),
+		unheard("gossip: a ping under the key that went to another node", func(s *siege) []byte {
+			return sealed(s.trueKey(), gossipPacket, "", strings.Repeat("x", 18)+s.ping(1))
+		}),
+		again("gossip: that n9 is there, again", func(*siege) string {
+			return rumour(gossipAlive, "n9.0123456789abcdef", 6) + "\xa4Addr\xa4\x7f\x00\x00\x01\xa4Port\x09\xa4Meta\xa1m\xa3Vsn\xa6\x01\x05\x02\x00\x00\x00"
+		}),
+		again("gossip: that n2 may be dead, again", func(s *siege) string { return rumour(gossipSuspect, s.serverID(1), 3) + "\xa4From\xa2n1" }),
+		again("gossip: that n2 is dead, again", func(s *siege) string { return rumour(gossipDead, s.serverID(1), 3) + "\xa4From\xa2n1" }),
+		streaming("gossip: a stream of HTTP", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		streaming("gossip: a silent stream", ""),
+		streaming("gossip: a frame without a knock", string(sealed(keyless(), gossipStream+"\x00\x00\x00\x1d", "", "x"))),
+		knocking("gossip: a knock, and nothing after it", after(""), ", closed"),
+		knocking("gossip: half a frame", after(gossipStream+"\x00\x00\x10\x00x"), ", closed"),
+		knocking("gossip: a frame of 4 GiB", after(gossipStream+"\xff\xff\xff\xff"+strings.Repeat("x", 1000)), ", closed"),
+		knocking("gossip: a stream without a key", stream(func(*siege) []byte { return keyless() }, "x"), refused),
+		knocking("gossip: a stream under another key", stream(func(*siege) []byte { return other }, "x"), refused),
+		knocking("gossip: with the key, two billion nodes", stream((*siege).trueKey, manyNodes), ", closed"),
+		{"gossip: what n2 said earlier, again, to n3 and n1", func(s *siege) string {
+			earlier := after(string(<-s.recorded))
+			return s.knock(s.gossip[2], earlier) + "; " + s.knock(s.gossip[0], earlier)
+		}, refused + "; " + refused},
 		joining("gossip: a node of another cluster that has the key", func(_ *siege, cfg *gossip.Config) { cfg.Self.Cluster = "another" }, "it sees 0 nodes: "),
 		joining("gossip: a node that has no key", func(_ *siege, cfg *gossip.Config) { cfg.KeyFile, cfg.Insecure = "", true }, "it sees 0 nodes: "),
 		joining("gossip: a node of another authority, with its key", func(s *siege, cfg *gossip.Config) { cfg.KeyFile = filepath.Join(s.foreign, gossipKeyFile) }, "it sees 0 nodes: "),

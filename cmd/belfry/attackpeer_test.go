@@ -199,7 +199,7 @@ func crowdAttacks() []attack {
 			return silence(s.gossip[2], func() string {
 				return talk(s.gossip[2], nil, func(conn net.Conn) { _, _ = io.WriteString(conn, gossipHello) })
 			})
-		}, "and a node is answered 42470168"},
+		}, "and a node is answered 42470268"},
 		{"1,500 connections that say nothing, and 1,500 of HTTP/2 without a stream", func(s *siege) string {
 			var crowd []net.Conn
 			defer func() {

@@ -272,6 +272,11 @@ func talk(address string, secure *tls.Config, say func(conn net.Conn)) string {
 	if err != nil {
 		return err.Error()
 	}
+	return converse(conn, say)
+}
+
+// converse is talk on a connection that is open.
+func converse(conn net.Conn, say func(conn net.Conn)) string {
 	defer conn.Close()
 	said := make(chan struct{})
 	go func() {
@@ -336,7 +341,7 @@ func (s *siege) record() {
 			if err != nil {
 				return
 			}
-			frame := readGossip(conn)
+			frame := recordGossip(conn)
 			_ = conn.Close()
 			if frame == nil {
 				continue
