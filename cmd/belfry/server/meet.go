@@ -361,6 +361,23 @@ func advertised(address net.Addr, host string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// advertiseLookupMax is how long it may take to hear which address the advertised host has.
+const advertiseLookupMax = 5 * time.Second
+
+// checkAdvertise finds out before anything is made that no other node will find this one. That is no ConfigError: a name may be known a moment
+// later, as that of a new container is, and whoever starts nodes must go on trying.
+func checkAdvertise(ctx context.Context, cfg Config) error {
+	if cfg.Advertise == "" || cfg.Alone {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, advertiseLookupMax)
+	defer cancel()
+	if _, err := net.DefaultResolver.LookupNetIP(ctx, "ip", cfg.Advertise); err != nil {
+		return fmt.Errorf("--advertise: have %.100q, want a host that has an address: %w", cfg.Advertise, err)
+	}
+	return nil
+}
+
 // Neighbour returns the address some ports after another one; port 0 stays 0.
 func Neighbour(address string, after int) string {
 	host, port, err := net.SplitHostPort(address)

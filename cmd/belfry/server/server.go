@@ -131,6 +131,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkAdvertise(ctx, cfg); err != nil {
+		return nil, err
+	}
 	// The address comes first: that it is taken is the likeliest mistake and found at once. Clients that connect during
 	// the start wait in the listener's queue and are served, not refused.
 	var listen net.ListenConfig

@@ -116,6 +116,19 @@ func TestSettingsAreRefusedByTheirFlags(t *testing.T) {
 	}
 }
 
+// TestAdvertisedHostHasAnAddress: the flag is named before anything is made. It is no mistake for good, which a supervisor would not start again.
+func TestAdvertisedHostHasAnAddress(t *testing.T) {
+	cfg := config(t, filepath.Join(t.TempDir(), "data"))
+	cfg.Advertise = "n1.invalid" // RFC 6761: never resolves
+	_, err := server.Start(t.Context(), cfg)
+	if _, final := errors.AsType[*server.ConfigError](err); err == nil || final || !strings.HasPrefix(err.Error(), `--advertise: have "n1.invalid", want a host that has an address: `) {
+		t.Errorf("got %v, want an error of --advertise that is no ConfigError", err)
+	}
+	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data directory: %v", err)
+	}
+}
+
 // TestAddressInUseNamesItsFlag: the two that nobody gave are found by the one that was.
 func TestAddressInUseNamesItsFlag(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
