@@ -14,6 +14,9 @@ import (
 // DefaultMetricsQueues is how many queues of a node have series of their own unless it is said otherwise.
 const DefaultMetricsQueues = 1000
 
+// MetricsQueuesMax bounds Config.MetricsQueuesMax: a page of more would be too long to be asked for every few seconds.
+const MetricsQueuesMax = 10_000
+
 // queuesPage is how many queues are read at a time: the machine is locked meanwhile.
 const queuesPage = 250
 

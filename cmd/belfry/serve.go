@@ -49,7 +49,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: "Serve runs one node on a data directory, which it makes if there is none. It needs no other service.\n\n" +
 			"The first SIGINT or SIGTERM drains it: waiting polls are answered, calls that are under way are finished. A second\n" +
 			"signal ends it at once; nothing that was acknowledged is lost then either.",
-		Example: "  belfry serve\n  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --insecure",
+		Example: "  belfry serve\n  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --tls-cert n1.pem --tls-key n1-key.pem --tls-ca ca.pem --gossip-keys gossip.keys --root-tokens root-tokens",
 		Args:    arguments(0, 0),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -90,7 +90,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
 	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
 	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof) and variables (expvar) of the process are to be had, HOST:PORT on loopback; nowhere if empty")
-	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", rpc.DefaultMetricsQueues, "how many queues have metrics of their own, counted once for each shard; the others are shown together as _other")
+	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", rpc.DefaultMetricsQueues, fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown together as _other", rpc.MetricsQueuesMax))
 	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
 	f.mirror.access.add(flags)
 	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0, "how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
@@ -109,8 +109,8 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 		return usagef("--shards must be 1 to %d, is %d", node.ShardsMax, f.config.Shards)
 	case strings.ContainsAny(f.config.Advertise, ":/[] ") && !isAddress(f.config.Advertise):
 		return usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
-	case f.config.MetricsQueuesMax < 1:
-		return usagef("--metrics-max-queues must be at least 1")
+	case f.config.MetricsQueuesMax < 1 || f.config.MetricsQueuesMax > rpc.MetricsQueuesMax:
+		return usagef("--metrics-max-queues: have %d, want 1 to %d", f.config.MetricsQueuesMax, rpc.MetricsQueuesMax)
 	}
 	if err := checkTLSFlags(flags); err != nil {
 		return err

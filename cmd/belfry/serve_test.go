@@ -80,3 +80,17 @@ func TestRefusedSettingsLeaveNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestMetricsQueuesAreBounded: the setting that bounds the page of metrics has a bound itself.
+func TestMetricsQueuesAreBounded(t *testing.T) {
+	for _, value := range []string{"0", "-1", "10001", "100000000"} {
+		h := newHarness(t, nil)
+		if got := h.run("serve", "--metrics-max-queues", value, "--print-config"); got.code != codeUsage || !strings.Contains(got.err, "--metrics-max-queues: have "+value+", want 1 to 10000") {
+			t.Errorf("%s: %+v", value, got)
+		}
+	}
+	h := newHarness(t, nil)
+	if got := h.run("serve", "--metrics-max-queues", "10000", "--print-config"); got.code != codeOK {
+		t.Errorf("10000: %+v", got)
+	}
+}
