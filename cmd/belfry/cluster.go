@@ -61,7 +61,8 @@ func (a *app) clusterTransferCommand() *cobra.Command {
 		Short: "Have the leader of a shard hand over to another voter",
 		Long: "Transfer moves the leadership of a shard. The cluster keeps leaderships even: it moves one from a node that leads two\n" +
 			"shards more than another, so that an uneven transfer does not last. To keep a node free of leaderships, drain it.",
-		Args: arguments(1, 1, "SHARD"),
+		Example: "  belfry cluster transfer 3",
+		Args:    arguments(1, 1, "SHARD"),
 	}
 	c.Flags().StringVar(&request.To, "to", "", "the NODE that is to lead; the voter that leads fewest shards if empty")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {

@@ -21,6 +21,7 @@ func (a *app) clusterRemoveCommand() *cobra.Command {
 			"data it is told so and ends; with an empty data directory it joins as a new node. A node that still answers is refused:\n" +
 			"drain it and stop it first. It says what the node holds and asks; without a terminal it needs --yes.\n\n" +
 			"NODE is a name, or NAME.INCARNATION if several nodes have the name.",
+		Example:           "  belfry cluster remove n3",
 		Args:              arguments(1, 1, "NODE"),
 		ValidArgsFunction: a.completeNode,
 	}

@@ -14,10 +14,11 @@ import (
 
 func (a *app) ackCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "ack LEASE...",
-		Short: "End jobs as done",
-		Long:  "Ack ends jobs as done. Acking twice with the same lease is fine, until a minute after the lease's end.",
-		Args:  arguments(1, unlimited, "LEASE"),
+		Use:     "ack LEASE...",
+		Short:   "End jobs as done",
+		Long:    "Ack ends jobs as done. Acking twice with the same lease is fine, until a minute after the lease's end.",
+		Example: "  belfry ack \"$lease\"",
+		Args:    arguments(1, unlimited, "LEASE"),
 	}
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, leases []string) error {
 		if len(leases) > 1 {
@@ -65,7 +66,8 @@ func (a *app) nackCommand() *cobra.Command {
 		Short: "Say that an attempt failed",
 		Long: "Nack says that an attempt failed. The job is tried again after --delay, or as its retry delays say; when its attempts\n" +
 			"are used up, or with --dead, it is dead.",
-		Args: arguments(1, 1, "LEASE"),
+		Example: "  belfry nack \"$lease\" --delay 10s --error 'smtp 421'",
+		Args:    arguments(1, 1, "LEASE"),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -89,9 +91,10 @@ func (a *app) releaseCommand() *cobra.Command {
 	var delay optionalDuration
 	request := &belfryv1.ReleaseRequest{}
 	c := &cobra.Command{
-		Use:   "release LEASE",
-		Short: "Give a job back; the attempt does not count",
-		Args:  arguments(1, 1, "LEASE"),
+		Use:     "release LEASE",
+		Short:   "Give a job back; the attempt does not count",
+		Example: "  belfry release \"$lease\"",
+		Args:    arguments(1, 1, "LEASE"),
 	}
 	c.Flags().VarP(&delay, "delay", "d", "when it is due again; at once if not given")
 	requestIDFlag(c, &request.RequestId)
@@ -111,10 +114,11 @@ func (a *app) extendCommand() *cobra.Command {
 	var ttr optionalDuration
 	request := &belfryv1.ExtendRequest{}
 	c := &cobra.Command{
-		Use:   "extend LEASE",
-		Short: "Hold a job for longer",
-		Long:  "Extend moves the end of a lease to --ttr from now. It never moves it to an earlier time.",
-		Args:  arguments(1, 1, "LEASE"),
+		Use:     "extend LEASE",
+		Short:   "Hold a job for longer",
+		Long:    "Extend moves the end of a lease to --ttr from now. It never moves it to an earlier time.",
+		Example: "  belfry extend \"$lease\" --ttr 60s",
+		Args:    arguments(1, 1, "LEASE"),
 	}
 	c.Flags().Var(&ttr, "ttr", "how long from now; if not given, the length that the lease was granted or last extended with")
 	requestIDFlag(c, &request.RequestId)

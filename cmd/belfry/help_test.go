@@ -61,6 +61,15 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestVerbsHaveExamples: a command that takes an argument shows a line to copy, which is one of its own.
+func TestVerbsHaveExamples(t *testing.T) {
+	eachCommand(newRoot(&system{}), func(c *cobra.Command) {
+		if !c.HasSubCommands() && c.IsAvailableCommand() && strings.Contains(c.Use, " ") && !strings.Contains(c.Example, c.CommandPath()+" ") {
+			t.Errorf("%s has the examples %q, of which none is of it", c.CommandPath(), c.Example)
+		}
+	})
+}
+
 // TestExamplesParse reads the examples of the help as command lines: each names commands and flags that there are.
 func TestExamplesParse(t *testing.T) {
 	root := newRoot(&system{})

@@ -17,6 +17,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Use:               "cancel QUEUE ID",
 		Short:             "Remove a job that is not done",
 		Long:              "Cancel removes a job that is delayed, ready or dead; with --force also one that a consumer holds.",
+		Example:           "  belfry cancel orders order-42",
 		Args:              arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -43,6 +44,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "reschedule QUEUE ID (--delay DURATION | --at TIME)",
 		Short:             "Give a delayed or ready job another due time",
+		Example:           "  belfry reschedule orders order-42 --delay 2h",
 		Args:              arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -78,6 +80,7 @@ func (a *app) getCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "get QUEUE ID",
 		Short:             "Show a job with its body",
+		Example:           "  belfry get orders order-42",
 		Args:              arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -103,6 +106,7 @@ func (a *app) listCommand() *cobra.Command {
 		Use:               "list QUEUE",
 		Short:             "List jobs of a queue in due order",
 		Long:              "List shows jobs of one state in due order, without their bodies.",
+		Example:           "  belfry list orders --state dead --max 20",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -175,6 +179,7 @@ func (a *app) redriveCommand() *cobra.Command {
 		Use:               "redrive QUEUE (ID... | --max N)",
 		Short:             "Make dead jobs ready again",
 		Long:              "Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times first. Their attempts start anew.",
+		Example:           "  belfry redrive orders order-42\n  belfry redrive orders --max 1000",
 		Args:              arguments(1, unlimited, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}

@@ -25,7 +25,8 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 			"RBlockingQueue.take() finds them: once each, unless Redis forgets what it was told. It goes on until it is interrupted.\n" +
 			"One process at a time does it for a queue, others wait and take over within --hold; 'belfry serve --mirror-redis' is the\n" +
 			"same inside a server. A rollback has all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.",
-		Args: arguments(1, 1, "REDIS"),
+		Example: "  belfry mirror run redis://127.0.0.1:6379 --queue orders --codec kryo5-string\n  belfry mirror run redis://127.0.0.1:6379 --queue orders --no-in  # only what falls due in Belfry",
+		Args:    arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
@@ -72,7 +73,8 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 		Long: "Cutover imports what Redisson's producers offer while they are switched to Belfry one after the other, and says what is still\n" +
 			"there. It ends when nothing of the queue was left in Redis and no process of Redisson listened for --quiet. It may be\n" +
 			"interrupted and run again; 'belfry mirror rollback' goes back at any time, 'belfry mirror finalize' ends the migration.",
-		Args: arguments(1, 1, "REDIS"),
+		Example: "  belfry mirror cutover redis://127.0.0.1:6379 --queue orders --quiet 30m",
+		Args:    arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
@@ -145,7 +147,8 @@ func (a *app) mirrorRollbackCommand() *cobra.Command {
 		Long: "Rollback is 'belfry mirror export', and gives back what an import had set aside as well. 'mirror run', 'serve' and 'import\n" +
 			"--follow' let go of the queue for it and wait afterwards; any other process that mirrors it is waited for. Then the queue is\n" +
 			"paused, and Redisson's processes deliver. A later import starts anew: what went back is not taken for what was there before.",
-		Args: arguments(1, 1, "REDIS"),
+		Example: "  belfry mirror rollback redis://127.0.0.1:6379 --queue orders",
+		Args:    arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.outgoing(c)
@@ -165,7 +168,8 @@ func (a *app) mirrorFinalizeCommand() *cobra.Command {
 			"entry that Redis lost and finds again after that is a new job. It waits for a process that mirrors the queue.\n\n" +
 			"With --from lmstfy and --from youzan it checks that no job waits there and that none is claimed or set aside; give --dead as\n" +
 			"for the import. Dead letters that were left stay.",
-		Args: arguments(1, 1, "REDIS"),
+		Example: "  belfry mirror finalize redis://127.0.0.1:6379 --queue orders",
+		Args:    arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.source.chosen(c)

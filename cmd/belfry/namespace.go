@@ -44,9 +44,10 @@ func (a *app) namespaceListCommand() *cobra.Command {
 
 func (a *app) namespaceShowCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "show NAMESPACE",
-		Short: "Show the quota of a namespace and what is used of it",
-		Args:  arguments(1, 1, "NAMESPACE"),
+		Use:     "show NAMESPACE",
+		Short:   "Show the quota of a namespace and what is used of it",
+		Example: "  belfry namespace show billing",
+		Args:    arguments(1, 1, "NAMESPACE"),
 	}
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		response, err := conn.admin.GetNamespace(ctx, &belfryv1.GetNamespaceRequest{Name: args[0]})
@@ -117,9 +118,10 @@ func (a *app) namespaceSetCommand() *cobra.Command {
 
 func (a *app) namespaceRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "remove NAMESPACE",
-		Short: "Remove the quota of a namespace; its queues stay",
-		Args:  arguments(1, 1, "NAMESPACE"),
+		Use:     "remove NAMESPACE",
+		Short:   "Remove the quota of a namespace; its queues stay",
+		Example: "  belfry namespace remove billing",
+		Args:    arguments(1, 1, "NAMESPACE"),
 	}
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		response, err := conn.admin.DeleteNamespace(ctx, &belfryv1.DeleteNamespaceRequest{Name: args[0]})

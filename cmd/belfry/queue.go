@@ -32,6 +32,7 @@ func (a *app) queueListCommand() *cobra.Command {
 		Use:     "list [PREFIX]",
 		Aliases: []string{"ls"},
 		Short:   "List the queues",
+		Example: "  belfry queue list shop/",
 		Args:    arguments(0, 1),
 	}
 	c.Flags().BoolVar(&due, "due", false, "draw when the jobs of all of them fall due")
@@ -85,6 +86,7 @@ func (a *app) queueShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show QUEUE",
 		Short:             "Show a queue: counts, lateness, when its jobs fall due, settings",
+		Example:           "  belfry queue show orders",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -102,9 +104,10 @@ func (a *app) queueCreateCommand() *cobra.Command {
 	request := &belfryv1.CreateQueueRequest{}
 	settings := &settingsFlags{}
 	c := &cobra.Command{
-		Use:   "create QUEUE",
-		Short: "Make a queue ahead of its first put, also with several partitions",
-		Args:  arguments(1, 1, "QUEUE"),
+		Use:     "create QUEUE",
+		Short:   "Make a queue ahead of its first put, also with several partitions",
+		Example: "  belfry queue create orders --partitions 3 --ttr 60s",
+		Args:    arguments(1, 1, "QUEUE"),
 	}
 	c.Flags().SortFlags = false
 	c.Flags().Uint32Var(&request.Partitions, "partitions", 1, "1 to the number of shards; never changes; order holds within a partition only")
@@ -131,6 +134,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "set QUEUE",
 		Short:             "Change settings of a queue; what is not given stays",
+		Example:           "  belfry queue set orders --max-attempts 5 --retry-delays 0s,10s,2m",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -160,6 +164,7 @@ func (a *app) queuePauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "pause QUEUE",
 		Short:             "Stop handing out jobs; puts go on",
+		Example:           "  belfry queue pause orders --for 10m",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -185,6 +190,7 @@ func (a *app) queueResumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "resume QUEUE",
 		Short:             "Hand out jobs again",
+		Example:           "  belfry queue resume orders",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}

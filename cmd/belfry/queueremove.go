@@ -22,6 +22,7 @@ func (a *app) queuePurgeCommand() *cobra.Command {
 		Short: "Remove jobs of a queue",
 		Long: "Purge removes the delayed, ready and dead jobs of a queue, or those in the states named. It shows how many there are\n" +
 			"and asks; without a terminal it needs --yes.",
+		Example:           "  belfry queue purge orders\n  belfry queue purge orders --state dead --yes",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}
@@ -69,6 +70,7 @@ func (a *app) queueDeleteCommand() *cobra.Command {
 		Short: "Remove a queue with its jobs, settings and remembered ids",
 		Long: "Delete removes a queue with all its jobs, also reserved ones, its settings and remembered ids. It shows how many jobs\n" +
 			"there are and asks; without a terminal it needs --yes.",
+		Example:           "  belfry queue delete orders",
 		Args:              arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.completeQueue,
 	}

@@ -259,6 +259,7 @@ func (a *app) tokenDeleteCommand() *cobra.Command {
 		Short: "End a token",
 		Long: "Delete ends a token, at once or with --after. Calls that are under way are finished; connections that carry it are of no more use.\n" +
 			"Tokens that were made with it go on; 'belfry token list' says which those are.",
+		Example:           "  belfry token delete ke4h5nvsdg2fcu7a --after 1h",
 		Args:              arguments(1, 1, "ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

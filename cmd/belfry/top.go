@@ -39,6 +39,7 @@ func (a *app) topCommand() *cobra.Command {
 			"PREFIX, again and again until Ctrl-C. Rates are of the whole cluster since the last picture; lateness is as the node that answers saw it\n" +
 			"in the last minute. While a shard has no leader the queues are shown as the replicas that answer have them, without rates.\n" +
 			"Without a terminal, and as JSON, it shows the state once.",
+		Example:           "  belfry top shop/",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeQueue,
 	}
