@@ -32,8 +32,8 @@ func (cfg *Config) warnOfExposure() {
 	missing := cfg.missing()
 	switch {
 	case len(beyond) > 0 && len(missing) > 0:
-		cfg.Logger.Warn("this node is reachable beyond its machine, and --insecure lets it do without "+strings.Join(missing, ", ")+": "+cfg.consequence(),
-			slog.String("addresses", strings.Join(beyond, ", ")))
+		cfg.Logger.Warn("this node is reachable beyond its machine, and --insecure lets it do without what would protect it",
+			slog.String("missing", strings.Join(missing, ", ")), slog.String("consequence", cfg.consequence()), slog.String("addresses", strings.Join(beyond, ", ")))
 	case cfg.TLS != (certs.Files{}) && cfg.GossipKeys == "" && !cfg.Alone:
 		cfg.Logger.Warn("there is TLS, and gossip has no key: whoever reaches its address can tell this node wrong addresses of others; 'belfry cert' makes a key, for --gossip-keys")
 	}

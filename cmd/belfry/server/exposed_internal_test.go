@@ -20,7 +20,7 @@ func TestExposureIsSaid(t *testing.T) {
 		{"nothing protects it", Config{Listen: "0.0.0.0:7400"}, []string{reachable, "TLS (--tls-cert", "gossip keys (--gossip-keys)", "tokens (--root-tokens)", "every job", `addresses=0.0.0.0:7400`}},
 		{"only its gossip is seen", Config{Listen: "127.0.0.1:7400", PeerListen: "127.0.0.1:7401", GossipListen: "10.0.0.1:7402"}, []string{reachable, "addresses=10.0.0.1:7402"}},
 		{"tokens without TLS", Config{Listen: "10.0.0.1:7400", RootTokens: "r", GossipKeys: "g"}, []string{reachable, "tokens cross the network in the clear"}},
-		{"no gossip keys", Config{Listen: "10.0.0.1:7400", RootTokens: "r", TLS: tls}, []string{reachable, "without gossip keys (--gossip-keys): whoever reaches its gossip address"}},
+		{"no gossip keys", Config{Listen: "10.0.0.1:7400", RootTokens: "r", TLS: tls}, []string{reachable, `missing="gossip keys (--gossip-keys)" consequence="whoever reaches its gossip address`}},
 		{"all there is", Config{Listen: "10.0.0.1:7400", RootTokens: "r", TLS: tls, GossipKeys: "g"}, nil},
 		{"loopback", Config{Listen: "localhost:7400", PeerListen: "[::1]:7401", GossipListen: "127.0.0.2:7402"}, nil},
 		{"loopback with TLS", Config{Listen: "127.0.0.1:7400", TLS: tls}, []string{"there is TLS, and gossip has no key"}},
