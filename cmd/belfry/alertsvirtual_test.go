@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -152,6 +153,41 @@ func machineTroubles() map[string]machineTrouble {
 				elapse(10 * time.Second)
 			}
 		}, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
+		"a log that takes nothing while a worker waits": {nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.EntriesInFlight = 1 }}, func(v *virtual) {
+			job := virtualPut(1)
+			job.Delay, job.Given = time.Second, fsm.GivenDelay
+			if err := v.do(job); err != nil {
+				v.t.Fatal(err)
+			}
+			handed := make(chan error, 1)
+			go func() {
+				reply, err := v.Leader(0).Node.Reserve(v.t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}, node.Wait{For: time.Minute})
+				if err == nil && len(reply.Results[0].Grants) != 1 {
+					err = fmt.Errorf("%+v was handed out", reply.Results)
+				}
+				handed <- err
+			}()
+			elapse(time.Second / 2)
+			v.slowDisks(4 * time.Second)
+			if err := v.do(virtualPut(1)); err != nil { // the job falls due meanwhile
+				v.t.Fatal(err)
+			}
+			if err := <-handed; err != nil {
+				v.t.Fatal(err)
+			}
+		}, []string{"BelfryServerLate"}},
+		"a replica that differs": {nodetest.Options{}, func(v *virtual) {
+			if err := v.do(virtualPut(1)); err != nil {
+				v.t.Fatal(err)
+			}
+			m := v.Followers(0)[0]
+			v.Await("a digest to compare", func() bool { return len(m.Node.Status().Shards[0].Digests) > 0 })
+			most := m.Node.Status().Shards[0].Digests[0]
+			most.Digest++ // that of most others, as it is told
+			if err := m.Node.Quarantine(v.t.Context(), m.Node.Status().Shards[0].Group, most); err != nil {
+				v.t.Fatal(err)
+			}
+		}, []string{"BelfryReplicaQuarantined"}},
 		"a network that flips bits": {nodetest.Options{}, func(v *virtual) {
 			for range 5 {
 				v.FlipBits(0.05)
