@@ -126,102 +126,121 @@ type machineTrouble struct {
 }
 
 func machineTroubles() map[string]machineTrouble {
+	alone := nodetest.Options{Nodes: 1}
+	oftenCut := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1 }}
+	oneInFlight := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.EntriesInFlight = 1 }}
 	return map[string]machineTrouble{
-		"a disk that is slow": {nodetest.Options{Nodes: 1}, func(v *virtual) {
-			v.slowDisks(1500 * time.Millisecond)
-			for range 5 {
-				if err := v.do(virtualPut(1)); err != nil {
-					v.t.Fatal(err)
-				}
-			}
-		}, []string{"BelfrySlowSync", "BelfrySlowCommit"}},
-		"a disk that is full": {nodetest.Options{Nodes: 1}, func(v *virtual) {
-			v.disks["n1"].SetFree(1 << 20)
-			elapse(time.Minute) // it is looked at now and then
-			for range 10 {
-				if err := v.do(virtualPut(1)); !errors.Is(err, node.ErrDiskFull) {
-					v.t.Fatalf("a put on a full disk: %v", err)
-				}
-			}
-		}, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryRequestsFail"}},
-		"snapshots that cannot be written": {nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1 }}, func(v *virtual) {
-			v.noSnapshots()
-			for range 40 {
-				if err := v.do(virtualPut(16 << 10)); err != nil {
-					v.t.Fatal(err)
-				}
-				elapse(10 * time.Second)
-			}
-		}, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
-		"a log that takes nothing while a worker waits": {nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.EntriesInFlight = 1 }}, func(v *virtual) {
-			job := virtualPut(1)
-			job.Delay, job.Given = time.Second, fsm.GivenDelay
-			if err := v.do(job); err != nil {
-				v.t.Fatal(err)
-			}
-			handed := make(chan error, 1)
-			go func() {
-				reply, err := v.Leader(0).Node.Reserve(v.t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}, node.Wait{For: time.Minute})
-				if err == nil && len(reply.Results[0].Grants) != 1 {
-					err = fmt.Errorf("%+v was handed out", reply.Results)
-				}
-				handed <- err
-			}()
-			elapse(time.Second / 2)
-			v.slowDisks(4 * time.Second)
-			if err := v.do(virtualPut(1)); err != nil { // the job falls due meanwhile
-				v.t.Fatal(err)
-			}
-			if err := <-handed; err != nil {
-				v.t.Fatal(err)
-			}
-		}, []string{"BelfryServerLate"}},
-		"a replica that differs": {nodetest.Options{}, func(v *virtual) {
-			if err := v.do(virtualPut(1)); err != nil {
-				v.t.Fatal(err)
-			}
-			m := v.Followers(0)[0]
-			v.Await("a digest to compare", func() bool { return len(m.Node.Status().Shards[0].Digests) > 0 })
-			most := m.Node.Status().Shards[0].Digests[0]
-			most.Digest++ // that of most others, as it is told
-			if err := m.Node.Quarantine(v.t.Context(), m.Node.Status().Shards[0].Group, most); err != nil {
-				v.t.Fatal(err)
-			}
-		}, []string{"BelfryReplicaQuarantined"}},
-		"a network that flips bits": {nodetest.Options{}, func(v *virtual) {
-			for range 5 {
-				v.FlipBits(0.05)
-				elapse(4 * time.Second)
-				v.FlipBits(0)
-				elapse(2 * time.Second)
-			}
-		}, []string{"BelfryPeerBytesChanged"}},
-		"a clock that is wrong": {nodetest.Options{}, func(v *virtual) {
-			v.Followers(0)[0].Clock.Step(200 * time.Millisecond)
-			leader := v.Leader(0)
-			v.Isolate(leader)
-			v.Await("a leader that has asked for the time", func() bool { return v.LeaderExcept(0, leader) != nil })
-			v.Heal(leader)
-			elapse(20 * time.Second)
-		}, []string{"BelfryClockSkew"}},
-		"a time that is wrong": {nodetest.Options{}, func(v *virtual) {
-			leader := v.Leader(0)
-			for _, m := range v.Members() {
-				m.Clock.Step(time.Hour)
-			}
-			elapse(time.Minute)
-			if err := v.do(virtualPut(1)); err != nil { // logged in an hour
-				v.t.Fatal(err)
-			}
-			for _, m := range v.Members() {
-				m.Clock.Step(0)
-			}
-			v.Isolate(leader)
-			v.Await("a leader that is told the time", func() bool { return v.LeaderExcept(0, leader) != nil })
-			v.Heal(leader)
-			elapse(20 * time.Second)
-		}, []string{"BelfryClockAhead"}},
+		"a disk that is slow":                           {alone, (*virtual).writeSlowly, []string{"BelfrySlowSync", "BelfrySlowCommit"}},
+		"a disk that is full":                           {alone, (*virtual).fillDisk, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryRequestsFail"}},
+		"snapshots that cannot be written":              {oftenCut, (*virtual).failSnapshots, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
+		"a log that takes nothing while a worker waits": {oneInFlight, (*virtual).ringLate, []string{"BelfryServerLate"}},
+		"a replica that differs":                        {nodetest.Options{}, (*virtual).quarantine, []string{"BelfryReplicaQuarantined"}},
+		"a network that flips bits":                     {nodetest.Options{}, (*virtual).garble, []string{"BelfryPeerBytesChanged"}},
+		"a clock that is wrong":                         {nodetest.Options{}, (*virtual).skewFollower, []string{"BelfryClockSkew"}},
+		"a time that is wrong":                          {nodetest.Options{}, (*virtual).runAhead, []string{"BelfryClockAhead"}},
 	}
+}
+
+// must sends commands that nothing may refuse.
+func (v *virtual) must(commands ...fsm.Command) {
+	v.t.Helper()
+	if err := v.do(commands...); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *virtual) writeSlowly() {
+	v.slowDisks(1500 * time.Millisecond)
+	for range 5 {
+		v.must(virtualPut(1))
+	}
+}
+
+func (v *virtual) fillDisk() {
+	v.disks["n1"].SetFree(1 << 20)
+	elapse(time.Minute) // it is looked at now and then
+	for range 10 {
+		if err := v.do(virtualPut(1)); !errors.Is(err, node.ErrDiskFull) {
+			v.t.Fatalf("a put on a full disk: %v", err)
+		}
+	}
+}
+
+func (v *virtual) failSnapshots() {
+	v.noSnapshots()
+	for range 40 {
+		v.must(virtualPut(16 << 10))
+		elapse(10 * time.Second)
+	}
+}
+
+// ringLate has a job fall due while the log takes nothing.
+func (v *virtual) ringLate() {
+	job := virtualPut(1)
+	job.Delay, job.Given = time.Second, fsm.GivenDelay
+	v.must(job)
+	handed := make(chan error, 1)
+	go func() {
+		reply, err := v.Leader(0).Node.Reserve(v.t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}, node.Wait{For: time.Minute})
+		if err == nil && len(reply.Results[0].Grants) != 1 {
+			err = fmt.Errorf("%+v was handed out", reply.Results)
+		}
+		handed <- err
+	}()
+	elapse(time.Second / 2)
+	v.slowDisks(4 * time.Second)
+	v.must(virtualPut(1)) // the job falls due meanwhile
+	if err := <-handed; err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// quarantine tells a follower that most others have a different state.
+func (v *virtual) quarantine() {
+	v.must(virtualPut(1))
+	m := v.Followers(0)[0]
+	v.Await("a digest to compare", func() bool { return len(m.Node.Status().Shards[0].Digests) > 0 })
+	most := m.Node.Status().Shards[0].Digests[0]
+	most.Digest++
+	if err := m.Node.Quarantine(v.t.Context(), m.Node.Status().Shards[0].Group, most); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *virtual) garble() {
+	for range 5 {
+		v.FlipBits(0.05)
+		elapse(4 * time.Second)
+		v.FlipBits(0)
+		elapse(2 * time.Second)
+	}
+}
+
+func (v *virtual) skewFollower() {
+	v.Followers(0)[0].Clock.Step(200 * time.Millisecond)
+	v.changeLeader("a leader that has asked for the time")
+}
+
+// runAhead has every clock an hour ahead while a put is logged, and then right.
+func (v *virtual) runAhead() {
+	for _, m := range v.Members() {
+		m.Clock.Step(time.Hour)
+	}
+	elapse(time.Minute)
+	v.must(virtualPut(1))
+	for _, m := range v.Members() {
+		m.Clock.Step(0)
+	}
+	v.changeLeader("a leader that is told the time")
+}
+
+// changeLeader cuts the leader off until there is another, and waits until both have compared clocks.
+func (v *virtual) changeLeader(what string) {
+	leader := v.Leader(0)
+	v.Isolate(leader)
+	v.Await(what, func() bool { return v.LeaderExcept(0, leader) != nil })
+	v.Heal(leader)
+	elapse(20 * time.Second)
 }
 
 // TestAlertsOfMachinesFire: what goes wrong with disks, clocks and networks, which a test cannot do to those it runs on, is done to nodes in virtual time;
