@@ -1,17 +1,23 @@
 package guard_test
 
 import (
+	"container/heap"
 	"context"
-	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -175,23 +181,34 @@ func logPath(b *testing.B, count, size int) (path, reference func()) {
 	}
 }
 
-// hashing is the reference of paths on processors: bytes that are copied and hashed, in memory that no cache holds.
-func hashing() func() {
-	const size, turns = 8 << 20, 4
-	from, to := make([]byte, size), make([]byte, size)
-	random := rand.NewChaCha8([32]byte{1})
-	random.Read(from) //nolint:errcheck // it never fails
-	sum := byte(0)
+// agenda is the reference of the machine: as many bodies, made one by one, in the standard library's map by number and heap by time, and taken out again.
+func agenda() func() {
 	return func() {
-		for range turns {
-			copy(to, from)
-			one := sha256.Sum256(to[:size/8])
-			two := fnv.New64a()
-			two.Write(to[:size/8])
-			sum += one[0] + byte(two.Sum64())
-			from[0] = sum // nothing of this can be left out
+		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same for ever
+		due, bodies := &times{}, map[int64][]byte{}
+		for range machineJobs {
+			at := random.Int64()
+			bodies[at] = make([]byte, 100)
+			heap.Push(due, at)
+		}
+		for due.Len() > 0 {
+			at, _ := heap.Pop(due).(int64)
+			delete(bodies, at)
 		}
 	}
+}
+
+// times is a heap of times, the earliest on top.
+type times []int64
+
+func (t *times) Len() int           { return len(*t) }
+func (t *times) Less(i, j int) bool { return (*t)[i] < (*t)[j] }
+func (t *times) Swap(i, j int)      { (*t)[i], (*t)[j] = (*t)[j], (*t)[i] }
+func (t *times) Push(x any)         { at, _ := x.(int64); *t = append(*t, at) }
+func (t *times) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return last
 }
 
 const (
@@ -217,7 +234,7 @@ func putEntries() [][]byte {
 // machinePut has a new machine apply puts.
 func machinePut(b *testing.B) (path, reference func()) {
 	entries := putEntries()
-	return func() { fill(b, entries) }, hashing()
+	return func() { fill(b, entries) }, agenda()
 }
 
 // fill returns a machine that has applied entries, and the index of the last.
@@ -257,7 +274,7 @@ func machineLife(b *testing.B) (path, reference func()) {
 			apply(acks)
 			taken += len(grants)
 		}
-	}, hashing()
+	}, agenda()
 }
 
 // calls has callers at a server in this process, over loopback and with its log on disk; clients are counted with it.
@@ -279,5 +296,45 @@ func calls(b *testing.B, workload string, jobs uint64) (path, reference func()) 
 		if _, err := bench.Run(b.Context(), cfg); err != nil {
 			b.Fatal(fmt.Errorf("%s: %w", workload, err))
 		}
-	}, hashing()
+	}, echoes(b, cfg.Connections, cfg.Callers)
+}
+
+// echoes is the reference of calls: the standard library's client and server pass small JSON to and fro over as many connections, and nothing is done with it.
+func echoes(b *testing.B, connections, callers int) func() {
+	const requests = 4_000
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			b.Error(err)
+		}
+		if err := json.NewEncoder(w).Encode(in); err != nil {
+			b.Error(err)
+		}
+	}))
+	b.Cleanup(echo.Close)
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections}}
+	b.Cleanup(client.CloseIdleConnections)
+	body := `{"queue":"guard","delay":"1s","body":"` + strings.Repeat("A", 136) + `"}`
+	post := func() {
+		answer, err := client.Post(echo.URL, "application/json", strings.NewReader(body)) //nolint:noctx // it ends with its server
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
+			b.Error(err)
+		}
+	}
+	return func() {
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for range requests / callers {
+					post()
+				}
+			})
+		}
+		all.Wait()
+	}
 }
