@@ -90,7 +90,7 @@ func TestClusterOfProcesses(t *testing.T) {
 func expectRefused(t *testing.T, dir, program, clusterID, join string) {
 	t.Helper()
 	for _, more := range [][]string{{"--join", join}, nil} {
-		args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, more...)
+		args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--log-format", "text"}, more...)
 		want := "was removed from cluster " + clusterID + "; what is in " + dir + " is of no use"
 		if got := runProgram(t, program, nil, args...); got.code != codeError || !strings.Contains(got.err, "belfry: n3.") || !strings.Contains(got.err, want) {
 			t.Errorf("the removed node, started again %v: %+v", more, got)

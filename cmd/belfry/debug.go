@@ -3,19 +3,21 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"expvar"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof" //nolint:gosec // what it registers by itself is served nowhere
+	"runtime/debug"
 	"strings"
 	"time"
 )
 
-// startDebug listens for people who look into the process: profiles and variables, and nothing of a client's. Whoever reaches it may read the memory
+// startDebug listens for people who look into the process, and nothing of a client's is there. Whoever reaches it may read the memory
 // of the process in pieces and keep it busy, so that it listens on loopback only. An empty address is none. stop ends it at once.
-func startDebug(ctx context.Context, address string) (at string, stop func(), err error) {
+func startDebug(ctx context.Context, address string, pages http.Handler) (at string, stop func(), err error) {
 	if address == "" {
 		return "", func() {}, nil
 	}
@@ -26,7 +28,7 @@ func startDebug(ctx context.Context, address string) (at string, stop func(), er
 	if err != nil {
 		return "", nil, fmt.Errorf("listening at --debug-addr: %w", err)
 	}
-	s := &http.Server{Handler: debugHandler(), ReadHeaderTimeout: 10 * time.Second}
+	s := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -38,14 +40,19 @@ func startDebug(ctx context.Context, address string) (at string, stop func(), er
 	}, nil
 }
 
-// debugHandler answers for pprof and expvar. A page of a browser that has its own name resolve to loopback gets nothing.
-func debugHandler() http.Handler {
+// debugHandler answers for pprof and expvar, says what runs here and with which settings, and turns the level of the log. A page of a browser that has its own
+// name resolve to loopback gets nothing.
+func debugHandler(audit *slog.Logger, level *slog.LevelVar, config func(io.Writer)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/vars", variables)
+	mux.HandleFunc("GET /debug/config", func(w http.ResponseWriter, _ *http.Request) { config(w) })
+	mux.HandleFunc("GET /debug/log-level", func(w http.ResponseWriter, _ *http.Request) { showLevel(w, level) })
+	mux.HandleFunc("PUT /debug/log-level", func(w http.ResponseWriter, r *http.Request) { turnLevel(w, r, audit, level) })
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, thisBuild(debug.ReadBuildInfo())) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
@@ -67,9 +74,37 @@ func variables(w http.ResponseWriter, _ *http.Request) {
 			all[v.Key] = json.RawMessage(v.Value.String())
 		}
 	})
-	text, err := json.Marshal(all)
+	answerJSON(w, all)
+}
+
+// showLevel answers with the level of the log.
+func showLevel(w io.Writer, level *slog.LevelVar) {
+	fmt.Fprintln(w, strings.ToLower(level.Level().String()))
+}
+
+// turnLevel sets the level of the log to the word that the body is, and answers with it; it holds until the process ends. The audit, which has no level, says so.
+func turnLevel(w http.ResponseWriter, r *http.Request, audit *slog.Logger, level *slog.LevelVar) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
 	if err != nil {
-		http.Error(w, errors.Join(errors.New("writing the variables"), err).Error(), http.StatusInternalServerError)
+		http.Error(w, "reading the level: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	to, err := parseLevel(strings.TrimSpace(string(body)))
+	if err != nil {
+		http.Error(w, "the level: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	from := level.Level()
+	level.Set(to)
+	audit.Info("the level of the log was changed", slog.String("from", strings.ToLower(from.String())), slog.String("to", strings.ToLower(to.String())))
+	showLevel(w, level)
+}
+
+// answerJSON answers with a value and the end of its line.
+func answerJSON(w http.ResponseWriter, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, "writing the answer: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")

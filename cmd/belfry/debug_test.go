@@ -2,12 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/client/belfrytest"
@@ -16,7 +20,8 @@ import (
 // debugListener runs one until the test ends.
 func debugListener(t *testing.T) (address string) {
 	t.Helper()
-	address, stop, err := startDebug(t.Context(), "127.0.0.1:0")
+	pages := debugHandler(slog.New(slog.DiscardHandler), &slog.LevelVar{}, func(w io.Writer) { fmt.Fprintln(w, "as configured") })
+	address, stop, err := startDebug(t.Context(), "127.0.0.1:0", pages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +64,10 @@ func TestDebugListener(t *testing.T) {
 		{"/debug/pprof/cmdline", "", 404, ""},
 		{"/debug/vars", "[::1]", 200, `"memstats":{`},
 		{"/debug/vars", "rebound.example:6060", 403, ""},
+		{"/debug/config", "", 200, "as configured"},
+		{"/debug/config", "rebound.example:6060", 403, ""},
+		{"/debug/log-level", "", 200, "info\n"},
+		{"/version", "", 200, `"go":"go1.`},
 		{"/", "", 404, ""},
 	} {
 		status, text := fetch(t, address, test.path, test.host)
@@ -67,6 +76,70 @@ func TestDebugListener(t *testing.T) {
 		}
 		if test.path == "/debug/vars" && status == 200 && !json.Valid([]byte(text)) {
 			t.Errorf("the variables are no JSON: %s", text)
+		}
+	}
+}
+
+// TestLogLevelIsTurned: the level changes in a log that is there, each change is in the audit, and what is no level changes nothing.
+func TestLogLevelIsTurned(t *testing.T) {
+	t.Parallel()
+	said := &lockedBuffer{}
+	s := newSystem()
+	s.err, s.errTerminal = said, false
+	a := &app{system: s}
+	level := levelOf("warn")
+	log := a.logger(logAuto, level)
+	pages := debugHandler(a.logger(logAuto, slog.LevelInfo), level, nil)
+	for _, test := range []struct {
+		body   string
+		status int
+		answer string
+	}{
+		{"debug\n", 200, "debug\n"},
+		{"DEBUG", 400, `have "DEBUG", want one of info, debug, warn, error`},
+		{"", 400, "want one of"},
+		{strings.Repeat("x", 2<<10), 400, "reading the level"},
+		{"error", 200, "error\n"},
+	} {
+		out := httptest.NewRecorder()
+		pages.ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), http.MethodPut, "http://127.0.0.1/debug/log-level", strings.NewReader(test.body)))
+		if out.Code != test.status || !strings.Contains(out.Body.String(), test.answer) {
+			t.Errorf("PUT of %.20q: %d, %s", test.body, out.Code, out.Body)
+		}
+		log.Debug("now")
+	}
+	want := []string{"the level of the log was changed", "now", "now", "now", "now", "the level of the log was changed"}
+	var got []string
+	for line := range strings.Lines(said.String()) {
+		var entry struct {
+			Msg, From, To string
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		got = append(got, entry.Msg)
+	}
+	if !slices.Equal(got, want) || !strings.Contains(said.String(), `"from":"warn","to":"debug"`) || !strings.Contains(said.String(), `"from":"debug","to":"error"`) {
+		t.Errorf("it logged %s", said)
+	}
+}
+
+// TestLogFormat: a person reads text, and whatever else has standard error gets JSON, if neither is asked for.
+func TestLogFormat(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		format   string
+		terminal bool
+		json     bool
+	}{
+		{logAuto, true, false}, {logAuto, false, true}, {logText, false, false}, {logJSON, true, true},
+	} {
+		said := &lockedBuffer{}
+		s := newSystem()
+		s.err, s.errTerminal = said, test.terminal
+		(&app{system: s}).logger(test.format, slog.LevelInfo).Info("hello", slog.Duration("after", 2*time.Second))
+		if json.Valid([]byte(said.String())) != test.json || !strings.Contains(said.String(), "hello") || !strings.Contains(said.String(), "2s") {
+			t.Errorf("%s with a terminal %v: %s", test.format, test.terminal, said)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (c *crew) launchAt(i int, gossip string, more ...string) *process {
 	c.t.Helper()
 	args := append([]string{
 		"serve", "--data", c.dirs[i], "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", gossip, "--shards", "2",
-		"--node-id", fmt.Sprintf("n%d", i+1), "--join", strings.Join(c.gossip, ","), "--bootstrap-expect", "3", "--print-addresses",
+		"--node-id", fmt.Sprintf("n%d", i+1), "--join", strings.Join(c.gossip, ","), "--bootstrap-expect", "3", "--print-addresses", "--log-format", "text",
 	}, more...)
 	c.procs[i] = launch(c.t, shelled(c.shell, append([]string{launcher}, args...)...))
 	return c.procs[i]

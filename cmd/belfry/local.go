@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 
@@ -32,7 +32,7 @@ func (a *app) withOwnServer(ctx context.Context, dir string, work func(*server.S
 func (a *app) ownServer(dir string) server.Config {
 	return server.Config{
 		Dir: dir, Listen: "127.0.0.1:0", Alone: true, Version: thisBuild(debug.ReadBuildInfo()).Version,
-		Logger: logger(io.Discard, "text", "error"),
+		Logger: slog.New(slog.DiscardHandler),
 		Fatal: func(err error) {
 			fmt.Fprintf(a.err, "belfry: storage failed: %s\n", err)
 			a.exit(codeStorage)

@@ -115,7 +115,7 @@ func environment(more ...string) []string {
 // serve starts a server on a free port and returns when it is ready.
 func serve(t *testing.T, program, dir string, more ...string) *process {
 	t.Helper()
-	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--print-addresses"}, more...)
+	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--print-addresses", "--log-format", "text"}, more...)
 	return startServer(t, exec.Command(program, args...)) //nolint:noctx // the cleanup kills it
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func TestServeMirrorFlags(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	said := &lockedBuffer{}
-	warn := warnings(logger(said, "text", "warn"))
+	warn := warnings(slog.New(slog.NewTextHandler(said, nil)))
 	for _, why := range []string{"full", "full", "away", "away", "full"} {
 		warn(errors.New(why))
 	}

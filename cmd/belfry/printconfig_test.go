@@ -28,7 +28,7 @@ func TestPrintConfigShowsOrigins(t *testing.T) {
 	}
 	for _, want := range []string{
 		"SETTING VALUE ORIGIN", "data there flag", "listen 127.0.0.1:2 BELFRY_LISTEN", "zone rack-7 " + file + ":1", "join n1:7402,n2:7402 " + file + ":4",
-		"shards 2 flag", "peer-listen 127.0.0.1:3 default", "gossip-listen 127.0.0.1:4 default", "replication-factor 3 default", "grace-period 10m default", "log-format text default", "node-id - default", "config " + file + " BELFRY_CONFIG",
+		"shards 2 flag", "peer-listen 127.0.0.1:3 default", "gossip-listen 127.0.0.1:4 default", "replication-factor 3 default", "grace-period 10m default", "log-format auto default", "node-id - default", "config " + file + " BELFRY_CONFIG",
 	} {
 		if !strings.Contains("\n"+strings.Join(lines, "\n")+"\n", "\n"+want+"\n") {
 			t.Errorf("%q is not in\n%s", want, strings.Join(lines, "\n"))

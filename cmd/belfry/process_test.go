@@ -85,7 +85,7 @@ func TestStaleLease(t *testing.T) {
 func TestServerStopsOnSignal(t *testing.T) {
 	t.Parallel()
 	program := launcher
-	p := serve(t, program, t.TempDir(), "--log-format", "json")
+	p := serve(t, program, t.TempDir(), "--log-format", "auto") // no terminal has its standard error
 	waiting := make(chan outcome, 1)
 	go func() { waiting <- p.run(program, "reserve", "orders", "--wait", "60s") }()
 	awaitMetric(t, p.address, "belfry_shard_waiters", 1)

@@ -59,10 +59,7 @@ func (a *app) serveCommand() *cobra.Command {
 		if f.printConfig {
 			return a.flush(func(w io.Writer) { renderConfig(w, c) })
 		}
-		if !c.Flags().Changed("shards") {
-			f.config.Shards = 0 // whatever the directory has
-		}
-		return a.serve(c.Context(), f)
+		return a.serve(c, f)
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -87,9 +84,9 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
 	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
-	flags.Var(newChoice(&f.logFormat, "text", "json"), "log-format", "text or json")
-	flags.Var(newChoice(&f.logLevel, "info", "debug", "warn", "error"), "log-level", "debug, info, warn or error")
-	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof) and variables (expvar) of the process are to be had, HOST:PORT on loopback; nowhere if empty")
+	flags.Var(newChoice(&f.logFormat, logAuto, logText, logJSON), "log-format", "text or json; auto is text on a terminal and json elsewhere")
+	flags.Var(newChoice(&f.logLevel, logLevels...), "log-level", "debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
+	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof), variables (expvar), settings and the log level of the process are to be had, HOST:PORT on loopback; nowhere if empty")
 	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", rpc.DefaultMetricsQueues, fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown together as _other", rpc.MetricsQueuesMax))
 	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
 	f.mirror.access.add(flags)
@@ -134,11 +131,16 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// serve runs a server until ctx ends.
-func (a *app) serve(ctx context.Context, f *serveFlags) error {
+// serve runs a server until the command's context ends.
+func (a *app) serve(c *cobra.Command, f *serveFlags) error {
+	ctx := c.Context()
 	cfg := f.config
-	cfg.Logger = logger(a.err, f.logFormat, f.logLevel)
-	cfg.Audit = logger(a.err, f.logFormat, "info") // whatever else is not to be said
+	if !c.Flags().Changed("shards") {
+		cfg.Shards = 0 // whatever the directory has
+	}
+	level := levelOf(f.logLevel)
+	cfg.Logger = a.logger(f.logFormat, level)
+	cfg.Audit = a.logger(f.logFormat, slog.LevelInfo) // whatever else is not to be said
 	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
 	cfg.Fatal = a.storageFailed
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
@@ -156,7 +158,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		cfg.Collectors = append(cfg.Collectors, meters)
 	}
 	defer a.tuneCollector(ctx)()
-	debugAt, stopDebug, err := startDebug(ctx, f.debug)
+	debugAt, stopDebug, err := startDebug(ctx, f.debug, debugHandler(cfg.Audit, level, func(w io.Writer) { renderConfig(w, c) }))
 	if err != nil {
 		return err
 	}
@@ -306,25 +308,4 @@ func renderWelcome(w io.Writer, url, authority string, status node.Status, dir s
   Ctrl-C stops it; what was put stays in %[4]s.
 
 `, url, status.Name, count(len(status.Shards), "shard"), dir, curl)
-}
-
-// logger returns the server's logger.
-func logger(w io.Writer, format, level string) *slog.Logger {
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		least = slog.LevelInfo // the flag takes only levels that there are
-	}
-	options := &slog.HandlerOptions{Level: least, ReplaceAttr: shortDurations}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// shortDurations writes durations as people do; as JSON they would be nanoseconds.
-func shortDurations(_ []string, attr slog.Attr) slog.Attr {
-	if attr.Value.Kind() == slog.KindDuration {
-		return slog.String(attr.Key, attr.Value.Duration().Round(time.Microsecond).String())
-	}
-	return attr
 }

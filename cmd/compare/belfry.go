@@ -44,6 +44,7 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 		urls, gossip = append(urls, "http://"+addresses[0]), append(gossip, addresses[2])
 		args = append(args, []string{
 			"serve", "--node-id", fmt.Sprintf("n%d", n+1), "--listen", addresses[0], "--peer-listen", addresses[1], "--gossip-listen", addresses[2],
+			"--log-format", "text",
 		})
 	}
 	dir := s.newDir("belfry")

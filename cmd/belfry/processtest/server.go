@@ -36,7 +36,7 @@ func (p *Program) New(t testing.TB, dir string, args ...string) *Server {
 	listen, peers, gossip := p.addresses.Free(t), p.addresses.Free(t), p.addresses.Free(t)
 	s := &Server{t: t, program: p, dir: dir, listen: listen, peers: peers, gossip: gossip, log: filepath.Join(t.TempDir(), "log")}
 	s.args = append([]string{
-		"serve", "--data", dir, "--listen", listen, "--peer-listen", peers, "--gossip-listen", gossip, "--print-addresses",
+		"serve", "--data", dir, "--listen", listen, "--peer-listen", peers, "--gossip-listen", gossip, "--print-addresses", "--log-format", "text",
 	}, args...)
 	t.Cleanup(s.Kill)
 	return s

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The formats of the log.
+const (
+	logAuto = "auto" // text for a person, JSON for what reads on
+	logText = "text"
+	logJSON = "json"
+)
+
+// logLevels are the levels that a log may have, the default first.
+var logLevels = []string{"info", "debug", "warn", "error"} //nolint:gochecknoglobals // never changes
+
+// parseLevel reads one of logLevels.
+func parseLevel(word string) (level slog.Level, err error) {
+	if !slices.Contains(logLevels, word) {
+		return level, fmt.Errorf("have %.20q, want one of %s", word, strings.Join(logLevels, ", "))
+	}
+	return level, level.UnmarshalText([]byte(word))
+}
+
+// levelOf returns a level that may be changed while there is a log.
+func levelOf(word string) *slog.LevelVar {
+	level := &slog.LevelVar{}
+	if at, err := parseLevel(word); err == nil { // the flag takes no other
+		level.Set(at)
+	}
+	return level
+}
+
+// logger returns a logger to standard error.
+func (a *app) logger(format string, level slog.Leveler) *slog.Logger {
+	if format == logJSON || format == logAuto && !a.errTerminal {
+		return slog.New(slog.NewJSONHandler(a.err, logOptions(level)))
+	}
+	return slog.New(slog.NewTextHandler(a.err, logOptions(level)))
+}
+
+func logOptions(level slog.Leveler) *slog.HandlerOptions {
+	return &slog.HandlerOptions{Level: level, ReplaceAttr: shortDurations}
+}
+
+// shortDurations writes durations as people do; as JSON they would be nanoseconds.
+func shortDurations(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		return slog.String(attr.Key, attr.Value.Duration().Round(time.Microsecond).String())
+	}
+	return attr
+}
