@@ -28,13 +28,21 @@ func (l raftLogger) Log(level hclog.Level, msg string, args ...any) {
 	}
 	attrs := make([]any, 0, len(args)+2)
 	attrs = append(attrs, "raft_level", level.String())
-	for _, arg := range args {
+	for i, arg := range args {
 		if format, ok := arg.(hclog.Format); ok { // a format and its arguments, printed late
 			arg = fmt.Sprintf(fmt.Sprint(format[0]), format[1:]...)
+		}
+		if i%2 == 0 && taken(arg) {
+			arg = fmt.Sprint("raft_", arg)
 		}
 		attrs = append(attrs, arg)
 	}
 	l.to.Debug("raft: "+msg, attrs...) //nolint:sloglint // both the message and the keys are the library's
+}
+
+// taken reports whether a key is one that each line has already.
+func taken(key any) bool {
+	return key == slog.TimeKey || key == slog.LevelKey || key == slog.MessageKey
 }
 
 // Trace logs at debug level, as do all the methods that follow.

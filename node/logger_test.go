@@ -34,6 +34,18 @@ func TestRaftLogsAtDebugLevel(t *testing.T) {
 	}
 }
 
+// TestRaftKeysAreNotTwice: a line of JSON has each key once, whatever the library calls what it says.
+func TestRaftKeysAreNotTwice(t *testing.T) {
+	var out bytes.Buffer
+	l := newRaftLogger(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	l.Warn("failed to contact", "server-id", "n2", "time", "2s", "level", 1, "msg", "time")
+	for _, key := range []string{`"time":`, `"level":`, `"msg":`, `"raft_time":"2s"`, `"raft_msg":"time"`} {
+		if strings.Count(out.String(), key) != 1 {
+			t.Errorf("%s is not there once: %s", key, out.String())
+		}
+	}
+}
+
 func TestRaftIsSilentAboveDebugLevel(t *testing.T) {
 	var out bytes.Buffer
 	l := newRaftLogger(slog.New(slog.NewTextHandler(&out, nil)))

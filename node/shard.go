@@ -246,7 +246,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		s.claims.close()
 		return
 	}
-	s.logger.Info("leading")
+	s.logger.Info("leading", "term", l.term)
 	s.watchTime() // before anybody who waited can reset it
 	s.ledOnce.Do(func() { close(s.led) })
 

@@ -55,7 +55,7 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 	if !ordinary && l.fresh(text) {
 		l.to.Warn("gossip library", "text", text)
 	} else {
-		l.to.Debug("gossip library", "level", strings.Trim(level, "[]"), "text", text)
+		l.to.Debug("gossip library", "gossip_level", strings.Trim(level, "[]"), "text", text)
 	}
 	return len(line), nil
 }

@@ -17,7 +17,7 @@ import (
 
 // startDebug listens for people who look into the process, and nothing of a client's is there. Whoever reaches it may read the memory
 // of the process in pieces and keep it busy, so that it listens on loopback only. An empty address is none. stop ends it at once.
-func startDebug(ctx context.Context, address string, pages http.Handler) (at string, stop func(), err error) {
+func startDebug(ctx context.Context, address string, log *slog.Logger, pages http.Handler) (at string, stop func(), err error) {
 	if address == "" {
 		return "", func() {}, nil
 	}
@@ -28,7 +28,8 @@ func startDebug(ctx context.Context, address string, pages http.Handler) (at str
 	if err != nil {
 		return "", nil, fmt.Errorf("listening at --debug-addr: %w", err)
 	}
-	s := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+	s := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	log.Info("listening for who looks into the process", slog.String("debug", listener.Addr().String()))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -96,7 +97,7 @@ func turnLevel(w http.ResponseWriter, r *http.Request, audit *slog.Logger, level
 	}
 	from := level.Level()
 	level.Set(to)
-	audit.Info("the level of the log was changed", slog.String("from", strings.ToLower(from.String())), slog.String("to", strings.ToLower(to.String())))
+	audit.Info("audit", slog.String("changed", "log level"), slog.String("from", strings.ToLower(from.String())), slog.String("to", strings.ToLower(to.String())))
 	showLevel(w, level)
 }
 

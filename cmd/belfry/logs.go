@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -35,12 +36,26 @@ func levelOf(word string) *slog.LevelVar {
 	return level
 }
 
+// logsJSON reports whether logs of a format are JSON.
+func (a *app) logsJSON(format string) bool {
+	return format == logJSON || format == logAuto && !a.errTerminal
+}
+
 // logger returns a logger to standard error.
 func (a *app) logger(format string, level slog.Leveler) *slog.Logger {
-	if format == logJSON || format == logAuto && !a.errTerminal {
+	if a.logsJSON(format) {
 		return slog.New(slog.NewJSONHandler(a.err, logOptions(level)))
 	}
 	return slog.New(slog.NewTextHandler(a.err, logOptions(level)))
+}
+
+// lastWords says why a server ended, if it went wrong and its log is JSON: then nothing is left for people but the exit code.
+func (a *app) lastWords(ctx context.Context, format string, err error) error {
+	if err == nil || !a.logsJSON(format) {
+		return err
+	}
+	a.logger(format, slog.LevelError).Error("the server cannot go on", slog.String("error", explain(err)))
+	return &codedError{code: exitCode(ctx, err)}
 }
 
 func logOptions(level slog.Leveler) *slog.HandlerOptions {

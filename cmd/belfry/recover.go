@@ -35,7 +35,7 @@ func (a *app) recoverCommand() *cobra.Command {
 	flags.StringVar(&sure, "confirm", "", "the id of the cluster that ends by this, as the command shows it")
 	configurable(flags, "data")
 	c.RunE = func(*cobra.Command, []string) (err error) {
-		r, err := cluster.OpenRecovery(data, slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		r, err := cluster.OpenRecovery(data, a.logger(logAuto, slog.LevelWarn))
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func (a *app) serveCommand() *cobra.Command {
 		if f.printConfig {
 			return a.flush(func(w io.Writer) { renderConfig(w, c) })
 		}
-		return a.serve(c, f)
+		return a.lastWords(c.Context(), f.logFormat, a.serve(c, f))
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -142,7 +142,7 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	cfg.Logger = a.logger(f.logFormat, level)
 	cfg.Audit = a.logger(f.logFormat, slog.LevelInfo) // whatever else is not to be said
 	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
-	cfg.Fatal = a.storageFailed
+	cfg.Fatal = func(err error) { a.storageFailed(cfg.Logger, err) }
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
 		cfg.DefaultName = nameOfHost(host)
 	}
@@ -158,7 +158,7 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 		cfg.Collectors = append(cfg.Collectors, meters)
 	}
 	defer a.tuneCollector(ctx)()
-	debugAt, stopDebug, err := startDebug(ctx, f.debug, debugHandler(cfg.Audit, level, func(w io.Writer) { renderConfig(w, c) }))
+	debugAt, stopDebug, err := startDebug(ctx, f.debug, cfg.Logger, debugHandler(cfg.Audit, level, func(w io.Writer) { renderConfig(w, c) }))
 	if err != nil {
 		return err
 	}
@@ -241,11 +241,11 @@ const lastWordsMax = 250 * time.Millisecond
 
 // storageFailed ends the process and says why. The log may be where the disk hangs; so may standard error, or it is a pipe that
 // nobody reads, and the end does not wait for it.
-func (a *app) storageFailed(err error) {
+func (a *app) storageFailed(log *slog.Logger, err error) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		fmt.Fprintf(a.err, "belfry: storage failed, and this node stops rather than risk data: %s\n", err)
+		log.Error("storage failed, and this node stops rather than risk data", slog.Any("error", err))
 	}()
 	patience := time.NewTimer(lastWordsMax)
 	defer patience.Stop()

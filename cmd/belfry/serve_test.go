@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +23,7 @@ func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
 
 // TestStorageFailed: the process ends with its reason said, or without it where standard error hangs too.
 func TestStorageFailed(t *testing.T) {
-	const reason = "belfry: storage failed, and this node stops rather than risk data: the disk hangs\n"
+	const reason = `level=ERROR msg="storage failed, and this node stops rather than risk data" error="the disk hangs"` + "\n"
 	release := make(chan struct{})
 	for _, tc := range []struct {
 		name string
@@ -41,11 +44,11 @@ func TestStorageFailed(t *testing.T) {
 				release = make(chan struct{})
 				text, began, ended := &bytes.Buffer{}, time.Now(), -1
 				a := &app{system: &system{err: tc.err(text), exit: func(code int) {
-					if ended = code; time.Since(began) != tc.wait || text.String() != tc.said {
+					if ended = code; time.Since(began) != tc.wait || !strings.HasSuffix(text.String(), tc.said) || tc.said == "" && text.Len() > 0 {
 						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
 					}
 				}}}
-				a.storageFailed(errors.New("the disk hangs"))
+				a.storageFailed(a.logger(logText, slog.LevelInfo), errors.New("the disk hangs"))
 				if ended != codeStorage {
 					t.Errorf("exit code %d, want %d", ended, codeStorage)
 				}
@@ -66,6 +69,25 @@ func TestDamagedFilesHaveTheirExitCode(t *testing.T) {
 	got := h.run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0")
 	if got.code != codeStorage || !strings.Contains(got.err, file+" is damaged at offset ") {
 		t.Errorf("got %+v, want exit code 11 and the file that is damaged", got)
+	}
+}
+
+// TestEveryLineOfTheLogIsJSON: also the line that says why there is no server, where no person reads; the exit code is the same.
+func TestEveryLineOfTheLogIsJSON(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	h := newHarness(t, nil)
+	got := h.run("serve", "--data", t.TempDir(), "--listen", taken.Addr().String(), "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0", "--log-level", "debug")
+	for line := range strings.Lines(got.err) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line is no JSON: %s", line)
+		}
+	}
+	if got.code != codeError || !strings.Contains(got.err, `"msg":"the server cannot go on"`) || !strings.Contains(got.err, "address already in use") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -226,7 +226,7 @@ const (
 	// hungMax is how long a node may take to notice that its disk hangs: several times the limit of its watchdog.
 	hungMax = 30 * time.Second
 	// storageFailed is what a server says when it ends because of its disk.
-	storageFailed = "belfry: storage failed"
+	storageFailed = "storage failed, and this node stops"
 )
 
 // diskHung has the disk of a leader hang. The node must notice and end, however short the fault is held; it is started again when the disk goes on.
