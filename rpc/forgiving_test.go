@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -129,6 +130,37 @@ func TestRequestIDHeader(t *testing.T) {
 	}
 	if read := s.send(http.MethodPost, "/v1/get", `{"queue":"a","id":"0-1"}`, "Belfry-Request-Id", "r-1"); read.status != 200 {
 		t.Errorf("a read with the header: %d %s", read.status, read.body)
+	}
+}
+
+// TestPagesWithTheirOwnNameForLoopback: a page whose name leads to this machine is of the same origin, and reaches nothing; who has a token is no page.
+func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
+	keeper := newTokenMemory()
+	for _, c := range []struct {
+		name    string
+		change  func(*Config)
+		refused bool
+	}{
+		{"on loopback", func(cfg *Config) { cfg.Local = true }, true},
+		{"beyond", func(*Config) {}, false},
+		{"with tokens", func(cfg *Config) { cfg.Local, cfg.Gate, cfg.Catalog = true, keeper, keeper }, false},
+	} {
+		s := serve(t, c.change)
+		for host, page := range map[string]bool{
+			"evil.example:7400": true, "evil.example": true, "localhost.evil.example": true, "127.0.0.1.evil.example:1": true, "[evil]": true,
+			"127.0.0.1:7400": false, "localhost:7400": false, "LOCALHOST": false, "[::1]:7400": false, "::1": false, "10.0.0.5": false, "app.localhost:80": false,
+		} {
+			for _, path := range []string{"/v1/put", "/q/a", "/metrics"} {
+				out := httptest.NewRecorder()
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader(`{"queue":"a"}`))
+				r.Host = host
+				s.server.Handler().ServeHTTP(out, r)
+				said := strings.Contains(out.Body.String(), "called by an address or as localhost")
+				if said != (page && c.refused) || said && out.Code != http.StatusForbidden {
+					t.Errorf("%s, %s for %s: %d %s", c.name, path, host, out.Code, out.Body)
+				}
+			}
+		}
 	}
 }
 

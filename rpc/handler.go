@@ -48,6 +48,9 @@ type Config struct {
 	ConnectionsMax int
 	// TLS are the settings under which clients are answered; nil for no TLS.
 	TLS *tls.Config
+	// Local says that only callers on this machine can reach the port, and without TLS. While calls need no token, those by another name of the machine than
+	// an address or localhost are refused.
+	Local bool
 	// Now is the wall clock; defaults to time.Now.
 	Now func() time.Time
 }
@@ -94,6 +97,7 @@ type handler struct {
 	queues  *queueService
 	errors  *connect.ErrorWriter
 	origins *http.CrossOriginProtection
+	local   bool // only callers on this machine are meant
 
 	// routes has the exact paths; calls those that are Connect procedures, under both of their names.
 	routes map[string]http.Handler
@@ -154,7 +158,7 @@ func newHandler(cfg Config) (*handler, error) {
 	}
 	h := &handler{
 		limits: cfg.Limits, guard: &guard{gate: cfg.Gate, now: cfg.Now, seen: seen}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
-		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(),
+		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
@@ -265,9 +269,7 @@ func hurryLeftover(w http.ResponseWriter, r *http.Request) {
 // route finds the handler of a path.
 func (h *handler) route(w *reply, r *http.Request) {
 	path := r.URL.Path
-	if !h.sameOrigin(r) {
-		f := fault(belfryv1.Reason_REASON_FORBIDDEN)
-		f.Message = "a browser sent this from a page of another origin"
+	if f := h.ofPage(r); f != nil {
 		h.writeFault(w, r, f)
 		return
 	}
@@ -322,17 +324,6 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	guarded, release := h.guardBody(w, r, "")
 	defer release()
 	other.ServeHTTP(w, jsonByDefault(guarded))
-}
-
-// sameOrigin refuses what a browser sends on behalf of a page from elsewhere. Plain forms and texts are read as JSON
-// here, and a raw GET takes a job, so the usual preflight of browsers does not protect a server on loopback.
-func (h *handler) sameOrigin(r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		asPost := *r
-		asPost.Method = http.MethodPost
-		r = &asPost
-	}
-	return h.origins.Check(r) == nil
 }
 
 // serveCall serves a Connect procedure. A path for people becomes the procedure's.

@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,5 +77,25 @@ func TestLoneNodeIsOpen(t *testing.T) {
 	_, err := queues(s).Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLoneNodeIsClosedToPages: a page in a browser whose own name leads to loopback takes no job there.
+func TestLoneNodeIsClosedToPages(t *testing.T) {
+	t.Parallel()
+	s := start(t, config(t, t.TempDir()))
+	for host, want := range map[string]int{"evil.example:7400": http.StatusForbidden, "localhost:7400": http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/v1/put", strings.NewReader(`{"queue":"q"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.StatusCode != want {
+			t.Errorf("%s: %s, %v", host, answer.Status, err)
+		}
 	}
 }

@@ -1,0 +1,49 @@
+package rpc
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// ofPage returns the fault of a request that may be made by a page in a browser which is not ours.
+func (h *handler) ofPage(r *http.Request) *Fault {
+	f := fault(belfryv1.Reason_REASON_FORBIDDEN)
+	if !h.sameOrigin(r) {
+		f.Message = "a browser sent this from a page of another origin"
+		return f
+	}
+	if !h.local || unclaimed(r.Host) {
+		return nil
+	}
+	if open, _ := h.guard.open(); !open { // a call of which it cannot be told yet is refused as such
+		return nil
+	}
+	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address or as localhost: a page in a browser could have its own name, such as " +
+		clip(r.Host, quotedBytesMax) + ", lead here"
+	return f
+}
+
+// sameOrigin refuses what a browser sends on behalf of a page from elsewhere. Plain forms and texts are read as JSON
+// here, and a raw GET takes a job, so the usual preflight of browsers does not protect a server on loopback.
+func (h *handler) sameOrigin(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		asPost := *r
+		asPost.Method = http.MethodPost
+		r = &asPost
+	}
+	return h.origins.Check(r) == nil
+}
+
+// unclaimed reports whether a Host is none that a page can have as its own: browsers take addresses and localhost for what they are.
+func unclaimed(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, notAddress := netip.ParseAddr(strings.Trim(host, "[]"))
+	host = strings.ToLower(host)
+	return notAddress == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
