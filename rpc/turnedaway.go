@@ -18,7 +18,8 @@ import (
 // turnedAwayPeriod is how long the log says nothing more of refused calls after it has.
 const turnedAwayPeriod = 10 * time.Second
 
-// Of refused calls the audit has refusalLines at once, and one more each refusalPause.
+// Of refused calls the audit has refusalLines at once, and one more each refusalPause; those of strangers and those of callers whose tokens are good are counted each for
+// themselves, so that the noise of the ones hides nothing of the others.
 const (
 	refusalLines = 20
 	refusalPause = time.Second
@@ -30,12 +31,30 @@ type turnedAway struct {
 	logger, auditor *slog.Logger
 	calls           *prometheus.CounterVec
 
-	mu    sync.Mutex
-	said  time.Time
-	since int // refused since then
-	// paid is up to when lines of the audit are used up; unsaid are the calls that have had none since the last.
-	paid   time.Time
-	unsaid int
+	mu               sync.Mutex
+	said             time.Time
+	since            int // refused since then
+	known, strangers allowance
+}
+
+// allowance is what the audit may say of some callers.
+type allowance struct {
+	paid   time.Time // up to when its lines are used up
+	unsaid int       // calls that have had none since the last
+}
+
+// line reports whether there may be one now, and for how many calls there was none since the last.
+func (a *allowance) line(now time.Time) (unsaid int, ok bool) {
+	if first := now.Add(-refusalLines * refusalPause); a.paid.Before(first) {
+		a.paid = first
+	}
+	if a.paid.Add(refusalPause).After(now) {
+		a.unsaid++
+		return 0, false
+	}
+	unsaid = a.unsaid
+	a.paid, a.unsaid = a.paid.Add(refusalPause), 0
+	return unsaid, true
 }
 
 // newTurnedAway registers the counter.
@@ -57,25 +76,22 @@ func (t *turnedAway) unknown(r *http.Request, who *caller, f *Fault) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
 		c := &procedureCall{procedure: tokens.Mask(r.URL.Path), address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
 		t.count(c, f)
-		t.audit(who, c, f.Code().String()+": "+f.Message)
+		t.line(&t.strangers, who, c, f.Code().String()+": "+f.Message)
 	}
 }
 
-// audit leaves a line about a refused call, unless there were too many lately: then the next line says how many had none.
+// audit leaves a line about a refused call of somebody who is known, unless there were too many lately: then the next line says how many had none.
 func (t *turnedAway) audit(who *caller, c *procedureCall, outcome string, more ...any) {
-	now := time.Now()
+	t.line(&t.known, who, c, outcome, more...)
+}
+
+func (t *turnedAway) line(of *allowance, who *caller, c *procedureCall, outcome string, more ...any) {
 	t.mu.Lock()
-	if first := now.Add(-refusalLines * refusalPause); t.paid.Before(first) {
-		t.paid = first
-	}
-	if t.paid.Add(refusalPause).After(now) {
-		t.unsaid++
-		t.mu.Unlock()
+	unsaid, ok := of.line(time.Now())
+	t.mu.Unlock()
+	if !ok {
 		return
 	}
-	unsaid := t.unsaid
-	t.paid, t.unsaid = t.paid.Add(refusalPause), 0
-	t.mu.Unlock()
 	attrs := append(auditAttrs(who, c, clip(outcome, quotedBytesMax)), more...)
 	t.auditor.Info("audit", append(attrs, slog.Int("unsaid", unsaid))...)
 }

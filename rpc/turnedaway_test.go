@@ -125,6 +125,19 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	})
 }
 
+// TestNoiseOfStrangersHidesNothing: whoever has no token, and tries as often as he likes, does not keep refused calls of those who have one from the audit.
+func TestNoiseOfStrangersHidesNothing(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	put, id := keeper.make(t, "put:a")
+	for range 3 * refusalLines {
+		s.send(http.MethodPost, "/v1/put", `{"queue":"a"}`)
+	}
+	s.with(put, http.MethodPost, "/v1/delete-queue", `{"queue":"a"}`)
+	if log := s.log.String(); !strings.Contains(log, "msg=audit token="+id+" ") {
+		t.Errorf("the log has\n%s", log)
+	}
+}
+
 // TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit by asking for what only administrators may than by anything else.
 func TestRefusedAdminCallsFillNoLog(t *testing.T) {
 	s, keeper := serveGuarded(t)

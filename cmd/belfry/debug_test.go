@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,6 +142,31 @@ func TestLogFormat(t *testing.T) {
 		if json.Valid([]byte(said.String())) != test.json || !strings.Contains(said.String(), "hello") || !strings.Contains(said.String(), "2s") {
 			t.Errorf("%s with a terminal %v: %s", test.format, test.terminal, said)
 		}
+	}
+}
+
+// TestServerShowsItsSettings: the debug listener of a server has its own settings, without secrets, and the level of its own log.
+func TestServerShowsItsSettings(t *testing.T) {
+	t.Parallel()
+	p := serve(t, launcher, t.TempDir(), "--debug-addr", "127.0.0.1:0", "--log-format", "json", "--mirror-redis", "redis://me:hunter7@127.0.0.1:1/0", "--mirror-queue", "orders")
+	if _, text := fetch(t, p.debug, "/debug/config", ""); !strings.Contains(text, "log-format") || !strings.Contains(text, "redis://***@127.0.0.1:1/0") || strings.Contains(text, "hunter7") {
+		t.Errorf("the settings are\n%s", text)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+p.debug+"/debug/log-level", strings.NewReader("error"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("turning the level: %s, %v", answer.Status, err)
+	}
+	awaitText(t, p, `"msg":"audit","changed":"log level","from":"info","to":"error"`)
+	p.signal(syscall.SIGTERM)
+	if code := p.end(); code != 0 || strings.Contains(p.stderr.String(), `"msg":"stopped"`) {
+		t.Errorf("it ended with %d, and said\n%s", code, p.stderr)
 	}
 }
 

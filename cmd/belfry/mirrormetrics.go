@@ -117,7 +117,11 @@ func (a *app) serveMetrics(ctx context.Context, address string, c prometheus.Col
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: metricsWait, WriteTimeout: metricsWait}
 	var group sync.WaitGroup
 	group.Go(func() { _ = s.Serve(listener) }) // that it was closed
-	fmt.Fprintf(a.err, "belfry: metrics at http://%s/metrics\n", listener.Addr())
+	whom := ""
+	if !onLoopback(listener.Addr().String()) {
+		whom = ", for whoever reaches it"
+	}
+	fmt.Fprintf(a.err, "belfry: metrics at http://%s/metrics%s\n", listener.Addr(), whom)
 	return func() {
 		_ = s.Close() // nothing is lost by it
 		group.Wait()

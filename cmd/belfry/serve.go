@@ -198,9 +198,14 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	return s.Departed()
 }
 
-// reload has a server read its files again, and says how many root tokens it knows since.
+// reload has a server read its files again, and says how many root tokens it knows since. It changes who is let in, so the audit has it.
 func reload(s *server.Server, cfg server.Config) error {
 	err := s.Reload()
+	outcome := "ok"
+	if err != nil {
+		outcome = err.Error()
+	}
+	cfg.Audit.Info("audit", slog.String("changed", "what SIGHUP reads again"), slog.String("outcome", outcome))
 	if cfg.RootTokens != "" {
 		cfg.Logger.Info("root tokens in use", slog.Int("tokens", s.RootTokens()))
 	}
