@@ -125,6 +125,11 @@ tour-mirror: image redis-image ## A migration from Redisson and back, played in 
 	$(call step,tour-mirror,from Redis to Belfry$(,) back$(,) and side by side)
 	deploy/tour-mirror
 
+.PHONY: tour-secured
+tour-secured: image ## Three nodes that a network may see, in containers: used, attacked, and their secrets replaced under load
+	$(call step,tour-secured,TLS$(,) gossip keys and tokens)
+	deploy/tour-secured
+
 .PHONY: compile
 compile:
 	$(call step,compile,every package$(,) and the module file as go mod tidy would write it)
