@@ -57,7 +57,10 @@ func (i *importer) turn(ctx context.Context, work func(ctx context.Context) erro
 	for told := error(nil); ; {
 		err := i.mayBegin(ctx, asked)
 		if err == nil {
-			i.counts.TakenBack = false
+			if i.counts.TakenBack {
+				i.counts.TakenBack = false
+				i.report() // Redis may be out of sight for long, which nobody would learn of a bridge that is said to wait
+			}
 			err = i.withHold(ctx, func(ctx context.Context) error { return i.givingWay(ctx, asked, work) })
 		}
 		waits := errors.Is(err, ErrTakenBack) || errors.Is(err, errWished)
@@ -68,7 +71,7 @@ func (i *importer) turn(ctx context.Context, work func(ctx context.Context) erro
 			told = err
 			i.notice(fmt.Errorf("waiting: %w", err))
 		}
-		i.counts.TakenBack, i.counts.Left, i.counts.Earliest = errors.Is(err, ErrTakenBack), 0, time.Time{}
+		i.counts.TakenBack, i.counts.Left, i.counts.Earliest = true, 0, time.Time{}
 		i.report()
 		if err := sleep(ctx, wishEvery); err != nil {
 			return err

@@ -234,3 +234,27 @@ func TestWishEnds(t *testing.T) {
 		t.Errorf("after it had the queue: %v", err)
 	}
 }
+
+// TestWaitingIsShown: a bridge shows that it waits while an export has the queue, and that it does no longer when it goes on, though Redis does not answer then.
+func TestWaitingIsShown(t *testing.T) {
+	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
+	ctx, stop := context.WithCancel(t.Context())
+	waits, ended := make(chan bool, 10000), make(chan error, 1)
+	go func() {
+		ended <- Bridge(ctx, server.Client(), c, BridgeOptions{RedisQueue: "orders", Share: 1, Progress: func(n BridgeCounts) { waits <- n.In.TakenBack }})
+	}()
+	until(waits, false)
+	l := newLink(server.Client(), c, "orders", "", 1, 0, nil)
+	if err := l.withWish(t.Context(), func(context.Context) error {
+		until(waits, true)
+		server.Kill()
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	until(waits, false)
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the bridge ended with %v", err)
+	}
+}

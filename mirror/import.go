@@ -60,7 +60,9 @@ type ImportCounts struct {
 	Left int64 `json:"left"`
 	// Earliest is when the first entry that Redis had at the last look was or is due, one that is claimed and not gone from Redis yet as well; zero if there was none. Now less that is how far behind the import is.
 	Earliest time.Time `json:"-"`
-	// TakenBack says that it waits, because an export or a rollback took the jobs back.
+	// Looked is when that look was, zero if there was none yet: while Redis does not answer, or Belfry does not take what was claimed, it stays where it was.
+	Looked time.Time `json:"-"`
+	// TakenBack says that it waits, because an export or a rollback takes or took the jobs back.
 	TakenBack bool `json:"-"`
 	// Slowest is the longest that one script took, as seen from here.
 	Slowest time.Duration `json:"slowestNs"`
@@ -85,9 +87,8 @@ type importer struct {
 	listening chan struct{}
 	heard     func()
 	progress  func(ImportCounts)
-	batch     int       // how many entries the next claim takes
-	behind    bool      // whether the hand-over key may have entries that are not in hand
-	looked    time.Time // at what is left
+	batch     int  // how many entries the next claim takes
+	behind    bool // whether the hand-over key may have entries that are not in hand
 	seen      map[redisson.Generation]int64
 	moved     atomic.Int64 // places of Redis' keys that it took
 	counts    ImportCounts
@@ -214,7 +215,7 @@ func (i *importer) run(ctx context.Context) error {
 	retry := patience{}
 	for {
 		taken, err := i.cycle(ctx)
-		if err == nil && (taken == 0 || time.Since(i.looked) > followWait) {
+		if err == nil && (taken == 0 || time.Since(i.counts.Looked) > followWait) {
 			err = i.look(ctx)
 		}
 		switch {
@@ -228,7 +229,6 @@ func (i *importer) run(ctx context.Context) error {
 		case !i.follow:
 			return nil
 		default:
-			i.report()
 			select {
 			case <-hint:
 			case <-time.After(followWait):
@@ -239,7 +239,7 @@ func (i *importer) run(ctx context.Context) error {
 	}
 }
 
-// look finds out when the first entry that is left is due. What has no due time does not count.
+// look finds out when the first entry that is left is due, and tells. What has no due time does not count.
 func (i *importer) look(ctx context.Context) error {
 	heads := make([]*redis.ZSliceCmd, 2)
 	_, err := i.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -251,7 +251,7 @@ func (i *importer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i.looked, i.counts.Earliest = time.Now(), time.Time{}
+	i.counts.Looked, i.counts.Earliest = time.Now(), time.Time{}
 	for _, head := range heads {
 		for _, first := range head.Val() {
 			if due := time.UnixMilli(int64(first.Score)); first.Score > 0 && (i.counts.Earliest.IsZero() || due.Before(i.counts.Earliest)) {
@@ -259,6 +259,7 @@ func (i *importer) look(ctx context.Context) error {
 			}
 		}
 	}
+	i.report()
 	return nil
 }
 

@@ -10,10 +10,11 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestLook: how far behind an import is goes by the first entry that is due, claimed or not, and not by one without a due time.
+// TestLook: how far behind an import is goes by the first entry that is due, claimed or not, and not by one without a due time. Each look that Redis answers is told, and when it was; no other counts.
 func TestLook(t *testing.T) {
-	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{})
+	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
+	r, told := server.Client(), ImportCounts{}
+	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{Progress: func(n ImportCounts) { told = n }})
 	now := time.Now().Truncate(time.Millisecond)
 	add := func(key string, due time.Time) {
 		if err := r.ZAdd(t.Context(), key, redis.Z{Member: due.String(), Score: float64(due.UnixMilli())}).Err(); err != nil {
@@ -32,9 +33,17 @@ func TestLook(t *testing.T) {
 		{func() { r.FlushAll(t.Context()) }, time.Time{}},
 	} {
 		step.change()
-		if err := i.look(t.Context()); err != nil || !i.counts.Earliest.Equal(step.want) {
-			t.Errorf("the first is due at %v, should be %v: %v", i.counts.Earliest, step.want, err)
+		before := time.Now()
+		if err := i.look(t.Context()); err != nil || !told.Earliest.Equal(step.want) {
+			t.Errorf("the first is due at %v, should be %v: %v", told.Earliest, step.want, err)
 		}
+		if told.Looked.Before(before) || told.Looked.After(time.Now()) {
+			t.Errorf("a look after %v was at %v", before, told.Looked)
+		}
+	}
+	server.Kill()
+	if err := i.look(t.Context()); err == nil || !i.counts.Looked.Equal(told.Looked) {
+		t.Errorf("without Redis the last look was at %v, not %v: %v", i.counts.Looked, told.Looked, err)
 	}
 }
 
