@@ -179,7 +179,7 @@ func dashboardExprs(t *testing.T) map[string][]string {
 func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	there := shown{}
-	there.add(mirrorMetrics(t, 0))
+	there.add(mirrorMetrics(t))
 	a := &app{system: newSystem()}
 	cfg := a.ownServer(t.TempDir())
 	cfg.NodeID, cfg.TLS = "n1", endingSoon(t, 24*time.Hour)

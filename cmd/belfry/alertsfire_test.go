@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,13 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
-	"github.com/belfrydb/belfry/mirror"
 )
 
 // scrape is what servers said at one moment, by instance; nothing of one that does not answer.
@@ -299,33 +295,6 @@ func endingSoon(t *testing.T, left time.Duration) certs.Files {
 		t.Fatal(err)
 	}
 	return files
-}
-
-// mirrorMetrics is what a mirror shows whose first entry has been due for that long.
-func mirrorMetrics(t *testing.T, due time.Duration) []sample {
-	t.Helper()
-	meters, registry := newMirrorMeters("orders"), prometheus.NewRegistry()
-	if err := registry.Register(meters); err != nil {
-		t.Fatal(err)
-	}
-	meters.imported("orders", mirror.ImportCounts{Earliest: time.Now().Add(-due)})
-	var page bytes.Buffer
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(&pageWriter{&page}, &http.Request{Header: http.Header{}})
-	return samplesOf(t, page.String())
-}
-
-// pageWriter is an answer of which only the body counts.
-type pageWriter struct{ *bytes.Buffer }
-
-func (*pageWriter) Header() http.Header { return http.Header{} }
-func (*pageWriter) WriteHeader(int)     {}
-
-func TestAlertOfTheMirrorFires(t *testing.T) {
-	t.Parallel()
-	for due, firing := range map[time.Duration]bool{time.Minute: true, time.Second: false} {
-		seen := scrape{at: time.Now(), pages: map[string][]sample{"mirror": mirrorMetrics(t, due)}}
-		(&drill{before: seen, after: seen}).expect(t, firing, "BelfryMirrorLag")
-	}
 }
 
 // TestAlertsOfOperatorsFire: a backup that is old, and calls without a token, fire the alerts that name them.

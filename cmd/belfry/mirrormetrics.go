@@ -18,8 +18,10 @@ import (
 type mirrorMeters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
+	ends   map[string]int64               // how many bridges of it ended
+	blind  bool                           // whether nobody looks at what Redis has, for a bridge that leaves it there
 
-	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, lateness, takenBack *prometheus.Desc
+	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, looked, lateness, takenBack, ended *prometheus.Desc
 }
 
 // newMirrorMeters returns meters that show zeros for queues.
@@ -33,6 +35,7 @@ func newMirrorMeters(queues ...string) *mirrorMeters {
 	}
 	return &mirrorMeters{
 		counts:      counts,
+		ends:        map[string]int64{},
 		claimed:     desc("claimed_total", "Entries claimed in Redis."),
 		committed:   desc("committed_total", "Claimed entries that Belfry answered for."),
 		repeated:    desc("repeated_total", "Of those, the ones that Belfry had already."),
@@ -44,7 +47,9 @@ func newMirrorMeters(queues ...string) *mirrorMeters {
 		dead:        desc("dead_total", "Due jobs made dead because Redisson has no form for them."),
 		waiting:     desc("redis_entries", "Entries that were left in Redis at the last look."),
 		lag:         desc("lag_seconds", "How long ago the first entry that Redis had at the last look fell due, 0 if it is not due yet or there is none."),
-		takenBack:   desc("taken_back", "1 while it waits because a rollback took the jobs back to Redisson, else 0."),
+		looked:      desc("looked_timestamp_seconds", "When the last look was, which Redis answered; 0 if there was none yet."),
+		takenBack:   desc("taken_back", "1 while it waits because a rollback takes or took the jobs back to Redisson, else 0."),
+		ended:       desc("ended_total", "Bridges that ended with an error, and began again."),
 		lateness:    desc("rung_lateness_seconds", "How late the last job came on the ready list."),
 	}
 }
@@ -54,11 +59,21 @@ func (m *mirrorMeters) imported(queue string, n mirror.ImportCounts) {
 	m.update(queue, mirror.BridgeCounts{In: n})
 }
 
-// update takes what a bridge has done so far.
+// update takes what a bridge has done so far. One that begins again has not looked yet, but its predecessor has.
 func (m *mirrorMeters) update(queue string, n mirror.BridgeCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if n.In.Looked.IsZero() {
+		n.In.Looked = m.counts[queue].In.Looked
+	}
 	m.counts[queue] = n
+}
+
+// end counts a bridge that ended with an error.
+func (m *mirrorMeters) end(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ends[queue]++
 }
 
 // Describe implements prometheus.Collector.
@@ -81,12 +96,20 @@ func (m *mirrorMeters) Collect(to chan<- prometheus.Metric) {
 		counter(m.out, n.Out)
 		counter(m.outRepeated, n.Repeated)
 		counter(m.dead, n.Dead)
+		counter(m.ended, m.ends[queue])
 		to <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(n.In.Left), queue)
 		lag := time.Duration(0)
 		if !n.In.Earliest.IsZero() {
 			lag = max(0, time.Since(n.In.Earliest))
 		}
 		to <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, lag.Seconds(), queue)
+		looked := int64(0)
+		if !n.In.Looked.IsZero() {
+			looked = n.In.Looked.Unix()
+		}
+		if !m.blind {
+			to <- prometheus.MustNewConstMetric(m.looked, prometheus.GaugeValue, float64(looked), queue)
+		}
 		to <- prometheus.MustNewConstMetric(m.takenBack, prometheus.GaugeValue, float64(unit(n.In.TakenBack)), queue)
 		to <- prometheus.MustNewConstMetric(m.lateness, prometheus.GaugeValue, n.Lateness.Seconds(), queue)
 	}

@@ -45,6 +45,7 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
 			bar, meters := newEntries(a.system), newMirrorMeters(f.redisQueue)
+			meters.blind = noIn
 			defer bar.end()
 			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {

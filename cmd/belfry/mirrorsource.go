@@ -252,7 +252,10 @@ func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.Universa
 	general := mirror.SourceOptions{
 		Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Notice: bar.until(ctx),
 		Progress: func(n mirror.SourceCounts) {
-			meters.imported(f.redisQueue, mirror.ImportCounts{Claimed: n.Claimed, Committed: n.Committed, Acked: n.Acked, Repeated: n.Repeated, SetAside: n.SetAside})
+			meters.imported(f.redisQueue, mirror.ImportCounts{
+				Claimed: n.Claimed, Committed: n.Committed, Acked: n.Acked, Repeated: n.Repeated, SetAside: n.SetAside,
+				Looked: a.now(), // it comes after an answer of Redis only
+			})
 			bar.entries(n.Acked+n.Gone+n.SetAside, n.Total)
 		},
 	}

@@ -129,19 +129,8 @@ func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server
 		log := log.With(slog.String("redis_queue", o.RedisQueue))
 		o.Notice = warnings(log)
 		o.Progress = func(n mirror.BridgeCounts) { meters.update(o.RedisQueue, n) }
-		meters.update(o.RedisQueue, mirror.BridgeCounts{})
 		group.Go(func() {
-			for ctx.Err() == nil {
-				err := mirror.Bridge(ctx, r, c, o)
-				if ctx.Err() != nil {
-					return
-				}
-				log.Error("mirror: ended, and begins again", slog.Duration("in", mirrorRetry), slog.Any("error", err))
-				select {
-				case <-time.After(mirrorRetry):
-				case <-ctx.Done():
-				}
-			}
+			keepBridging(ctx, o.RedisQueue, meters, log, func() error { return mirror.Bridge(ctx, r, c, o) })
 		})
 	}
 	return func() {
@@ -150,4 +139,21 @@ func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server
 		c.Close() //nolint:errcheck,gosec // nothing is under way
 		r.Close() //nolint:errcheck,gosec // likewise
 	}, nil
+}
+
+// keepBridging bridges a queue until ctx ends, again after each error. One that begins again may have to wait now, so it does not show what was left in Redis, and why it waited, when it ended.
+func keepBridging(ctx context.Context, queue string, meters *mirrorMeters, log *slog.Logger, bridge func() error) {
+	for ctx.Err() == nil {
+		meters.update(queue, mirror.BridgeCounts{})
+		err := bridge()
+		if ctx.Err() != nil {
+			return
+		}
+		meters.end(queue)
+		log.Error("mirror: ended, and begins again", slog.Duration("in", mirrorRetry), slog.Any("error", err))
+		select {
+		case <-time.After(mirrorRetry):
+		case <-ctx.Done():
+		}
+	}
 }
