@@ -216,15 +216,16 @@ type ShardStats struct {
 	Storage storage.Stats
 }
 
-// SnapshotStats describe the snapshots of one group since the start of the node.
+// SnapshotStats describe the snapshots of one group.
 type SnapshotStats struct {
-	// Index is the index of the last snapshot, At when it was finished (zero if none was since the start).
+	// Index is the index of the newest snapshot on the disk, own or from another node, At when it was written: of one that a start found the time of
+	// its file. At is zero if there is no snapshot.
 	Index uint64
 	At    time.Time
-	// Bytes is its size, Duration how long it took.
-	Bytes    int64
-	Duration time.Duration
-	// Taken and Failed count the attempts.
+	// Bytes is its size.
+	Bytes int64
+	// Duration is how long the last took that was taken here since the start; Taken and Failed count those attempts.
+	Duration      time.Duration
 	Taken, Failed uint64
 	// LoggedBytes is what was logged since, DueBytes how much that is when the next one is due.
 	LoggedBytes, DueBytes int64

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 )
@@ -59,6 +60,37 @@ func TestSnapshotIsTakenByVolumeAndRestored(t *testing.T) {
 		if got := digestsBeforeLead(t, image, 0); got != want[0] {
 			t.Errorf("digest after the restart is %x, want %x", got, want[0])
 		}
+	})
+}
+
+// When the newest snapshot was written is known after a restart as well, and of a shard that has none nothing is.
+func TestSnapshotAgeOutlivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t, "/data")
+		cfg.FS = diskfault.New()
+		n := openNode(t, cfg)
+		do(t, n, 0, put("orders", "x", 0))
+		if err := n.Snapshot(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		before := n.Stats().Shards
+		if since := time.Since(before[0].Snapshot.At); since < 0 || since > time.Minute || before[0].Snapshot.Taken != 1 {
+			t.Errorf("when a snapshot was just taken the stats are %+v", before[0].Snapshot)
+		}
+		closeNode(t, n)
+		time.Sleep(time.Hour)
+		n = openNode(t, cfg)
+		after := n.Stats().Shards
+		want := SnapshotStats{Index: before[0].Snapshot.Index, At: before[0].Snapshot.At, Bytes: before[0].Snapshot.Bytes}
+		got := after[0].Snapshot
+		got.LoggedBytes, got.DueBytes = 0, 0
+		if diff := cmp.Diff(want, got); diff != "" || want.Bytes == 0 {
+			t.Errorf("after a restart (-want +got):\n%s", diff)
+		}
+		if at := after[1].Snapshot.At; !at.IsZero() {
+			t.Errorf("a shard without a snapshot has one of %v", at)
+		}
+		closeNode(t, n)
 	})
 }
 

@@ -90,7 +90,7 @@ func (g *group) takeSnapshot() error {
 		return nil
 	}
 	st := &g.snapshots.stats
-	st.At, st.Duration = time.Now(), time.Since(start)
+	st.Duration = time.Since(start)
 	st.Taken++
 	g.logger.Info("snapshot taken", "seconds", st.Duration.Seconds())
 	return nil
@@ -129,11 +129,12 @@ func (g *group) setTrailing() error {
 
 // snapshotStats returns what is known of the group's snapshots.
 func (g *group) snapshotStats() SnapshotStats {
-	newest, _ := g.instance().stores.Snapshots.Newest()
+	stored := g.instance().stores.Snapshots.Stats()
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	st := g.snapshots.stats
-	st.Index, st.Bytes, st.LoggedBytes, st.DueBytes = newest.Index, newest.Size, g.replica.loggedVolume().bytes, g.replica.snapshotAt.Load()
+	st.Index, st.At, st.Bytes = stored.NewestIndex, stored.NewestAt, stored.NewestBytes
+	st.LoggedBytes, st.DueBytes = g.replica.loggedVolume().bytes, g.replica.snapshotAt.Load()
 	return st
 }
 

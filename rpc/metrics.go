@@ -67,9 +67,9 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		redelivered:    desc("shard_redeliveries_total", "Jobs handed out here that had been handed out before.", "shard"),
 		followerLag:    desc("shard_follower_lag_entries", "Entries that the leader has and the follower has not confirmed; only the leader says.", "shard", "peer"),
 		followerHeard:  desc("shard_follower_heard_timestamp_seconds", "When the follower last answered its leader; only the leader says.", "shard", "peer"),
-		snapshotBytes:  desc("shard_snapshot_bytes", "Size of the last snapshot.", "shard"),
-		snapshotTime:   desc("shard_snapshot_timestamp_seconds", "When the last snapshot was finished; missing until the first since the start.", "shard"),
-		snapshotTook:   desc("shard_snapshot_duration_seconds", "How long the last snapshot took; missing until the first since the start.", "shard"),
+		snapshotBytes:  desc("shard_snapshot_bytes", "Size of the newest snapshot on the disk; 0 if there is none.", "shard"),
+		snapshotTime:   desc("shard_snapshot_timestamp_seconds", "When the newest snapshot on the disk was written; missing if there is none.", "shard"),
+		snapshotTook:   desc("shard_snapshot_duration_seconds", "How long the last snapshot took that was taken here; missing until the first since the start.", "shard"),
 		snapshots:      desc("shard_snapshots_total", "Snapshots by outcome.", "shard", "outcome"),
 		snapshotLogged: desc("shard_snapshot_logged_bytes", "Bytes logged since the last snapshot; they are what a start replays.", "shard"),
 		snapshotDue:    desc("shard_snapshot_due_bytes", "Bytes logged since the last snapshot at which the next one is taken.", "shard"),
@@ -211,6 +211,8 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 	gauge(c.snapshotDue, float64(s.Snapshot.DueBytes))
 	if !s.Snapshot.At.IsZero() {
 		gauge(c.snapshotTime, float64(s.Snapshot.At.UnixMilli())/1000)
+	}
+	if s.Snapshot.Taken > 0 {
 		gauge(c.snapshotTook, s.Snapshot.Duration.Seconds())
 	}
 	c.collectFollowers(ch, s)

@@ -167,11 +167,12 @@ type statsNode struct {
 	*memoryNode
 	clocks    []node.PeerClock
 	followers []node.FollowerStats
+	snapshot  node.SnapshotStats // of shard 0
 }
 
 func (n *statsNode) Stats() node.Stats {
 	out := n.memoryNode.Stats()
-	out.Clocks, out.Shards[0].Followers = n.clocks, n.followers
+	out.Clocks, out.Shards[0].Followers, out.Shards[0].Snapshot = n.clocks, n.followers, n.snapshot
 	return out
 }
 
@@ -187,6 +188,32 @@ belfry_shard_follower_lag_entries{peer="n2",shard="0"} 7
 belfry_shard_follower_lag_entries{peer="n3.0b",shard="0"} 8
 belfry_shard_follower_lag_entries{peer="n3.0c",shard="0"} 9
 `)
+}
+
+// TestMetricsOfSnapshots: a start finds when the newest one was written, and not how long it took; nothing is said of what never was.
+func TestMetricsOfSnapshots(t *testing.T) {
+	found := node.SnapshotStats{Index: 9, Bytes: 7, At: time.UnixMilli(1500)}
+	taken := found
+	taken.Taken, taken.Duration = 1, 2*time.Second
+	for _, tt := range []struct {
+		name     string
+		snapshot node.SnapshotStats
+		want     string
+	}{
+		{"none", node.SnapshotStats{}, ""},
+		{"one that the start found", found, "belfry_shard_snapshot_timestamp_seconds{shard=\"0\"} 1.5\n"},
+		{"one that was taken", taken, "belfry_shard_snapshot_duration_seconds{shard=\"0\"} 2\nbelfry_shard_snapshot_timestamp_seconds{shard=\"0\"} 1.5\n"},
+	} {
+		var got strings.Builder
+		for line := range strings.Lines(scrape(t, &statsNode{memoryNode: newMemoryNode(1), snapshot: tt.snapshot}, 1)) {
+			if strings.HasPrefix(line, "belfry_shard_snapshot_timestamp") || strings.HasPrefix(line, "belfry_shard_snapshot_duration") {
+				got.WriteString(line)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
 }
 
 func TestMetricsOfTheBuild(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // FS is the part of a file system that this package uses. Each method is one step that can fail or be the last
@@ -54,6 +55,12 @@ type File interface {
 type Truncater interface {
 	// Truncate cuts the file to size bytes.
 	Truncate(size int64) error
+}
+
+// Dater is a File that knows when it was last written.
+type Dater interface {
+	// Written returns when, by the clock of whoever wrote it; zero if that cannot be told.
+	Written() time.Time
 }
 
 const (
@@ -127,6 +134,15 @@ func (f *osFile) Size() (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+// Written implements Dater.
+func (f *osFile) Written() time.Time {
+	info, err := f.Stat()
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // UnsettledError says that after a failure a file may have its old content or its new one.

@@ -133,7 +133,7 @@ func openSnapshots(s *SnapshotStore) error {
 	if m := r.meta; m.ID != names[0].id || m.Index != names[0].index || m.Term != names[0].term {
 		return &CorruptError{File: r.name, Detail: fmt.Sprintf("holds snapshot %s, not the one it is named for", m.ID)}
 	}
-	s.newest = *r.raftMeta()
+	s.newest, s.stats.NewestAt = *r.raftMeta(), r.written
 	// A crash may have come between the snapshot and its mark.
 	if s.newest.Index > s.marks.get().snapshot {
 		return s.marks.raiseSnapshot(s.newest.Index)
@@ -247,7 +247,8 @@ func (s *SnapshotStore) written(sink *snapshotSink) error {
 		Size: int64(sink.trailer.bytes),
 	}
 	s.stats.Written++
-	s.stats.LastWrite = s.now().Sub(sink.start)
+	s.stats.NewestAt = s.now()
+	s.stats.LastWrite = s.stats.NewestAt.Sub(sink.start)
 	s.mu.Unlock()
 	if err := s.reap(); err != nil {
 		// The new one is durable all the same; the next snapshot tries again.
@@ -286,7 +287,8 @@ func (s *SnapshotStore) discard(name string) error {
 	return s.gone.delete(removal{name: tmp, read: func() bool { return s.readers.Load() > 0 }})
 }
 
-func (s *SnapshotStore) statsNow() SnapshotStats {
+// Stats returns the store's figures. It reads no file.
+func (s *SnapshotStore) Stats() SnapshotStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats

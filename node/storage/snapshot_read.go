@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -17,6 +18,7 @@ type snapshotReader struct {
 	name    string
 	meta    snapshotMeta
 	trailer snapshotTrailer
+	written time.Time // zero if the file system does not tell
 	onRot   func(error)
 	onClose func() // nil for nothing
 
@@ -44,6 +46,9 @@ func openSnapshot(fsys FS, name string, onRot func(error)) (*snapshotReader, err
 }
 
 func (r *snapshotReader) readEnds() error {
+	if f, ok := r.file.(Dater); ok {
+		r.written = f.Written()
+	}
 	size, err := r.file.Size()
 	if err != nil {
 		return &CorruptError{File: r.name, Detail: "cannot be read", Err: err}

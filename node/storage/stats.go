@@ -28,10 +28,11 @@ type LogStats struct {
 	Append                Latency
 }
 
-// SnapshotStats are the snapshot store's counters since Open.
+// SnapshotStats are the newest snapshot, which Open may have found, and the snapshot store's counters since Open.
 type SnapshotStats struct {
 	NewestIndex uint64
 	NewestBytes int64
+	NewestAt    time.Time // when it was durable, or its file last written, if Open found it; zero if that cannot be told
 	Written     uint64
 	Failed      uint64
 	LastWrite   time.Duration // from Create to a durable Close

@@ -27,7 +27,7 @@ type Config struct {
 	Birth    Birth            // default CreateIfMissing
 	Engine   Engine           // for a new group, default EngineWAL; an existing one keeps its own
 	FS       FS               // default OSFS
-	Now      func() time.Time // default time.Now; for latencies and the pace of mark syncs only
+	Now      func() time.Time // default time.Now; for latencies, ages and the pace of mark syncs only
 	Logger   *slog.Logger     // default discards; told each repair at Open
 	Watchdog *Watchdog        // watches every durable write; nil for none
 
@@ -107,7 +107,7 @@ func (s *Stores) Err() error { return s.guard.failed() }
 func (s *Stores) Tidy(rest func(worked time.Duration) bool) { s.gone.carryOut(rest) }
 
 // Stats returns counters since Open.
-func (s *Stores) Stats() Stats { return Stats{Log: s.Log.stats(), Snapshot: s.Snapshots.statsNow()} }
+func (s *Stores) Stats() Stats { return Stats{Log: s.Log.stats(), Snapshot: s.Snapshots.Stats()} }
 
 // RestartNeeded is closed when an installed snapshot has cleared a log that reached beyond it. Raft then keeps
 // the vanished last index in memory and refuses every entry for ever (hashicorp/raft issue 697). The node must

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/belfrydb/belfry/node/storage"
 )
@@ -80,6 +81,7 @@ type inode struct {
 	dropped map[int64]bool
 	// size is what was allocated; data may be shorter, and is zero there.
 	size, syncedSize int64
+	written          time.Time // when last
 }
 
 // Disk implements storage.FS. Methods may be called from any goroutine.
@@ -205,7 +207,7 @@ func (d *Disk) SetContents(name string, data []byte) {
 		delete(d.stable, name)
 		return
 	}
-	n := &inode{data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}, dropped: map[int64]bool{}}
+	n := &inode{data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}, dropped: map[int64]bool{}, written: time.Now()}
 	d.names[name], d.stable[name] = n, n
 }
 
@@ -216,7 +218,7 @@ func (d *Disk) Clone() *Disk {
 	c := New()
 	c.dirs = maps.Clone(d.dirs)
 	for name, n := range d.names {
-		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, dropped: map[int64]bool{}, size: n.size, syncedSize: n.size}
+		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, dropped: map[int64]bool{}, size: n.size, syncedSize: n.size, written: n.written}
 		c.names[name], c.stable[name] = copied, copied
 	}
 	return c
@@ -268,7 +270,7 @@ func (d *Disk) OpenFile(name string, flag int) (storage.File, error) {
 	case !ok && flag&os.O_CREATE == 0, !d.dirs[path.Dir(name)]:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	case !ok:
-		n = &inode{dirty: map[int64]bool{}, dropped: map[int64]bool{}}
+		n = &inode{dirty: map[int64]bool{}, dropped: map[int64]bool{}, written: time.Now()}
 		d.names[name] = n
 	}
 	return &file{disk: d, name: name, node: n, epoch: epoch}, nil

@@ -59,6 +59,8 @@ func TestDiskBehavesLikeAFileSystem(t *testing.T) {
 		note("create again", err)
 		n, err := f.WriteAt([]byte("hello"), 3)
 		note("write", err, n)
+		dated, ok := f.(storage.Dater)
+		note("written", nil, ok && !dated.Written().IsZero())
 		b := make([]byte, 6)
 		n, err = f.ReadAt(b, 2)
 		note("read", err, n, b)

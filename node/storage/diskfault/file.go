@@ -5,7 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
 )
+
+var _ storage.Dater = (*file)(nil)
 
 type file struct {
 	disk   *Disk
@@ -55,6 +60,7 @@ func (f *file) WriteAt(b []byte, off int64) (int, error) {
 	f.node.grow(off + int64(len(b)))
 	copy(f.node.data[off:], b)
 	f.node.touch(off, off+int64(len(b)))
+	f.node.written = time.Now()
 	return len(b), nil
 }
 
@@ -115,6 +121,13 @@ func (f *file) Size() (int64, error) {
 	}
 	defer f.disk.mu.Unlock()
 	return f.node.length(), nil
+}
+
+// Written implements storage.Dater. It is no step of its own: who asks has the file open, and the kernel knows.
+func (f *file) Written() time.Time {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	return f.node.written
 }
 
 // Allocate implements storage.File: the file has at least size bytes, zeros where none were written.
