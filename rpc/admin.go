@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -20,7 +19,7 @@ type adminService struct {
 	*queueService
 	cluster Cluster
 	logger  *slog.Logger
-	backups *prometheus.GaugeVec // when the last was made
+	backups *backups
 }
 
 // CreateQueue implements AdminService.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,18 +72,53 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err == nil {
-		s.backups.WithLabelValues().Set(float64(s.now().Unix()))
+		s.backups.sent(s.now())
 	}
 	return err
 }
 
-// newBackups registers when this node last made a backup; nothing is shown until it has.
-func newBackups(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
-	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "belfry_backup_timestamp_seconds", Help: "When this node last sent all of a backup; missing until it has since the start."}, nil)
-	if err := registry.Register(v); err != nil {
+// BackupTimes keeps, over restarts of a node, when it last sent all of a backup.
+type BackupTimes interface {
+	// Last returns what was kept; zero if nothing was, or if it cannot be told.
+	Last() time.Time
+	// Keep has the next start know the time. It may be called from several goroutines.
+	Keep(at time.Time) error
+}
+
+// backups shows and keeps when this node last sent all of a backup; nothing is shown until it has.
+type backups struct {
+	shown  *prometheus.GaugeVec
+	kept   BackupTimes // nil for nothing
+	logger *slog.Logger
+}
+
+// newBackups registers what is shown.
+func newBackups(cfg Config) (*backups, error) {
+	b := &backups{kept: cfg.Backups, logger: cfg.Logger}
+	b.shown = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "belfry_backup_timestamp_seconds", Help: "When this node last sent all of a backup; missing if it never did."}, nil)
+	if err := cfg.Registry.Register(b.shown); err != nil {
 		return nil, fmt.Errorf("registering the metrics of backups: %w", err)
 	}
-	return v, nil
+	if b.kept == nil {
+		return b, nil
+	}
+	if at := b.kept.Last(); !at.IsZero() {
+		b.show(at)
+	}
+	return b, nil
+}
+
+func (b *backups) show(at time.Time) { b.shown.WithLabelValues().Set(float64(at.Unix())) }
+
+// sent notes that a backup is whole. It is so also if that cannot be kept.
+func (b *backups) sent(at time.Time) {
+	b.show(at)
+	if b.kept == nil {
+		return
+	}
+	if err := b.kept.Keep(at); err != nil {
+		b.logger.Error("keeping for the next start when the last backup was sent", "error", err)
+	}
 }
 
 // backup is a backup that is being made.

@@ -26,6 +26,8 @@ type exportingNode struct {
 	queues []fsm.QueueRecord
 	// slow is how long a shard takes to be captured.
 	slow time.Duration
+	// broken is what Export returns.
+	broken error
 	// fail is what the next calls of Do return.
 	fail []error
 }
@@ -37,6 +39,9 @@ func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm
 	case <-timer.C:
 	case <-ctx.Done():
 		return fmt.Errorf("the call ended: %w", context.Cause(ctx))
+	}
+	if n.broken != nil {
+		return n.broken
 	}
 	m := fsm.New(fsm.Config{})
 	var commands []fsm.Command

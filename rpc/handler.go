@@ -42,6 +42,8 @@ type Config struct {
 	Limits Limits
 	// Gate knows the tokens that calls must carry; nil lets everybody do everything. /livez, /readyz and gRPC's health need none.
 	Gate Gate
+	// Backups keeps over restarts when the node last sent all of a backup; nil to forget it at the end of the process.
+	Backups BackupTimes
 	// Name is the node's name, shown in the Belfry-Served-By header; Address is where clients reach it, Version what it runs.
 	Name, Address, Version string
 	// ConnectionsMax bounds the connections of clients, of which each takes a file descriptor; 0 for no bound. What has no call makes room for the next.
@@ -148,7 +150,7 @@ func newHandler(cfg Config) (*handler, error) {
 			return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
 		}
 	}
-	backups, err := newBackups(cfg.Registry)
+	backups, err := newBackups(cfg)
 	if err != nil {
 		return nil, err
 	}

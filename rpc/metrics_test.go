@@ -241,35 +241,6 @@ func TestPausedQueuesShow(t *testing.T) {
 	}
 }
 
-// TestLastBackupShows: nothing is said of backups before there was one.
-func TestLastBackupShows(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	client := serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) {
-		c.Registry, c.Now = registry, func() time.Time { return time.Unix(1700000000, 0) }
-	})
-	shown := func() (all []float64) {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == "belfry_backup_timestamp_seconds" {
-				all = append(all, f.GetMetric()[0].GetGauge().GetValue())
-			}
-		}
-		return all
-	}
-	if got := shown(); got != nil {
-		t.Errorf("%v is shown before there was a backup", got)
-	}
-	if _, err := receiveBackup(t, client); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]float64{1700000000}, shown()); diff != "" {
-		t.Errorf("the last backup (-want +got):\n%s", diff)
-	}
-}
-
 // brokenCollector fails.
 type brokenCollector struct{}
 

@@ -297,7 +297,7 @@ func endingSoon(t *testing.T, left time.Duration) certs.Files {
 	return files
 }
 
-// TestAlertsOfOperatorsFire: a backup that is old, and calls without a token, fire the alerts that name them.
+// TestAlertsOfOperatorsFire: a backup that is old, also if the node that sent it was restarted since, and calls without a token, fire the alerts that name them.
 func TestAlertsOfOperatorsFire(t *testing.T) {
 	t.Parallel()
 	a := &app{system: newSystem()}
@@ -356,6 +356,15 @@ func TestAlertsOfOperatorsFire(t *testing.T) {
 	then := look()
 	(&drill{before: first, after: first}).expect(t, false, "BelfryBackupStale", "BelfryCallsRefused")
 	(&drill{before: first, after: then}).expect(t, true, "BelfryCallsRefused")
-	then.at = then.at.Add(3 * 24 * time.Hour) // as if it were asked only then
-	(&drill{before: first, after: then}).expect(t, true, "BelfryBackupStale")
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := server.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = again
+	later := look()
+	later.at = later.at.Add(3 * 24 * time.Hour) // as if it were asked only then
+	(&drill{before: later, after: later}).expect(t, true, "BelfryBackupStale")
 }

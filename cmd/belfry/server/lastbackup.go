@@ -1,0 +1,63 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+// lastBackupFile is in the data directory of a node that sent all of a backup, and says when it last did, in the form of RFC 3339. What knows it from memory
+// only is silent after a restart, and so does not say that the backup is old.
+const lastBackupFile = "last-backup"
+
+// lastBackup keeps that file. It implements rpc.BackupTimes.
+type lastBackup struct {
+	name   string
+	logger *slog.Logger
+	mu     sync.Mutex // two backups may end at once
+}
+
+// newLastBackup returns what keeps the file of a data directory.
+func newLastBackup(cfg Config) *lastBackup {
+	return &lastBackup{name: filepath.Join(cfg.Dir, lastBackupFile), logger: cfg.Logger}
+}
+
+// Last implements rpc.BackupTimes. A file that cannot be read is no reason not to start.
+func (b *lastBackup) Last() time.Time {
+	at, err := readTime(b.name)
+	if err != nil {
+		b.logger.Warn("when this node last sent a backup is not known until it sends the next", "error", err)
+	}
+	return at
+}
+
+// readTime returns what a file says; zero if there is none.
+func readTime(name string) (time.Time, error) {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := time.Parse(time.RFC3339, strings.TrimSpace(string(data)))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s: have %.40q, want a time such as 2026-01-31T03:00:00Z", name, data)
+	}
+	return at, nil
+}
+
+// Keep implements rpc.BackupTimes.
+func (b *lastBackup) Keep(at time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return storage.ReplaceFile(storage.OSFS{}, b.name, []byte(at.UTC().Format(time.RFC3339)+"\n"))
+}
