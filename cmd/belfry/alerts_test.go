@@ -188,9 +188,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	there.add(samplesOf(t, call(t, alone, "metrics", "")))
-	if err := alone.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	there.add(afterRecovery(t, a, alone, cfg))
 	err = a.withTrio(t.Context(), func(int, int) {}, func(three *trio) error {
 		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
 		held := call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
@@ -230,6 +228,28 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			t.Errorf("%s is taken: %v", bad, there.check(bad))
 		}
 	}
+}
+
+// afterRecovery returns what a server shows that is stopped, recovered and started again: a recovery leaves a snapshot of each shard, which a server takes by
+// itself only after much more than a test puts.
+func afterRecovery(t *testing.T, a *app, s *server.Server, cfg server.Config) []sample {
+	t.Helper()
+	id := s.Status().ClusterID
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t.Context(), a.system, []string{"recover", "--data", cfg.Dir, "--confirm", id}); code != 0 {
+		t.Fatalf("a recovery ended with %d", code)
+	}
+	s, err := server.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := samplesOf(t, call(t, s, "metrics", ""))
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return page
 }
 
 // TestDashboardIsReadable: promtool takes its expressions, with values for the variables.
