@@ -56,7 +56,7 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	defer end()
 	defer context.AfterFunc(ctx, body.hurry)()
 	v := s.look(ctx)
-	sink := &backupSink{send: stream.Send, body: body}
+	sink := &backupSink{send: stream.Send}
 	for i := range v.shards {
 		sink.expected += uint64(max(0, v.shards[i].Jobs))
 	}
@@ -185,7 +185,6 @@ func namespaceRecord(n *Namespace) fsm.BackupRecord {
 // backupSink sends what is written to it.
 type backupSink struct {
 	send           func(*belfryv1.BackupResponse) error
-	body           *streamBody
 	jobs, expected uint64
 }
 
@@ -194,7 +193,6 @@ func (b *backupSink) Write(p []byte) (int, error) {
 	sent := 0
 	for sent < len(p) {
 		part := p[sent:min(len(p), sent+backupChunkBytes)]
-		b.body.sending()
 		if err := b.send(&belfryv1.BackupResponse{Data: part, Jobs: b.jobs, JobsExpected: b.expected}); err != nil {
 			return sent, fmt.Errorf("sending a backup: %w", err)
 		}

@@ -286,7 +286,7 @@ func (h *handler) route(w *reply, r *http.Request) {
 			h.writeFault(w, r, f)
 			return
 		}
-		r = known
+		r, w.known = known, true
 	}
 	if isCall {
 		h.serveCall(w, r, c)

@@ -53,7 +53,7 @@ type Limits struct {
 	CreditsMax uint32
 	// BodyWait is how long the bytes of a unary request, or of one message of a stream, may take to arrive. Default 30 s.
 	BodyWait time.Duration
-	// ResponseWait is how long a client on HTTP/1 may take to read an answer. Default 60 s.
+	// ResponseWait is how long a client may take to read an answer, or one message of a stream. Default 60 s; callers of whom nothing is known have 5 s at most.
 	ResponseWait time.Duration
 }
 

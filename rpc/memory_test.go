@@ -289,8 +289,8 @@ type served struct {
 	log     *safeBuffer
 }
 
-// serve starts a server; change may adjust its configuration.
-func serve(t *testing.T, change ...func(*Config)) *served {
+// newServed makes a server; change may adjust its configuration.
+func newServed(t *testing.T, change ...func(*Config)) *served {
 	t.Helper()
 	s := &served{t: t, node: newMemoryNode(3), catalog: newMemoryCatalog(), log: &safeBuffer{}}
 	cfg := Config{
@@ -304,10 +304,26 @@ func serve(t *testing.T, change ...func(*Config)) *served {
 	if s.server, err = NewServer(cfg); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// serve starts a server on loopback.
+func serve(t *testing.T, change ...func(*Config)) *served {
+	t.Helper()
+	s := newServed(t, change...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.on(l)
+	s.addr = l.Addr().String()
+	s.url = "http://" + s.addr
+	return s
+}
+
+// on serves on a listener until the test ends.
+func (s *served) on(l net.Listener) {
+	t := s.t
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Serve(l) }()
 	t.Cleanup(func() {
@@ -318,9 +334,6 @@ func serve(t *testing.T, change ...func(*Config)) *served {
 			t.Error(err)
 		}
 	})
-	s.addr = l.Addr().String()
-	s.url = "http://" + s.addr
-	return s
 }
 
 // answered is an HTTP answer that was read to its end.

@@ -21,6 +21,10 @@ type reply struct {
 	http.ResponseWriter
 	request *http.Request
 	handler *handler
+	// known is set once the caller has shown who he is, where that is asked.
+	known bool
+	// stream has the deadlines of an answer that goes on; nil for one that is whole.
+	stream *streamBody
 
 	// wrote is set once the status is on its way.
 	wrote bool
@@ -43,15 +47,24 @@ func (o *reply) WriteHeader(status int) {
 	}
 }
 
-// commit sends the status. On HTTP/1 nothing else bounds how long a client may take to read; on HTTP/2 the server's
-// settings do.
+// strangerWait is how long callers of whom nothing is known may take to read an answer, which is short. It is longer than leftoverWait, which may
+// pass before net/http writes one.
+const strangerWait = 5 * time.Second
+
+// commit sends the status. From here on the client has to read: nothing else bounds how long that may take. On HTTP/2 the server's settings see
+// to what the connection takes, and not to what the client's windows hold up.
 func (o *reply) commit(status int) {
 	o.wrote = true
 	o.explainGRPC("")
-	if o.request.ProtoMajor == 1 {
-		deadline := time.Now().Add(o.handler.limits.ResponseWait)
+	if o.stream != nil {
+		o.stream.answering()
+	} else {
+		wait := o.handler.limits.ResponseWait
+		if !o.known {
+			wait = min(wait, strangerWait)
+		}
 		// A connection that takes no deadline, as in a test, is bounded by its owner.
-		_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(deadline)
+		_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(wait))
 	}
 	o.ResponseWriter.WriteHeader(status)
 }
@@ -63,6 +76,9 @@ func (o *reply) Write(p []byte) (int, error) {
 	}
 	if !o.wrote {
 		o.commit(http.StatusOK)
+	}
+	if o.stream != nil {
+		o.stream.sending()
 	}
 	n, err := o.ResponseWriter.Write(p)
 	if err != nil {
@@ -81,6 +97,9 @@ func (o *reply) Flush() {
 	}
 	// What cannot be flushed goes out at the end.
 	_ = http.NewResponseController(o.ResponseWriter).Flush()
+	if o.stream != nil {
+		o.stream.sent()
+	}
 }
 
 // finish sends what was held back.

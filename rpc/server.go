@@ -46,8 +46,9 @@ func NewServer(cfg Config) (*Server, error) {
 			// Clients that reach the bound open another connection for each further poll, and the default is 250.
 			MaxConcurrentStreams: 8192,
 			// A client that vanished without a word is found out and its polls end.
-			SendPingTimeout:  30 * time.Second,
-			PingTimeout:      15 * time.Second,
+			SendPingTimeout: 30 * time.Second,
+			PingTimeout:     15 * time.Second,
+			// It runs while the connection takes nothing, and not while the client's windows let nothing be sent: that is for the answer's deadline.
 			WriteByteTimeout: 30 * time.Second,
 		},
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),

@@ -16,8 +16,8 @@ import (
 )
 
 // streamBody is the request body of a stream. A message has a bound on its size and, from its first byte, on the time it
-// takes to arrive; between messages the client may be silent. What was read and is not done with counts against the bytes
-// that all bodies hold together. It must not touch the response after the call has ended.
+// takes to arrive, and to be read by the client; between messages both may be silent. What was read and is not done with counts against the bytes
+// that all bodies hold together. Only an answer that begins touches the response after the call has ended.
 type streamBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
@@ -28,18 +28,21 @@ type streamBody struct {
 	mu sync.Mutex
 	// reading counts the bytes of the message that is being read.
 	reading int64
-	// cutOff and ended say that the deadline is not ours to set any more.
+	// cutOff and ended say that the deadline for reading is not ours to set any more.
 	cutOff, ended bool
 	// hurried says that the client gets no more time to read.
 	hurried bool
+	// unread says that the deadline of what is being sent is set; resets that on HTTP/2 it ends the stream also if nothing waits to be sent.
+	unread, resets bool
 }
 
 // guardStream returns the request of a procedure with its body guarded. release must be called when the call has ended.
 func (h *handler) guardStream(o *reply, r *http.Request, procedure string) (guarded *http.Request, release func()) {
 	b := &streamBody{
 		ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, inFlight: &h.bodyBytesInFlight,
-		measure: func(bytes int64) { h.requestBytes.observe(procedure, bytes) },
+		measure: func(bytes int64) { h.requestBytes.observe(procedure, bytes) }, resets: r.ProtoMajor > 1,
 	}
+	o.stream = b
 	changed := *r.WithContext(context.WithValue(r.Context(), streamKey{}, b))
 	changed.Body = b
 	return &changed, b.release
@@ -100,13 +103,40 @@ func (b *streamBody) arrived() {
 	b.deadline(time.Time{})
 }
 
-// sending gives the client time anew to read what the server is about to send. For an answer without end the deadline of the whole would
+// answering gives the client time to read an answer that begins. That may be after the call, if it is an error that was held back.
+func (b *streamBody) answering() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.allow()
+}
+
+// sending gives the client time anew to read the message that is about to be sent: for an answer without end the deadline of the whole would
 // come too early.
 func (b *streamBody) sending() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.cutOff && !b.ended && !b.hurried {
+	if !b.ended && !b.unread {
+		b.allow()
+	}
+}
+
+// allow gives the client time to read. b.mu is held.
+func (b *streamBody) allow() {
+	if !b.hurried {
+		b.unread = true
 		_ = b.controller.SetWriteDeadline(time.Now().Add(b.limits.ResponseWait))
+	}
+}
+
+// sent notes that the client's windows took all there was. The next message may be long in coming.
+func (b *streamBody) sent() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || b.hurried {
+		return
+	}
+	if b.unread = false; b.resets {
+		_ = b.controller.SetWriteDeadline(time.Time{})
 	}
 }
 
