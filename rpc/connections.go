@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -17,7 +18,8 @@ import (
 // fullPeriod is how long the log says nothing more of connections that were closed for want of room after it has.
 const fullPeriod = time.Minute
 
-// connections bounds the connections of clients. One that has no call makes room for the next; sessions, and connections with calls, stay.
+// connections bounds the connections of clients. One that has no call makes room for the next; sessions, and connections with calls, stay. A call counts
+// from where its caller has shown who he is, or else whoever has no token could fill the port with calls that do not end.
 type connections struct {
 	entered *throng.Throng
 	most    int
@@ -35,7 +37,7 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 		return nil, nil
 	}
 	c := &connections{entered: throng.New(most), most: most, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "belfry_client_connections_closed_total", Help: "Connections of clients without a call, and newcomers, closed because there were too many.",
+		Name: "belfry_client_connections_closed_total", Help: "Connections of clients without a call of a known caller, and newcomers, closed because there were too many.",
 	})}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "belfry_client_connections", Help: "Connections of clients."},
 		func() float64 { return float64(c.entered.Taken()) })
@@ -47,8 +49,8 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 	return c, nil
 }
 
-// Bounded returns a listener for a server that is about to serve on it, on which it has so many connections at most: one that has no call makes room for the
-// next. It sets ConnState.
+// Bounded returns a listener for a server that is about to serve on it, on which it has so many connections at most: as no caller shows who he is, each makes room
+// for the next. It sets ConnState.
 func Bounded(l net.Listener, s *http.Server, most int) net.Listener {
 	c := &connections{entered: throng.New(most), most: most, logger: slog.New(slog.DiscardHandler), closed: prometheus.NewCounter(prometheus.CounterOpts{})}
 	s.ConnState = c.changed
@@ -63,18 +65,42 @@ func (c *connections) around(l net.Listener) net.Listener {
 	return &boundedListener{l, c}
 }
 
-// changed is the http.Server.ConnState that goes with around.
-func (c *connections) changed(conn net.Conn, state http.ConnState) {
+// connectionKey finds a connection in the contexts of its calls.
+type connectionKey struct{}
+
+// within is the http.Server.ConnContext that goes with around.
+func (c *connections) within(ctx context.Context, conn net.Conn) context.Context {
+	if bounded := boundedOf(conn); bounded != nil {
+		return context.WithValue(ctx, connectionKey{}, bounded)
+	}
+	return ctx
+}
+
+// known notes that the caller of a call under way has shown who he is.
+func known(r *http.Request) {
+	if bounded, ok := r.Context().Value(connectionKey{}).(*boundedConn); ok {
+		bounded.known()
+	}
+}
+
+// boundedOf returns the connection below one that a server has; nil if there is no such.
+func boundedOf(conn net.Conn) *boundedConn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	bounded, ok := conn.(*boundedConn)
+	bounded, _ := conn.(*boundedConn)
+	return bounded
+}
+
+// changed is the http.Server.ConnState that goes with around.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	bounded := boundedOf(conn)
 	switch {
-	case !ok:
-	case state == http.StateActive, state == http.StateHijacked:
+	case bounded == nil:
+	case state == http.StateHijacked:
 		bounded.place.Settle() // if it was closed its reader finds out
-	case state == http.StateIdle:
-		bounded.place.Wait()
+	case state == http.StateActive, state == http.StateIdle:
+		bounded.turns(state == http.StateActive)
 	}
 }
 
@@ -111,7 +137,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			l.connections.full(conn.RemoteAddr())
 		}
 		if place != nil {
-			return &boundedConn{conn, place}, nil
+			return &boundedConn{Conn: conn, place: place}, nil
 		}
 		_ = conn.Close() // all others have calls
 	}
@@ -121,6 +147,28 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 type boundedConn struct {
 	net.Conn
 	place *throng.Place
+
+	mu sync.Mutex
+	// busy says that it has calls, kept that its place is kept for one of them.
+	busy, kept bool
+}
+
+// turns notes that the connection has calls, or has none any more. Whose they are is not known yet.
+func (c *boundedConn) turns(busy bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy, c.kept = busy, false
+	c.place.Wait()
+}
+
+// known keeps the place as long as there are calls. The call of which it is told may have ended, because the client took it back.
+func (c *boundedConn) known() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy && !c.kept {
+		c.kept = true
+		c.place.Settle() // if it was closed its reader finds out
+	}
 }
 
 // Close implements net.Conn.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // request sends a request on a connection and returns the status of the answer, 0 if there is none.
@@ -29,6 +31,60 @@ func request(t *testing.T, conn net.Conn, text string) int {
 }
 
 const livez = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// TestStrangersMakeRoom: connections whose callers have shown no token go first, though their calls are under way; one whose caller has stays, on both versions of HTTP.
+func TestStrangersMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 10
+		keeper := newTokenMemory()
+		s, port := servePipes(t, func(cfg *Config) { cfg.Gate, cfg.ConnectionsMax = keeper, most })
+		token, _ := keeper.make(t, "put,consume:a")
+		ask := func(head, body string) int {
+			conn, err := port.DialContext(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			return request(t, conn, fmt.Sprintf("%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", head, token, len(body), body))
+		}
+		const poll = `{"queues":["a"],"wait":"1m"}`
+		for _, path := range []string{"/v1/put", "/livez", "/grpc.health.v1.Health/Check"} {
+			for range most {
+				port.read(t, 0).ask("POST", path, "{}", "content-type", "application/json")
+			}
+			synctest.Wait()
+		}
+		two := port.read(t, 0)
+		two.ask("POST", "/v1/reserve", poll, "content-type", "application/json", "authorization", "Bearer "+token)
+		one := make(chan int, 1)
+		go func() { one <- ask("POST /v1/reserve", poll) }()
+		synctest.Wait()
+		for range 2 * most {
+			port.read(t, 0).ask("GET", "/livez", "")
+			synctest.Wait()
+			if status := ask("GET /livez", ""); status != http.StatusOK {
+				t.Fatalf("/livez is answered %d", status)
+			}
+			if status := ask("POST /v1/put", `{"queue":"b"}`); status != http.StatusForbidden {
+				t.Fatalf("a put with a token is answered %d", status)
+			}
+		}
+		if n := s.node.parkedPolls(); n != 2 {
+			t.Errorf("%d polls wait, want 2", n)
+		}
+		began := time.Now()
+		two.allow(10_000)
+		for range 2 {
+			if status := ask("POST /v1/put", `{"queue":"a"}`); status != http.StatusOK {
+				t.Errorf("the put that ends a poll is answered %d", status)
+			}
+		}
+		two.wantEnd(began, "whole", 0)
+		if status := <-one; status != http.StatusOK {
+			t.Errorf("the poll over HTTP/1 is answered %d", status)
+		}
+	})
+}
 
 // TestTooManyConnections: those that say nothing, and those that have said nothing for longest, make room; one with a call does not.
 func TestTooManyConnections(t *testing.T) {

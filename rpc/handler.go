@@ -46,7 +46,7 @@ type Config struct {
 	Backups BackupTimes
 	// Name is the node's name, shown in the Belfry-Served-By header; Address is where clients reach it, Version what it runs.
 	Name, Address, Version string
-	// ConnectionsMax bounds the connections of clients, of which each takes a file descriptor; 0 for no bound. What has no call makes room for the next.
+	// ConnectionsMax bounds the connections of clients, of which each takes a file descriptor; 0 for no bound. What has no call of a known caller makes room for the next.
 	ConnectionsMax int
 	// TLS are the settings under which clients are answered; nil for no TLS.
 	TLS *tls.Config
@@ -277,7 +277,7 @@ func (h *handler) route(w *reply, r *http.Request) {
 	}
 	c, isCall := h.calls[path]
 	if !openToAll(path) {
-		known, f := h.guard.identify(r)
+		identified, f := h.guard.identify(r)
 		if f != nil {
 			if !isCall {
 				r = plainRequest(r)
@@ -286,7 +286,8 @@ func (h *handler) route(w *reply, r *http.Request) {
 			h.writeFault(w, r, f)
 			return
 		}
-		r, w.known = known, true
+		r, w.known = identified, true
+		known(r)
 	}
 	if isCall {
 		h.serveCall(w, r, c)

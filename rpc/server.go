@@ -54,7 +54,7 @@ func NewServer(cfg Config) (*Server, error) {
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	if connections != nil {
-		s.http.ConnState = connections.changed
+		s.http.ConnState, s.http.ConnContext = connections.changed, connections.within
 	}
 	return s, nil
 }

@@ -57,7 +57,8 @@ func (l *lobby) enter(name string) {
 	protocols.SetUnencryptedHTTP2(true)
 	l.server = &http.Server{
 		Handler: rpc.NewWaitingHandler(name, l.logger, l.reason), Protocols: protocols, ReadHeaderTimeout: helloWait, ReadTimeout: helloWait,
-		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
+		WriteTimeout: helloWait, // answers do not wait for anything, but for who does not read them
+		ErrorLog:     slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 	}
 	bounded := rpc.Bounded(&borrowedListener{StrangerListener: listener}, l.server, lobbyMost)
 	l.server.SetKeepAlivesEnabled(false) // who asks again may find the node
