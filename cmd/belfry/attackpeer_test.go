@@ -230,5 +230,6 @@ func crowdAttacks() []attack {
 			}
 			return "those that were silent for longest were closed, and a put is answered " + answer
 		}, "a put is answered 200"},
+		{"a window of 0 on as many connections as there may be, over and over", unreadCrowd, "/livez is answered 200 , a put with a token 200"},
 	}
 }

@@ -201,6 +201,7 @@ func http2Attacks() []attack {
 			}
 			f(http2Data, 0, 0, "x") // the end, if it has not come
 		}, "closed"),
+		{"a window of 0, and up to 8,000 answers on one connection", unreadStreams, "streams were ended: <nil>, <nil>"},
 		{"gRPC over HTTP/2 without a token", grpcWithoutToken, "grpc-status 16"},
 	}
 }
