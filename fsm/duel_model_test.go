@@ -73,6 +73,7 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 	}
 	most, bounded := d.bound(e)
 	refusals, knows := d.refusals(e), d.knows(e)
+	queues, foretold := d.queuesAfter(e)
 	want := d.plant.apply(d.model, e.stamp, e.requests)
 	got := d.machine.Apply(e.stamp, e.requests)
 	if bounded && uint64(len(got[0].Grants)) > most {
@@ -86,6 +87,9 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 	}
 	if made := func(r fsm.Result) bool { return r.Created && !r.Replayed }; knows && slices.ContainsFunc(got[:len(e.requests[0].Commands)], made) {
 		return nil, fmt.Errorf("the request was known, but made jobs: %+v", got)
+	}
+	if held, _ := d.machine.QueueRoom(); foretold && held != queues {
+		return nil, fmt.Errorf("%d queues after the puts, but %d were foretold", held, queues)
 	}
 	if err := d.usage(); err != nil {
 		return nil, err
@@ -169,10 +173,23 @@ func (d *duel) knows(e *event) bool {
 	return len(e.requests) > 0 && d.machine.Knows(&e.requests[0], max(e.stamp, d.machine.Clock()))
 }
 
-// usage compares what a namespace holds with what its queues do.
+// queuesAfter returns how many queues there are after an entry of one request of puts, by what Births says that it makes.
+func (d *duel) queuesAfter(e *event) (queues int, ok bool) {
+	if len(e.requests) != 1 || slices.ContainsFunc(e.requests[0].Commands, func(c fsm.Command) bool { return c.Kind() != fsm.KindPut }) {
+		return 0, false
+	}
+	births := d.machine.Births(&e.requests[0], max(e.stamp, d.machine.Clock()))
+	slices.Sort(births)
+	held, most := d.machine.QueueRoom()
+	return min(most, held+len(slices.Compact(births))), true
+}
+
+// usage compares what a namespace holds with what its queues do, and how many there are.
 func (d *duel) usage() error {
 	var want fsm.Usage
+	count := map[string]int{}
 	for _, q := range d.machine.Queues("", 100) {
+		count[fsm.NamespaceOf(q.Name)]++
 		if fsm.NamespaceOf(q.Name) == "ns" {
 			want.Jobs += q.Counts.Jobs()
 			want.Bytes += q.Counts.Bytes
@@ -181,6 +198,9 @@ func (d *duel) usage() error {
 	}
 	if got := d.machine.UsageOf("ns"); got != want {
 		return fmt.Errorf("namespace ns has %+v, its queues %+v", got, want)
+	}
+	if ns, plain := d.machine.QueuesOf("ns"), d.machine.QueuesOf(""); ns != count["ns"] || plain != count[""] {
+		return fmt.Errorf("%d queues are counted in namespace ns and %d in none, there are %+v", ns, plain, count)
 	}
 	return nil
 }

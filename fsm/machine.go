@@ -240,6 +240,7 @@ type queues struct {
 	forgets   agenda // by the time at which the first tombstone is past its window
 	oldest    agenda // by the time at which the first tombstone ended
 	spaces    map[string]*space
+	plain     int // queues without a namespace
 	orders    *orders
 }
 

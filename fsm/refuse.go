@@ -25,7 +25,12 @@ func (m *Machine) answersRepeat(req *Request, now Time) bool {
 	if m.answers.find(requestKeyHash(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID) != 0 {
 		return true
 	}
-	at, ok := uuid7Time(req.ID)
+	return m.tooOld(req.ID, now)
+}
+
+// tooOld reports whether a request id was made before all that is remembered for sure.
+func (m *Machine) tooOld(id string, now Time) bool {
+	at, ok := uuid7Time(id)
 	return ok && (at.Add(RequestWindow) < now || at <= m.scalars.LowWater)
 }
 

@@ -29,10 +29,46 @@ func (m *Machine) UsageOf(namespace string) Usage {
 	return Usage{}
 }
 
+// QueueRoom returns how many queues this shard holds, and how many it may.
+func (m *Machine) QueueRoom() (held, most int) { return len(m.queues.byName), m.cfg.QueuesMax }
+
+// QueuesOf returns how many queues of a namespace this shard holds; those without one count together, as the namespace "".
+func (m *Machine) QueuesOf(namespace string) int {
+	if namespace == "" {
+		return m.queues.plain
+	}
+	if s := m.queues.spaces[namespace]; s != nil {
+		return s.queues
+	}
+	return 0
+}
+
+// HasQueue reports whether this shard holds a queue.
+func (m *Machine) HasQueue(name string) bool { return m.queues.byName[name] != nil }
+
+// Births reports whether the put makes its queue if there is none of the name.
+func (c *Put) Births() bool { return c.Partition == 0 && c.Partitions == 1 }
+
+// Births returns the queues that the puts of a request would make were it applied next: those that it is the first to name, as often as it does. A request
+// that is nothing but a repeat makes none, nor does one that is answered unapplied: because it is too old for its repeat to be known, or because a restore
+// is open. now must not be before Clock.
+func (m *Machine) Births(req *Request, now Time) (names []string) {
+	for _, c := range req.Commands {
+		if put, ok := c.(*Put); ok && put.Births() && !m.HasQueue(put.Queue) {
+			names = append(names, put.Queue)
+		}
+	}
+	if len(names) > 0 && (m.restored.Open() || m.Knows(req, now) || req.ID != "" && m.tooOld(req.ID, now)) {
+		return nil
+	}
+	return names
+}
+
 // enter counts a queue in its namespace.
 func (qs *queues) enter(q *queue) {
 	name := NamespaceOf(q.name)
 	if name == "" {
+		qs.plain++
 		return
 	}
 	s := qs.spaces[name]
@@ -47,6 +83,7 @@ func (qs *queues) enter(q *queue) {
 // leave takes a queue out of its namespace.
 func (qs *queues) leave(q *queue) {
 	if q.space == nil {
+		qs.plain--
 		return
 	}
 	q.space.change(q.counted, Usage{})
