@@ -450,6 +450,9 @@ func namePeerError(err error) []byte {
 	if quota, ok := errors.AsType[*node.QuotaError](err); ok {
 		out.Quota = quota
 	}
+	if queues, ok := errors.AsType[*node.QueuesError](err); ok {
+		out.Queues = queues
+	}
 	b, _ := json.Marshal(out) // strings and numbers
 	return b
 }

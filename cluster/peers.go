@@ -242,6 +242,8 @@ type peerError struct {
 	Text string `json:"text"`
 	// Quota says more of an error about a namespace's quota.
 	Quota *node.QuotaError `json:"quota,omitempty"`
+	// Queues says more of an error about too many queues of a namespace.
+	Queues *node.QueuesError `json:"queues,omitempty"`
 }
 
 // writePeerError answers with an error.
@@ -267,6 +269,9 @@ func readPeerError(status int, body []byte) error {
 	}
 	if in.Quota != nil {
 		return in.Quota
+	}
+	if in.Queues != nil {
+		return in.Queues
 	}
 	known := peerErrors()[in.Name]
 	if known == nil {

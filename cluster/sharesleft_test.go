@@ -117,11 +117,25 @@ func TestUnknownShareCrossesNodes(t *testing.T) {
 	}
 }
 
+// TestTooManyQueuesCrossNodes: what is said of a namespace with too many queues is what the caller hears, through whichever node, and for one of a version
+// that does not know the error it is one of a quota.
+func TestTooManyQueuesCrossNodes(t *testing.T) {
+	want := &node.QueuesError{Namespace: "t", Queue: "t/q", Used: 5, Free: 3, Max: 8}
+	sent := namePeerError(fmt.Errorf("shard-1: %w", want))
+	got, ok := errors.AsType[*node.QueuesError](readPeerError(http.StatusConflict, sent))
+	if !ok || *got != *want || node.OutcomeOf(got) != node.NotApplied {
+		t.Errorf("it arrives as %+v", got)
+	}
+	if older := readPeerError(http.StatusConflict, bytes.Replace(sent, []byte(`"queues"`), []byte(`"future"`), 1)); !errors.Is(older, node.ErrQuota) {
+		t.Errorf("at an older node it arrives as %v", older)
+	}
+}
+
 // TestRefusalsLeaveTheLeaderKnown: what only the leader says for reasons of the caller's does not have a node doubt who leads; what may mean that it leads no
 // more does.
 func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 	for err, want := range map[error]bool{
-		&node.QuotaError{Namespace: "t", Limit: node.JobsLimit}: false, &node.QuotaError{Namespace: "t", Limit: node.PutRate}: false,
+		&node.QuotaError{Namespace: "t", Limit: node.JobsLimit}: false, &node.QuotaError{Namespace: "t", Limit: node.PutRate}: false, &node.QueuesError{Namespace: "t"}: false,
 		node.ErrNotLeader: true, node.ErrUnknownOutcome: true, node.ErrOverloaded: true,
 	} {
 		forgot := false

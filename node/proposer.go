@@ -53,6 +53,8 @@ type proposer struct {
 	stamp  func() fsm.Time
 	// stamped is told of each batch after its entry was stamped; nil for nobody.
 	stamped func(batch []*proposal)
+	// births says which puts would make too many queues; nil for none.
+	births *births
 	// applied is told of each entry of this proposer that was applied, before its callers are.
 	applied func(batch []*proposal, did *shardResult)
 	// late is told that an entry was applied whose callers had been given up; their requests are theirs again.
@@ -228,7 +230,7 @@ func (p *proposer) run(ctx context.Context, l *leadership) {
 		if !p.slot(ctx) {
 			return
 		}
-		batch := p.take()
+		batch := p.thin(p.take())
 		if len(batch) == 0 {
 			<-p.slots
 			continue
@@ -243,6 +245,26 @@ func (p *proposer) run(ctx context.Context, l *leadership) {
 			p.land()
 		})
 	}
+}
+
+// thin answers those of a batch whose puts would make queues that their namespaces may not have, and returns the others.
+func (p *proposer) thin(batch []*proposal) []*proposal {
+	if p.births == nil || p.births.roomy(batch) {
+		return batch
+	}
+	refused := p.births.look(batch)
+	kept := batch[:0]
+	for i, pr := range batch {
+		err := refused[i]
+		if err == nil {
+			kept = append(kept, pr)
+			continue
+		}
+		p.stats.failed(err, 1)
+		pr.taken.leave()
+		pr.complete(Reply{}, err)
+	}
+	return kept
 }
 
 // land gives the slot of an entry back.
@@ -299,6 +321,10 @@ type flight struct {
 	start    time.Time
 	deadline *time.Timer
 	answered atomic.Bool // who sets it answers the batch
+
+	cost  uint64   // of the batch
+	read  bool     // makes was read; this and the following are for births
+	makes []string // the queues that the entry makes if there are none of their names
 }
 
 // propose puts an entry together and hands it to Raft. It answers the batch itself, and returns nil, if Raft is not to have it.
@@ -306,6 +332,7 @@ func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
 	f := &flight{batch: batch, start: time.Now()}
 	p.owing.Add(1)
 	for _, pr := range batch {
+		f.cost += pr.cost
 		if pr.taken != nil {
 			f.taken = append(f.taken, pr.taken)
 		}
@@ -318,6 +345,7 @@ func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
 		return nil
 	}
 	f.future = future
+	p.births.depart(f)
 	// Raft's own timeout ends when it takes the entry; the future may stay open for ever, if a disk hangs for example.
 	f.deadline = time.AfterFunc(p.cfg.ProposeTimeout, func() {
 		p.fail(f, fmt.Errorf("%w: no outcome within %v", ErrUnknownOutcome, p.cfg.ProposeTimeout))
@@ -345,6 +373,7 @@ func (p *proposer) await(f *flight) {
 	err := f.future.Error()
 	f.deadline.Stop()
 	leaveAll(f.taken) // it is applied, or never will be in this leadership
+	p.births.arrive(f)
 	if err != nil {
 		p.fail(f, proposalError(err))
 		return

@@ -51,13 +51,15 @@ func newShard(n *Node, number uint32) *shard {
 		number: number, cfg: n.cfg, clock: newShardClock(n.clock, n.cfg.ClockBound),
 		stats: newShardCounters(number), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
-	s.group = newGroup(n, shardName(number), shardDir(n.cfg.Dir, number), newShardMachine(n.cfg.Machine))
+	machine := newShardMachine(n.cfg.Machine)
+	s.group = newGroup(n, shardName(number), shardDir(n.cfg.Dir, number), machine)
 	s.group.onLead = s.lead
 	s.group.fresh = func() Machine { return newShardMachine(n.cfg.Machine) }
 	s.replica.applySeconds = s.stats.apply
 	s.proposer = newProposer(n.cfg, s.stats)
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
+	s.proposer.births = newBirths(s, machine.m)
 	s.claims, s.shares = newClaims(s), newShares(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
 	s.waiters.scarce = n.space.Scarce
@@ -68,6 +70,7 @@ func newShard(n *Node, number uint32) *shard {
 		s.follow(machine.Clock())
 		deadline, _ := machine.NextDeadline()
 		s.pacer.moved(deadline)
+		s.proposer.births.follow(machine)
 	}
 	if n.cfg.Applied != nil {
 		opening := n.openings.Add(1)

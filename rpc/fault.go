@@ -197,6 +197,9 @@ func faultOfError(err error) *Fault {
 			if quota, ok := errors.AsType[*node.QuotaError](err); ok {
 				f.Message, f.RetryAfter = quota.Error(), quota.Wait
 			}
+			if queues, ok := errors.AsType[*node.QueuesError](err); ok {
+				f.Message, f.RetryAfter = queues.Error(), 0 // waiting does not help
+			}
 			return f
 		}
 	}

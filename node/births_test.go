@@ -1,0 +1,243 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/hashicorp/raft"
+)
+
+// openCrowded opens a node whose shards hold so many queues at most.
+func openCrowded(t *testing.T, queuesMax int) *Node {
+	t.Helper()
+	cfg := testConfig(t, t.TempDir())
+	cfg.Machine = fsm.Config{QueuesMax: queuesMax}
+	return openNode(t, cfg)
+}
+
+// named returns a put into each of some queues.
+func named(queues ...string) (all []fsm.Command) {
+	for _, queue := range queues {
+		all = append(all, put(queue, "", 0))
+	}
+	return all
+}
+
+// numbered returns the names of so many queues of a namespace.
+func numbered(space string, n int) (queues []string) {
+	for i := range n {
+		queues = append(queues, fmt.Sprintf("%s/%d", space, i))
+	}
+	return queues
+}
+
+// queuesHeld returns how many queues shard 0 has.
+func queuesHeld(n *Node) (held int) {
+	n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { held, _ = m.QueueRoom() })
+	return held
+}
+
+// TestNamespaceLeavesQueuesToOthers: a namespace makes queues until it has as many as are left for all, and is then refused before the log; what it has goes
+// on, and others make theirs, each as long as it has fewer than are left. A shard that is full says so, and a queue that is deleted makes room.
+func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openCrowded(t, 8)
+		for i, step := range []struct {
+			puts    string // the queues of a request
+			refused string // the one that is not made, "" if all are
+			why     string // what the refusal says
+		}{
+			{puts: "t/0 t/1 t/2"},
+			{puts: "t/3 t/4", refused: "t/4", why: `namespace "t" has 4 queues in this shard, and no namespace may have more than are left there for all, 4 of 8; delete some`},
+			{puts: "t/3"},
+			{puts: "t/4", refused: "t/4", why: `namespace "t" has 4 queues`},
+			{puts: "t/0"},
+			{puts: "t/4 t/0", refused: "t/4"},
+			{puts: "u/0 u/0"},
+			{puts: "t/0 t/1 t/2 t/3"},
+			{puts: "u/1 t/4", refused: "t/4"},
+			{puts: "plain"},
+			{puts: "u/1"},
+			{puts: "u/2", refused: "u/2", why: `namespace "u" has 2 queues`},
+			{puts: "other", refused: "other", why: "queues without a namespace, which count as one, are 1 in this shard"},
+			{puts: "v/0"},
+			{puts: "w/0", refused: "w/0", why: "the shard holds as many queues as it may, 8; delete some"},
+			{puts: "t/0 u/0 plain v/0"},
+		} {
+			before := lastIndex(n)
+			err := tryPut(t, n, named(strings.Fields(step.puts)...)...)
+			if step.refused == "" {
+				if err != nil {
+					t.Fatalf("step %d, %s: %v", i, step.puts, err)
+				}
+				continue
+			}
+			e, ok := errors.AsType[*QueuesError](err)
+			if !ok || !errors.Is(err, ErrQuota) || OutcomeOf(err) != NotApplied || e.Queue != step.refused || !strings.Contains(e.Error(), step.why) {
+				t.Fatalf("step %d, %s: %v", i, step.puts, err)
+			}
+			expectEntries(t, n, before, 0)
+		}
+		do(t, n, 0, &fsm.DeleteQueue{Queue: "t/0"})
+		if err := tryPut(t, n, named("t/5")...); !errors.Is(err, ErrQuota) {
+			t.Errorf("the namespace that has most gets what was freed: %v", err)
+		}
+		if err := tryPut(t, n, named("w/0")...); err != nil {
+			t.Errorf("another one does not: %v", err)
+		}
+	})
+}
+
+// TestQueuesMadeAtOnce: however many puts come at one time, alone and in batches, a namespace gets half of what there is and not one more.
+func TestQueuesMadeAtOnce(t *testing.T) {
+	for _, batch := range []int{1, 3} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := openCrowded(t, 60)
+				queues := numbered("t", 99)
+				var group sync.WaitGroup
+				for len(queues) > 0 {
+					request := named(queues[:batch]...)
+					queues = queues[batch:]
+					group.Go(func() {
+						if err := tryPut(t, n, request...); err != nil && !errors.Is(err, ErrQuota) {
+							t.Error(err)
+						}
+					})
+				}
+				group.Wait()
+				if got := queuesHeld(n); got != 30 {
+					t.Errorf("%d queues were made, want 30", got)
+				}
+				for i := range 3 {
+					if err := tryPut(t, n, named(fmt.Sprintf("u%d/0", i))...); err != nil {
+						t.Errorf("another namespace: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// sendPuts queues a request of a put into each of some queues and returns where its answer will be.
+func (b *bench) sendPuts(t *testing.T, queues ...string) chan answer {
+	t.Helper()
+	req := &fsm.Request{Commands: named(queues...)}
+	answers := make(chan answer, 1)
+	if err := b.enqueue(&proposal{
+		request: req, encoded: fsm.AppendRequest(nil, req), format: b.format,
+		complete: func(reply Reply, err error) {
+			*req = fsm.Request{} // it is the caller's again
+			answers <- answer{reply, err}
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// TestQueuesOnTheirWayCount: what entries in flight make counts once, also of one that was not looked at when it was logged, and if it is applied meanwhile
+// or its callers were given up. It is there for who puts into the same queue, and counts no more when its entry has failed.
+func TestQueuesOnTheirWayCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startProposer(t, Config{EntriesInFlight: 4, EntryBytesMax: 1, ProposeTimeout: time.Second})
+		m := fsm.New(fsm.Config{QueuesMax: 100})
+		b.births = &births{max: 100, view: func(f func(*fsm.Machine, fsm.Time)) Witness {
+			f(m, m.Clock())
+			return Witness{}
+		}}
+		refused := func(used, free int, queues ...string) {
+			t.Helper()
+			answers := b.sendPuts(t, queues...)
+			b.none(t)
+			e, ok := errors.AsType[*QueuesError]((<-answers).err)
+			if !ok || e.Used != used || e.Free != free {
+				t.Errorf("refused with %+v, want %d queues of the namespace and %d that are free", e, used, free)
+			}
+		}
+		all := numbered("t", 100)
+		b.sendPuts(t, all[:40]...)
+		first := b.next(t)
+		if b.births.flights[0].read {
+			t.Error("an entry was looked at that nobody could be refused for")
+		}
+		time.Sleep(2 * time.Second) // its callers are given up
+		refused(50, 50, all[40:51]...)
+		flights := []*fakeFuture{first}
+		for _, queues := range [][]string{all[:10], all[40:50], {"u/0"}} {
+			b.sendPuts(t, queues...)
+			flights = append(flights, b.next(t))
+		}
+		flights[1].fail(raft.ErrLeadershipLost) // all that it makes another one makes too
+		synctest.Wait()
+		refused(50, 49, "t/50")
+		if _, err := m.Apply(1, first.entry); err != nil {
+			t.Fatal(err)
+		}
+		b.births.follow(m)
+		refused(50, 49, "t/50")
+		for _, f := range []*fakeFuture{first, flights[2], flights[3]} {
+			f.fail(raft.ErrLeadershipLost)
+		}
+		synctest.Wait()
+		refused(50, 50, all[40:60]...)
+		b.sendPuts(t, all[40:50]...)
+		b.next(t).apply(t, 2)
+	})
+}
+
+// TestRepeatsMakeNoQueue: a request that was carried out, or is too old to tell, is answered so by the machine although its queue could not be made; so is a
+// put that was routed by another number of partitions.
+func TestRepeatsMakeNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openCrowded(t, 4)
+		expectCode(t, n, "first", put("t/0", "", 0), fsm.OK, 1)
+		do(t, n, 0, &fsm.DeleteQueue{Queue: "t/0"})
+		do(t, n, 0, named("t/1", "t/2")...)
+		if err := tryPut(t, n, named("t/0")...); !errors.Is(err, ErrQuota) {
+			t.Errorf("another request: %v", err)
+		}
+		expectCode(t, n, "first", put("t/0", "", 0), fsm.OK, 1)
+		if got := queuesHeld(n); got != 2 {
+			t.Errorf("the repeat left %d queues, want 2", got)
+		}
+		expectCode(t, n, "00000000-0000-7000-8000-000000000000", put("t/0", "", 0), fsm.RequestExpired, 1)
+		expectCode(t, n, "", &fsm.Put{Queue: "t/0", Partitions: 2}, fsm.QueueChanged, 1)
+		time.Sleep(2 * fsm.RequestWindow)
+		if _, err := n.Do(t.Context(), 0, &fsm.Request{ID: "first", Commands: named("t/0")}); !errors.Is(err, ErrQuota) {
+			t.Errorf("a request that is remembered no more: %v", err)
+		}
+	})
+}
+
+// TestNewLeaderKnowsItsQueues: who starts with queues from its log or from a snapshot refuses as its predecessor did.
+func TestNewLeaderKnowsItsQueues(t *testing.T) {
+	for name, snapshot := range map[string]bool{"log": false, "snapshot": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				cfg := testConfig(t, dir)
+				cfg.Machine = fsm.Config{QueuesMax: 6}
+				n := openNode(t, cfg)
+				do(t, n, 0, named("0", "1", "2")...)
+				if snapshot {
+					if err := n.Snapshot(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				closeNode(t, n)
+				n = openNode(t, cfg)
+				if err := tryPut(t, n, named("3")...); !errors.Is(err, ErrQuota) {
+					t.Errorf("the fourth queue without a namespace: %v", err)
+				}
+				do(t, n, 0, named("0", "t/0")...)
+			})
+		})
+	}
+}

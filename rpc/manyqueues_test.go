@@ -1,0 +1,90 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// serveFewQueues starts a guarded server of a real node with one shard that holds so many queues at most.
+func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory) {
+	t.Helper()
+	n, err := node.Open(t.Context(), node.Config{
+		Dir: t.TempDir(), Shards: 1, Machine: fsm.Config{QueuesMax: queuesMax}, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	keeper := newTokenMemory()
+	s := serve(t, func(cfg *Config) { cfg.Gate, cfg.Catalog, cfg.Node = keeper, keeper, n })
+	s.await("the shard to be served", func() bool { return n.Serves(0) })
+	return s, keeper
+}
+
+// TestTenantLeavesQueuesToOthers: who makes queue after queue, of jobs that are gone in a moment, is refused when he has half of them, one by one, raw and in
+// batches; his queues go on, and his neighbours make theirs.
+func TestTenantLeavesQueuesToOthers(t *testing.T) {
+	t.Parallel()
+	const most = 40
+	s, keeper := serveFewQueues(t, most)
+	greedy, _ := keeper.make(t, "put:t/*")
+	other, _ := keeper.make(t, "put:u/*", "put:v/*")
+	admin, _ := keeper.make(t, "admin:t/*")
+	put := func(token, queue string) answered {
+		return s.with(token, "POST", "/v1/put", fmt.Sprintf(`{"queue":%q,"ttl":"1ms"}`, queue))
+	}
+	for i := range most / 2 {
+		if got := put(greedy, fmt.Sprintf("t/%d", i)); got.status != 200 {
+			t.Fatalf("queue %d: %d %s", i, got.status, got.body)
+		}
+	}
+	refused := func(what string, got answered, words ...string) {
+		t.Helper()
+		for _, word := range append(words, `"reason":"QUOTA"`, `"NOT_APPLIED"`, "delete some") {
+			if !strings.Contains(got.body, word) {
+				t.Errorf("%s: %d %s; want %s", what, got.status, got.body, word)
+			}
+		}
+		if got.status != 429 || got.header.Get("Retry-After") != "" {
+			t.Errorf("%s: status %d, to be tried again after %q; want 429, and no time", what, got.status, got.header.Get("Retry-After"))
+		}
+	}
+	refused("one too many", put(greedy, "t/more"), `queue \"t/more\" is not made`, `namespace \"t\" has 20 queues`, "20 of 40")
+	refused("a raw one", s.with(greedy, "POST", "/q/t/more", "x"), "20 of 40")
+	if got := put(greedy, "t/0"); got.status != 200 {
+		t.Errorf("a queue that is there: %d %s", got.status, got.body)
+	}
+	batch := s.with(other, "POST", "/v1/put-batch", `{"jobs":[{"queue":"u/0"},{"queue":"t/more"},{"queue":"u/1"}]}`)
+	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 2 || !strings.Contains(batch.body, "FORBIDDEN") {
+		t.Errorf("a neighbour's batch: %d %s", batch.status, batch.body)
+	}
+	both, _ := keeper.make(t, "put:*")
+	batch = s.with(both, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"v/0"},{"queue":"t/more"},{"queue":"t/0"},{"queue":"plain"}]}`)
+	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 2 || strings.Count(batch.body, `"QUOTA"`) != 2 || strings.Count(batch.body, "t/more") != 2 {
+		t.Errorf("a batch of several namespaces: %d %s; want what is of the full one refused", batch.status, batch.body)
+	}
+	if got := s.with(admin, "POST", "/v1/delete-queue", `{"queue":"t/0"}`); got.status != 200 {
+		t.Fatalf("deleting a queue: %d %s", got.status, got.body)
+	}
+	refused("while others have some, too", put(greedy, "t/more"), `namespace \"t\" has 19 queues`, "17 of 40")
+}
+
+// TestTooManyQueuesFault: it is a QUOTA that time does not mend.
+func TestTooManyQueuesFault(t *testing.T) {
+	f := faultOfError(fmt.Errorf("shard-1: %w", &node.QueuesError{Queue: "q", Used: 5, Free: 3, Max: 8}))
+	if f.Reason != belfryv1.Reason_REASON_QUOTA || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || f.RetryAfter != 0 ||
+		f.Message != `queue "q" is not made: queues without a namespace, which count as one, are 5 in this shard, and no namespace may have more than are left there for all, 3 of 8; delete some, or ask an admin to` {
+		t.Errorf("%+v", f)
+	}
+}
