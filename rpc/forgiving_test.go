@@ -141,21 +141,21 @@ func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
 		change  func(*Config)
 		refused bool
 	}{
-		{"on loopback", func(cfg *Config) { cfg.Local = true }, true},
+		{"on loopback", func(cfg *Config) { cfg.Local, cfg.LocalName = true, "Own.example" }, true},
 		{"beyond", func(*Config) {}, false},
 		{"with tokens", func(cfg *Config) { cfg.Local, cfg.Gate, cfg.Catalog = true, keeper, keeper }, false},
 	} {
 		s := serve(t, c.change)
 		for host, page := range map[string]bool{
-			"evil.example:7400": true, "evil.example": true, "localhost.evil.example": true, "127.0.0.1.evil.example:1": true, "[evil]": true,
-			"127.0.0.1:7400": false, "localhost:7400": false, "LOCALHOST": false, "[::1]:7400": false, "::1": false, "10.0.0.5": false, "app.localhost:80": false,
+			"evil.example:7400": true, "evil.example": true, "localhost.evil.example": true, "xlocalhost": true, "own.example.evil": true, "evil.own.example": true, "127.0.0.1.evil.example:1": true, "[evil]": true,
+			"127.0.0.1:7400": false, "localhost:7400": false, "LOCALHOST": false, "[::1]:7400": false, "localhost.:7400": false, "ip6-localhost": false, "host.docker.internal:7400": false, "::1": false, "10.0.0.5": false, "app.localhost:80": false,
 		} {
 			for _, path := range []string{"/v1/put", "/q/a", "/metrics"} {
 				out := httptest.NewRecorder()
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader(`{"queue":"a"}`))
 				r.Host = host
 				s.server.Handler().ServeHTTP(out, r)
-				said := strings.Contains(out.Body.String(), "called by an address or as localhost")
+				said := strings.Contains(out.Body.String(), "called by an address, as localhost, or as")
 				if said != (page && c.refused) || said && out.Code != http.StatusForbidden {
 					t.Errorf("%s, %s for %s: %d %s", c.name, path, host, out.Code, out.Body)
 				}

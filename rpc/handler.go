@@ -51,8 +51,9 @@ type Config struct {
 	// TLS are the settings under which clients are answered; nil for no TLS.
 	TLS *tls.Config
 	// Local says that only callers on this machine can reach the port, and without TLS. While calls need no token, those by another name of the machine than
-	// an address or localhost are refused.
-	Local bool
+	// an address, localhost or LocalName are refused.
+	Local     bool
+	LocalName string
 	// Now is the wall clock; defaults to time.Now.
 	Now func() time.Time
 }
@@ -99,7 +100,9 @@ type handler struct {
 	queues  *queueService
 	errors  *connect.ErrorWriter
 	origins *http.CrossOriginProtection
-	local   bool // only callers on this machine are meant
+	// local says that only callers on this machine are meant; they may call it localName.
+	local     bool
+	localName string
 
 	// routes has the exact paths; calls those that are Connect procedures, under both of their names.
 	routes map[string]http.Handler
@@ -160,7 +163,7 @@ func newHandler(cfg Config) (*handler, error) {
 	}
 	h := &handler{
 		limits: cfg.Limits, guard: &guard{gate: cfg.Gate, now: cfg.Now, seen: seen}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
-		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local,
+		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}

@@ -16,13 +16,13 @@ func (h *handler) ofPage(r *http.Request) *Fault {
 		f.Message = "a browser sent this from a page of another origin"
 		return f
 	}
-	if !h.local || unclaimed(r.Host) {
+	if !h.local || h.unclaimed(r.Host) {
 		return nil
 	}
 	if open, _ := h.guard.open(); !open { // a call of which it cannot be told yet is refused as such
 		return nil
 	}
-	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address or as localhost: a page in a browser could have its own name, such as " +
+	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address, as localhost, or as --advertise says: a page in a browser could have its own name, such as " +
 		clip(r.Host, quotedBytesMax) + ", lead here"
 	return f
 }
@@ -38,12 +38,18 @@ func (h *handler) sameOrigin(r *http.Request) bool {
 	return h.origins.Check(r) == nil
 }
 
-// unclaimed reports whether a Host is none that a page can have as its own: browsers take addresses and localhost for what they are.
-func unclaimed(host string) bool {
+// unclaimed reports whether a Host is none that a page can have as its own: browsers take addresses and localhost for what they are, and the other names are
+// those of /etc/hosts, of Docker's way to its host, and of the operator.
+func (h *handler) unclaimed(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	_, notAddress := netip.ParseAddr(strings.Trim(host, "[]"))
-	host = strings.ToLower(host)
-	return notAddress == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	switch host {
+	case "", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "host.docker.internal", strings.ToLower(h.localName):
+		return true
+	default:
+		return notAddress == nil || strings.HasSuffix(host, ".localhost")
+	}
 }

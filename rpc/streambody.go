@@ -26,6 +26,8 @@ type streamBody struct {
 	measure    func(bytes int64) // of a message that has arrived
 
 	mu sync.Mutex
+	// wait is how long the client has to read a message.
+	wait time.Duration
 	// reading counts the bytes of the message that is being read.
 	reading int64
 	// cutOff and ended say that the deadline for reading is not ours to set any more.
@@ -39,7 +41,7 @@ type streamBody struct {
 // guardStream returns the request of a procedure with its body guarded. release must be called when the call has ended.
 func (h *handler) guardStream(o *reply, r *http.Request, procedure string) (guarded *http.Request, release func()) {
 	b := &streamBody{
-		ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, inFlight: &h.bodyBytesInFlight,
+		ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, wait: h.limits.ResponseWait, inFlight: &h.bodyBytesInFlight,
 		measure: func(bytes int64) { h.requestBytes.observe(procedure, bytes) }, resets: r.ProtoMajor > 1,
 	}
 	o.stream = b
@@ -120,11 +122,18 @@ func (b *streamBody) sending() {
 	}
 }
 
+// patience sets how long the client has to read each message from now on.
+func (b *streamBody) patience(wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wait = wait
+}
+
 // allow gives the client time to read. b.mu is held.
 func (b *streamBody) allow() {
 	if !b.hurried {
 		b.unread = true
-		_ = b.controller.SetWriteDeadline(time.Now().Add(b.limits.ResponseWait))
+		_ = b.controller.SetWriteDeadline(time.Now().Add(b.wait))
 	}
 }
 
@@ -147,9 +156,11 @@ const hurryWait = time.Second
 func (b *streamBody) hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hurried = true; !b.ended {
-		_ = b.controller.SetWriteDeadline(time.Now().Add(hurryWait))
+	if b.ended {
+		return // an error that was held back has its own time
 	}
+	b.hurried = true
+	_ = b.controller.SetWriteDeadline(time.Now().Add(hurryWait))
 }
 
 // actionBytes is what an action of a stream takes in memory besides its text.

@@ -325,6 +325,11 @@ func (w *worker) send(ctx context.Context) {
 	failed := false
 	for m := range w.out {
 		if !failed {
+			wait := w.service.limits.ResponseWait
+			if len(m.GetJobs()) > 0 {
+				wait = w.service.limits.TTRMax // who works on one job may leave the next unread, and has it until its lease ends
+			}
+			w.body.patience(wait)
 			if err := w.stream.Send(m); err != nil {
 				failed = true
 				w.cancel(err)

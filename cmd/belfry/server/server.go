@@ -272,7 +272,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
 		TLS: forClients(s.credentials), Gate: s.gate, Backups: newLastBackup(cfg), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
-		Local: local(cfg.Listen) && s.credentials == nil,
+		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the public edge: %w", err)

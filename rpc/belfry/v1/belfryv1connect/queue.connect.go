@@ -72,7 +72,8 @@ type QueueServiceClient interface {
 	// Errors: INVALID, TOO_LARGE, JOB_EXISTS, QUEUE_FULL, QUOTA, RATE_LIMITED, OVERLOADED, DISK_FULL, QUEUE_CHANGED.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
-	// the request, and some may fail while others succeed. The call itself fails only if no entry was tried.
+	// the request, and some may fail while others succeed. Only of one namespace's entries in one shard all are refused
+	// with QUOTA or RATE_LIMITED where not all fit. The call itself fails only if no entry was tried.
 	PutBatch(context.Context, *v1.PutBatchRequest) (*v1.PutBatchResponse, error)
 	// Reserve hands out due jobs under leases, waiting for up to `wait` if there are none. An empty answer is no error.
 	// A repeat with the same requestId collects the jobs of the first answer that are still held.
@@ -382,7 +383,8 @@ type QueueServiceHandler interface {
 	// Errors: INVALID, TOO_LARGE, JOB_EXISTS, QUEUE_FULL, QUOTA, RATE_LIMITED, OVERLOADED, DISK_FULL, QUEUE_CHANGED.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
-	// the request, and some may fail while others succeed. The call itself fails only if no entry was tried.
+	// the request, and some may fail while others succeed. Only of one namespace's entries in one shard all are refused
+	// with QUOTA or RATE_LIMITED where not all fit. The call itself fails only if no entry was tried.
 	PutBatch(context.Context, *v1.PutBatchRequest) (*v1.PutBatchResponse, error)
 	// Reserve hands out due jobs under leases, waiting for up to `wait` if there are none. An empty answer is no error.
 	// A repeat with the same requestId collects the jobs of the first answer that are still held.
