@@ -126,7 +126,7 @@ tour-mirror: image redis-image ## A migration from Redisson and back, played in 
 	deploy/tour-mirror
 
 .PHONY: tour-secured
-tour-secured: image ## Three nodes that a network may see, in containers: used, attacked, and their secrets replaced under load
+tour-secured: image ## Three nodes that a network may see, in containers: used, attacked, certificates and a token replaced
 	$(call step,tour-secured,TLS$(,) gossip keys and tokens)
 	deploy/tour-secured
 

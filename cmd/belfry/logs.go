@@ -49,13 +49,14 @@ func (a *app) logger(format string, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, logOptions(level)))
 }
 
-// lastWords says why a server ended, if it went wrong and its log is JSON: then nothing is left for people but the exit code.
+// lastWords says why a server ended, if it went wrong, which a signal is not, and its log is JSON: then nothing is left for people but the exit code.
 func (a *app) lastWords(ctx context.Context, format string, err error) error {
-	if err == nil || !a.logsJSON(format) {
+	code := exitCode(ctx, err)
+	if err == nil || code >= codeSignal || !a.logsJSON(format) {
 		return err
 	}
 	a.logger(format, slog.LevelError).Error("the server cannot go on", slog.String("error", explain(err)))
-	return &codedError{code: exitCode(ctx, err)}
+	return &codedError{code: code}
 }
 
 func logOptions(level slog.Leveler) *slog.HandlerOptions {

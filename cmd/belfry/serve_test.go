@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +90,19 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	}
 	if got.code != codeError || !strings.Contains(got.err, `"msg":"the server cannot go on"`) || !strings.Contains(got.err, "address already in use") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestAStopIsNoError: a server that is told to stop before it serves ends as it was told, and logs no error.
+func TestAStopIsNoError(t *testing.T) {
+	said := &lockedBuffer{}
+	s := newSystem()
+	s.err, s.errTerminal = said, false
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(interruption{syscall.SIGTERM})
+	waiting := errors.New("waiting for a cluster")
+	if err := (&app{system: s}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) || said.String() != "" {
+		t.Errorf("it ended with %v, and said %q", err, said)
 	}
 }
 
