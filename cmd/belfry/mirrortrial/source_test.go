@@ -130,9 +130,9 @@ func (s *stage) killSource(t *testing.T, origins []origin, options func() []stri
 	k.run(*kills)
 	publishing.end()
 	serving.end()
-	if err := s.rdb.Set(t.Context(), stoppedKey, 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	s.await("Redis to be back after the last fault", func(ctx context.Context) (bool, error) {
+		return true, s.rdb.Set(ctx, stoppedKey, 1, 0).Err()
+	})
 	for _, q := range s.queues {
 		args := s.mirrorArgs(q, "import", "--from", from, "--stopped", "--unnamed")
 		if from == "lmstfy" {
