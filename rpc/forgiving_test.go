@@ -148,7 +148,7 @@ func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
 		s := serve(t, c.change)
 		for host, page := range map[string]bool{
 			"evil.example:7400": true, "evil.example": true, "localhost.evil.example": true, "xlocalhost": true, "own.example.evil": true, "evil.own.example": true, "127.0.0.1.evil.example:1": true, "[evil]": true,
-			"127.0.0.1:7400": false, "localhost:7400": false, "LOCALHOST": false, "[::1]:7400": false, "localhost.:7400": false, "ip6-localhost": false, "host.docker.internal:7400": false, "::1": false, "10.0.0.5": false, "app.localhost:80": false,
+			"127.0.0.1:7400": false, "localhost:7400": false, "LOCALHOST": false, "[::1]:7400": false, "own.example:7400": false, "localhost.:7400": false, "ip6-localhost": false, "host.docker.internal:7400": false, "::1": false, "10.0.0.5": false, "app.localhost:80": false,
 		} {
 			for _, path := range []string{"/v1/put", "/q/a", "/metrics"} {
 				out := httptest.NewRecorder()
