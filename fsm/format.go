@@ -12,9 +12,10 @@ const FirstFormat Format = 1
 // LatestFormat is the highest format that this program reads. Formats:
 //
 //	1  the first
+//	2  queues made in it have the default retry delays, tombstones say how a job ended, the cluster has a minimum of voters
 //
 // Tests build a program with one more from this line, whose formats differ in their number only.
-const LatestFormat Format = 1
+const LatestFormat Format = 2
 
 // Readable returns nil if this program reads the format, else an error that names both and wraps ErrVersion.
 func (f Format) Readable() error {
