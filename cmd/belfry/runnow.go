@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (a *app) runNowCommand() *cobra.Command {
+	request := &belfryv1.RescheduleRequest{When: &belfryv1.RescheduleRequest_Delay{Delay: &durationpb.Duration{}}}
+	c := &cobra.Command{
+		Use:   "run-now QUEUE ID",
+		Short: "Make a delayed job ready at once",
+		Long: "Run-now gives a delayed job the present as its due time, so that the next free consumer gets it. A job that is ready\n" +
+			"already keeps its turn. Jobs that are reserved, dead or ended are refused, with what to do instead.",
+		Example:           "  belfry run-now orders order-42",
+		Args:              arguments(2, 2, "QUEUE", "ID"),
+		ValidArgsFunction: a.completeQueue,
+	}
+	requestIDFlag(c, &request.RequestId)
+	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
+		request.Queue, request.Id = args[0], args[1]
+		a.ensure(&request.RequestId)
+		response, err := runNow(ctx, conn, request)
+		if err != nil {
+			return withRequest(request.RequestId, runNowError(err, request))
+		}
+		return a.show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.now()) })
+	})
+	return c
+}
+
+// runNow reschedules a job, unless it is ready: a later due time would move it behind other ready jobs.
+// An error of the look at the job is ignored, because a token may allow the one call and not the other.
+func runNow(ctx context.Context, conn *connection, request *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
+	found, err := conn.queues.Get(ctx, &belfryv1.GetRequest{Queue: request.Queue, Id: request.Id})
+	if job := found.GetJob(); err == nil && job.GetState() == belfryv1.JobState_JOB_STATE_READY {
+		return &belfryv1.RescheduleResponse{State: job.State, DueAt: job.DueAt}, nil
+	}
+	return conn.queues.Reschedule(ctx, request)
+}
+
+// runNowError says what to do about a job that cannot be made ready; any other error stays as it is.
+func runNowError(err error, request *belfryv1.RescheduleRequest) error {
+	fault, ok := rpc.FaultOf(err)
+	job := fmt.Sprintf("job %q of %s", request.Id, request.Queue)
+	switch {
+	case !ok:
+		return err
+	case fault.Reason == belfryv1.Reason_REASON_JOB_RESERVED:
+		return &codedError{codeConflict, job + " is reserved: a consumer has it already; if that fails, it comes back by its retry delays"}
+	case fault.Reason != belfryv1.Reason_REASON_JOB_NOT_FOUND:
+		return err
+	case fault.State == fsm.Dead:
+		return &codedError{codeNotFound, fmt.Sprintf("%s is dead: 'belfry redrive %s %s' makes it ready, with all its attempts", job, request.Queue, request.Id)}
+	case fault.State != fsm.StateNone:
+		return &codedError{codeNotFound, job + " has ended: " + fault.Message}
+	default:
+		return &codedError{codeNotFound, job + ": there is no such job"}
+	}
+}
