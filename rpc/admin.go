@@ -277,6 +277,7 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 		addTotals(out.GetTotals(), &q.Counters)
 		oldest, next = earlier(oldest, q.OldestReady), earlier(next, q.NextDue)
 		dedupSince = max(dedupSince, q.DedupSince)
+		out.DedupWindowShortened = out.DedupWindowShortened || dedupShortened(q)
 		asOf, now = earlier(asOf, q.asOf), earlier(now, q.now)
 	}
 	out.Counts.Delayed, out.Counts.Ready = count32(counts.Delayed), count32(counts.Ready)
@@ -294,17 +295,30 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	return out
 }
 
+// dedupWindow returns for how long ended ids are to be remembered. DedupForever is up to the caller.
+func dedupWindow(s *fsm.Settings) time.Duration {
+	if s.DedupWindowSet {
+		return s.DedupWindow
+	}
+	return fsm.DefaultDedupWindow
+}
+
 // dedupHeld returns for how long ended ids are really remembered: the setting, unless older ones had to go.
 func dedupHeld(s *fsm.Settings, since, now fsm.Time) time.Duration {
-	window := fsm.DefaultDedupWindow
-	if s.DedupWindowSet {
-		window = s.DedupWindow
-	}
 	age := max(0, now.Sub(since))
 	if s.DedupForever {
 		return age
 	}
-	return min(window, age)
+	return min(dedupWindow(s), age)
+}
+
+// dedupShortened reports whether a shard forgot ids that the setting would have kept, because it remembers no more.
+func dedupShortened(q *queuePart) bool {
+	kept := q.Created
+	if !q.Settings.DedupForever {
+		kept = max(kept, q.now-fsm.Time(dedupWindow(&q.Settings)))
+	}
+	return q.DedupSince > kept
 }
 
 // earlier returns the earlier of two times, of which 0 is none.

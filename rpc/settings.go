@@ -158,10 +158,6 @@ func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
 	if s.MaxAttemptsSet {
 		attempts = s.MaxAttempts
 	}
-	window := fsm.DefaultDedupWindow
-	if s.DedupWindowSet {
-		window = s.DedupWindow
-	}
 	expireTo := belfryv1.ExpireTo_EXPIRE_TO_GONE
 	if s.ExpireToDead {
 		expireTo = belfryv1.ExpireTo_EXPIRE_TO_DEAD
@@ -170,7 +166,7 @@ func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
 		Ttr:           durationpb.New(cmp.Or(s.TTR, fsm.DefaultTTR)),
 		MaxAttempts:   proto.Uint32(attempts),
 		RetryDelays:   durations(s.RetryDelays),
-		DedupWindow:   durationpb.New(window),
+		DedupWindow:   durationpb.New(dedupWindow(s)),
 		DedupForever:  proto.Bool(s.DedupForever),
 		MaxInFlight:   proto.Uint32(count32(s.MaxInFlight)),
 		MaxJobs:       proto.Uint32(count32(s.MaxJobs)),

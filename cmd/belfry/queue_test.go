@@ -65,7 +65,7 @@ put             2,000,000
 reserved        10, given back 3
 ended           6 acked, 5 cancelled, 7 expired
 failed          2 nacked, 1 lapsed, 4 died, 1 redriven
-ids remembered  10m
+ids remembered  without end
 as of           2030-01-31 09:00:00.000 +00:00 (in 0s)
 
 due in the next hour
@@ -103,6 +103,30 @@ func TestQueueShow(t *testing.T) {
 	got := h.run("queue", "show", "shop/orders")
 	if diff := cmp.Diff(fullQueueText, got.out); diff != "" || got.code != 0 {
 		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
+	}
+}
+
+// TestEndedIDs says in words for how long the ids of ended jobs are remembered. A queue younger than the window is none
+// of which less is remembered.
+func TestEndedIDs(t *testing.T) {
+	forever := true
+	for _, test := range []struct {
+		held      time.Duration
+		shortened bool
+		settings  *belfryv1.QueueSettings
+		want      string
+	}{
+		{124600 * time.Microsecond, false, &belfryv1.QueueSettings{DedupWindow: in(10 * time.Minute)}, "for 10m after the job has ended"},
+		{10 * time.Minute, false, &belfryv1.QueueSettings{DedupWindow: in(10 * time.Minute)}, "for 10m after the job has ended"},
+		{time.Minute, true, &belfryv1.QueueSettings{DedupWindow: in(time.Hour)}, "for 1m after the job has ended instead of 1h, because a shard remembers no more than 10,000,000"},
+		{0, false, &belfryv1.QueueSettings{DedupWindow: in(0)}, "no"},
+		{time.Minute, false, &belfryv1.QueueSettings{DedupForever: &forever}, "without end"},
+		{time.Minute, true, &belfryv1.QueueSettings{DedupForever: &forever}, "for 1m after the job has ended, not without end, because a shard remembers no more than 10,000,000"},
+	} {
+		q := &belfryv1.Queue{DedupWindowHeld: in(test.held), DedupWindowShortened: test.shortened, Settings: test.settings}
+		if got := endedIDs(q); got != test.want {
+			t.Errorf("%v held: %q, want %q", test.held, got, test.want)
+		}
 	}
 }
 

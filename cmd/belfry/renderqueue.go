@@ -59,12 +59,32 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars canvas, now time.Time) {
 		"reserved", fmt.Sprintf("%s, given back %s", grouped(t.GetReserves()), grouped(t.GetReleases())),
 		"ended", fmt.Sprintf("%s acked, %s cancelled, %s expired", grouped(t.GetAcks()), grouped(t.GetCancels()), grouped(t.GetExpiries())),
 		"failed", fmt.Sprintf("%s nacked, %s lapsed, %s died, %s redriven", grouped(t.GetNacks()), grouped(t.GetLapses()), grouped(t.GetDeaths()), grouped(t.GetRedrives())),
-		"ids remembered", length(q.DedupWindowHeld),
+		"ids remembered", endedIDs(q),
 		"as of", moments(q.AsOf, now),
 	)
 	renderDue(w, q.Due, bars, now.Location())
 	fmt.Fprintln(w, "\nsettings")
 	renderSettings(w, q.Settings, now)
+}
+
+// endedIDs says for how long the ids of ended jobs are remembered, so that a repeated put of one changes nothing.
+func endedIDs(q *belfryv1.Queue) string {
+	window, forever := q.Settings.GetDedupWindow(), q.Settings.GetDedupForever()
+	const why = "because a shard remembers no more than 10,000,000"
+	switch {
+	case q.DedupWindowHeld == nil:
+		return ""
+	case q.DedupWindowShortened && forever:
+		return fmt.Sprintf("for %s after the job has ended, not without end, %s", length(q.DedupWindowHeld), why)
+	case q.DedupWindowShortened:
+		return fmt.Sprintf("for %s after the job has ended instead of %s, %s", length(q.DedupWindowHeld), length(window), why)
+	case forever:
+		return "without end"
+	case window.AsDuration() == 0:
+		return "no"
+	default:
+		return fmt.Sprintf("for %s after the job has ended", length(window))
+	}
 }
 
 // renderCreated says what was made.

@@ -957,9 +957,11 @@ type Queue struct {
 	// The shard time of these figures; they are exact as of it. With several partitions the earliest of theirs.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// When its jobs fall due. ListQueues leaves the lists of slices out.
-	Due           *DueHistogram `protobuf:"bytes,14,opt,name=due,proto3" json:"due,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Due *DueHistogram `protobuf:"bytes,14,opt,name=due,proto3" json:"due,omitempty"`
+	// Whether dedup_window_held is shorter than the setting because a shard remembers 10,000,000 ids of ended jobs at most.
+	DedupWindowShortened bool `protobuf:"varint,15,opt,name=dedup_window_shortened,json=dedupWindowShortened,proto3" json:"dedup_window_shortened,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -1088,6 +1090,13 @@ func (x *Queue) GetDue() *DueHistogram {
 		return x.Due
 	}
 	return nil
+}
+
+func (x *Queue) GetDedupWindowShortened() bool {
+	if x != nil {
+		return x.DedupWindowShortened
+	}
+	return false
 }
 
 // DueHistogram says when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC. The first of each kind is the
@@ -4139,7 +4148,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x10GetQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.belfry.v1.QueueR\x05queue\x120\n" +
 	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x92\x05\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xc8\x05\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -4157,7 +4166,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06totals\x18\v \x01(\v2\x16.belfry.v1.QueueTotalsR\x06totals\x12E\n" +
 	"\x11dedup_window_held\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0fdedupWindowHeld\x12/\n" +
 	"\x05as_of\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12)\n" +
-	"\x03due\x18\x0e \x01(\v2\x17.belfry.v1.DueHistogramR\x03due\"\xb9\x02\n" +
+	"\x03due\x18\x0e \x01(\v2\x17.belfry.v1.DueHistogramR\x03due\x124\n" +
+	"\x16dedup_window_shortened\x18\x0f \x01(\bR\x14dedupWindowShortened\"\xb9\x02\n" +
 	"\fDueHistogram\x12\x18\n" +
 	"\aoverdue\x18\x01 \x01(\rR\aoverdue\x12\x1f\n" +
 	"\vnext_minute\x18\x02 \x01(\rR\n" +
