@@ -103,6 +103,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		shares.caughtUp()
 	}
 	c.running.Go(func() { m.follow(background) })
+	c.running.Go(func() { m.relieve(background) })
 	c.running.Go(func() { c.router.watch(background) })
 	c.running.Go(func() { shares.run(background) })
 	return c, nil
@@ -264,7 +265,7 @@ func (m *members) answer() {
 // self is this node's own report.
 func (m *members) self() Report {
 	st := m.host.Status()
-	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Story: m.story.Load()}
+	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Story: m.story.Load()}
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
 			g := &groups[i]

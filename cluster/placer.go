@@ -66,6 +66,8 @@ type Report struct {
 	Quarantined []string `json:"quarantined,omitempty"`
 	// Leaving: the node is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
+	// Conditions are those of the node; older nodes say nothing of them.
+	Conditions []node.Condition `json:"conditions,omitempty"`
 	// Story is told by the node that leads the catalog.
 	Story *Story `json:"story,omitempty"`
 }
@@ -273,7 +275,7 @@ func (p *placer) world(reports map[string]*Report) world {
 		report := reports[n.ServerID]
 		silent, since := report == nil, p.now().Sub(p.heard[n.ServerID])
 		w.nodes = append(w.nodes, worldNode{
-			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving,
+			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving, impaired: report.impaired(),
 			silent: silent, lost: silent && since > settings.Grace, fresh: p.fresh(n.ServerID),
 			declines: p.now().Before(p.declined[n.ServerID].until()),
 		})

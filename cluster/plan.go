@@ -20,6 +20,9 @@ type worldNode struct {
 	// fresh: its process has not answered for long enough to be counted on, or does so no more. It is given neither replicas nor votes, and leaderships only if
 	// there is nobody else.
 	fresh bool
+	// impaired: it has a condition. It keeps its replicas and votes. It hands its leaderships over by itself and is given none while another
+	// voter can lead.
+	impaired bool
 	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
 	declines bool
 	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none. awaitedHeir is one that will be
@@ -292,7 +295,7 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 		if v == id || !p.stays(v) || !p.sound(s, v) || p.byID[v].leaving {
 			continue
 		}
-		if best == "" || cmp.Or(compareBool(p.byID[v].unsettled(), p.byID[best].unsettled()), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
+		if best == "" || cmp.Or(compareBool(p.byID[v].impaired, p.byID[best].impaired), compareBool(p.byID[v].unsettled(), p.byID[best].unsettled()), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
 			best = v
 		}
 	}
@@ -300,7 +303,8 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 }
 
 // candidate returns the node that should get a new replica: the one that was chosen before, else the new incarnation of a voter's node, else
-// one of a zone that the shard's good voters are not in, if there is one, and of those the one with the fewest replicas.
+// one without a condition, of a zone that the shard's good voters are not in, as far as there is one, and of those the one with the fewest
+// replicas.
 func (p *planner) candidate(s *worldShard) (string, bool) {
 	zones := p.zonesOf(s.voters)
 	heirs := p.heirs(s)
@@ -313,7 +317,7 @@ func (p *planner) candidate(s *worldShard) (string, bool) {
 		if slices.Contains(s.recorded, n.server) {
 			return n.server, true
 		}
-		if best == nil || cmp.Or(compareBool(heirs[best.server], heirs[n.server]), cmp.Compare(zones[n.zone], zones[best.zone]), cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
+		if best == nil || cmp.Or(compareBool(heirs[best.server], heirs[n.server]), compareBool(n.impaired, best.impaired), cmp.Compare(zones[n.zone], zones[best.zone]), cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
 			best = n
 		}
 	}
@@ -389,7 +393,7 @@ func (p *planner) evenReplicas() (step, bool) {
 		for _, from := range s.voters {
 			for j := range p.nodes {
 				to := &p.nodes[j]
-				if !to.takes() || slices.Contains(s.quarantined, to.server) || slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
+				if !to.takes() || to.impaired || slices.Contains(s.quarantined, to.server) || slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
 					continue
 				}
 				zones := p.zonesOf(s.voters)
@@ -412,7 +416,7 @@ func (p *planner) evenLeaders(steps []step) (step, bool) {
 			continue
 		}
 		to, ok := p.successor(s, s.leader)
-		if ok && (!p.stays(s.leader) || !p.byID[to].unsettled() && p.leads[s.leader]-p.leads[to] >= 2) {
+		if ok && (!p.stays(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() && p.leads[s.leader]-p.leads[to] >= 2) {
 			return step{s.shard, transfer, to}, true
 		}
 	}

@@ -61,6 +61,8 @@ type Status struct {
 	DiskFull bool
 	// DiskFreeBytes is the free space of the data directory's disk as last sampled. Below DiskLowBytes puts are refused.
 	DiskFreeBytes, DiskLowBytes uint64
+	// Conditions are the troubles of this node that the others do not share.
+	Conditions []Condition
 	// ShardCount is the number of shards of the cluster, Shards are those that are here, in order of their number.
 	ShardCount int
 	Shards     []GroupStatus

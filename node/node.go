@@ -20,13 +20,14 @@ const narrateInterval = 3 * time.Second
 
 // Node is one process's shards. Open makes one, Close ends it.
 type Node struct {
-	cfg      Config
-	lock     io.Closer
-	space    *storage.Space
-	watchdog *storage.Watchdog
-	mux      *mux
-	clock    *nodeClock
-	clocks   *clocks
+	cfg        Config
+	lock       io.Closer
+	space      *storage.Space
+	watchdog   *storage.Watchdog
+	mux        *mux
+	clock      *nodeClock
+	clocks     *clocks
+	conditions *conditions
 	// shards has a place for each shard of the cluster, empty unless a replica of it is here.
 	shards []atomic.Pointer[shard]
 
@@ -75,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		cfg.Machine.Seed = rand.Uint64()
 	}
 	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n.conditions = newConditions(cfg.Logger)
 	n.pace = &pace{hurry: n.hurries}
 	n.active.Store(1)
 	if n.lock, err = lockDir(cfg); err != nil {
@@ -106,6 +108,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	n.running.Go(func() { _ = n.space.Run(background) }) // it only ends with its context
+	n.running.Go(func() { n.runConditions(background) })
 	n.running.Go(func() { n.runSnapshots(background) })
 	n.running.Go(func() { n.runClocks(background) })
 	if err := n.awaitLeading(ctx); err != nil {

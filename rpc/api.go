@@ -114,6 +114,8 @@ type Member struct {
 	Groups []node.GroupStatus
 	// Quarantined are the groups whose replica the node has set aside because its state differs from the others'.
 	Quarantined []string
+	// Conditions are the node's troubles that the others do not share.
+	Conditions []node.Condition
 }
 
 // Cluster is what the handlers need of the cluster as a whole. A server id is a name, a dot and an incarnation.

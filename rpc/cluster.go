@@ -204,6 +204,10 @@ func (v *clusterView) successor(g *groupView, name string) (*Member, *Fault) {
 	}
 	if name != "" {
 		if i := slices.IndexFunc(voters, func(m *Member) bool { return m.Name == name }); i >= 0 {
+			sound := slices.ContainsFunc(voters, func(m *Member) bool { return len(m.Conditions) == 0 })
+			if c := voters[i].Conditions; len(c) > 0 && sound && voters[i] != g.leader {
+				return nil, invalid("to", "%s has %s (%s), and would hand the leadership over again", name, c[0].Kind, c[0].Message)
+			}
 			return voters[i], nil
 		}
 		if slices.Contains(names(g.Voters), name) {
@@ -211,9 +215,9 @@ func (v *clusterView) successor(g *groupView, name string) (*Member, *Fault) {
 		}
 		return nil, invalid("to", "%s is no voter of shard %d; its voters are %s", quote([]byte(clip(name, 64))), g.Shard, list(names(g.Voters)))
 	}
-	voters = slices.DeleteFunc(voters, func(m *Member) bool { return m == g.leader || m.Draining })
+	voters = slices.DeleteFunc(voters, func(m *Member) bool { return m == g.leader || m.Draining || len(m.Conditions) > 0 })
 	if len(voters) == 0 {
-		return nil, invalid("shard", "shard %d has no other voter that answers and is not draining", g.Shard)
+		return nil, invalid("shard", "shard %d has no other voter that answers, is not draining and has no condition", g.Shard)
 	}
 	return slices.MinFunc(voters, func(a, b *Member) int { return cmp.Compare(v.leadsOf(a), v.leadsOf(b)) }), nil
 }

@@ -214,6 +214,9 @@ func TestClusterProblems(t *testing.T) {
 			f.leave(3, serverID(4))
 			f.members[3].Groups = slices.Clone(f.members[1].Groups)
 		}, []string{"node n3 does not answer"}},
+		{"a node has conditions", func(f *fakeCluster) {
+			f.members[1].Conditions = []node.Condition{{Kind: node.DiskPressure, Message: "3 MiB are free", Since: time.Unix(0, 0)}, {Kind: node.SlowDisk, Message: "2s", Since: time.Unix(60, 0)}}
+		}, []string{"node n2 has DISK_PRESSURE since 1970-01-01T00:00:00Z: 3 MiB are free", "node n2 has SLOW_DISK since 1970-01-01T00:01:00Z: 2s"}},
 		{"two shards lack voters", func(f *fakeCluster) {
 			f.members[0].Groups[0].Voters, f.members[0].Groups[2].Voters = []string{serverID(1)}, []string{serverID(1), serverID(2)}
 		}, []string{"under-replicated (wanted 3 voters, has 1): shard 0", "under-replicated (wanted 3 voters, has 2): shard 2"}},

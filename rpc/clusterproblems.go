@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // listedMost is how many shards or nodes a sentence names.
@@ -17,6 +18,9 @@ func (v *clusterView) problems() (all []string) {
 			all = append(all, "node "+v.label(m)+" does not answer")
 		} else if len(m.Quarantined) > 0 {
 			all = append(all, fmt.Sprintf("node %s has set aside replicas that differed from the others: %s", v.label(m), list(m.Quarantined)))
+		}
+		for _, c := range v.members[i].Conditions {
+			all = append(all, fmt.Sprintf("node %s has %s since %s: %s", v.label(&v.members[i]), c.Kind, c.Since.UTC().Format(time.RFC3339), c.Message))
 		}
 	}
 	if !slices.ContainsFunc(v.members, func(m Member) bool { return m.Name == v.answeredBy }) {

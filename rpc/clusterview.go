@@ -164,6 +164,9 @@ func (v *clusterView) wireNode(m *Member) *belfryv1.Node {
 	case m.Draining:
 		out.State = belfryv1.NodeState_NODE_STATE_DRAINING
 	}
+	for _, c := range m.Conditions {
+		out.Conditions = append(out.Conditions, &belfryv1.NodeCondition{Kind: string(c.Kind), Message: c.Message, Since: timestamppb.New(c.Since)})
+	}
 	for i := range v.shards {
 		if v.shards[i].isMember(m.ServerID) {
 			out.Replicas++

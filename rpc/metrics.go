@@ -3,6 +3,7 @@ package rpc
 import (
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,16 +18,16 @@ type nodeCollector struct {
 	votersWanted func() int
 	build        prometheus.Metric
 
-	info, quarantined, catalogLeading                              *prometheus.Desc
-	diskFree, diskLow, diskFull, peersChanged, clockOffset         *prometheus.Desc
-	requests, refused, entries, commands, leaderChanges            *prometheus.Desc
-	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight *prometheus.Desc
-	waiters, leading, led, ahead, voters, wanted, redelivered      *prometheus.Desc
-	followerLag, followerHeard                                     *prometheus.Desc
-	snapshotBytes, snapshotTime, snapshotTook, snapshots           *prometheus.Desc
-	snapshotLogged, snapshotDue                                    *prometheus.Desc
-	entryCommands, entryBytes, propose, commit, apply, logSync     *prometheus.Desc
-	serverLate, workerLate                                         *prometheus.Desc
+	info, quarantined, catalogLeading                                 *prometheus.Desc
+	diskFree, diskLow, diskFull, condition, peersChanged, clockOffset *prometheus.Desc
+	requests, refused, entries, commands, leaderChanges               *prometheus.Desc
+	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight    *prometheus.Desc
+	waiters, leading, led, ahead, voters, wanted, redelivered         *prometheus.Desc
+	followerLag, followerHeard                                        *prometheus.Desc
+	snapshotBytes, snapshotTime, snapshotTook, snapshots              *prometheus.Desc
+	snapshotLogged, snapshotDue                                       *prometheus.Desc
+	entryCommands, entryBytes, propose, commit, apply, logSync        *prometheus.Desc
+	serverLate, workerLate                                            *prometheus.Desc
 }
 
 // desc describes one metric.
@@ -44,6 +45,7 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		diskFree:       desc("disk_free_bytes", "Free space of the data directory's disk."),
 		diskLow:        desc("disk_low_water_bytes", "Free space below which puts are refused."),
 		diskFull:       desc("disk_full", "1 while puts are refused because there is too little free space."),
+		condition:      desc("node_condition", "1 while this node has trouble of a kind that makes it hand its leaderships over.", "kind"),
 		peersChanged:   desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
 		clockOffset:    desc("clock_offset_seconds", "By how much the wall clock of another node was ahead of this node's when it was last asked. Leaders ask every 5 s until a majority has answered, so that a slow peer may be missing.", "peer"),
 
@@ -134,6 +136,10 @@ func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.St
 	gauge(c.diskFree, float64(status.DiskFreeBytes))
 	gauge(c.diskLow, float64(status.DiskLowBytes))
 	gauge(c.diskFull, truth(status.DiskFull))
+	for _, kind := range node.ConditionKinds() {
+		has := slices.ContainsFunc(status.Conditions, func(c node.Condition) bool { return c.Kind == kind })
+		gauge(c.condition, truth(has), string(kind))
+	}
 	ch <- prometheus.MustNewConstMetric(c.peersChanged, prometheus.CounterValue, float64(stats.PeersChanged))
 	for i := range status.Groups {
 		if status.Groups[i].Group == catalogGroup {

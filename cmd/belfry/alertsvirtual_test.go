@@ -131,7 +131,7 @@ func machineTroubles() map[string]machineTrouble {
 	oneInFlight := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.EntriesInFlight = 1 }}
 	return map[string]machineTrouble{
 		"a disk that is slow":                           {alone, (*virtual).writeSlowly, []string{"BelfrySlowSync", "BelfrySlowCommit"}},
-		"a disk that is full":                           {alone, (*virtual).fillDisk, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryRequestsFail"}},
+		"a disk that is full":                           {alone, (*virtual).fillDisk, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
 		"snapshots that cannot be written":              {oftenCut, (*virtual).failSnapshots, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
 		"a log that takes nothing while a worker waits": {oneInFlight, (*virtual).ringLate, []string{"BelfryServerLate"}},
 		"a replica that differs":                        {nodetest.Options{}, (*virtual).quarantine, []string{"BelfryReplicaQuarantined"}},

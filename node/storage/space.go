@@ -38,18 +38,20 @@ type SpaceStats struct {
 	FreeBytes     uint64
 	ReserveBytes  uint64 // 0 after the reserve was given up
 	LowWaterBytes uint64 // with what SetSnapshotBytes added
-	Low, Scarce   bool
+	// Pressure is Low, and a little before it: time to move elsewhere what adds to the disk.
+	Pressure, Low, Scarce bool
 }
 
 // Space watches the free space below a data directory, so that writes are refused with a clear answer while there
 // is still room for what must not fail: votes, terms, truncations, a snapshot.
 //
+// Pressure becomes true with less free than an eighth above the low-water mark, and false with a quarter above it.
 // Low becomes true below the low-water mark, and false again with an eighth more than it, so that it does not
 // flap. Below a quarter of the mark the reserve file is removed and Scarce becomes true, until half the mark is free beside
 // what the reserve gave; the reserve comes back when there is room for it.
 type Space struct {
-	cfg         SpaceConfig
-	low, scarce atomic.Bool
+	cfg                   SpaceConfig
+	pressure, low, scarce atomic.Bool
 
 	mu           sync.Mutex
 	free         uint64
@@ -135,6 +137,7 @@ func (s *Space) Check() error {
 	s.free = free
 	mark := s.cfg.LowWaterBytes + s.snapshot
 	high := mark + s.cfg.LowWaterBytes/8
+	s.turn(&s.pressure, "pressure", free < high, free >= mark+s.cfg.LowWaterBytes/4)
 	s.turn(&s.low, "low", free < mark, free >= high)
 	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/4, free >= s.cfg.LowWaterBytes/2+s.cfg.ReserveBytes)
 	switch {
@@ -168,6 +171,7 @@ func DiskFull(err error) bool {
 func (s *Space) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.pressure.Store(true)
 	s.low.Store(true)
 	s.scarce.Store(true)
 	if !s.reserve {
@@ -180,7 +184,7 @@ func (s *Space) Release() error {
 func (s *Space) Stats() SpaceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Low: s.low.Load(), Scarce: s.scarce.Load()}
+	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Pressure: s.pressure.Load(), Low: s.low.Load(), Scarce: s.scarce.Load()}
 	if s.reserve {
 		stats.ReserveBytes = s.cfg.ReserveBytes
 	}

@@ -44,26 +44,30 @@ func TestSpace(t *testing.T) {
 	s, err := storage.OpenSpace(v.config())
 	must(t, err)
 	for _, step := range []struct {
-		free, snapshot        uint64
-		low, scarce, reserved bool
+		free, snapshot                  uint64
+		pressure, low, scarce, reserved bool
 	}{
 		{free: 1000 * mib, reserved: true},
-		{free: 80 * mib, reserved: true},
-		{free: 80*mib - 1, low: true, reserved: true},
-		{free: 85 * mib, low: true, reserved: true}, // not yet enough more
 		{free: 90 * mib, reserved: true},
-		{free: 20 * mib, low: true, reserved: true},
-		{free: 20*mib - 1, low: true, scarce: true}, // given up
-		{free: 22 * mib, low: true, scarce: true},   // what it gave
-		{free: 42*mib - 1, low: true, scarce: true},
-		{free: 42 * mib, low: true},
-		{free: 90 * mib}, // no room for it yet
-		{free: 92 * mib, reserved: true},
-		{free: 92 * mib, snapshot: 12 * mib, reserved: true},
-		{free: 92*mib - 1, snapshot: 12 * mib, low: true, reserved: true},
-		{free: 102*mib - 1, snapshot: 12 * mib, low: true, reserved: true},
-		{free: 102 * mib, snapshot: 12 * mib, reserved: true},
-		{free: 20 * mib, snapshot: 12 * mib, low: true, reserved: true}, // a snapshot needs no room among the last
+		{free: 90*mib - 1, pressure: true, reserved: true},
+		{free: 80 * mib, pressure: true, reserved: true},
+		{free: 80*mib - 1, pressure: true, low: true, reserved: true},
+		{free: 85 * mib, pressure: true, low: true, reserved: true}, // not yet enough more
+		{free: 90 * mib, pressure: true, reserved: true},
+		{free: 100*mib - 1, pressure: true, reserved: true},
+		{free: 100 * mib, reserved: true},
+		{free: 20 * mib, pressure: true, low: true, reserved: true},
+		{free: 20*mib - 1, pressure: true, low: true, scarce: true}, // given up
+		{free: 22 * mib, pressure: true, low: true, scarce: true},   // what it gave
+		{free: 42*mib - 1, pressure: true, low: true, scarce: true},
+		{free: 42 * mib, pressure: true, low: true},
+		{free: 90 * mib, pressure: true}, // no room for it yet
+		{free: 92 * mib, pressure: true, reserved: true},
+		{free: 92 * mib, snapshot: 12 * mib, pressure: true, reserved: true},
+		{free: 92*mib - 1, snapshot: 12 * mib, pressure: true, low: true, reserved: true},
+		{free: 102*mib - 1, snapshot: 12 * mib, pressure: true, low: true, reserved: true},
+		{free: 102 * mib, snapshot: 12 * mib, pressure: true, reserved: true},
+		{free: 20 * mib, snapshot: 12 * mib, pressure: true, low: true, reserved: true}, // a snapshot needs no room among the last
 	} {
 		v.free.Store(step.free)
 		s.SetSnapshotBytes(step.snapshot)
@@ -71,7 +75,7 @@ func TestSpace(t *testing.T) {
 		if s.Low() != step.low || s.Scarce() != step.scarce || v.reserved() != step.reserved {
 			t.Errorf("%+v: low %v, scarce %v, reserve held %v", step, s.Low(), s.Scarce(), v.reserved())
 		}
-		want := storage.SpaceStats{FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Low: step.low, Scarce: step.scarce}
+		want := storage.SpaceStats{FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Pressure: step.pressure, Low: step.low, Scarce: step.scarce}
 		if step.reserved {
 			want.ReserveBytes = 2 * mib
 		}

@@ -78,7 +78,7 @@ func edgeMember(m cluster.MemberStatus) rpc.Member {
 	if m.Report == nil {
 		return out
 	}
-	out.Version, out.Quarantined = m.Report.Version, m.Report.Quarantined
+	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
 	for i := range m.Report.Groups {
 		g := &m.Report.Groups[i]
 		out.Groups = append(out.Groups, node.GroupStatus{

@@ -2233,7 +2233,9 @@ type Node struct {
 	// When a node that does not answer did so last, as far as the leader of the catalog knows.
 	SilentSince *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
 	// The latest format of logs and snapshots that it reads, as it said last.
-	Format        uint32 `protobuf:"varint,12,opt,name=format,proto3" json:"format,omitempty"`
+	Format uint32 `protobuf:"varint,12,opt,name=format,proto3" json:"format,omitempty"`
+	// Its troubles that the other nodes do not share, as it says itself. A node with one hands its leaderships over and is given none.
+	Conditions    []*NodeCondition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2352,6 +2354,77 @@ func (x *Node) GetFormat() uint32 {
 	return 0
 }
 
+func (x *Node) GetConditions() []*NodeCondition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// NodeCondition is trouble of one node that the other nodes do not share.
+type NodeCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is: DISK_PRESSURE, MEMORY_PRESSURE, SLOW_DISK or UNREACHABLE. There may be more kinds in the future.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What was measured, for people.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// When it began.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCondition) Reset() {
+	*x = NodeCondition{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCondition) ProtoMessage() {}
+
+func (x *NodeCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCondition.ProtoReflect.Descriptor instead.
+func (*NodeCondition) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *NodeCondition) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *NodeCondition) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *NodeCondition) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // Shard is one Raft group as its leader reports it; without a leader, as the replica that has applied most.
 type Shard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2385,7 +2458,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2470,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2483,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -2516,7 +2589,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2601,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2614,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -2600,7 +2673,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2685,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2698,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Replica) GetNode() string {
@@ -2689,7 +2762,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2774,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2787,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -2763,7 +2836,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2848,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +2861,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -2813,7 +2886,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2825,7 +2898,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2838,7 +2911,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -2875,7 +2948,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2960,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2973,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -2932,7 +3005,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3017,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3030,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -2992,7 +3065,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3077,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3090,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -3042,7 +3115,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3127,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3140,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -3104,7 +3177,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3189,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3202,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -3155,7 +3228,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3240,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3253,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 // BackupResponse is the next part of a backup.
@@ -3198,7 +3271,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3283,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3296,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -3261,7 +3334,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3346,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3359,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -3322,7 +3395,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3334,7 +3407,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3347,7 +3420,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -3396,7 +3469,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3481,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3494,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -3442,7 +3515,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3527,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3540,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -3492,7 +3565,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3577,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3590,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -3562,7 +3635,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3647,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +3660,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Namespace) GetName() string {
@@ -3653,7 +3726,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3738,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3751,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetNamespaceRequest) GetName() string {
@@ -3734,7 +3807,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3819,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3832,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetNamespaceResponse) GetNamespace() *Namespace {
@@ -3780,7 +3853,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3865,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3878,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetNamespaceRequest) GetName() string {
@@ -3834,7 +3907,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +3919,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +3932,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -3906,7 +3979,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +3991,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4004,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 // ListNamespacesResponse has them.
@@ -3945,7 +4018,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4030,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4043,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -3993,7 +4066,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4078,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4091,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeleteNamespaceRequest) GetName() string {
@@ -4046,7 +4119,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +4131,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4071,7 +4144,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeleteNamespaceResponse) GetFound() bool {
@@ -4253,7 +4326,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	" \x01(\rR\x06format\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xf8\x02\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xb2\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
@@ -4267,7 +4340,14 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x05leads\x18\n" +
 	" \x01(\rR\x05leads\x12=\n" +
 	"\fsilent_since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vsilentSince\x12\x16\n" +
-	"\x06format\x18\f \x01(\rR\x06format\"\x91\x03\n" +
+	"\x06format\x18\f \x01(\rR\x06format\x128\n" +
+	"\n" +
+	"conditions\x18\r \x03(\v2\x18.belfry.v1.NodeConditionR\n" +
+	"conditions\"o\n" +
+	"\rNodeCondition\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x91\x03\n" +
 	"\x05Shard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -4444,7 +4524,7 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(NodeState)(0),                  // 0: belfry.v1.NodeState
 	(*CreateTokenRequest)(nil),      // 1: belfry.v1.CreateTokenRequest
@@ -4477,148 +4557,151 @@ var file_belfry_v1_admin_proto_goTypes = []any{
 	(*GetClusterResponse)(nil),      // 28: belfry.v1.GetClusterResponse
 	(*ShardMove)(nil),               // 29: belfry.v1.ShardMove
 	(*Node)(nil),                    // 30: belfry.v1.Node
-	(*Shard)(nil),                   // 31: belfry.v1.Shard
-	(*Catalog)(nil),                 // 32: belfry.v1.Catalog
-	(*Replica)(nil),                 // 33: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 34: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 35: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 36: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 37: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 38: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 39: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 40: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 41: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 42: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 43: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 44: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 45: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 46: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 47: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 48: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 49: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 50: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 51: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 52: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 53: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 54: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 55: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 56: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 57: belfry.v1.DeleteNamespaceResponse
-	(*durationpb.Duration)(nil),     // 58: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 59: google.protobuf.Timestamp
-	(*QueueSettings)(nil),           // 60: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 61: belfry.v1.Witness
-	(JobState)(0),                   // 62: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 63: belfry.v1.OverduePolicy
+	(*NodeCondition)(nil),           // 31: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 32: belfry.v1.Shard
+	(*Catalog)(nil),                 // 33: belfry.v1.Catalog
+	(*Replica)(nil),                 // 34: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 35: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 36: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 37: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 38: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 39: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 40: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 41: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 42: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 43: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 44: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 45: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 46: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 47: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 48: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 49: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 50: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 51: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 52: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 53: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 54: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 55: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 56: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 57: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 58: belfry.v1.DeleteNamespaceResponse
+	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 60: google.protobuf.Timestamp
+	(*QueueSettings)(nil),           // 61: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 62: belfry.v1.Witness
+	(JobState)(0),                   // 63: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 64: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	58, // 0: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	59, // 0: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	3,  // 1: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	59, // 2: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	59, // 3: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	58, // 4: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	60, // 2: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	60, // 3: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	59, // 4: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
 	3,  // 5: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	58, // 6: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	60, // 7: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	60, // 8: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	61, // 9: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	59, // 6: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	61, // 7: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	61, // 8: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	62, // 9: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	14, // 10: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
 	15, // 11: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
 	14, // 12: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	61, // 13: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	60, // 14: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	62, // 13: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	61, // 14: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
 	17, // 15: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	58, // 16: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	59, // 17: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	59, // 16: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	60, // 17: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
 	18, // 18: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
 	19, // 19: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
 	20, // 20: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	58, // 21: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	59, // 22: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	59, // 21: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	60, // 22: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
 	15, // 23: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
 	16, // 24: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
 	16, // 25: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
 	16, // 26: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	59, // 27: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	58, // 28: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	58, // 29: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	58, // 30: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	60, // 31: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	60, // 32: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	61, // 33: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	62, // 34: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	61, // 35: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	61, // 36: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	60, // 27: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	59, // 28: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	59, // 29: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	59, // 30: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	61, // 31: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	61, // 32: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	62, // 33: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	63, // 34: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	62, // 35: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	62, // 36: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	30, // 37: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	31, // 38: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	32, // 39: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	58, // 40: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	32, // 38: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	33, // 39: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	59, // 40: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
 	29, // 41: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
 	0,  // 42: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	59, // 43: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	59, // 44: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	33, // 45: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	58, // 46: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	33, // 47: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	30, // 48: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	58, // 49: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	58, // 50: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	30, // 51: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	63, // 52: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	59, // 53: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	48, // 54: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	59, // 55: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	59, // 56: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	49, // 57: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	49, // 58: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	49, // 59: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	8,  // 60: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	10, // 61: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	12, // 62: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	21, // 63: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	23, // 64: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	25, // 65: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	27, // 66: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	34, // 67: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	36, // 68: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	50, // 69: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	52, // 70: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	54, // 71: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	56, // 72: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	38, // 73: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	40, // 74: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	42, // 75: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	44, // 76: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	46, // 77: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	1,  // 78: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	4,  // 79: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	6,  // 80: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	9,  // 81: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	11, // 82: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	13, // 83: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	22, // 84: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	24, // 85: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	26, // 86: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	28, // 87: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	35, // 88: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	37, // 89: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	51, // 90: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	53, // 91: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	55, // 92: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	57, // 93: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	39, // 94: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	41, // 95: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	43, // 96: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	45, // 97: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	47, // 98: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	2,  // 99: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	5,  // 100: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	7,  // 101: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	81, // [81:102] is the sub-list for method output_type
-	60, // [60:81] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	60, // 43: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	31, // 44: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	60, // 45: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	60, // 46: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	34, // 47: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	59, // 48: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	34, // 49: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	30, // 50: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	59, // 51: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	59, // 52: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	30, // 53: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	64, // 54: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	60, // 55: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	49, // 56: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	60, // 57: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	60, // 58: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	50, // 59: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	50, // 60: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	50, // 61: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	8,  // 62: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	10, // 63: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	12, // 64: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	21, // 65: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	23, // 66: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	25, // 67: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	27, // 68: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	35, // 69: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	37, // 70: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	51, // 71: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	53, // 72: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	55, // 73: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	57, // 74: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	39, // 75: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	41, // 76: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	43, // 77: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	45, // 78: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	47, // 79: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	1,  // 80: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	4,  // 81: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	6,  // 82: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	9,  // 83: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	11, // 84: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	13, // 85: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	22, // 86: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	24, // 87: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	26, // 88: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	28, // 89: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	36, // 90: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	38, // 91: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	52, // 92: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	54, // 93: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	56, // 94: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	58, // 95: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	40, // 96: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	42, // 97: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	44, // 98: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	46, // 99: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	48, // 100: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	2,  // 101: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	5,  // 102: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	7,  // 103: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	83, // [83:104] is the sub-list for method output_type
+	62, // [62:83] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -4627,15 +4710,15 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
-	file_belfry_v1_admin_proto_msgTypes[33].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[49].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[34].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

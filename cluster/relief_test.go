@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// groupsLed counts the groups, the catalog included, that a member leads.
+func groupsLed(m *member) (n int) {
+	st := m.node.Status()
+	for _, g := range slices.Concat(st.Shards, st.Groups) {
+		if g.Serving {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNodeWithAConditionLeadsNothing: it hands over all that it leads, the catalog too, and gets nothing back while the condition lasts. It keeps
+// its replicas and votes.
+func TestNodeWithAConditionLeadsNothing(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		i := slices.IndexFunc(tr.all, func(m *member) bool { return m.cluster.group.Serving() })
+		if i < 0 {
+			t.Fatal("the catalog has no leader")
+		}
+		sick, sound := tr.all[i], tr.all[(i+1)%3]
+		sick.node.RaiseCondition(node.DiskPressure, "3 MiB of its disk are free")
+		raised := time.Now()
+		await(t, "a node that leads nothing", func() bool { return groupsLed(sick) == 0 })
+		if took := time.Since(raised); took > 3*time.Second {
+			t.Errorf("the leaderships were handed over after %v", took)
+		}
+		for range 300 { // through many rounds of placement
+			time.Sleep(100 * time.Millisecond)
+			if n := groupsLed(sick); n > 0 {
+				t.Fatalf("it leads %d groups again", n)
+			}
+		}
+		for q := range 2 * testShards {
+			for _, m := range tr.all {
+				if err := put(m, fmt.Sprintf("q%d", q)); err != nil {
+					t.Errorf("a put through %s: %v", m.name, err)
+				}
+			}
+		}
+		if replicas, _ := holds(t, sound.cluster, sick.node.Status().ServerID); replicas != testShards {
+			t.Errorf("it has %d replicas, want %d", replicas, testShards)
+		}
+		all, _ := sound.cluster.Members(t.Context())
+		if got := reportOf(all[i]).Conditions; len(got) != 1 || got[0].Kind != node.DiskPressure || got[0].Message == "" || got[0].Since.IsZero() {
+			t.Errorf("the others are told %+v", got)
+		}
+		sick.node.ClearCondition(node.DiskPressure)
+		await(t, "an even cluster again", func() bool { return settled(sound.cluster, 3, tr.all...) })
+	})
+}
+
+// TestConditionWithoutALeaderOfTheCatalog: the node hands over by itself.
+func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
+	own := &Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
+	for shard := range uint32(4) {
+		own.Groups = append(own.Groups, GroupReport{Group: shardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
+	}
+	follower := func(applied ...uint64) *Report {
+		r := &Report{}
+		for shard, at := range applied {
+			r.Groups = append(r.Groups, GroupReport{Group: shardGroup(uint32(shard)), Applied: at})
+		}
+		return r
+	}
+	b, c := follower(5000, 5000, 5000, 10), follower(5000, 5000, 10, 10)
+	c.Groups = append(c.Groups, GroupReport{Group: "shard-9", Serving: true})
+	expect := func(what string, want map[string]string) {
+		t.Helper()
+		if got := reliefs(own, map[string]*Report{"b.1": b, "c.1": c}); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	expect("to who leads least and is not far behind", map[string]string{"shard-0": "b.1", "shard-1": "b.1", "shard-2": "b.1"})
+	b.Quarantined = []string{"shard-1"}
+	expect("not to a replica that was set aside", map[string]string{"shard-0": "b.1", "shard-1": "c.1", "shard-2": "b.1"})
+	c.Conditions = []node.Condition{{Kind: node.Unreachable}}
+	expect("not to another node with a condition", map[string]string{"shard-0": "b.1", "shard-2": "b.1"})
+	b.Leaving = true
+	expect("to nobody", map[string]string{})
+	own.Groups[0].Voters = []string{"a.1"}
+	expect("a sole voter", map[string]string{})
+}
+
+// TestPlanAndConditions: a node with a condition gets neither leaderships nor replicas while another node can have them. It keeps what it has, and
+// is better than no leader for a node that must go.
+func TestPlanAndConditions(t *testing.T) {
+	nodes := nodesNamed(4)
+	all := []string{nodes[0].server, nodes[1].server, nodes[2].server}
+	shard := func(number uint32, leader string) worldShard {
+		return worldShard{shard: number, leader: leader, voters: all, caughtUp: all}
+	}
+	w := world{nodes: nodes, factor: 3}
+	for number := range uint32(6) {
+		w.shards = append(w.shards, shard(number, all[0]))
+	}
+	w.nodes[1].impaired, w.nodes[3].impaired = true, true
+	for range 10 {
+		for _, st := range plan(w) {
+			if st.action != transfer || st.server != all[2] {
+				t.Errorf("%+v", st)
+				continue
+			}
+			w.shards[st.shard].leader = st.server
+		}
+	}
+	if n := newPlanner(w).leads[all[2]]; n != 3 {
+		t.Errorf("the node without a condition leads %d shards of 6", n)
+	}
+	w.nodes[0].draining, w.nodes[2].silent, w.nodes[2].leaving = true, true, true
+	for i := range w.shards {
+		w.shards[i].leader = all[0]
+	}
+	if steps := plan(w); len(steps) == 0 || !slices.ContainsFunc(steps, func(st step) bool { return st.action == transfer && st.server == all[1] }) {
+		t.Errorf("the only voter left beside one that drains, which has a condition, gets nothing: %+v", steps)
+	}
+}
