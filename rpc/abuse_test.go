@@ -77,7 +77,7 @@ func badTypes() []abuse {
 	return []abuse{
 		{"a number for a queue", "/v1/put", `{"queue":7}`, nil, 400, "queue: want a string, not 7"},
 		{"an object for a text", "/v1/put", `{"queue":"a","text":{"a":1}}`, nil, 400, `text: want a string`},
-		{"text for base64", "/v1/put", `{"queue":"a","data":"hello world!"}`, nil, 400, "bytes field data"},
+		{"text for base64", "/v1/put", `{"queue":"a","data":"hello world!"}`, nil, 400, "want base64"},
 		{"a word for a delay", "/v1/put", `{"queue":"a","delay":"soon"}`, nil, 400, "delay: want a duration"},
 		{"a word for a time", "/v1/put", `{"queue":"a","dueAt":"tomorrow"}`, nil, 400, "dueAt: want a time"},
 		{"a fraction for a priority", "/v1/put", `{"queue":"a","priority":0.5}`, nil, 400, "priority: want a whole number"},
