@@ -2,8 +2,11 @@
 // late jobs ring, and what a pending job costs in memory.
 //
 // Closed workloads have a fixed number of callers, each of which makes its next call when the last is answered; their
-// percentiles are what such a caller sees, and hide what callers would have seen who do not wait. The lateness
-// workload is open: calls are made when they are due, and a slow answer counts against all that it holds up.
+// percentiles are what such a caller sees, and hide what callers would have seen who do not wait. The workloads e2e and
+// lateness are open: calls are made when they are due, and a slow answer counts against all that it holds up. Where the
+// server or the consumers cannot keep up with the rate, the result says so: its latencies are those of a backlog.
+//
+// A run uses queues of its own, which no other run has, and deletes them at its end, also if it fails or is interrupted.
 //
 // The generator shares the machine with the server more often than not, so it spares work that says nothing about the server:
 // the messages of a batch are used again, without delays in their encoded form, in which only the time stamps of the bodies
@@ -41,7 +44,7 @@ type Config struct {
 	Workload string
 	// Connections is the number of callers of put, batch and pending, each with a connection of its own.
 	Connections int
-	// Callers is the number of callers of sdk, of e2e (on each side) and of consumers of lateness.
+	// Callers is the number of callers of sdk, and of consumers of e2e and lateness.
 	Callers int
 	// Batch is the number of jobs of a call in batch and pending.
 	Batch int
@@ -49,7 +52,7 @@ type Config struct {
 	Jobs uint64
 	// Duration ends a phase.
 	Duration time.Duration
-	// RatePerSecond is how many jobs are put in lateness.
+	// RatePerSecond is how many jobs are put in e2e and lateness.
 	RatePerSecond float64
 	// Delay is the delay of the jobs of lateness.
 	Delay time.Duration
@@ -57,6 +60,8 @@ type Config struct {
 	BodyBytes int
 	// Queues is over how many queues jobs are spread.
 	Queues int
+	// Keep leaves the queues of the run, and the jobs that are left in them.
+	Keep bool
 	// Memory reads what the server uses; nil if that cannot be known.
 	Memory func(context.Context) (Memory, error)
 	// Collect runs the server's garbage collector once and returns what that cost; nil if that cannot be done.
@@ -69,7 +74,7 @@ func Workloads() [][2]string {
 		{"put", "single puts, one connection per caller, as curl or a simple client would"},
 		{"batch", "puts in batches"},
 		{"sdk", "puts by many callers through the SDK, then reserve and ack of all of them"},
-		{"e2e", "producers and consumers together; the time from the put's call to the job's arrival"},
+		{"e2e", "jobs without a delay at a steady rate; the time from a job's put, as scheduled, to its arrival at a consumer"},
 		{"lateness", "jobs with a delay at a steady rate; how long after their due time consumers have them"},
 		{"pending", "many jobs far in the future; bytes of memory and collector time for them"},
 	}
@@ -96,7 +101,8 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run measures and returns a result for each phase. On an error it returns the phases that were finished.
+// Run measures and returns a result for each phase. On an error it returns the phases that were finished. Unless cfg.Keep
+// is set it deletes the queues of the run, which goes on for up to cleanupMax after ctx has ended.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -106,14 +112,23 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 		return nil, fmt.Errorf("reading the server's address: %w", err)
 	}
 	r := newRun(cfg, server)
+	results, err := r.measure(ctx)
+	if !cfg.Keep && len(results) > 0 { // else no put was tried
+		err = errors.Join(err, r.removeQueues(ctx, err != nil))
+	}
+	return results, err
+}
+
+// measure makes the connections, carries out the workload, and ends the connections.
+func (r *run) measure(ctx context.Context) ([]Result, error) {
 	defer r.close()
 	defer context.AfterFunc(ctx, r.close)()
 	// The SDK waits for a server for as long as it takes; whoever benches wants to know at once that there is none.
-	admin := belfryv1connect.NewAdminServiceClient(r.wires[0], cfg.URL, withoutGzip())
+	admin := belfryv1connect.NewAdminServiceClient(r.wires[0], r.URL, withoutGzip())
 	if _, err := admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{PageSize: 1}); err != nil {
 		return nil, fmt.Errorf("asking the server before the first job: %w", err)
 	}
-	switch cfg.Workload {
+	switch r.Workload {
 	case "put":
 		return r.put(ctx)
 	case "batch":
@@ -132,6 +147,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 // run is one measurement.
 type run struct {
 	Config
+	server *url.URL
 	// Each worker has a connection, which it alone uses.
 	wires  []*wire
 	queues []belfryv1connect.QueueServiceClient
@@ -144,10 +160,10 @@ type run struct {
 }
 
 func newRun(cfg Config, server *url.URL) *run {
-	r := &run{Config: cfg, body: filler(cfg.BodyBytes), batches: make([]batchRequest, cfg.Connections)}
+	r := &run{Config: cfg, server: server, body: filler(cfg.BodyBytes), batches: make([]batchRequest, cfg.Connections)}
 	procedure := cfg.URL + belfryv1connect.QueueServicePutBatchProcedure
 	for range cfg.Connections {
-		w := &wire{server: server, tls: cfg.TLS, token: cfg.Token}
+		w := r.newWire()
 		r.wires = append(r.wires, w)
 		r.queues = append(r.queues, belfryv1connect.NewQueueServiceClient(w, cfg.URL, withoutGzip()))
 		r.putBatches = append(r.putBatches, connect.NewClient[batchRequest, batchAnswer](w, procedure, withoutGzip(), connect.WithCodec(codec{})))
@@ -159,6 +175,9 @@ func newRun(cfg Config, server *url.URL) *run {
 	}
 	return r
 }
+
+// newWire returns a connection to the server that is not made yet.
+func (r *run) newWire() *wire { return &wire{server: r.server, tls: r.TLS, token: r.Token} }
 
 // withoutGzip: answers are too small to be worth compressing.
 func withoutGzip() connect.ClientOption { return connect.WithAcceptCompression("gzip", nil, nil) }

@@ -62,6 +62,9 @@ func TestWorkloads(t *testing.T) {
 				if r.Jobs != cfg.Jobs || r.Errors != 0 || r.Early != 0 || r.JobsPerSecond <= 0 || r.Seconds <= 0 {
 					t.Errorf("%+v: want %d jobs, no error, none early", r, cfg.Jobs)
 				}
+				if paced := workload == "e2e" || workload == "lateness"; (r.OfferedPerSecond > 0) != (paced && r.Phase != "put") {
+					t.Errorf("%s: %v jobs a second were offered", r.Phase, r.OfferedPerSecond)
+				}
 				if l.P50 > l.P99 || l.P99 > l.P999 || l.P999 > l.Max || l.Max <= 0 {
 					t.Errorf("%s: the percentiles %+v are not in order", r.Phase, l)
 				}
@@ -137,7 +140,7 @@ func figures() []bench.Result {
 			Latency: bench.Percentiles{
 				P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Millisecond, P999: 4 * time.Millisecond, Max: time.Second,
 			},
-			Early: 2,
+			OfferedPerSecond: 1000, Saturated: true, Early: 2,
 			Memory: &bench.MemoryCost{
 				Before: bench.Memory{ResidentBytes: 1 << 20, HeapBytes: 7}, Filled: bench.Memory{ResidentBytes: 3 << 20}, BytesPerJob: 2097.152,
 				Settled: &bench.Memory{ResidentBytes: 2 << 20}, SettledBytesPerJob: 1048.576,
@@ -154,6 +157,7 @@ func TestWrite(t *testing.T) {
 	}
 	want := `WORKLOAD  PHASE  CALLERS  JOBS  JOBS/S  P50 MS  P99 MS  P99.9 MS  MAX MS    ERRORS
 pending   fill   64       1000  500     1.500   3.000   4.000     1000.000  1
+fill: offered 1000 jobs a second, achieved 500; SATURATED: the jobs did not arrive at the offered rate, so these are the latencies of a backlog; lower --rate or raise --callers
 resident memory: 1.0 MiB before, 3.0 MiB filled: 2097.2 bytes per pending job
 after a collection, and with unused memory given back: 2.0 MiB: 1048.6 bytes per pending job
 one cycle of the garbage collector: 10.0 ms of processor time by the runtime's count, 9.0 ms by the system's, in 12.5 ms
@@ -169,7 +173,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `[{"workload":"pending","phase":"fill","callers":64,"calls":10,"jobs":1000,"errors":1,"seconds":2,"jobsPerSecond":500,` +
-		`"latency":{"p50Ms":1.5,"p90Ms":2,"p99Ms":3,"p999Ms":4,"maxMs":1000},"early":2,` +
+		`"latency":{"p50Ms":1.5,"p90Ms":2,"p99Ms":3,"p999Ms":4,"maxMs":1000},"offeredPerSecond":1000,"saturated":true,"early":2,` +
 		`"memory":{"before":{"residentBytes":1048576,"heapBytes":7},"filled":{"residentBytes":3145728,"heapBytes":0},"bytesPerJob":2097.152,` +
 		`"settled":{"residentBytes":2097152,"heapBytes":0},"settledBytesPerJob":1048.576},"collection":{"cpuMs":10,"processCpuMs":9,"wallMs":12.5}}]`
 	if diff := cmp.Diff(want, string(text)); diff != "" {

@@ -20,6 +20,10 @@ type Result struct {
 	JobsPerSecond float64 `json:"jobsPerSecond"`
 	// Latency is of calls; in the phases "put to arrival" and "lateness" of jobs.
 	Latency Percentiles `json:"latency"`
+	// OfferedPerSecond is the rate at which jobs were scheduled, 0 in phases without a schedule. Saturated tells that jobs
+	// did not arrive at that rate, so that the latencies are those of a backlog.
+	OfferedPerSecond float64 `json:"offeredPerSecond,omitempty"`
+	Saturated        bool    `json:"saturated,omitempty"`
 	// Early counts jobs that came before their due time. Any is a broken promise.
 	Early      uint64      `json:"early"`
 	Memory     *MemoryCost `json:"memory,omitempty"`
@@ -90,6 +94,9 @@ func Write(w io.Writer, results []Result) error {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	for _, r := range results {
+		if r.OfferedPerSecond > 0 {
+			fmt.Fprintf(w, "%s: offered %.0f jobs a second, achieved %.0f%s\n", r.Phase, r.OfferedPerSecond, r.JobsPerSecond, saturation(r))
+		}
 		if m := r.Memory; m != nil {
 			fmt.Fprintf(w, "resident memory: %.1f MiB before, %.1f MiB filled: %.1f bytes per pending job\n",
 				mebibytes(m.Before), mebibytes(m.Filled), m.BytesPerJob)
@@ -104,4 +111,12 @@ func Write(w io.Writer, results []Result) error {
 		}
 	}
 	return nil
+}
+
+// saturation says what the latencies of a phase are worth that did not keep up.
+func saturation(r Result) string {
+	if !r.Saturated {
+		return ""
+	}
+	return "; SATURATED: the jobs did not arrive at the offered rate, so these are the latencies of a backlog; lower --rate or raise --callers"
 }

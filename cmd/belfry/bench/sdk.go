@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/client"
@@ -52,57 +51,4 @@ func (r *run) take(ctx context.Context, sdk *client.Client, seen func(*client.Jo
 		return 0, fmt.Errorf("acking a job: %w", err)
 	}
 	return 1, nil
-}
-
-// endToEnd measures producers and consumers side by side. The consumers go on until everything that was put is acked.
-func (r *run) endToEnd(ctx context.Context, sdk *client.Client) ([]Result, error) {
-	arrivals := newLatencies()
-	var put, acked atomic.Uint64
-	producersDone := make(chan struct{})
-	consumers := make(chan measured, 1)
-	consumeCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	began := time.Now()
-	go func() {
-		consumers <- closed(consumeCtx, r.Callers, newBudget(0, time.Hour), 1, func(ctx context.Context, worker, _ int) (int, error) {
-			done, err := r.take(ctx, sdk, func(job *client.Job) error {
-				sent, err := stampOf(job.Body)
-				if err == nil {
-					arrivals.record(worker, time.Since(sent))
-				}
-				return err
-			})
-			if errors.Is(err, errEmpty) || ctx.Err() != nil {
-				err = nil // producers may be slow; and the end of the run is no error
-			}
-			if acked.Add(uint64(done)) == put.Load() { //nolint:gosec // 0 or 1
-				select {
-				case <-producersDone:
-					stop()
-				default:
-				}
-			}
-			return done, err
-		})
-	}()
-	puts := closed(ctx, r.Callers, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
-		if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now())); err != nil {
-			return 0, fmt.Errorf("putting a job: %w", err)
-		}
-		put.Add(1)
-		return 1, nil
-	})
-	close(producersDone)
-	if puts.failure(ctx) != nil || acked.Load() == put.Load() {
-		stop()
-	}
-	takes := <-consumers
-	takes.latency = arrivals.sum()
-	takes.length = time.Since(began)
-	takes.calls = takes.jobs
-	err := puts.failure(ctx)
-	if err == nil {
-		err = takes.failure(ctx)
-	}
-	return []Result{r.result("put", puts, r.Callers), r.result("put to arrival", takes, r.Callers)}, err
 }

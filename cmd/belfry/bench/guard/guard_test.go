@@ -291,7 +291,7 @@ func calls(b *testing.B, workload string, jobs uint64) (path, reference func()) 
 		}
 		runtime.GC()
 	})
-	cfg := bench.Config{URL: s.URL(), Workload: workload, Connections: 16, Callers: 64, Batch: 100, Jobs: jobs, RatePerSecond: 1, BodyBytes: 100, Queues: 1}
+	cfg := bench.Config{URL: s.URL(), Workload: workload, Connections: 16, Callers: 64, Batch: 100, Jobs: jobs, RatePerSecond: 1, BodyBytes: 100, Queues: 1, Keep: true}
 	return func() {
 		if _, err := bench.Run(b.Context(), cfg); err != nil {
 			b.Fatal(fmt.Errorf("%s: %w", workload, err))
