@@ -47,7 +47,7 @@ func recheck(_ context.Context, args []string, out io.Writer) error {
 	if h.Len() != kept.Calls {
 		return fmt.Errorf("the history has %d calls, not %d as when it was written", h.Len(), kept.Calls)
 	}
-	if err := readPassages(args[0], kept, h); err != nil {
+	if err := errors.Join(readPassages(args[0], kept, h), readStatuses(args[0], kept, h)); err != nil {
 		return err
 	}
 	r, err := judge(args[0], kept, h)
@@ -89,7 +89,7 @@ func judge(dir string, kept *record, h *history.History) (*report.Report, error)
 	verdict := checker.Check(&checker.Run{
 		History: h, Journals: journals, Elections: elections, Clocks: kept.Clocks, Removals: kept.Removals, Flips: kept.Flips, Probes: kept.Probes,
 		Faults: spans(kept.Faults), Healed: kept.Healed, Drained: kept.Drained, ClockBound: clockBound,
-		Secured: kept.Secured, Roots: kept.Roots,
+		Secured: kept.Secured, Roots: kept.Roots, Strikes: strikes(kept.Faults), Stalls: kept.Stalls,
 	})
 	r := kept.report(&verdict, h)
 	r.CheckSeconds = time.Since(began).Seconds()
@@ -123,6 +123,7 @@ func (r *record) report(verdict *checker.Verdict, h *history.History) *report.Re
 	}
 	maps.Copy(out.Counts, verdict.Counts)
 	out.Counts["calls"] = int64(h.Len())
+	judged(out.Faults, verdict.Availability)
 	for i, longest := range outages(h, out.Faults, r.Loaded) {
 		out.Faults[i].Outage = longest.Seconds()
 	}

@@ -17,6 +17,7 @@ const (
 	recordName  = "run.json"
 	historyName = "history.ndjson"
 	passageName = "passages.ndjson"
+	statusName  = "statuses.ndjson"
 	verdictName = "verdict.json"
 	pageName    = "run.html"
 )
@@ -51,6 +52,9 @@ type record struct {
 	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.
 	Calls    int `json:"calls"`
 	Passages int `json:"passages,omitempty"`
+	// Statuses is how many times nodes were asked how the cluster is, Stalls are the times in which the harness did not get the processor.
+	Statuses int            `json:"statuses,omitempty"`
+	Stalls   []checker.Span `json:"stalls,omitempty"`
 }
 
 // itself is what a violation says that the run saw without a look at the history, beside what an invariant names.

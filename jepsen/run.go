@@ -50,6 +50,7 @@ type experiment struct {
 	clocks    nemesis.ClockBook
 	tally     tally
 	kept      record
+	prober    *workload.Prober
 	// laterProgram reads one format more than the lab's; empty until it is needed.
 	laterProgram string
 }
@@ -185,11 +186,10 @@ func (e *experiment) play(ctx context.Context) error {
 		return fmt.Errorf("before the first fault: %w", err)
 	}
 	e.history = history.New()
-	err := errors.Join(workload.PrepareProbe(ctx, e.target(members), e.shards), workload.Prepare(ctx, e.target(members), e.workloads, e.seed))
-	if err != nil {
+	if err := e.prepareLoad(ctx); err != nil {
 		return err
 	}
-	err = e.load(ctx)
+	err := e.load(ctx)
 	if ctx.Err() != nil {
 		e.kept.Loaded = e.history.Now()
 		return nil // whoever broke it off is told so, and not what the cluster did then
@@ -220,7 +220,7 @@ func (e *experiment) play(ctx context.Context) error {
 			e.kept.fail("M1", e.history.Now(), "the drain: %v", err)
 		}
 	}
-	if err := workload.DrainAll(ctx, e.target(members), workload.Queues(e.workloads), drainMax); err != nil {
+	if err := workload.DrainAll(ctx, e.target(members), e.queues(), drainMax); err != nil {
 		e.kept.fail("I1", e.history.Now(), "the drain: %v", err)
 	} else {
 		e.kept.Drained = e.history.Now()
@@ -240,6 +240,21 @@ func (e *experiment) play(ctx context.Context) error {
 	began = e.history.Now()
 	e.probe("every node stops in peace", began, healthyMax, e.lab.Stop())
 	return nil
+}
+
+// prepareLoad makes what clients need before the first fault.
+func (e *experiment) prepareLoad(ctx context.Context) error {
+	err := errors.Join(workload.PrepareProbe(ctx, e.target(members), e.shards), workload.Prepare(ctx, e.target(members), e.workloads, e.seed))
+	if err != nil {
+		return err
+	}
+	e.prober, err = workload.NewProber(ctx, e.target(members), e.shards, e.seed)
+	return err
+}
+
+// queues are all in which jobs may be left.
+func (e *experiment) queues() []string {
+	return append(workload.Queues(e.workloads), e.prober.Queues()...)
 }
 
 // ringMax is how long a consumer who waits may take to get a job, with nothing else going on.
@@ -304,7 +319,7 @@ func (e *experiment) judge() (*report.Report, error) {
 			k.Roots = append(k.Roots, checker.Root{ID: r.ID, Known: r.Known, Ending: r.Ending, Ended: r.Ended})
 		}
 	}
-	k.Calls, k.Passages = e.history.Len(), len(e.history.Passages())
+	k.Calls, k.Passages, k.Statuses = e.history.Len(), len(e.history.Passages()), len(e.history.Statuses())
 	var err error
 	if k.Journals, err = sizeJournals(filepath.Join(e.dir, lab.JournalsDir)); err != nil {
 		return nil, err
@@ -313,6 +328,9 @@ func (e *experiment) judge() (*report.Report, error) {
 		k.Clocks = append(k.Clocks, checker.Clock(c))
 	}
 	err = errors.Join(k.write(e.dir), writeFile(filepath.Join(e.dir, historyName), e.history.Write))
+	if k.Statuses > 0 {
+		err = errors.Join(err, writeFile(filepath.Join(e.dir, statusName), e.history.WriteStatuses))
+	}
 	if k.Passages > 0 {
 		err = errors.Join(err, writeFile(filepath.Join(e.dir, passageName), e.history.WritePassages))
 	}
@@ -351,9 +369,11 @@ func (e *experiment) load(ctx context.Context) error {
 		stop()
 		struck <- err
 	}()
+	beside := make(chan error, 1)
+	go func() { beside <- e.watch(working) }()
 	err := workload.Run(working, e.target(all), e.workloads, workload.Load{Seed: e.seed, Pace: e.pace})
 	stop() // without clients there is nothing to break
-	return errors.Join(err, <-struck)
+	return errors.Join(err, <-struck, <-beside)
 }
 
 // awaitHealthy waits until the cluster is whole.

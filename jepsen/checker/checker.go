@@ -33,6 +33,9 @@ type Run struct {
 	// Secured says that every call needed a token, Roots are those that may do everything and that the history does not tell of.
 	Secured bool
 	Roots   []Root
+	// Strikes are the faults with what each leaves whole, Stalls the times in which the harness itself did not get the processor.
+	Strikes []Strike
+	Stalls  []Span
 	// ClockBound is how far a shard's clock may be from true time; 0 means 250 ms.
 	ClockBound time.Duration
 	// Sample is how many jobs the second opinion looks at; 0 means 200 and one in 500 calls, up to 2,000.
@@ -94,6 +97,8 @@ type Verdict struct {
 	Violations []report.Violation
 	// Counts says how much was looked at, by name.
 	Counts map[string]int64
+	// Availability is what was found of each of the run's strikes.
+	Availability []Availability
 }
 
 // Valid reports whether nothing was found that must not be.
@@ -106,7 +111,7 @@ const clockBoundDefault = 500 * time.Millisecond
 func Check(run *Run) Verdict {
 	c := newCheck(run)
 	c.timed("merge", c.merge)
-	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given})
+	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given}, pass{"availability", c.availability})
 	c.timed("answers", c.join)
 	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas})
 	return c.verdict()

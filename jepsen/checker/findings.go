@@ -14,7 +14,7 @@ import (
 type invariant uint8
 
 const (
-	invariantMax  invariant = 38
+	invariantMax  invariant = 39
 	secondOpinion           = invariantMax + 1
 	// The promises of the mirror, M1 to M4, which runs without it have not.
 	mirrorLost    = secondOpinion + 1
@@ -76,6 +76,7 @@ func titles() map[invariant][2]string {
 		36: {"answers are what the log gives, in an order that callers saw", "answers"},
 		37: {"no job crosses queues or tenants, limits and quotas hold, and who has no good token does nothing", "replay"},
 		38: {"what is refused for overload is refused whole", "effects"},
+		39: {"while a majority is whole, each of its nodes serves every shard within 5 s of a fault, and its status names the fault within 10 s", "availability"},
 
 		secondOpinion: {"porcupine finds single jobs linearizable", "sample"},
 
@@ -131,7 +132,7 @@ func (f *findings) add(other *findings) {
 
 // verdict is what all passes found.
 func (c *check) verdict() Verdict {
-	v := Verdict{Counts: c.found.counts}
+	v := Verdict{Counts: c.found.counts, Availability: c.available}
 	known := titles()
 	for i := invariant(1); i <= invariantLast; i++ {
 		title, ok := known[i]

@@ -34,6 +34,9 @@ type check struct {
 	mu   sync.Mutex
 	told map[uint32][][]event
 
+	// available is what was found of the availability during each strike.
+	available []Availability
+
 	found   *findings
 	seconds map[string]float64
 }

@@ -48,6 +48,7 @@ type History struct {
 	mu       sync.Mutex
 	ops      []*Op
 	passages []Passage
+	statuses []Status
 }
 
 // New returns an empty history that begins now.

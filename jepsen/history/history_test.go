@@ -91,3 +91,27 @@ func TestPassages(t *testing.T) {
 		}
 	}
 }
+
+// TestStatuses keeps statuses in a file, in the order in which they were asked, and refuses one that is damaged.
+func TestStatuses(t *testing.T) {
+	h := New()
+	h.AddStatus(Status{Node: "n2", Asked: 7, Answered: 9, Failure: "deadline exceeded"})
+	h.AddStatus(Status{Node: "n1", Asked: 3, Answered: 4, Problems: []string{"node n3 does not answer"}})
+	var b bytes.Buffer
+	if err := h.WriteStatuses(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	got := New()
+	if err := got.ReadStatuses(&b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(h.Statuses(), got.Statuses()); diff != "" || got.Statuses()[0].Node != "n1" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	for name, damaged := range map[string]string{"torn": text[:len(text)-3], "another field": strings.Replace(text, "node", "nodes", 1)} {
+		if err := New().ReadStatuses(strings.NewReader(damaged)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -238,7 +238,7 @@ func (l *Lab) command(n *Node) *exec.Cmd {
 		port = strangerPort
 	}
 	args := []string{
-		"serve", "--node-id", n.Name, "--zone", "z-" + n.Name, "--data", n.Data, "--advertise", l.cfg.Network.Advertised(n.place), "--gossip-keys", n.keysFile(),
+		"serve", "--node-id", n.Name, "--zone", "z-" + n.Name, "--data", n.Data, "--advertise", n.advertised(), "--gossip-keys", n.keysFile(),
 		"--listen", fmt.Sprintf("%s:%d", host, port), "--peer-listen", fmt.Sprintf("%s:%d", host, PeerPort),
 		"--gossip-listen", fmt.Sprintf("%s:%d", host, GossipPort), "--print-addresses", "--log-format", "json", "--log-level", "debug", // the elections are at that level
 	}

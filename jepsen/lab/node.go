@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type Node struct {
 	mu sync.Mutex
 	// program is what it runs from its next start on; empty for the lab's.
 	program string
+	// advertises is the host that it advertises from its next start on; empty for the one at which the network has it.
+	advertises string
 	// mayEnd says that a fault allows the process to end by itself.
 	mayEnd  bool
 	removed bool
@@ -175,6 +178,20 @@ func (n *Node) Use(program string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.program = program
+}
+
+// Advertise has the node advertise another host from its next start on, or the right one if it is empty.
+func (n *Node) Advertise(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.advertises = host
+}
+
+// advertised returns the host that the node advertises when it is started.
+func (n *Node) advertised() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return cmp.Or(n.advertises, n.lab.cfg.Network.Advertised(n.place))
 }
 
 // runs returns the program that the node runs when it is started.

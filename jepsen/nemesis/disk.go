@@ -24,6 +24,7 @@ func diskFaults() []Fault {
 		{Number: 27, Name: "power-all", What: "the power of all nodes fails at once: what was not synced is lost", Inject: powerCut(0, disk.LoseAll, disk.LoseNames)},
 		{Number: 28, Name: "power-torn", What: "the power of all nodes fails at once: of what was not synced each sector and each name is kept or lost by chance", Inject: tornCut},
 		{Number: 29, Name: "disk-full", What: "no space is left on one node", Inject: diskFull},
+		{Number: 61, Name: "disk-low", What: "the node that leads most has so little space left that it refuses puts, or all that does not free space; others have enough", Inject: diskLow, HoldMin: namingHold},
 		{Number: 30, Name: "disk-errors", What: "writes or syncs of one node fail", Inject: diskErrors},
 		{Number: 31, Name: "disk-slow", What: "each sync of one node takes up to 200 ms", Inject: diskHook("slow", slowSyncs, false)},
 		{Number: 32, Name: "disk-hung", What: "the disk of the node that leads most hangs", Inject: diskHung},
@@ -160,11 +161,35 @@ func diskFull(_ context.Context, s *Scene) (string, Heal, error) {
 	n.MayEnd()
 	d := s.Disk(n.Name)
 	left := uint64(s.Rand.Int64N(64 << 20))
+	s.spares(n.Name)
 	d.SetFree(left)
 	return fmt.Sprintf("%d bytes left for %s", left, n.Name), func(ctx context.Context) error {
 		defer n.MustLive()
 		d.SetFree(freeDefault)
 		return errors.Join(endedClearly(n), n.Start(ctx))
+	}, nil
+}
+
+// diskLow leaves the node that leads most less space than puts need, and half of the time less than anything needs that does not free some. There is always enough for the node to go on.
+func diskLow(ctx context.Context, s *Scene) (string, Heal, error) {
+	if err := s.awaitWhole(ctx); err != nil {
+		return "", nil, err
+	}
+	n, err := s.Lab.Leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	least, span, what := int64(96<<20), int64(128<<20), "for puts"
+	if s.Rand.IntN(2) == 0 {
+		least, span, what = 32<<20, 24<<20, "for all that frees none"
+	}
+	left := least + s.Rand.Int64N(span)
+	d := s.Disk(n.Name)
+	s.spares(n.Name)
+	d.SetFree(uint64(left)) //nolint:gosec // it is positive
+	return fmt.Sprintf("%d bytes left for %s, too few %s", left, n.Name, what), func(context.Context) error {
+		d.SetFree(freeDefault)
+		return nil
 	}, nil
 }
 
@@ -184,6 +209,7 @@ func diskHook(what string, hook func(*Scene) disk.Hook, mayEnd bool) func(contex
 		}
 		if mayEnd {
 			n.MayEnd()
+			s.spares(n.Name)
 		}
 		d := s.Disk(n.Name)
 		var struck atomic.Int64
@@ -223,6 +249,8 @@ func diskErrors(ctx context.Context, s *Scene) (string, Heal, error) {
 }
 
 const (
+	// hungAllowed is how much longer than after other faults the service may be interrupted by a disk that hangs: others lead after 8.9 s at most.
+	hungAllowed = 4 * time.Second
 	// hungMax is how long a node may take to notice that its disk hangs: several times the limit of its watchdog.
 	hungMax = 30 * time.Second
 	// storageFailed is what a server says when it ends because of its disk.
@@ -242,6 +270,7 @@ func diskHung(ctx context.Context, s *Scene) (string, Heal, error) {
 	n.MayEnd()
 	d := s.Disk(n.Name)
 	var held atomic.Int64
+	allow(s.spares(n.Name), hungAllowed, "the watchdog gives a disk 6 s before it takes it for hung, and then the others elect")
 	d.SetHook(counting(disk.Hang(), &held))
 	return "the disk of " + n.Name + " hangs", func(ctx context.Context) error {
 		defer n.MustLive()

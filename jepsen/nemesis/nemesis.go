@@ -20,13 +20,15 @@ import (
 
 // Fault is a kind of fault.
 type Fault struct {
-	// Number is that of RELIABILITY §4.2.
+	// Number is that of RELIABILITY §4.2; those above 58 came later.
 	Number int
 	Name   string
 	// What says what it does.
 	What string
 	// Inject begins the fault and says what it did to whom; heal ends it. An error means that it could not be injected, and fails the run.
 	Inject func(context.Context, *Scene) (text string, heal Heal, err error)
+	// HoldMin is how long it is held at least.
+	HoldMin time.Duration
 	// NeedsDisk says that it strikes the disk in user space.
 	NeedsDisk bool
 	// NeedsSecrets says that it needs a cluster that asks everybody who he is.
@@ -63,6 +65,9 @@ type Scene struct {
 	Later func(context.Context) (program string, err error)
 	// Count adds to what the report says happened.
 	Count func(what string, n int64)
+
+	// effect is what the fault that is being injected leaves whole; nil if it said nothing.
+	effect *report.Effect
 }
 
 // All returns every fault that processes can have; see ContainerFaults.
@@ -71,7 +76,7 @@ func All() []Fault {
 	for i := range disks {
 		disks[i].NeedsDisk = true
 	}
-	return slices.Concat(networkFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
+	return slices.Concat(networkFaults(), reachFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
 }
 
 // Pick returns faults by their names, separated by commas. "a+b" strikes with both at once; "all" is every one, "none" is none.
@@ -132,6 +137,7 @@ func together(name string, parts []Fault) Fault {
 			}
 			texts, heals = append(texts, text), append(heals, h)
 		}
+		s.effect = nil // each spares what another may strike
 		return strings.Join(texts, "; "), heal, nil
 	}}
 }
@@ -203,6 +209,9 @@ func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log)
 	return nil
 }
 
+// namedShare: of the faults that spare a majority one in so many is held until status must have named it.
+const namedShare = 4
+
 // brokenOffMax is how long a fault and its end may go on when the run is broken off: enough to take back what the system has, not to wait for the cluster.
 const brokenOffMax = 5 * time.Second
 
@@ -222,7 +231,8 @@ func (s *Scene) goingOn(ctx context.Context) (context.Context, context.CancelFun
 
 // strike injects one fault, holds it and heals it. What has begun is healed also when ctx ends.
 func (s *Scene) strike(ctx context.Context, f Fault, hold time.Duration, log *Log) error {
-	s.Hold = hold
+	hold = max(hold, f.HoldMin)
+	s.Hold, s.effect = hold, nil
 	from := s.Now()
 	going, cancel := s.goingOn(ctx)
 	defer cancel()
@@ -231,9 +241,19 @@ func (s *Scene) strike(ctx context.Context, f Fault, hold time.Duration, log *Lo
 		return err
 	}
 	s.Logger.Info("fault", slog.String("nemesis", f.Name), slog.String("what", text))
+	effect := s.effect
+	if effect != nil {
+		effect.Struck = s.Now().Seconds()
+		if s.Rand.IntN(namedShare) == 0 {
+			hold = max(hold, namingHold)
+		}
+	}
 	pause(ctx, hold)
+	if effect != nil {
+		effect.Healing = s.Now().Seconds()
+	}
 	err = heal(going)
-	log.add(report.Fault{Name: f.Name, Text: text, From: from.Seconds(), To: s.Now().Seconds()})
+	log.add(report.Fault{Name: f.Name, Text: text, From: from.Seconds(), To: s.Now().Seconds(), Effect: effect})
 	s.Logger.Info("healed", slog.String("nemesis", f.Name), slog.Duration("after", s.Now()-from))
 	if err != nil {
 		return &HealError{err}
@@ -311,10 +331,11 @@ func (s *Scene) remaining() []*lab.Node {
 }
 
 // namesOf joins the names of nodes.
-func namesOf(nodes []*lab.Node) string {
-	var names []string
+func namesOf(nodes []*lab.Node) string { return strings.Join(names(nodes), ", ") }
+
+func names(nodes []*lab.Node) (all []string) {
 	for _, n := range nodes {
-		names = append(names, n.Name)
+		all = append(all, n.Name)
 	}
-	return strings.Join(names, ", ")
+	return all
 }

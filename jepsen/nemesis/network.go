@@ -65,6 +65,7 @@ func isolate(whom func(context.Context, *Scene) (*lab.Node, error)) func(context
 		if err != nil {
 			return "", nil, err
 		}
+		s.spares(n.Name)
 		return "isolated " + n.Name, s.mend, s.Network.Partition(ctx, []string{n.Name}, without(s.members(), n.Name))
 	}
 }
@@ -72,6 +73,7 @@ func isolate(whom func(context.Context, *Scene) (*lab.Node, error)) func(context
 func halves(ctx context.Context, s *Scene) (string, Heal, error) {
 	names := s.members()
 	a, b := names[:len(names)/2], names[len(names)/2:]
+	s.spares(a...)
 	return fmt.Sprintf("%v apart from %v", a, b), s.mend, s.Network.Partition(ctx, a, b)
 }
 
@@ -98,6 +100,7 @@ func oneWay(ctx context.Context, s *Scene) (string, Heal, error) {
 		return "", nil, err
 	}
 	deaf := s.Rand.IntN(2) == 0
+	s.spares(n.Name)
 	for _, other := range without(s.members(), n.Name) {
 		link := network.Link{From: n.Name, To: other}
 		if deaf {
@@ -249,6 +252,9 @@ func serviceCut(service network.Service) func(context.Context, *Scene) (string, 
 		n, err := s.anyone()
 		if err != nil {
 			return "", nil, err
+		}
+		if service == network.Peer {
+			s.spares(n.Name)
 		}
 		for _, other := range without(s.members(), n.Name) {
 			for _, link := range []network.Link{{From: n.Name, To: other, Service: service}, {From: other, To: n.Name, Service: service}} {

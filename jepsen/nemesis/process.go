@@ -33,6 +33,7 @@ func killSome(whom func(*Scene) ([]*lab.Node, error)) func(context.Context, *Sce
 		if err != nil {
 			return "", nil, err
 		}
+		s.spares(names(nodes)...)
 		for _, n := range nodes {
 			n.KillSoon()
 		}
@@ -48,6 +49,7 @@ func killLeader(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	s.spares(n.Name)
 	n.Kill()
 	return "killed " + n.Name, n.Start, nil
 }
@@ -73,6 +75,7 @@ func pauseLeader(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	s.spares(n.Name)
 	heal, err := stopped(n)
 	return "paused " + n.Name, heal, err
 }
@@ -83,6 +86,7 @@ func pauseSome(count int) func(context.Context, *Scene) (string, Heal, error) {
 		if err != nil {
 			return "", nil, err
 		}
+		s.spares(names(nodes)...)
 		heal, err := stopped(nodes...)
 		return "paused " + namesOf(nodes), heal, err
 	}
@@ -97,6 +101,7 @@ func restart(_ context.Context, s *Scene) (string, Heal, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	s.spares(n.Name)
 	if err := n.Stop(); err != nil {
 		return "", nil, err
 	}

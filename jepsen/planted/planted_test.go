@@ -21,7 +21,7 @@ import (
 func TestBugs(t *testing.T) {
 	workloads, nemeses := workload.Names(workload.All()), nemesis.Names(nemesis.All())
 	var invariants []string
-	for n := range 38 {
+	for n := range 39 {
 		invariants = append(invariants, fmt.Sprintf("I%d", n+1))
 	}
 	invariants = append(invariants, "M1", "M2", "M3", "M4")

@@ -66,6 +66,8 @@ type violationRow struct {
 type faultRow struct {
 	ID                                         int
 	Name, Text, From, Length, Outage, Recovery string
+	// Available says what was found of the availability while it lasted; empty if that was not judged.
+	Available string
 }
 
 // triedRow is one line of the table of what was tried after the last fault; Class is that of a check.
@@ -83,7 +85,7 @@ func pageOf(r *Report) *page {
 		p.Violated = append(p.Violated, violationRow{ID: i + 1, Invariant: v.Invariant, At: clockTenths(v.At), Text: v.Text})
 	}
 	for i, f := range r.Faults {
-		p.Struck = append(p.Struck, faultRow{ID: i + 1, Name: f.Name, Text: f.Text, From: clockTenths(f.From), Length: span(f.To - f.From), Outage: span(f.Outage)})
+		p.Struck = append(p.Struck, faultRow{ID: i + 1, Name: f.Name, Text: f.Text, From: clockTenths(f.From), Length: span(f.To - f.From), Outage: span(f.Outage), Available: f.Availability.sentence()})
 	}
 	for _, rec := range r.recoveries() {
 		p.Struck[rec.fault].Recovery = rec.String()

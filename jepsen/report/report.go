@@ -90,6 +90,35 @@ type Fault struct {
 	To   float64 `json:"to"`
 	// Outage is the longest time in which some shard answered no call that changes something; it begins with the fault or during it, and may end after it.
 	Outage float64 `json:"outage"`
+	// Effect is what it left whole; nil if availability is not judged. Availability is what was found of that.
+	Effect       *Effect       `json:"effect,omitempty"`
+	Availability *Availability `json:"availability,omitempty"`
+}
+
+// Effect is what a fault leaves whole, by which availability is judged. Its times are those of Fault.
+type Effect struct {
+	// Began is when the fault began to act, Struck when it was in force, Healing when its end began.
+	Began   float64 `json:"began"`
+	Struck  float64 `json:"struck"`
+	Healing float64 `json:"healing"`
+	// Healthy are the nodes that stay whole and connected, and are a majority.
+	Healthy []string `json:"healthy"`
+	// Victims are the nodes of which status must name one; empty if it need not.
+	Victims []string `json:"victims,omitempty"`
+	// Allowed is how many seconds longer than promised for all faults the service may be interrupted, Why the reason.
+	Allowed float64 `json:"allowed,omitempty"`
+	Why     string  `json:"why,omitempty"`
+}
+
+// Availability is what clients of the nodes saw that a fault spared.
+type Availability struct {
+	// Unjudged says why it was not judged; empty if it was.
+	Unjudged string `json:"unjudged,omitempty"`
+	// Served is, by node, for how many seconds at most a shard did not take puts or reserves through it; Named, by node, how many seconds after the fault its status named it.
+	Served map[string]float64 `json:"served,omitempty"`
+	Named  map[string]float64 `json:"named,omitempty"`
+	// Slack is how many seconds more were allowed because the machine stalled.
+	Slack float64 `json:"slack,omitempty"`
 }
 
 // Probe is something that was tried after the last fault. Took and Limit are in seconds; Failure says what went wrong, empty if nothing did.

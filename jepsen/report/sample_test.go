@@ -42,7 +42,11 @@ func small() *Report {
 		},
 		Faults: []Fault{
 			{Name: "kill-leader", Text: "n2, leader of data-0, killed and started again", From: 3.1, To: 5.5, Outage: 1.8},
-			{Name: "halves", Text: "n1 | n2 n3", From: 4, To: 5.75, Outage: 2.25},
+			{
+				Name: "halves", Text: "n1 | n2 n3", From: 4, To: 5.75, Outage: 2.25,
+				Effect:       &Effect{Began: 4, Struck: 4.1, Healing: 5.7, Healthy: []string{"n2", "n3"}, Victims: []string{"n1"}},
+				Availability: &Availability{Served: map[string]float64{"n2": 1.5, "n3": 0.75}, Named: map[string]float64{"n2": 2.5}},
+			},
 			{Name: "kill-leader", Text: "n1, leader of data-1, killed and started again", From: 8.2, To: 8.4, Outage: 0.04},
 		},
 		Probes: []Probe{
@@ -69,7 +73,7 @@ func (m made) report() *Report {
 		r.Seconds[i] = r.madeSecond(rng, float64(i))
 	}
 	titles := []string{"every job that was put is delivered or still there", "nothing is delivered before it is due", "one live lease at a time", "replicas have the same digest"}
-	for i := range 38 {
+	for i := range 39 {
 		r.Checks = append(r.Checks, Check{Invariant: fmt.Sprintf("I%d", i+1), Title: titles[i%len(titles)], Looked: int64(rng.IntN(900_000)) * int64(min(1, i%9)), Seconds: rng.Float64() / 3})
 	}
 	for i := range m.violations {
@@ -94,7 +98,10 @@ func (m made) madeFaults(rng *rand.Rand) []Fault {
 		name := madeNames()[rng.IntN(len(madeNames()))]
 		from := math.Floor(rng.Float64()*float64(m.seconds)*900) / 1000
 		to := from + 0.5 + math.Floor(rng.ExpFloat64()*8000)/1000
-		faults = append(faults, Fault{name, fmt.Sprintf("n%d, leader of data-%d, and what follows from it", 1+rng.IntN(5), rng.IntN(4)), from, min(to, float64(m.seconds)), float64(rng.IntN(4000)) / 1000})
+		faults = append(faults, Fault{
+			Name: name, Text: fmt.Sprintf("n%d, leader of data-%d, and what follows from it", 1+rng.IntN(5), rng.IntN(4)),
+			From: from, To: min(to, float64(m.seconds)), Outage: float64(rng.IntN(4000)) / 1000,
+		})
 	}
 	slices.SortFunc(faults, func(a, b Fault) int {
 		if a.From < b.From {

@@ -28,6 +28,7 @@ func Summary(r *Report, page string) string {
 	s.calls(r.Seconds)
 	s.counts(r.Counts)
 	s.checks(r)
+	s.availability(r.Faults)
 	s.outages(r.Faults)
 	s.WriteString("page: " + oneLine(page) + "\n")
 	if r.Verdict == Valid {

@@ -21,6 +21,8 @@ checks: 1 held, 2 violated, 1 with nothing to look at
   nothing to look at: I22
   I8   violated 3× in 4,100: nothing is delivered before it is due
   I19  violated 1× in 3,900: what was acked is not delivered again
+availability: judged during 1 of 1 faults that spare a majority
+  halves at 0:04: served after 1.5 s, named after 2.5 s
 longest outages of a shard, each begun while the fault lasted:
   2.2 s at 0:04: halves n1 | n2 n3
   1.8 s at 0:03: kill-leader n2, leader of data-0, killed and started again

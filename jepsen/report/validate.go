@@ -37,6 +37,7 @@ func (r *Report) Validate() error {
 		p.unless(f.Name != "", "fault %d has no name", i)
 		p.unless(isTime(f.From) && isTime(f.To) && f.From <= f.To, "fault %d is from %v s to %v s", i, f.From, f.To)
 		p.unless(isTime(f.Outage), "fault %d has an outage of %v s", i, f.Outage)
+		p.available(i, &r.Faults[i])
 		p.unless(i == 0 || r.Faults[i-1].From <= f.From, "fault %d begins before the one before it", i)
 	}
 	for i, probe := range r.Probes {
@@ -69,6 +70,25 @@ func (p *problems) verdict(r *Report) {
 		p.unless(v.Invariant != "", "violation %d names no invariant", i)
 		p.unless(v.Text != "", "violation %d says nothing", i)
 		p.unless(isTime(v.At), "violation %d is at %v s", i, v.At)
+	}
+}
+
+func (p *problems) available(i int, f *Fault) {
+	if e := f.Effect; e != nil {
+		p.unless(len(e.Healthy) > 0, "fault %d spares no node", i)
+		p.unless(f.From <= e.Began && e.Began <= e.Struck && e.Struck <= e.Healing && e.Healing <= f.To, "fault %d has the effect %+v", i, *e)
+		p.unless(isTime(e.Allowed) && (e.Allowed > 0) == (e.Why != ""), "fault %d allows %v s for the reason %q", i, e.Allowed, e.Why)
+	}
+	a := f.Availability
+	p.unless(a == nil || f.Effect != nil, "fault %d spares nothing, and is judged by that", i)
+	if a == nil {
+		return
+	}
+	p.unless(isTime(a.Slack), "fault %d has %v s of slack", i, a.Slack)
+	for _, seconds := range []map[string]float64{a.Served, a.Named} {
+		for node, took := range seconds {
+			p.unless(isTime(took), "fault %d took %v s for %s", i, took, node)
+		}
 	}
 }
 
