@@ -83,10 +83,14 @@ func (p *peers) attempt(ctx context.Context, server string, call attemptCall) (n
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding a call of %s: %w", pathAttempt, err)
 	}
+	url, err := p.url(server, pathAttempt)
+	if err != nil {
+		return nil, nil, err
+	}
 	// What ends the caller's context does not end the turn: there may be jobs to give back.
 	holding, leave := context.WithCancel(context.WithoutCancel(ctx))
 	waits := context.AfterFunc(ctx, leave)
-	request, err := http.NewRequestWithContext(holding, http.MethodPost, "http://"+server+pathAttempt, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(holding, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		leave()
 		return nil, nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)

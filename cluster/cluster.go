@@ -71,6 +71,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall
 	catalog.peers.format = n.Format
+	catalog.peers.contacts = newContacts(self.ServerID, catalog.peers.askReach)
 	m := &members{
 		host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
 	}
@@ -104,6 +105,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	}
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { m.relieve(background) })
+	c.running.Go(func() { m.watchContacts(background) })
 	c.running.Go(func() { c.router.watch(background) })
 	c.running.Go(func() { shares.run(background) })
 	return c, nil
@@ -259,6 +261,10 @@ func (m *members) answer() {
 		return struct{}{}, m.setAside(ctx, from, d)
 	})
 	handlePeer(m.peers, pathHeard, m.answerHeard)
+	handlePeer(m.peers, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
+		return m.peers.contacts.answer(from), nil
+	})
+	m.peers.answerRelay()
 	handlePeer(m.peers, pathJoin, m.answerJoin)
 }
 
@@ -266,6 +272,7 @@ func (m *members) answer() {
 func (m *members) self() Report {
 	st := m.host.Status()
 	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Story: m.story.Load()}
+	r.Unreached = m.peers.contacts.unreached(m.config.Directory.address)
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
 			g := &groups[i]

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,6 +42,13 @@ func (d *Directory) Resolve(serverID string) (string, error) {
 		return heard, nil
 	}
 	return addr, err
+}
+
+// address returns the address at which a server was last tried, or would be; empty if none is known.
+func (d *Directory) address(serverID string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return cmp.Or(d.given[serverID], d.heard[serverID], d.recorded[serverID])
 }
 
 // resolveRecord returns the recorded address, unless another server was heard of there. Called with mu held.

@@ -428,7 +428,10 @@ func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, w
 // reserveAlone forwards a Reserve in a call of its own, the body of which stays open until the wait is stopped.
 func (p *peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait, entry []byte) ([]byte, error) {
 	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...) //nolint:gosec // far less
-	url := "http://" + to.server + to.at(pathReserve) + "&wait=" + wait.For.String()
+	url, err := p.url(to.server, to.at(pathReserve)+"&wait="+wait.For.String())
+	if err != nil {
+		return nil, err
+	}
 	if wait.Stop != nil {
 		url += "&stoppable"
 	}

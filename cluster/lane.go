@@ -154,7 +154,7 @@ type laneOutcome struct {
 
 // inLane makes a call in the lane to a server. It returns errNoLane if the call needs one of its own.
 func (p *peers) inLane(ctx context.Context, to forwardedTo, kind byte, wait node.Wait, entry []byte) ([]byte, error) {
-	if len(entry) > laneBytesMax {
+	if len(entry) > laneBytesMax || !p.direct(to.server) {
 		return nil, errNoLane
 	}
 	head := binary.AppendUvarint(nil, uint64(to.shard))

@@ -246,7 +246,7 @@ func TestHurriedQuestionForALeader(t *testing.T) {
 	})
 }
 
-// TestStays has those leave who wait at a node that leads no more, but not while nobody is known to lead.
+// TestStays has those leave who wait at a node that leads no more or that is not reached, but not while nobody is known to lead, nor those that go by way of another node.
 func TestStays(t *testing.T) {
 	var s stays
 	var left []string
@@ -258,8 +258,10 @@ func TestStays(t *testing.T) {
 	add("leaderless", 2, "a.1")
 	add("gone", 1, "a.1")()
 	defer s.add(&stay{shard: 1, server: "a.1", grace: time.Hour, leave: func() { left = append(left, "patient") }})()
-	s.look(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] })
-	if !slices.Equal(left, []string{"old"}) {
+	defer s.add(&stay{shard: 3, server: "c.3", direct: true, leave: func() { left = append(left, "lost") }})()
+	defer s.add(&stay{shard: 3, server: "c.3", leave: func() { left = append(left, "relayed") }})()
+	s.look(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] }, func(server string) bool { return server == "c.3" })
+	if slices.Sort(left); !slices.Equal(left, []string{"lost", "old"}) {
 		t.Errorf("left: %q", left)
 	}
 }

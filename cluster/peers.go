@@ -53,6 +53,8 @@ type peers struct {
 	server http.Server
 	mux    *http.ServeMux
 	lanes  lanes
+	// contacts are the nodes that are reached, and by way of which calls go to the others; nil if all go straight.
+	contacts *contacts
 	// member reports whether a server may call; nil lets all do.
 	member func(serverID string) bool
 	// format returns the format in which requests are written; nil for the first.
@@ -181,7 +183,11 @@ func callPeer[R, Q any](ctx context.Context, p *peers, server, path string, requ
 func (p *peers) post(ctx context.Context, server, path string, body []byte) ([]byte, error) {
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+path, bytes.NewReader(body))
+	url, err := p.url(server, path)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}
@@ -221,8 +227,9 @@ func unreached(ctx context.Context, sent bool, err error) error {
 
 // The names of errors that are about the node that was asked. They mean no more to who asked than that another may take the call.
 const (
-	nameStopping = "shutting_down"
-	nameBehind   = "behind"
+	nameStopping   = "shutting_down"
+	nameBehind     = "behind"
+	nameNotRelayed = "not_relayed"
 )
 
 // peerErrors are the errors that nodes tell each other, by name. All but those about the node itself keep their identity.
@@ -232,7 +239,7 @@ func peerErrors() map[string]error {
 		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
 		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
-		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind,
+		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
 	}
 }
 
@@ -263,7 +270,7 @@ func readPeerError(status int, body []byte) error {
 	if status != http.StatusConflict || json.Unmarshal(body, &in) != nil {
 		return fmt.Errorf("%w: status %d: %s", node.ErrUnknownOutcome, status, firstOf(body))
 	}
-	if in.Name == nameStopping || in.Name == nameBehind {
+	if in.Name == nameStopping || in.Name == nameBehind || in.Name == nameNotRelayed {
 		// That is so of the node that was asked, not of the one that the caller talks to: another may take the call, or the same one in a moment.
 		return fmt.Errorf("%w: %w: %s", node.ErrNoLeader, errAgain, in.Text)
 	}

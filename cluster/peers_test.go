@@ -23,12 +23,14 @@ type pipes struct {
 	links map[string]*pipeLink
 	down  map[string]bool
 	muted map[string]bool
+	// dropped are the pairs of a link and another one to which it cannot connect: nothing comes through the connections that it made there.
+	dropped map[[2]string]bool
 	// breaks reports whether a connection breaks at what is written to a link; nil if none does.
 	breaks func(to string, data []byte) bool
 }
 
 func newPipes() *pipes {
-	return &pipes{links: map[string]*pipeLink{}, down: map[string]bool{}, muted: map[string]bool{}}
+	return &pipes{links: map[string]*pipeLink{}, down: map[string]bool{}, muted: map[string]bool{}, dropped: map[[2]string]bool{}}
 }
 
 // pipeLink is one node's Link.
@@ -53,11 +55,12 @@ type pipeEnd struct {
 	net.Conn
 	net      *pipes
 	from, to string
+	dialled  [2]string // by whom, and whom
 }
 
 func (c pipeEnd) Write(b []byte) (int, error) {
 	c.net.mu.Lock()
-	muted := c.net.muted[c.from] || c.net.muted[c.to]
+	muted := c.net.muted[c.from] || c.net.muted[c.to] || c.net.dropped[c.dialled]
 	breaks := c.net.breaks != nil && c.net.breaks(c.to, b)
 	c.net.mu.Unlock()
 	if breaks {
@@ -83,6 +86,15 @@ func (p *pipes) mute(id string) {
 	p.muted[id] = true
 }
 
+// drop has what some links send to another one vanish, and what it answers, as a firewall does; its own connections go on. Or no longer.
+func (p *pipes) drop(to string, drops bool, from ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range from {
+		p.dropped[[2]string{id, to}] = drops
+	}
+}
+
 func (p *pipes) link(id string) *pipeLink {
 	l := &pipeLink{Listener: pipetest.Listen(id), net: p, id: id}
 	p.mu.Lock()
@@ -95,13 +107,19 @@ func (l *pipeLink) PeerListener() net.Listener { return l }
 
 func (l *pipeLink) DialPeer(ctx context.Context, serverID string) (net.Conn, error) {
 	l.net.mu.Lock()
+	dialled := [2]string{l.id, serverID}
+	dropped := l.net.dropped[dialled]
 	to, down := l.net.links[serverID], l.net.down[serverID] || l.net.down[l.id]
 	l.net.mu.Unlock()
 	if to == nil || down {
 		return nil, fmt.Errorf("nobody is at %q", serverID)
 	}
+	if dropped {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	one, other := net.Pipe()
-	here, there := pipeEnd{one, l.net, l.id, serverID}, pipeEnd{other, l.net, serverID, l.id}
+	here, there := pipeEnd{one, l.net, l.id, serverID, dialled}, pipeEnd{other, l.net, serverID, l.id, dialled}
 	to.mu.Lock()
 	to.conns = append(to.conns, pipeConn{there, l.id})
 	to.mu.Unlock()
@@ -176,7 +194,7 @@ func TestPeerErrors(t *testing.T) {
 	for name, want := range peerErrors() {
 		fail = fmt.Errorf("because: %w", want)
 		_, err := callPeer[struct{}](t.Context(), a, "b.2", "/fail", struct{}{})
-		again := name == nameStopping || name == nameBehind
+		again := name == nameStopping || name == nameBehind || name == nameNotRelayed
 		if again {
 			if errors.Is(err, want) {
 				t.Errorf("%s is said to be of the node that asked: %v", name, err)

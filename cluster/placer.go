@@ -68,6 +68,8 @@ type Report struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// Conditions are those of the node; older nodes say nothing of them.
 	Conditions []node.Condition `json:"conditions,omitempty"`
+	// Unreached are the nodes that it cannot connect to.
+	Unreached []Unreached `json:"unreached,omitempty"`
 	// Story is told by the node that leads the catalog.
 	Story *Story `json:"story,omitempty"`
 }

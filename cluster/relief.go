@@ -51,7 +51,7 @@ func (m *members) handOverAll(ctx context.Context) {
 }
 
 // reliefs returns to whom each group that this node leads is to be handed: of the voters that answer, are free of conditions, are not
-// about to stop and follow closely, the one that leads the fewest groups. A group without such a voter is left out.
+// about to stop, follow closely and are linked with a majority of the voters, the one that leads the fewest groups. A group without such a voter is left out.
 func reliefs(own *Report, reports map[string]*Report) map[string]string {
 	leads := map[string]int{}
 	for id, r := range reports {
@@ -69,7 +69,7 @@ func reliefs(own *Report, reports map[string]*Report) map[string]string {
 		}
 		var best string
 		for _, id := range slices.Sorted(slices.Values(g.Voters)) {
-			if reports[id].relieves(g) && (best == "" || leads[id] < leads[best]) {
+			if reports[id].relieves(g) && linked(g.Voters, id, own, reports) && (best == "" || leads[id] < leads[best]) {
 				best = id
 			}
 		}
@@ -79,6 +79,26 @@ func reliefs(own *Report, reports map[string]*Report) map[string]string {
 		}
 	}
 	return to
+}
+
+// linked reports whether a voter and a majority of the voters, itself included, reach each other.
+func linked(voters []string, id string, own *Report, reports map[string]*Report) bool {
+	n := 0
+	for _, voter := range voters {
+		other := reports[voter]
+		if voter == own.ServerID {
+			other = own
+		}
+		if voter == id || other != nil && other.reaches(id) && reports[id].reaches(voter) {
+			n++
+		}
+	}
+	return n > len(voters)/2
+}
+
+// reaches reports whether a node has not said that it does not reach another one.
+func (r *Report) reaches(serverID string) bool {
+	return !slices.ContainsFunc(r.Unreached, func(u Unreached) bool { return u.ServerID == serverID })
 }
 
 // reliefLag is how many entries a voter that takes over may be behind. The leader sends what is missing before it hands over, and takes

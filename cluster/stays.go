@@ -32,6 +32,7 @@ type stay struct {
 	leave  context.CancelFunc
 	grace  time.Duration // how long another leader must have been known
 	since  time.Time     // since when one is; zero if none is
+	direct bool          // the call goes straight to the server
 }
 
 // add adds a call until end is called.
@@ -49,9 +50,9 @@ func (s *stays) add(st *stay) (end func()) {
 	}
 }
 
-// look has those calls leave that are at a node which leads no more, as leader says, once their grace is over. Where no leader is known they
-// stay: the old one may go on.
-func (s *stays) look(leader func(shard uint32) string) {
+// look has those calls leave that are at a node which leads no more, as leader says, once their grace is over, or at one that is lost, as this node does not
+// reach it. Where no leader is known they stay: the old one may go on.
+func (s *stays) look(leader func(shard uint32) string, lost func(server string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[uint32]string{}
@@ -62,6 +63,9 @@ func (s *stays) look(leader func(shard uint32) string) {
 			known[st.shard] = now
 		}
 		st.hear(now)
+		if st.direct && lost(st.server) {
+			st.leave()
+		}
 	}
 }
 
@@ -93,7 +97,7 @@ func (st *stay) hear(leader string) {
 func (r *Router) stayAt(ctx context.Context, to forwardedTo, grace time.Duration, call func(ctx context.Context) error) error {
 	staying, leave := context.WithCancel(ctx)
 	defer leave()
-	st := &stay{shard: to.shard, server: to.server, leave: leave, grace: grace}
+	st := &stay{shard: to.shard, server: to.server, leave: leave, grace: grace, direct: r.peers.direct(to.server)}
 	defer r.stays.add(st)()
 	if _, err := r.Node.Leader(to.shard); err != nil && grace > 0 { // no replica here will tell
 		defer time.AfterFunc(strayGrace, func() { r.doubt(staying, st) }).Stop()
@@ -136,6 +140,6 @@ func (r *Router) watch(ctx context.Context) {
 				return ""
 			}
 			return server
-		})
+		}, r.peers.contacts.lost)
 	}
 }

@@ -36,6 +36,8 @@ type raftTransport struct {
 	reach   func(ctx context.Context, id raft.ServerID) error
 	left    chan struct{}
 	leaving sync.Once
+	// standing says whether this node stands for election.
+	standing abstention
 
 	mu        sync.Mutex
 	followers map[raft.ServerID]followed
@@ -65,6 +67,10 @@ func (t *raftTransport) forward() {
 		case rpc := <-t.NetworkTransport.Consumer():
 			if outdated(rpc) {
 				rpc.Respond(nil, errOutdated)
+				continue
+			}
+			if _, ok := rpc.Command.(*raft.TimeoutNowRequest); ok && t.standing.abstains() {
+				rpc.Respond(nil, errAbstains)
 				continue
 			}
 			t.queue(rpc)
@@ -125,13 +131,22 @@ func (t *raftTransport) Close() error {
 	return t.NetworkTransport.Close()
 }
 
-// RequestVote implements raft.Transport. A candidate has one question for each voter, and another only after an election timeout.
+// RequestVote implements raft.Transport. A candidate has one question for each voter, and another only after an election timeout. While this node
+// abstains nobody is asked, and the answer is no.
 func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if t.standing.abstains() {
+		resp.Term = req.Term
+		return nil
+	}
 	return overBroken(func() error { return t.NetworkTransport.RequestVote(id, target, req, resp) })
 }
 
-// RequestPreVote implements raft.WithPreVote.
+// RequestPreVote implements raft.WithPreVote. It abstains as RequestVote does.
 func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if t.standing.abstains() {
+		resp.Term = req.Term
+		return nil
+	}
 	return overBroken(func() error { return t.NetworkTransport.RequestPreVote(id, target, req, resp) })
 }
 

@@ -215,7 +215,10 @@ func (c *Cluster) FlipBits(probability float64) int {
 	return c.network.flippedBits()
 }
 
-// Heal ends Isolate.
+// Shield has no other member connect to this one, which connects to the others as before.
+func (c *Cluster) Shield(m *Member) { c.network.shield(m.name) }
+
+// Heal ends Isolate and Shield.
 func (c *Cluster) Heal(m *Member) { c.network.heal(m.name) }
 
 // Members returns all members, in the order in which they were first started.

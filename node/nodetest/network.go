@@ -21,6 +21,7 @@ type network struct {
 	mu        sync.Mutex
 	listeners map[string]*pipetest.Listener
 	cut       map[string]bool // nodes that reach nobody
+	unheard   map[string]bool // nodes that nobody can connect to
 	links     map[*link]struct{}
 	random    *rand.Rand
 	flips     float64 // the probability of a write to have one bit flipped
@@ -51,7 +52,7 @@ func (l *link) Close() error {
 
 func newNetwork() *network {
 	return &network{
-		listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, links: map[*link]struct{}{}, random: rand.New(rand.NewPCG(11, 11)),
+		listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, unheard: map[string]bool{}, links: map[*link]struct{}{}, random: rand.New(rand.NewPCG(11, 11)),
 	}
 }
 
@@ -96,18 +97,32 @@ func (n *network) isolate(name string) {
 	}
 }
 
-// heal ends isolate.
+// shield has nobody connect to a node: the connections that others opened end, and its own go on.
+func (n *network) shield(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unheard[name] = true
+	for l := range n.links {
+		if l.to == name {
+			_ = l.Conn.Close() // a pipe's never fails
+			delete(n.links, l)
+		}
+	}
+}
+
+// heal ends isolate and shield.
 func (n *network) heal(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.cut, name)
+	delete(n.unheard, name)
 }
 
 // joins reports whether two nodes reach each other.
 func (n *network) joins(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.cut[from] && !n.cut[to]
+	return !n.cut[from] && !n.cut[to] && !n.unheard[to]
 }
 
 // listen returns a listener for a node that starts.
@@ -124,7 +139,7 @@ func (n *network) dialer(from string) func(ctx context.Context, to string) (net.
 	return func(ctx context.Context, to string) (net.Conn, error) {
 		n.mu.Lock()
 		l := n.listeners[to]
-		refused := l == nil || n.cut[from] || n.cut[to]
+		refused := l == nil || n.cut[from] || n.cut[to] || n.unheard[to]
 		near, far := net.Pipe()
 		ends := [2]*link{{near, n, from, to}, {far, n, from, to}}
 		if !refused {

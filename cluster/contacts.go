@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// pathReach asks a node whom it cannot reach. That it answers shows that it can be reached itself.
+const pathReach = "/reach"
+
+const (
+	// probeInterval is the time between two questions to a node, probeWait how long one answer may take.
+	probeInterval = 500 * time.Millisecond
+	probeWait     = time.Second
+	// A node counts as unreached when unreachedProbes questions in a row have failed and the last answer is unreachedAfter old. From detourAfter on, and one
+	// failed question, calls go by another node.
+	unreachedProbes = 2
+	unreachedAfter  = 2500 * time.Millisecond
+	detourAfter     = time.Second
+	// answerFor is how long an answer counts.
+	answerFor = probeWait + 2*probeInterval
+	// refusedAfter is when calls to a node that nobody reaches are refused at once. Until then they wait for another leader: a leader that a majority of
+	// the voters does not reach gives up before that.
+	refusedAfter = unreachedAfter + leaderWait
+)
+
+// reachAnswer is the answer to pathReach.
+type reachAnswer struct {
+	// Unreached are the servers that the node cannot reach.
+	Unreached []string `json:"unreached,omitempty"`
+}
+
+// Unreached is a node that another one cannot connect to.
+type Unreached struct {
+	ServerID string `json:"serverId"`
+	// Address is where it was tried.
+	Address string `json:"address,omitempty"`
+	// For is how long it has not been reached.
+	For time.Duration `json:"forNanos"`
+	// Calls: it runs, for it calls the node that does not reach it.
+	Calls bool `json:"calls,omitempty"`
+}
+
+// contacts is which other nodes this one reaches over the connections that calls use, and what they say of the others.
+type contacts struct {
+	self string
+	ask  func(ctx context.Context, server string) (reachAnswer, error)
+
+	mu       sync.Mutex
+	byServer map[string]*contact
+}
+
+// contact is what is known of one node.
+type contact struct {
+	reached  time.Time // when it answered last, or was first asked
+	failures int       // questions in a row that it did not answer
+	asking   bool
+	called   time.Time // when it asked this node last
+	// answered is when it said last whom it does not reach; zero if it does not understand the question.
+	answered  time.Time
+	unreached []string
+}
+
+func newContacts(self string, ask func(ctx context.Context, server string) (reachAnswer, error)) *contacts {
+	return &contacts{self: self, ask: ask, byServer: map[string]*contact{}}
+}
+
+// of returns what is known of a server. mu is held.
+func (c *contacts) of(server string) *contact {
+	known := c.byServer[server]
+	if known == nil {
+		known = &contact{}
+		c.byServer[server] = known
+	}
+	return known
+}
+
+// probe asks those servers that are not being asked, and forgets those that are not among them. It waits for no answer.
+func (c *contacts) probe(ctx context.Context, servers []string, running *sync.WaitGroup) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for server := range c.byServer {
+		if !slices.Contains(servers, server) {
+			delete(c.byServer, server)
+		}
+	}
+	for _, server := range servers {
+		known := c.of(server)
+		if known.asking {
+			continue
+		}
+		known.asking = true
+		if known.reached.IsZero() {
+			known.reached = time.Now()
+		}
+		running.Go(func() {
+			asked, cancel := context.WithTimeout(ctx, probeWait)
+			defer cancel()
+			answer, err := c.ask(asked, server)
+			c.heard(known, answer, err)
+		})
+	}
+}
+
+// heard notes how a question ended.
+func (c *contacts) heard(known *contact, answer reachAnswer, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known.asking = false
+	if err != nil && !errors.Is(err, errNotUnderstood) {
+		known.failures++
+		return
+	}
+	known.failures, known.reached = 0, time.Now()
+	if err == nil {
+		known.answered, known.unreached = known.reached, answer.Unreached
+	}
+}
+
+// answer answers a server that asks.
+func (c *contacts) answer(from string) (a reachAnswer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of(from).called = time.Now()
+	for server, known := range c.byServer {
+		if known.isUnreached() {
+			a.Unreached = append(a.Unreached, server)
+		}
+	}
+	slices.Sort(a.Unreached)
+	return a
+}
+
+// isUnreached reports whether this node does not reach it.
+func (k *contact) isUnreached() bool {
+	return k.failures >= unreachedProbes && time.Since(k.reached) >= unreachedAfter
+}
+
+// isFresh reports whether what it said still counts.
+func (k *contact) isFresh() bool { return time.Since(k.answered) < answerFor }
+
+// unreached returns the nodes that this one does not reach, by server id.
+func (c *contacts) unreached(address func(server string) string) (all []Unreached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for server, known := range c.byServer {
+		if known.isUnreached() {
+			all = append(all, Unreached{ServerID: server, Address: address(server), For: time.Since(known.reached), Calls: time.Since(known.called) < answerFor})
+		}
+	}
+	slices.SortFunc(all, func(a, b Unreached) int { return strings.Compare(a.ServerID, b.ServerID) })
+	return all
+}
+
+// lost reports whether this node does not reach a server.
+func (c *contacts) lost(server string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.byServer[server]
+	return known != nil && known.isUnreached()
+}
+
+// detour returns the server by way of which calls to another one go, empty if they go straight there. It fails if they have got there neither way for
+// long.
+func (c *contacts) detour(server string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.byServer[server]
+	if known == nil || known.failures == 0 || time.Since(known.reached) < detourAfter {
+		return "", nil
+	}
+	via := ""
+	for other, k := range c.byServer {
+		if other != server && k.failures == 0 && k.isFresh() && !slices.Contains(k.unreached, server) && (via == "" || other < via) {
+			via = other
+		}
+	}
+	if away := time.Since(known.reached); via == "" && away >= refusedAfter {
+		return "", fmt.Errorf("%w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, server, away.Truncate(time.Second))
+	}
+	return via, nil
+}
+
+// objectors returns the servers that said lately that they do not reach this node.
+func (c *contacts) objectors() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for server, known := range c.byServer {
+		if known.isFresh() && slices.Contains(known.unreached, c.self) {
+			all = append(all, server)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// watchContacts asks the other nodes again and again whom they reach, until ctx ends, and has this node lead only where the voters reach it.
+func (m *members) watchContacts(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		m.peers.contacts.probe(ctx, m.others(), &running)
+		m.heedObjections()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// others returns the other recorded nodes.
+func (m *members) others() (all []string) {
+	for _, n := range m.catalog.Nodes() {
+		if n.ServerID != m.catalog.self.ServerID {
+			all = append(all, n.ServerID)
+		}
+	}
+	return all
+}
+
+// heedObjections has this node abstain from the elections of each group of which a majority of the voters do not reach it, and raises the condition by which it
+// hands over what it leads. A node that nobody can connect to, because of a firewall or a wrong address, would else be elected and lead on: a leader
+// sends, and followers answer. The calls of other nodes would not get there.
+//
+// Each of these voters said so itself, lately. Where nobody can be asked, and at the start, nothing is known, and Raft decides alone.
+func (m *members) heedObjections() {
+	objectors := m.peers.contacts.objectors()
+	if len(objectors) == 0 {
+		m.host.ClearCondition(node.Unreachable)
+		return
+	}
+	st := m.host.Status()
+	sick := len(objectors) > len(m.catalog.Nodes())/2
+	for _, g := range slices.Concat(st.Shards, st.Groups) {
+		against := 0
+		for _, voter := range g.Voters {
+			if slices.Contains(objectors, voter) {
+				against++
+			}
+		}
+		if against <= len(g.Voters)/2 {
+			continue
+		}
+		sick = true
+		if err := m.host.Abstain(g.Group); err != nil {
+			m.config.Logger.Debug("abstaining from elections", "group", g.Group, "error", err) // the replica was stopped this moment
+		}
+	}
+	if !sick {
+		m.host.ClearCondition(node.Unreachable)
+		return
+	}
+	names := make([]string, len(objectors))
+	for i, server := range objectors {
+		names[i] = nameOf(server)
+	}
+	m.host.RaiseCondition(node.Unreachable, fmt.Sprintf("it cannot be reached by %s at %s: look at its --advertise and firewalls", strings.Join(names, ", "), m.config.PeerAddr))
+}
