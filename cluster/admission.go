@@ -55,14 +55,17 @@ func (m *members) enrol(ctx context.Context) error {
 	return err
 }
 
-// confirm notes that this node is one of its cluster, if that is known.
-func (m *members) confirm() {
+// confirm notes that this node is one of its cluster, if that is known. It reports whether it is known now and was not before.
+func (m *members) confirm() bool {
 	select {
 	case <-m.confirmed:
+		return false
 	default:
-		if m.catalog.group.Leader() != "" && m.catalog.holds(m.catalog.self) {
+		known := m.catalog.group.Leader() != "" && m.catalog.holds(m.catalog.self)
+		if known {
 			close(m.confirmed)
 		}
+		return known
 	}
 }
 

@@ -131,6 +131,9 @@ func (c *Cluster) Router() *Router { return c.router }
 func (m *members) follow(ctx context.Context) {
 	tick := time.NewTicker(enrolPause)
 	defer tick.Stop()
+	if m.host.Founding() != nil && !m.catalog.recorded() {
+		tick.Reset(recordPause) // its cluster is a moment old
+	}
 	var told refusal
 	for {
 		m.config.Directory.record(m.catalog.Nodes())
@@ -141,7 +144,9 @@ func (m *members) follow(ctx context.Context) {
 		if m.gone(err) {
 			return
 		}
-		m.confirm()
+		if m.confirm() {
+			tick.Reset(enrolPause)
+		}
 		m.complain(ctx, &told, err)
 		m.settle(ctx)
 		select {
@@ -343,6 +348,9 @@ func (m *members) setAside(ctx context.Context, from string, d divergence) error
 
 // lead runs placement while this node leads the catalog.
 func (m *members) lead(ctx context.Context) {
+	if f := m.host.Founding(); f != nil {
+		m.catalog.recordFounding(ctx, f, m.config.Directory)
+	}
 	p := &placer{
 		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
 		told: m.story.Store, reported: m.raise, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),

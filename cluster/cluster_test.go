@@ -34,6 +34,9 @@ type member struct {
 	logger  *slog.Logger // nil for none
 	// left is what the node was told, since its last start, of having left its cluster.
 	left chan *DepartedError
+	// founding is how the node founds its cluster together with others, clusterID the id that one of them made; see foundTogether.
+	founding  *node.Founding
+	clusterID string
 }
 
 // newMember starts a node that founds a cluster, or joins that of seed.
@@ -61,6 +64,12 @@ func (m *member) start(seed *member) {
 	cfg := node.Config{
 		Dir: m.dir, Name: m.name, Shards: testShards, Logger: logger, Fatal: func(err error) { m.t.Errorf("%s gave up: %v", m.name, err) },
 		Peers: m.link, Dial: dial, Resolve: directory.Resolve, Clocks: clocks, Clock: m.clock, Machine: m.machine,
+	}
+	if m.founding != nil {
+		cfg.Founding, cfg.Incarnation, cfg.Join = m.founding, incarnationOf(m.name), m.clusterID
+		for _, server := range m.founding.Servers {
+			directory.Hear(server, nameOf(server))
+		}
 	}
 	left := make(chan *DepartedError, 1)
 	m.left = left

@@ -69,6 +69,11 @@ func (s Settings) over(below Settings) Settings {
 // Settings returns the cluster's settings as this node has them, from memory.
 func (c *Catalog) Settings() (s Settings) {
 	c.view(func(m *machine) { s = m.state.Settings })
+	return s.withDefaults()
+}
+
+// withDefaults returns s with every zero replaced by its default.
+func (s Settings) withDefaults() Settings {
 	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace})
 }
 

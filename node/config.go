@@ -42,6 +42,9 @@ type Config struct {
 	// Join is the id of the cluster that a new data directory will be part of; the node then founds nothing and waits to be
 	// added. Empty makes a new data directory a cluster of its own. Data that exists keeps its cluster.
 	Join string
+	// Founding is set where this node, with a new data directory, founds a cluster together with others: that of Join, or one that is made now if
+	// Join is empty. Incarnation must be the one by which the founding names this node. Data that exists keeps its founding.
+	Founding *Founding
 	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers. A peer on a
 	// ProvenConn, from it or from Dial, is held to the name that it proved.
 	Peers net.Listener

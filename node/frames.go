@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -140,6 +141,16 @@ func (r *frameReader) Read(p []byte) (int, error) {
 	r.begin += n
 	r.fits -= n
 	return n, nil
+}
+
+// rest returns what is left of the frame that was read last.
+func (r *frameReader) rest() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rest := slices.Clone(r.room[r.begin : r.begin+r.fits])
+	r.begin += r.fits
+	r.fits = 0
+	return rest
 }
 
 // await waits until a frame has begun, or the stream ends.

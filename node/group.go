@@ -90,11 +90,16 @@ func newGroup(n *Node, name, dir string, machine Machine) *group {
 // ends the group, not ctx.
 func (g *group) start(ctx context.Context) error {
 	notify := make(chan bool)
+	founds := g.founds()
 	if err := g.open(notify); err != nil {
 		return fmt.Errorf("starting %s: %w", g.name, err)
 	}
 	g.running.Go(func() { g.watch(context.WithoutCancel(ctx), notify) })
-	g.running.Go(g.standSoon)
+	if len(founds) > 1 {
+		g.running.Go(func() { g.standWhenFounded(founds) })
+	} else {
+		g.running.Go(g.standSoon)
+	}
 	return nil
 }
 
@@ -172,8 +177,8 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 	conf.SnapshotThreshold = math.MaxUint64
 	conf.NotifyCh = notify
 	conf.Logger = newRaftLogger(g.logger)
-	if g.node.id.Founder && !g.node.holds(g.name) {
-		if err := found(stores, g.node.id.serverID()); err != nil {
+	if voters := g.founds(); voters != nil {
+		if err := found(stores, voters); err != nil {
 			return nil, fmt.Errorf("founding: %w", err)
 		}
 	}
@@ -185,9 +190,17 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 	return r, nil
 }
 
-// found makes self the only voter of a group without entries. Unlike the library's own function it completes what an
+// founds returns the first voters of a group that this node founds and that is not known to be here; nil if it is, or this node does not found it.
+func (g *group) founds() []string {
+	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
+		return nil
+	}
+	return g.node.id.firstVoters(g.name)
+}
+
+// found gives a group without entries its first voters. Unlike the library's own function it completes what an
 // earlier attempt began: that writes a term first, and then takes the group for founded.
-func found(stores *storage.Stores, self string) error {
+func found(stores *storage.Stores, voters []string) error {
 	last, err := stores.Log.LastIndex()
 	if err != nil {
 		return fmt.Errorf("reading the last index: %w", err)
@@ -198,11 +211,11 @@ func found(stores *storage.Stores, self string) error {
 	if err := stores.Stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
 		return fmt.Errorf("writing the first term: %w", err)
 	}
-	server := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(self), Address: raft.ServerAddress(self)}
-	entry := &raft.Log{
-		Index: 1, Term: 1, Type: raft.LogConfiguration,
-		Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{server}}),
+	var first raft.Configuration
+	for _, id := range voters {
+		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
+	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)}
 	if err := stores.Log.StoreLog(entry); err != nil {
 		return fmt.Errorf("writing the first configuration: %w", err)
 	}

@@ -44,8 +44,10 @@ type identity struct {
 	Incarnation string `json:"incarnation"`
 	Shards      int    `json:"shards"`
 	Store       string `json:"store"`
-	// Founder is set on the one node that founded the cluster: it bootstraps each group with itself as only voter.
+	// Founder is set on the one node that founded the cluster alone: it bootstraps each group with itself as only voter.
 	Founder bool `json:"founder"`
+	// Founding is set on each of the nodes that founded the cluster together.
+	Founding *Founding `json:"founding,omitempty"`
 	// Groups are those that were founded or joined. One of them without files has lost them, and is refused rather than founded again.
 	Groups []string `json:"groups"`
 	// Left are those that were here and went. Their files hold term and vote only, or are about to be reduced to that.
@@ -121,6 +123,12 @@ func Identify(dir string) (who Identity, ok bool, err error) {
 // NewIncarnation returns 64 random bits for Config.Incarnation.
 func NewIncarnation() string { return randomHex(incarnationBytes) }
 
+// ValidIncarnation reports whether text is an incarnation.
+func ValidIncarnation(text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == incarnationBytes
+}
+
 // newIdentity makes the identity of a new data directory and makes it durable.
 func newIdentity(cfg Config) (*identity, error) {
 	for _, name := range []string{shardsDir, groupsDir} {
@@ -130,13 +138,21 @@ func newIdentity(cfg Config) (*identity, error) {
 	}
 	id := &identity{
 		Format: dataFormat, ClusterID: cfg.Join, Name: cfg.Name, Incarnation: cfg.Incarnation,
-		Shards: cfg.Shards, Store: cfg.Store, Founder: cfg.Join == "", FS: cfg.FS,
+		Shards: cfg.Shards, Store: cfg.Store, Founder: cfg.Join == "" && cfg.Founding == nil, Founding: cfg.Founding, FS: cfg.FS,
 	}
 	setDefault(&id.Name, DefaultName)
 	setDefault(&id.Incarnation, NewIncarnation())
 	setDefault(&id.Shards, DefaultShards)
-	if id.Founder {
+	if id.ClusterID == "" {
 		id.ClusterID = randomHex(clusterIDBytes)
+	}
+	if id.Founding != nil {
+		if err := id.Founding.check(id.Shards); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(id.Founding.Servers, id.serverID()) {
+			return nil, fmt.Errorf("%s is none of the nodes that found the cluster: %s", id.serverID(), strings.Join(id.Founding.Servers, ", "))
+		}
 	}
 	return id, id.save(cfg.Dir)
 }
@@ -254,6 +270,11 @@ func parseIdentity(path string, data []byte) (*identity, error) {
 	}
 	if !ValidName(id.Name) || id.Incarnation == "" || id.ClusterID == "" || id.Shards < 1 || id.Shards > ShardsMax {
 		return nil, damaged(0, nil, "a field is missing or out of range")
+	}
+	if id.Founding != nil {
+		if err := id.Founding.check(id.Shards); err != nil {
+			return nil, damaged(0, err, "its founding makes no sense")
+		}
 	}
 	return id, nil
 }

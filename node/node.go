@@ -128,7 +128,7 @@ func lockDir(cfg Config) (io.Closer, error) {
 	return io.NopCloser(nil), storage.MakeDir(cfg.FS, cfg.Dir)
 }
 
-// startShards starts the shards that are here: all that did not leave if this node founded the cluster, else those that were
+// startShards starts the shards that are here: those that this node founds and that did not leave, and those that were
 // started before. It starts them at once, since each waits for the disk many times.
 func (n *Node) startShards(ctx context.Context) error {
 	for i := range n.shards {
@@ -138,7 +138,7 @@ func (n *Node) startShards(ctx context.Context) error {
 			s.logger.Error("the replica stays set aside", "reason", errQuarantined)
 		case n.hasLeft(s.name):
 			n.completeLeaving(s)
-		case n.id.Founder || n.holds(s.name):
+		case n.id.firstVoters(s.name) != nil || n.holds(s.name):
 			n.shards[i].Store(s)
 		}
 	}

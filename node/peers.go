@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -79,8 +80,10 @@ type Introduction struct {
 	// Founder is the server id of the node that a node without a cluster leaves it to to found one, itself if it is about to; empty as long as it
 	// has agreed to nobody.
 	Founder string
-	// Format is the format in which the node writes. Who does not read it cannot join.
+	// Format is the format in which the node writes. Who does not read it cannot join. Of a node without a cluster it is the latest that it reads.
 	Format fsm.Format
+	// Founding is how the cluster of the node was founded by several; nil if it was not.
+	Founding *Founding
 }
 
 // Hello asks the node that listens for its peers at addr who it is. The caller need not be a node yet. dial is as in Config;
@@ -130,7 +133,8 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 		return Introduction{}, fmt.Errorf("%s: by %s", reply.verdict, reply)
 	}
 	var rest [3]byte
-	if _, err := io.ReadFull(&frameReader{from: conn}, rest[:]); err != nil {
+	frame := &frameReader{from: conn}
+	if _, err := io.ReadFull(frame, rest[:]); err != nil {
 		return Introduction{}, fmt.Errorf("reading the number of shards and the format: %w", err)
 	}
 	intro := Introduction{
@@ -139,21 +143,36 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 	if reply.group != helloGroup || intro.ServerID == "" || intro.Shards < 1 || intro.Shards > ShardsMax || intro.Format < fsm.FirstFormat {
 		return Introduction{}, fmt.Errorf("the answer %s with %d shards and format %d makes no sense", reply, intro.Shards, intro.Format)
 	}
+	if rest := frame.rest(); len(rest) > 0 {
+		intro.Founding = &Founding{}
+		if err := json.Unmarshal(rest, intro.Founding); err != nil {
+			return Introduction{}, fmt.Errorf("reading how the cluster was founded: %w", err)
+		}
+		if err := intro.Founding.check(intro.Shards); err != nil {
+			return Introduction{}, err
+		}
+	}
 	return intro, nil
 }
 
 // introduce answers a stranger.
 func (m *mux) introduce(conn net.Conn) error {
-	return writeIntroduction(conn, Introduction{ClusterID: m.cluster, ServerID: m.self, Shards: m.shards, Format: fsm.Format(m.format.Load())}) //nolint:gosec // it was a format
+	return writeIntroduction(conn, Introduction{
+		ClusterID: m.cluster, ServerID: m.self, Shards: m.shards, Format: fsm.Format(m.format.Load()), Founding: m.founding, //nolint:gosec // it was a format
+	})
 }
 
-// writeIntroduction sends the answer to a stranger: a greeting, and a frame with the number of shards in two bytes and the format in one.
+// writeIntroduction sends the answer to a stranger: a greeting, and a frame with the number of shards in two bytes, the format in one, and in the rest how the
+// cluster was founded by several, if it was. Programs before format 2 read the first three bytes only.
 func writeIntroduction(conn net.Conn, intro Introduction) error {
 	reply := greeting{version: protocolVersion, cluster: intro.ClusterID, group: helloGroup, sender: intro.ServerID, receiver: intro.Founder}
 	if err := writeGreeting(conn, reply); err != nil {
 		return err
 	}
 	rest := append(binary.BigEndian.AppendUint16(nil, uint16(intro.Shards)), byte(max(fsm.FirstFormat, intro.Format)))
+	if intro.Founding != nil {
+		rest = append(rest, intro.Founding.encode()...)
+	}
 	if _, err := (&frameWriter{to: conn}).Write(rest); err != nil {
 		return fmt.Errorf("sending the number of shards and the format: %w", err)
 	}

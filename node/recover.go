@@ -220,7 +220,7 @@ func (r *Recovery) Run() error {
 		return fmt.Errorf("noting that a recovery begins: %w", err)
 	}
 	next := *r.id
-	next.ClusterID, next.Founder = r.next, true
+	next.ClusterID, next.Founder, next.Founding = r.next, true, nil
 	next.Groups, next.Left, next.Quarantined = nil, nil, nil
 	for i := range r.groups {
 		g := &r.groups[i]

@@ -36,6 +36,7 @@ const (
 type mux struct {
 	cluster, self string
 	shards        int
+	founding      *Founding
 	room          func() uint64 // free bytes for the snapshots of peers
 	listener      net.Listener  // nil if the node listens for no peers
 	dial          func(ctx context.Context, addr string) (net.Conn, error)
@@ -58,7 +59,7 @@ type mux struct {
 // newMux returns a mux for the server self and starts to accept.
 func newMux(cfg Config, id *identity, room func() uint64) *mux {
 	m := &mux{
-		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, room: room, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
+		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, founding: id.Founding, room: room, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
 		logger: cfg.Logger, done: make(chan struct{}), entered: throng.New(handshakesMax),
 		streams: map[string]*stream{}, conns: map[*trackedConn]struct{}{},
 	}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/gossip"
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -32,7 +34,17 @@ func (c *consent) answer(asker string) node.Introduction {
 	if asker != "" && free && nameOf(asker) < nameOf(c.self) {
 		c.founder = asker
 	}
-	return node.Introduction{ServerID: c.self, Shards: c.shards, Founder: c.founder}
+	return node.Introduction{ServerID: c.self, Shards: c.shards, Founder: c.founder, Format: fsm.LatestFormat}
+}
+
+// leftTo returns the other node to which this one has left the founding, empty if there is none.
+func (c *consent) leftTo() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.founder == c.self {
+		return ""
+	}
+	return c.founder
 }
 
 // stand returns to whom the node leaves the founding: itself if it has agreed to nobody, which is not final before decide.
@@ -97,6 +109,23 @@ func (f *founding) ready(members []gossip.Member) (why string) {
 	}
 }
 
+// founders returns the nodes that found the cluster, in order of their names: this one, and of those that are alive as many as are expected.
+func (f *founding) founders(members []gossip.Member) []cluster.Founder {
+	all := []gossip.Info{f.self}
+	for i := range members {
+		if m := &members[i]; m.Alive && m.Cluster == "" && m.ServerID != f.self.ServerID {
+			all = append(all, m.Info)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b gossip.Info) int { return strings.Compare(a.Name, b.Name) })
+	all = slices.CompactFunc(all, func(a, b gossip.Info) bool { return a.Name == b.Name })
+	var founders []cluster.Founder
+	for _, one := range all[:min(f.expect, len(all))] {
+		founders = append(founders, cluster.Founder{ServerID: one.ServerID, Zone: one.Zone})
+	}
+	return founders
+}
+
 // returned reports whether a node of that name is alive.
 func returned(members []gossip.Member, name string) bool {
 	return slices.ContainsFunc(members, func(m gossip.Member) bool { return m.Alive && m.Name == name })
@@ -120,6 +149,8 @@ func (f *founding) try(ctx context.Context, members []gossip.Member) (why string
 			return fmt.Sprintf("at the address of %s there is %s", m.ServerID, intro.ServerID)
 		case intro.ClusterID != "":
 			return fmt.Sprintf("%s has cluster %s", m.ServerID, intro.ClusterID)
+		case intro.Format < cluster.FoundingFormat:
+			return fmt.Sprintf("%s runs an earlier version of belfry, which founds clusters in another way: run the same version on all nodes", m.ServerID)
 		}
 		asked[m.ServerID] = intro.Founder
 	}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/gossip"
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -77,7 +80,10 @@ func TestConsent(t *testing.T) {
 // TestFoundingAsks: whatever another node says that is not its consent prevents the founding.
 func TestFoundingAsks(t *testing.T) {
 	const self = "n1.1"
-	agreed := node.Introduction{ServerID: "n2.1", Founder: self}
+	agrees := func(founder string) node.Introduction {
+		return node.Introduction{ServerID: "n2.1", Founder: founder, Format: fsm.LatestFormat}
+	}
+	agreed := agrees(self)
 	for _, test := range []struct {
 		name   string
 		answer node.Introduction
@@ -85,10 +91,11 @@ func TestFoundingAsks(t *testing.T) {
 		why    string
 	}{
 		{"it agrees", agreed, nil, ""},
-		{"it agreed to another", node.Introduction{ServerID: "n2.1", Founder: "n0.1"}, nil, "n2.1 has left it to n0.1"},
-		{"it agreed to one that gave way", node.Introduction{ServerID: "n2.1", Founder: "n3.1"}, nil, ""},
-		{"it is about to found", node.Introduction{ServerID: "n2.1", Founder: "n2.1"}, nil, "n2.1 has left it to n2.1"},
-		{"it agrees to nobody", node.Introduction{ServerID: "n2.1"}, nil, "n2.1 has left it to nobody"},
+		{"it agreed to another", agrees("n0.1"), nil, "n2.1 has left it to n0.1"},
+		{"it agreed to one that gave way", agrees("n3.1"), nil, ""},
+		{"it is about to found", agrees("n2.1"), nil, "n2.1 has left it to n2.1"},
+		{"it runs an earlier version", node.Introduction{ServerID: "n2.1", Founder: self, Format: fsm.FirstFormat}, nil, "n2.1 runs an earlier version"},
+		{"it agrees to nobody", agrees(""), nil, "n2.1 has left it to nobody"},
 		{"it has a cluster", node.Introduction{ServerID: "n2.1", ClusterID: "c1"}, nil, "n2.1 has cluster c1"},
 		{"it is another", node.Introduction{ServerID: "n2.2", Founder: self}, nil, "there is n2.2"},
 		{"it does not answer", agreed, errors.New("refused"), "does not answer: refused"},
@@ -101,7 +108,7 @@ func TestFoundingAsks(t *testing.T) {
 						t.Errorf("%s asks", asker)
 					}
 					if addr == "n3.1" {
-						return node.Introduction{ServerID: "n3.1", Founder: self}, nil
+						return node.Introduction{ServerID: "n3.1", Founder: self, Format: fsm.LatestFormat}, nil
 					}
 					return test.answer, test.err
 				},
@@ -128,9 +135,49 @@ type birth struct {
 	final   bool // who has ended does not start again
 }
 
+// TestFounders: of those that are alive as many found the cluster as are expected, the first by name.
+func TestFounders(t *testing.T) {
+	f := &founding{self: gossip.Info{Name: "n1", ServerID: "n1.1", Zone: "a"}, expect: 3}
+	late := seen("n3.1", true)
+	late.Zone = "b"
+	got := f.founders([]gossip.Member{seen("n1.1", true), seen("n5.1", true), late, seen("n2.0", false), seen("n4.1", true)})
+	if want := []cluster.Founder{{ServerID: "n1.1", Zone: "a"}, {ServerID: "n3.1", Zone: "b"}, {ServerID: "n4.1"}}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestIncarnationIsKept: a node that is to found a cluster comes back under the id that it had, until its data directory belongs to one.
+func TestIncarnationIsKept(t *testing.T) {
+	dir := t.TempDir()
+	keep := func(name string) string {
+		t.Helper()
+		incarnation, err := keepIncarnation(dir, name)
+		if err != nil || !node.ValidIncarnation(incarnation) {
+			t.Fatalf("%q: %v", incarnation, err)
+		}
+		return incarnation
+	}
+	first := keep("n1")
+	if again := keep("n1"); again != first {
+		t.Errorf("the second start has %s, the first had %s", again, first)
+	}
+	if other := keep("n2"); other == first {
+		t.Error("a node of another name has the same incarnation")
+	}
+	for range 2 {
+		if err := forgetIncarnation(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // proc is a process, and what is on its disk.
 type proc struct {
 	name, serverID, cluster string
+	starts                  int
 	alive, busy             bool
 	consent                 *consent
 	seen                    map[string]bool // whom it has ever seen
@@ -141,7 +188,10 @@ func (b *birth) start(p *proc) {
 	if p.cluster != "" {
 		return
 	}
-	p.serverID = fmt.Sprintf("%s.%d", p.name, b.rng.Uint32())
+	if p.serverID == "" { // it is on its disk, as that of keepIncarnation
+		p.serverID = fmt.Sprintf("%s.%d", p.name, b.rng.Uint32())
+	}
+	p.starts++
 	p.consent, p.seen = &consent{self: p.serverID}, map[string]bool{}
 }
 
@@ -183,8 +233,8 @@ func (b *birth) act() {
 }
 
 func (b *birth) try(p *proc) {
-	serverID := p.serverID
-	f := &founding{self: gossip.Info{Name: p.name, ServerID: serverID}, expect: b.expect, consent: p.consent}
+	starts := p.starts
+	f := &founding{self: gossip.Info{Name: p.name, ServerID: p.serverID}, expect: b.expect, consent: p.consent}
 	f.ask = func(_ context.Context, addr, asker string) (node.Introduction, error) {
 		if b.depth < 3 && b.rng.IntN(2) == 0 {
 			b.depth++
@@ -206,15 +256,15 @@ func (b *birth) try(p *proc) {
 			return // it joins that
 		}
 	}
-	if f.ready(members) != "" || f.try(b.t.Context(), members) != "" || !p.alive || p.serverID != serverID {
+	if f.ready(members) != "" || f.try(b.t.Context(), members) != "" || !p.alive || p.starts != starts {
 		return
 	}
 	if b.rng.IntN(4) == 0 {
 		p.alive = false // before it has written anything
 		return
 	}
-	p.cluster = serverID
-	b.founded = append(b.founded, serverID)
+	p.cluster = p.serverID
+	b.founded = append(b.founded, p.serverID)
 }
 
 // TestFoundingOnce starts, ends and starts again processes that are to found a cluster, at any moment, over incomplete views: there is never a second

@@ -27,7 +27,9 @@ const (
 	noticeFirst = 2 * time.Second
 	noticeAgain = 30 * time.Second
 	// foundPause is how long nothing must have changed before a cluster is founded, and the time between two attempts.
-	foundPause = time.Second
+	foundPause = 250 * time.Millisecond
+	// followPause is the time between two questions to the node that was left the founding whether it has founded.
+	followPause = 50 * time.Millisecond
 	// hearPause is the time after which the directory hears again what gossip knows.
 	hearPause = 5 * time.Second
 )
@@ -46,9 +48,11 @@ type meeting struct {
 	directory   *cluster.Directory
 	// cluster is the cluster to join; empty to found one, or to stay in that of the data directory.
 	cluster string
-	shards  int
-	seeds   []string
-	lobby   *lobby
+	// founding is how this node founds that cluster, or a new one, together with others; nil if it does not.
+	founding *node.Founding
+	shards   int
+	seeds    []string
+	lobby    *lobby
 	// credentials are the node's towards others; nil without TLS.
 	credentials *certs.Identity
 }
@@ -86,7 +90,9 @@ func meet(ctx context.Context, cfg Config, credentials *certs.Identity, lobby *l
 	if m.listener, err = listen.Listen(ctx, "tcp", cfg.PeerListen); err != nil {
 		return nil, fmt.Errorf("listening for other nodes at --peer-listen, by default the port after that of --listen: %w", err)
 	}
-	m.introduce(known, exists, lobby.listener.Addr())
+	if err := m.introduce(known, exists, lobby.listener.Addr()); err != nil {
+		return nil, err
+	}
 	talk := gossip.Config{
 		Self: m.self, Listen: cfg.GossipListen, Advertise: cfg.Advertise, Join: cfg.Join,
 		KeyFile: cfg.GossipKeys, Insecure: cfg.GossipKeys == "", Logger: cfg.Logger,
@@ -109,20 +115,26 @@ func meet(ctx context.Context, cfg Config, credentials *certs.Identity, lobby *l
 }
 
 // introduce says who this node is.
-func (m *meeting) introduce(known node.Identity, exists bool, client net.Addr) {
+func (m *meeting) introduce(known node.Identity, exists bool, client net.Addr) (err error) {
 	m.self = gossip.Info{
 		Cluster: known.ClusterID, Name: known.Name, ServerID: known.ServerID, Shards: uint32(known.Shards), //nolint:gosec // at most 1,024
 		PeerAddr: advertised(m.listener.Addr(), m.cfg.Advertise), ClientAddr: advertised(client, m.cfg.Advertise),
 		Zone: m.cfg.Zone, Format: uint32(fsm.LatestFormat),
 	}
 	if exists {
-		return
+		return nil
 	}
 	m.incarnation = node.NewIncarnation()
+	if m.cfg.BootstrapExpect > 1 {
+		if m.incarnation, err = keepIncarnation(m.cfg.Dir, m.name); err != nil {
+			return err
+		}
+	}
 	m.self.Name, m.self.ServerID = m.name, m.name+"."+m.incarnation
 	if m.self.Shards = uint32(m.cfg.Shards); m.cfg.Shards == 0 { //nolint:gosec // checked by the node
 		m.self.Shards = node.DefaultShards
 	}
+	return nil
 }
 
 // look waits until gossip shows a node that has a cluster, or, with BootstrapExpect, until this node is the one that founds it. Others that ask
@@ -154,20 +166,23 @@ func (m *meeting) search(ctx context.Context, f *founding) error {
 	for {
 		changed := m.gossip.Changed()
 		members := m.gossip.Members()
-		found, why, err := m.join(ctx, members)
+		found, why, err := m.join(ctx, members, f.consent.leftTo())
 		if found || err != nil {
+			m.hearFounders(members)
 			return err
 		}
 		if why == "" {
 			if why = m.unfounded(ctx, f, members, said.joins, rested); why == "" {
 				m.logger.Info("founding a cluster", "nodes", f.expect, "server", f.self.ServerID)
 				said.joins.leaveOut(ctx, m.logger, m.gossip.JoinAttempts())
-				return nil
+				return m.found(f, members)
 			}
 		}
 		m.say(ctx, said, why)
 		rested = false
-		pause.Reset(foundPause)
+		if pause.Reset(foundPause); f.consent.leftTo() != "" {
+			pause.Reset(followPause)
+		}
 		select {
 		case <-changed:
 		case <-pause.C:
@@ -241,15 +256,41 @@ func (m *meeting) say(ctx context.Context, n *notice, why string) {
 	}
 }
 
-// join takes the cluster that the others are in, if one of them confirms it. why is what keeps it from that, for people; empty if nobody has a cluster.
-func (m *meeting) join(ctx context.Context, members []gossip.Member) (found bool, why string, err error) {
+// found plans the cluster that this node founds, together with others unless it is to be alone.
+func (m *meeting) found(f *founding, members []gossip.Member) (err error) {
+	founders := f.founders(members)
+	if len(founders) == 1 {
+		return nil
+	}
+	m.founding, err = cluster.NewFounding(cluster.FoundingConfig{
+		Founders: founders, Shards: int(m.self.Shards), Settings: m.cfg.Cluster, Guarded: m.cfg.RootTokens != "",
+	})
+	m.hearFounders(members)
+	return err
+}
+
+// hearFounders tells the directory where the nodes are with which this one founds a cluster: gossip has not heard yet that they belong to it.
+func (m *meeting) hearFounders(members []gossip.Member) {
 	for _, other := range members {
-		if other.Cluster == "" || !other.Alive {
+		if m.founding != nil && other.Alive && other.ServerID != m.self.ServerID && slices.Contains(m.founding.Servers, other.ServerID) {
+			m.directory.Hear(other.ServerID, other.PeerAddr)
+		}
+	}
+}
+
+// join takes the cluster that the others are in, if one of them confirms it. founder is the server that may have founded it without gossip knowing, empty for
+// nobody. why is what keeps it from that, for people; empty if nobody has a cluster.
+func (m *meeting) join(ctx context.Context, members []gossip.Member, founder string) (found bool, why string, err error) {
+	for _, other := range members {
+		if !other.Alive || other.Cluster == "" && other.ServerID != founder {
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, helloWait)
 		intro, err := node.Hello(asking, m.dial(), other.PeerAddr)
 		cancel()
+		if other.Cluster == "" && (err != nil || intro.ClusterID == "") {
+			continue // it has not founded yet
+		}
 		if err != nil || intro.ClusterID == "" {
 			if err == nil {
 				err = fmt.Errorf("%s is there, and has none", intro.ServerID)
@@ -286,6 +327,9 @@ func (m *meeting) accept(intro node.Introduction, addr string) error {
 			m.self.Name, intro.ServerID, intro.ClusterID, addr)
 	}
 	m.cluster, m.shards, m.seeds = intro.ClusterID, intro.Shards, append(m.seeds, intro.ServerID)
+	if intro.Founding != nil && slices.Contains(intro.Founding.Servers, m.self.ServerID) {
+		m.founding = intro.Founding
+	}
 	m.directory.Hear(intro.ServerID, addr)
 	return nil
 }

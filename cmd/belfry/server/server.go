@@ -208,7 +208,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
 		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
-		Join: m.cluster, Peers: m.secured(s.fence.around(m.listener)), Dial: m.dial(), Resolve: m.directory.Resolve, Clocks: clocks,
+		Join: m.cluster, Founding: m.founding, Peers: m.secured(s.fence.around(m.listener)), Dial: m.dial(), Resolve: m.directory.Resolve, Clocks: clocks,
 	})
 	if err != nil {
 		return err
@@ -216,6 +216,9 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	s.node, err = node.Open(ctx, nodeConfig)
 	if err != nil {
 		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
+	}
+	if err := forgetIncarnation(cfg.Dir); err != nil {
+		return err
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
 		PeerAddr: m.self.PeerAddr, ClientAddr: m.self.ClientAddr, Zone: cfg.Zone, Guarded: cfg.RootTokens != "",

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// Founder is one of the nodes that found a cluster together.
+type Founder struct {
+	ServerID, Zone string
+}
+
+// FoundingConfig says how to found a cluster of several nodes.
+type FoundingConfig struct {
+	// Founders are the nodes. The first one makes the cluster's id.
+	Founders []Founder
+	Shards   int
+	// Settings are the first settings of the cluster; a zero stands for the default.
+	Settings Settings
+	// Guarded says that the first founder asks its callers for tokens.
+	Guarded bool
+}
+
+// foundingSettings is what node.Founding.Settings holds.
+type foundingSettings struct {
+	Settings Settings `json:"settings"`
+	Guarded  bool     `json:"guarded,omitempty"`
+}
+
+// FoundingFormat is the format that a cluster founded by several nodes speaks from the start: all of them read it.
+const FoundingFormat fsm.Format = 2
+
+// NewFounding plans a cluster that several nodes found together: each shard has as many voters as the replication factor says, as far as there are nodes,
+// spread over zones and evenly over nodes. The catalog has the first five nodes.
+func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
+	first := cfg.Settings.withDefaults()
+	f := &node.Founding{}
+	for _, founder := range cfg.Founders {
+		f.Servers = append(f.Servers, founder.ServerID)
+	}
+	for at := range min(len(f.Servers), catalogVotersMax) {
+		f.Groups = append(f.Groups, at)
+	}
+	held, leads := make([]int, len(f.Servers)), make([]int, len(f.Servers))
+	for range cfg.Shards {
+		var voters []int
+		zones := map[string]int{}
+		for range min(len(f.Servers), first.Factor) {
+			at := leastOf(len(f.Servers), func(i int) bool { return !slices.Contains(voters, i) }, func(a, b int) int {
+				return cmp.Or(cmp.Compare(zones[cfg.Founders[a].Zone], zones[cfg.Founders[b].Zone]), cmp.Compare(held[a], held[b]))
+			})
+			voters = append(voters, at)
+			zones[cfg.Founders[at].Zone]++
+			held[at]++
+		}
+		slices.SortStableFunc(voters, func(a, b int) int { return cmp.Compare(leads[a], leads[b]) })
+		leads[voters[0]]++
+		f.Shards = append(f.Shards, voters)
+	}
+	settings, err := json.Marshal(foundingSettings{Settings: cfg.Settings, Guarded: cfg.Guarded})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the first settings of the cluster: %w", err)
+	}
+	f.Settings = settings
+	return f, nil
+}
+
+// leastOf returns the least of the numbers below n that may be had, the first of several.
+func leastOf(n int, may func(int) bool, compare func(a, b int) int) int {
+	best := -1
+	for i := range n {
+		if may(i) && (best < 0 || compare(i, best) < 0) {
+			best = i
+		}
+	}
+	return best
+}
+
+// recordPause is the time between two attempts to record how the cluster was founded.
+const recordPause = 100 * time.Millisecond
+
+// recordFounding has the catalog know a cluster that several nodes founded. It is called where the catalog is led, before placement begins, and goes on until it
+// has succeeded or ctx ends. The record of the cluster comes last: the next leader does again what was cut off.
+func (c *Catalog) recordFounding(ctx context.Context, f *node.Founding, addresses *Directory) {
+	for {
+		err := c.recordFounded(ctx, f, addresses)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.logger.Warn("recording the cluster that was founded", "error", err)
+		select {
+		case <-time.After(recordPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// recorded reports whether the catalog knows its cluster, as far as this node has heard.
+func (c *Catalog) recorded() (recorded bool) {
+	c.view(func(m *machine) { recorded = m.state.Foundation != (foundation{}) })
+	return recorded
+}
+
+// recordFounded is one attempt of recordFounding.
+func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses *Directory) error {
+	if c.recorded() {
+		return nil
+	}
+	nodes, placements := c.Nodes(), c.Placements()
+	var first foundingSettings
+	if err := json.Unmarshal(f.Settings, &first); err != nil {
+		return fmt.Errorf("reading the first settings of the cluster: %w", err)
+	}
+	var commands []command
+	for i, server := range f.Servers {
+		n := Node{Name: nameOf(server), ServerID: server, Format: FoundingFormat, Guarded: first.Guarded && i == 0}
+		if server == c.self.ServerID {
+			n = c.self
+		} else if addr, err := addresses.Resolve(server); err == nil {
+			n.PeerAddr = addr
+		}
+		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.ServerID == server }) {
+			commands = append(commands, command{Join: &n})
+		}
+	}
+	for shard := range uint32(c.found.Shards) { //nolint:gosec // at most 1,024
+		if !slices.ContainsFunc(placements, func(p Placement) bool { return p.Shard == shard }) {
+			commands = append(commands, command{Place: &Placement{Shard: shard, Servers: f.Voters(shardGroup(shard))}})
+		}
+	}
+	commands = append(commands, command{Raise: &raise{FoundingFormat}})
+	if first.Settings != (Settings{}) {
+		commands = append(commands, command{Settle: &first.Settings})
+	}
+	for _, cmd := range append(commands, command{Found: &c.found}) {
+		out, err := c.propose(ctx, cmd)
+		if err != nil {
+			return err
+		}
+		if out.verdict != done {
+			return errors.New("the catalog refused what the cluster was founded with")
+		}
+	}
+	return nil
+}

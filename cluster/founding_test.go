@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// incarnationOf returns the incarnation of a node that founds a cluster in a test.
+func incarnationOf(name string) string { return fmt.Sprintf("%016x", []byte(name)) }
+
+// founders returns nodes that are to found a cluster together. None is started.
+func founders(t *testing.T, dir string, settings Settings, names ...string) []*member {
+	t.Helper()
+	cfg := FoundingConfig{Shards: testShards, Settings: settings}
+	for _, name := range names {
+		cfg.Founders = append(cfg.Founders, Founder{ServerID: name + "." + incarnationOf(name)})
+	}
+	f, err := NewFounding(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := newPipes()
+	var all []*member
+	for _, name := range names {
+		m := &member{t: t, name: name, dir: filepath.Join(dir, name), network: network, founding: f}
+		t.Cleanup(m.stop)
+		all = append(all, m)
+	}
+	return all
+}
+
+// join starts a founder that has heard of the cluster.
+func (m *member) join(first *member) {
+	m.t.Helper()
+	m.clusterID = first.node.Status().ClusterID
+	m.start(nil)
+}
+
+// leading counts the shards that are led.
+func leading(all []*member) (n int) {
+	for _, m := range all {
+		for _, g := range m.node.Status().Shards {
+			if g.Serving {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestFoundedTogether: a cluster of three has three voters everywhere from its first entry on. Nothing is acknowledged, and no node takes itself for one of it, before
+// a majority of them is there; and then it does not take long.
+func TestFoundedTogether(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		all := founders(t, dir, Settings{Factor: 3, Grace: time.Hour}, "a", "b", "c")
+		a, b, c := all[0], all[1], all[2]
+		a.start(nil)
+		time.Sleep(10 * time.Second)
+		if err := put(a, "early"); node.OutcomeOf(err) != node.NotApplied {
+			t.Errorf("a founder that is alone answers a put with %v", err)
+		}
+		select {
+		case <-a.cluster.Confirmed():
+			t.Error("a founder that is alone is ready")
+		default:
+		}
+		b.join(a)
+		c.join(a)
+		begun := time.Now()
+		await(t, "a cluster that serves", func() bool { return leading(all) == testShards && b.cluster.recorded() && c.cluster.recorded() })
+		if took := time.Since(begun); took > 3*time.Second { // of the bubble's time
+			t.Errorf("it took %v", took)
+		}
+		for _, m := range all {
+			<-m.cluster.Confirmed()
+			for _, g := range m.report().Groups {
+				if g.Serving && (len(g.Voters) != 3 || g.Members != 1) {
+					t.Errorf("%s on %s has the voters %v since entry %d", g.Group, m.name, g.Voters, g.Members)
+				}
+			}
+			if err := put(m, "q"); err != nil {
+				t.Errorf("put through %s: %v", m.name, err)
+			}
+			if got := m.cluster.Settings(); got.Factor != 3 || got.Grace != time.Hour {
+				t.Errorf("%s has the settings %+v", m.name, got)
+			}
+			if got := m.cluster.Format(); got != FoundingFormat {
+				t.Errorf("%s speaks format %d", m.name, got)
+			}
+		}
+	})
+}
+
+// TestFounderIsWiped: when the founder is lost with its disk a moment after the cluster has taken its first jobs, the others have them all, and the founder comes
+// back as a new node in its own place.
+func TestFounderIsWiped(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		all := founders(t, dir, Settings{}, "a", "b", "c")
+		a, b, c := all[0], all[1], all[2]
+		a.start(nil)
+		b.join(a)
+		c.join(a)
+		var acked []string
+		for q := 0; len(acked) < 2*testShards; q++ {
+			if queue := fmt.Sprintf("q%d", q); putSoon(a, queue) == nil {
+				acked = append(acked, queue)
+			}
+		}
+		a.network.isolate(a.addr, true)
+		a.stop()
+		if err := os.RemoveAll(a.dir); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the others to go on", func() bool { return put(b, "later") == nil && put(c, "later") == nil })
+		for _, queue := range acked {
+			shard := node.ShardOf(queue, 0, testShards)
+			reading, _, err := c.cluster.Router().Query(t.Context(), shard, &fsm.QueueQuery{Queue: queue})
+			if err != nil || len(reading.Queues) != 1 || reading.Queues[0].Counts.Ready != 1 {
+				t.Errorf("%s: %+v, %v", queue, reading.Queues, err)
+			}
+		}
+		a.network.isolate(a.addr, false)
+		again := newMember(t, a.network, filepath.Dir(a.dir), "a", b)
+		for _, m := range []*member{b, c} {
+			m.known.Hear(again.id(), again.addr) // as gossip has it
+		}
+		await(t, "three voters of each shard again", func() bool { return settled(b.cluster, 3, again, b, c) && len(b.cluster.Nodes()) == 3 })
+	})
+}
+
+// putSoon is put with little patience.
+func putSoon(m *member, queue string) error {
+	ctx, cancel := context.WithTimeout(m.t.Context(), 50*time.Millisecond)
+	defer cancel()
+	return putWithin(ctx, m, queue)
+}
+
+// TestFoundingRecordIsCompleted: whichever founder leads the catalog records the cluster, and completes what another one began.
+func TestFoundingRecordIsCompleted(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		all := founders(t, dir, Settings{Grace: time.Hour}, "a", "b", "c")
+		a, b, c := all[0], all[1], all[2]
+		a.start(nil)
+		b.clusterID = a.node.Status().ClusterID
+		c.clusterID = b.clusterID
+		a.stop() // it has told the others, and comes back late
+		b.start(nil)
+		c.start(nil)
+		await(t, "a cluster of the other two", func() bool { return b.cluster.recorded() && c.cluster.recorded() && put(b, "q") == nil })
+		if got := c.cluster.Settings(); got.Grace != time.Hour {
+			t.Errorf("the settings are %+v", got)
+		}
+		a.start(nil)
+		await(t, "a whole cluster", func() bool { return settled(a.cluster, 3, all...) })
+	})
+}
+
+func TestNewFounding(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		zones  []string
+		factor int
+		shards [][]int
+		groups []int
+	}{
+		{"three nodes", []string{"", "", ""}, 0, [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}, []int{0, 1, 2}},
+		{"two nodes", []string{"", ""}, 0, [][]int{{0, 1}, {1, 0}, {0, 1}, {1, 0}, {0, 1}, {1, 0}}, []int{0, 1}},
+		{"one copy", []string{"", "", ""}, 1, [][]int{{0}, {1}, {2}, {0}, {1}, {2}}, []int{0, 1, 2}},
+		{"five nodes", []string{"", "", "", "", ""}, 0, [][]int{{0, 1, 2}, {3, 4, 0}, {1, 2, 3}, {4, 0, 1}, {2, 3, 4}, {0, 1, 2}}, []int{0, 1, 2, 3, 4}},
+		{"three zones", []string{"x", "x", "x", "y", "z"}, 0, [][]int{{0, 3, 4}, {1, 3, 4}, {2, 3, 4}, {3, 4, 0}, {4, 1, 3}, {2, 3, 4}}, []int{0, 1, 2, 3, 4}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := FoundingConfig{Shards: 6, Settings: Settings{Factor: tt.factor}}
+			for i, zone := range tt.zones {
+				cfg.Founders = append(cfg.Founders, Founder{ServerID: fmt.Sprintf("n%d.1", i), Zone: zone})
+			}
+			got, err := NewFounding(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.shards, got.Shards); diff != "" {
+				t.Errorf("voters (-want +got):\n%s", diff)
+			}
+			if !slices.Equal(got.Groups, tt.groups) {
+				t.Errorf("the catalog has %v", got.Groups)
+			}
+		})
+	}
+}

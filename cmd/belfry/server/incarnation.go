@@ -1,0 +1,50 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage"
+)
+
+// incarnationFile has the server id of a node that is to found a cluster with others and has not done so yet. The founder writes that id into the first
+// configuration of every group. If the process ends before it has heard of the cluster, the next one must come back under the same id:
+// else a cluster whose founders all started again at that moment would consist of servers that never come back.
+const incarnationFile = "incarnation"
+
+// keepIncarnation returns the incarnation of a node without a cluster, and has the next start in the directory return the same.
+func keepIncarnation(dir, name string) (string, error) {
+	path, disk := filepath.Join(dir, incarnationFile), storage.OSFS{}
+	data, err := storage.ReadFile(disk, path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the incarnation that an earlier start made: %w", err)
+	}
+	if kept, ok := strings.CutPrefix(strings.TrimSpace(string(data)), name+"."); ok && node.ValidIncarnation(kept) {
+		return kept, nil
+	}
+	made := node.NewIncarnation()
+	if err := storage.ReplaceFile(disk, path, []byte(name+"."+made+"\n")); err != nil {
+		return "", fmt.Errorf("keeping the incarnation for the next start: %w", err)
+	}
+	return made, nil
+}
+
+// forgetIncarnation removes what keepIncarnation kept, once the node's identity is in its data directory.
+func forgetIncarnation(dir string) error {
+	disk := storage.OSFS{}
+	err := disk.Remove(filepath.Join(dir, incarnationFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = disk.SyncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("removing the incarnation that was kept for this start: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Founding says how a cluster begins that several nodes found together. It is made once, is the same on all of them, and never changes. Each
+// of them writes the same first configuration into the log of each group, with all first voters: no group has ever had fewer, and no entry is
+// committed before a majority of them has it on disk.
+type Founding struct {
+	// Servers are the server ids of the founding nodes.
+	Servers []string `json:"servers"`
+	// Shards are the first voters of each shard, as positions in Servers. The first one of a shard stands for election first.
+	Shards [][]int `json:"shards"`
+	// Groups are the first voters of each group beside the shards, in the same form.
+	Groups []int `json:"groups"`
+	// Settings are the first settings of the cluster. This package only keeps them.
+	Settings json.RawMessage `json:"settings,omitempty"`
+}
+
+// foundingBytesMax bounds an encoded Founding, so that it fits into the answer to a stranger: 1,024 shards with seven voters each.
+const foundingBytesMax = 60 << 10
+
+// check returns what is wrong with a founding of so many shards.
+func (f *Founding) check(shards int) error {
+	if len(f.Shards) != shards {
+		return fmt.Errorf("the founding names voters for %d shards, not %d", len(f.Shards), shards)
+	}
+	for _, voters := range append(slices.Clone(f.Shards), f.Groups) {
+		if len(voters) == 0 {
+			return errors.New("the founding names no voters for a group")
+		}
+		for i, at := range voters {
+			if at < 0 || at >= len(f.Servers) || slices.Contains(voters[:i], at) {
+				return fmt.Errorf("the founding names voter %d of %d servers", at, len(f.Servers))
+			}
+		}
+	}
+	if size := len(f.encode()); size > foundingBytesMax {
+		return fmt.Errorf("the founding takes %d bytes, at most %d: found the cluster with fewer nodes or shards", size, foundingBytesMax)
+	}
+	return nil
+}
+
+// encode returns the founding as nodes tell it each other.
+func (f *Founding) encode() []byte {
+	data, err := json.Marshal(f)
+	if err != nil {
+		panic(fmt.Sprintf("node: a founding cannot be encoded: %v", err)) // strings, integers, and JSON that was decoded
+	}
+	return data
+}
+
+// Voters returns the server ids of the first voters of a group.
+func (f *Founding) Voters(group string) (voters []string) {
+	first := f.Groups
+	if number, isShard := strings.CutPrefix(group, shardPrefix); isShard {
+		shard, err := strconv.Atoi(number)
+		if err != nil || shard >= len(f.Shards) {
+			return nil
+		}
+		first = f.Shards[shard]
+	}
+	for _, at := range first {
+		voters = append(voters, f.Servers[at])
+	}
+	return voters
+}
+
+// firstVoters returns the first voters of a group that this node founds, alone or with others; nil if it does not found the group.
+func (id *identity) firstVoters(group string) []string {
+	switch {
+	case id.Founder:
+		return []string{id.serverID()}
+	case id.Founding == nil:
+		return nil
+	}
+	voters := id.Founding.Voters(group)
+	if !slices.Contains(voters, id.serverID()) {
+		return nil
+	}
+	return voters
+}
+
+// Founding returns how the cluster of this node was founded; nil if one node founded it.
+func (n *Node) Founding() *Founding { return n.id.Founding }
+
+const (
+	// foundersPause is the time until it is looked again whether the other founders of a group have started it; it doubles up to foundersPauseMax. foundersLook
+	// bounds one look.
+	foundersPause    = 50 * time.Millisecond
+	foundersPauseMax = 400 * time.Millisecond
+	foundersLook     = 500 * time.Millisecond
+)
+
+// standWhenFounded has the first voter of a new group stand for election as soon as a majority of the voters has started the group, unless another one leads it by
+// then: before, its campaign would fail, and the next one comes an election timeout later. The others stand when they miss a leader.
+func (g *group) standWhenFounded(voters []string) {
+	if voters[0] != g.node.id.serverID() {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	g.running.Go(func() {
+		select {
+		case <-g.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	for pause := foundersPause; g.reached(ctx, voters[1:])+1 <= len(voters)/2; pause = min(2*pause, foundersPauseMax) {
+		if _, leader := g.instance().LeaderWithID(); leader != "" || !rest(ctx, pause) {
+			return
+		}
+	}
+	if err := g.stand(); err != nil {
+		g.note("standing for election", err)
+	}
+}
+
+// reached counts the servers that have started the group.
+func (g *group) reached(ctx context.Context, servers []string) int {
+	ctx, cancel := context.WithTimeout(ctx, foundersLook)
+	defer cancel()
+	transport := g.instance().transport
+	var there atomic.Int32
+	var asking sync.WaitGroup
+	for _, server := range servers {
+		asking.Go(func() {
+			if transport.reach(ctx, raft.ServerID(server)) == nil {
+				there.Add(1)
+			}
+		})
+	}
+	asking.Wait()
+	return int(there.Load())
+}
