@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 // TestDepartureIsRemembered: who left is not recorded again, whatever it asks for, and also not after a snapshot.
@@ -142,7 +144,7 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		twin := Node{Name: "b", ServerID: "b.twin", PeerAddr: "nowhere"}
+		twin := Node{Name: "b", ServerID: "b.twin", PeerAddr: "nowhere", Format: fsm.LatestFormat}
 		if err := all[0].cluster.admit(t.Context(), twin, all[1].id()); err != nil {
 			t.Fatal(err)
 		}

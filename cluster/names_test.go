@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -45,7 +46,7 @@ func TestTwoNewcomersOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		admitted := make(chan error, 2)
-		for i, newcomer := range []Node{{Name: "x", ServerID: "x.1"}, {Name: "x", ServerID: "x.2"}} {
+		for i, newcomer := range []Node{{Name: "x", ServerID: "x.1", Format: fsm.LatestFormat}, {Name: "x", ServerID: "x.2", Format: fsm.LatestFormat}} {
 			go func() { admitted <- all[i].cluster.admit(t.Context(), newcomer) }()
 		}
 		one, other := <-admitted, <-admitted

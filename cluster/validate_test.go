@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -47,7 +48,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 		{"a command that is null", `{"format":1,"delete":null}`, false},
 		{"two commands", `{"format":1,"delete":{"name":"q"},"forget":{"name":"q"}}`, false},
 		{"only a request", `{"format":1,"request":{"id":"r","content":"c","atNanos":1}}`, false},
-		{"another format", `{"format":2,"delete":{"name":"q"}}`, false},
+		{"another format", fmt.Sprintf(`{"format":%d,"delete":{"name":"q"}}`, fsm.LatestFormat+1), false},
 		{"an unknown command", `{"format":1,"explode":{}}`, false},
 		{"two values", `{"format":1,"delete":{"name":"q"}} {}`, false},
 		{"no JSON", `[`, false},

@@ -106,11 +106,11 @@ const (
 
 // standWhenFounded has the first voter of a new group stand for election as soon as a majority of the voters has started the group, unless another one leads it by
 // then: before, its campaign would fail, and the next one comes an election timeout later. The others stand when they miss a leader.
-func (g *group) standWhenFounded(voters []string) {
+func (g *group) standWhenFounded(ctx context.Context, voters []string) {
 	if voters[0] != g.node.id.serverID() {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g.running.Go(func() {
 		select {

@@ -96,7 +96,7 @@ func (g *group) start(ctx context.Context) error {
 	}
 	g.running.Go(func() { g.watch(context.WithoutCancel(ctx), notify) })
 	if len(founds) > 1 {
-		g.running.Go(func() { g.standWhenFounded(founds) })
+		g.running.Go(func() { g.standWhenFounded(context.WithoutCancel(ctx), founds) })
 	} else {
 		g.running.Go(g.standSoon)
 	}
