@@ -19,25 +19,25 @@ type picture struct {
 	blocks        bool   // whether there are characters beyond ASCII
 }
 
-// drawTop draws what was seen, and rates since before, which may be nil.
+// drawTop draws what was seen, and rates since before, which may be nil. It fits the picture: long lines are wrapped,
+// and lists of problems, nodes and queues are cut so that each of them has room.
 func drawTop(s, before *sight, f *topFlags, p picture) (lines []string) {
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	c := s.Cluster
 	health := "healthy"
 	if n := len(c.Problems); n > 0 {
 		health = count(n, "problem")
 	}
-	add("belfry %s   %s   %s, %s: %s", p.server, s.at.Format(time.TimeOnly), count(len(c.Nodes), "node"), count(len(c.Shards), "shard"), health)
+	lines = append(lines, fmt.Sprintf("belfry %s   %s   %s, %s: %s", p.server, s.at.Format(time.TimeOnly), count(len(c.Nodes), "node"), count(len(c.Shards), "shard"), health))
 	if p.trouble != "" {
-		add("NO ANSWER: %s", p.trouble)
+		lines = append(lines, wrapTo("NO ANSWER: "+p.trouble, p.columns, 2)...)
 	}
+	room := max(2, p.rows-len(lines)-queueRowsMin)
+	var problems []string
 	for _, problem := range c.Problems {
-		add("  %s", problem)
+		problems = append(problems, wrapTo("  "+problem, p.columns, 4)...)
 	}
-	for _, n := range c.Nodes {
-		add("  %-12s %-14s  leads %d of %s  %s", n.Name, nodeWord(n), n.Leads, count(int(n.Replicas), "replica"), n.Address)
-	}
-	lines = append(lines, "")
+	problems = firstOf(problems, max(room/2, room-len(c.Nodes)), "more lines: 'belfry cluster status' has them all")
+	lines = slices.Concat(lines, problems, nodeLines(c.Nodes, max(1, room-len(problems)), p.columns), []string{""})
 	lines = append(lines, queueLines(s, before, f, picture{p.columns, p.rows - len(lines), p.server, p.trouble, p.blocks})...)
 	for i := range lines {
 		lines[i] = cutTo(lines[i], p.columns)
@@ -45,22 +45,95 @@ func drawTop(s, before *sight, f *topFlags, p picture) (lines []string) {
 	return lines[:min(len(lines), p.rows)]
 }
 
+// queueRowsMin is how many rows the part about queues has at least, if there are so many: when jobs are due, sums, and a
+// table of a heading and a few queues.
+const queueRowsMin = 14
+
+// firstOf leaves the first so many lines; the last of them says how many are missing.
+func firstOf(lines []string, most int, missing string) []string {
+	if len(lines) <= most {
+		return lines
+	}
+	kept := max(0, most-1)
+	return append(slices.Clone(lines[:kept]), fmt.Sprintf("  ... and %d %s", len(lines)-kept, missing))
+}
+
 // queueLines draws the queues on what is left of a picture.
 func queueLines(s, before *sight, f *topFlags, p picture) (lines []string) {
 	switch {
 	case s.unread != nil:
-		return []string{"queues  not known: " + explain(s.unread)}
+		return wrapTo("queues  not known: "+explain(s.unread), p.columns, hanging)
 	case s.stale:
-		lines = append(lines, "queues  as the replicas that answer have them, because a shard has no leader")
+		lines = append(lines, wrapTo("queues  as the replicas that answer have them, because a shard has no leader", p.columns, hanging)...)
 	}
 	lines = append(lines, dueLines(s.Queues.Due, s.at, p)...)
 	rates := ratesOf(s, before)
 	queues := slices.Clone(s.Queues.Queues)
 	sortQueues(queues, rates, f.sort)
 	lines = append(lines, "")
-	lines = append(lines, sums(queues, rates, s.Queues.NextPageToken != "")...)
+	for _, line := range sums(queues, rates, s.Queues.NextPageToken != "") {
+		lines = append(lines, wrapTo(line, p.columns, hanging)...)
+	}
 	lines = append(lines, "")
-	return append(lines, queueTable(queues, rates, max(0, p.rows-len(lines)-1))...)
+	return append(lines, queueTable(queues, rates, picture{columns: p.columns, rows: max(0, p.rows-len(lines)-1)})...)
+}
+
+// hanging is by how much the second line of a text is indented: under the text behind words such as "due" and "jobs".
+const hanging = 6
+
+// wrapTo breaks a line between words where it is longer than so many columns, and indents what follows. A word that is
+// longer than a line stays whole.
+func wrapTo(line string, columns, indent int) (lines []string) {
+	for {
+		runes := []rune(line)
+		if len(runes) <= columns {
+			return append(lines, line)
+		}
+		at := -1
+		for i := min(columns, len(runes)-1); i > indent; i-- {
+			if runes[i] == ' ' && runes[i-1] != ' ' {
+				at = i
+				break
+			}
+		}
+		if at < 0 {
+			return append(lines, line)
+		}
+		lines = append(lines, string(runes[:at]))
+		line = strings.Repeat(" ", indent) + strings.TrimLeft(string(runes[at:]), " ")
+	}
+}
+
+// nodeLines shows the nodes in so many lines. Where there is no room for all, those that are not plainly live come first,
+// and where a line is too long its address is left out.
+func nodeLines(nodes []*belfryv1.Node, most, columns int) []string {
+	if len(nodes) > most {
+		nodes = slices.Clone(nodes)
+		live := func(n *belfryv1.Node) bool { return nodeWord(n) == word(belfryv1.NodeState_NODE_STATE_LIVE) }
+		slices.SortStableFunc(nodes, func(a, b *belfryv1.Node) int {
+			switch {
+			case live(a) == live(b):
+				return 0
+			case live(b):
+				return -1
+			default:
+				return 1
+			}
+		})
+	}
+	name, state := 12, 14
+	for _, n := range nodes {
+		name, state = max(name, utf8.RuneCountInString(n.Name)), max(state, utf8.RuneCountInString(nodeWord(n)))
+	}
+	var lines []string
+	for _, n := range nodes {
+		line := fmt.Sprintf("  %-*s %-*s  leads %d of %s", name, n.Name, state, nodeWord(n), n.Leads, count(int(n.Replicas), "replica"))
+		if whole := line + "  " + n.Address; utf8.RuneCountInString(whole) <= columns {
+			line = whole
+		}
+		lines = append(lines, line)
+	}
+	return firstOf(lines, most, "more nodes")
 }
 
 // nodeWord says what a node does.
@@ -73,8 +146,7 @@ func nodeWord(n *belfryv1.Node) string {
 
 // dueLines says when jobs fall due, and draws the next hour, a column a minute.
 func dueLines(d *belfryv1.DueHistogram, now time.Time, p picture) (lines []string) {
-	due := cmp.Or(dueSums(d), "nothing")
-	lines = append(lines, "due   "+due)
+	lines = wrapTo("due   "+cmp.Or(dueSums(d), "nothing"), p.columns, hanging)
 	if d.GetNextHour() == 0 {
 		return lines
 	}
@@ -181,54 +253,6 @@ func perSecond(rate float64) string {
 		return fmt.Sprintf("%.1f", rate)
 	}
 	return grouped(uint64(rate + 0.5))
-}
-
-// queueNameMax is how many columns the name of a queue has at most, so that there is room for its numbers.
-const queueNameMax = 28
-
-// queueTable shows so many of the queues as there are lines for.
-func queueTable(queues []*belfryv1.Queue, of map[string]rates, rows int) []string {
-	lines := [][]string{{"QUEUE", "READY", "OLDEST", "LATE P99", "DELAYED", "HOUR", "RESERVED", "DEAD", "PUT/S", "ACKED/S"}}
-	for _, q := range queues[:min(len(queues), rows)] {
-		name, oldest, put, acked, late := q.Name, "-", "-", "-", "-"
-		if q.OldestReadyAge != nil {
-			oldest = length(q.OldestReadyAge)
-		}
-		if rate, ok := of[q.Name]; ok {
-			put, acked = perSecond(rate.put), perSecond(rate.acked)
-		}
-		if q.Lateness != nil {
-			late = length(q.Lateness.P99)
-		}
-		if q.Settings.GetPaused() {
-			name = "(paused) " + name
-		}
-		if utf8.RuneCountInString(name) > queueNameMax {
-			name = cutTo(name, queueNameMax-2) + ".."
-		}
-		lines = append(lines, []string{
-			name, jobs(q.Counts.GetReady()), oldest, late, jobs(q.Counts.GetDelayed()), jobs(q.Due.GetNextHour()), jobs(q.Counts.GetReserved()), jobs(q.Counts.GetDead()), put, acked,
-		})
-	}
-	return aligned(lines)
-}
-
-// aligned writes cells in columns: the first to the left, the others to the right.
-func aligned(lines [][]string) (out []string) {
-	widths := make([]int, len(lines[0]))
-	for _, cells := range lines {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, cells := range lines {
-		text := fmt.Sprintf("%-*s", widths[0], cells[0])
-		for i, cell := range cells[1:] {
-			text += fmt.Sprintf("  %*s", widths[i+1], cell)
-		}
-		out = append(out, text)
-	}
-	return out
 }
 
 // cutTo leaves so many columns of a line.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,6 +84,72 @@ func TestTopPicture(t *testing.T) {
 	made := sightOf(2*time.Second, 7, 0) // deleted and made again
 	if got := ratesOf(made, sightOf(0, 100, 0)); got[made.Queues.Queues[1].Name] != (rates{}) {
 		t.Errorf("a queue that was made anew has %v", got)
+	}
+}
+
+// crowded is a sight with more of everything than a small screen has room for.
+func crowded(problems, nodes, queues int) (s, before *sight) {
+	at := func(n uint64, after time.Duration) *sight {
+		s := sightOf(after, 0, 0)
+		s.Cluster.Problems, s.Cluster.Nodes, s.Queues.Queues = nil, nil, nil
+		for i := range problems {
+			s.Cluster.Problems = append(s.Cluster.Problems, fmt.Sprintf("shard %d: the replica of n3 has applied 92 of 585 entries, and was not reached by its leader for the last 12 seconds", i))
+		}
+		for i := range nodes {
+			state := belfryv1.NodeState_NODE_STATE_LIVE
+			if i == nodes-1 {
+				state = belfryv1.NodeState_NODE_STATE_SILENT
+			}
+			s.Cluster.Nodes = append(s.Cluster.Nodes, &belfryv1.Node{
+				Name: fmt.Sprintf("belfry-%d", i), State: state, Leads: 12, Replicas: 36, Address: fmt.Sprintf("belfry-%d.belfry.default.svc.cluster.local:7400", i),
+			})
+		}
+		for i := range queues {
+			q := fullQueue()
+			q.Name, q.Totals = fmt.Sprintf("a-very-long-namespace/and-a-queue-%d", i), &belfryv1.QueueTotals{Puts: n, Acks: n}
+			q.Counts = &belfryv1.JobCounts{Delayed: 123456789, Ready: 1234567, Reserved: 123456, Dead: 12345}
+			s.Queues.Queues = append(s.Queues.Queues, q)
+		}
+		s.Queues.Due.Later = 4294967295
+		return s
+	}
+	return at(200_000, 2*time.Second), at(0, 0)
+}
+
+// TestTopFits80x24 draws on the screen that every terminal has. No line is wider and there are no more lines, no line of
+// the table is cut in a column, and each part keeps room: what is wrong, who is not live, and the first queues.
+func TestTopFits80x24(t *testing.T) {
+	for _, test := range []struct{ problems, nodes, queues int }{{0, 1, 1}, {1, 3, 40}, {12, 3, 40}, {0, 9, 40}, {12, 9, 40}, {100, 100, 1000}} {
+		s, before := crowded(test.problems, test.nodes, test.queues)
+		for _, trouble := range []string{"", "UNAVAILABLE: " + strings.Repeat("no server answers ", 6)} {
+			p := picture{columns: 80, rows: 24, server: "belfry.example.org:7400", trouble: trouble, blocks: true}
+			lines := drawTop(s, before, &topFlags{sort: "ready"}, p)
+			text := strings.Join(lines, "\n")
+			if len(lines) > 24 {
+				t.Errorf("%+v: %d lines", test, len(lines))
+			}
+			for _, line := range lines {
+				if n := utf8.RuneCountInString(line); n > 80 {
+					t.Errorf("%+v: %d columns: %q", test, n, line)
+				}
+			}
+			heading := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "QUEUE ") })
+			if heading < 0 || len(lines)-heading-1 < min(test.queues, 2) || !strings.HasSuffix(lines[heading], "ACKED/S") {
+				t.Errorf("%+v: the table of queues has no room:\n%s", test, text)
+				continue
+			}
+			if q := lines[heading+1]; !strings.Contains(q, "1,234,567") || !strings.Contains(q, "123,456,789") || !strings.HasSuffix(q, "100,000") {
+				t.Errorf("%+v: the line of a queue lacks a number: %q", test, q)
+			}
+			for _, want := range []string{fmt.Sprintf("  belfry-%d", test.nodes-1), "silent", "later 4,294,967,295", " a second"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%+v: there is no %q in\n%s", test, want, text)
+				}
+			}
+			if test.problems > 0 && !strings.Contains(text, "shard 0: the replica") {
+				t.Errorf("%+v: there is no problem in\n%s", test, text)
+			}
+		}
 	}
 }
 
