@@ -30,7 +30,9 @@ func In(d time.Duration) PutOption {
 	}
 }
 
-// At makes the job due at t, at most 100 years from now. A time in the past means at once.
+// At makes the job due at t, at most 100 years from now. A time in the past means at once. A put with an id that may be
+// repeated needs the same t each time, such as a date in the data: with At(time.Now().Add(d)) the repeat is another job and
+// fails with [ErrJobExists]; use [In].
 func At(t time.Time) PutOption {
 	return func(r *belfryv1.PutRequest) { r.When = &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(t)} }
 }

@@ -70,17 +70,17 @@ func (h hasher) sum() uint64 { return uint64(h.word(hashMul1)) }
 // ContentHash is the identity of what a Put asks for: body, headers and options as written. Two puts with the same id and the
 // same content hash are the same put. Headers that carry a trace are no part of it: a repeat belongs to a trace of its own.
 func ContentHash(p *Put) [16]byte {
-	if slices.ContainsFunc(p.Headers, carriesTrace) {
+	if slices.ContainsFunc(p.Headers, CarriesTrace) {
 		asked := *p
-		asked.Headers = slices.DeleteFunc(slices.Clone(p.Headers), carriesTrace)
+		asked.Headers = slices.DeleteFunc(slices.Clone(p.Headers), CarriesTrace)
 		p = &asked
 	}
 	var room [512]byte // enough for a small job, so that its hash is no garbage
 	return contentHash(appendContent(room[:0], p))
 }
 
-// carriesTrace reports whether a header is one of W3C Trace Context.
-func carriesTrace(h Header) bool { return h.Name == "traceparent" || h.Name == "tracestate" }
+// CarriesTrace reports whether a header is one of W3C Trace Context, which is no part of a job's content.
+func CarriesTrace(h Header) bool { return h.Name == "traceparent" || h.Name == "tracestate" }
 
 // RequestHash is the identity of a request's commands.
 func RequestHash(r *Request) [16]byte { return contentHash(appendCommands(nil, r.Commands)) }

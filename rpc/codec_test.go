@@ -110,7 +110,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"{\"queue\":\"\xff\"}", &belfryv1.PutRequest{}, `request: not valid UTF-8`},
 		{`{"text":"a","data":"YQ=="}`, &belfryv1.PutRequest{}, `data: not together with text`},
 		{`{"queue":"a","queue":"b"}`, &belfryv1.PutRequest{}, `request: (line 1:14): duplicate field "queue"`},
-		{`{"data":"***"}`, &belfryv1.PutRequest{}, `request: (line 1:9): invalid value for bytes field data: "***"`},
+		{`{"data":"***"}`, &belfryv1.PutRequest{}, `data: want base64, not "***"; plain text goes into "text" as it is`},
+		{`{"jobs":[{"data":"close order 42"}]}`, &belfryv1.PutBatchRequest{}, `jobs[0].data: want base64, not "close order 42"; plain text goes into "text"`},
+		{`{"body":"x"}`, &belfryv1.PutRequest{}, `body: unknown field; did you mean "text"?`},
+		{`{"payload":"x"}`, &belfryv1.PutRequest{}, `payload: unknown field; did you mean "text"?`},
+		{`{"message":"x"}`, &belfryv1.PutRequest{}, `message: unknown field; did you mean "text"?`},
+		{`{"jobs":[{"Payload":"x"}]}`, &belfryv1.PutBatchRequest{}, `jobs[0].Payload: unknown field; did you mean "text"?`},
+		{`{"message":"x"}`, &belfryv1.GetRequest{}, `message: unknown field; the fields here are queue, id`},
 	} {
 		err := decodeJSON([]byte(c.text), c.message)
 		if err == nil {

@@ -2,10 +2,12 @@ package rpc
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,6 +216,9 @@ func relaxValue(field protoreflect.FieldDescriptor, value json.RawMessage, path 
 		if value[0] != '"' {
 			return nil, invalid(path, "want a string, not %s", quote(value))
 		}
+		if field.Kind() == protoreflect.BytesKind {
+			return value, checkBase64(field, value, path)
+		}
 	case protoreflect.BoolKind:
 		if string(value) != "true" && string(value) != "false" {
 			return nil, invalid(path, "want true or false, not %s", quote(value))
@@ -244,6 +249,29 @@ func relaxDuration(value json.RawMessage, path string) (json.RawMessage, error) 
 		return nil, invalid(path, "%v; not %s", err, quote(value))
 	}
 	return appendDuration(nil, int64(d/time.Second), int32(d%time.Second)), nil
+}
+
+// checkBase64 checks that a value is base64, in one of the forms that protojson takes. Where the message has a field for
+// text as well, the message names it: plain text in data is the usual mistake.
+func checkBase64(field protoreflect.FieldDescriptor, value json.RawMessage, path string) error {
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil {
+		return syntaxFault(path, err)
+	}
+	encoding := base64.StdEncoding
+	if strings.ContainsAny(text, "-_") {
+		encoding = base64.URLEncoding
+	}
+	if len(text)%4 != 0 {
+		encoding = encoding.WithPadding(base64.NoPadding)
+	}
+	if _, err := encoding.DecodeString(text); err == nil {
+		return nil
+	}
+	if other := fieldByName(field.ContainingMessage(), "text"); other != nil {
+		return invalid(path, "want base64, not %s; plain text goes into %q as it is", quote(value), other.JSONName())
+	}
+	return invalid(path, "want base64, not %s", quote(value))
 }
 
 // checkTime checks that a value is a time.
@@ -328,6 +356,9 @@ func unknownField(desc protoreflect.MessageDescriptor, path, name string) *Fault
 		names[i] = desc.Fields().Get(i).JSONName()
 	}
 	field := join(path, clip(name, quotedBytesMax))
+	if meant := spelling.Field(name); meant != "" && slices.Contains(names, meant) {
+		return invalid(field, "unknown field; did you mean %q?", meant)
+	}
 	if near := spelling.Nearest(name, names); near != "" {
 		return invalid(field, "unknown field; did you mean %q?", near)
 	}

@@ -98,6 +98,7 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 	if requestID == "" { // else a repeat must find the answer where it was given
 		s.putElsewhere(ctx, b.commands, b.answers)
 	}
+	s.nameConflicts(ctx, b)
 	s.meterPuts(b.puts, b.answers)
 }
 

@@ -71,7 +71,11 @@ func kebab(name string) string {
 func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "there is nothing at " + quote([]byte(r.URL.Path)) + "; the methods are " + h.methodList
-	if near := spelling.Nearest(r.URL.Path, h.paths); near != "" {
+	near := shortPrefix + spelling.Verb(strings.TrimPrefix(r.URL.Path, shortPrefix))
+	if near == shortPrefix {
+		near = spelling.Nearest(r.URL.Path, h.paths)
+	}
+	if near != "" {
 		f.Message = "there is nothing at " + quote([]byte(r.URL.Path)) + "; did you mean " + near + "? The methods are " + h.methodList
 	}
 	h.writeFault(w, r, f)

@@ -111,7 +111,7 @@ func (c *checker) newID(field, id string) string {
 		return ""
 	}
 	if isGeneratedForm(id) {
-		c.fail(invalid(field, "ids of the form <digits>-<digits> are made by the server only"))
+		c.fail(invalid(field, "ids of the form DIGITS-DIGITS are the server's own: it makes them for jobs that are put without one; put a word before it, such as %q", "job-"+cut(id, quotedBytesMax)))
 	}
 	return c.jobID(field, id)
 }

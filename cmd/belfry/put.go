@@ -28,17 +28,18 @@ type putFlags struct {
 func (a *app) putCommand() *cobra.Command {
 	f := &putFlags{}
 	c := &cobra.Command{
-		Use:   "put QUEUE (BODY | -) | put [QUEUE] --file FILE",
+		Use:   "put QUEUE [BODY | -] | put [QUEUE] --file FILE",
 		Short: "Put a job, or a file of jobs",
-		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`, byte for byte. An empty body has to be\n" +
-			"asked for as ''; standard input that is empty is refused, because as a rule what should have filled it has failed.\n\n" +
+		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`, byte for byte. Without BODY it is empty,\n" +
+			"as in JSON without text or data. Two calls are refused because they look like mistakes: `-` with an empty standard\n" +
+			"input, and a pipe or a file as standard input without `-`; '' is an empty body even so.\n\n" +
 			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put request,\n" +
 			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put in batches,\n" +
 			"in order. If it is interrupted it prints the command that goes on where it stopped; followed within 5 minutes, it puts\n" +
 			"no job twice.",
 		Example: "  belfry put orders 'close order 42' --delay 30m --id order-42\n" +
 			"  date | belfry put log -\n" +
-			"  belfry put ticks '' --delay 1m\n" +
+			"  belfry put ticks --delay 1m\n" +
 			"  belfry put --file jobs.ndjson",
 		Args:              arguments(0, 2),
 		ValidArgsFunction: a.completeQueue,
@@ -84,11 +85,13 @@ func (a *app) buildPut(c *cobra.Command, f *putFlags, args []string) (*belfryv1.
 	if err != nil {
 		return nil, err
 	}
-	if len(args) == 1 {
-		return nil, usagef("missing argument: BODY; '' is an empty one, and - stands for standard input")
-	}
-	if request.Body, err = a.body(c.Context(), args[1]); err != nil {
-		return nil, err
+	switch {
+	case len(args) == 2:
+		if request.Body, err = a.body(c.Context(), args[1]); err != nil {
+			return nil, err
+		}
+	case a.inPiped:
+		return nil, usagef("standard input is not read without - as BODY; if the body is to be empty, write '' as BODY")
 	}
 	a.ensure(&request.RequestId)
 	return request, nil

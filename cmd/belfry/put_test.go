@@ -35,6 +35,38 @@ func TestPutFromATerminal(t *testing.T) {
 	}
 }
 
+// TestPutWithoutABody: as in JSON, the body is empty then, unless something was handed in that should be it.
+func TestPutWithoutABody(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		piped bool
+		args  []string
+		code  int
+		says  string
+	}{
+		{"at a terminal", false, []string{"put", "ticks"}, codeOK, ""},
+		{"in a pipe", true, []string{"put", "ticks"}, codeUsage, "standard input is not read without - as BODY"},
+		{"in a pipe, and meant", true, []string{"put", "ticks", ""}, codeOK, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, always(&belfryv1.PutResponse{Id: "0-1", Created: true, DueAt: at(0)}))
+			h.system.inPiped = test.piped
+			got := h.run(test.args...)
+			if got.code != test.code || !strings.Contains(got.err, test.says) {
+				t.Fatalf("%+v, want code %d and %q", got, test.code, test.says)
+			}
+			if sent := len(h.requests); (sent == 1) != (test.code == codeOK) {
+				t.Errorf("%d requests were sent", sent)
+			}
+			for _, request := range h.requests {
+				if put, ok := request.(*belfryv1.PutRequest); !ok || len(put.GetData()) > 0 || put.GetText() != "" {
+					t.Errorf("%v was sent", request)
+				}
+			}
+		})
+	}
+}
+
 // TestPutWaitsForABodyAsLongAsItTakes: the time limit is for the server's answer. A signal ends the wait, although a read cannot be ended.
 func TestPutWaitsForABodyAsLongAsItTakes(t *testing.T) {
 	h := newHarness(t, nil)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -126,6 +131,41 @@ func (p *page) run(t *testing.T, block string) {
 		t.Fatalf("%v\n%s\nprinted:\n%s", err, block, out)
 	}
 	t.Logf("%s", out)
+}
+
+// TestReadmeError holds the error body of the README against what the server answers to the call above it. The value of a
+// detail is its binary form, in which the order of fields is not fixed.
+func TestReadmeError(t *testing.T) {
+	t.Parallel()
+	match := regexp.MustCompile("(?s)curl localhost:7400(/v1/[a-z-]+) -d '([^']*)' \\|\\| true\n```\n\n```json\n(.*?)```").FindStringSubmatch(readme(t))
+	if match == nil {
+		t.Fatal("the README has no call with an error below it")
+	}
+	p := serve(t, launcher, t.TempDir())
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+match[1], strings.NewReader(match[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = regexp.MustCompile(`"value":"[^"]*"`).ReplaceAll(body, []byte(`"value":"…"`))
+	var got, want any
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(match[3]), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the README has another error than the server (-README +server):\n%s", diff)
+	}
 }
 
 // TestReadmeWorker compiles the worker of the README, lets it do a job, and stops it.

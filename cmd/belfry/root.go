@@ -142,7 +142,15 @@ func subcommandOnly(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return usagef("unknown command %q of %q%s", args[0], c.CommandPath(), didYouMean(args[0], names))
+	hint := didYouMean(args[0], names)
+	verb := spelling.Verb(args[0])
+	if verb == "cancel" && slices.Contains(names, "delete") {
+		verb = "delete" // jobs are cancelled, all else is deleted
+	}
+	if slices.Contains(names, verb) {
+		hint = fmt.Sprintf("; did you mean %q?", verb)
+	}
+	return usagef("unknown command %q of %q%s", args[0], c.CommandPath(), hint)
 }
 
 // flagError says which flag was probably meant, or what is wrong with a value.

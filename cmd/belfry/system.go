@@ -18,7 +18,9 @@ type system struct {
 	out, err io.Writer
 	// inTerminal, outTerminal and errTerminal tell whether a person sits at the other end.
 	inTerminal, outTerminal, errTerminal bool
-	lookupEnv                            func(name string) (string, bool)
+	// inPiped tells that a pipe or a file was handed in as standard input.
+	inPiped   bool
+	lookupEnv func(name string) (string, bool)
 	// environ returns all variables, as name=value.
 	environ func() []string
 	// size returns the columns and rows of the terminal of out; 80 and 24 if they cannot be had.
@@ -36,6 +38,7 @@ func newSystem() *system {
 	return &system{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
 		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
+		inPiped:     piped(os.Stdin),
 		outTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		lookupEnv:   os.LookupEnv,
@@ -51,6 +54,12 @@ func newSystem() *system {
 		requestID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		exit:      os.Exit,
 	}
+}
+
+// piped reports whether a file is a pipe or a regular file, which somebody fills to be read.
+func piped(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && (info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0)
 }
 
 // color reports whether the output may be coloured: on a terminal, unless NO_COLOR says otherwise (no-color.org).

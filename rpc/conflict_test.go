@@ -1,0 +1,53 @@
+package rpc
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestConflictNamesTheField: a put that is not the same as the first of its id is told in what, while the job is held.
+func TestConflictNamesTheField(t *testing.T) {
+	s := serve(t)
+	const first = `"dueAt":"2099-01-01T00:00:00Z","ttr":"60s","priority":3,"maxAttempts":4,"retryDelays":["1s","2s"],"ttl":"24h","text":"x","headers":{"a":"1"}`
+	put := func(id, fields string) answered {
+		t.Helper()
+		return s.send("POST", "/v1/put", `{"queue":"conflicts","id":"`+id+`",`+fields+`}`)
+	}
+	if got := put("full", first); got.status != 200 {
+		t.Fatal(got.body)
+	}
+	if got := put("delayed", `"delay":"1h","text":"x"`); got.status != 200 {
+		t.Fatal(got.body)
+	}
+	if got := put("bare", `"text":"x"`); got.status != 200 {
+		t.Fatal(got.body)
+	}
+	replaced := func(old, other string) string { return strings.Replace(first, old, other, 1) }
+	for _, c := range []struct{ id, fields, want string }{
+		{"full", replaced("00:00:00Z", "00:30:00Z"), "dueAt differs (2099-01-01T00:00:00Z at first, now 2099-01-01T00:30:00Z); with delay a repeat is the same put"},
+		{"full", replaced(`"dueAt":"2099-01-01T00:00:00Z"`, `"delay":"1h"`), "the first put had dueAt, this one has delay"},
+		{"full", replaced(`"text":"x"`, `"text":"y"`), "the body differs"},
+		{"full", replaced(`"a":"1"`, `"a":"2"`), "headers differ"},
+		{"full", replaced(`"ttr":"60s"`, `"ttr":"61s"`), "ttr differs"},
+		{"full", replaced(`"ttr":"60s",`, ``), "ttr differs"},
+		{"full", replaced(`"priority":3`, `"priority":4`), "priority differs"},
+		{"full", replaced(`"maxAttempts":4`, `"maxAttempts":5`), "maxAttempts differs"},
+		{"full", replaced(`"1s","2s"`, `"1s"`), "retryDelays differs"},
+		{"full", replaced(`"24h"`, `"25h"`), "ttl differs"},
+		{"delayed", `"delay":"2h","text":"x"`, "delay differs"},
+		{"delayed", `"text":"x"`, "the first put had delay, this one has neither delay nor dueAt"},
+		{"bare", `"text":"x","ttr":"30s"`, "ttr differs"},
+	} {
+		got := put(c.id, c.fields)
+		if want := `"message":"a job with this id exists: ` + c.want + `"`; got.status != 409 || !strings.Contains(got.body, want) {
+			t.Errorf("%s: status %d, %s is not in %s", c.fields, got.status, want, got.body)
+		}
+		batch := s.send("POST", "/v1/put-batch", `{"jobs":[{"queue":"conflicts","id":"`+c.id+`",`+c.fields+`}]}`)
+		if !strings.Contains(batch.body, c.want) {
+			t.Errorf("%s in a batch: %s", c.fields, batch.body)
+		}
+	}
+	if got := put("full", first[:len(first)-len(`"headers":{"a":"1"}`)]+`"headers":{"a":"1","traceparent":"00-x"}`); got.status != 200 {
+		t.Errorf("the same content from another trace: %s", got.body)
+	}
+}
