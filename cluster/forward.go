@@ -69,7 +69,7 @@ func answerShards(p *peers, n shardHost, self string) {
 			writePeerError(w, err)
 			return
 		}
-		writeReply(w, &reply, heldBy(&reply))
+		writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
 	})
 	answerQueries(p, pathQuery, func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 		return host.patient(r).Query(r.Context(), shard, q)
@@ -166,7 +166,7 @@ func answerQueries(p *peers, path string, query func(r *http.Request, shard uint
 			writePeerError(w, err)
 			return
 		}
-		writeReply(w, &node.Reply{Witness: witness}, &reading)
+		writeReply(w, &node.Reply{Witness: witness}, &reading, fsm.FormatOf(body))
 	})
 }
 
@@ -229,7 +229,7 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host patie
 		writePeerError(w, err)
 		return
 	}
-	writeReply(w, &reply, heldBy(&reply))
+	writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
 }
 
 // granted reports whether a reply has jobs, or says why it has none.
@@ -292,13 +292,17 @@ func refuseForwarded(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusBadRequest)
 }
 
+// spoken returns the format that every node of the cluster reads.
+func (p *peers) spoken() fsm.Format {
+	if p.format != nil {
+		return p.format()
+	}
+	return fsm.FirstFormat
+}
+
 // forwarded encodes a request for another node.
 func (p *peers) forwarded(req *fsm.Request) []byte {
-	format := fsm.FirstFormat
-	if p.format != nil {
-		format = p.format()
-	}
-	return fsm.AppendEntryIn(nil, format, 0, [][]byte{fsm.AppendRequest(nil, req)})
+	return fsm.AppendEntryIn(nil, p.spoken(), 0, [][]byte{fsm.AppendRequest(nil, req)})
 }
 
 // patienceStep is how exactly a patience is told.
@@ -326,16 +330,16 @@ func (to forwardedTo) at(path string) string {
 	return path
 }
 
-// writeReply writes witness, results and reading.
-func writeReply(w http.ResponseWriter, reply *node.Reply, reading *fsm.Reading) {
+// writeReply writes witness, results and reading, which is in the format of the question.
+func writeReply(w http.ResponseWriter, reply *node.Reply, reading *fsm.Reading, format fsm.Format) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(appendReply(nil, reply, reading)) // the caller is gone, or gets it
+	_, _ = w.Write(appendReply(nil, reply, reading, format)) // the caller is gone, or gets it
 }
 
-func appendReply(dst []byte, reply *node.Reply, reading *fsm.Reading) []byte {
+func appendReply(dst []byte, reply *node.Reply, reading *fsm.Reading, format fsm.Format) []byte {
 	dst = appendWitness(dst, reply.Witness)
 	dst = appendPart(dst, fsm.AppendResults(nil, reply.Results))
-	return fsm.AppendReading(dst, reading)
+	return fsm.AppendReadingIn(dst, format, reading)
 }
 
 func appendPart(dst, part []byte) []byte {
@@ -400,7 +404,7 @@ func (p *peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.
 
 // query forwards a query, to pathQuery or pathPeek.
 func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Query) (fsm.Reading, node.Witness, error) {
-	body, err := p.post(ctx, to.server, to.at(path), fsm.AppendQuery(nil, q))
+	body, err := p.post(ctx, to.server, to.at(path), fsm.AppendQueryIn(nil, p.spoken(), q))
 	if err != nil {
 		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking %s: %w", to.server, err)
 	}

@@ -430,7 +430,7 @@ func TestStrangersInALane(t *testing.T) {
 // TestAnswerThatIsTooLarge ends its call, and not the lane.
 func TestAnswerThatIsTooLarge(t *testing.T) {
 	reply := answered(1)
-	whole := len(appendReply(nil, &reply, heldBy(&reply)))
+	whole := len(appendReply(nil, &reply, heldBy(&reply), fsm.FirstFormat))
 	for _, tt := range []struct {
 		most int
 		want error

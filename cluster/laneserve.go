@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -172,7 +173,7 @@ func (h *laneHost) take(m laneMessage) {
 // laneEnd returns the message that ends a call. One that is too large would end the lane.
 func laneEnd(reply *node.Reply, err error, most int) (kind byte, content []byte) {
 	if err == nil {
-		if content = appendReply(nil, reply, heldBy(reply)); len(content) <= most {
+		if content = appendReply(nil, reply, heldBy(reply), fsm.FirstFormat); len(content) <= most {
 			return laneAnswer, content
 		}
 		err = fmt.Errorf("%w: the answer is larger than %d bytes", node.ErrUnknownOutcome, most)

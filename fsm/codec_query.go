@@ -8,26 +8,29 @@ import (
 
 // The query:
 //
-//	byte  queryVersion, byte QueryKind, then the fields
+//	byte  Format, byte QueryKind, then the fields
 //
-// The reading:
+// The reading, which has the format of its query:
 //
-//	byte     readingVersion, byte QueryKind, byte Code, flag more, uvarints clock and now
+//	byte     Format, byte QueryKind, byte Code, flag more, uvarints clock and now
 //	uvarint  number of jobs, then each
 //	uvarint  number of queues, then each
 //
-// Fields are only ever added at the end of a query, a job or a queue, under a new version.
-const (
-	queryVersion   = 1
-	readingVersion = 1
-)
+// Fields are only ever added at the end of a query, a job or a queue, in a new format.
 
-// AppendQuery appends the encoding of q to dst.
-func AppendQuery(dst []byte, q Query) []byte {
-	dst = append(dst, queryVersion, byte(q.Kind()))
+// AppendQuery is AppendQueryIn for FirstFormat.
+func AppendQuery(dst []byte, q Query) []byte { return AppendQueryIn(dst, FirstFormat, q) }
+
+// AppendQueryIn appends the encoding of q to dst. What the format does not have is left out.
+func AppendQueryIn(dst []byte, format Format, q Query) []byte {
+	dst = append(dst, byte(format), byte(q.Kind()))
 	switch q := q.(type) {
 	case *JobQuery:
-		return appendText(appendText(dst, q.Queue), q.ID)
+		dst = appendText(appendText(dst, q.Queue), q.ID)
+		if format >= 2 {
+			dst = appendFlag(dst, q.Ended)
+		}
+		return dst
 	case *ListQuery:
 		dst = append(appendText(dst, q.Queue), byte(q.State))
 		for _, v := range [...]uint64{
@@ -55,8 +58,8 @@ func AppendQuery(dst []byte, q Query) []byte {
 // ParseQuery reads a query back. It shares no memory with b. Errors wrap ErrDamaged or ErrVersion.
 func ParseQuery(b []byte) (Query, error) {
 	r := newReader(b)
-	r.version("query", queryVersion)
-	q := r.query(QueryKind(r.byte()))
+	format := r.format()
+	q := r.query(format, QueryKind(r.byte()))
 	if err := r.end(); err != nil {
 		return nil, err
 	}
@@ -64,10 +67,10 @@ func ParseQuery(b []byte) (Query, error) {
 }
 
 // query reads the fields of a query.
-func (r *reader) query(kind QueryKind) Query {
+func (r *reader) query(format Format, kind QueryKind) Query {
 	switch kind {
 	case KindJobQuery:
-		return &JobQuery{Queue: r.text(), ID: r.text()}
+		return &JobQuery{Queue: r.text(), ID: r.text(), Ended: format >= 2 && r.flag()}
 	case KindListQuery:
 		return &ListQuery{
 			Queue: r.text(), State: State(r.byte()), DueAfter: r.time(), DueBefore: r.time(),
@@ -97,19 +100,39 @@ func (r *reader) limit() int {
 	return int(v)
 }
 
-// AppendReading appends the encoding of a reading to dst.
-func AppendReading(dst []byte, v *Reading) []byte {
-	dst = appendFlag(append(dst, readingVersion, byte(v.Kind), byte(v.Code)), v.More)
+// format reads the format of a query or of a reading.
+func (r *reader) format() Format {
+	f := Format(r.byte())
+	if r.err == nil {
+		if err := f.Readable(); err != nil {
+			r.fail(err)
+		}
+	}
+	return f
+}
+
+// AppendReading is AppendReadingIn for FirstFormat.
+func AppendReading(dst []byte, v *Reading) []byte { return AppendReadingIn(dst, FirstFormat, v) }
+
+// AppendReadingIn appends the encoding of a reading to dst. What the format does not have is left out.
+func AppendReadingIn(dst []byte, format Format, v *Reading) []byte {
+	dst = appendFlag(append(dst, byte(format), byte(v.Kind), byte(v.Code)), v.More)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, unsigned(v.Clock)), unsigned(v.Now))
 	dst = binary.AppendUvarint(dst, uint64(len(v.Jobs)))
 	queue := ""
 	for i := range v.Jobs {
 		dst = appendJob(dst, &v.Jobs[i], queue)
+		if format >= 2 {
+			dst = appendFlag(binary.AppendUvarint(dst, unsigned(v.Jobs[i].Ended)), v.Jobs[i].AttemptUnknown)
+		}
 		queue = v.Jobs[i].Queue
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(v.Queues)))
 	for i := range v.Queues {
 		dst = appendQueue(dst, &v.Queues[i])
+		if format >= 2 {
+			dst = appendRecent(dst, v.Queues[i].Recent)
+		}
 	}
 	return dst
 }
@@ -118,7 +141,7 @@ func AppendReading(dst []byte, v *Reading) []byte {
 // Errors wrap ErrDamaged or ErrVersion.
 func ParseReading(b []byte) (Reading, error) {
 	r := reader{b: b}
-	r.version("reading", readingVersion)
+	format := r.format()
 	v := Reading{Kind: QueryKind(r.byte()), Code: Code(r.byte())}
 	if r.err == nil && (v.Kind < KindJobQuery || v.Kind > KindHeldQuery || v.Code > Restoring) {
 		r.fail(fmt.Errorf("%w: reading of kind %d, code %d", ErrVersion, v.Kind, v.Code))
@@ -130,6 +153,9 @@ func ParseReading(b []byte) (Reading, error) {
 	queue := ""
 	for i := range v.Jobs {
 		r.job(&v.Jobs[i], queue)
+		if format >= 2 {
+			v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = r.time(), r.flag()
+		}
 		queue = v.Jobs[i].Queue
 	}
 	if n := r.length(queueBytesMin); n > 0 {
@@ -137,6 +163,9 @@ func ParseReading(b []byte) (Reading, error) {
 	}
 	for i := range v.Queues {
 		r.queue(&v.Queues[i])
+		if format >= 2 {
+			v.Queues[i].Recent = r.recent()
+		}
 	}
 	if err := r.end(); err != nil {
 		return Reading{}, err
@@ -274,4 +303,39 @@ func (r *reader) slices(length Time) []DueSlice {
 		list[i] = DueSlice{Start: Time(number) * length, Jobs: r.uvarint()}
 	}
 	return list
+}
+
+// appendRecent appends: flag known; if so uvarints window, puts, grants, acks, lateMax, number of buckets and each up to
+// the last that is not empty.
+func appendRecent(dst []byte, v *Recent) []byte {
+	if dst = appendFlag(dst, v != nil); v == nil {
+		return dst
+	}
+	buckets := len(v.Late)
+	for buckets > 0 && v.Late[buckets-1] == 0 {
+		buckets--
+	}
+	for _, n := range [...]uint64{uint64(v.Window), v.Puts, v.Grants, v.Acks, uint64(v.LateMax), uint64(buckets)} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	for _, n := range v.Late[:buckets] {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+func (r *reader) recent() *Recent {
+	if !r.flag() {
+		return nil
+	}
+	v := &Recent{Window: r.duration(), Puts: r.uvarint(), Grants: r.uvarint(), Acks: r.uvarint(), LateMax: r.duration()}
+	buckets := r.length(1)
+	if buckets > len(v.Late) {
+		r.damaged("too many buckets of lateness")
+		return nil
+	}
+	for i := range buckets {
+		v.Late[i] = r.uvarint()
+	}
+	return v
 }

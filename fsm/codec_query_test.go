@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func everyGrant() []Grant {
 // everyQuery has one query of each kind with every field set to a value of its own.
 func everyQuery() []Query {
 	return []Query{
-		&JobQuery{Queue: "ns/orders", ID: "order-42"},
+		&JobQuery{Queue: "ns/orders", ID: "order-42", Ended: true},
 		&ListQuery{
 			Queue: "orders", State: Dead, DueAfter: 1_800_000_000_000_000_001, DueBefore: 1_800_000_000_000_000_002,
 			After: Cursor{Due: 1_800_000_000_000_000_003, Serial: 300}, Max: 1000,
@@ -42,7 +43,7 @@ func everyReading() Reading {
 		Given: GivenTTR | GivenTTL, TTR: time.Minute, MaxAttempts: 5, RetryDelays: []time.Duration{0, time.Minute},
 		TTL: 1_800_000_000_004_000_000, Headers: []Header{{"a", "1"}, {"traceparent", "00-ab-cd-01"}}, Body: []byte("close order 42"),
 		BodyBytes: 14, Attempt: 3, Fence: 70000, Until: 1_800_000_060_005_000_000, LeaseTTR: 2 * time.Minute, Redrives: 6,
-		LastError: "smtp 421", Died: 1_800_000_000_000_000_007,
+		LastError: "smtp 421", Died: 1_800_000_000_000_000_007, Ended: 1_800_000_000_000_000_010, AttemptUnknown: true,
 	}
 	generated := Job{Queue: "ns/orders", Partition: 2, Serial: 301, ID: "2-301", Generated: true, Body: []byte{}}
 	return Reading{
@@ -57,8 +58,21 @@ func everyReading() Reading {
 				Minutes: []DueSlice{{Start: 26 * minute, Jobs: 27}, {Start: TimeMax / minute * minute, Jobs: 28}},
 				Hours:   []DueSlice{{Start: 29 * hour, Jobs: 30}}, Days: []DueSlice{{Start: 31 * day, Jobs: 32}},
 			},
+			Recent: &Recent{Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [LateBuckets]uint64{0: 37, 5: 38, LateBuckets - 1: 39}, LateMax: 40},
 		}, {Name: "mail"}},
 	}
+}
+
+// inFirstFormat returns a reading with what the first format has of it.
+func inFirstFormat(v Reading) Reading {
+	v.Jobs, v.Queues = slices.Clone(v.Jobs), slices.Clone(v.Queues)
+	for i := range v.Jobs {
+		v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = 0, false
+	}
+	for i := range v.Queues {
+		v.Queues[i].Recent = nil
+	}
+	return v
 }
 
 // everyResult has every field set to a value of its own, and results with nearly nothing.
@@ -80,6 +94,13 @@ func TestGoldenQueries(t *testing.T) {
 		requireSet(t, name, reflect.ValueOf(q).Elem(), false)
 		encoded := AppendQuery(nil, q)
 		golden(t, "query_"+name, encoded)
+		if name == "JobQuery" {
+			if got, err := ParseQuery(encoded); err != nil || !cmp.Equal(got, Query(&JobQuery{Queue: "ns/orders", ID: "order-42"})) {
+				t.Errorf("%s of the first format came back as %+v, %v", name, got, err)
+			}
+			encoded = AppendQueryIn(nil, 2, q)
+			golden(t, "query_2_"+name, encoded)
+		}
 		got, err := ParseQuery(encoded)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -102,11 +123,18 @@ func TestGoldenReading(t *testing.T) {
 	requireSet(t, "Job", reflect.ValueOf(func() Job { j := v.Jobs[0]; j.Generated = v.Jobs[1].Generated; return j }()), false)
 	requireSet(t, "Queue", reflect.ValueOf(v.Queues[0]), false)
 	requireSet(t, "Reading", reflect.ValueOf(v), false)
+	first := inFirstFormat(v)
 	encoded := AppendReading(nil, &v)
 	golden(t, "reading", encoded)
+	if got, err := ParseReading(encoded); err != nil || !cmp.Equal(first, got) {
+		t.Errorf("the reading came back changed, %v (-want +got):\n%s", err, cmp.Diff(first, got))
+	}
+	v.Queues = append(v.Queues, Queue{Name: "idle", Recent: &Recent{Window: 41}})
+	encoded = AppendReadingIn(nil, 2, &v)
+	golden(t, "reading_2", encoded)
 	got, err := ParseReading(encoded)
 	if diff := cmp.Diff(v, got); err != nil || diff != "" {
-		t.Errorf("the reading came back changed, %v (-want +got):\n%s", err, diff)
+		t.Errorf("the reading of format 2 came back changed, %v (-want +got):\n%s", err, diff)
 	}
 	for _, job := range v.Jobs[:2] {
 		if cap(job.Body) != len(job.Body) {
@@ -167,10 +195,10 @@ func parsers() map[string]func([]byte) error {
 
 func TestWhatIsNotWholeIsRefused(t *testing.T) {
 	reading := everyReading()
-	whole := map[string][][]byte{"reading": {AppendReading(nil, &reading)}, "results": {AppendResults(nil, everyResult())}}
+	whole := map[string][][]byte{"reading": {AppendReadingIn(nil, LatestFormat, &reading)}, "results": {AppendResults(nil, everyResult())}}
 	whole["request"] = [][]byte{AppendRequest(nil, &Request{Caller: "ns", ID: "request", Commands: everyCommand()})}
 	for _, q := range everyQuery() {
-		whole["query"] = append(whole["query"], AppendQuery(nil, q))
+		whole["query"] = append(whole["query"], AppendQueryIn(nil, LatestFormat, q))
 	}
 	for format, parse := range parsers() {
 		for _, b := range whole[format] {
@@ -194,7 +222,7 @@ func TestWhatIsNotWholeIsRefused(t *testing.T) {
 
 func TestWhatIsUnknownIsRefused(t *testing.T) {
 	var huge []byte
-	huge = appendText(append(huge, queryVersion, byte(KindQueuesQuery)), "")
+	huge = appendText(append(huge, byte(FirstFormat), byte(KindQueuesQuery)), "")
 	huge = append(appendText(huge, ""), 0x80, 0x80, 0x80, 0x80, 0x08) // 2^31
 	beyond := AppendReading(nil, &Reading{Kind: KindQueueQuery, Queues: []Queue{{Due: Due{Days: []DueSlice{{Start: TimeMax, Jobs: 1}}}}}})
 	beyond[len(beyond)-2]++ // the last byte of the last day's number
@@ -203,17 +231,17 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		b      []byte
 		want   error
 	}{
-		"query of kind 0":     {"query", []byte{queryVersion, 0}, ErrVersion},
-		"query of a new kind": {"query", []byte{queryVersion, byte(KindHeldQuery) + 1, 0}, ErrVersion},
+		"query of kind 0":     {"query", []byte{byte(FirstFormat), 0}, ErrVersion},
+		"query of a new kind": {"query", []byte{byte(FirstFormat), byte(KindHeldQuery) + 1, 0}, ErrVersion},
 		"limit of 2^31":       {"query", huge, ErrDamaged},
-		"reading of kind 0":   {"reading", []byte{readingVersion, 0, 0, 0, 0, 0, 0, 0}, ErrVersion},
-		"reading of new kind": {"reading", []byte{readingVersion, byte(KindHeldQuery) + 1, 0, 0, 0, 0, 0, 0}, ErrVersion},
-		"reading of new code": {"reading", []byte{readingVersion, byte(KindHeldQuery), byte(Restoring) + 1, 0, 0, 0, 0, 0}, ErrVersion},
-		"flag of 2":           {"reading", []byte{readingVersion, byte(KindJobQuery), 0, 2, 0, 0, 0, 0}, ErrDamaged},
+		"reading of kind 0":   {"reading", []byte{byte(FirstFormat), 0, 0, 0, 0, 0, 0, 0}, ErrVersion},
+		"reading of new kind": {"reading", []byte{byte(FirstFormat), byte(KindHeldQuery) + 1, 0, 0, 0, 0, 0, 0}, ErrVersion},
+		"reading of new code": {"reading", []byte{byte(FirstFormat), byte(KindHeldQuery), byte(Restoring) + 1, 0, 0, 0, 0, 0}, ErrVersion},
+		"flag of 2":           {"reading", []byte{byte(FirstFormat), byte(KindJobQuery), 0, 2, 0, 0, 0, 0}, ErrDamaged},
 		"job with new fields": {"reading", changedJob(func(b []byte) { b[0] = jobFieldsEnd }), ErrVersion},
 		"job in a new state":  {"reading", changedJob(func(b []byte) { b[1] = byte(Expired) + 1 }), ErrVersion},
 		"slice after the end": {"reading", beyond, ErrDamaged},
-		"many jobs":           {"reading", []byte{readingVersion, byte(KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, ErrDamaged},
+		"many jobs":           {"reading", []byte{byte(FirstFormat), byte(KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, ErrDamaged},
 		"command of new kind": {"request", []byte{0, 0, 1, 2, byte(KindResetClock) + 1, 0}, ErrVersion},
 		"new code":            {"results", []byte{resultsVersion, 1, byte(Restoring) + 1, 0, 0}, ErrVersion},
 		"new state":           {"results", []byte{resultsVersion, 1, 0, byte(Expired) + 1, 0}, ErrVersion},
@@ -256,7 +284,7 @@ func TestNegativeTimesAreReadAsZero(t *testing.T) {
 
 func FuzzParseQuery(f *testing.F) {
 	for _, q := range everyQuery() {
-		f.Add(AppendQuery(nil, q))
+		f.Add(AppendQueryIn(nil, LatestFormat, q))
 	}
 	m := populated(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -264,11 +292,11 @@ func FuzzParseQuery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := ParseQuery(AppendQuery(nil, q)); err != nil || !cmp.Equal(q, again) {
+		if again, err := ParseQuery(AppendQueryIn(nil, LatestFormat, q)); err != nil || !cmp.Equal(q, again) {
 			t.Fatalf("the query does not survive encoding: %+v, %v", again, err)
 		}
 		r := m.Answer(q, 0)
-		if again, err := ParseReading(AppendReading(nil, &r)); err != nil || !cmp.Equal(r, again, cmpopts.EquateEmpty()) {
+		if again, err := ParseReading(AppendReadingIn(nil, LatestFormat, &r)); err != nil || !cmp.Equal(r, again, cmpopts.EquateEmpty()) {
 			t.Fatalf("the reading does not survive encoding: %+v, %v", again, err)
 		}
 	})
@@ -276,17 +304,17 @@ func FuzzParseQuery(f *testing.F) {
 
 func FuzzParseReading(f *testing.F) {
 	reading := everyReading()
-	f.Add(AppendReading(nil, &reading))
-	for _, q := range []Query{&JobQuery{"orders", "order-42"}, &QueuesQuery{Max: 9}, &ListQuery{Queue: "orders", State: Dead, Max: 9}} {
+	f.Add(AppendReadingIn(nil, LatestFormat, &reading))
+	for _, q := range []Query{&JobQuery{Queue: "orders", ID: "order-42"}, &QueuesQuery{Max: 9}, &ListQuery{Queue: "orders", State: Dead, Max: 9}} {
 		r := populated(f).Answer(q, 0)
-		f.Add(AppendReading(nil, &r))
+		f.Add(AppendReadingIn(nil, LatestFormat, &r))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := ParseReading(b)
 		if err != nil {
 			return
 		}
-		if again, err := ParseReading(AppendReading(nil, &r)); err != nil || !cmp.Equal(r, again) {
+		if again, err := ParseReading(AppendReadingIn(nil, LatestFormat, &r)); err != nil || !cmp.Equal(r, again) {
 			t.Fatalf("the reading does not survive encoding: %+v, %v", again, err)
 		}
 	})

@@ -71,6 +71,9 @@ func (m *Machine) grantJob(j job, ttr Duration) Grant {
 	g.attempt++
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
+	if g.attempt == 1 {
+		m.countLate(j.q, s.due)
+	}
 	grant := Grant{
 		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Fence: g.fence, Attempt: g.attempt, Due: s.due, Until: g.until,
 	}

@@ -63,6 +63,7 @@ type Machine struct {
 	finished finished
 	answers  answers
 	restored RestoreMark
+	recents  recents
 	touched  []*queue // by the entry under way
 	endings  []Ending // of the entry applied last
 	// restoring is set while Restore reads jobs: when they fall due is counted afterwards.
@@ -228,6 +229,9 @@ type queue struct {
 
 	space   *space // its namespace, nil if it has none
 	counted Usage  // what space counts of it
+
+	recent *recent    // what it did lately, nil if that was nothing
+	seen   recentSeen // what recent counts of it
 }
 
 // queues are all queues of the shard.
@@ -259,7 +263,7 @@ func (qs *queues) add(place uint32, name string, birth uint64) *queue {
 		name: name, place: place, birth: birth,
 		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil), working: qs.orders.by(byDue),
 		dead: qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
-		due: dueCounts{seed: qs.orders.store.seed},
+		due: dueCounts{seed: qs.orders.store.seed}, seen: seenOf(&qs.records.at(place).Counters),
 	}
 	for int(place) >= len(qs.byPlace) {
 		qs.byPlace = append(qs.byPlace, nil)
@@ -298,6 +302,7 @@ func (m *Machine) closeQueues() {
 		if m.queues.byPlace[q.place] == q {
 			m.sum += HashQueue(m.record(q))
 			m.account(q)
+			m.countRecent(q)
 			q.due.close()
 		}
 	}

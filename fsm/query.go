@@ -27,8 +27,12 @@ type Query interface {
 	answer(m *Machine, now Time) Reading
 }
 
-// JobQuery asks for a job by its id, chosen or generated. Reading: Jobs, empty if no such job is held.
-type JobQuery struct{ Queue, ID string }
+// JobQuery asks for a job by its id, chosen or generated. Reading: Jobs, empty if no such job is held; with Ended also one
+// that has ended and is remembered, of which Queue, Partition, Serial, ID, State, FirstDue, Ended and Attempt are known.
+type JobQuery struct {
+	Queue, ID string
+	Ended     bool
+}
 
 // QueueQuery asks for what is known of a queue. Reading: Queues, empty if it is unknown.
 type QueueQuery struct{ Queue string }
@@ -125,6 +129,7 @@ func (q *QueueQuery) answer(m *Machine, now Time) Reading {
 	if !ok {
 		return Reading{}
 	}
+	v.Recent = m.recent(m.queues.byName[q.Queue], now)
 	return Reading{Queues: []Queue{v}}
 }
 
@@ -141,6 +146,7 @@ func (q *QueuesQuery) answer(m *Machine, now Time) (r Reading) {
 			return false
 		}
 		v, _ := m.Queue(name, now)
+		v.Recent = m.recent(m.queues.byName[name], now)
 		r.Queues = append(r.Queues, v)
 		return true
 	})

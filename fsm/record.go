@@ -37,6 +37,9 @@ type Job struct {
 	LastError string
 	// Died is when the job last became dead; 0 if never.
 	Died Time
+	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered without its attempts.
+	Ended          Time
+	AttemptUnknown bool
 }
 
 // Counters are the totals of one queue since its birth. Put = held + Acked + Cancelled + Expired + Purged at any time.
@@ -69,6 +72,8 @@ type Queue struct {
 	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the window that really holds.
 	Tombstones uint64
 	DedupSince Time
+	// Recent is what it did lately, nil where that is not known. Only readings have it.
+	Recent *Recent
 }
 
 // Tombstone is what a shard remembers of an ended job with a client-chosen id.

@@ -58,6 +58,7 @@ func (rs *restorer) record(kind recordKind, rest []byte) error {
 	case recordScalars:
 		rs.index = r.uvarint()
 		m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), Births: r.uvarint(), LowWater: r.time()}
+		m.recents.since = m.scalars.Clock
 	case recordRestore:
 		m.restored = r.restoreMark()
 		m.sum += HashRestoreMark(&m.restored)

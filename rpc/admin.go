@@ -283,7 +283,8 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	out.Counts.Delayed, out.Counts.Ready = count32(counts.Delayed), count32(counts.Ready)
 	out.Counts.Reserved, out.Counts.Dead = count32(counts.Reserved), count32(counts.Dead)
 	out.Bytes, out.NextDueAt = counts.Bytes, ceilTime(next)
-	out.Lateness, out.Rates = s.meters.lateness(first.Name), s.meters.rates(first.Name)
+	recent := sumRecent(parts)
+	out.Lateness, out.Rates = recent.lateness(), recent.rates()
 	out.AsOf = exactTime(asOf)
 	if !first.Settings.PausedAt(now) {
 		out.Settings.Paused, out.Settings.PausedUntil = proto.Bool(false), nil

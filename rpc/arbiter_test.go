@@ -36,7 +36,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		c.rest()
 		c.queues.node = arbitratedNode{crossed, attempts}
 		other := &queueService{
-			router: router{node: c.queues.node, catalog: c.queues.catalog}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain, meters: c.queues.meters,
+			router: router{node: c.queues.node, catalog: c.queues.catalog}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain,
 		}
 		req.Queues, req.Wait = []string{c.slow, c.quick}, durationpb.New(time.Minute)
 		first := c.repeat(t.Context(), req)

@@ -90,7 +90,7 @@ func pairOf(t testing.TB, b bounds) *pair {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			router: router{node: n, catalog: newMemoryCatalog()}, limits: DefaultLimits(), now: now, drain: newDrain(), meters: newMeters(now),
+			router: router{node: n, catalog: newMemoryCatalog()}, limits: DefaultLimits(), now: now, drain: newDrain(),
 			quick: quick{codec: binaryCodec{bounds: b}},
 		}
 	}
@@ -153,9 +153,6 @@ func (p *pair) same(method string, request []byte) proto.Message {
 		if machineOf(p.plain, i).Digest() != machineOf(p.quick, i).Digest() {
 			p.Fatalf("%s %x: shard %d holds something else", method, request, i)
 		}
-	}
-	if diff := cmp.Diff(p.plain.meters.queues, p.quick.meters.queues, cmp.AllowUnexported(meter{}, slot{})); diff != "" {
-		p.Fatalf("%s %x: the meters differ (-generated +by hand):\n%s", method, request, diff)
 	}
 	if err != nil {
 		return nil

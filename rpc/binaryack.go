@@ -109,19 +109,4 @@ func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch
 		b.commands = append(b.commands, placed{shard: shard, position: i, command: ack})
 	}
 	s.doPlaced(ctx, requestID, b.commands, b.answers)
-	s.meterAcks(b.acks, b.answers)
-}
-
-// meterAcks counts the jobs acked, neighbours of one queue together.
-func (s *queueService) meterAcks(acks []fsm.Ack, answers []answer) {
-	var n uint32
-	for i := range acks {
-		if answers[i].fault == nil {
-			n++
-		}
-		if last := i == len(acks)-1; n > 0 && (last || acks[i+1].Queue != acks[i].Queue) {
-			s.meters.ack(acks[i].Queue, n)
-			n = 0
-		}
-	}
 }

@@ -414,9 +414,6 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	for i := range reply.Jobs {
 		p.jobs = append(p.jobs, leased{&reply.Jobs[i], w})
 	}
-	if !result.Replayed { // else they were counted, and at the time of their grant
-		p.service.meters.grants(result.Grants, reply.Witness.Time)
-	}
 	return nil
 }
 

@@ -99,7 +99,6 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 		s.putElsewhere(ctx, b.commands, b.answers)
 	}
 	s.nameConflicts(ctx, b)
-	s.meterPuts(b.puts, b.answers)
 }
 
 // putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
@@ -183,25 +182,6 @@ func changed(a *answer) bool {
 func sameHome(before fsm.Command, put *fsm.Put) bool {
 	last, ok := before.(*fsm.Put)
 	return ok && last.Queue == put.Queue && last.Partitions == 1
-}
-
-// meterPuts counts the jobs made, neighbours of one queue together.
-func (s *queueService) meterPuts(puts []*fsm.Put, answers []answer) {
-	var queue string
-	var n uint32
-	for i, put := range puts {
-		if put == nil || answers[i].fault != nil || !answers[i].result.Created {
-			continue
-		}
-		if put.Queue != queue && n > 0 {
-			s.meters.put(queue, n)
-			n = 0
-		}
-		queue, n = put.Queue, n+1
-	}
-	if n > 0 {
-		s.meters.put(queue, n)
-	}
 }
 
 // place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to

@@ -66,30 +66,6 @@ func TestPutBatchAnswers(t *testing.T) {
 	}
 }
 
-// TestBatchesAreMetered counts what a batch did by queue, and what failed not at all.
-func TestBatchesAreMetered(t *testing.T) {
-	s := &queueService{meters: newMeters(time.Now)}
-	failed := answer{fault: fault(belfryv1.Reason_REASON_STALE_LEASE)}
-	var acks []fsm.Ack
-	var puts []*fsm.Put
-	var answers []answer
-	for _, row := range []struct {
-		queue string
-		answer
-	}{{"", failed}, {"a", answer{}}, {"a", failed}, {"a", answer{}}, {"b", failed}, {"c", answer{}}, {"a", answer{}}, {"c", answer{}}, {"", failed}} {
-		acks, puts = append(acks, fsm.Ack{Ref: fsm.Ref{Queue: row.queue}}), append(puts, &fsm.Put{Queue: row.queue})
-		row.answer.result = &fsm.Result{Created: row.answer.fault == nil}
-		answers = append(answers, row.answer)
-	}
-	s.meterAcks(acks, answers)
-	s.meterPuts(puts, answers)
-	for queue, want := range map[string]uint32{"": 0, "a": 3, "b": 0, "c": 2} {
-		if got := s.meters.minute(queue); got.acks != want || got.puts != want {
-			t.Errorf("queue %q: %d acks and %d puts, want %d each", queue, got.acks, got.puts, want)
-		}
-	}
-}
-
 // TestPutsStayNear: a put that may go to any partition goes to one that this node serves itself, and all of those have their turns.
 func TestPutsStayNear(t *testing.T) {
 	const shards = 6

@@ -20,7 +20,6 @@ type queueService struct {
 	limits Limits
 	now    func() time.Time
 	drain  *drain
-	meters *meters
 	// polls are the polls over several shards that have a request id.
 	polls attempts
 	stops stops
@@ -226,9 +225,6 @@ func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, f
 	a := s.do(ctx, s.shard(ref.Queue, ref.Partition), requestID, command)
 	if a.fault != nil {
 		return answer{}, a.fault
-	}
-	if command.Kind() == fsm.KindAck {
-		s.meters.ack(ref.Queue, 1)
 	}
 	return a, nil
 }

@@ -436,9 +436,6 @@ func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkR
 	results := make([]*belfryv1.WorkResult, len(round))
 	for i := range round {
 		results[i] = wireResult(&round[i], &answers[i])
-		if answers[i].fault == nil && round[i].command.Kind() == fsm.KindAck {
-			s.meters.ack(round[i].ref.Queue, 1)
-		}
 	}
 	return results
 }

@@ -59,8 +59,8 @@ size            5.0 MiB
 oldest ready    due for 1m30s
 next due        2030-01-31 09:00:01.500 +00:00 (in 1.5s)
 due             5 overdue; within 1m 3, 1h 1,003, 1d 5,003, 30d 5,004; later 1,229,563
-lateness        p50 800µs, p99 2ms, max 3s of 1,000 jobs
-per second      1.5 put, 2.0 reserved, 0.2 acked
+lateness        p50 800µs, p99 2ms, max 3s of 1,000 jobs over the last 60 s
+per second      1.5 put, 2.0 reserved, 0.2 acked over the last 60 s
 put             2,000,000
 reserved        10, given back 3
 ended           6 acked, 5 cancelled, 7 expired

@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -43,7 +45,11 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars canvas, now time.Time) {
 	}
 	lateness := ""
 	if l := q.Lateness; l.GetJobs() > 0 {
-		lateness = fmt.Sprintf("p50 %s, p99 %s, max %s of %s", length(l.P50), length(l.P99), length(l.Max), count(l.Jobs, "job"))
+		lateness = fmt.Sprintf("p50 %s, p99 %s, max %s of %s over the last %s", length(l.P50), length(l.P99), length(l.Max), count(l.Jobs, "job"), windowText(l.Window))
+	}
+	perSecond := "not known: the leader of a shard has just started, or is of an earlier version"
+	if r != nil {
+		perSecond = fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked over the last %s", r.PutsPerSecond, r.ReservesPerSecond, r.AcksPerSecond, windowText(r.Window))
 	}
 	fields(w,
 		"queue", q.Name,
@@ -54,7 +60,7 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars canvas, now time.Time) {
 		"next due", moments(q.NextDueAt, now),
 		"due", dueSums(q.Due),
 		"lateness", lateness,
-		"per second", fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked", r.GetPutsPerSecond(), r.GetReservesPerSecond(), r.GetAcksPerSecond()),
+		"per second", perSecond,
 		"put", grouped(t.GetPuts()),
 		"reserved", fmt.Sprintf("%s, given back %s", grouped(t.GetReserves()), grouped(t.GetReleases())),
 		"ended", fmt.Sprintf("%s acked, %s cancelled, %s expired", grouped(t.GetAcks()), grouped(t.GetCancels()), grouped(t.GetExpiries())),
@@ -85,6 +91,15 @@ func endedIDs(q *belfryv1.Queue) string {
 	default:
 		return fmt.Sprintf("for %s after the job has ended", length(window))
 	}
+}
+
+// windowText writes the time that rates and lateness are of. An earlier server does not say it; there it is a minute, too.
+func windowText(window *durationpb.Duration) string {
+	seconds := int(window.AsDuration() / time.Second)
+	if window == nil {
+		seconds = 60
+	}
+	return fmt.Sprintf("%d s", seconds)
 }
 
 // renderCreated says what was made.

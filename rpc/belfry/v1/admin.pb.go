@@ -946,9 +946,10 @@ type Queue struct {
 	OldestReadyAge *durationpb.Duration `protobuf:"bytes,7,opt,name=oldest_ready_age,json=oldestReadyAge,proto3" json:"oldest_ready_age,omitempty"`
 	// When the next delayed job is due. Not set if there is none.
 	NextDueAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
-	// How late jobs were handed out, as the answering node saw it in the last minute. Not set if it handed none out.
+	// How late jobs were handed out over the last minute, through all nodes. Not set if none was, or if that is not known.
 	Lateness *Lateness `protobuf:"bytes,9,opt,name=lateness,proto3" json:"lateness,omitempty"`
-	// What happened per second, as the answering node saw it in the last minute. Not set if nothing did.
+	// What happened per second over the last minute, through all nodes. Not set if that is not known: a shard is answered for
+	// by a node of an earlier version, or by one that was restored from a snapshot at this moment.
 	Rates *QueueRates `protobuf:"bytes,10,opt,name=rates,proto3" json:"rates,omitempty"`
 	// What happened since the queue was made.
 	Totals *QueueTotals `protobuf:"bytes,11,opt,name=totals,proto3" json:"totals,omitempty"`
@@ -1347,8 +1348,9 @@ func (x *JobCounts) GetDead() uint32 {
 	return 0
 }
 
-// Lateness says how long after their due time jobs were handed out for the first time, over the last minute. It counts
-// both what the server took and what jobs waited for a consumer. The figures are rounded up, by less than a factor of 2.
+// Lateness says how long after their due time jobs were handed out for the first time, over the last minute, through all
+// nodes. It counts both what the server took and what jobs waited for a consumer. The figures are rounded up, by less than
+// a factor of 2.
 type Lateness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Half of the jobs were at most this late.
@@ -1358,7 +1360,10 @@ type Lateness struct {
 	// The latest of them.
 	Max *durationpb.Duration `protobuf:"bytes,3,opt,name=max,proto3" json:"max,omitempty"`
 	// How many jobs this is about.
-	Jobs          uint32 `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs uint32 `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// The time that it is about: 60 s and up to 10 s more. Less if a shard's leader was restored from a snapshot or started
+	// since, because what it did not apply itself is not counted.
+	Window        *durationpb.Duration `protobuf:"bytes,5,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1421,15 +1426,26 @@ func (x *Lateness) GetJobs() uint32 {
 	return 0
 }
 
-// QueueRates has events per second over the last minute, as far as they went through the answering node.
+func (x *Lateness) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+// QueueRates has events per second over the last minute, through all nodes. The leaders of the queue's shards tell it from
+// their logs, so that every node answers the same. What is counted is what QueueTotals counts.
 type QueueRates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Jobs put.
 	PutsPerSecond float64 `protobuf:"fixed64,1,opt,name=puts_per_second,json=putsPerSecond,proto3" json:"puts_per_second,omitempty"`
 	// Jobs handed out; the repeat of a Reserve with its request id counts nothing.
 	ReservesPerSecond float64 `protobuf:"fixed64,2,opt,name=reserves_per_second,json=reservesPerSecond,proto3" json:"reserves_per_second,omitempty"`
-	// Acks that were answered without an error. An ack again with the same lease counts again; the total does not.
+	// Jobs acked.
 	AcksPerSecond float64 `protobuf:"fixed64,3,opt,name=acks_per_second,json=acksPerSecond,proto3" json:"acks_per_second,omitempty"`
+	// The time that the rates are of: 60 s. Less if a shard's leader was restored from a snapshot or started since, because
+	// what it did not apply itself is not counted.
+	Window        *durationpb.Duration `protobuf:"bytes,4,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1483,6 +1499,13 @@ func (x *QueueRates) GetAcksPerSecond() float64 {
 		return x.AcksPerSecond
 	}
 	return 0
+}
+
+func (x *QueueRates) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
 }
 
 // QueueTotals counts events since the queue was made. Exact, and the same on every replica.
@@ -4260,17 +4283,19 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\adelayed\x18\x01 \x01(\rR\adelayed\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\rR\x05ready\x12\x1a\n" +
 	"\breserved\x18\x03 \x01(\rR\breserved\x12\x12\n" +
-	"\x04dead\x18\x04 \x01(\rR\x04dead\"\xa5\x01\n" +
+	"\x04dead\x18\x04 \x01(\rR\x04dead\"\xd8\x01\n" +
 	"\bLateness\x12+\n" +
 	"\x03p50\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
 	"\x03p99\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p99\x12+\n" +
 	"\x03max\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03max\x12\x12\n" +
-	"\x04jobs\x18\x04 \x01(\rR\x04jobs\"\x8c\x01\n" +
+	"\x04jobs\x18\x04 \x01(\rR\x04jobs\x121\n" +
+	"\x06window\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06window\"\xbf\x01\n" +
 	"\n" +
 	"QueueRates\x12&\n" +
 	"\x0fputs_per_second\x18\x01 \x01(\x01R\rputsPerSecond\x12.\n" +
 	"\x13reserves_per_second\x18\x02 \x01(\x01R\x11reservesPerSecond\x12&\n" +
-	"\x0facks_per_second\x18\x03 \x01(\x01R\racksPerSecond\"\x85\x02\n" +
+	"\x0facks_per_second\x18\x03 \x01(\x01R\racksPerSecond\x121\n" +
+	"\x06window\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06window\"\x85\x02\n" +
 	"\vQueueTotals\x12\x12\n" +
 	"\x04puts\x18\x01 \x01(\x04R\x04puts\x12\x1a\n" +
 	"\breserves\x18\x02 \x01(\x04R\breserves\x12\x12\n" +
@@ -4624,84 +4649,86 @@ var file_belfry_v1_admin_proto_depIdxs = []int32{
 	59, // 28: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
 	59, // 29: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
 	59, // 30: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	61, // 31: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	61, // 32: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	62, // 33: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	63, // 34: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	62, // 35: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	62, // 36: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	30, // 37: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	32, // 38: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	33, // 39: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	59, // 40: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	29, // 41: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,  // 42: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	60, // 43: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	31, // 44: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	60, // 45: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	60, // 46: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	34, // 47: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	59, // 48: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	34, // 49: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	30, // 50: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	59, // 51: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	59, // 52: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	30, // 53: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	64, // 54: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	60, // 55: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	49, // 56: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	60, // 57: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	60, // 58: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	50, // 59: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	50, // 60: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	50, // 61: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	8,  // 62: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	10, // 63: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	12, // 64: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	21, // 65: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	23, // 66: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	25, // 67: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	27, // 68: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	35, // 69: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	37, // 70: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	51, // 71: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	53, // 72: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	55, // 73: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	57, // 74: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	39, // 75: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	41, // 76: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	43, // 77: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	45, // 78: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	47, // 79: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	1,  // 80: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	4,  // 81: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	6,  // 82: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	9,  // 83: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	11, // 84: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	13, // 85: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	22, // 86: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	24, // 87: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	26, // 88: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	28, // 89: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	36, // 90: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	38, // 91: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	52, // 92: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	54, // 93: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	56, // 94: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	58, // 95: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	40, // 96: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	42, // 97: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	44, // 98: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	46, // 99: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	48, // 100: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	2,  // 101: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	5,  // 102: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	7,  // 103: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	83, // [83:104] is the sub-list for method output_type
-	62, // [62:83] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	59, // 31: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	59, // 32: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	61, // 33: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	61, // 34: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	62, // 35: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	63, // 36: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	62, // 37: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	62, // 38: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	30, // 39: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	32, // 40: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	33, // 41: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	59, // 42: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	29, // 43: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,  // 44: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	60, // 45: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	31, // 46: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	60, // 47: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	60, // 48: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	34, // 49: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	59, // 50: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	34, // 51: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	30, // 52: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	59, // 53: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	59, // 54: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	30, // 55: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	64, // 56: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	60, // 57: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	49, // 58: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	60, // 59: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	60, // 60: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	50, // 61: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	50, // 62: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	50, // 63: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	8,  // 64: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	10, // 65: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	12, // 66: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	21, // 67: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	23, // 68: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	25, // 69: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	27, // 70: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	35, // 71: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	37, // 72: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	51, // 73: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	53, // 74: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	55, // 75: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	57, // 76: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	39, // 77: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	41, // 78: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	43, // 79: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	45, // 80: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	47, // 81: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	1,  // 82: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	4,  // 83: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	6,  // 84: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	9,  // 85: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	11, // 86: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	13, // 87: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	22, // 88: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	24, // 89: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	26, // 90: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	28, // 91: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	36, // 92: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	38, // 93: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	52, // 94: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	54, // 95: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	56, // 96: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	58, // 97: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	40, // 98: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	42, // 99: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	44, // 100: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	46, // 101: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	48, // 102: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	2,  // 103: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	5,  // 104: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	7,  // 105: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	85, // [85:106] is the sub-list for method output_type
+	64, // [64:85] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }

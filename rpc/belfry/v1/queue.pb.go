@@ -227,7 +227,8 @@ type PutRequest_Delay struct {
 }
 
 type PutRequest_DueAt struct {
-	// The time itself, at most 100 years from now. A time in the past means at once.
+	// The time itself, at most 100 years from now. A time in the past means at once. A repeat of a put needs the same
+	// time: where that is reckoned from the present, use delay.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due_at,json=dueAt,proto3,oneof"`
 }
 
@@ -1655,6 +1656,9 @@ type GetRequest struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The job's id.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Answer a job that has ended, too, as long as its id is remembered: for the dedup window of its queue, if the producer
+	// chose the id. Its state, endedAt, firstDueAt and attempt are known; its body and options are gone.
+	Ended bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Answer from the nearest replica, also if the shard has no leader: what it has applied, which may be old.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1703,6 +1707,13 @@ func (x *GetRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *GetRequest) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 func (x *GetRequest) GetStale() bool {
@@ -2703,11 +2714,12 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x12RescheduleResponse\x121\n" +
 	"\x06due_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12,\n" +
-	"\awitness\x18\x03 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"H\n" +
+	"\awitness\x18\x03 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"^\n" +
 	"\n" +
 	"GetRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xa4\x01\n" +
 	"\vGetResponse\x12 \n" +
 	"\x03job\x18\x01 \x01(\v2\x0e.belfry.v1.JobR\x03job\x12,\n" +

@@ -549,9 +549,13 @@ type Job struct {
 	// The size of the body in bytes, also where the body itself is not sent.
 	BodyBytes uint32 `protobuf:"varint,20,opt,name=body_bytes,json=bodyBytes,proto3" json:"body_bytes,omitempty"`
 	// The witness of the grant, in jobs that Reserve or Work hand out.
-	Witness       *Witness `protobuf:"bytes,21,opt,name=witness,proto3" json:"witness,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Witness *Witness `protobuf:"bytes,21,opt,name=witness,proto3" json:"witness,omitempty"`
+	// When it ended, in the answer to Get with `ended`. Not set if it has not.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Set if it has ended and its attempts are not known: it ended before all nodes had the version that remembers them.
+	AttemptUnknown *bool `protobuf:"varint,23,opt,name=attempt_unknown,json=attemptUnknown,proto3,oneof" json:"attempt_unknown,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -740,6 +744,20 @@ func (x *Job) GetWitness() *Witness {
 		return x.Witness
 	}
 	return nil
+}
+
+func (x *Job) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Job) GetAttemptUnknown() bool {
+	if x != nil && x.AttemptUnknown != nil {
+		return *x.AttemptUnknown
+	}
+	return false
 }
 
 type isJob_Body interface {
@@ -1103,7 +1121,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x14\n" +
 	"\x05entry\x18\x04 \x01(\rR\x05entry\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xfd\x06\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xf6\a\n" +
 	"\x03Job\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1132,11 +1150,14 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"firstDueAt\x12\x1d\n" +
 	"\n" +
 	"body_bytes\x18\x14 \x01(\rR\tbodyBytes\x12,\n" +
-	"\awitness\x18\x15 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x1a:\n" +
+	"\awitness\x18\x15 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x125\n" +
+	"\bended_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12,\n" +
+	"\x0fattempt_unknown\x18\x17 \x01(\bH\x01R\x0eattemptUnknown\x88\x01\x01\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
-	"\x04body\"\xba\x02\n" +
+	"\x04bodyB\x12\n" +
+	"\x10_attempt_unknown\"\xba\x02\n" +
 	"\n" +
 	"EntryError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12)\n" +
@@ -1270,24 +1291,25 @@ var file_belfry_v1_types_proto_depIdxs = []int32{
 	11, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
 	11, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
 	5,  // 10: belfry.v1.Job.witness:type_name -> belfry.v1.Witness
-	2,  // 11: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
-	1,  // 12: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
-	12, // 13: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
-	5,  // 14: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
-	3,  // 15: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
-	12, // 16: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
-	12, // 17: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
-	12, // 18: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
-	12, // 19: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
-	12, // 20: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
-	8,  // 21: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
-	4,  // 22: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
-	11, // 23: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	11, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	2,  // 12: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
+	1,  // 13: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
+	12, // 14: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
+	5,  // 15: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
+	3,  // 16: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
+	12, // 17: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
+	12, // 18: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
+	12, // 19: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
+	12, // 20: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
+	12, // 21: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
+	8,  // 22: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
+	4,  // 23: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
+	11, // 24: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_types_proto_init() }

@@ -1,0 +1,162 @@
+package fsm
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// RecentWindow is the time over which a machine tells what a queue did lately.
+const RecentWindow = time.Minute
+
+const (
+	recentSlotLength = Time(10 * time.Second)
+	// recentSlots are those of a window and the one under way.
+	recentSlots = int(Time(RecentWindow)/recentSlotLength) + 1
+	// recentQueuesMax bounds the queues of a shard that are counted at one time, at about 1 KiB each.
+	recentQueuesMax = 2000
+)
+
+// LateBuckets is the number of buckets of lateness: bucket i counts what is below 2^i ms, the last one the rest.
+const LateBuckets = 32
+
+// Recent is what a queue did within the last RecentWindow. It is derived from the entries, so that all replicas that
+// applied the same tell the same, whichever leads. It is in no snapshot: a machine knows it from its restore on.
+type Recent struct {
+	// Window is the time that the counts are of: RecentWindow, or less soon after a restore.
+	Window Duration
+	// Puts, Grants and Acks are those of Counters.
+	Puts, Grants, Acks uint64
+	// Late counts first attempts by how long after their due time they were granted, LateMax is the longest of them.
+	Late    [LateBuckets]uint64
+	LateMax Duration
+}
+
+// recents are the counts of a shard's queues.
+type recents struct {
+	// since is the clock at the restore.
+	since Time
+	// queues are those that have counts.
+	queues []*queue
+	// refused is the number of the slot in which a queue was last not counted for want of room, swept that in which idle
+	// queues were last looked for.
+	refused, swept Time
+}
+
+// recent has the slots of one queue, by their numbers modulo their count.
+type recent struct{ slots [recentSlots]recentSlot }
+
+// recentSlot is what happened in one stretch of shard time.
+type recentSlot struct {
+	number             Time
+	puts, grants, acks uint32
+	late               [LateBuckets]uint32
+	lateMax            Duration
+}
+
+// recentSeen are the counters of a queue as of the last time that they were looked at.
+type recentSeen struct{ put, granted, acked uint64 }
+
+func seenOf(c *Counters) recentSeen { return recentSeen{c.Put, c.Granted, c.Acked} }
+
+// countRecent adds what the counters of a queue gained to the present slot. What a restore brings is not counted.
+func (m *Machine) countRecent(q *queue) {
+	before, now := q.seen, seenOf(&m.record(q).Counters)
+	q.seen = now
+	if now == before || m.restored.Open() {
+		return
+	}
+	if s := m.recentSlot(q); s != nil {
+		s.puts += uint32(now.put - before.put)
+		s.grants += uint32(now.granted - before.granted)
+		s.acks += uint32(now.acked - before.acked)
+	}
+}
+
+// countLate counts the first attempt of a job that was due at the given time.
+func (m *Machine) countLate(q *queue, due Time) {
+	s := m.recentSlot(q)
+	if s == nil {
+		return
+	}
+	late := max(0, m.scalars.Clock.Sub(due))
+	s.late[min(LateBuckets-1, bits.Len64(uint64(late/time.Millisecond)))]++
+	s.lateMax = max(s.lateMax, late)
+}
+
+// recentSlot returns the present slot of a queue, nil if too many queues are counted.
+func (m *Machine) recentSlot(q *queue) *recentSlot {
+	number := m.scalars.Clock / recentSlotLength
+	if q.recent == nil {
+		if len(m.recents.queues) >= recentQueuesMax {
+			m.sweepRecents(number)
+		}
+		if len(m.recents.queues) >= recentQueuesMax {
+			m.recents.refused = number
+			return nil
+		}
+		q.recent = &recent{}
+		m.recents.queues = append(m.recents.queues, q)
+	}
+	s := &q.recent.slots[int(number%Time(recentSlots))]
+	if s.number != number {
+		*s = recentSlot{number: number}
+	}
+	return s
+}
+
+// sweepRecents drops the counts of queues that were idle for a window, at most once a slot.
+func (m *Machine) sweepRecents(number Time) {
+	if m.recents.swept == number {
+		return
+	}
+	m.recents.swept = number
+	m.recents.queues = slices.DeleteFunc(m.recents.queues, func(q *queue) bool {
+		for i := range q.recent.slots {
+			if s := &q.recent.slots[i]; s.number > number-Time(recentSlots) && *s != (recentSlot{number: s.number}) {
+				return false
+			}
+		}
+		q.recent = nil
+		return true
+	})
+}
+
+// recent tells what a queue did up to now, nil if that is not known.
+func (m *Machine) recent(q *queue, now Time) *Recent {
+	v := &Recent{Window: min(RecentWindow, now.Sub(m.recents.since))}
+	number := now / recentSlotLength
+	if v.Window <= 0 || q.recent == nil && m.recents.refused != 0 && m.recents.refused > number-Time(recentSlots) {
+		return nil
+	}
+	if q.recent == nil {
+		return v
+	}
+	for i := range q.recent.slots {
+		if s := &q.recent.slots[i]; s.number > number-Time(recentSlots) && s.number <= number {
+			v.add(s, now)
+		}
+	}
+	return v
+}
+
+// add adds a slot. Of the oldest one, which the window cuts, it takes as large a part of the events as of the time.
+func (v *Recent) add(s *recentSlot, now Time) {
+	left := (s.number+1)*recentSlotLength - now.before(RecentWindow)
+	share := func(n uint32) uint64 {
+		if left >= recentSlotLength {
+			return uint64(n)
+		}
+		return uint64(n) * uint64(left) / uint64(recentSlotLength)
+	}
+	v.Puts += share(s.puts)
+	v.Grants += share(s.grants)
+	v.Acks += share(s.acks)
+	for i, n := range s.late {
+		v.Late[i] += uint64(n)
+	}
+	v.LateMax = max(v.LateMax, s.lateMax)
+}
+
+// before returns t-d, not less than 0.
+func (t Time) before(d Duration) Time { return max(0, t-Time(d)) }

@@ -1,0 +1,89 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// lately applies commands at a time and returns what the queue did until then.
+func lately(t *testing.T, m *Machine, now Time, queue string, commands ...Command) *Recent {
+	t.Helper()
+	entry := AppendEntry(nil, now, [][]byte{AppendRequest(nil, &Request{Commands: commands})})
+	if _, err := m.Apply(m.Index()+1, entry); err != nil {
+		t.Fatal(err)
+	}
+	return recentOf(t, m, queue, now)
+}
+
+func recentOf(t *testing.T, m *Machine, queue string, now Time) *Recent {
+	t.Helper()
+	r := m.Answer(&QueueQuery{Queue: queue}, now)
+	if len(r.Queues) != 1 {
+		t.Fatalf("there is no queue %s", queue)
+	}
+	return r.Queues[0].Recent
+}
+
+// TestRecent: every replica tells what a queue did within the last minute, by shard time.
+func TestRecent(t *testing.T) {
+	const start = Time(1_800_000_000_000_000_000) // the begin of a slot
+	at := func(d time.Duration) Time { return start.Add(d) }
+	m := New(Config{})
+	var got *Recent
+	for i := range 10 {
+		got = lately(t, m, at(time.Second), "a", &Put{Queue: "a", Partitions: 1, ID: fmt.Sprint(i)})
+	}
+	if got.Puts != 10 || got.Grants != 0 || got.Window != RecentWindow {
+		t.Fatalf("after ten puts: %+v", got)
+	}
+	got = lately(t, m, at(5*time.Second), "a", &Reserve{Queues: []string{"a"}, Max: 3}, &Put{Queue: "a", Partitions: 1, ID: "0"})
+	if got.Puts != 10 || got.Grants != 3 || got.Late[12] != 3 || got.LateMax != 4*time.Second {
+		t.Fatalf("after three grants that were 4 s late, and a put that made no job: %+v", got)
+	}
+	if got := recentOf(t, m, "a", at(59*time.Second)); got.Puts != 10 || got.Grants != 3 {
+		t.Errorf("within the minute: %+v", got)
+	}
+	if got := recentOf(t, m, "a", at(65*time.Second)); got.Puts != 5 || got.Grants != 1 {
+		t.Errorf("when half of the slot is older than a minute: %+v", got)
+	}
+	if got := recentOf(t, m, "a", at(70*time.Second)); *got != (Recent{Window: RecentWindow}) {
+		t.Errorf("after it: %+v", got)
+	}
+	// A replica that is restored knows what it applied itself.
+	got = lately(t, m, at(100*time.Second), "a", &Put{Queue: "a", Partitions: 1, ID: "x"})
+	restored, err := Restore(Config{}, bytes.NewReader(snapshotBytes(t, m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Puts != 1 || recentOf(t, restored, "a", at(100*time.Second)) != nil {
+		t.Errorf("at the restore: %+v and %+v", got, recentOf(t, restored, "a", at(100*time.Second)))
+	}
+	got = lately(t, restored, at(110*time.Second), "a", &Put{Queue: "a", Partitions: 1, ID: "y"})
+	if got.Puts != 1 || got.Window != 10*time.Second {
+		t.Errorf("10 s after the restore: %+v", got)
+	}
+}
+
+// TestRecentIsBounded: of too many queues some are not counted, and say so; idle ones make room.
+func TestRecentIsBounded(t *testing.T) {
+	const start = Time(1_800_000_000_000_000_000)
+	m := New(Config{})
+	put := func(now Time, i int) *Recent {
+		name := fmt.Sprint("q", i)
+		return lately(t, m, now, name, &Put{Queue: name, Partitions: 1})
+	}
+	for i := range recentQueuesMax {
+		put(start, i)
+	}
+	if got := put(start, recentQueuesMax); got != nil {
+		t.Errorf("one too many: %+v", got)
+	}
+	if got := put(start.Add(time.Second), 7); got == nil || got.Puts != 2 {
+		t.Errorf("one that is counted: %+v", got)
+	}
+	if got := put(start.Add(80*time.Second), recentQueuesMax); got == nil || got.Puts != 1 || len(m.recents.queues) != 1 {
+		t.Errorf("after the others were idle: %+v, %d are counted", got, len(m.recents.queues))
+	}
+}

@@ -1,0 +1,63 @@
+package rpc
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestRecentPartsAreAddedUp: each part of a queue tells of a window of its own, and one that tells nothing makes the whole unknown.
+func TestRecentPartsAreAddedUp(t *testing.T) {
+	part := func(r *fsm.Recent) queuePart { return queuePart{Queue: fsm.Queue{Recent: r}} }
+	whole := fsm.Recent{Window: fsm.RecentWindow, Puts: 120, Grants: 60, Acks: 30, Late: [fsm.LateBuckets]uint64{3: 98, 10: 1}, LateMax: 800 * time.Millisecond}
+	young := fsm.Recent{Window: 10 * time.Second, Puts: 50, Late: [fsm.LateBuckets]uint64{0: 1}}
+	sum := sumRecent([]queuePart{part(&whole), part(&young), part(&fsm.Recent{Window: fsm.RecentWindow})})
+	rates, late := sum.rates(), sum.lateness()
+	if rates.GetPutsPerSecond() != 7 || rates.GetReservesPerSecond() != 1 || rates.GetAcksPerSecond() != 0.5 || rates.GetWindow().AsDuration() != 10*time.Second {
+		t.Errorf("rates %v", rates)
+	}
+	if late.GetJobs() != 100 || late.GetP50().AsDuration() != 8*time.Millisecond || late.GetP99().AsDuration() != 8*time.Millisecond || late.GetMax().AsDuration() != 800*time.Millisecond {
+		t.Errorf("lateness %v", late)
+	}
+	idle := sumRecent([]queuePart{part(&fsm.Recent{Window: fsm.RecentWindow})})
+	if idle.rates() == nil || idle.rates().GetPutsPerSecond() != 0 || idle.lateness() != nil {
+		t.Errorf("of an idle queue: %v, %v", idle.rates(), idle.lateness())
+	}
+	if sum := sumRecent([]queuePart{part(&whole), part(nil)}); sum.rates() != nil || sum.lateness() != nil {
+		t.Errorf("of a part that tells nothing: %v, %v", sum.rates(), sum.lateness())
+	}
+}
+
+// TestRepeatsAreNotHandedOutAgain: jobs that a repeat of a Reserve collects were counted before, and are not late by the time
+// between the two.
+func TestRepeatsAreNotHandedOutAgain(t *testing.T) {
+	s := serve(t)
+	q := s.server.handler.queues
+	for name, queues := range map[string][]string{
+		"one shard": {s.queueIn(1, "a")}, "two shards": {s.queueIn(0, "b"), s.queueIn(2, "c")},
+	} {
+		last := queues[len(queues)-1]
+		if got := s.post("/v1/put", `{"queue":"`+last+`"}`); got.status != 200 {
+			t.Fatal(got.body)
+		}
+		for range 3 {
+			res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, RequestId: name})
+			if err != nil || len(res.GetJobs()) != 1 {
+				t.Fatalf("%s: %v, %v", name, res, err)
+			}
+		}
+		r, _, err := q.node.Query(t.Context(), q.shard(last, 0), &fsm.QueueQuery{Queue: last})
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := uint64(0)
+		for _, n := range r.Queues[0].Recent.Late {
+			late += n
+		}
+		if got := r.Queues[0].Recent; got.Grants != 1 || late != 1 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
