@@ -32,7 +32,8 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 			t.Fatal("the catalog has no leader")
 		}
 		sick, sound := tr.all[i], tr.all[(i+1)%3]
-		sick.node.RaiseCondition(node.DiskPressure, "3 MiB of its disk are free")
+		const kind = node.ConditionKind("SOMETHING_NEW") // which no part of the node clears
+		sick.node.RaiseCondition(kind, "it is too hot")
 		raised := time.Now()
 		await(t, "a node that leads nothing", func() bool { return groupsLed(sick) == 0 })
 		if took := time.Since(raised); took > 3*time.Second {
@@ -55,10 +56,10 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 			t.Errorf("it has %d replicas, want %d", replicas, testShards)
 		}
 		all, _ := sound.cluster.Members(t.Context())
-		if got := reportOf(all[i]).Conditions; len(got) != 1 || got[0].Kind != node.DiskPressure || got[0].Message == "" || got[0].Since.IsZero() {
+		if got := reportOf(all[i]).Conditions; len(got) != 1 || got[0].Kind != kind || got[0].Message == "" || got[0].Since.IsZero() {
 			t.Errorf("the others are told %+v", got)
 		}
-		sick.node.ClearCondition(node.DiskPressure)
+		sick.node.ClearCondition(kind)
 		await(t, "an even cluster again", func() bool { return settled(sound.cluster, 3, tr.all...) })
 	})
 }
@@ -119,6 +120,13 @@ func TestPlanAndConditions(t *testing.T) {
 	}
 	if n := newPlanner(w).leads[all[2]]; n != 3 {
 		t.Errorf("the node without a condition leads %d shards of 6", n)
+	}
+	w.nodes[2].impaired = true
+	for i := range w.shards {
+		w.shards[i].leader = all[0]
+	}
+	if steps := plan(w); len(steps) > 0 {
+		t.Errorf("leaderships go to nodes with conditions: %+v", steps)
 	}
 	w.nodes[0].draining, w.nodes[2].silent, w.nodes[2].leaving = true, true, true
 	for i := range w.shards {

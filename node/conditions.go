@@ -135,8 +135,10 @@ func (n *Node) observeSpace() {
 	}
 	effect := "below it puts are refused"
 	switch {
+	case space.Exhausted:
+		effect = "all that changes something is refused, and its replicas take no entries"
 	case space.Scarce:
-		effect = "puts and much else are refused"
+		effect = "all but acks, cancels and purges is refused"
 	case space.Low:
 		effect = "puts are refused"
 	}

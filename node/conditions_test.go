@@ -56,7 +56,7 @@ func TestDiskPressure(t *testing.T) {
 	for _, step := range []struct {
 		free uint64
 		says string
-	}{{1000, ""}, {289, ""}, {287, "below it puts are refused"}, {255, "puts are refused"}, {63, "puts and much else are refused"}} {
+	}{{1000, ""}, {289, ""}, {287, "below it puts are refused"}, {255, "puts are refused"}, {63, "puts are refused"}, {31, "all but acks, cancels and purges is refused"}, {15, "all that changes something is refused, and its replicas take no entries"}} {
 		n.conditions.mu.Lock()
 		clear(n.conditions.byKind)
 		n.conditions.mu.Unlock()

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -64,10 +65,15 @@ func TestWhatAFullDiskRefuses(t *testing.T) {
 	f.set(t, n, 255)
 	check("low", ErrDiskFull, adds...)
 	check("low", nil, others...)
-	f.set(t, n, 63)
+	f.set(t, n, 32)
+	check("without the reserve", ErrDiskFull, adds...)
+	check("without the reserve", nil, others...)
+	f.set(t, n, 31)
 	check("scarce", ErrDiskFull, adds...)
 	check("scarce", ErrDiskFull, others...)
 	check("scarce", nil, passes...)
+	f.set(t, n, 15)
+	check("exhausted", ErrDiskFull, slices.Concat(adds, others, passes)...)
 	if st := n.Status(); !st.DiskFull || n.Stats().Shards[0].DiskFull != refused {
 		t.Errorf("status says %+v, %d requests were counted, want %d", st, n.Stats().Shards[0].DiskFull, refused)
 	}
@@ -82,7 +88,7 @@ func TestReservationsOnAFullDisk(t *testing.T) {
 		do(t, n, 0, put("orders", "x", time.Second))
 		poll := startPoll(t, n, time.Hour, 1, "orders")
 		before := lastIndex(n)
-		f.set(t, n, 63)
+		f.set(t, n, 31)
 		time.Sleep(10 * time.Second)
 		if !poll.running() {
 			t.Fatalf("the poll ended with %+v, %v", poll.reply, poll.err)

@@ -101,6 +101,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.clock = newNodeClock(cfg.Clock, cfg.ClockBound, n.alone)
 	n.clocks = newClocks(cfg, n.clock, n.id.serverID())
 	n.mux = newMux(cfg, n.id, n.snapshotRoom)
+	n.mux.full = n.space.Exhausted
 	n.speaks(n.id.Speaks)
 	if err := n.startShards(ctx); err != nil {
 		return nil, err

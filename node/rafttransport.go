@@ -32,6 +32,8 @@ type raftTransport struct {
 	done  chan struct{} // closed by Close
 	once  sync.Once
 	raft  atomic.Pointer[raft.Raft] // nil until it is known
+	// full reports whether the disk has no room for entries.
+	full func() bool
 	// reach finds out whether a server can be reached; left, closed by leave, ends the waits for that.
 	reach   func(ctx context.Context, id raft.ServerID) error
 	left    chan struct{}
@@ -54,7 +56,7 @@ type followed struct {
 func newRaftTransport(inner *raft.NetworkTransport, s *stream) *raftTransport {
 	t := &raftTransport{
 		NetworkTransport: inner, inbox: make(chan raft.RPC), done: make(chan struct{}), followers: map[raft.ServerID]followed{},
-		reach: s.reach, left: make(chan struct{}),
+		full: s.mux.full, reach: s.reach, left: make(chan struct{}),
 	}
 	go t.forward()
 	return t
@@ -71,6 +73,10 @@ func (t *raftTransport) forward() {
 			}
 			if _, ok := rpc.Command.(*raft.TimeoutNowRequest); ok && t.standing.abstains() {
 				rpc.Respond(nil, errAbstains)
+				continue
+			}
+			if t.full() && brings(rpc) {
+				rpc.Respond(nil, ErrDiskFull)
 				continue
 			}
 			t.queue(rpc)
@@ -90,6 +96,13 @@ var errOutdated = errors.New("the entries are of a later term than the message")
 func outdated(rpc raft.RPC) bool {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	return ok && len(req.Entries) > 0 && req.Entries[len(req.Entries)-1].Term > req.Term
+}
+
+// brings reports whether a message brings entries. On a disk without room they would be the write that fails and ends the process. A
+// replica that takes none lags, and goes on voting, hearing its leader and sending its callers on.
+func brings(rpc raft.RPC) bool {
+	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	return ok && len(req.Entries) > 0
 }
 
 // queue gives a message to Raft's main loop. After Close it is answered by nobody; the library waits for that end too.

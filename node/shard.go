@@ -193,14 +193,16 @@ func (s *shard) refusal(err error) error {
 }
 
 // admit refuses what would add to a full disk: puts below the low-water mark, and when space is scarce all that does not free some.
-// An entry that cannot be written ends the process, so acks must find room to the last. Who does not lead leaves it to the leader.
+// An entry that cannot be written ends the process, so when space is exhausted nothing of callers is logged. Who does not lead leaves it
+// to the leader.
 func (s *shard) admit(req *fsm.Request) error {
-	scarce := s.node.space.Scarce()
-	if !scarce && !s.node.space.Low() || s.serving.Load() == nil {
+	space := s.node.space
+	if !space.Low() || s.serving.Load() == nil {
 		return nil
 	}
+	scarce, exhausted := space.Scarce(), space.Exhausted()
 	for _, c := range req.Commands {
-		if k := c.Kind(); k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport || scarce && !frees(k) {
+		if k := c.Kind(); exhausted || k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport || scarce && !frees(k) {
 			return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
 		}
 	}

@@ -38,6 +38,7 @@ type mux struct {
 	shards        int
 	founding      *Founding
 	room          func() uint64 // free bytes for the snapshots of peers
+	full          func() bool   // reports whether the disk has no room for entries
 	listener      net.Listener  // nil if the node listens for no peers
 	dial          func(ctx context.Context, addr string) (net.Conn, error)
 	resolve       func(serverID string) (string, error)
@@ -59,7 +60,7 @@ type mux struct {
 // newMux returns a mux for the server self and starts to accept.
 func newMux(cfg Config, id *identity, room func() uint64) *mux {
 	m := &mux{
-		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, founding: id.Founding, room: room, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
+		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, founding: id.Founding, room: room, full: func() bool { return false }, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
 		logger: cfg.Logger, done: make(chan struct{}), entered: throng.New(handshakesMax),
 		streams: map[string]*stream{}, conns: map[*trackedConn]struct{}{},
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +176,44 @@ func TestFollowersLeaveCallsToTheLeader(t *testing.T) {
 		expect("it follows, and stops", followers[1], false, node.ErrShuttingDown)
 		if follower.Node.Follows(99) {
 			t.Error("it follows in a shard that there is not")
+		}
+	})
+}
+
+// A follower whose disk fills takes no entries before a write fails: its process goes on, votes and hears its leader, and the others
+// serve. When there is room again it has everything soon.
+func TestFollowerWhoseDiskFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disks := onDisks(t, func(*node.Config) {})
+		leader, full := c.Leader(0), c.Followers(0)[0]
+		do(t, leader, put("x"))
+		c.Converge(0)
+		disk := disks.of(full.name)
+		disk.SetFree(1 << 20)
+		disk.SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpWrite && strings.HasSuffix(o.Path, ".wal") {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Second)
+		for range 20 {
+			do(t, c.Leader(0), put("x"))
+			time.Sleep(time.Second)
+		}
+		if now := c.Leader(0); now != leader {
+			t.Errorf("%s leads instead of %s", now.name, leader.name)
+		}
+		if st := full.Node.Status(); len(st.Conditions) != 1 || st.Conditions[0].Kind != node.DiskPressure || st.Shards[0].Leader != leader.ServerID {
+			t.Errorf("it says %+v", st)
+		}
+		disk.SetHook(nil)
+		disk.SetFree(diskfault.FreeDefault)
+		c.Converge(0)
+		select {
+		case end := <-disks.gaveUp:
+			t.Errorf("%s gave up because of %v", end.name, end.err)
+		default:
 		}
 	})
 }

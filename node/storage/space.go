@@ -39,7 +39,7 @@ type SpaceStats struct {
 	ReserveBytes  uint64 // 0 after the reserve was given up
 	LowWaterBytes uint64 // with what SetSnapshotBytes added
 	// Pressure is Low, and a little before it: time to move elsewhere what adds to the disk.
-	Pressure, Low, Scarce bool
+	Pressure, Low, Scarce, Exhausted bool
 }
 
 // Space watches the free space below a data directory, so that writes are refused with a clear answer while there
@@ -47,11 +47,11 @@ type SpaceStats struct {
 //
 // Pressure becomes true with less free than an eighth above the low-water mark, and false with a quarter above it.
 // Low becomes true below the low-water mark, and false again with an eighth more than it, so that it does not
-// flap. Below a quarter of the mark the reserve file is removed and Scarce becomes true, until half the mark is free beside
-// what the reserve gave; the reserve comes back when there is room for it.
+// flap. Below a quarter of the mark the reserve file is removed; it comes back when there is room for it. Scarce is true
+// below an eighth of the mark, until a quarter is free, and Exhausted below a sixteenth, until an eighth is.
 type Space struct {
-	cfg                   SpaceConfig
-	pressure, low, scarce atomic.Bool
+	cfg                              SpaceConfig
+	pressure, low, scarce, exhausted atomic.Bool
 
 	mu           sync.Mutex
 	free         uint64
@@ -102,6 +102,9 @@ func (s *Space) Low() bool { return s.low.Load() }
 // Scarce says that space is so low that only what frees some may still be logged. It costs one atomic load.
 func (s *Space) Scarce() bool { return s.scarce.Load() }
 
+// Exhausted says that what is left is for votes, terms, the entries of a leadership and a snapshot only. It costs one atomic load.
+func (s *Space) Exhausted() bool { return s.exhausted.Load() }
+
 // SetSnapshotBytes tells the size of the largest snapshot: the next is written beside it, and only that lets log be
 // cut, so room for it is added to the low-water mark from the next probe on.
 func (s *Space) SetSnapshotBytes(size uint64) {
@@ -139,11 +142,18 @@ func (s *Space) Check() error {
 	high := mark + s.cfg.LowWaterBytes/8
 	s.turn(&s.pressure, "pressure", free < high, free >= mark+s.cfg.LowWaterBytes/4)
 	s.turn(&s.low, "low", free < mark, free >= high)
-	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/4, free >= s.cfg.LowWaterBytes/2+s.cfg.ReserveBytes)
-	switch {
-	case s.reserve && free < s.cfg.LowWaterBytes/4:
-		return s.release()
-	case !s.reserve && free >= high+s.cfg.ReserveBytes && !time.Now().Before(s.reserveAfter):
+	if s.reserve && free < s.cfg.LowWaterBytes/4 {
+		if err := s.release(); err != nil {
+			return err
+		}
+		if free, err = s.cfg.Free(s.cfg.Dir); err != nil {
+			return fmt.Errorf("storage: asking the free space of %s: %w", s.cfg.Dir, err)
+		}
+		s.free = free
+	}
+	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8, free >= s.cfg.LowWaterBytes/4)
+	s.turn(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16, free >= s.cfg.LowWaterBytes/8)
+	if !s.reserve && free >= high+s.cfg.ReserveBytes && !time.Now().Before(s.reserveAfter) {
 		if err := s.hold(); err != nil { // not needed as long as there is room
 			s.reserveAfter = time.Now().Add(reserveRetry)
 			s.cfg.Logger.Warn("disk space: no reserve", "error", err, "free_bytes", free)
@@ -184,7 +194,7 @@ func (s *Space) Release() error {
 func (s *Space) Stats() SpaceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Pressure: s.pressure.Load(), Low: s.low.Load(), Scarce: s.scarce.Load()}
+	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Pressure: s.pressure.Load(), Low: s.low.Load(), Scarce: s.scarce.Load(), Exhausted: s.exhausted.Load()}
 	if s.reserve {
 		stats.ReserveBytes = s.cfg.ReserveBytes
 	}

@@ -44,8 +44,8 @@ func TestSpace(t *testing.T) {
 	s, err := storage.OpenSpace(v.config())
 	must(t, err)
 	for _, step := range []struct {
-		free, snapshot                  uint64
-		pressure, low, scarce, reserved bool
+		free, snapshot                             uint64
+		pressure, low, scarce, exhausted, reserved bool
 	}{
 		{free: 1000 * mib, reserved: true},
 		{free: 90 * mib, reserved: true},
@@ -57,10 +57,14 @@ func TestSpace(t *testing.T) {
 		{free: 100*mib - 1, pressure: true, reserved: true},
 		{free: 100 * mib, reserved: true},
 		{free: 20 * mib, pressure: true, low: true, reserved: true},
-		{free: 20*mib - 1, pressure: true, low: true, scarce: true}, // given up
-		{free: 22 * mib, pressure: true, low: true, scarce: true},   // what it gave
-		{free: 42*mib - 1, pressure: true, low: true, scarce: true},
-		{free: 42 * mib, pressure: true, low: true},
+		{free: 20*mib - 1, pressure: true, low: true}, // given up
+		{free: 10 * mib, pressure: true, low: true},
+		{free: 10*mib - 1, pressure: true, low: true, scarce: true},
+		{free: 5 * mib, pressure: true, low: true, scarce: true},
+		{free: 5*mib - 1, pressure: true, low: true, scarce: true, exhausted: true},
+		{free: 10*mib - 1, pressure: true, low: true, scarce: true, exhausted: true},
+		{free: 10 * mib, pressure: true, low: true, scarce: true},
+		{free: 20 * mib, pressure: true, low: true},
 		{free: 90 * mib, pressure: true}, // no room for it yet
 		{free: 92 * mib, pressure: true, reserved: true},
 		{free: 92 * mib, snapshot: 12 * mib, pressure: true, reserved: true},
@@ -72,10 +76,10 @@ func TestSpace(t *testing.T) {
 		v.free.Store(step.free)
 		s.SetSnapshotBytes(step.snapshot)
 		must(t, s.Check())
-		if s.Low() != step.low || s.Scarce() != step.scarce || v.reserved() != step.reserved {
+		if s.Low() != step.low || s.Scarce() != step.scarce || s.Exhausted() != step.exhausted || v.reserved() != step.reserved {
 			t.Errorf("%+v: low %v, scarce %v, reserve held %v", step, s.Low(), s.Scarce(), v.reserved())
 		}
-		want := storage.SpaceStats{FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Pressure: step.pressure, Low: step.low, Scarce: step.scarce}
+		want := storage.SpaceStats{FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Pressure: step.pressure, Low: step.low, Scarce: step.scarce, Exhausted: step.exhausted}
 		if step.reserved {
 			want.ReserveBytes = 2 * mib
 		}
