@@ -47,7 +47,7 @@ type Replicated interface {
 // Reaching is a Node for which other nodes lead shards.
 type Reaching interface {
 	// Unreached says what keeps calls through this node from being served, by the names of the groups concerned, "shard-3" or "catalog"; it is empty
-	// if nothing does. It may be asked often and answers within a second.
+	// if nothing does. That of the catalog is this node's own trouble. It may be asked often and answers within a second.
 	Unreached(ctx context.Context) map[string]string
 	// Serves reports whether this node itself leads a shard and serves. It is quick.
 	Serves(shard uint32) bool

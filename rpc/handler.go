@@ -224,7 +224,7 @@ func (h *handler) mountServices(admin *adminService, options []connect.HandlerOp
 // mountOperations routes what operators and their tools use.
 func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 	services := []string{belfryv1connect.QueueServiceName, belfryv1connect.AdminServiceName}
-	health := &health{node: cfg.Node, drain: h.drain, services: append([]string{""}, services...)}
+	health := &health{begun: time.Now(), node: cfg.Node, drain: h.drain, services: append([]string{""}, services...)}
 	path, healthHandler := grpchealth.NewHandler(health, options...)
 	h.others[path] = healthHandler
 	reflector := grpcreflect.NewStaticReflector(append(slices.Clone(services), grpchealth.HealthV1ServiceName)...)

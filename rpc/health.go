@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -16,40 +18,108 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// health answers the questions of load balancers and supervisors.
+// health answers the questions of load balancers and supervisors: whether this node can serve callers. What other nodes can do no better does
+// not count: a shard without a leader is no reason to take any node out.
 type health struct {
 	node     Node
 	drain    *drain
 	services []string
+	begun    time.Time // when this process began to answer
+
+	mu      sync.Mutex
+	heard   map[uint32]bool // the replicas here that have heard of a leader since the start
+	reached bool            // a leader of some shard was reached since the start
+	lostAt  time.Time       // since when none is; zero while one is
 }
 
-// healthCheck is one line of /readyz. problem is empty if all is well.
-type healthCheck struct{ name, problem string }
+const (
+	// isolatedAfter is for how long no leader may be reached before the node counts as cut off. An election takes one to three seconds, and calls wait for it.
+	isolatedAfter = 5 * time.Second
+	// startWait is how long after its start a node is held back by a replica that has not heard of a leader. Restarts of one node after the other wait
+	// for it; a shard that has lost its majority must not keep a node out for longer.
+	startWait = time.Minute
+)
+
+// healthCheck is one line of /readyz. problem is empty if all is well; a warning does not count.
+type healthCheck struct {
+	name, problem string
+	warning       bool
+}
+
+// failed reports whether the check speaks against the node.
+func (c *healthCheck) failed() bool { return c.problem != "" && !c.warning }
 
 // checks returns all checks in order.
 func (h *health) checks(ctx context.Context) []healthCheck {
 	status := h.node.Status()
-	out := []healthCheck{{name: "serving"}, {name: "disk"}}
+	out := []healthCheck{{name: "serving"}, {name: "disk", warning: true}}
 	if h.drain.isBegun() || status.Draining {
 		out[0].problem = "the server is stopping"
 	}
 	if status.DiskFull {
 		out[1].problem = fmt.Sprintf("nearly full: %d bytes free", status.DiskFreeBytes)
 	}
-	here := map[string]string{}
+	here := map[uint32]*node.GroupStatus{}
 	for i := range status.Shards {
-		here[shardGroup(int(status.Shards[i].Shard))] = shardProblem(&status.Shards[i])
+		here[status.Shards[i].Shard] = &status.Shards[i]
 	}
 	var unreached map[string]string
 	if node, ok := h.node.(Reaching); ok {
 		unreached = node.Unreached(ctx)
 		out = append(out, healthCheck{name: catalogGroup, problem: unreached[catalogGroup]})
 	}
+	out = append(out, healthCheck{name: "leaders"})
+	leaders, reached := &out[len(out)-1], false
+	shards := make([]healthCheck, 0, h.node.ShardCount())
 	for shard := range h.node.ShardCount() {
 		name := shardGroup(shard)
-		out = append(out, healthCheck{name: name, problem: cmp.Or(here[name], unreached[name])})
+		replica := here[uint32(shard)] //nolint:gosec // at most 1,024
+		problem := cmp.Or(leaderProblem(replica), unreached[name])
+		reached = reached || problem == ""
+		if problem == "" && replica != nil && replica.ClockAhead {
+			problem = "CLOCK_AHEAD: shard time is ahead of the wall clock"
+		}
+		shards = append(shards, h.checkShard(name, problem, replica))
 	}
-	return out
+	leaders.problem = h.isolation(reached)
+	return append(out, shards...)
+}
+
+// checkShard returns the check of a shard. unled is what is wrong with its leader; here is the replica of this node, nil if there is none.
+func (h *health) checkShard(name, unled string, here *node.GroupStatus) healthCheck {
+	if own := replicaProblem(here); own != "" {
+		return healthCheck{name: name, problem: own}
+	}
+	if here == nil {
+		return healthCheck{name: name, problem: unled, warning: true}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.heard == nil {
+		h.heard = map[uint32]bool{}
+	}
+	h.heard[here.Shard] = h.heard[here.Shard] || here.Leader != ""
+	return healthCheck{name: name, problem: unled, warning: h.heard[here.Shard] || time.Since(h.begun) >= startWait}
+}
+
+// isolation says that this node reaches no leader, and has not for a while; "" if it does. Then it can serve no caller, whether it is cut off or the
+// cluster has no majority: it cannot tell.
+func (h *health) isolation(reached bool) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case reached:
+		h.reached, h.lostAt = true, time.Time{}
+		return ""
+	case !h.reached:
+		return "no shard has a leader that this node reaches"
+	case h.lostAt.IsZero():
+		h.lostAt = time.Now()
+	}
+	if lost := time.Since(h.lostAt); lost >= isolatedAfter {
+		return fmt.Sprintf("no shard has had a leader that this node reaches for %v", lost.Round(time.Second))
+	}
+	return ""
 }
 
 // applyLagMax is how many committed entries may have yet to take effect in a replica that is ready: with more the node is still catching up, as after a start, and
@@ -62,17 +132,27 @@ const shardGroupPrefix = "shard-"
 // shardGroup returns the name of a shard's group.
 func shardGroup(shard int) string { return shardGroupPrefix + strconv.Itoa(shard) }
 
-// shardProblem says why a shard cannot be used through this node, "" if it can.
-func shardProblem(g *node.GroupStatus) string {
+// leaderProblem says what a replica here knows to be wrong with its shard, whichever node is asked; "" if nothing is, or no replica is here.
+func leaderProblem(g *node.GroupStatus) string {
 	switch {
-	case g.ClockAhead:
-		return "CLOCK_AHEAD: shard time is ahead of the wall clock"
-	case g.Role == node.Stopped:
-		return "stopped: " + g.LastError
+	case g == nil:
+		return ""
 	case g.Leader == "":
 		return "no leader is known"
 	case g.Role == node.Leader && !g.Serving:
 		return "its new leader does not serve yet"
+	default:
+		return ""
+	}
+}
+
+// replicaProblem says what is wrong with a replica of this node itself; "" if nothing is, or there is none.
+func replicaProblem(g *node.GroupStatus) string {
+	switch {
+	case g == nil:
+		return ""
+	case g.Role == node.Stopped:
+		return "stopped: " + g.LastError
 	case g.CommitIndex > g.AppliedIndex+applyLagMax:
 		return fmt.Sprintf("%d entries of its log have yet to take effect here", g.CommitIndex-g.AppliedIndex)
 	default:
@@ -104,9 +184,11 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) *Fault {
 		switch {
 		case slices.Contains(query["exclude"], c.name):
 			fmt.Fprintf(&lines, "[ ]%s excluded\n", c.name)
-		case c.problem != "":
+		case c.failed():
 			status = http.StatusServiceUnavailable
 			fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.name, c.problem)
+		case c.problem != "":
+			fmt.Fprintf(&lines, "[!]%s warning: %s\n", c.name, c.problem)
 		default:
 			fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
 		}
@@ -168,7 +250,7 @@ func (h *health) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpc
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", clip(req.Service, quotedBytesMax)))
 	}
 	for _, c := range h.checks(ctx) {
-		if c.problem != "" {
+		if c.failed() {
 			return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -41,41 +42,39 @@ func TestHealthPages(t *testing.T) {
 	if got := s.send("GET", "/readyz", ""); got.status != 200 || got.body != "ready\n" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
-	if got := s.send("GET", "/readyz?verbose", ""); got.body != "[+]serving ok\n[+]disk ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n" {
+	if got := s.send("GET", "/readyz?verbose", ""); got.body != "[+]serving ok\n[+]disk ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n" {
 		t.Errorf("%q", got.body)
+	}
+	shard := func(number int, change func(g *node.GroupStatus)) {
+		s.node.mu.Lock()
+		defer s.node.mu.Unlock()
+		change(&s.node.status.Shards[number])
 	}
 	s.node.mu.Lock()
 	s.node.status.DiskFull = true
-	s.node.status.Shards[0].Leader = ""
-	s.node.status.Shards[1].ClockAhead = true
-	s.node.status.Shards[2].Serving = false
 	s.node.mu.Unlock()
-	want := "[+]serving ok\n[-]disk failed: nearly full: 1099511627776 bytes free\n[-]shard-0 failed: no leader is known\n" +
-		"[-]shard-1 failed: CLOCK_AHEAD: shard time is ahead of the wall clock\n[-]shard-2 failed: its new leader does not serve yet\nnot ready\n"
-	if got := s.send("GET", "/readyz", ""); got.status != 503 || got.body != want {
+	shard(0, func(g *node.GroupStatus) { g.Leader = "" })
+	shard(1, func(g *node.GroupStatus) { g.ClockAhead = true })
+	shard(2, func(g *node.GroupStatus) { g.Serving = false })
+	want := "[+]serving ok\n[!]disk warning: nearly full: 1099511627776 bytes free\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
+		"[!]shard-1 warning: CLOCK_AHEAD: shard time is ahead of the wall clock\n[!]shard-2 warning: its new leader does not serve yet\nready\n"
+	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d %q", got.status, got.body)
 	}
-	excluded := "/readyz?exclude=disk&exclude=shard-0&exclude=shard-1&exclude=shard-2"
-	if got := s.send("GET", excluded, ""); got.status != 200 {
+	shard(2, func(g *node.GroupStatus) { g.Role, g.LastError = node.Stopped, "disk on fire" })
+	if got := s.send("GET", "/readyz", ""); got.status != 503 || !strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
 		t.Errorf("%d %q", got.status, got.body)
 	}
-	s.node.mu.Lock()
-	s.node.status.Shards[2].Role, s.node.status.Shards[2].LastError = node.Stopped, "disk on fire"
-	s.node.mu.Unlock()
-	if got := s.send("GET", "/readyz", ""); !strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
-		t.Errorf("%q", got.body)
+	if got := s.send("GET", "/readyz?exclude=disk&exclude=shard-2", ""); got.status != 200 {
+		t.Errorf("%d %q", got.status, got.body)
 	}
-	s.node.mu.Lock()
-	s.node.status.Shards[2].Role, s.node.status.Shards[2].CommitIndex, s.node.status.Shards[2].AppliedIndex = node.Follower, 10_100, 100
-	s.node.mu.Unlock()
+	shard(2, func(g *node.GroupStatus) { g.Role, g.CommitIndex, g.AppliedIndex = node.Follower, 10_100, 100 })
 	if got := s.send("GET", "/readyz?verbose", ""); !strings.Contains(got.body, "[+]shard-2 ok\n") {
 		t.Errorf("%q", got.body)
 	}
-	s.node.mu.Lock()
-	s.node.status.Shards[2].CommitIndex++
-	s.node.mu.Unlock()
-	if got := s.send("GET", "/readyz", ""); !strings.Contains(got.body, "[-]shard-2 failed: 10001 entries of its log have yet to take effect here\n") {
-		t.Errorf("%q", got.body)
+	shard(2, func(g *node.GroupStatus) { g.CommitIndex++ })
+	if got := s.send("GET", "/readyz", ""); got.status != 503 || !strings.Contains(got.body, "[-]shard-2 failed: 10001 entries of its log have yet to take effect here\n") {
+		t.Errorf("%d %q", got.status, got.body)
 	}
 	if got := s.send("GET", "/livez", ""); got.status != 200 {
 		t.Errorf("a broken shard is not a dead process: %d", got.status)
@@ -84,7 +83,7 @@ func TestHealthPages(t *testing.T) {
 
 // TestReadyRefusesWhatItDoesNotUnderstand names the parameter or the check, and lists those that there are, also while the node waits for its cluster.
 func TestReadyRefusesWhatItDoesNotUnderstand(t *testing.T) {
-	const checks = "; the checks here are serving, disk and shard-0 to shard-2"
+	const checks = "; the checks here are serving, disk, leaders and shard-0 to shard-2"
 	s := serve(t)
 	waiting := NewWaitingHandler("n1", slog.New(slog.DiscardHandler), func() string { return "nobody is there" })
 	for query, want := range map[string]string{
@@ -122,8 +121,8 @@ func (n *reachingNode) Unreached(context.Context) map[string]string { return n.u
 
 func (n *reachingNode) Serves(shard uint32) bool { return slices.Contains(n.serves, shard) }
 
-// TestReadyOnlyIfCallsGetThrough: a node of a cluster says of all shards whether they are served through it, not only of its own.
-func TestReadyOnlyIfCallsGetThrough(t *testing.T) {
+// TestReadySaysWhatThisNodeCanDo: the node's own trouble counts, and that it reaches no leader at all. A shard without a leader does not.
+func TestReadySaysWhatThisNodeCanDo(t *testing.T) {
 	n := &reachingNode{memoryNode: newMemoryNode(3)}
 	n.status.Shards = n.status.Shards[:2]
 	s := serve(t, func(c *Config) { c.Node = n })
@@ -132,15 +131,66 @@ func TestReadyOnlyIfCallsGetThrough(t *testing.T) {
 		status    int
 		want      string
 	}{
-		{nil, 200, "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n"},
-		{map[string]string{"catalog": "it is catching up", "shard-2": "no leader is known"}, 503, "[+]serving ok\n[+]disk ok\n" +
-			"[-]catalog failed: it is catching up\n[+]shard-0 ok\n[+]shard-1 ok\n[-]shard-2 failed: no leader is known\nnot ready\n"},
+		{nil, 200, "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n"},
+		{map[string]string{"shard-1": "its leader n2 does not answer", "shard-2": "no leader is known"}, 200, "[+]serving ok\n[+]disk ok\n" +
+			"[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[!]shard-1 warning: its leader n2 does not answer\n[!]shard-2 warning: no leader is known\nready\n"},
+		{map[string]string{"catalog": "it is catching up"}, 503, "[+]serving ok\n[+]disk ok\n" +
+			"[-]catalog failed: it is catching up\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nnot ready\n"},
 	} {
 		n.unreached = tt.unreached
 		if got := s.send("GET", "/readyz?verbose", ""); got.status != tt.status || got.body != tt.want {
 			t.Errorf("%d %q", got.status, got.body)
 		}
 	}
+}
+
+// TestReadyOfACutOffNode: an election of all leaders at once takes no node out; that no leader is reached for longer does. A node that has just
+// started is not ready before it has heard of the leaders of its replicas, for a minute at most.
+func TestReadyOfACutOffNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		none := map[string]string{"shard-0": "no leader is known", "shard-1": "no leader is known", "shard-2": "no leader is known"}
+		n := &reachingNode{memoryNode: newMemoryNode(3), unreached: none}
+		h := &health{node: n, drain: &drain{}, begun: time.Now()}
+		expect := func(when string, failing ...string) {
+			t.Helper()
+			var got []string
+			for _, c := range h.checks(t.Context()) {
+				if c.failed() {
+					got = append(got, c.name)
+				}
+			}
+			if !slices.Equal(got, failing) {
+				t.Errorf("%s: what fails is %v, want %v", when, got, failing)
+			}
+		}
+		leader := n.status.Shards[1].Leader
+		n.status.Shards[1].Leader = ""
+		expect("at the start", "leaders", "shard-1")
+		n.unreached = nil
+		expect("one replica has heard of no leader", "shard-1")
+		time.Sleep(startWait - time.Second)
+		expect("nor after a while", "shard-1")
+		time.Sleep(time.Second)
+		expect("a minute after the start")
+		n.status.Shards[1].Leader = leader
+		expect("it has now")
+		n.status.Shards[1].Leader = ""
+		expect("heard of once is enough")
+		n.unreached = none
+		for range 3 {
+			expect("an election of all leaders")
+			time.Sleep(isolatedAfter - time.Second)
+			expect("it takes a while")
+			n.unreached = nil
+			expect("it is over")
+			n.unreached = none
+		}
+		expect("the next")
+		time.Sleep(isolatedAfter)
+		expect("cut off", "leaders")
+		n.unreached = nil
+		expect("back again")
+	})
 }
 
 func TestGRPCHealth(t *testing.T) {

@@ -24,7 +24,8 @@ func (a *app) healthCommand() *cobra.Command {
 		Use:   "health",
 		Short: "Ask a server whether it is ready; for scripts and containers",
 		Long: "Health exits with 0 if the server is ready to serve, and with 4 if it is not or cannot be reached. With -o json it prints also of a server\n" +
-			"that is not ready what each check says: state is OK, FAILED or EXCLUDED, and problem why it failed.",
+			"that is not ready what each check says: state is OK, WARNING, FAILED or EXCLUDED, and problem why. A warning does not count:\n" +
+			"other nodes could do no better, or this one still sends its callers on.",
 		Args: arguments(0, 0),
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask only whether the process is alive")
@@ -68,8 +69,8 @@ type readiness struct {
 // readyCheck is a line of it.
 type readyCheck struct {
 	Name    string `json:"name"`
-	State   string `json:"state"`   // OK, FAILED or EXCLUDED
-	Problem string `json:"problem"` // why it failed
+	State   string `json:"state"`   // OK, WARNING, FAILED or EXCLUDED
+	Problem string `json:"problem"` // why it failed or warns
 }
 
 // readReadiness takes the page apart; its last line says what is known already.
@@ -78,11 +79,14 @@ func readReadiness(ready bool, page string) *readiness {
 	for line := range strings.Lines(page) {
 		line = strings.TrimSuffix(line, "\n")
 		name, problem, _ := strings.Cut(line[min(len("[+]"), len(line)):], " failed: ")
+		suspect, warning, _ := strings.Cut(name, " warning: ")
 		switch {
 		case strings.HasPrefix(line, "[+]"):
 			out.Checks = append(out.Checks, readyCheck{Name: strings.TrimSuffix(name, " ok"), State: "OK"})
 		case strings.HasPrefix(line, "[-]"):
 			out.Checks = append(out.Checks, readyCheck{name, "FAILED", problem})
+		case strings.HasPrefix(line, "[!]"):
+			out.Checks = append(out.Checks, readyCheck{suspect, "WARNING", warning})
 		case strings.HasPrefix(line, "[ ]"):
 			out.Checks = append(out.Checks, readyCheck{Name: strings.TrimSuffix(name, " excluded"), State: "EXCLUDED"})
 		}

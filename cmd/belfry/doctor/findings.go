@@ -31,6 +31,7 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 			b.Find(fmt.Sprintf("node %s does not answer%s", n.Name, since(n)), "start it again; one that is lost for good is forgotten by 'belfry cluster remove "+n.Name+"', after its replicas were replaced")
 		}
 	}
+	b.conditions(c.Nodes)
 	leaderless, few := "", ""
 	for _, s := range c.Shards {
 		if s.Leader == "" {
@@ -58,6 +59,26 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 	}
 }
 
+// conditions notes the troubles that single nodes have.
+func (b *Bundle) conditions(nodes []*belfryv1.Node) {
+	for _, n := range nodes {
+		for _, c := range n.Conditions {
+			do := "other nodes lead until it has been over for half a minute"
+			switch c.Kind {
+			case "DISK_PRESSURE":
+				do = "free space on the disk of its data directory, or give it more; " + do
+			case "SLOW_DISK":
+				do = "look at what else uses its disk ('iostat -x 1'), and at the disk's health; " + do
+			case "MEMORY_PRESSURE":
+				do = "give it more memory, or fewer and smaller jobs; " + do
+			case "UNREACHABLE":
+				do = "check its --advertise, and the firewall before its peer port; " + do
+			}
+			b.Find(fmt.Sprintf("node %s has %s since %s: %s", n.Name, c.Kind, c.Since.AsTime().Format(time.RFC3339), c.Message), do)
+		}
+	}
+}
+
 // since says from when on a node does not answer.
 func since(n *belfryv1.Node) string {
 	if n.SilentSince == nil {
@@ -81,24 +102,29 @@ func (b *Bundle) digests(s *belfryv1.Shard) {
 	}
 }
 
-// Ready notes what /readyz?verbose says is wrong.
+// Ready notes what /readyz?verbose says is wrong: what keeps the server from being ready, and what it warns of.
 func (b *Bundle) Ready(status int, text string) {
-	if status == 200 {
-		return
-	}
-	found := false
+	found := status == 200
 	for line := range strings.Lines(text) {
 		check, failed := strings.CutPrefix(strings.TrimSpace(line), "[-]")
-		if !failed {
+		warning, warns := strings.CutPrefix(strings.TrimSpace(line), "[!]")
+		if !failed && !warns {
 			continue
+		}
+		if warns {
+			check = warning
 		}
 		found = true
 		do := "see 'belfry cluster status', and the log of the node"
 		switch {
 		case strings.HasPrefix(check, "disk"):
-			do = "free space on the disk of the data directory, or give it more: puts are refused until then, acks go on"
+			do = "free space on the disk of the data directory, or give it more; other nodes lead until then, and a node that is alone refuses puts"
 		case strings.HasPrefix(check, "serving"):
 			do = "nothing, if it was meant to stop"
+		}
+		if warns {
+			b.Find("ready, with a "+check, do)
+			continue
 		}
 		b.Find("not ready: "+check, do)
 	}

@@ -46,6 +46,7 @@ func TestClusterFindings(t *testing.T) {
 		"clock":       {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 1, Leader: "n1", ClockAhead: durationpb.New(time.Hour)}}}, []string{"CLOCK_AHEAD: the time of shard 1 is 1h0m0s ahead"}},
 		"digests":     {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Leader: "n1", Replicas: []*belfryv1.Replica{{Node: "n1", AppliedIndex: 7, Digest: "aa"}, {Node: "n2", AppliedIndex: 7, Digest: "ab"}}}}}, []string{"shard 0 differs between n1 and n2 at index 7"}},
 		"versions":    {&belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{{Name: "n1", Version: "v1"}, {Name: "n2", Version: "v2"}}}, []string{"the nodes run 2 versions"}},
+		"conditions":  {&belfryv1.GetClusterResponse{Problems: []string{"said already"}, Nodes: []*belfryv1.Node{{Name: "n2", Conditions: []*belfryv1.NodeCondition{{Kind: "DISK_PRESSURE", Message: "3 MiB are free", Since: timestamppb.New(noon())}}}}}, []string{"node n2 has DISK_PRESSURE since 2026-11-21T12:00:00Z: 3 MiB are free"}},
 		"other words": {&belfryv1.GetClusterResponse{Problems: []string{"the catalog is late"}}, []string{"the catalog is late"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,10 +60,11 @@ func TestClusterFindings(t *testing.T) {
 func TestReadyFindings(t *testing.T) {
 	b := New(Names{})
 	b.Ready(200, "[+]serving ok\nready\n")
+	b.Ready(200, "[+]serving ok\n[!]shard-1 warning: no leader is known\nready\n")
 	b.Ready(503, "[+]serving ok\n[-]disk failed: nearly full: 12 bytes free\n[-]shard-3 failed: no leader is known\nnot ready\n")
 	b.Ready(503, "waiting for 3 nodes; n2 at 10.0.0.2:7402 has another key\n")
-	expectFindings(t, b, "not ready: disk failed: nearly full", "not ready: shard-3 failed: no leader", "not ready: waiting for 3 nodes")
-	if !strings.Contains(b.Findings[0].Do, "free space") || !strings.Contains(b.Findings[2].Do, "--gossip-keys") {
+	expectFindings(t, b, "ready, with a shard-1 warning: no leader", "not ready: disk failed: nearly full", "not ready: shard-3 failed: no leader", "not ready: waiting for 3 nodes")
+	if !strings.Contains(b.Findings[1].Do, "free space") || !strings.Contains(b.Findings[3].Do, "--gossip-keys") {
 		t.Errorf("what to do: %q", b.Findings)
 	}
 }
