@@ -179,13 +179,11 @@ func members(n *lab.Node) bool { return !n.Removed() }
 
 // play starts the cluster, lets clients work while faults strike, heals, and empties the queues.
 func (e *experiment) play(ctx context.Context) error {
-	if err := e.lab.Start(ctx); err != nil {
+	if err := e.begin(ctx); errors.Is(err, errNotFounded) {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	if err := e.awaitHealthy(ctx); err != nil {
-		return fmt.Errorf("before the first fault: %w", err)
-	}
-	e.history = history.New()
 	if err := e.prepareLoad(ctx); err != nil {
 		return err
 	}
@@ -254,7 +252,7 @@ func (e *experiment) prepareLoad(ctx context.Context) error {
 
 // queues are all in which jobs may be left.
 func (e *experiment) queues() []string {
-	return append(workload.Queues(e.workloads), e.prober.Queues()...)
+	return slices.Concat(workload.Queues(e.workloads), e.prober.Queues(), []string{workload.Founding})
 }
 
 // ringMax is how long a consumer who waits may take to get a job, with nothing else going on.
@@ -343,23 +341,39 @@ func (e *experiment) judge() (*report.Report, error) {
 // calmEnd is how long clients go on after the last fault, so that there is a time in which nothing has been wrong for a while.
 const calmEnd = 8 * time.Second
 
-// load has clients work while faults strike, and for a while after the last.
-func (e *experiment) load(ctx context.Context) error {
-	working, stop := context.WithCancel(ctx)
-	defer stop()
+// The streams of random numbers by which faults choose.
+const (
+	choices         = 1
+	foundingChoices = 4
+)
+
+// scene is what faults strike.
+func (e *experiment) scene(ctx context.Context, stream uint64) *nemesis.Scene {
 	scene := &nemesis.Scene{
-		Lab: e.lab, Rand: rand.New(rand.NewPCG(e.seed, 1)), Now: e.history.Now, Logger: e.log, Clocks: &e.clocks,
-		Dir: e.dir, Count: e.tally.add, Left: e.left, Flipped: e.flipped, Later: e.later,
+		Lab: e.lab, Rand: rand.New(rand.NewPCG(e.seed, stream)), Now: e.history.Now, Logger: e.log, Clocks: &e.clocks,
+		Dir: e.dir, Count: e.tally.add, Left: e.left, Flipped: e.flipped, Later: e.later, Answered: e.answered,
 		BrokenOff: ctx.Done(),
 	}
 	if e.cluster == nil {
 		scene.Network, scene.Clients, scene.Disk = e.wires.Network, e.wires.clients, e.disks.faulty()
 	}
+	return scene
+}
+
+// answered reports whether any call was answered so far.
+func (e *experiment) answered() bool { return slices.ContainsFunc(e.history.Ops(), (*history.Op).OK) }
+
+// load has clients work while faults strike, and for a while after the last.
+func (e *experiment) load(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	scene := e.scene(ctx, choices)
+	faults := slices.DeleteFunc(slices.Clone(e.faults), func(f nemesis.Fault) bool { return f.Founding })
 	struck := make(chan error, 1)
 	go func() {
 		striking, cancel := context.WithTimeout(working, e.time)
 		defer cancel()
-		err := nemesis.Run(striking, scene, e.faults, e.rhythm, &e.struck)
+		err := nemesis.Run(striking, scene, faults, e.rhythm, &e.struck)
 		e.kept.Healed = e.history.Now()
 		if err == nil {
 			calm, cancel := context.WithTimeout(working, calmEnd)

@@ -29,6 +29,8 @@ type Fault struct {
 	Inject func(context.Context, *Scene) (text string, heal Heal, err error)
 	// HoldMin is how long it is held at least.
 	HoldMin time.Duration
+	// Founding says that it strikes while the cluster is founded, once, and not among the others.
+	Founding bool
 	// NeedsDisk says that it strikes the disk in user space.
 	NeedsDisk bool
 	// NeedsSecrets says that it needs a cluster that asks everybody who he is.
@@ -63,6 +65,8 @@ type Scene struct {
 	Flipped func(injected, noticed, unread int64)
 	// Later returns a program that reads one format more than the lab's.
 	Later func(context.Context) (program string, err error)
+	// Answered reports whether any call of a client was answered so far.
+	Answered func() bool
 	// Count adds to what the report says happened.
 	Count func(what string, n int64)
 
@@ -76,7 +80,7 @@ func All() []Fault {
 	for i := range disks {
 		disks[i].NeedsDisk = true
 	}
-	return slices.Concat(networkFaults(), reachFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
+	return slices.Concat(foundingFaults(), networkFaults(), reachFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
 }
 
 // Pick returns faults by their names, separated by commas. "a+b" strikes with both at once; "all" is every one, "none" is none.
@@ -106,6 +110,9 @@ func pickOne(name string) (Fault, error) {
 		i := slices.IndexFunc(known, func(f Fault) bool { return f.Name == part })
 		if i < 0 {
 			return Fault{}, fmt.Errorf("there is no nemesis %q; there are %s", part, strings.Join(Names(known), ", "))
+		}
+		if known[i].Founding && name != part {
+			return Fault{}, fmt.Errorf("%s strikes before there is a cluster, and not together with others as in %q", part, name)
 		}
 		parts = append(parts, known[i])
 	}
@@ -205,7 +212,9 @@ func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log)
 			return nil
 		}
 	}
-	<-ctx.Done()
+	if !rhythm.Once {
+		<-ctx.Done()
+	}
 	return nil
 }
 

@@ -143,6 +143,10 @@ func (n *fakeNode) List(context.Context, *belfryv1.ListRequest) (*belfryv1.ListR
 	return &belfryv1.ListResponse{}, nil
 }
 
+func (n *fakeNode) GetCluster(context.Context, *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
+	return &belfryv1.GetClusterResponse{Problems: []string{"said by " + n.name}}, nil
+}
+
 func (f *fake) tell(node string) {
 	if f.told != nil {
 		f.told(node)
