@@ -32,6 +32,8 @@ const (
 	ErrQueueFull Reason = "QUEUE_FULL"
 	// ErrRateLimited says that the queue takes no more puts this second; [Error.RetryAfter] says when it will.
 	ErrRateLimited Reason = "RATE_LIMITED"
+	// ErrMemoryFull says that the memory of a node that holds the queue is nearly full. Consumers go on; their acks make room.
+	ErrMemoryFull Reason = "MEMORY_FULL"
 	// ErrUnknownOutcome says that the call may have been applied, or may still be. It matches every error whose outcome
 	// is unknown, whatever its reason.
 	ErrUnknownOutcome Reason = "UNKNOWN_OUTCOME"

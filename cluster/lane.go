@@ -453,6 +453,9 @@ func namePeerError(err error) []byte {
 	if queues, ok := errors.AsType[*node.QueuesError](err); ok {
 		out.Queues = queues
 	}
+	if memory, ok := errors.AsType[*node.MemoryError](err); ok {
+		out.Memory = memory
+	}
 	b, _ := json.Marshal(out) // strings and numbers
 	return b
 }

@@ -22,6 +22,8 @@ type blobs struct {
 	limbo   []blobRef          // freed while a share is open
 	open    int
 	bytes   int64 // of all pages, not of blank
+	// allocated is what the pages and blank take of the heap.
+	allocated int64
 }
 
 // blobPage is one page's bookkeeping. Pages of a class with room form a list.
@@ -117,7 +119,10 @@ func (s *blobs) release(r blobRef) {
 		}
 		s.bytes -= int64(len(s.data[page]))
 		if m.class != classOwn && cap(s.data[page]) > cap(s.blank) {
+			s.allocated -= heapBytes(cap(s.blank))
 			s.blank = s.data[page]
+		} else {
+			s.allocated -= heapBytes(cap(s.data[page]))
 		}
 		s.data[page] = nil
 		s.spare = append(s.spare, page)
@@ -161,6 +166,7 @@ func (s *blobs) newPage(class, size int) uint32 {
 		s.data[page], s.blank = s.blank[:size], nil
 	} else {
 		s.data[page] = make([]byte, size)
+		s.allocated += heapBytes(size)
 	}
 	s.bytes += int64(size)
 	return page

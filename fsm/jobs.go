@@ -146,6 +146,8 @@ func (m *Machine) drop(j job, ended State) {
 	m.touch(j.q).Counts.Bytes -= b.bytes()
 	m.store.serials.remove(serialHash(s.serial), j.place)
 	if s.flags&slotHasID != 0 {
+		m.store.withID--
+		m.store.idBytes -= len(b.id())
 		m.store.ids.remove(b.idHash(), j.place<<1)
 		if ended != StateNone {
 			m.entomb(j.q, b, &s, ended)

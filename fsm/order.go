@@ -24,6 +24,8 @@ type orders struct {
 	slices   pages[slice]
 	fill     []uint16 // of the slices, by place: together they are soon in the cache
 	spares   [][]key  // the fronts of orders that became empty, for the next that grow
+	// fronts is how many keys the fronts have room for, and spares.
+	fronts int
 }
 
 // slice holds places of one range of keys in no order, as many as orders.fill says.
@@ -192,9 +194,12 @@ func (o *order) room() {
 	case o.head >= max(1, len(o.front)/2):
 		o.front = o.front[:0]
 	case len(kept) >= frontKept && last >= 0 && cap(o.in.spares[last]) > len(kept):
+		o.in.fronts -= cap(o.front)
 		o.front, o.in.spares = o.in.spares[last], o.in.spares[:last]
 	default:
+		o.in.fronts -= cap(o.front)
 		o.front = make([]key, 0, max(4, 2*len(kept)))
+		o.in.fronts += cap(o.front)
 	}
 	o.front, o.head = append(o.front, kept...), 0
 }
@@ -289,6 +294,8 @@ func (o *order) advance() {
 		if cap(o.front) > frontKept {
 			if len(o.in.spares) < sparesKept {
 				o.in.spares = append(o.in.spares, o.front)
+			} else {
+				o.in.fronts -= cap(o.front)
 			}
 			o.front = nil
 		}
@@ -297,6 +304,7 @@ func (o *order) advance() {
 	first := o.slices.lows[0]
 	o.slices.remove(first)
 	if cap(o.front) < frontMax {
+		o.in.fronts += 2*frontMax - cap(o.front)
 		o.front = make([]key, 0, 2*frontMax)
 	}
 	var buffer [sliceMax]key

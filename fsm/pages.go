@@ -18,6 +18,8 @@ type pages[T any] struct {
 	open  int // shares not yet closed
 	spare []T // a page that became empty, zeroed, for the next that is made: where one record comes and goes, no page does
 	shift uint8
+	// made counts the pages that are here, with spare; superseded those that only open shares see.
+	made, superseded int
 }
 
 // newPages returns an array with 2^shift records a page; a test checks that they fit into pageBytesMax.
@@ -39,6 +41,7 @@ func (p *pages[T]) edit(place uint32) *T {
 	if p.open > 0 && p.born[page] < p.epoch {
 		p.dir[page] = slices.Clone(p.dir[page])
 		p.born[page] = p.epoch
+		p.superseded++
 	}
 	return &p.dir[page][i]
 }
@@ -62,6 +65,7 @@ func (p *pages[T]) alloc() uint32 {
 		p.dir[page], p.spare = p.spare, nil
 		if p.dir[page] == nil {
 			p.dir[page] = make([]T, 1<<p.shift)
+			p.made++
 		}
 		p.born[page] = p.epoch
 	}
@@ -84,6 +88,10 @@ func (p *pages[T]) release(place uint32) {
 		p.dir[page], p.spare = nil, p.dir[page]
 	default:
 		p.dir[page] = nil
+		p.made--
+		if shared {
+			p.superseded++
+		}
 	}
 	p.free = append(p.free, place)
 }
@@ -95,7 +103,11 @@ func (p *pages[T]) share() [][]T {
 	return slices.Clone(p.dir)
 }
 
-func (p *pages[T]) unshare() { p.open-- }
+func (p *pages[T]) unshare() {
+	if p.open--; p.open == 0 {
+		p.superseded = 0
+	}
+}
 
 // count is the number of records in use.
 func (p *pages[T]) count() int { return int(p.next) - 1 - len(p.free) }

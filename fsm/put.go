@@ -143,6 +143,8 @@ func (m *Machine) place(q *queue, v *Job, content [16]byte) job {
 	m.store.serials.insert(serialHash(v.Serial), j.place)
 	if !v.Generated {
 		s.flags |= slotHasID
+		m.store.withID++
+		m.store.idBytes += len(v.ID)
 		m.store.ids.insert(idHash, j.place<<1)
 	}
 	m.touch(q).Counts.Bytes += jobBytes(v)

@@ -14,12 +14,13 @@ func TestPageSizes(t *testing.T) {
 		bytes uintptr
 		want  uintptr // of one record; 0 where it does not matter
 	}{
-		{"slot", unsafe.Sizeof(slot{}) << slotShift, 32 << slotShift},
-		{"grant", unsafe.Sizeof(grant{}) << grantShift, 48 << grantShift},
-		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, 40 << tombShift},
-		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, 0},
-		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues(nil).records.shift, 0},
-		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, 64 * bucketsPerPage},
+		{"slot", unsafe.Sizeof(slot{}) << slotShift, slotBytes << slotShift},
+		{"grant", unsafe.Sizeof(grant{}) << grantShift, grantBytes << grantShift},
+		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, tombBytes << tombShift},
+		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, answerBytes << newAnswers(nil).records.shift},
+		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues(nil).records.shift, recordBytes << newQueues(nil).records.shift},
+		{"finished lease", unsafe.Sizeof(finishedLease{}) << finishedShift, finishedBytes << finishedShift},
+		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, bucketBytes * bucketsPerPage},
 	} {
 		if tc.bytes > pageBytesMax {
 			t.Errorf("a page of %s has %d bytes, more than %d", tc.name, tc.bytes, pageBytesMax)

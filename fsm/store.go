@@ -76,6 +76,8 @@ type store struct {
 	stones  table // of tombstones, by serial
 	seed    uint64
 	scratch []byte
+	// withID counts the held jobs with client-chosen ids, idBytes the bytes of those ids.
+	withID, idBytes int
 }
 
 func newStore(seed uint64) store {

@@ -81,6 +81,11 @@ type Config struct {
 	// DiskLowBytes is the free space, beside room for the largest snapshot, below which puts are refused; below a quarter of it
 	// all is refused that does not free space. Defaults to 256 MiB.
 	DiskLowBytes uint64
+	// MemoryBytes is what the process may take of memory; 0 for no limit. Above a mark below it puts are refused, see memoryMarks.
+	MemoryBytes uint64
+	// HeapLive returns how many bytes of the heap the collector found alive last, and how often it has run. Nil counts only what the
+	// machines hold.
+	HeapLive func() (live, cycles uint64)
 	// diskFree replaces the question for the free space in tests.
 	diskFree func(dir string) (uint64, error)
 
@@ -130,8 +135,8 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Store, defaultStore)
 	setDefault(&cfg.ClockBound, DefaultClockBound)
 	setDefault(&cfg.QueueRequestsMax, defaultQueueRequestsMax)
-	setDefault(&cfg.QueueBytesMax, defaultQueueBytesMax)
-	setDefault(&cfg.EntryBytesMax, defaultEntryBytesMax)
+	setDefault(&cfg.QueueBytesMax, cfg.portion(64, 8<<20, defaultQueueBytesMax))
+	setDefault(&cfg.EntryBytesMax, int(cfg.portion(2048, 64<<10, defaultEntryBytesMax)))
 	setDefault(&cfg.EntriesInFlight, defaultEntriesInFlight)
 	setDefault(&cfg.WaitersMax, defaultWaitersMax)
 	setDefault(&cfg.ProposeTimeout, defaultProposeTimeout)
@@ -153,6 +158,14 @@ func (cfg Config) withDefaults() Config {
 		}
 	}
 	return cfg
+}
+
+// portion returns a part of the memory that there is, between two bounds; the upper one if there is no limit.
+func (cfg Config) portion(part uint64, least, most int64) int64 {
+	if cfg.MemoryBytes == 0 {
+		return most
+	}
+	return max(least, min(most, int64(min(cfg.MemoryBytes/part, 1<<62))))
 }
 
 // setDefault sets *field to value if it is zero.
@@ -184,6 +197,7 @@ func (cfg Config) validate() error {
 	check(cfg.ProposeTimeout > 0, "ProposeTimeout is %v, not positive", cfg.ProposeTimeout)
 	check(cfg.SnapshotBytes > 0, "SnapshotBytes is %d, not positive", cfg.SnapshotBytes)
 	check(cfg.TrailingBytes > 0, "TrailingBytes is %d, not positive", cfg.TrailingBytes)
+	check(cfg.MemoryBytes == 0 || cfg.MemoryBytes >= MemoryBytesMin, "MemoryBytes is %d, want 0 or at least %d", cfg.MemoryBytes, MemoryBytesMin)
 	check(cfg.Fatal != nil, "Fatal is nil")
 	check(cfg.Logger != nil, "Logger is nil")
 	if len(problems) > 0 {

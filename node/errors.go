@@ -57,6 +57,8 @@ var (
 	ErrShareUnknown error = &refusal{"the shard's leader does not know yet what it may use of the namespace's quota", NotApplied}
 	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far below and it would not free space.
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
+	// ErrMemoryFull: a voter of the shard is above its memory's mark and the request would add to it. See MemoryError.
+	ErrMemoryFull error = &refusal{"the memory is almost full", NotApplied}
 	// ErrClockAhead: the clock of the shard's leader is too far from the other voters', or cannot be compared with them, so nothing is stamped.
 	ErrClockAhead error = &refusal{"the leader's clock does not agree with the other voters'", NotApplied}
 	// ErrCanceled: the caller's context ended before the request was logged. The context's error is wrapped with it.

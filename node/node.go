@@ -15,14 +15,12 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// narrateInterval is the time between two messages about a start that takes long.
-const narrateInterval = 3 * time.Second
-
 // Node is one process's shards. Open makes one, Close ends it.
 type Node struct {
 	cfg        Config
 	lock       io.Closer
 	space      *storage.Space
+	memory     *memory
 	watchdog   *storage.Watchdog
 	mux        *mux
 	clock      *nodeClock
@@ -78,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.pace = &pace{hurry: n.hurries}
+	n.memory = newMemory(cfg)
 	n.active.Store(1)
 	if n.lock, err = lockDir(cfg); err != nil {
 		return nil, err
@@ -111,6 +110,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.running.Go(func() { _ = n.space.Run(background) }) // it only ends with its context
 	n.running.Go(func() { n.runConditions(background) })
 	n.running.Go(func() { n.runSnapshots(background) })
+	n.running.Go(func() { n.watchMemory(background) })
 	n.running.Go(func() { n.runClocks(background) })
 	if err := n.awaitLeading(ctx); err != nil {
 		return nil, err
@@ -187,32 +187,6 @@ func (n *Node) awaitLeading(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// narrateStart logs every few seconds how far the groups are that do not serve yet, until the function that it returns is called.
-func (n *Node) narrateStart() (end func()) {
-	ended := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(narrateInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-ended:
-				return
-			}
-			for _, s := range n.here() {
-				if s.serving.Load() == nil && s.soleVoter() {
-					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index", s.instance().LastIndex())
-				}
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		running.Wait()
-	}
 }
 
 // await waits for a step in the start of a shard.

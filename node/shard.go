@@ -25,6 +25,7 @@ type shard struct {
 	limited  limited
 	pacer    *pacer
 	stats    *shardCounters
+	memory   machineMemory
 	pool     sync.Pool // of *call
 
 	// caughtUp is closed when this node is elected for the first time and every committed entry is applied, led when it then serves.
@@ -62,11 +63,12 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.births = newBirths(s, machine.m)
 	s.claims, s.shares = newClaims(s), newShares(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
-	s.waiters.scarce = n.space.Scarce
+	s.waiters.scarce = func() bool { return n.space.Scarce() || n.memory.critical.Load() }
 	s.proposer.late = s.waiters.touchedAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDeadline, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
+		n.memory.follow(&s.memory, machine.Memory())
 		s.follow(machine.Clock())
 		deadline, _ := machine.NextDeadline()
 		s.pacer.moved(deadline)
@@ -192,18 +194,24 @@ func (s *shard) refusal(err error) error {
 	return fmt.Errorf("%s: %w", s.name, err)
 }
 
-// admit refuses what would add to a full disk: puts below the low-water mark, and when space is scarce all that does not free some.
+// admit refuses what would add to a full disk or a full memory: puts when either is low, and when space is scarce all that does not free some.
 // An entry that cannot be written ends the process, so when space is exhausted nothing of callers is logged. Who does not lead leaves it
 // to the leader.
 func (s *shard) admit(req *fsm.Request) error {
-	space := s.node.space
-	if !space.Low() || s.serving.Load() == nil {
+	space, memory := s.node.space, s.node.memory
+	low, full := space.Low(), memory.full.Load()
+	if !low && !full || s.serving.Load() == nil {
 		return nil
 	}
-	scarce, exhausted := space.Scarce(), space.Exhausted()
+	scarce, exhausted, critical := space.Scarce(), space.Exhausted(), memory.critical.Load()
 	for _, c := range req.Commands {
-		if k := c.Kind(); exhausted || k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport || scarce && !frees(k) {
+		k := c.Kind()
+		adds := k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport
+		if exhausted || adds && low || scarce && !frees(k) {
 			return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
+		}
+		if adds && full || critical && k == fsm.KindReserve {
+			return fmt.Errorf("%s: %w", s.name, memory.refusal())
 		}
 	}
 	return nil
@@ -394,7 +402,7 @@ func (s *shard) statistics() ShardStats {
 	c := s.stats
 	st := ShardStats{
 		Shard: s.number, Applied: c.applied.Load(), NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
-		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), NoLeader: c.noLeader.Load(),
+		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(), NoLeader: c.noLeader.Load(),
 		Entries: c.entries.Load(), Commands: c.commands.Load(),
 		EntryCommands: c.entryCommands.value(), EntryBytes: c.entryBytes.value(),
 		ProposeSeconds: c.propose.value(), CommitSeconds: c.commit.value(), ApplySeconds: c.apply.value(),

@@ -45,6 +45,7 @@ func (n *Node) Status() Status {
 		ClusterID: n.id.ClusterID, ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
 		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
 		Conditions: n.Conditions(),
+		Memory:     n.memory.status(),
 	}
 	if n.cfg.Peers != nil {
 		st.PeerAddr = n.cfg.Peers.Addr().String()

@@ -43,6 +43,8 @@ type Fault struct {
 	Ended connect.Code
 	// Count is how many jobs were dealt with before the rest failed; nil if none was.
 	Count *uint64
+	// Memory says how much of its memory the node has in use that refused the call; nil if that was not why.
+	Memory *node.MemoryError
 }
 
 // Error returns reason and message.
@@ -74,7 +76,7 @@ type row struct {
 }
 
 // contract is the one table between the machine's codes, node's errors and the wire.
-func contract() [32]row {
+func contract() [33]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
@@ -99,6 +101,7 @@ func contract() [32]row {
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.Restoring, node.ErrRestoring, time.Second, "a restore of the cluster is under way or was interrupted: nothing else is done until it has ended; repeat it with the same backup if nobody does"},
 		{belfryv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted, none, fsm.OK, node.ErrCanceled, 0, "the call ended before it was logged"},
 		{belfryv1.Reason_REASON_DISK_FULL, connect.CodeResourceExhausted, none, fsm.OK, node.ErrDiskFull, 5 * time.Second, "the server's disk is nearly full"},
+		{belfryv1.Reason_REASON_MEMORY_FULL, connect.CodeResourceExhausted, none, fsm.OK, node.ErrMemoryFull, 5 * time.Second, "the memory of a node that holds the shard is nearly full"},
 		{belfryv1.Reason_REASON_REQUEST_EXPIRED, connect.CodeFailedPrecondition, unknown, fsm.RequestExpired, nil, 0, "requestId: it is older than what is remembered; nothing was done now, the earlier outcome is unknown"},
 		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotLeader, 50 * time.Millisecond, "another node leads the shard"},
 		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotHere, 50 * time.Millisecond, "no replica of the shard is on the node that was asked"},
@@ -200,6 +203,9 @@ func faultOfError(err error) *Fault {
 			if queues, ok := errors.AsType[*node.QueuesError](err); ok {
 				f.Message, f.RetryAfter = queues.Error(), 0 // waiting does not help
 			}
+			if memory, ok := errors.AsType[*node.MemoryError](err); ok {
+				f.Message, f.Memory = memory.Error(), memory
+			}
 			return f
 		}
 	}
@@ -255,6 +261,9 @@ func (f *Fault) wire() *connect.Error {
 	}
 	if f.Count != nil {
 		metadata["count"] = strconv.FormatUint(*f.Count, 10)
+	}
+	if m := f.Memory; m != nil {
+		metadata["used"], metadata["limit"] = strconv.FormatUint(m.Used, 10), strconv.FormatUint(m.Limit, 10)
 	}
 	if w := f.Witness; w != nil {
 		metadata["term"], metadata["index"] = strconv.FormatUint(w.GetTerm(), 10), strconv.FormatUint(w.GetIndex(), 10)

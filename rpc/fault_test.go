@@ -38,7 +38,7 @@ func TestContractIsComplete(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrClockAhead,
+		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrMemoryFull, node.ErrClockAhead,
 		node.ErrCanceled, node.ErrTooLarge, node.ErrSilent, node.ErrUnknownOutcome, node.ErrShareUnknown,
 		fmt.Errorf("%w: it is done: %w", node.ErrUnknownOutcome, node.ErrNoLeader),
 		fmt.Errorf("%w: it is done: %w: %w", node.ErrUnknownOutcome, node.ErrCanceled, context.DeadlineExceeded),

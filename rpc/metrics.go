@@ -20,6 +20,7 @@ type nodeCollector struct {
 
 	info, quarantined, catalogLeading                                 *prometheus.Desc
 	diskFree, diskLow, diskFull, condition, peersChanged, clockOffset *prometheus.Desc
+	memoryLimit, memoryMark, memoryUsed, memoryHeld, memoryFull       *prometheus.Desc
 	requests, refused, entries, commands, leaderChanges               *prometheus.Desc
 	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight    *prometheus.Desc
 	waiters, leading, led, ahead, voters, wanted, redelivered         *prometheus.Desc
@@ -46,6 +47,11 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		diskLow:        desc("disk_low_water_bytes", "Free space below which puts are refused."),
 		diskFull:       desc("disk_full", "1 while puts are refused because there is too little free space."),
 		condition:      desc("node_condition", "1 while this node has trouble of a kind that makes it hand its leaderships over.", "kind"),
+		memoryLimit:    desc("memory_limit_bytes", "What the process may take of memory; 0 without a limit."),
+		memoryMark:     desc("memory_mark_bytes", "The used bytes at which puts are refused; 0 without a limit."),
+		memoryUsed:     desc("memory_used_bytes", "What is spoken for: what is held, what the held jobs may come to take until they end, and what the next snapshot may copy."),
+		memoryHeld:     desc("memory_held_bytes", "What jobs, indexes, tombstones and remembered answers take, and all else that the collector found alive."),
+		memoryFull:     desc("memory_full", "1 while puts are refused because too much memory is spoken for."),
 		peersChanged:   desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
 		clockOffset:    desc("clock_offset_seconds", "By how much the wall clock of another node was ahead of this node's when it was last asked. Leaders ask every 5 s until a majority has answered, so that a slow peer may be missing.", "peer"),
 
@@ -140,6 +146,7 @@ func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.St
 		has := slices.ContainsFunc(status.Conditions, func(c node.Condition) bool { return c.Kind == kind })
 		gauge(c.condition, truth(has), string(kind))
 	}
+	c.collectMemory(gauge, &status.Memory)
 	ch <- prometheus.MustNewConstMetric(c.peersChanged, prometheus.CounterValue, float64(stats.PeersChanged))
 	for i := range status.Groups {
 		if status.Groups[i].Group == catalogGroup {
@@ -153,6 +160,15 @@ func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.St
 	for i, peer := range peerLabels(servers) {
 		gauge(c.clockOffset, stats.Clocks[i].Ahead.Seconds(), peer)
 	}
+}
+
+// collectMemory sends what the node takes of memory.
+func (c *nodeCollector) collectMemory(gauge func(*prometheus.Desc, float64, ...string), m *node.MemoryStatus) {
+	gauge(c.memoryLimit, float64(m.LimitBytes))
+	gauge(c.memoryMark, float64(m.MarkBytes))
+	gauge(c.memoryUsed, float64(m.UsedBytes))
+	gauge(c.memoryHeld, float64(m.HeldBytes))
+	gauge(c.memoryFull, truth(m.Full))
 }
 
 // gauges returns what sends gauges whose first labels have these values.
@@ -200,6 +216,7 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 	total(c.requests, s.Unknown, "unknown")
 	total(c.refused, s.Overloaded, "overloaded")
 	total(c.refused, s.DiskFull, "disk_full")
+	total(c.refused, s.MemoryFull, "memory_full")
 	total(c.refused, s.NoLeader, "no_leader")
 	total(c.entries, s.Entries)
 	total(c.commands, s.Commands)

@@ -41,6 +41,7 @@ func TestExitCodesOfTheWire(t *testing.T) {
 		{"QUEUE_CHANGED", connect.CodeAborted, 6},
 		{"QUEUE_FULL", connect.CodeResourceExhausted, 7},
 		{"DISK_FULL", connect.CodeResourceExhausted, 7},
+		{"MEMORY_FULL", connect.CodeResourceExhausted, 7},
 		{"UNAUTHENTICATED", connect.CodeUnauthenticated, 8},
 		{"FORBIDDEN", connect.CodePermissionDenied, 8},
 		{"UNIMPLEMENTED", connect.CodeUnimplemented, 1},

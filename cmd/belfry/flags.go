@@ -152,6 +152,59 @@ func (f *choice) Set(text string) error {
 	return nil
 }
 
+// sizeFlag is a flag that takes a number of bytes with a unit.
+type sizeFlag struct {
+	bytes uint64
+	text  string
+}
+
+func (f *sizeFlag) String() string { return f.text }
+
+// Type names the value in the help.
+func (f *sizeFlag) Type() string { return "size" }
+
+// Set reads a value.
+func (f *sizeFlag) Set(text string) error {
+	bytes, ok := parseSize(text)
+	if !ok {
+		return errors.New("want a size such as 300MiB, 2GiB or 1.5GiB")
+	}
+	f.bytes, f.text = bytes, text
+	return nil
+}
+
+// parseSize reads a size with a unit, as Docker ("300m"), Kubernetes ("2Gi") and people ("2 GiB") write it. Without a unit it is bytes. Decimal units end with B
+// alone.
+func parseSize(text string) (bytes uint64, ok bool) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	digits := strings.TrimRight(text, "kmgtib ")
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !(n >= 0) || strings.ContainsAny(digits, "xpen_+-") {
+		return 0, false
+	}
+	unit := strings.TrimSpace(text[len(digits):])
+	factor := 1.0
+	if unit != "" && unit != "b" {
+		power := strings.IndexByte("kmgt", unit[0]) + 1
+		base := 1024.0
+		switch unit[1:] {
+		case "", "i", "ib":
+		case "b":
+			base = 1000
+		default:
+			power = 0
+		}
+		if power == 0 {
+			return 0, false
+		}
+		factor = math.Pow(base, float64(power))
+	}
+	if n *= factor; n > 1<<60 {
+		return 0, false
+	}
+	return uint64(n), true
+}
+
 // valueError says what is wrong with the value of a flag: what it is, and what is wanted. The caller names the flag, the
 // variable or the line.
 func valueError(err error) string {

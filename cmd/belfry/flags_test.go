@@ -116,3 +116,31 @@ func withoutNulls(json string) string {
 	}
 	return json
 }
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"300MiB": 300 << 20, "2GiB": 2 << 30, "1.5 GiB": 3 << 29, "2Gi": 2 << 30, "300m": 300 << 20, "2g": 2 << 30, "1TiB": 1 << 40, "10KB": 10_000,
+		"314572800": 300 << 20, "7b": 7, "0": 0,
+	} {
+		if got, ok := parseSize(text); !ok || got != want {
+			t.Errorf("%q is read as %d, %v, want %d", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "GiB", "-1GiB", "2 pears", "2GiBs", "2GG", "0x10", "1e9", "NaN", "Inf", "9999999TiB", "1_000", "2iB"} {
+		if got, ok := parseSize(text); ok {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+func TestMemoryFlag(t *testing.T) {
+	h := newHarness(t, nil)
+	for value, want := range map[string]string{"64MiB": `--memory: have "64MiB", want at least 96MiB`, "much": `--memory: have "much", want a size such as 300MiB`} {
+		if got := h.run("serve", "--memory", value, "--print-config"); got.code != codeUsage || !strings.Contains(got.err, want) {
+			t.Errorf("--memory %s: %+v, want %q", value, got, want)
+		}
+	}
+	if got := h.run("serve", "--memory", "300MiB", "--print-config"); got.code != codeOK || !strings.Contains(got.out, "300MiB") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -212,7 +212,8 @@ func passing(err error) bool {
 
 // limits reports whether a refusal is one of a limit that does not pass by itself.
 func limits(reason belfryv1.Reason) bool {
-	return reason == belfryv1.Reason_REASON_QUOTA || reason == belfryv1.Reason_REASON_QUEUE_FULL || reason == belfryv1.Reason_REASON_DISK_FULL
+	return reason == belfryv1.Reason_REASON_QUOTA || reason == belfryv1.Reason_REASON_QUEUE_FULL || reason == belfryv1.Reason_REASON_DISK_FULL ||
+		reason == belfryv1.Reason_REASON_MEMORY_FULL
 }
 
 // passingReason reports whether a refusal passes by itself.

@@ -33,6 +33,7 @@ const (
 // serveFlags are the flags of `serve`.
 type serveFlags struct {
 	config         server.Config
+	memory         sizeFlag
 	logFormat      string
 	logLevel       string
 	printAddresses bool
@@ -82,6 +83,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.config.Zone, "zone", "", "what the node fails together with, such as a rack; replicas are spread over zones")
 	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if that is new")
 	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
+	flags.Var(&f.memory, "memory", "how much memory the process may take, such as 2GiB; by default what its control group allows, or the machine has. Puts are refused before it is full")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
 	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
 	flags.Var(newChoice(&f.logFormat, logAuto, logText, logJSON), "log-format", "text or json; auto is text on a terminal and json elsewhere")
@@ -95,7 +97,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.mirror.tokenFile, "mirror-token-file", "", "a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged queues")
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
 	flags.BoolVar(&f.printConfig, printConfig, false, "print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
-	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens", "replication-factor", "grace-period", "zone", "node-id", "shards", "insecure", "accept-clock", "log-format", "log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue", "mirror-token-file", "print-addresses")
+	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens", "replication-factor", "grace-period", "zone", "node-id", "shards", "memory", "insecure", "accept-clock", "log-format", "log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue", "mirror-token-file", "print-addresses")
 	return c
 }
 
@@ -106,6 +108,8 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 		return usagef("--shards must be 1 to %d, is %d", node.ShardsMax, f.config.Shards)
 	case strings.ContainsAny(f.config.Advertise, ":/[] ") && !isAddress(f.config.Advertise):
 		return usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
+	case f.memory.bytes != 0 && f.memory.bytes < node.MemoryBytesMin:
+		return usagef("--memory: have %q, want at least %dMiB", f.memory.text, node.MemoryBytesMin>>20)
 	case f.config.MetricsQueuesMax < 1 || f.config.MetricsQueuesMax > rpc.MetricsQueuesMax:
 		return usagef("--metrics-max-queues: have %d, want 1 to %d", f.config.MetricsQueuesMax, rpc.MetricsQueuesMax)
 	}
@@ -157,6 +161,7 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	if len(bridged) > 0 {
 		cfg.Collectors = append(cfg.Collectors, meters)
 	}
+	cfg.MemoryBytes = server.LimitMemory(f.memory.bytes, server.FindMemoryLimit(), cfg.Logger)
 	defer a.tuneCollector(ctx)()
 	debugAt, stopDebug, err := startDebug(ctx, f.debug, cfg.Logger, debugHandler(cfg.Audit, level, func(w io.Writer) { renderConfig(w, c) }))
 	if err != nil {

@@ -100,7 +100,7 @@ func (t *tried) sent(o *history.Op) {
 // overload reports whether a reason is one of those that a server refuses with before it logs anything.
 func overload(r belfryv1.Reason) bool {
 	switch r {
-	case belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_QUEUE_FULL,
+	case belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL, belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_QUEUE_FULL,
 		belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Reason_REASON_QUOTA:
 		return true
 	default:

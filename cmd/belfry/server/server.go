@@ -64,6 +64,8 @@ type Config struct {
 	// Shards is the number of shards; 0 for the one that the data directory has, or the default for a new one. Another
 	// number than the directory's is refused.
 	Shards int
+	// MemoryBytes is what the process may take of memory, see LimitMemory; 0 for no limit.
+	MemoryBytes uint64
 	// AcceptClock starts although the wall clock contradicts the data.
 	AcceptClock bool
 	// Version is what the node says it runs.
@@ -209,6 +211,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	nodeConfig, err := instrument(node.Config{
 		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
 		Join: m.cluster, Founding: m.founding, Peers: m.secured(s.fence.around(m.listener)), Dial: m.dial(), Resolve: m.directory.Resolve, Clocks: clocks,
+		MemoryBytes: cfg.MemoryBytes, HeapLive: heapLive,
 	})
 	if err != nil {
 		return err

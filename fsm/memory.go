@@ -1,0 +1,90 @@
+package fsm
+
+// Memory is what a machine takes of the heap, in bytes. It is kept up with each change, so that reading it costs the same however
+// many jobs there are. It is no part of the state: replicas that hold the same may differ in it.
+type Memory struct {
+	// Held is what the machine has now: records, bodies, tables, orders, and what an open snapshot keeps alive beside them.
+	Held uint64
+	// Promised is what the held jobs may come to take without another put: the record of a first grant, and for a job with a
+	// client-chosen id its tombstone. Space of ended jobs is not counted against it, since it comes back only by whole pages.
+	Promised uint64
+	// Shareable is what changes may have to copy while a snapshot is open, besides what is copied already.
+	Shareable uint64
+}
+
+// The sizes of records in memory, and what comes with them. A test compares them with the heap.
+const (
+	slotBytes     = 32
+	grantBytes    = 48
+	tombBytes     = 40
+	finishedBytes = 24
+	answerBytes   = 40
+	recordBytes   = 360 // of a QueueRecord
+	bucketBytes   = 64
+	keyBytes      = 24
+	// indexBytes is what an index takes for each slice: its key, and as much again because blocks are half full at the least.
+	indexBytes = 2 * keyBytes
+	// queueBytes is what a queue takes besides its record and its orders: the runtime part, and its place in maps, trees and agendas.
+	queueBytes = 1000
+	// tableBytes is what a table takes for each entry when it is filled as it grows.
+	tableBytes = bucketBytes * 10 / (bucketFill * 9)
+	// reservedBytes is what a job takes in the orders of leases, in slices that are half full.
+	reservedBytes = 16
+	// stoneBytes is the blob of a tombstone without its id.
+	stoneBytes = 1 + 1 + 4 + 16 + 2
+	// heapPage is what the runtime rounds large allocations up to.
+	heapPage = 8 << 10
+	// pageEntryBytes is what a page takes in the directory of its pages.
+	pageEntryBytes = 24 + 8 + 4
+)
+
+// heapBytes is what an allocation of n bytes takes, n being 0 or larger than the runtime's size classes, which end at 32 KiB.
+func heapBytes(n int) int64 { return (int64(n) + heapPage - 1) / heapPage * heapPage }
+
+// memory returns what the pages take, of which each record has so many bytes, and of that what a share may make copy.
+func (p *pages[T]) memory(recordBytes int) (held, shareable uint64) {
+	page := uint64(recordBytes) << p.shift
+	if page > heapPage {
+		page = uint64(heapBytes(int(page))) //nolint:gosec // a page has at most pageBytesMax
+	}
+	held = uint64(p.made+p.superseded)*page + uint64(cap(p.dir)*pageEntryBytes+p.open*len(p.dir)*24+cap(p.free)*4)
+	return held, uint64(max(0, p.made-p.superseded)) * page
+}
+
+func (t *table) memory() uint64 {
+	return uint64(len(t.pages)*bucketsPerPage+cap(t.overflow)) * bucketBytes
+}
+
+func (s *blobs) memory() uint64 {
+	const metaBytes = 24
+	return uint64(s.allocated) + uint64(cap(s.meta)*metaBytes+cap(s.data)*24+s.open*len(s.data)*24+cap(s.spare)*4+cap(s.limbo)*8)
+}
+
+func (o *orders) memory() uint64 {
+	slices, _ := o.slices.memory(4 * sliceMax)
+	return slices + uint64(cap(o.fill)*2+o.slices.count()*indexBytes+o.fronts*keyBytes)
+}
+
+// Memory returns what the machine takes, as of the last entry.
+func (m *Machine) Memory() Memory {
+	s, a, f := &m.store, &m.answers, &m.finished
+	var v Memory
+	add := func(held, shareable uint64) {
+		v.Held += held
+		v.Shareable += shareable
+	}
+	add(s.slots.memory(slotBytes))
+	add(s.grants.memory(grantBytes))
+	add(s.tombs.memory(tombBytes))
+	add(f.records.memory(finishedBytes))
+	add(a.records.memory(answerBytes))
+	add(m.queues.records.memory(recordBytes))
+	for _, t := range [...]*table{&s.serials, &s.ids, &s.stones, &f.byFence, &a.table} {
+		v.Held += t.memory()
+	}
+	v.Held += s.blobs.memory() + m.queues.orders.memory()
+	v.Held += uint64(cap(a.order)*16 + len(m.queues.byName)*queueBytes)
+	ungranted := max(0, s.slots.count()-s.grants.count())
+	v.Promised = uint64(ungranted*(grantBytes+reservedBytes) + s.withID*(tombBytes+stoneBytes+tableBytes+reservedBytes) + s.idBytes)
+	return v
+}

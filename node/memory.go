@@ -1,0 +1,176 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+const (
+	// MemoryBytesMin is the least limit of memory with which a node can work.
+	MemoryBytesMin = 96 << 20
+	// memoryInterval is the time between two looks at the whole account. Machines keep theirs up with each entry.
+	memoryInterval = 250 * time.Millisecond
+	// memoryElse is the least that a process takes besides its machines.
+	memoryElse = 16 << 20
+)
+
+// MemoryStatus is what a node takes of memory.
+type MemoryStatus struct {
+	// LimitBytes is what the process may take, MarkBytes what UsedBytes may come to before puts are refused; 0 if there is no limit.
+	LimitBytes, MarkBytes uint64
+	// UsedBytes is what is spoken for: HeldBytes, what the held jobs may come to take until they have ended, and what the next snapshot may
+	// copy.
+	UsedBytes uint64
+	// HeldBytes is what the machines have now, and all else that the collector found alive.
+	HeldBytes uint64
+	// Full tells that puts are refused, Critical that reservations are, too.
+	Full, Critical bool
+}
+
+// MemoryError is an ErrMemoryFull with its figures. Nothing was logged.
+type MemoryError struct {
+	// Used is what is spoken for on the node whose memory is full, Limit what its process may take.
+	Used, Limit uint64
+}
+
+// Error implements error.
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("%s: %d MiB of %d MiB are spoken for", ErrMemoryFull, e.Used>>20, e.Limit>>20)
+}
+
+// Unwrap returns ErrMemoryFull.
+func (e *MemoryError) Unwrap() error { return ErrMemoryFull }
+
+// SoftMemoryLimit returns what the Go runtime may take where the process may take limit: the rest is for the program's own pages, stacks of
+// threads, and what the kernel keeps for its connections and files.
+func SoftMemoryLimit(limit uint64) uint64 { return limit - limit/32 - min(24<<20, limit/4) }
+
+// memoryMarks returns the used bytes from which on puts are refused, and the held bytes from which on reservations are, too. Below the first
+// stays a fifth of what the runtime may take: for garbage between two collections, requests on their way, and entries that followers get while
+// their leader does not know yet that they are full.
+func memoryMarks(limit uint64) (full, critical uint64) {
+	soft := SoftMemoryLimit(limit)
+	full = soft - soft/5
+	return full, full + soft/10
+}
+
+// memory is the account of a node's memory. What it refuses is a matter of this node alone: replicas that hold the same may have less of it.
+type memory struct {
+	limit, fullAt, criticalAt uint64
+	heapLive                  func() (live, cycles uint64)
+	logger                    *slog.Logger
+
+	full, critical atomic.Bool
+	// held and promised are the sums over the machines, copies what the next snapshot may copy, other what else is alive.
+	held, promised, copies, other atomic.Uint64
+	cycles                        uint64 // of the collector, when other was last set; only watchMemory uses it
+}
+
+// machineMemory is what one machine takes, as it is in the account.
+type machineMemory struct{ held, promised, shareable atomic.Uint64 }
+
+func newMemory(cfg Config) *memory {
+	m := &memory{limit: cfg.MemoryBytes, heapLive: cfg.HeapLive, logger: cfg.Logger}
+	if m.limit > 0 {
+		m.fullAt, m.criticalAt = memoryMarks(m.limit)
+	}
+	if m.heapLive != nil {
+		m.other.Store(memoryElse)
+	}
+	return m
+}
+
+// follow takes note of what a machine takes after an entry.
+func (m *memory) follow(of *machineMemory, now fsm.Memory) {
+	m.held.Add(now.Held - of.held.Swap(now.Held))
+	m.promised.Add(now.Promised - of.promised.Swap(now.Promised))
+	of.shareable.Store(now.Shareable)
+	m.judge()
+}
+
+// judge sets what is refused. A sixteenth below its mark puts are taken again, so that callers do not see it flap.
+func (m *memory) judge() {
+	if m.limit == 0 {
+		return
+	}
+	used, held := m.used()
+	m.turn(&m.full, "full", used >= m.fullAt, used < m.fullAt-m.fullAt/16)
+	m.turn(&m.critical, "critical", held >= m.criticalAt, held < m.criticalAt-m.criticalAt/16)
+}
+
+// turn sets a flag on or off, or leaves it if neither, and logs a change.
+func (m *memory) turn(flag *atomic.Bool, name string, on, off bool) {
+	was := flag.Load()
+	now := on || was && !off
+	if now == was || !flag.CompareAndSwap(was, now) {
+		return
+	}
+	used, held := m.used()
+	m.logger.Warn("memory", name, now, "used_bytes", used, "held_bytes", held, "mark_bytes", m.fullAt, "limit_bytes", m.limit)
+}
+
+// used returns what is spoken for, and what is there already.
+func (m *memory) used() (used, held uint64) {
+	held = m.held.Load() + m.other.Load()
+	return held + m.promised.Load() + m.copies.Load(), held
+}
+
+// refusal returns the error for a request that would add to a full memory.
+func (m *memory) refusal() error {
+	used, _ := m.used()
+	return &MemoryError{Used: used, Limit: m.limit}
+}
+
+func (m *memory) status() MemoryStatus {
+	used, held := m.used()
+	return MemoryStatus{LimitBytes: m.limit, MarkBytes: m.fullAt, UsedBytes: used, HeldBytes: held, Full: m.full.Load(), Critical: m.critical.Load()}
+}
+
+// watchMemory looks at the whole account every now and then, until ctx ends. Without a limit there is nothing to do.
+func (n *Node) watchMemory(ctx context.Context) {
+	if n.memory.limit == 0 {
+		return
+	}
+	tick := time.NewTicker(memoryInterval)
+	defer tick.Stop()
+	for {
+		n.sumMemory()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sumMemory adds up what the machines take that are here, and takes note of what else the collector found alive since.
+func (n *Node) sumMemory() {
+	m := n.memory
+	var held, promised, shareable uint64
+	for _, s := range n.here() {
+		held += s.memory.held.Load()
+		promised += s.memory.promised.Load()
+		shareable = max(shareable, s.memory.shareable.Load())
+	}
+	m.held.Store(held) // an entry that is applied meanwhile is in the next sum
+	m.promised.Store(promised)
+	m.copies.Store(shareable) // snapshots are taken one at a time
+	if m.heapLive != nil {
+		if live, cycles := m.heapLive(); cycles != m.cycles {
+			m.cycles = cycles
+			m.other.Store(max(memoryElse, live-min(live, held)))
+		}
+	}
+	m.judge()
+	if m.full.Load() {
+		used, _ := m.used()
+		n.RaiseCondition(MemoryPressure, fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are refused", used>>20, m.limit>>20, m.fullAt>>20))
+	} else {
+		n.ClearCondition(MemoryPressure)
+	}
+}

@@ -1,0 +1,149 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// fakeHeap is a heap of which a test says how much is alive.
+type fakeHeap struct{ live, cycles atomic.Uint64 }
+
+func (h *fakeHeap) read() (live, cycles uint64) { return h.live.Load(), h.cycles.Load() }
+
+// set changes what is alive in MiB, and has n look.
+func (h *fakeHeap) set(n *Node, mib uint64) {
+	h.live.Store(mib << 20)
+	h.cycles.Add(1)
+	n.sumMemory()
+}
+
+// openInMemory opens a node that may take so many MiB.
+func openInMemory(t *testing.T, dir string, mib uint64) (*Node, *fakeHeap) {
+	t.Helper()
+	cfg, h := testConfig(t, dir), &fakeHeap{}
+	cfg.MemoryBytes, cfg.HeapLive = mib<<20, h.read
+	return openNode(t, cfg), h
+}
+
+func TestWhatAFullMemoryRefuses(t *testing.T) {
+	n, h := openInMemory(t, t.TempDir(), 1024)
+	do(t, n, 0, put("orders", "x", 0), put("orders", "y", 0), put("orders", "z", 0))
+	g := reserve(t, n, 0, "orders", 0)[0]
+	adds := []fsm.Command{put("orders", "new", 0), &fsm.Open{Queue: "other", Partitions: 1}}
+	reserves := []fsm.Command{&fsm.Reserve{Queues: []string{"none"}, Max: 1}}
+	frees := []fsm.Command{
+		&fsm.Cancel{Queue: "orders", ID: "none"}, &fsm.Purge{Queue: "none"}, &fsm.DeleteQueue{Queue: "none"}, &fsm.Expire{}, &fsm.Lead{},
+		&fsm.Nack{Ref: refOf(g)}, &fsm.Release{Ref: refOf(g)}, &fsm.Extend{Ref: refOf(g)}, &fsm.Reschedule{Queue: "orders", ID: "none"},
+		&fsm.Redrive{Queue: "none"}, &fsm.Configure{Queue: "none", Partitions: 1}, &fsm.Ack{Ref: refOf(g)},
+	}
+	refused := uint64(0)
+	check := func(when string, want error, commands ...fsm.Command) {
+		t.Helper()
+		for _, c := range commands {
+			_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Cancel{Queue: "orders", ID: "none"}, c}})
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %T ended with %v, want %v", when, c, err, want)
+			}
+			if want == nil {
+				continue
+			}
+			refused++
+			if full, ok := errors.AsType[*MemoryError](err); !ok || full.Limit != 1<<30 || full.Used < n.memory.fullAt*15/16 {
+				t.Errorf("%s: the error of %T says %+v", when, c, full)
+			}
+		}
+	}
+	full, critical := n.memory.fullAt>>20, n.memory.criticalAt>>20
+	if 1024*7/10 > full || full >= critical || critical >= SoftMemoryLimit(1<<30)>>20 {
+		t.Errorf("of 1024 MiB the marks are %d and %d, the collector's limit %d", full, critical, SoftMemoryLimit(1<<30)>>20)
+	}
+	h.set(n, full-8)
+	check("below the mark", nil, put("orders", "a", 0))
+	h.set(n, full+1)
+	check("full", ErrMemoryFull, adds...)
+	check("full", nil, append(reserves, frees[:len(frees)-1]...)...)
+	h.set(n, critical+1)
+	check("critical", ErrMemoryFull, append(adds, reserves...)...)
+	check("critical", nil, frees...)
+	if st := n.Status().Memory; !st.Full || !st.Critical || n.Stats().Shards[0].MemoryFull != refused {
+		t.Errorf("status says %+v, %d requests were counted, want %d", st, n.Stats().Shards[0].MemoryFull, refused)
+	}
+	h.set(n, full-4)
+	check("hardly less", ErrMemoryFull, adds...)
+	h.set(n, full*9/10)
+	check("enough", nil, append(adds, reserves...)...)
+}
+
+// TestJobsFillTheMemory: without anything else alive the machines' own account refuses puts, at once, and draining them lets puts in again.
+func TestJobsFillTheMemory(t *testing.T) {
+	n, _ := openInMemory(t, t.TempDir(), 96)
+	body := make([]byte, 8<<10)
+	fill := func() (jobs int) {
+		for ; ; jobs += 50 {
+			req := &fsm.Request{}
+			for i := range 50 {
+				req.Commands = append(req.Commands, &fsm.Put{Queue: "orders", ID: fmt.Sprint(jobs + i), Again: true, Partitions: 1, Body: body})
+			}
+			if _, err := n.Do(t.Context(), 0, req); err != nil {
+				if !errors.Is(err, ErrMemoryFull) {
+					t.Fatal(err)
+				}
+				return jobs
+			}
+		}
+	}
+	first := fill()
+	if held := uint64(first) * uint64(len(body)); held < n.memory.fullAt/2 || held > n.memory.fullAt {
+		t.Errorf("puts are refused with %d MiB of bodies, the mark is %d MiB", held>>20, n.memory.fullAt>>20)
+	}
+	for drained := 0; drained < first; {
+		grants := do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: 100}).Results[0].Grants
+		acks := make([]fsm.Command, len(grants))
+		for i, g := range grants {
+			acks[i] = &fsm.Ack{Ref: refOf(g)}
+		}
+		drained += len(do(t, n, 0, acks...).Results)
+	}
+	if st := n.Status().Memory; st.Full || st.UsedBytes > st.MarkBytes/2 {
+		t.Errorf("drained, the status says %+v", st)
+	}
+	if again := fill(); again < first*9/10 {
+		t.Errorf("%d jobs fit at first, %d after they were drained", first, again)
+	}
+}
+
+// TestPollsWaitWhileMemoryIsCritical: who waits goes on waiting, and gets the job when there is memory again.
+func TestPollsWaitWhileMemoryIsCritical(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n, h := openInMemory(t, dir, 1024)
+		do(t, n, 0, put("orders", "x", time.Second))
+		poll := startPoll(t, n, time.Hour, 1, "orders")
+		h.set(n, 900)
+		time.Sleep(10 * time.Second)
+		if !poll.running() {
+			t.Fatalf("the poll ended with %+v, %v", poll.reply, poll.err)
+		}
+		h.set(n, 100)
+		start := time.Now()
+		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > scarcePause {
+			t.Errorf("granted %+v after %v", got, poll.at.Sub(start))
+		}
+	})
+}
+
+// TestNoLimitRefusesNothing: a node that was not told of a limit has an account all the same.
+func TestNoLimitRefusesNothing(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	do(t, n, 0, put("orders", "x", 0))
+	n.sumMemory()
+	if st := n.Status().Memory; st.LimitBytes != 0 || st.MarkBytes != 0 || st.HeldBytes == 0 || st.Full {
+		t.Errorf("status says %+v", st)
+	}
+}

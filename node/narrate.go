@@ -1,0 +1,35 @@
+package node
+
+import (
+	"sync"
+	"time"
+)
+
+// narrateInterval is the time between two messages about a start that takes long.
+const narrateInterval = 3 * time.Second
+
+// narrateStart logs every few seconds how far the groups are that do not serve yet, until the function that it returns is called.
+func (n *Node) narrateStart() (end func()) {
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(narrateInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ended:
+				return
+			}
+			for _, s := range n.here() {
+				if s.serving.Load() == nil && s.soleVoter() {
+					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index", s.instance().LastIndex())
+				}
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+	}
+}
