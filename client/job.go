@@ -65,6 +65,9 @@ type Job struct {
 	DueAt, FirstDueAt time.Time
 	// CreatedAt is when it was put. ExpiresAt is the end of its TTL, zero if it has none.
 	CreatedAt, ExpiresAt time.Time
+	// EndedAt is when it ended, from [Client.Find]; zero if it has not. AttemptUnknown says that Attempt is not remembered.
+	EndedAt        time.Time
+	AttemptUnknown bool
 	// Priority orders ready jobs; lower leaves first.
 	Priority int
 	// TTR is the length of its leases unless the consumer asks for another.
@@ -86,7 +89,7 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 		Queue: j.GetQueue(), ID: j.GetId(), Body: j.GetData(), BodyBytes: int(j.GetBodyBytes()), Headers: j.GetHeaders(),
 		State: stateOf(j.GetState()), Attempt: int(j.GetAttempt()), MaxAttempts: int(j.GetMaxAttempts()),
 		Lease: j.GetLease(), Fence: j.GetFence(), Priority: int(j.GetPriority()), TTR: j.GetTtr().AsDuration(),
-		LastError: j.GetLastError(), client: c, received: received,
+		LastError: j.GetLastError(), AttemptUnknown: j.GetAttemptUnknown(), client: c, received: received,
 	}
 	if text, ok := j.GetBody().(*belfryv1.Job_Text); ok {
 		job.Body = []byte(text.Text)
@@ -100,6 +103,7 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	}{
 		{&job.LeaseUntil, j.GetLeaseUntil()}, {&job.DueAt, j.GetDueAt()}, {&job.FirstDueAt, j.GetFirstDueAt()},
 		{&job.CreatedAt, j.GetCreatedAt()}, {&job.ExpiresAt, j.GetExpiresAt()},
+		{&job.EndedAt, j.GetEndedAt()},
 	} {
 		if field.from.IsValid() {
 			*field.to = field.from.AsTime()

@@ -14,8 +14,20 @@ import (
 //
 // Errors: [ErrJobNotFound].
 func (c *Client) Get(ctx context.Context, queue, id string) (*Job, error) {
-	req := &belfryv1.GetRequest{Queue: queue, Id: id}
-	res, err := call(ctx, c, callKind{reads: true, place: place{queue: queue, id: id}}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
+	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id})
+}
+
+// Find is Get that also answers what became of a job that has ended, as long as its id is remembered: for the dedup window
+// of its queue, if the producer chose the id. State, EndedAt, FirstDueAt and, unless AttemptUnknown, Attempt are known then;
+// the body is gone.
+//
+// Errors: [ErrJobNotFound].
+func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
+	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id, Ended: true})
+}
+
+func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error) {
+	res, err := call(ctx, c, callKind{reads: true, place: place{queue: req.Queue, id: req.Id}}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
 		return ep.queue.Get(ctx, req)
 	})
 	if err != nil {

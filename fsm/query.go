@@ -106,6 +106,11 @@ func (m *Machine) Answer(q Query, now Time) Reading {
 
 func (q *JobQuery) answer(m *Machine, now Time) Reading {
 	j, ok := m.Job(q.Queue, q.ID, now)
+	if !ok && q.Ended {
+		if j, ok := m.endedJob(q.Queue, q.ID, now); ok {
+			return Reading{Jobs: []Job{j}}
+		}
+	}
 	if !ok {
 		return Reading{}
 	}

@@ -15,6 +15,23 @@ func (m *Machine) Job(name, id string, now Time) (Job, bool) {
 	return v, m.at(q, &v, now)
 }
 
+// endedJob returns what is remembered at time now of a job that has ended.
+func (m *Machine) endedJob(name, id string, now Time) (Job, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return Job{}, false
+	}
+	_, stone := m.lookup(q, id)
+	if stone == 0 || m.forgottenAt(q, stone, now) {
+		return Job{}, false
+	}
+	t := m.tombstone(q, stone)
+	return Job{
+		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State, Due: t.FirstDue, FirstDue: t.FirstDue,
+		Ended: t.Ended, AttemptUnknown: true,
+	}, true
+}
+
 // Held returns the job that is under the lease that ref names, whether or not the lease has lapsed by now.
 func (m *Machine) Held(ref Ref) (Job, bool) {
 	j, ok := m.held(m.queues.byName[ref.Queue], ref)

@@ -27,12 +27,16 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 		}
 		named++
 		bounded, cancel := context.WithTimeout(ctx, conflictPatience)
-		r, _, err := s.node.Query(bounded, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID})
+		r, _, err := s.node.Query(bounded, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
 		cancel()
 		if err != nil || len(r.Jobs) == 0 {
 			continue
 		}
-		f.Message = "a job with this id exists: " + contentDifference(put, &r.Jobs[0])
+		if job := &r.Jobs[0]; job.State.Held() {
+			f.Message = "a job with this id exists: " + contentDifference(put, job)
+		} else {
+			f.Message = "a job with this id and other content ended within the dedup window: it is " + endText(job)
+		}
 	}
 }
 

@@ -51,3 +51,35 @@ func TestConflictNamesTheField(t *testing.T) {
 		t.Errorf("the same content from another trace: %s", got.body)
 	}
 }
+
+// TestGetOfAnEndedJob: who asks for it is answered what became of the job, while its id is remembered; others are told in the error.
+func TestGetOfAnEndedJob(t *testing.T) {
+	s := serve(t)
+	post := func(path, body string, want ...string) answered {
+		t.Helper()
+		got := s.post(path, body)
+		for _, w := range want {
+			if !strings.Contains(got.body, w) {
+				t.Errorf("%s %s: %s is not in %s", path, body, w, got.body)
+			}
+		}
+		return got
+	}
+	post("/v1/put", `{"queue":"e","id":"a","text":"x","ttr":"1s"}`, `"created":true`)
+	post("/v1/put", `{"queue":"e","id":"b","delay":"1h"}`, `"created":true`)
+	post("/v1/put", `{"queue":"e"}`, `"created":true`)
+	post("/v1/get", `{"queue":"e","id":"a","ended":true}`, `"text":"x"`, `"state":"READY"`)
+	post("/v1/cancel", `{"queue":"e","id":"a"}`)
+	post("/v1/cancel", `{"queue":"e","id":"b"}`)
+	if got := post("/v1/get", `{"queue":"e","id":"a"}`, `the job has ended: it is CANCELLED since 20`, `"state":"CANCELLED"`); got.status != 404 {
+		t.Errorf("status %d", got.status)
+	}
+	got := post("/v1/get", `{"queue":"e","id":"b","ended":true}`, `"state":"CANCELLED"`, `"endedAt":"20`, `"firstDueAt":"20`, `"queue":"e"`, `"id":"b"`)
+	if got.status != 200 || strings.Contains(got.body, `"text"`) || strings.Contains(got.body, `"ttr"`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := post("/v1/get", `{"queue":"e","id":"never","ended":true}`, `there is no such job`); got.status != 404 {
+		t.Errorf("status %d", got.status)
+	}
+	post("/v1/put", `{"queue":"e","id":"a","text":"y"}`, `a job with this id and other content ended within the dedup window: it is CANCELLED since 20`)
+}

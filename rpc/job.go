@@ -40,6 +40,9 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	s.ttr.Seconds, s.ttr.Nanos = int64(job.TTR/time.Second), int32(job.TTR%time.Second)
 	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, durations(job.RetryDelays)
 	out.LastError, out.BodyBytes = job.LastError, job.BodyBytes
+	if job.Ended != 0 {
+		s.fillEnded(job)
+	}
 	if job.State == fsm.Reserved {
 		out.LeaseUntil = floorTimeIn(&s.until, job.Until)
 	}
@@ -54,6 +57,15 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 		out.Body = &s.data
 	}
 	return out
+}
+
+// fillEnded leaves out what is not known of a job that has ended.
+func (s *jobSlot) fillEnded(job *fsm.Job) {
+	out := &s.job
+	out.Ttr, out.EndedAt = nil, floorTime(job.Ended)
+	if job.AttemptUnknown {
+		out.AttemptUnknown = &job.AttemptUnknown
+	}
 }
 
 // ceilTimeIn is ceilTime into a message that is there.

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
@@ -63,13 +64,15 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	shard := s.shard(queue, partition)
-	r, witness, err := reader{s.router, req.GetStale()}.read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id})
+	r, witness, err := reader{s.router, req.GetStale()}.read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
 	if err != nil {
 		return nil, s.faultAt(shard, err)
 	}
-	if len(r.Jobs) == 0 {
+	if len(r.Jobs) == 0 || !r.Jobs[0].State.Held() && !req.GetEnded() {
 		f := fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
-		f.Shard = &shard
+		if f.Shard = &shard; len(r.Jobs) > 0 {
+			f.State, f.Message = r.Jobs[0].State, "the job has ended: it is "+endText(&r.Jobs[0])
+		}
 		return nil, f
 	}
 	return &belfryv1.GetResponse{Job: appendJobs(nil, r.Jobs)[0], Witness: wireWitness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
@@ -168,4 +171,17 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 	}
 	out.Moved = count32(moved)
 	return nil
+}
+
+// endText says how a job ended, when, and after how many attempts where that is known.
+func endText(job *fsm.Job) string {
+	text := stateName(job.State) + " since " + timeText(job.Ended)
+	switch {
+	case job.AttemptUnknown:
+		return text
+	case job.Attempt == 1:
+		return text + ", after 1 attempt"
+	default:
+		return text + ", after " + strconv.FormatUint(uint64(job.Attempt), 10) + " attempts"
+	}
 }

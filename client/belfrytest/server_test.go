@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,5 +149,34 @@ func TestWorkerAtARealServer(t *testing.T) {
 	queue, err := c.Admin().Queue(t.Context(), "q")
 	if err != nil || queue.GetTotals().GetAcks() != n || queue.GetTotals().GetLapses() != 0 {
 		t.Errorf("queue: %v, %v", queue.GetTotals(), err)
+	}
+}
+
+// TestFind: what became of a job is answered while its id is remembered; Get says only that the job is gone.
+func TestFind(t *testing.T) {
+	s := belfrytest.Start(t)
+	c := s.Client(t)
+	if _, err := c.Put(t.Context(), "orders", []byte("x"), client.ID("order-42")); err != nil {
+		t.Fatal(err)
+	}
+	if job, err := c.Find(t.Context(), "orders", "order-42"); err != nil || string(job.Body) != "x" || !job.EndedAt.IsZero() {
+		t.Errorf("before: %+v, %v", job, err)
+	}
+	jobs, err := c.Reserve(t.Context(), client.ReserveOptions{Queues: []string{"orders"}})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%v, %v", jobs, err)
+	}
+	if err := jobs[0].Ack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	job, err := c.Find(t.Context(), "orders", "order-42")
+	if err != nil || job.State != "ACKED" || job.EndedAt.IsZero() || job.Body != nil {
+		t.Errorf("after: %+v, %v", job, err)
+	}
+	if _, err := c.Get(t.Context(), "orders", "order-42"); !errors.Is(err, client.ErrJobNotFound) || !strings.Contains(err.Error(), "ACKED since") {
+		t.Errorf("Get: %v", err)
+	}
+	if _, err := c.Find(t.Context(), "orders", "never"); !errors.Is(err, client.ErrJobNotFound) {
+		t.Errorf("of a job that never was: %v", err)
 	}
 }

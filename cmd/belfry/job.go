@@ -79,14 +79,15 @@ func (a *app) getCommand() *cobra.Command {
 	var bodyOnly bool
 	c := &cobra.Command{
 		Use:               "get QUEUE ID",
-		Short:             "Show a job with its body",
+		Short:             "Show a job with its body, or what became of it",
+		Long:              "Get shows a job with its body. Of a job that has ended it shows how and when, for the queue's dedup window, if the producer chose the id.",
 		Example:           "  belfry get orders order-42",
 		Args:              arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.completeQueue,
 	}
 	c.Flags().BoolVar(&bodyOnly, "body", false, "print only the body, byte for byte")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
-		response, err := conn.queues.Get(ctx, &belfryv1.GetRequest{Queue: args[0], Id: args[1]})
+		response, err := conn.queues.Get(ctx, &belfryv1.GetRequest{Queue: args[0], Id: args[1], Ended: !bodyOnly})
 		if err != nil {
 			return err
 		}

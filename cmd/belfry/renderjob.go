@@ -72,6 +72,10 @@ func renderReserved(w io.Writer, jobs []*belfryv1.Job, now time.Time) {
 
 // renderJob shows all of a job.
 func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
+	if job.EndedAt != nil {
+		renderEnded(w, job, now)
+		return
+	}
 	attempts := fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)
 	if job.MaxAttempts == 0 {
 		attempts = fmt.Sprintf("%d, no limit", job.Attempt)
@@ -101,6 +105,21 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 		"headers", headers(job.Headers),
 		"size", size(uint64(job.BodyBytes)),
 		"body", preview(bodyOf(job), previewColumns),
+	)
+}
+
+// renderEnded shows what became of a job.
+func renderEnded(w io.Writer, job *belfryv1.Job, now time.Time) {
+	attempts := fmt.Sprint(job.Attempt)
+	if job.GetAttemptUnknown() {
+		attempts = "not known"
+	}
+	fields(w,
+		"job", job.Id+" of "+job.Queue,
+		"state", word(job.State),
+		"ended", moments(job.EndedAt, now),
+		"first due", moments(job.FirstDueAt, now),
+		"attempts", attempts,
 	)
 }
 

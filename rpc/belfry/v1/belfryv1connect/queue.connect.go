@@ -100,8 +100,8 @@ type QueueServiceClient interface {
 	// Errors: JOB_NOT_FOUND, JOB_RESERVED.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
 	// Get reads one job with its body.
-	// Errors: JOB_NOT_FOUND; with state, endedAt and, where they are known, attempts among its details if the job has ended
-	// and its id is remembered.
+	// Errors: JOB_NOT_FOUND; with the state among its details, and when it ended in its message, if the job has ended and its
+	// id is remembered. With `ended` such a job is answered.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List reads jobs of one queue and state in due order, without bodies, a page at a time. Jobs that change while
 	// pages are read may be seen twice or not at all.
@@ -412,8 +412,8 @@ type QueueServiceHandler interface {
 	// Errors: JOB_NOT_FOUND, JOB_RESERVED.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
 	// Get reads one job with its body.
-	// Errors: JOB_NOT_FOUND; with state, endedAt and, where they are known, attempts among its details if the job has ended
-	// and its id is remembered.
+	// Errors: JOB_NOT_FOUND; with the state among its details, and when it ended in its message, if the job has ended and its
+	// id is remembered. With `ended` such a job is answered.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List reads jobs of one queue and state in due order, without bodies, a page at a time. Jobs that change while
 	// pages are read may be seen twice or not at all.
