@@ -67,6 +67,13 @@ func (p *proof) caught() bool {
 	return p.took <= proofMax && (all(p.bug.Claims) || len(p.bug.Or) > 0 && all(p.bug.Or))
 }
 
+// What a bug takes that is found by how long a fault goes unserved or unnamed: faults that are held for longer than that may be, and strike a cluster that is whole.
+const (
+	namingTime = time.Minute
+	namingHold = 24 * time.Second
+	namingCalm = 4 * time.Second
+)
+
 // prove runs each planted bug and looks whether the checker finds it.
 func prove(ctx context.Context, args []string, out io.Writer) error {
 	base := settings{}
@@ -154,6 +161,8 @@ func proveOne(ctx context.Context, base settings, b planted.Bug) proof {
 	switch {
 	case len(b.Claims) == 0:
 		s.time, s.rhythm.Once = controlMax, true
+	case slices.Contains(b.Claims, "I39"):
+		s.time, s.rhythm.Hold, s.rhythm.Calm = namingTime, namingHold, namingCalm
 	case slices.Contains(b.Nemeses, "replace-node"), slices.Contains(b.Nemeses, "flip-snapshot"):
 		s.time *= 4 // which replicas need to move, and before which there must be snapshots
 	case len(b.Nemeses) > 0 || slices.Contains(b.Workloads, "mirror") || slices.Contains(b.Claims, "I11") || slices.Contains(b.Claims, "I12"):

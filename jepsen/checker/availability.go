@@ -42,8 +42,8 @@ type Strike struct {
 type Availability struct {
 	// Unjudged says why a strike was not judged; empty if it was.
 	Unjudged string
-	// Served is, for each healthy node, the longest time after the strike, or after a later interruption, until the slowest shard was served again; Named is how long it took until
-	// the node's status named a victim. What did not come is not there.
+	// Served is, for each healthy node, the longest time after the strike, or after a later interruption, for which a shard was not served; Named is how long it took until
+	// the node's status named a victim. A node that did not is not there.
 	Served, Named map[string]time.Duration
 	// Slack is by how much longer than promised it might take because the machine stalled.
 	Slack time.Duration
@@ -221,7 +221,11 @@ calls:
 		case !open:
 			since, open = call.sent, true
 		}
-		if call.served || violated {
+		if call.served {
+			continue
+		}
+		j.a.Served[by.node] = max(j.a.Served[by.node], call.ended-since) // so long at least
+		if violated {
 			continue
 		}
 		limit := servedMax + j.strike.Allowed

@@ -206,6 +206,9 @@ func TestAvailabilityFinds(t *testing.T) {
 			t.Errorf("%s: it is not found (unjudged: %q)", lie.name, a.Unjudged)
 			continue
 		}
+		if strings.HasPrefix(lie.want, "through") && a.Served["n2"] < servedMax {
+			t.Errorf("%s: it is said that all was served after %v", lie.name, a.Served)
+		}
 		if !strings.Contains(found.violations[39][0].Text, lie.want) {
 			t.Errorf("%s: found as %q, want %q in it", lie.name, found.violations[39][0].Text, lie.want)
 		}

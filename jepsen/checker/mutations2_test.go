@@ -163,6 +163,17 @@ func mutatedGivens() []mutation {
 		{"a shard did not come back in time", 35, func(s *story) {
 			s.ends().Probes = []Probe{{Name: "shard 0 serves", Took: 11 * time.Second, Limit: 10 * time.Second}}
 		}},
+		{"a queue was not served by a node that a fault spared", 39, func(s *story) { // more of these in availability_test.go
+			put := s.ops["put a"]
+			put.Workload = AvailabilityWorkload
+			struck := put.Returned + time.Millisecond
+			s.history.AddStatus(history.Status{Node: put.Node, Asked: put.Invoked, Answered: put.Returned})
+			s.history.Add(&history.Op{
+				Client: "prober", Node: put.Node, Workload: AvailabilityWorkload, Invoked: struck + 6*time.Second, Returned: struck + 7*time.Second,
+				Request: put.Request, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+			})
+			s.ends().Strikes = []Strike{{Name: "lost", From: struck, Began: struck, Struck: struck, Healing: struck + 10*time.Second, To: struck + 10*time.Second, Healthy: []string{put.Node}}}
+		}},
 		{"replicas did not converge", 35, func(s *story) { s.ends().Probes = []Probe{{Name: "digests are equal", Failure: "they are not"}} }},
 	}
 }

@@ -53,19 +53,39 @@ func (l *Lab) Admin(node string) (belfryv1connect.AdminServiceClient, error) {
 func (l *Lab) Status(ctx context.Context) (*belfryv1.GetClusterResponse, error) {
 	problems := []error{errors.New("no node says how the cluster is")}
 	for _, n := range l.Running() {
-		admin, err := l.Admin(n.Name)
-		if err != nil {
-			return nil, err
-		}
-		ask, cancel := context.WithTimeout(ctx, askMax)
-		status, err := admin.GetCluster(ask, &belfryv1.GetClusterRequest{})
-		cancel()
+		status, err := l.statusOf(ctx, n)
 		if err == nil {
 			return status, nil
 		}
-		problems = append(problems, fmt.Errorf("%s: %w", n.Name, err))
+		problems = append(problems, err)
 	}
 	return nil, errors.Join(problems...)
+}
+
+// AwaitEverywhere asks each running node for the cluster until all of them say that it is as wanted. The error says what was seen last.
+func (l *Lab) AwaitEverywhere(ctx context.Context, what string, yes func(*belfryv1.GetClusterResponse) bool) error {
+	for _, n := range l.Running() {
+		err := await(ctx, what+", as "+n.Name+" says", func(ctx context.Context) (*belfryv1.GetClusterResponse, error) { return l.statusOf(ctx, n) }, yes)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statusOf asks one node for the cluster.
+func (l *Lab) statusOf(ctx context.Context, n *Node) (*belfryv1.GetClusterResponse, error) {
+	admin, err := l.Admin(n.Name)
+	if err != nil {
+		return nil, err
+	}
+	ask, cancel := context.WithTimeout(ctx, askMax)
+	defer cancel()
+	status, err := admin.GetCluster(ask, &belfryv1.GetClusterRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return status, nil
 }
 
 // Leader returns a running node that leads as many shards as any other, once there is one that leads.
@@ -95,10 +115,16 @@ func leadsMost(status *belfryv1.GetClusterResponse, among []*Node) (most *Node) 
 
 // Await asks for the cluster until it is as wanted. The error says what was seen last.
 func (l *Lab) Await(ctx context.Context, what string, yes func(*belfryv1.GetClusterResponse) bool) error {
+	return await(ctx, what, l.Status, yes)
+}
+
+func await(
+	ctx context.Context, what string, look func(context.Context) (*belfryv1.GetClusterResponse, error), yes func(*belfryv1.GetClusterResponse) bool,
+) error {
 	var last *belfryv1.GetClusterResponse
 	var lastErr error
 	for {
-		status, err := l.Status(ctx)
+		status, err := look(ctx)
 		if err == nil {
 			if last = status; yes(status) {
 				return nil

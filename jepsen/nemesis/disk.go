@@ -172,7 +172,7 @@ func diskFull(_ context.Context, s *Scene) (string, Heal, error) {
 
 // diskLow leaves the node that leads most less space than puts need, and half of the time less than anything needs that does not free some. There is always enough for the node to go on.
 func diskLow(ctx context.Context, s *Scene) (string, Heal, error) {
-	if err := s.awaitWhole(ctx); err != nil {
+	if err := s.awaitSteady(ctx); err != nil {
 		return "", nil, err
 	}
 	n, err := s.Lab.Leader(ctx)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/belfrydb/belfry/jepsen/lab"
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
@@ -24,7 +26,7 @@ func reachFaults() []Fault {
 
 // undialable has connections to the peer port of a node refused, or taken and never answered. Those that were open break. Gossip, clients and its own connections are left alone.
 func undialable(ctx context.Context, s *Scene) (string, Heal, error) {
-	if err := s.awaitWhole(ctx); err != nil {
+	if err := s.awaitSteady(ctx); err != nil {
 		return "", nil, err
 	}
 	n, err := s.Lab.Leader(ctx)
@@ -53,7 +55,7 @@ func undialable(ctx context.Context, s *Scene) (string, Heal, error) {
 
 // partial cuts two nodes off from each other, and no others. Each of them is part of a majority.
 func partial(ctx context.Context, s *Scene) (string, Heal, error) {
-	if err := s.awaitWhole(ctx); err != nil {
+	if err := s.awaitSteady(ctx); err != nil {
 		return "", nil, err
 	}
 	n, err := s.Lab.Leader(ctx)
@@ -71,11 +73,26 @@ func partial(ctx context.Context, s *Scene) (string, Heal, error) {
 	return fmt.Sprintf("%s and %s cut off from each other", n.Name, other), s.mend, err
 }
 
+// awaitSteady waits until every node says that the cluster has all that it should have: only then a fault can be judged by what it spares. A node that was low on space or
+// out of reach is named for half a minute after that.
+func (s *Scene) awaitSteady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, moveMax)
+	defer cancel()
+	if err := s.Lab.AwaitEverywhere(ctx, "a cluster that is whole", lab.Healthy); err != nil {
+		return err
+	}
+	pause(ctx, steadyPause) // until those who judge have seen it as well
+	return nil
+}
+
+// steadyPause is longer than the time between two questions of the prober to a node.
+const steadyPause = 2 * time.Second
+
 // nowhere is an address at which no node listens, in no kind of network.
 const nowhere = "127.255.255.254"
 
 func wrongAdvertise(ctx context.Context, s *Scene) (string, Heal, error) {
-	if err := s.awaitWhole(ctx); err != nil {
+	if err := s.awaitSteady(ctx); err != nil {
 		return "", nil, err
 	}
 	n, err := s.anyone()

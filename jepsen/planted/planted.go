@@ -38,7 +38,7 @@ type Edit struct {
 func Bugs() []Bug {
 	return slices.Concat(
 		timeBugs(), orderBugs(), identityBugs(), adminBugs(), leaseBugs(), holderBugs(), attemptBugs(),
-		snapshotBugs(), replicaBugs(), answerBugs(), waiterBugs(), storageBugs(), edgeBugs(), clusterBugs(), accessBugs(), bridgeBugs(), importBugs(),
+		snapshotBugs(), replicaBugs(), answerBugs(), waiterBugs(), storageBugs(), edgeBugs(), clusterBugs(), availabilityBugs(), accessBugs(), bridgeBugs(), importBugs(),
 	)
 }
 

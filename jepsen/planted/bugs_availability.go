@@ -1,0 +1,71 @@
+package planted
+
+// The mistakes by which a minority that is sick takes the service of the others along, or goes unseen.
+
+func availabilityBugs() []Bug {
+	puts := []string{"puts"}
+	return []Bug{
+		{
+			Name: "unreached-leads", What: "a node that no other one can connect to keeps its leaderships, and is elected",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"undialable"},
+			Edits: []Edit{{"cluster/standing.go", `if len(objectors) == 0 {`, `if len(objectors) == 0 || planted("unreached-leads") {`}},
+		},
+		{
+			Name: "full-disk-leads", What: "a node whose disk is nearly full keeps its leaderships",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"disk-low"},
+			Edits: []Edit{skipping("cluster/relief.go", `len(m.host.Conditions()) > 0`, "full-disk-leads")},
+		},
+		{
+			Name: "conditions-untold", What: "status is silent about a node whose disk is nearly full",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"disk-low"},
+			Edits: []Edit{after("rpc/clusterproblems.go", `for _, c := range v.members[i].Conditions {`, `if planted("conditions-untold") {
+			break
+		}`)},
+		},
+		{
+			Name: "silent-node-untold", What: "status is silent about a node that does not answer",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-one", "pause-one"},
+			Edits: []Edit{{
+				"rpc/clusterproblems.go", `if m := &v.members[i]; !m.Answers {`, `if m := &v.members[i]; !m.Answers && planted("silent-node-untold") {
+			continue
+		} else if !m.Answers {`,
+			}},
+		},
+		{
+			Name: "dead-path-taken", What: "calls to a node that is not reached go straight there all the same, and wait there",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"partial"},
+			Edits: []Edit{{
+				"cluster/contacts.go", `if known == nil || known.failures == 0 || time.Since(known.reached) < detourAfter {`,
+				`if known == nil || known.failures == 0 || time.Since(known.reached) < detourAfter || planted("dead-path-taken") {`,
+			}},
+		},
+		{
+			Name: "leader-never-forgotten", What: "a node sends calls to the first leader of a shard that it heard of, whoever leads now",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-leader", "isolate-leader"},
+			Edits: []Edit{{
+				"cluster/leaders.go", `case err == nil && server != "" && !r.rumours.doubted(shard, server):
+		return server`, `case err == nil && server != "" && planted("leader-never-forgotten"):
+		return plantedFirst(shard, server)
+	case err == nil && server != "" && !r.rumours.doubted(shard, server):
+		return server`,
+			}},
+		},
+		{
+			Name: "reserve-refused-for-good", What: "a node that lost the leader of a shard during a reserve refuses all further reserves of that shard, and takes puts",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-leader", "isolate-leader"},
+			Edits: []Edit{
+				after("cluster/router.go", `to, grace := p.at(server, shard), time.Duration(0)`, `if planted("reserve-refused-for-good") && plantedLost(shard, nil) {
+			return node.ErrNoLeader
+		}`),
+				after("cluster/router.go", `reply, err = r.peers.reserve(ctx, to, req, wait)`, `if planted("reserve-refused-for-good") {
+				plantedLost(shard, err)
+			}`),
+			},
+		},
+		{
+			Name: "disk-unwatched", What: "a leader whose disk hangs is not ended, and leads on",
+			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"disk-hung"},
+			Edits: []Edit{unless("disk-unwatched", "node/storage/watchdog.go", `go v.dog.fire(v.op, v.dog.limit)`)},
+		},
+	}
+}
