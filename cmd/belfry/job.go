@@ -137,16 +137,6 @@ func (a *app) listCommand() *cobra.Command {
 	return c
 }
 
-// mustExist returns QUEUE_NOT_FOUND if there is no such queue. To the server a queue that was never put to is as good as an
-// empty one; a person may have mistyped its name.
-func mustExist(ctx context.Context, conn *connection, queue string) error {
-	_, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
-	if wireCode(err) == codeNotFound {
-		return err
-	}
-	return nil // the list was answered; whatever else there is to say of the queue, nobody asked
-}
-
 // listJobs reads pages until there are enough jobs. The answer is as of one page: the last page's token, all pages' jobs.
 func listJobs(ctx context.Context, conn *connection, request *belfryv1.ListRequest, most int) (*belfryv1.ListResponse, error) {
 	const pageMax = 1000

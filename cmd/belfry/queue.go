@@ -44,6 +44,9 @@ func (a *app) queueListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if len(args) == 1 && len(response.Queues) == 0 {
+			fmt.Fprintf(a.err, "belfry: warning: no queue begins with %q%s\n", args[0], nearestQueue(ctx, conn, args[0]))
+		}
 		return a.show(response, func(w io.Writer) {
 			renderQueues(w, response.Queues)
 			if due {
@@ -93,7 +96,7 @@ func (a *app) queueShowCommand() *cobra.Command {
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, args []string) error {
 		response, err := conn.admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: args[0]})
 		if err != nil {
-			return err
+			return withNearestQueue(ctx, conn, args[0], err)
 		}
 		return a.show(response, func(w io.Writer) { renderQueue(w, response.Queue, a.canvas(), a.now()) })
 	})

@@ -48,6 +48,7 @@ func (a *app) reserveCommand() *cobra.Command {
 			err = a.show(response, func(w io.Writer) { renderReserved(w, response.Jobs, a.now()) })
 		}
 		if err == nil && len(response.Jobs) == 0 {
+			a.warnOfUnknownQueues(ctx, conn, queues)
 			return &codedError{code: codeNothing}
 		}
 		return err
