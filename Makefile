@@ -261,6 +261,7 @@ model: ## Random commands against the reference model for MODELTIME
 	BELFRY_MODEL_TIME=$(MODELTIME) go test -run Model -count=1 -v -timeout 0 ./fsm/...
 
 # The trials print a table, and what it was measured against; see cmd/belfry/clustertrial. Nothing else should run on the machine.
+MEMORYGROUP := /sys/fs/cgroup/memory/belfry-trial
 TRIAL := go test -count=1 -v -timeout 60m ./cmd/belfry/clustertrial -trial.shards 6
 
 .PHONY: trial-failover
@@ -293,6 +294,14 @@ trial-hang: ## The disk of a leader stops; needs root and loop devices
 .PHONY: trial-idle
 trial-idle: ## Processor time of three nodes that nobody uses, over a minute
 	$(TRIAL) -run '^TestIdle$$' -trial.idle 60s
+
+.PHONY: trial-memory
+trial-memory: ## Servers with 300 MiB and 2 GiB are filled, drained, filled, killed and started; needs root and the memory controller of version 1
+	@mkdir -p $(MEMORYGROUP)
+	$(TRIAL) -run '^TestMemory$$' -trial.memory 300 -trial.memory-group $(MEMORYGROUP)
+	$(TRIAL) -run '^TestMemory$$' -trial.memory 2048 -trial.memory-group $(MEMORYGROUP)
+	$(TRIAL) -run '^TestMemory$$' -trial.memory 2048 -trial.memory-nodes 3 -trial.memory-group $(MEMORYGROUP)
+	@rmdir $(MEMORYGROUP)
 
 .PHONY: trial-fairness
 trial-fairness: ## Ten jobs a second beside a tenant with a million due jobs, on one node and on three

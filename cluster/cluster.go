@@ -71,7 +71,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall
 	catalog.peers.format = n.Format
-	catalog.peers.contacts = newContacts(self.ServerID, catalog.peers.askReach)
+	catalog.peers.contacts = newContacts(self.ServerID, catalog.peers.askReachOf(n))
 	m := &members{
 		host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
 	}
@@ -267,7 +267,9 @@ func (m *members) answer() {
 	})
 	handlePeer(m.peers, pathHeard, m.answerHeard)
 	handlePeer(m.peers, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
-		return m.peers.contacts.answer(from), nil
+		a := m.peers.contacts.answer(from)
+		a.Memory = m.host.MemoryFull()
+		return a, nil
 	})
 	m.peers.answerRelay()
 	handlePeer(m.peers, pathJoin, m.answerJoin)

@@ -31,7 +31,8 @@ type member struct {
 	cluster *Cluster
 	clock   node.Clock // nil for the system's
 	machine fsm.Config
-	logger  *slog.Logger // nil for none
+	heap    func() (live, cycles uint64) // of a node with a limit of memory of 1 GiB; nil for one without
+	logger  *slog.Logger                 // nil for none
 	// left is what the node was told, since its last start, of having left its cluster.
 	left chan *DepartedError
 	// founding is how the node founds its cluster together with others, clusterID the id that one of them made; see foundTogether.
@@ -64,6 +65,9 @@ func (m *member) start(seed *member) {
 	cfg := node.Config{
 		Dir: m.dir, Name: m.name, Shards: testShards, Logger: logger, Fatal: func(err error) { m.t.Errorf("%s gave up: %v", m.name, err) },
 		Peers: m.link, Dial: dial, Resolve: directory.Resolve, Clocks: clocks, Clock: m.clock, Machine: m.machine,
+	}
+	if m.heap != nil {
+		cfg.MemoryBytes, cfg.HeapLive = 1<<30, m.heap
 	}
 	if m.founding != nil {
 		cfg.Founding, cfg.Incarnation, cfg.Join = m.founding, incarnationOf(m.name), m.clusterID

@@ -35,6 +35,8 @@ const (
 type reachAnswer struct {
 	// Unreached are the servers that the node cannot reach.
 	Unreached []string `json:"unreached,omitempty"`
+	// Memory says that the node's memory is full, and how much it has in use.
+	Memory *node.MemoryError `json:"memory,omitempty"`
 }
 
 // Unreached is a node that another one cannot connect to.

@@ -107,6 +107,15 @@ func passOn(w http.ResponseWriter, from io.Reader) error {
 	}
 }
 
+// askReachOf returns askReach for a node, which hears how full the memory of those is that answer.
+func (p *peers) askReachOf(n *node.Node) func(context.Context, string) (reachAnswer, error) {
+	return func(ctx context.Context, server string) (reachAnswer, error) {
+		a, err := p.askReach(ctx, server)
+		n.NotePeerMemory(server, a.Memory, err)
+		return a, err
+	}
+}
+
 // askReach asks a node whom it cannot reach. Any answer shows that it was reached.
 func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathReach, strings.NewReader("{}"))

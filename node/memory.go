@@ -64,6 +64,7 @@ type memory struct {
 	limit, fullAt, criticalAt uint64
 	heapLive                  func() (live, cycles uint64)
 	logger                    *slog.Logger
+	peers                     peerMemory
 
 	full, critical atomic.Bool
 	// held and promised are the sums over the machines, copies what the next snapshot may copy, other what else is alive.
@@ -75,7 +76,7 @@ type memory struct {
 type machineMemory struct{ held, promised, shareable atomic.Uint64 }
 
 func newMemory(cfg Config) *memory {
-	m := &memory{limit: cfg.MemoryBytes, heapLive: cfg.HeapLive, logger: cfg.Logger}
+	m := &memory{limit: cfg.MemoryBytes, heapLive: cfg.HeapLive, logger: cfg.Logger, peers: peerMemory{byServer: map[string]fullPeer{}}}
 	if m.limit > 0 {
 		m.fullAt, m.criticalAt = memoryMarks(m.limit)
 	}

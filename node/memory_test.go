@@ -147,3 +147,33 @@ func TestNoLimitRefusesNothing(t *testing.T) {
 		t.Errorf("status says %+v", st)
 	}
 }
+
+// TestFullVoterStopsPuts: a leader refuses puts while another voter of the shard says that its memory is full, and for a while when that voter falls silent.
+func TestFullVoterStopsPuts(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := openInMemory(t, dir, 1024)
+		voter := n.id.serverID() // the only one there is
+		puts := func(want error) {
+			t.Helper()
+			_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})
+			if full, _ := errors.AsType[*MemoryError](err); !errors.Is(err, want) || want != nil && *full != (MemoryError{90, 100}) {
+				t.Errorf("a put ended with %v, want %v", err, want)
+			}
+		}
+		n.NotePeerMemory("n9.1", &MemoryError{99, 100}, nil) // no voter
+		puts(nil)
+		n.NotePeerMemory(voter, &MemoryError{90, 100}, nil)
+		puts(ErrMemoryFull)
+		do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: 1})
+		n.NotePeerMemory(voter, nil, ErrNoLeader)
+		puts(ErrMemoryFull)
+		time.Sleep(peerMemoryFor)
+		n.NotePeerMemory(voter, nil, ErrNoLeader)
+		puts(nil)
+		n.NotePeerMemory(voter, &MemoryError{90, 100}, nil)
+		puts(ErrMemoryFull)
+		n.NotePeerMemory(voter, nil, nil)
+		puts(nil)
+	})
+}

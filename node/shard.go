@@ -26,7 +26,9 @@ type shard struct {
 	pacer    *pacer
 	stats    *shardCounters
 	memory   machineMemory
-	pool     sync.Pool // of *call
+	// votersFull is the figures of another voter whose memory is full; nil if there is none.
+	votersFull atomic.Pointer[MemoryError]
+	pool       sync.Pool // of *call
 
 	// caughtUp is closed when this node is elected for the first time and every committed entry is applied, led when it then serves.
 	// Between the two the node opens gate, once it has compared its clock with the last stamps of all its shards.
@@ -199,8 +201,8 @@ func (s *shard) refusal(err error) error {
 // to the leader.
 func (s *shard) admit(req *fsm.Request) error {
 	space, memory := s.node.space, s.node.memory
-	low, full := space.Low(), memory.full.Load()
-	if !low && !full || s.serving.Load() == nil {
+	low, full, voter := space.Low(), memory.full.Load(), s.votersFull.Load()
+	if !low && !full && voter == nil || s.serving.Load() == nil {
 		return nil
 	}
 	scarce, exhausted, critical := space.Scarce(), space.Exhausted(), memory.critical.Load()
@@ -212,6 +214,9 @@ func (s *shard) admit(req *fsm.Request) error {
 		}
 		if adds && full || critical && k == fsm.KindReserve {
 			return fmt.Errorf("%s: %w", s.name, memory.refusal())
+		}
+		if adds && voter != nil {
+			return fmt.Errorf("%s: %w", s.name, voter)
 		}
 	}
 	return nil

@@ -22,6 +22,7 @@ type Server struct {
 
 	listen, peers, gossip string
 	log                   string
+	group                 string // a control group that the process is in; empty for that of the test
 
 	command *exec.Cmd
 	// ended is closed when the process has ended, after err was set.
@@ -42,6 +43,21 @@ func (p *Program) New(t testing.TB, dir string, args ...string) *Server {
 	return s
 }
 
+// Add adds arguments of `serve`, from the next start on.
+func (s *Server) Add(args ...string) { s.args = append(s.args, args...) }
+
+// Within has the process in the control group of a directory from its first moment on, from the next start on.
+func (s *Server) Within(group string) { s.group = group }
+
+// commandOf returns the command that runs the program.
+func (s *Server) commandOf(path string) *exec.Cmd {
+	if s.group == "" {
+		return exec.Command(path, s.args...) //nolint:noctx // killed by the test or its cleanup
+	}
+	const enter = `echo $$ >"$0/cgroup.procs" && exec "$@"`
+	return exec.Command("sh", append([]string{"-c", enter, s.group, path}, s.args...)...) //nolint:noctx // as above
+}
+
 // Start runs the server and returns when it serves.
 func (s *Server) Start() {
 	s.t.Helper()
@@ -53,8 +69,8 @@ func (s *Server) Start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer log.Close()                         //nolint:errcheck // the process has its own
-	s.command = exec.Command(path, s.args...) //nolint:noctx // killed by the test or its cleanup
+	defer log.Close() //nolint:errcheck // the process has its own
+	s.command = s.commandOf(path)
 	s.command.Stderr = log
 	// A test that is ended by force takes its servers with it.
 	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

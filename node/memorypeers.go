@@ -1,0 +1,64 @@
+package node
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// peerMemoryFor is how long it counts that another node said that its memory is full. It says so again twice a second.
+const peerMemoryFor = 10 * time.Second
+
+// peerMemory is which other nodes said lately that their memory is full. A follower cannot refuse what its leader has logged, so leaders refuse puts
+// while a voter of theirs is full.
+type peerMemory struct {
+	mu       sync.Mutex
+	byServer map[string]fullPeer
+}
+
+// fullPeer is what a node whose memory is full said, and when.
+type fullPeer struct {
+	figures *MemoryError
+	said    time.Time
+}
+
+// MemoryFull returns the figures of this node if its memory is so full that puts are refused, else nil.
+func (n *Node) MemoryFull() *MemoryError {
+	if !n.memory.full.Load() {
+		return nil
+	}
+	used, _ := n.memory.used()
+	return &MemoryError{Used: used, Limit: n.memory.limit}
+}
+
+// NotePeerMemory takes note of how another node answered the question for its memory: full is nil if it has enough, err not nil if it did not
+// answer. It must be called again while a node does not answer.
+func (n *Node) NotePeerMemory(server string, full *MemoryError, err error) {
+	p := &n.memory.peers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := len(p.byServer)
+	switch {
+	case err == nil && full != nil:
+		p.byServer[server] = fullPeer{full, time.Now()}
+	case err == nil, time.Since(p.byServer[server].said) >= peerMemoryFor:
+		delete(p.byServer, server)
+	}
+	if before == 0 && len(p.byServer) == 0 {
+		return
+	}
+	for _, s := range n.here() {
+		s.votersFull.Store(p.fullest(s.replica.committedMembers().Voters))
+	}
+}
+
+// fullest returns the figures of the voter that has the least memory left, nil if none is full. mu is held.
+func (p *peerMemory) fullest(voters []string) (found *MemoryError) {
+	for _, server := range slices.Sorted(slices.Values(voters)) {
+		full := p.byServer[server].figures
+		if full != nil && (found == nil || full.Limit-min(full.Limit, full.Used) < found.Limit-min(found.Limit, found.Used)) {
+			found = full
+		}
+	}
+	return found
+}
