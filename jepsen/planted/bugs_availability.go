@@ -8,7 +8,7 @@ func availabilityBugs() []Bug {
 		{
 			Name: "unreached-leads", What: "a node that no other one can connect to keeps its leaderships, and is elected",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"undialable"},
-			Edits: []Edit{{"cluster/standing.go", `if len(objectors) == 0 {`, `if len(objectors) == 0 || planted("unreached-leads") {`}},
+			Edits: []Edit{neverUnreached()},
 		},
 		{
 			Name: "full-disk-leads", What: "a node whose disk is nearly full keeps its leaderships",
@@ -25,19 +25,14 @@ func availabilityBugs() []Bug {
 		{
 			Name: "silent-node-untold", What: "status is silent about a node that does not answer",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-one", "pause-one"},
-			Edits: []Edit{{
-				"rpc/clusterproblems.go", `if m := &v.members[i]; !m.Answers {`, `if m := &v.members[i]; !m.Answers && planted("silent-node-untold") {
-			continue
-		} else if !m.Answers {`,
-			}},
+			Edits: []Edit{unless("silent-node-untold", "rpc/clusterproblems.go", `all = append(all, "node "+v.label(m)+" does not answer")`)},
 		},
 		{
 			Name: "dead-path-taken", What: "calls to a node that is not reached go straight there all the same, and wait there",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"partial"},
-			Edits: []Edit{{
-				"cluster/contacts.go", `if known == nil || known.failures == 0 || time.Since(known.reached) < detourAfter {`,
-				`if known == nil || known.failures == 0 || time.Since(known.reached) < detourAfter || planted("dead-path-taken") {`,
-			}},
+			Edits: []Edit{neverUnreached(), before("cluster/contacts.go", `via := ""`, `if planted("dead-path-taken") {
+		return "", nil
+	}`)},
 		},
 		{
 			Name: "leader-never-forgotten", What: "a node sends calls to the first leader of a shard that it heard of, whoever leads now",
@@ -68,4 +63,10 @@ func availabilityBugs() []Bug {
 			Edits: []Edit{unless("disk-unwatched", "node/storage/watchdog.go", `go v.dog.fire(v.op, v.dog.limit)`)},
 		},
 	}
+}
+
+// neverUnreached has a node take every other one for reached: it objects to none, and tells placement and status of none.
+func neverUnreached() Edit {
+	const condition = `return k.failures >= unreachedProbes && time.Since(k.reached) >= unreachedAfter`
+	return Edit{"cluster/contacts.go", condition, condition + ` && !planted("unreached-leads") && !planted("dead-path-taken")`}
 }
