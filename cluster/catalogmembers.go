@@ -44,6 +44,9 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 			return step{c.shard, transfer, to}, true
 		}
 	}
+	if to, ok := p.successor(c, c.leader); ok && p.betterLinked(to, c.leader) {
+		return step{c.shard, transfer, to}, true
+	}
 	return step{}, false
 }
 

@@ -145,6 +145,11 @@ func (k *contact) isUnreached() bool {
 	return k.failures >= unreachedProbes && time.Since(k.reached) >= unreachedAfter
 }
 
+// isDoubtful reports whether calls to it should go another way.
+func (k *contact) isDoubtful() bool {
+	return k != nil && k.failures > 0 && time.Since(k.reached) >= detourAfter
+}
+
 // isFresh reports whether what it said still counts.
 func (k *contact) isFresh() bool { return time.Since(k.answered) < answerFor }
 
@@ -169,13 +174,20 @@ func (c *contacts) lost(server string) bool {
 	return known != nil && known.isUnreached()
 }
 
+// doubts reports whether calls to a server should go another way.
+func (c *contacts) doubts(server string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byServer[server].isDoubtful()
+}
+
 // detour returns the server by way of which calls to another one go, empty if they go straight there. It fails if they have got there neither way for
 // long.
 func (c *contacts) detour(server string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.byServer[server]
-	if known == nil || known.failures == 0 || time.Since(known.reached) < detourAfter {
+	if !known.isDoubtful() {
 		return "", nil
 	}
 	via := ""

@@ -14,6 +14,8 @@ type MemberStatus struct {
 	Report *Report
 	// SilentSince is when a node that does not answer did so last, as far as the leader of the catalog knows; zero if it answers, or nobody leads.
 	SilentSince time.Time
+	// Behind are the groups of which it votes and does not get what the leader has, as far as the leader of the catalog knows.
+	Behind []Behind
 }
 
 // Members asks all nodes of the cluster for their state, in the order of their server ids, and for what placement does. ctx bounds how long it
@@ -27,6 +29,11 @@ func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []Move) {
 		for _, silence := range story.Silent {
 			if silence.ServerID == n.ServerID && m.Report == nil {
 				m.SilentSince = silence.Since
+			}
+		}
+		for _, b := range story.Behind {
+			if b.ServerID == n.ServerID {
+				m.Behind = append(m.Behind, b)
 			}
 		}
 		all = append(all, m)

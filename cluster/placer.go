@@ -129,6 +129,10 @@ type placer struct {
 	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
 	handed   sync.Map
 	declined map[string]decline
+	// cuts is when two nodes were last said not to reach each other.
+	cuts map[[2]string]time.Time
+	// behind is since when voters have not been level, by server and group.
+	behind map[Behind]time.Time
 	// undecided are the groups of which it was said that their replicas differ and nobody knows which is right.
 	undecided map[string]bool
 }
@@ -136,7 +140,7 @@ type placer struct {
 // run looks at the cluster until ctx ends.
 func (p *placer) run(ctx context.Context) {
 	p.heard, p.steady, p.declined = map[string]time.Time{}, map[string]attendance{}, map[string]decline{}
-	p.commits, p.undecided = map[string]uint64{}, map[string]bool{}
+	p.commits, p.undecided, p.cuts = map[string]uint64{}, map[string]bool{}, map[[2]string]time.Time{}
 	tick := time.NewTicker(placeInterval)
 	defer tick.Stop()
 	for row := 0; ; {
@@ -166,8 +170,11 @@ func (p *placer) round(ctx context.Context) bool {
 	p.commits = commits(reports)
 	p.compare(ctx, &w, &catalog, reports)
 	steps := plan(w)
+	behind := p.noteBehind(&w, &catalog, reports)
 	if p.told != nil {
-		p.told(p.tell(&w, steps))
+		story := p.tell(&w, steps)
+		story.Behind = behind
+		p.told(story)
 	}
 	p.correct(ctx, &w, steps)
 	var changing sync.WaitGroup
@@ -283,6 +290,7 @@ func (p *placer) world(reports map[string]*Report) world {
 		})
 	}
 	p.findHeirs(w.nodes, recorded)
+	p.noteCuts(w.nodes, reports)
 	placed := map[uint32][]string{}
 	for _, pl := range p.record.Placements() {
 		placed[pl.Shard] = pl.Servers

@@ -25,6 +25,8 @@ type fakeCluster struct {
 	departed   []departure
 	commit     uint64 // grows with each report
 	refuse     error  // what every change meets
+	// unreached are the nodes that each one does not reach.
+	unreached map[string][]string
 }
 
 func newFakeCluster(shards int, first string) *fakeCluster {
@@ -80,9 +82,15 @@ func (c *fakeCluster) report(_ context.Context, id string) (Report, error) {
 	}
 	c.commit++
 	r := Report{ServerID: id, Process: c.processes[id]}
+	for _, other := range c.unreached[id] {
+		r.Unreached = append(r.Unreached, Unreached{ServerID: other})
+	}
 	for name, m := range c.members {
 		c.elect(m)
 		g := GroupReport{Group: name, Term: 1, Applied: c.commit, Commit: c.commit}
+		if slices.Contains(c.unreached[m.leader], id) {
+			g.Applied = 1 // it gets nothing from its leader
+		}
 		if m.leader == id {
 			g.Serving, g.Voters, g.Nonvoters, g.Members = true, slices.Clone(m.voters), slices.Clone(m.nonvoters), m.members
 		}
@@ -136,6 +144,7 @@ func (c *fakeCluster) placer() *placer {
 		steadyAfter: DefaultSteadyAfter,
 		now:         func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
 		heard:       map[string]time.Time{}, steady: map[string]attendance{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
+		cuts: map[[2]string]time.Time{},
 	}
 }
 

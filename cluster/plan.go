@@ -23,6 +23,8 @@ type worldNode struct {
 	// impaired: it has a condition. It keeps its replicas and votes. It hands its leaderships over by itself and is given none while another
 	// voter can lead.
 	impaired bool
+	// cutOff is how many of the nodes that answer it does not reach, or do not reach it. It leads only where no voter is cut off from fewer.
+	cutOff int
 	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
 	declines bool
 	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none. awaitedHeir is one that will be
@@ -105,11 +107,13 @@ func plan(w world) []step {
 			}
 		}
 	}
-	if settled {
+	links := p.linkLeaders(steps)
+	if settled && len(links) == 0 {
 		if st, ok := p.evenReplicas(); ok {
 			return []step{st}
 		}
 	}
+	steps = append(steps, links...)
 	if st, ok := p.evenLeaders(steps); ok {
 		steps = append(steps, st)
 	}
@@ -295,7 +299,8 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 		if v == id || !p.stays(v) || !p.sound(s, v) || p.byID[v].leaving {
 			continue
 		}
-		if best == "" || cmp.Or(compareBool(p.byID[v].impaired, p.byID[best].impaired), compareBool(p.byID[v].unsettled(), p.byID[best].unsettled()), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
+		if best == "" || cmp.Or(compareBool(p.byID[v].impaired, p.byID[best].impaired), cmp.Compare(p.byID[v].cutOff, p.byID[best].cutOff),
+			compareBool(p.byID[v].unsettled(), p.byID[best].unsettled()), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
 			best = v
 		}
 	}
@@ -407,7 +412,7 @@ func (p *planner) evenReplicas() (step, bool) {
 	return step{}, false
 }
 
-// evenLeaders hands over one leadership, of a shard without another step, from a node that leads two more than the new leader,
+// evenLeaders hands over one leadership, of a shard without another step, from a node that leads two more than the new leader and is linked no better,
 // or that should not lead at all.
 func (p *planner) evenLeaders(steps []step) (step, bool) {
 	for i := range p.shards {
@@ -416,7 +421,7 @@ func (p *planner) evenLeaders(steps []step) (step, bool) {
 			continue
 		}
 		to, ok := p.successor(s, s.leader)
-		if ok && (!p.stays(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() && p.leads[s.leader]-p.leads[to] >= 2) {
+		if ok && (!p.stays(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() && p.byID[to].cutOff <= p.byID[s.leader].cutOff && p.leads[s.leader]-p.leads[to] >= 2) {
 			return step{s.shard, transfer, to}, true
 		}
 	}

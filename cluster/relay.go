@@ -39,7 +39,7 @@ func (p *peers) url(server, path string) (string, error) {
 	return "http://" + via + pathRelay + server + path, nil
 }
 
-// direct reports whether calls of a server go straight to it.
+// direct reports whether calls of a server go straight to it, if they go anywhere.
 func (p *peers) direct(server string) bool {
 	if p.contacts == nil {
 		return true
@@ -56,7 +56,7 @@ func (p *peers) answerRelay() {
 			http.Error(w, "a call of "+path+" is not relayed", http.StatusBadRequest)
 			return
 		}
-		if !p.direct(server) {
+		if p.contacts.doubts(server) {
 			writePeerError(w, fmt.Errorf("%w: it does not reach %s either", errNotRelayed, server))
 			return
 		}

@@ -67,3 +67,45 @@ func TestLeaderThatNobodyReaches(t *testing.T) {
 		expectServed(t, all...)
 	})
 }
+
+// TestPartialPartition: two of three nodes do not reach each other, whoever leads the catalog. All queues are served through all nodes soon, the third node leads all
+// shards, and each node hears of all others, also those that it does not reach. Afterwards all is as before.
+func TestPartialPartition(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		pair func(leader *member, others []*member) (x, y, hub *member)
+	}{
+		{"beside the catalog's leader", func(leader *member, others []*member) (x, y, hub *member) { return others[0], others[1], leader }},
+		{"with the catalog's leader", func(leader *member, others []*member) (x, y, hub *member) { return leader, others[0], others[1] }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				network, all := threeMembers(t, dir)
+				expectServed(t, all...) // so that there are connections
+				leader, others := leads(t, groupName, all)
+				x, y, hub := test.pair(leader, others)
+				network.drop(x.addr, true, y.addr)
+				network.drop(y.addr, true, x.addr)
+				expectServed(t, all...)
+				await(t, "the node that all reach leads all", func() bool { return groupsLed(hub) == testShards+1 })
+				for _, m := range all {
+					members, _ := m.cluster.Members(t.Context())
+					for _, got := range members {
+						switch {
+						case got.Report == nil:
+							t.Errorf("%s does not hear of %s", m.name, got.Name)
+						case got.ServerID == x.id() && got.Report.reaches(y.id()), got.ServerID == y.id() && got.Report.reaches(x.id()):
+							t.Errorf("%s is told by %s that it reaches all", m.name, got.Name)
+						}
+					}
+				}
+				expectServed(t, all...)
+				network.drop(x.addr, false, y.addr)
+				network.drop(y.addr, false, x.addr)
+				await(t, "an even cluster", func() bool { return settled(hub.cluster, 3, all...) })
+				expectServed(t, all...)
+			})
+		})
+	}
+}

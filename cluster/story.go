@@ -13,6 +13,8 @@ type Story struct {
 	Silent []Silence `json:"silent,omitempty"`
 	// Moves are the shards that are not where they should be.
 	Moves []Move `json:"moves,omitempty"`
+	// Behind are the voters that answer and do not get what their leaders have.
+	Behind []Behind `json:"behind,omitempty"`
 }
 
 // Silence is a node that does not answer. Since is when it answered last, or when the leader of the catalog first asked it.
@@ -100,7 +102,9 @@ func (p *planner) tellStep(s *worldShard, st step) string {
 	case promote:
 		return name + " has caught up and becomes a voter" + because("to replace ", leaving)
 	case transfer:
-		if why = p.why(s.leader); why == "" {
+		if why = p.why(s.leader); why == "" && p.betterLinked(st.server, s.leader) {
+			why = "and some other nodes do not reach each other"
+		} else if why == "" {
 			why = "leads more shards"
 		}
 		return fmt.Sprintf("%s hands over to %s: %s %s", nameOf(s.leader), name, nameOf(s.leader), why)

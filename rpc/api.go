@@ -116,6 +116,27 @@ type Member struct {
 	Quarantined []string
 	// Conditions are the node's troubles that the others do not share.
 	Conditions []node.Condition
+	// Unreached are the nodes that it cannot connect to.
+	Unreached []UnreachedNode
+	// Behind are the groups of which it votes and has not had what the leader has for some seconds.
+	Behind []BehindReplica
+}
+
+// UnreachedNode is a node that another one cannot connect to.
+type UnreachedNode struct {
+	// ServerID is the node's, Address is where it was tried.
+	ServerID, Address string
+	// Calls tells that it runs: it calls the node that cannot connect to it.
+	Calls bool
+}
+
+// BehindReplica is a voting replica that does not get what its leader has.
+type BehindReplica struct {
+	Group string
+	// Applied is what it has, Commit what its leader has committed.
+	Applied, Commit uint64
+	// Since is when it was first seen not to be level.
+	Since time.Time
 }
 
 // Cluster is what the handlers need of the cluster as a whole. A server id is a name, a dot and an incarnation.

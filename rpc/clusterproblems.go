@@ -13,8 +13,10 @@ const listedMost = 16
 
 // problems returns what is not as it should be, for people.
 func (v *clusterView) problems() (all []string) {
+	unreached := v.unreached()
 	for i := range v.members {
-		if m := &v.members[i]; !m.Answers {
+		m := &v.members[i]
+		if runs := slices.ContainsFunc(unreached, func(u unreachedNode) bool { return u.member == m }); !m.Answers && !runs {
 			all = append(all, "node "+v.label(m)+" does not answer")
 		} else if len(m.Quarantined) > 0 {
 			all = append(all, fmt.Sprintf("node %s has set aside replicas that differed from the others: %s", v.label(m), list(m.Quarantined)))
@@ -23,6 +25,7 @@ func (v *clusterView) problems() (all []string) {
 			all = append(all, fmt.Sprintf("node %s has %s since %s: %s", v.label(&v.members[i]), c.Kind, c.Since.UTC().Format(time.RFC3339), c.Message))
 		}
 	}
+	all = append(all, v.reachProblems()...)
 	if !slices.ContainsFunc(v.members, func(m Member) bool { return m.Name == v.answeredBy }) {
 		all = append(all, "the node that answers this, "+v.answeredBy+", is not recorded as a node of the cluster yet")
 	}
@@ -49,6 +52,7 @@ func (v *clusterView) problems() (all []string) {
 		all = append(all, fmt.Sprintf("with fewer than %d voters that answer: %s", v.votersWanted, shardList(thin)))
 	}
 	all = append(all, v.underReplicated()...)
+	all = append(all, v.behind()...)
 	if len(restoring) > 0 {
 		all = append(all, "a restore has begun and not ended, and until it has, they do nothing else: "+shardList(restoring))
 	}

@@ -40,6 +40,8 @@ type groupView struct {
 	leader *Member
 	// held are the reports of all nodes that answer and run a replica, by server id.
 	held map[string]*node.GroupStatus
+	// behindSince is since when voters have not had what the leader has, by server id.
+	behindSince map[string]*timestamppb.Timestamp
 }
 
 // look asks all nodes.
@@ -65,9 +67,11 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 		name := shardGroup(shard)
 		g := newGroupView(groups[name], held[name])
 		g.Shard = uint32(shard)
+		g.behindSince = v.behindSince(name)
 		v.shards = append(v.shards, g)
 	}
 	v.catalog = newGroupView(groups[catalogGroup], held[catalogGroup])
+	v.catalog.behindSince = v.behindSince(catalogGroup)
 	return v
 }
 
@@ -132,6 +136,12 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	for i := range v.members {
 		out.Nodes = append(out.Nodes, v.wireNode(&v.members[i]))
 	}
+	for _, u := range v.unreached() {
+		at := slices.IndexFunc(v.members, func(m Member) bool { return m.ServerID == u.member.ServerID })
+		for _, from := range u.by {
+			out.Nodes[at].UnreachedBy = append(out.Nodes[at].UnreachedBy, from.Name)
+		}
+	}
 	for i := range v.shards {
 		g := &v.shards[i]
 		out.Shards = append(out.Shards, &belfryv1.Shard{
@@ -193,6 +203,7 @@ func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
 		r.Node, r.Incarnation = splitServer(id)
 		if held := g.held[id]; held != nil {
 			r.AppliedIndex, r.Digest = held.DigestIndex, digestText(held.Digest)
+			r.BehindSince = g.behindSince[id]
 		} else {
 			r.Silent = true
 		}

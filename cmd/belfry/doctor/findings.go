@@ -27,12 +27,15 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 		if n.Version != "" {
 			versions[n.Version] = true
 		}
-		if n.State == belfryv1.NodeState_NODE_STATE_SILENT {
+		if len(n.UnreachedBy) > 0 {
+			b.Find(fmt.Sprintf("node %s cannot be reached by %s at %s", n.Name, strings.Join(n.UnreachedBy, ", "), n.PeerAddress),
+				"look at the --advertise and --peer-listen of "+n.Name+", and at firewalls between these nodes; until they connect it leads nothing, and its replicas may fall behind")
+		} else if n.State == belfryv1.NodeState_NODE_STATE_SILENT {
 			b.Find(fmt.Sprintf("node %s does not answer%s", n.Name, since(n)), "start it again; one that is lost for good is forgotten by 'belfry cluster remove "+n.Name+"', after its replicas were replaced")
 		}
 	}
 	b.conditions(c.Nodes)
-	leaderless, few := "", ""
+	leaderless, few, behind := "", "", ""
 	for _, s := range c.Shards {
 		if s.Leader == "" {
 			leaderless += fmt.Sprintf(" %d (voters %s)", s.Shard, cmp.Or(strings.Join(s.Voters, ", "), "not known"))
@@ -43,6 +46,11 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 		if s.ClockAhead != nil {
 			b.Find(fmt.Sprintf("CLOCK_AHEAD: the time of shard %d is %v ahead of the nodes' clocks", s.Shard, s.ClockAhead.AsDuration()), "put the clocks right first, then 'belfry cluster reset-clock' moves it back")
 		}
+		for _, r := range s.Replicas {
+			if r.BehindSince != nil {
+				behind += fmt.Sprintf(" shard %d on %s (since %s)", s.Shard, r.Node, r.BehindSince.AsTime().Format(time.RFC3339))
+			}
+		}
 		b.digests(s)
 	}
 	if leaderless != "" {
@@ -50,6 +58,9 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 	}
 	if few != "" {
 		b.Find("under-replicated:"+few, "start the nodes that are missing, or add others; what is done about it is below \"moves\" in cluster.json")
+	}
+	if behind != "" {
+		b.Find("replicas that are behind their leaders:"+behind, "if the leader cannot reach the node, mend that; else its disk or network is too slow, or it was away and catches up")
 	}
 	if len(versions) > 1 {
 		b.Find(fmt.Sprintf("the nodes run %d versions", len(versions)), "finish the upgrade; until then the cluster writes the older format")

@@ -75,8 +75,14 @@ func edgeMember(m cluster.MemberStatus) rpc.Member {
 		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone, Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,
 		Answers: m.Report != nil, SilentSince: m.SilentSince,
 	}
+	for _, b := range m.Behind {
+		out.Behind = append(out.Behind, rpc.BehindReplica{Group: b.Group, Applied: b.Applied, Commit: b.Commit, Since: b.Since})
+	}
 	if m.Report == nil {
 		return out
+	}
+	for _, u := range m.Report.Unreached {
+		out.Unreached = append(out.Unreached, rpc.UnreachedNode{ServerID: u.ServerID, Address: u.Address, Calls: u.Calls})
 	}
 	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
 	for i := range m.Report.Groups {

@@ -2258,7 +2258,9 @@ type Node struct {
 	// The latest format of logs and snapshots that it reads, as it said last.
 	Format uint32 `protobuf:"varint,12,opt,name=format,proto3" json:"format,omitempty"`
 	// Its troubles that the other nodes do not share, as it says itself. A node with one hands its leaderships over and is given none.
-	Conditions    []*NodeCondition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Conditions []*NodeCondition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// The names of the nodes that cannot connect to it at its peer address although it runs.
+	UnreachedBy   []string `protobuf:"bytes,14,rep,name=unreached_by,json=unreachedBy,proto3" json:"unreached_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2380,6 +2382,13 @@ func (x *Node) GetFormat() uint32 {
 func (x *Node) GetConditions() []*NodeCondition {
 	if x != nil {
 		return x.Conditions
+	}
+	return nil
+}
+
+func (x *Node) GetUnreachedBy() []string {
+	if x != nil {
+		return x.UnreachedBy
 	}
 	return nil
 }
@@ -2689,7 +2698,9 @@ type Replica struct {
 	// The index of the last entry applied.
 	AppliedIndex uint64 `protobuf:"varint,5,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
 	// The digest of the state at that index, 16 hexadecimal digits.
-	Digest        string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Since when a voter has not had what its leader has, if that is some seconds.
+	BehindSince   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=behind_since,json=behindSince,proto3" json:"behind_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2764,6 +2775,13 @@ func (x *Replica) GetDigest() string {
 		return x.Digest
 	}
 	return ""
+}
+
+func (x *Replica) GetBehindSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BehindSince
+	}
+	return nil
 }
 
 // DrainNodeRequest names a node to be emptied.
@@ -4351,7 +4369,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	" \x01(\rR\x06format\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xb2\x03\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xd5\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
@@ -4368,7 +4386,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06format\x18\f \x01(\rR\x06format\x128\n" +
 	"\n" +
 	"conditions\x18\r \x03(\v2\x18.belfry.v1.NodeConditionR\n" +
-	"conditions\"o\n" +
+	"conditions\x12!\n" +
+	"\funreached_by\x18\x0e \x03(\tR\vunreachedBy\"o\n" +
 	"\rNodeCondition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
@@ -4393,14 +4412,15 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06voters\x18\x03 \x03(\tR\x06voters\x12\x1c\n" +
 	"\tnonvoters\x18\x04 \x03(\tR\tnonvoters\x12.\n" +
-	"\breplicas\x18\x05 \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\"\xaa\x01\n" +
+	"\breplicas\x18\x05 \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\"\xe9\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
 	"\x05voter\x18\x03 \x01(\bR\x05voter\x12\x16\n" +
 	"\x06silent\x18\x04 \x01(\bR\x06silent\x12#\n" +
 	"\rapplied_index\x18\x05 \x01(\x04R\fappliedIndex\x12\x16\n" +
-	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xab\x01\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\x12=\n" +
+	"\fbehind_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vbehindSince\"\xab\x01\n" +
 	"\x10DrainNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1f\n" +
@@ -4670,65 +4690,66 @@ var file_belfry_v1_admin_proto_depIdxs = []int32{
 	34, // 49: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
 	59, // 50: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
 	34, // 51: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	30, // 52: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	59, // 53: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	59, // 54: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	30, // 55: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	64, // 56: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	60, // 57: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	49, // 58: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	60, // 59: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	60, // 60: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	50, // 61: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	50, // 62: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	50, // 63: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	8,  // 64: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	10, // 65: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	12, // 66: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	21, // 67: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	23, // 68: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	25, // 69: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	27, // 70: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	35, // 71: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	37, // 72: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	51, // 73: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	53, // 74: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	55, // 75: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	57, // 76: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	39, // 77: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	41, // 78: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	43, // 79: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	45, // 80: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	47, // 81: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	1,  // 82: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	4,  // 83: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	6,  // 84: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	9,  // 85: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	11, // 86: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	13, // 87: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	22, // 88: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	24, // 89: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	26, // 90: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	28, // 91: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	36, // 92: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	38, // 93: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	52, // 94: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	54, // 95: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	56, // 96: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	58, // 97: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	40, // 98: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	42, // 99: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	44, // 100: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	46, // 101: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	48, // 102: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	2,  // 103: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	5,  // 104: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	7,  // 105: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	85, // [85:106] is the sub-list for method output_type
-	64, // [64:85] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	60, // 52: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	30, // 53: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	59, // 54: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	59, // 55: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	30, // 56: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	64, // 57: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	60, // 58: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	49, // 59: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	60, // 60: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	60, // 61: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	50, // 62: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	50, // 63: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	50, // 64: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	8,  // 65: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	10, // 66: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	12, // 67: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	21, // 68: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	23, // 69: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	25, // 70: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	27, // 71: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	35, // 72: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	37, // 73: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	51, // 74: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	53, // 75: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	55, // 76: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	57, // 77: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	39, // 78: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	41, // 79: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	43, // 80: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	45, // 81: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	47, // 82: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	1,  // 83: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	4,  // 84: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	6,  // 85: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	9,  // 86: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	11, // 87: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	13, // 88: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	22, // 89: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	24, // 90: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	26, // 91: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	28, // 92: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	36, // 93: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	38, // 94: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	52, // 95: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	54, // 96: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	56, // 97: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	58, // 98: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	40, // 99: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	42, // 100: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	44, // 101: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	46, // 102: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	48, // 103: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	2,  // 104: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	5,  // 105: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	7,  // 106: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	86, // [86:107] is the sub-list for method output_type
+	65, // [65:86] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }

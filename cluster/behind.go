@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// behindAfter is how long a voter must not have been level with its leader at any look before people are told.
+const behindAfter = 4 * time.Second
+
+// Behind is a voter of a group that answers and does not get what its leader has: its leader does not reach it, or it is too slow.
+type Behind struct {
+	ServerID string `json:"serverId"`
+	Group    string `json:"group"`
+	// Applied is what it has, Commit what its leader has committed.
+	Applied uint64 `json:"applied"`
+	Commit  uint64 `json:"commit"`
+	// Since is when it was first seen not to be level.
+	Since time.Time `json:"since"`
+}
+
+// noteBehind notes at each look which voters are not level, and returns those that have not been for behindAfter.
+func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*Report) (all []Behind) {
+	since := map[Behind]time.Time{} // by server and group
+	look := func(group string, s *worldShard) {
+		for _, voter := range s.voters {
+			own, leads := reports[voter].group(group), reports[s.leader].group(group)
+			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) { // without anybody that is level nothing is known yet
+				continue
+			}
+			key := Behind{ServerID: voter, Group: group}
+			if since[key] = p.behind[key]; since[key].IsZero() {
+				since[key] = p.now()
+			}
+			if p.now().Sub(since[key]) >= behindAfter {
+				all = append(all, Behind{ServerID: voter, Group: group, Applied: own.Applied, Commit: leads.Commit, Since: since[key]})
+			}
+		}
+	}
+	for i := range w.shards {
+		look(shardGroup(w.shards[i].shard), &w.shards[i])
+	}
+	look(groupName, catalog)
+	p.behind = since
+	slices.SortFunc(all, func(a, b Behind) int { return strings.Compare(a.Group+" "+a.ServerID, b.Group+" "+b.ServerID) })
+	return all
+}

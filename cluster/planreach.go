@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+)
+
+// cutFor is how long two nodes count as cut off from each other after one said so last: leaderships must not follow a link that comes and goes.
+const cutFor = 10 * time.Second
+
+// noteCuts counts for each node the nodes that it does not reach or that do not reach it, of those that answer.
+func (p *placer) noteCuts(nodes []worldNode, reports map[string]*Report) {
+	for id, r := range reports {
+		for _, u := range r.Unreached {
+			if reports[u.ServerID] != nil {
+				p.cuts[[2]string{min(id, u.ServerID), max(id, u.ServerID)}] = p.now()
+			}
+		}
+	}
+	for pair, at := range p.cuts {
+		if p.now().Sub(at) >= cutFor {
+			delete(p.cuts, pair)
+		}
+	}
+	for i := range nodes {
+		for pair := range p.cuts {
+			if slices.Contains(pair[:], nodes[i].server) {
+				nodes[i].cutOff++
+			}
+		}
+	}
+}
+
+// betterLinked reports whether a voter should lead instead of another one because more of the nodes that are there reach it, and it them.
+func (p *planner) betterLinked(to, leader string) bool {
+	a, b := p.byID[to], p.byID[leader]
+	return a != nil && b != nil && a.cutOff < b.cutOff && !a.impaired && !a.unsettled()
+}
+
+// linkLeaders hands over the leaderships of shards without another step to voters that are linked better. It ends: a leadership only ever goes where fewer
+// are cut off, also for evenness.
+func (p *planner) linkLeaders(steps []step) (more []step) {
+	for i := range p.shards {
+		s := &p.shards[i]
+		if s.leader == "" || slices.ContainsFunc(steps, func(st step) bool { return st.shard == s.shard }) {
+			continue
+		}
+		if to, ok := p.successor(s, s.leader); ok && p.betterLinked(to, s.leader) {
+			p.leads[s.leader]--
+			p.leads[to]++
+			more = append(more, step{s.shard, transfer, to})
+		}
+	}
+	return more
+}

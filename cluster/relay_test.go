@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// relaying starts nodes that ask each other whom they reach.
+func relaying(t *testing.T, network *pipes, names ...string) map[string]*peers {
+	t.Helper()
+	all := map[string]*peers{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, name := range names {
+		p := startPeers(t, network.link(name))
+		p.contacts = newContacts(name, p.askReach)
+		handlePeer(p, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
+			return p.contacts.answer(from), nil
+		})
+		handlePeer(p, "/echo", func(_ context.Context, from, text string) (string, error) {
+			if text == "fail" {
+				return "", node.ErrQuota
+			}
+			return from + " said " + text, nil
+		})
+		p.answerRelay()
+		all[name] = p
+	}
+	for _, p := range all {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				p.contacts.probe(ctx, without(names, p.contacts.self), &running)
+				select {
+				case <-time.After(probeInterval):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return all
+}
+
+func without(names []string, name string) (others []string) {
+	for _, other := range names {
+		if other != name {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// TestRelay: calls to a node that is not reached go by way of one that reaches it, errors keep their identity, and without such a one they are refused.
+func TestRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		all := relaying(t, network, "a.1", "b.1", "c.1")
+		a := all["a.1"]
+		expect := func(want string) {
+			t.Helper()
+			if got, err := callPeer[string](t.Context(), a, "c.1", "/echo", "x"); err != nil || got != want {
+				t.Errorf("answered %q, %v, want %q", got, err, want)
+			}
+		}
+		time.Sleep(time.Second)
+		expect("a.1 said x")
+		network.drop("c.1", true, "a.1")
+		time.Sleep(detourAfter + probeWait)
+		expect("b.1 said x")
+		if a.contacts.lost("c.1") {
+			t.Error("it is lost after two seconds")
+		}
+		if _, err := callPeer[string](t.Context(), a, "c.1", "/echo", "fail"); !errors.Is(err, node.ErrQuota) {
+			t.Errorf("an error came as %v", err)
+		}
+		// The one between does not pass it on a second time, nor to a node that it does not reach itself.
+		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1"+pathRelay+"a.1/echo", []byte(`"x"`)); !errors.Is(err, node.ErrCanceled) {
+			t.Errorf("two relays: %v", err)
+		}
+		network.drop("c.1", true, "b.1")
+		time.Sleep(detourAfter + probeWait)
+		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1/echo", []byte(`"x"`)); !errors.Is(err, errAgain) || !errors.Is(err, node.ErrNoLeader) {
+			t.Errorf("by way of a node that does not reach it: %v", err)
+		}
+		time.Sleep(refusedAfter)
+		began := time.Now()
+		if _, err := callPeer[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") || time.Since(began) > 0 {
+			t.Errorf("refused after %v: %v", time.Since(began), err)
+		}
+		if got := a.contacts.unreached(func(string) string { return "addr" }); len(got) != 1 || got[0].ServerID != "c.1" || got[0].Address != "addr" || !got[0].Calls {
+			t.Errorf("not reached are %+v", got)
+		}
+		network.drop("c.1", false, "a.1", "b.1")
+		time.Sleep(30 * time.Second)
+		expect("a.1 said x")
+	})
+}
+
+// TestRelayedCallThatBreaks: a call that broke on the way has an unknown outcome, wherever it broke.
+func TestRelayedCallThatBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		all := relaying(t, network, "a.1", "b.1", "c.1")
+		network.drop("c.1", true, "a.1")
+		time.Sleep(detourAfter + probeWait + time.Second)
+		taken := make(chan struct{})
+		handlePeer(all["c.1"], "/hang", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
+			close(taken)
+			<-ctx.Done()
+			return struct{}{}, ctx.Err()
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := callPeer[struct{}](t.Context(), all["a.1"], "c.1", "/hang", struct{}{})
+			ended <- err
+		}()
+		select {
+		case <-taken:
+		case err := <-ended:
+			t.Fatalf("it was not relayed: %v", err)
+		}
+		network.isolate("c.1", true)
+		if err := <-ended; !errors.Is(err, node.ErrUnknownOutcome) || errors.Is(err, errAgain) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
