@@ -34,6 +34,8 @@ const (
 	ErrRateLimited Reason = "RATE_LIMITED"
 	// ErrMemoryFull says that the memory of a node that holds the queue is nearly full. Consumers go on; their acks make room.
 	ErrMemoryFull Reason = "MEMORY_FULL"
+	// ErrTooFewVoters says that the shard has fewer voters than the cluster's min-voters, and took nothing that it would have to keep.
+	ErrTooFewVoters Reason = "TOO_FEW_VOTERS"
 	// ErrUnknownOutcome says that the call may have been applied, or may still be. It matches every error whose outcome
 	// is unknown, whatever its reason.
 	ErrUnknownOutcome Reason = "UNKNOWN_OUTCOME"

@@ -51,7 +51,7 @@ func (r *retrier) failed(e *Error) (again bool) {
 // retryable reports whether the same call may succeed later without anything else having to change.
 func retryable(e *Error) bool {
 	switch e.Reason {
-	case ErrUnknownOutcome, reasonNotLeader, reasonNoLeader, reasonShuttingDown, reasonClockAhead, reasonOverloaded,
+	case ErrUnknownOutcome, reasonNotLeader, reasonNoLeader, reasonShuttingDown, reasonClockAhead, ErrTooFewVoters, reasonOverloaded,
 		reasonQueueChanged:
 		return true
 	case "":

@@ -140,6 +140,7 @@ func (m *members) follow(ctx context.Context) {
 		if err := m.host.Speak(m.catalog.Format()); err != nil {
 			m.config.Logger.Error("taking over the format that the cluster speaks", "error", err)
 		}
+		m.requireVoters(ctx)
 		err := m.enrol(ctx)
 		if m.gone(err) {
 			return
@@ -154,6 +155,21 @@ func (m *members) follow(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// requireVoters has the node refuse mutations of shards that have too few voters. It takes what the catalog says here for less than before only if that is as
+// far as its leader's: a catalog that begins anew knows no settings yet.
+func (m *members) requireVoters(ctx context.Context) {
+	least, before := m.catalog.Settings().MinVoters, m.host.MinVoters()
+	if least < before {
+		if m.catalog.Refresh(ctx) != nil {
+			return
+		}
+		least = m.catalog.Settings().MinVoters
+	}
+	if err := m.host.RequireVoters(least); err != nil {
+		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", least, "error", err)
 	}
 }
 

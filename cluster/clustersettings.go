@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 const (
@@ -24,6 +26,8 @@ type Settings struct {
 	Factor int `json:"factor,omitempty"`
 	// Grace is how long a node may be silent before its replicas are replaced, 1 s to 30 days.
 	Grace time.Duration `json:"graceNanos,omitempty"`
+	// MinVoters is how many voters a shard must have to take mutations, 1 to Factor. Format 2.
+	MinVoters int `json:"minVoters,omitempty"`
 }
 
 // SettingError says which setting of a cluster cannot have a value, and what it may be.
@@ -40,6 +44,8 @@ type Setting string
 const (
 	FactorSetting Setting = "replication factor"
 	GraceSetting  Setting = "grace period"
+	// MinVotersSetting is raised by Configure, and lowered by LowerMinVoters only.
+	MinVotersSetting Setting = "min-voters"
 )
 
 func (e *SettingError) Error() string { return string(e.Setting) + ": " + e.Text }
@@ -49,6 +55,8 @@ func (s Settings) Check() error {
 	switch {
 	case s.Factor < 0 || s.Factor > factorMax || s.Factor != 0 && s.Factor%2 == 0:
 		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want an odd number, 1 to %d: an even number of voters survives no more failures than one voter less", s.Factor, factorMax)}
+	case s.MinVoters < 0 || s.MinVoters > factorMax:
+		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, want 1 to the replication factor", s.MinVoters)}
 	case s.Grace != 0 && (s.Grace < graceMin || s.Grace > graceMax):
 		return &SettingError{GraceSetting, fmt.Sprintf("have %v, want %v to %v", s.Grace, graceMin, graceMax)}
 	}
@@ -63,6 +71,9 @@ func (s Settings) over(below Settings) Settings {
 	if s.Grace == 0 {
 		s.Grace = below.Grace
 	}
+	if s.MinVoters == 0 {
+		s.MinVoters = below.MinVoters
+	}
 	return s
 }
 
@@ -74,17 +85,53 @@ func (c *Catalog) Settings() (s Settings) {
 
 // withDefaults returns s with every zero replaced by its default.
 func (s Settings) withDefaults() Settings {
-	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace})
+	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace, MinVoters: 1})
 }
 
 // Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. A *SettingError says that s is impossible. It may
 // be repeated.
 func (c *Catalog) Configure(ctx context.Context, s Settings) (Settings, error) {
-	if err := s.Check(); err != nil {
+	return c.proposeSettings(ctx, command{Settle: &s})
+}
+
+// LowerMinVoters has shards with fewer voters than before take mutations: what is acknowledged then is on fewer disks. It may be repeated.
+func (c *Catalog) LowerMinVoters(ctx context.Context, least int) (Settings, error) {
+	return c.proposeSettings(ctx, command{Settle: &Settings{MinVoters: least}, Lower: true})
+}
+
+// proposeSettings changes settings of the cluster.
+func (c *Catalog) proposeSettings(ctx context.Context, cmd command) (s Settings, err error) {
+	c.view(func(m *machine) { err = m.checkSettings(&cmd) })
+	if err != nil {
 		return Settings{}, err
 	}
-	if _, err := c.propose(ctx, command{Settle: &s}); err != nil {
+	if _, err := c.propose(ctx, cmd); err != nil {
 		return Settings{}, fmt.Errorf("changing the settings of the cluster: %w", err)
 	}
 	return c.Settings(), nil
+}
+
+// minVotersFormat is the format that has MinVoters.
+const minVotersFormat fsm.Format = 2
+
+// checkSettings returns what is wrong with a change of settings, as a *SettingError.
+func (m *machine) checkSettings(c *command) error {
+	if err := c.Settle.Check(); err != nil {
+		return err
+	}
+	now := m.state.Settings.withDefaults()
+	after := c.Settle.over(now)
+	switch {
+	case after.MinVoters > after.Factor && c.Settle.MinVoters == 0:
+		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want at least min-voters, which is %d", after.Factor, after.MinVoters)}
+	case after.MinVoters > after.Factor:
+		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, want 1 to the replication factor, which is %d", after.MinVoters, after.Factor)}
+	case c.Settle.MinVoters != 0 && m.state.Format < minVotersFormat:
+		return &SettingError{MinVotersSetting, fmt.Sprintf("the cluster speaks format %d, and format %d has this setting: run this version of belfry on every node first",
+			m.state.Format, minVotersFormat)}
+	case after.MinVoters < now.MinVoters && !c.Lower:
+		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, and %d holds: with fewer voters what is acknowledged is on fewer disks; say that this is meant, with --lower-min-voters",
+			after.MinVoters, now.MinVoters)}
+	}
+	return nil
 }

@@ -39,7 +39,7 @@ type foundingSettings struct {
 const FoundingFormat fsm.Format = 2
 
 // NewFounding plans a cluster that several nodes found together: each shard has as many voters as the replication factor says, as far as there are nodes,
-// spread over zones and evenly over nodes. The catalog has the first five nodes.
+// spread over zones and evenly over nodes. The catalog has the first five nodes. MinVoters is a majority of the voters, unless it is set.
 func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 	first := cfg.Settings.withDefaults()
 	f := &node.Founding{}
@@ -64,6 +64,9 @@ func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 		slices.SortStableFunc(voters, func(a, b int) int { return cmp.Compare(leads[a], leads[b]) })
 		leads[voters[0]]++
 		f.Shards = append(f.Shards, voters)
+	}
+	if cfg.Settings.MinVoters == 0 {
+		cfg.Settings.MinVoters = min(len(f.Servers), first.Factor)/2 + 1
 	}
 	settings, err := json.Marshal(foundingSettings{Settings: cfg.Settings, Guarded: cfg.Guarded})
 	if err != nil {
@@ -137,11 +140,8 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 			commands = append(commands, command{Place: &Placement{Shard: shard, Servers: f.Voters(shardGroup(shard))}})
 		}
 	}
-	commands = append(commands, command{Raise: &raise{FoundingFormat}})
-	if first.Settings != (Settings{}) {
-		commands = append(commands, command{Settle: &first.Settings})
-	}
-	for _, cmd := range append(commands, command{Found: &c.found}) {
+	commands = append(commands, command{Raise: &raise{FoundingFormat}}, command{Settle: &first.Settings}, command{Found: &c.found})
+	for _, cmd := range commands {
 		out, err := c.propose(ctx, cmd)
 		if err != nil {
 			return err

@@ -63,6 +63,18 @@ func everyEntry() []command {
 	}
 }
 
+// laterEntries has what the second format adds.
+func laterEntries() []command {
+	a := Node{Name: "a", ServerID: "a.1", PeerAddr: "a:7401", Format: minVotersFormat}
+	return []command{
+		{Join: &a},
+		{Raise: &raise{Format: minVotersFormat}},
+		{Settle: &Settings{Factor: 3, Grace: time.Minute, MinVoters: 3}},
+		{Settle: &Settings{MinVoters: 2}, Lower: true},
+		{Found: &foundation{ClusterID: "c1", Shards: 2}},
+	}
+}
+
 // quota returns a quota in the order in which it is stored, which must not change.
 func quota(jobs, bytes, leases, putRate uint64) node.Amounts {
 	return node.Amounts{jobs, bytes, leases, putRate}
@@ -70,14 +82,24 @@ func quota(jobs, bytes, leases, putRate uint64) node.Amounts {
 
 // TestGoldenFormat: the log and the snapshot of a catalog, as they are on disks, are read and written for ever as they are in testdata.
 func TestGoldenFormat(t *testing.T) {
-	var log bytes.Buffer
 	missing := map[string]bool{}
 	for i, field := range reflect.VisibleFields(reflect.TypeFor[command]()) {
 		missing[field.Name] = i > 0
 	}
+	testGolden(t, "catalog-1", everyEntry(), missing)
+	testGolden(t, "catalog-2", laterEntries(), missing)
+	if len(missing) > 0 {
+		t.Errorf("no entry has %v", missing)
+	}
+}
+
+// testGolden compares what entries are written as, and make of a catalog, with files of testdata. What is in them is not missing.
+func testGolden(t *testing.T, name string, entries []command, missing map[string]bool) {
+	t.Helper()
+	var log bytes.Buffer
 	m := newMachine()
-	for i, c := range everyEntry() {
-		c.Format = fsm.FirstFormat
+	for i, c := range entries {
+		c.Format = m.state.Format
 		entry, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
@@ -95,11 +117,8 @@ func TestGoldenFormat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(missing) > 0 {
-		t.Errorf("no entry has %v", missing)
-	}
-	golden(t, "catalog-1.log", log.Bytes())
-	golden(t, "catalog-1.snapshot", m.encode())
+	golden(t, name+".log", log.Bytes())
+	golden(t, name+".snapshot", m.encode())
 	restored, err := newMachine().Restore(bytes.NewReader(m.encode()))
 	if err != nil {
 		t.Fatal(err)

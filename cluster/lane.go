@@ -456,6 +456,9 @@ func namePeerError(err error) []byte {
 	if memory, ok := errors.AsType[*node.MemoryError](err); ok {
 		out.Memory = memory
 	}
+	if voters, ok := errors.AsType[*node.VotersError](err); ok {
+		out.Voters = voters
+	}
 	b, _ := json.Marshal(out) // strings and numbers
 	return b
 }

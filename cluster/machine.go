@@ -38,6 +38,8 @@ type command struct {
 	Place *Placement `json:"place,omitempty"`
 	// Settle changes those settings of the cluster that are not zero in it.
 	Settle *Settings `json:"settle,omitempty"`
+	// Lower says that Settle may lower MinVoters.
+	Lower bool `json:"lower,omitempty"`
 	// Create records a queue that is not recorded yet. Version is ignored.
 	Create *queueRecord `json:"create,omitempty"`
 	// Activate ends a queue's birth.

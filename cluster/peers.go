@@ -236,7 +236,7 @@ const (
 func peerErrors() map[string]error {
 	return map[string]error{
 		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded, nameStopping: node.ErrShuttingDown,
-		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
+		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
 		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
 		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
@@ -249,6 +249,8 @@ type peerError struct {
 	Text string `json:"text"`
 	// Quota says more of an error about a namespace's quota.
 	Quota *node.QuotaError `json:"quota,omitempty"`
+	// Voters says more of an error about too few voters.
+	Voters *node.VotersError `json:"voters,omitempty"`
 	// Queues says more of an error about too many queues of a namespace.
 	Queues *node.QueuesError `json:"queues,omitempty"`
 	// Memory says more of an error about a full memory.
@@ -284,6 +286,9 @@ func readPeerError(status int, body []byte) error {
 	}
 	if in.Memory != nil {
 		return in.Memory
+	}
+	if in.Voters != nil {
+		return in.Voters
 	}
 	known := peerErrors()[in.Name]
 	if known == nil {

@@ -278,7 +278,7 @@ func askAll(ctx context.Context, all []Node, of nodes) map[string]*Report {
 // world makes of the reports what a plan depends on.
 func (p *placer) world(reports map[string]*Report) world {
 	settings := p.record.Settings()
-	w := world{factor: settings.Factor, steadyAfter: p.steadyAfter}
+	w := world{factor: settings.Factor, minVoters: settings.MinVoters, steadyAfter: p.steadyAfter}
 	recorded := p.record.Nodes()
 	for _, n := range recorded {
 		report := reports[n.ServerID]

@@ -60,8 +60,8 @@ type worldShard struct {
 type world struct {
 	nodes  []worldNode // by server id
 	shards []worldShard
-	// factor is how many voters a shard is to have, as far as there are nodes.
-	factor int
+	// factor is how many voters a shard is to have, as far as there are nodes. With fewer than minVoters it takes no mutations.
+	factor, minVoters int
 	// steadyAfter is how long a node must have answered before it is counted on.
 	steadyAfter time.Duration
 }
@@ -139,7 +139,7 @@ func newPlanner(w world) *planner {
 			takers++ // also one that is lost: without a spare node its replicas wait for it
 		}
 	}
-	p.wanted = max(1, min(w.factor, takers))
+	p.wanted = max(1, min(w.factor, max(takers, w.minVoters))) // a shard that stands still helps nobody: a drain waits for another node
 	for i := range w.shards {
 		s := &w.shards[i]
 		for _, id := range s.voters {

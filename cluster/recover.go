@@ -78,6 +78,9 @@ func (m *soleMachine) Snapshot() node.MachineSnapshot {
 			sole.state.Nodes = append(sole.state.Nodes, n)
 		}
 	}
+	if sole.state.Settings.MinVoters > 1 {
+		sole.state.Settings.MinVoters = 1 // one voter is all that is left, and whoever recovers was told
+	}
 	sole.state.Namespaces = nil
 	for _, r := range m.state.Namespaces {
 		quota := *r

@@ -46,8 +46,10 @@ func (m *machine) check(c *command) error {
 		return fmt.Errorf("a node without name or server id: %+v", *c.Join)
 	case c.Place != nil && shards > 0 && int64(c.Place.Shard) >= int64(shards):
 		return fmt.Errorf("shard %d of %d", c.Place.Shard, shards)
-	case c.Settle != nil && c.Settle.Check() != nil:
-		return c.Settle.Check()
+	case c.Settle != nil && m.checkSettings(c) != nil:
+		return m.checkSettings(c)
+	case c.Lower && (c.Settle == nil || c.Settle.MinVoters == 0):
+		return errors.New("a lowering of nothing")
 	case c.Create != nil && (c.Create.Name == "" || c.Create.Partitions < 1):
 		return errors.New("a queue without a name or without partitions")
 	case c.Create != nil && shards > 0 && int64(c.Create.Partitions) > int64(shards):

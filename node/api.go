@@ -65,6 +65,8 @@ type Status struct {
 	Conditions []Condition
 	// Memory is what the node takes of memory, and may.
 	Memory MemoryStatus
+	// MinVoters is with how many voters a shard takes mutations.
+	MinVoters int
 	// ShardCount is the number of shards of the cluster, Shards are those that are here, in order of their number.
 	ShardCount int
 	Shards     []GroupStatus
@@ -180,8 +182,8 @@ type ShardStats struct {
 	Shard uint32
 	// Applied, NotApplied and Unknown count the requests by outcome.
 	Applied, NotApplied, Unknown uint64
-	// Overloaded, DiskFull, MemoryFull and NoLeader count the refused requests by reason; they are part of NotApplied.
-	Overloaded, DiskFull, MemoryFull, NoLeader uint64
+	// Overloaded, DiskFull, MemoryFull, TooFewVoters and NoLeader count the refused requests by reason; they are part of NotApplied.
+	Overloaded, DiskFull, MemoryFull, TooFewVoters, NoLeader uint64
 	// Entries and Commands count what this node proposed as leader and saw applied.
 	Entries, Commands uint64
 	// EntryCommands and EntryBytes are the sizes of those entries.

@@ -11,7 +11,7 @@ type shardCounters struct {
 	shard                          uint32
 	applied, notApplied, unknown   atomic.Uint64
 	overloaded, diskFull, noLeader atomic.Uint64
-	memoryFull                     atomic.Uint64
+	memoryFull, tooFewVoters       atomic.Uint64
 	entries, commands              atomic.Uint64
 	redelivered                    atomic.Uint64
 	entryCommands, entryBytes      *histogram
@@ -59,6 +59,8 @@ func (c *shardCounters) failed(err error, requests int) {
 		c.diskFull.Add(n)
 	case errors.Is(err, ErrMemoryFull):
 		c.memoryFull.Add(n)
+	case errors.Is(err, ErrTooFewVoters):
+		c.tooFewVoters.Add(n)
 	case errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader):
 		c.noLeader.Add(n)
 	case errors.Is(err, ErrQuota), errors.Is(err, ErrRateLimited):

@@ -59,6 +59,8 @@ var (
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
 	// ErrMemoryFull: a voter of the shard is above its memory's mark and the request would add to it. See MemoryError.
 	ErrMemoryFull error = &refusal{"the memory is almost full", NotApplied}
+	// ErrTooFewVoters: the shard has fewer voters than the cluster asks for, and the request would not free space. See VotersError.
+	ErrTooFewVoters error = &refusal{"the shard has too few voters", NotApplied}
 	// ErrClockAhead: the clock of the shard's leader is too far from the other voters', or cannot be compared with them, so nothing is stamped.
 	ErrClockAhead error = &refusal{"the leader's clock does not agree with the other voters'", NotApplied}
 	// ErrCanceled: the caller's context ended before the request was logged. The context's error is wrapped with it.

@@ -34,7 +34,7 @@ const (
 	clusterIDBytes   = 16
 )
 
-// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups, Left, Quarantined and Speaks.
+// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups, Left, Quarantined, Speaks and MinVoters.
 type identity struct {
 	Format    int    `json:"format"`
 	ClusterID string `json:"clusterId"`
@@ -60,6 +60,8 @@ type identity struct {
 	// Speaks is the format in which the node was told to write its logs, as other nodes may since longer; 0 is the first. A program that does not read it
 	// refuses the directory.
 	Speaks fsm.Format `json:"speaks,omitempty"`
+	// MinVoters is what the node was told of it last; 0 is 1. See Node.RequireVoters.
+	MinVoters int `json:"minVoters,omitempty"`
 }
 
 // serverID returns the id of this node for Raft.
@@ -206,12 +208,20 @@ func (id *identity) speak(dir string, format fsm.Format) error {
 	return id.become(dir, next)
 }
 
+// requireVoters records with how many voters shards take mutations from now on.
+func (id *identity) requireVoters(dir string, least int) error {
+	next := *id
+	next.MinVoters = least
+	return id.become(dir, next)
+}
+
 // become saves next and takes it over. If that fails with a *storage.UnsettledError, either may be on the disk.
 func (id *identity) become(dir string, next identity) error {
 	if err := next.save(dir); err != nil {
 		return err
 	}
-	id.Format, id.Groups, id.Left, id.Quarantined, id.Speaks = next.Format, next.Groups, next.Left, next.Quarantined, next.Speaks // the rest is read without a lock
+	id.Format, id.Groups, id.Left, id.Quarantined = next.Format, next.Groups, next.Left, next.Quarantined // the rest is read without a lock
+	id.Speaks, id.MinVoters = next.Speaks, next.MinVoters
 	return nil
 }
 

@@ -43,8 +43,9 @@ type Node struct {
 	snapshotWake chan struct{}
 	planning     sync.Mutex // held by planSpace
 
-	format   atomic.Uint32 // see Format
-	openings atomic.Uint32 // how many replicas of shards were opened
+	format    atomic.Uint32 // see Format
+	minVoters atomic.Int32  // see RequireVoters
+	openings  atomic.Uint32 // how many replicas of shards were opened
 
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
 	active   atomic.Int64
@@ -102,6 +103,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.mux = newMux(cfg, n.id, n.snapshotRoom)
 	n.mux.full = n.space.Exhausted
 	n.speaks(n.id.Speaks)
+	n.minVoters.Store(int32(n.id.MinVoters)) //nolint:gosec // at most 7
 	if err := n.startShards(ctx); err != nil {
 		return nil, err
 	}

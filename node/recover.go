@@ -221,6 +221,7 @@ func (r *Recovery) Run() error {
 	}
 	next := *r.id
 	next.ClusterID, next.Founder, next.Founding = r.next, true, nil
+	next.MinVoters = 0
 	next.Groups, next.Left, next.Quarantined = nil, nil, nil
 	for i := range r.groups {
 		g := &r.groups[i]

@@ -54,10 +54,12 @@ type replica struct {
 
 	mu          sync.RWMutex
 	machine     Machine
-	index, term uint64 // of the entry applied last
-	members     Membership
-	broken      error // what stopped the replica; it applies nothing any more
+	index, term uint64     // of the entry applied last
+	members     Membership // set by setMembers
+	broken      error      // what stopped the replica; it applies nothing any more
 	digests     []IndexDigest
+
+	voters atomic.Int32 // how many members has; read without mu
 
 	logged     volume       // applied since the last snapshot
 	captured   volume       // the part of logged that is in the snapshot under way
@@ -194,7 +196,13 @@ func (r *replica) await(ctx context.Context, index uint64) error {
 func (r *replica) StoreConfiguration(index uint64, c raft.Configuration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.members = membership(index, c)
+	r.setMembers(membership(index, c))
+}
+
+// setMembers takes over a committed configuration. mu is held.
+func (r *replica) setMembers(m Membership) {
+	r.members = m
+	r.voters.Store(int32(len(m.Voters))) //nolint:gosec // a handful
 }
 
 // committedMembers returns the newest configuration that this replica knows to be committed; Index is 0 if it knows none.
@@ -279,7 +287,8 @@ func (r *replica) Restore(source io.ReadCloser) error {
 	r.machine = machine
 	r.index, r.term = 0, 0
 	if want := r.replacement.Load(); want != nil {
-		r.index, r.term, r.members = want.index, want.term, want.members
+		r.index, r.term = want.index, want.term
+		r.setMembers(want.members)
 	}
 	r.logged, r.captured, r.digests = volume{}, volume{}, nil
 	r.wake()

@@ -198,8 +198,11 @@ func (s *shard) refusal(err error) error {
 
 // admit refuses what would add to a full disk or a full memory: puts when either is low, and when space is scarce all that does not free some.
 // An entry that cannot be written ends the process, so when space is exhausted nothing of callers is logged. Who does not lead leaves it
-// to the leader.
+// to the leader. Nor is taken what would be on too few disks.
 func (s *shard) admit(req *fsm.Request) error {
+	if err := s.admitVoters(req); err != nil {
+		return err
+	}
 	space, memory := s.node.space, s.node.memory
 	low, full, voter := space.Low(), memory.full.Load(), s.votersFull.Load()
 	if !low && !full && voter == nil || s.serving.Load() == nil {
@@ -407,7 +410,7 @@ func (s *shard) statistics() ShardStats {
 	c := s.stats
 	st := ShardStats{
 		Shard: s.number, Applied: c.applied.Load(), NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
-		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(), NoLeader: c.noLeader.Load(),
+		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(), TooFewVoters: c.tooFewVoters.Load(), NoLeader: c.noLeader.Load(),
 		Entries: c.entries.Load(), Commands: c.commands.Load(),
 		EntryCommands: c.entryCommands.value(), EntryBytes: c.entryBytes.value(),
 		ProposeSeconds: c.propose.value(), CommitSeconds: c.commit.value(), ApplySeconds: c.apply.value(),

@@ -42,7 +42,7 @@ func (g *group) status() GroupStatus {
 func (n *Node) Status() Status {
 	space := n.space.Stats()
 	st := Status{
-		ClusterID: n.id.ClusterID, ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
+		ClusterID: n.id.ClusterID, MinVoters: n.MinVoters(), ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
 		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
 		Conditions: n.Conditions(),
 		Memory:     n.memory.status(),

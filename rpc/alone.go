@@ -24,10 +24,15 @@ func (a *alone) Members(context.Context) ([]Member, []Move) {
 }
 
 // Settings implements Cluster.
-func (*alone) Settings() ClusterSettings { return ClusterSettings{Factor: 1} }
+func (*alone) Settings() ClusterSettings { return ClusterSettings{Factor: 1, MinVoters: 1} }
 
 // Configure implements Cluster.
 func (*alone) Configure(context.Context, ClusterSettings) (ClusterSettings, error) {
+	return ClusterSettings{}, needsOthers()
+}
+
+// LowerMinVoters implements Cluster.
+func (*alone) LowerMinVoters(context.Context, int) (ClusterSettings, error) {
 	return ClusterSettings{}, needsOthers()
 }
 

@@ -148,6 +148,8 @@ type Cluster interface {
 	Settings() ClusterSettings
 	// Configure changes the settings that are not zero, and returns those that hold then. It may be repeated.
 	Configure(ctx context.Context, s ClusterSettings) (ClusterSettings, error)
+	// LowerMinVoters is Configure for MinVoters, which that only raises.
+	LowerMinVoters(ctx context.Context, least int) (ClusterSettings, error)
 	// Format returns the format of logs and snapshots that the nodes write.
 	Format() fsm.Format
 	// VotersWanted returns how many voters each shard should have, from memory: the replication factor, or one in a cluster of one node.
@@ -178,6 +180,8 @@ type ClusterSettings struct {
 	Factor int
 	// Grace is how long a node may be silent before its replicas are replaced.
 	Grace time.Duration
+	// MinVoters is with how many voters a shard takes mutations.
+	MinVoters int
 }
 
 // Transfer is a change of a shard's leader.

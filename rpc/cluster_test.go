@@ -26,6 +26,8 @@ type fakeCluster struct {
 	fail    error
 	resets  map[uint32]node.ClockReset
 
+	minVoters int // 0 for 1
+
 	mu    sync.Mutex
 	asked []string
 }
@@ -35,11 +37,15 @@ func (f *fakeCluster) Members(context.Context) ([]Member, []Move) {
 }
 
 func (f *fakeCluster) Settings() ClusterSettings {
-	return ClusterSettings{Factor: 3, Grace: 10 * time.Minute}
+	return ClusterSettings{Factor: 3, Grace: 10 * time.Minute, MinVoters: max(1, f.minVoters)}
 }
 
 func (f *fakeCluster) Configure(_ context.Context, s ClusterSettings) (ClusterSettings, error) {
-	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second)}, f.note("configure %d %v", s.Factor, s.Grace)
+	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1)}, f.note("configure %d %v %d", s.Factor, s.Grace, s.MinVoters)
+}
+
+func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (ClusterSettings, error) {
+	return ClusterSettings{Factor: 3, Grace: time.Minute, MinVoters: least}, f.note("lower %d", least)
 }
 
 func (f *fakeCluster) Format() fsm.Format { return 2 }
@@ -124,7 +130,7 @@ func TestGetClusterAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &belfryv1.GetClusterResponse{ClusterId: "c1", AnsweredBy: "n1", ReplicationFactor: 1, Format: uint32(fsm.FirstFormat), Nodes: []*belfryv1.Node{{
+	want := &belfryv1.GetClusterResponse{ClusterId: "c1", AnsweredBy: "n1", ReplicationFactor: 1, MinVoters: 1, Format: uint32(fsm.FirstFormat), Nodes: []*belfryv1.Node{{
 		Name: "n1", Incarnation: "00000000000000ff", Address: "127.0.0.1:7400", Version: "v0.0.0-test",
 		State: belfryv1.NodeState_NODE_STATE_LIVE, Replicas: 3, Leads: 3, Format: uint32(fsm.LatestFormat),
 	}}}
@@ -340,8 +346,13 @@ func TestOperateCluster(t *testing.T) {
 	third := serverID(3)
 	silent := func(f *fakeCluster) { f.silence(3) }
 	for _, test := range append(drains(), []operation{
-		{"settings", "update-cluster", `{"replicationFactor":5,"gracePeriod":"5m"}`, nil, "configure 5 5m0s", `{"replicationFactor":5,"gracePeriod":"300s"}`},
-		{"one setting", "update-cluster", `{"gracePeriod":"5m"}`, nil, "configure 0 5m0s", `"gracePeriod":"300s"`},
+		{"settings", "update-cluster", `{"replicationFactor":5,"gracePeriod":"5m"}`, nil, "configure 5 5m0s 0", `{"replicationFactor":5,"gracePeriod":"300s","minVoters":1}`},
+		{"min-voters", "update-cluster", `{"minVoters":2}`, nil, "configure 0 0s 2", `"minVoters":2`},
+		{"min-voters that a shard does not have", "update-cluster", `{"minVoters":3}`, func(f *fakeCluster) { f.leave(3) }, "", "minVoters: have 3, and shard 0 has 2 voters"},
+		{"min-voters that hold", "update-cluster", `{"minVoters":2}`, func(f *fakeCluster) { f.minVoters = 2; f.leave(2); f.leave(3) }, "configure 0 0s 2", `"minVoters":2`},
+		{"min-voters lowered", "update-cluster", `{"lowerMinVoters":1}`, nil, "lower 1", `"minVoters":1`},
+		{"min-voters raised and lowered", "update-cluster", `{"minVoters":2,"lowerMinVoters":1}`, nil, "", "lowerMinVoters: name either"},
+		{"one setting", "update-cluster", `{"gracePeriod":"5m"}`, nil, "configure 0 5m0s 0", `"gracePeriod":"300s"`},
 		{"no setting", "update-cluster", `{}`, nil, "", "nothing is to be changed"},
 		{"no grace period", "update-cluster", `{"gracePeriod":"0s"}`, nil, "", "gracePeriod: want a duration of at least a second"},
 

@@ -51,6 +51,9 @@ func (v *clusterView) problems() (all []string) {
 	if len(thin) > 0 {
 		all = append(all, fmt.Sprintf("with fewer than %d voters that answer: %s", v.votersWanted, shardList(thin)))
 	}
+	if text := v.tooFewVoters(); text != "" {
+		all = append(all, text)
+	}
 	all = append(all, v.underReplicated()...)
 	all = append(all, v.behind()...)
 	if len(restoring) > 0 {

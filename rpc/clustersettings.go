@@ -17,15 +17,27 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
 		c.fail(invalid("gracePeriod", "want a duration of at least a second"))
 	}
-	if want == (ClusterSettings{}) {
-		c.fail(invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod or both"))
+	raise, lower := int(req.GetMinVoters()), int(req.GetLowerMinVoters())
+	if raise != 0 && lower != 0 {
+		c.fail(invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
+	}
+	if want == (ClusterSettings{}) && raise == 0 && lower == 0 {
+		c.fail(invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters or lowerMinVoters"))
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
-	after, err := s.cluster.Configure(ctx, want)
+	after, err := s.cluster.Settings(), error(nil)
+	if want != (ClusterSettings{}) {
+		after, err = s.cluster.Configure(ctx, want)
+	}
+	if err == nil && (raise != 0 || lower != 0) {
+		after, err = s.changeMinVoters(ctx, raise, lower)
+	}
 	if err != nil {
 		return nil, faultOfError(err)
 	}
-	return &belfryv1.UpdateClusterResponse{ReplicationFactor: count32(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace)}, nil
+	return &belfryv1.UpdateClusterResponse{
+		ReplicationFactor: count32(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: count32(uint64(after.MinVoters)),
+	}, nil
 }

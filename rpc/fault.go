@@ -41,6 +41,8 @@ type Fault struct {
 	Witness *belfryv1.Witness
 	// Ended is the code of a call that its client ended, which is no refusal of the server's; 0 if it did not.
 	Ended connect.Code
+	// Voters says how many voters a shard has and must have, if it has too few.
+	Voters *node.VotersError
 	// Count is how many jobs were dealt with before the rest failed; nil if none was.
 	Count *uint64
 	// Memory says how much of its memory the node has in use that refused the call; nil if that was not why.
@@ -76,7 +78,7 @@ type row struct {
 }
 
 // contract is the one table between the machine's codes, node's errors and the wire.
-func contract() [33]row {
+func contract() [34]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
@@ -109,6 +111,7 @@ func contract() [33]row {
 		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrSilent, time.Second, "the node that should take over has not answered lately"},
 		{belfryv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable, none, fsm.OK, node.ErrShuttingDown, time.Second, "the server is stopping"},
 		{belfryv1.Reason_REASON_CLOCK_AHEAD, connect.CodeUnavailable, none, fsm.OK, node.ErrClockAhead, time.Second, "the clock of the shard's leader does not agree with the other voters'"},
+		{belfryv1.Reason_REASON_TOO_FEW_VOTERS, connect.CodeUnavailable, none, fsm.OK, node.ErrTooFewVoters, time.Second, "the shard has fewer voters than min-voters asks for"},
 		{belfryv1.Reason_REASON_UNKNOWN_OUTCOME, connect.CodeUnavailable, unknown, fsm.OK, node.ErrUnknownOutcome, 100 * time.Millisecond, "the call may have been applied; repeat it with the same requestId to find out"},
 		{belfryv1.Reason_REASON_UNAUTHENTICATED, connect.CodeUnauthenticated, none, fsm.OK, nil, 0, "the call carries no valid credentials"},
 		{belfryv1.Reason_REASON_FORBIDDEN, connect.CodePermissionDenied, none, fsm.OK, nil, 0, "the call is not allowed"},
@@ -200,6 +203,9 @@ func faultOfError(err error) *Fault {
 			if quota, ok := errors.AsType[*node.QuotaError](err); ok {
 				f.Message, f.RetryAfter = quota.Error(), quota.Wait
 			}
+			if voters, ok := errors.AsType[*node.VotersError](err); ok {
+				f.Message, f.Voters = voters.Error()+"; what frees space is taken all the same", voters
+			}
 			if queues, ok := errors.AsType[*node.QueuesError](err); ok {
 				f.Message, f.RetryAfter = queues.Error(), 0 // waiting does not help
 			}
@@ -258,6 +264,9 @@ func (f *Fault) wire() *connect.Error {
 	}
 	if f.State != fsm.StateNone {
 		metadata["state"] = stateName(f.State)
+	}
+	if f.Voters != nil {
+		metadata["have"], metadata["want"] = strconv.Itoa(f.Voters.Have), strconv.Itoa(f.Voters.Want)
 	}
 	if f.Count != nil {
 		metadata["count"] = strconv.FormatUint(*f.Count, 10)

@@ -79,6 +79,9 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 		if problem == "" && replica != nil && replica.ClockAhead {
 			problem = "CLOCK_AHEAD: shard time is ahead of the wall clock"
 		}
+		if problem == "" && replica != nil && replica.MembersIndex > 0 && len(replica.Voters) < status.MinVoters {
+			problem = fmt.Sprintf("TOO_FEW_VOTERS: it has %d of %d voters, and takes only what makes room", len(replica.Voters), status.MinVoters)
+		}
 		shards = append(shards, h.checkShard(name, problem, replica))
 	}
 	leaders.problem = h.isolation(reached)

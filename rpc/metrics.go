@@ -18,17 +18,17 @@ type nodeCollector struct {
 	votersWanted func() int
 	build        prometheus.Metric
 
-	info, quarantined, catalogLeading                                 *prometheus.Desc
-	diskFree, diskLow, diskFull, condition, peersChanged, clockOffset *prometheus.Desc
-	memoryLimit, memoryMark, memoryUsed, memoryHeld, memoryFull       *prometheus.Desc
-	requests, refused, entries, commands, leaderChanges               *prometheus.Desc
-	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight    *prometheus.Desc
-	waiters, leading, led, ahead, voters, wanted, redelivered         *prometheus.Desc
-	followerLag, followerHeard                                        *prometheus.Desc
-	snapshotBytes, snapshotTime, snapshotTook, snapshots              *prometheus.Desc
-	snapshotLogged, snapshotDue                                       *prometheus.Desc
-	entryCommands, entryBytes, propose, commit, apply, logSync        *prometheus.Desc
-	serverLate, workerLate                                            *prometheus.Desc
+	info, quarantined, catalogLeading                                    *prometheus.Desc
+	diskFree, diskLow, diskFull, condition, peersChanged, clockOffset    *prometheus.Desc
+	memoryLimit, memoryMark, memoryUsed, memoryHeld, memoryFull          *prometheus.Desc
+	requests, refused, entries, commands, leaderChanges                  *prometheus.Desc
+	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight       *prometheus.Desc
+	waiters, leading, led, ahead, voters, wanted, minVoters, redelivered *prometheus.Desc
+	followerLag, followerHeard                                           *prometheus.Desc
+	snapshotBytes, snapshotTime, snapshotTook, snapshots                 *prometheus.Desc
+	snapshotLogged, snapshotDue                                          *prometheus.Desc
+	entryCommands, entryBytes, propose, commit, apply, logSync           *prometheus.Desc
+	serverLate, workerLate                                               *prometheus.Desc
 }
 
 // desc describes one metric.
@@ -70,6 +70,7 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		leading:        desc("shard_leading", "1 if this node leads the shard and serves it.", "shard"),
 		led:            desc("shard_has_leader", "1 if this node knows a leader of the shard.", "shard"),
 		voters:         desc("shard_voters", "Voters of the shard, as its leader has them; only the leader says.", "shard"),
+		minVoters:      desc("shard_min_voters", "Voters with which the shard takes puts: with fewer it takes only what makes room; only the leader says.", "shard"),
 		wanted:         desc("shard_voters_wanted", "Voters that the shard should have: with fewer it is under-replicated; only the leader says.", "shard"),
 		ahead:          desc("shard_clock_ahead_seconds", "By how much shard time is ahead of the clocks; above the clock bound, 0.5, it is an alarm.", "shard"),
 		redelivered:    desc("shard_redeliveries_total", "Jobs handed out here that had been handed out before.", "shard"),
@@ -126,6 +127,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		if g.Serving {
 			gauge(c.voters, float64(len(g.Voters)))
 			gauge(c.wanted, wanted)
+			gauge(c.minVoters, float64(status.MinVoters))
 		}
 	}
 	for i := range stats.Shards {
@@ -217,6 +219,7 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 	total(c.refused, s.Overloaded, "overloaded")
 	total(c.refused, s.DiskFull, "disk_full")
 	total(c.refused, s.MemoryFull, "memory_full")
+	total(c.refused, s.TooFewVoters, "too_few_voters")
 	total(c.refused, s.NoLeader, "no_leader")
 	total(c.entries, s.Entries)
 	total(c.commands, s.Commands)

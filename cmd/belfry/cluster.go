@@ -24,6 +24,7 @@ func (a *app) clusterCommand() *cobra.Command {
 }
 
 func (a *app) clusterStatusCommand() *cobra.Command {
+	wait := &clusterWait{}
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes and the shards, and what is not as it should be",
@@ -31,14 +32,18 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 			"as many voters as the replication factor says, and with 12 if something is not as it should be; the output says what,\n" +
 			"and so does \"problems\" in JSON. A cluster of one node has no copies and is healthy without them. Below it says since\n" +
 			"when nodes are silent, and which shard moves where and why.\n\n" +
+			"With --wait it asks again until --nodes nodes answer and nothing is wrong or under way, for a minute unless --timeout says\n" +
+			"otherwise, also while there is no server yet. If that does not come about it exits with 13 and says what is missing.\n\n" +
 			"Of nodes, FORMAT is the latest format of logs and snapshots that the node reads, REPLICAS the shards of which it is a member\n" +
 			"and LEADS those that it leads; INCARNATION tells two nodes of one name apart. Of shards, OTHERS are members that do not\n" +
 			"vote yet, APPLIED is the position up to which the log has taken effect, DIGEST a checksum of what is in the shard then,\n" +
 			"the same on all replicas, and JOBS what it holds. A member with a question mark does not answer.",
-		Example: "  belfry cluster status\n  until belfry cluster status; do sleep 1; done  # wait until a cluster has formed or healed",
+		Example: "  belfry cluster status\n  belfry cluster status --wait --nodes 3 --timeout 2m  # until a cluster of three has formed or healed",
 		Args:    arguments(0, 0),
 	}
-	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
+	c.Flags().BoolVar(&wait.wait, "wait", false, "wait until the cluster is whole and healthy")
+	c.Flags().IntVar(&wait.nodes, "nodes", 1, "with --wait, how many nodes must answer")
+	show := a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
 		response, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 		if err != nil {
 			return err
@@ -51,6 +56,18 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 		}
 		return nil
 	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch {
+		case !wait.wait && c.Flags().Changed("nodes"):
+			return usagef("--nodes: it says what --wait waits for, which is missing")
+		case wait.nodes < 1:
+			return usagef("--nodes: have %d, want 1 or more", wait.nodes)
+		case wait.wait:
+			return a.waitForCluster(c, wait)
+		default:
+			return show(c, args)
+		}
+	}
 	return c
 }
 

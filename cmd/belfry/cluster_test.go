@@ -85,14 +85,24 @@ func clusterCases() []commandCase {
 		},
 		{
 			name: "cluster settings", args: []string{"cluster", "settings"},
-			answer: &belfryv1.GetClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(10 * time.Minute)}, sent: &belfryv1.GetClusterRequest{},
-			out: "replication factor 3, grace period 10m0s\n",
+			answer: &belfryv1.GetClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(10 * time.Minute), MinVoters: 2}, sent: &belfryv1.GetClusterRequest{},
+			out: "replication factor 3, grace period 10m0s, min-voters 2\n",
 		},
 		{
 			name: "cluster settings that change", args: []string{"cluster", "settings", "--grace-period", "5m"},
-			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(5 * time.Minute)},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(5 * time.Minute), MinVoters: 1},
 			sent:   &belfryv1.UpdateClusterRequest{GracePeriod: durationpb.New(5 * time.Minute)},
-			out:    "replication factor 3, grace period 5m0s\n",
+			out:    "replication factor 3, grace period 5m0s, min-voters 1\n",
+		},
+		{
+			name: "min-voters raised", args: []string{"cluster", "settings", "--min-voters", "2"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 2},
+			sent:   &belfryv1.UpdateClusterRequest{MinVoters: 2}, out: "replication factor 3, grace period 1m0s, min-voters 2\n",
+		},
+		{
+			name: "min-voters lowered", args: []string{"cluster", "settings", "--lower-min-voters", "1"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 1},
+			sent:   &belfryv1.UpdateClusterRequest{LowerMinVoters: 1}, out: "replication factor 3, grace period 1m0s, min-voters 1\n",
 		},
 		{
 			name: "cluster transfer", args: []string{"cluster", "transfer", "2", "--to", "n3"},

@@ -15,27 +15,37 @@ func (a *app) clusterSettingsCommand() *cobra.Command {
 	grace := &optionalDuration{}
 	c := &cobra.Command{
 		Use:   "settings",
-		Short: "Show or change the replication factor and the grace period",
+		Short: "Show or change the replication factor, the grace period and min-voters",
 		Long: "Settings shows the settings of the whole cluster, and changes those that are given. Replicas follow a new replication\n" +
-			"factor one at a time. The grace period is how long a node may be silent before its replicas are replaced.",
-		Example: "  belfry cluster settings\n  belfry cluster settings --replication-factor 5 --grace-period 5m",
+			"factor one at a time. The grace period is how long a node may be silent before its replicas are replaced.\n\n" +
+			"A shard with fewer voters than min-voters takes no puts and hands out no jobs, with the reason TOO_FEW_VOTERS; acks,\n" +
+			"cancels and purges go on. So what is acknowledged is on a majority of at least so many disks. It is 1 in a cluster that\n" +
+			"one node founded. With three nodes, raise it to 2. A drain waits rather than leave fewer voters.",
+		Example: "  belfry cluster settings\n  belfry cluster settings --replication-factor 5 --grace-period 5m\n  belfry cluster settings --min-voters 2",
 		Args:    arguments(0, 0),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.Uint32Var(&request.ReplicationFactor, "replication-factor", 0, "how many voters each shard gets, as far as there are nodes: 1, 3, 5 or 7")
 	flags.Var(grace, "grace-period", "how long a node may be silent, 1s to 30 days")
+	flags.Uint32Var(&request.MinVoters, "min-voters", 0, "raise how many voters a shard must have to take puts, to at most what every shard has")
+	flags.Uint32Var(&request.LowerMinVoters, "lower-min-voters", 0, "lower it; jobs that are acknowledged then are on fewer disks")
 	c.RunE = a.command(nil, func(ctx context.Context, conn *connection, _ []string) error {
 		request.GracePeriod = grace.proto
 		if request.ReplicationFactor == 0 && flags.Changed("replication-factor") { // to the server it would mean that it stays
 			return usagef("--replication-factor: have 0, want 1, 3, 5 or 7")
 		}
-		if request.ReplicationFactor == 0 && request.GracePeriod == nil {
+		for name, least := range map[string]uint32{"min-voters": request.MinVoters, "lower-min-voters": request.LowerMinVoters} {
+			if least == 0 && flags.Changed(name) {
+				return usagef("--%s: have 0, want 1 to the replication factor", name)
+			}
+		}
+		if request.ReplicationFactor == 0 && request.GracePeriod == nil && request.MinVoters == 0 && request.LowerMinVoters == 0 {
 			response, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 			if err != nil {
 				return err
 			}
-			return a.showSettings(&belfryv1.UpdateClusterResponse{ReplicationFactor: response.ReplicationFactor, GracePeriod: response.GracePeriod})
+			return a.showSettings(&belfryv1.UpdateClusterResponse{ReplicationFactor: response.ReplicationFactor, GracePeriod: response.GracePeriod, MinVoters: response.MinVoters})
 		}
 		response, err := conn.admin.UpdateCluster(ctx, request)
 		if err != nil {
@@ -49,6 +59,6 @@ func (a *app) clusterSettingsCommand() *cobra.Command {
 // showSettings shows the settings that hold.
 func (a *app) showSettings(s *belfryv1.UpdateClusterResponse) error {
 	return a.show(s, func(w io.Writer) {
-		fmt.Fprintf(w, "replication factor %d, grace period %s\n", s.ReplicationFactor, s.GracePeriod.AsDuration())
+		fmt.Fprintf(w, "replication factor %d, grace period %s, min-voters %d\n", s.ReplicationFactor, s.GracePeriod.AsDuration(), s.MinVoters)
 	})
 }

@@ -32,6 +32,7 @@ const (
 	codeNothing     = 10
 	codeStorage     = 11
 	codeUnhealthy   = 12
+	codeWaited      = 13
 	// codeSignal is added to the number of the signal that ended the command, as shells do.
 	codeSignal = 128
 )
@@ -50,6 +51,7 @@ const exitCodesText = `Exit codes:
   10  reserve: there was nothing to reserve
   11  serve: storage failed, is damaged or holds what this version cannot read, and the node stopped itself rather than risk data
   12  cluster status: something is not as it should be; the output says what
+  13  cluster status --wait: the cluster was not whole in time; the output says what is missing
  130  interrupted (128 + the number of the signal)
 `
 

@@ -25,6 +25,7 @@ func (a *app) recoverCommand() *cobra.Command {
 			"each without --confirm: it changes nothing then and shows how far each group has come. Take the node with the highest terms,\n" +
 			"then the highest indexes. Afterwards start it, and let all others join it with new, empty data directories: with their old\n" +
 			"ones they are refused, because they belong to another cluster.\n\n" +
+			"The new cluster has min-voters 1, whatever the old one had: raise it when the others have joined.\n\n" +
 			"If most nodes still exist, do not use this: start them instead. A single lost disk is repaired by an empty one.",
 		Example: "  belfry recover --data /var/lib/belfry            # look\n  belfry recover --data /var/lib/belfry --confirm CLUSTER-ID",
 		Args:    arguments(0, 0),
@@ -47,7 +48,8 @@ func (a *app) recoverCommand() *cobra.Command {
 		if err := r.Run(); err != nil {
 			return fmt.Errorf("the recovery is not complete, and the node does not start until it is; run the command again: %w", err)
 		}
-		fmt.Fprintf(a.out, "\nDone. The node is a cluster of its own now, %s.\nStart it as before; then let the others join it with empty data directories.\n", r.NextCluster())
+		fmt.Fprintf(a.out, "\nDone. The node is a cluster of its own now, %s.\nStart it as before; then let the others join it with empty data directories.\n"+
+			"Its min-voters is 1; once three nodes are there, raise it with 'belfry cluster settings --min-voters 2'.\n", r.NextCluster())
 		return nil
 	}
 	return c

@@ -23,6 +23,9 @@ func renderCluster(w io.Writer, c *belfryv1.GetClusterResponse) {
 		fmt.Fprintf(w, "  %s\n", problem)
 	}
 	renderStory(w, c)
+	for _, advice := range c.Advice {
+		fmt.Fprintf(w, "  advice: %s\n", advice)
+	}
 	fmt.Fprintln(w)
 	renderNodes(w, c.Nodes)
 	fmt.Fprintln(w)

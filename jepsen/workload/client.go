@@ -256,7 +256,7 @@ func (c *Client) admin() belfryv1connect.AdminServiceClient { return c.services[
 func transient(r belfryv1.Reason) bool {
 	switch r {
 	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_SHUTTING_DOWN, belfryv1.Reason_REASON_OVERLOADED,
-		belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL, belfryv1.Reason_REASON_CLOCK_AHEAD:
+		belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL, belfryv1.Reason_REASON_CLOCK_AHEAD, belfryv1.Reason_REASON_TOO_FEW_VOTERS:
 		return true
 	default:
 		return false

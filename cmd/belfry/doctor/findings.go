@@ -65,6 +65,9 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 	if len(versions) > 1 {
 		b.Find(fmt.Sprintf("the nodes run %d versions", len(versions)), "finish the upgrade; until then the cluster writes the older format")
 	}
+	for _, advice := range c.Advice {
+		b.Find("advice: "+advice, "see 'belfry cluster settings --help'")
+	}
 	if len(b.Findings) == said && len(c.Problems) > 0 {
 		b.Find(strings.Join(c.Problems, "\n"), "see 'belfry cluster status'")
 	}

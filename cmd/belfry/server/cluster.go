@@ -32,14 +32,26 @@ func (c *members) Settings() rpc.ClusterSettings { return rpc.ClusterSettings(c.
 // Configure implements rpc.Cluster.
 func (c *members) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.ClusterSettings, error) {
 	after, err := c.inner.Configure(ctx, cluster.Settings(s))
-	if bad, ok := errors.AsType[*cluster.SettingError](err); ok {
-		field := "gracePeriod"
-		if bad.Setting == cluster.FactorSetting {
-			field = "replicationFactor"
-		}
-		return rpc.ClusterSettings{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
+	return rpc.ClusterSettings(after), settingError(err)
+}
+
+// LowerMinVoters implements rpc.Cluster.
+func (c *members) LowerMinVoters(ctx context.Context, least int) (rpc.ClusterSettings, error) {
+	after, err := c.inner.LowerMinVoters(ctx, least)
+	return rpc.ClusterSettings(after), settingError(err)
+}
+
+// settingError turns the refusal of a setting into the edge's.
+func settingError(err error) error {
+	bad, ok := errors.AsType[*cluster.SettingError](err)
+	if !ok {
+		return err
 	}
-	return rpc.ClusterSettings(after), err
+	fields := map[cluster.Setting]string{
+		cluster.FactorSetting: "replicationFactor", cluster.GraceSetting: "gracePeriod", cluster.MinVotersSetting: "minVoters",
+	}
+	field := fields[bad.Setting]
+	return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
 }
 
 // Namespaces implements rpc.Quotas.

@@ -2070,7 +2070,11 @@ type GetClusterResponse struct {
 	Moves []*ShardMove `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
 	// The format of logs and snapshots that the nodes write: the latest that all of them read. It grows by itself once every node runs a version
 	// that reads a later one; from then on versions that do not are refused.
-	Format        uint32 `protobuf:"varint,10,opt,name=format,proto3" json:"format,omitempty"`
+	Format uint32 `protobuf:"varint,10,opt,name=format,proto3" json:"format,omitempty"`
+	// With how many voters a shard takes mutations.
+	MinVoters uint32 `protobuf:"varint,16,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
+	// What could be done to make the cluster safer, one sentence each, for people. None of it is a problem.
+	Advice        []string `protobuf:"bytes,17,rep,name=advice,proto3" json:"advice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2173,6 +2177,20 @@ func (x *GetClusterResponse) GetFormat() uint32 {
 		return x.Format
 	}
 	return 0
+}
+
+func (x *GetClusterResponse) GetMinVoters() uint32 {
+	if x != nil {
+		return x.MinVoters
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetAdvice() []string {
+	if x != nil {
+		return x.Advice
+	}
+	return nil
 }
 
 // ShardMove is what is done about one shard.
@@ -2920,9 +2938,13 @@ type UpdateClusterRequest struct {
 	// How long a node may be silent before its replicas are replaced: 1 s to 30 days.
 	GracePeriod *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
 	// As in every call that changes something; this one is safe to repeat also without.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// With how many voters a shard takes mutations, 1 to replication_factor. It is only raised by this, to what every shard has.
+	MinVoters uint32 `protobuf:"varint,6,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
+	// The same, lowered: what is acknowledged from then on may be on fewer disks.
+	LowerMinVoters uint32 `protobuf:"varint,7,opt,name=lower_min_voters,json=lowerMinVoters,proto3" json:"lower_min_voters,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UpdateClusterRequest) Reset() {
@@ -2976,13 +2998,29 @@ func (x *UpdateClusterRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *UpdateClusterRequest) GetMinVoters() uint32 {
+	if x != nil {
+		return x.MinVoters
+	}
+	return 0
+}
+
+func (x *UpdateClusterRequest) GetLowerMinVoters() uint32 {
+	if x != nil {
+		return x.LowerMinVoters
+	}
+	return 0
+}
+
 // UpdateClusterResponse has the settings after the change.
 type UpdateClusterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many voters a shard is to have, as far as there are nodes.
 	ReplicationFactor uint32 `protobuf:"varint,1,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
 	// How long a node may be silent before its replicas are replaced.
-	GracePeriod   *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	GracePeriod *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	// With how many voters a shard takes mutations.
+	MinVoters     uint32 `protobuf:"varint,6,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3029,6 +3067,13 @@ func (x *UpdateClusterResponse) GetGracePeriod() *durationpb.Duration {
 		return x.GracePeriod
 	}
 	return nil
+}
+
+func (x *UpdateClusterResponse) GetMinVoters() uint32 {
+	if x != nil {
+		return x.MinVoters
+	}
+	return 0
 }
 
 // RemoveNodeRequest names a node to forget.
@@ -4352,7 +4397,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x13DeleteQueueResponse\x12\x16\n" +
 	"\x06purged\x18\x01 \x01(\rR\x06purged\x120\n" +
 	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\x13\n" +
-	"\x11GetClusterRequest\"\xa0\x03\n" +
+	"\x11GetClusterRequest\"\xd7\x03\n" +
 	"\x12GetClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12%\n" +
@@ -4366,7 +4411,10 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\fgrace_period\x18\b \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12*\n" +
 	"\x05moves\x18\t \x03(\v2\x14.belfry.v1.ShardMoveR\x05moves\x12\x16\n" +
 	"\x06format\x18\n" +
-	" \x01(\rR\x06format\"5\n" +
+	" \x01(\rR\x06format\x12\x1d\n" +
+	"\n" +
+	"min_voters\x18\x10 \x01(\rR\tminVoters\x12\x16\n" +
+	"\x06advice\x18\x11 \x03(\tR\x06advice\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\xd5\x03\n" +
@@ -4430,15 +4478,20 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x05force\x18\x05 \x01(\bR\x05forceB\v\n" +
 	"\t_draining\"8\n" +
 	"\x11DrainNodeResponse\x12#\n" +
-	"\x04node\x18\x01 \x01(\v2\x0f.belfry.v1.NodeR\x04node\"\xa2\x01\n" +
+	"\x04node\x18\x01 \x01(\v2\x0f.belfry.v1.NodeR\x04node\"\xeb\x01\n" +
 	"\x14UpdateClusterRequest\x12-\n" +
 	"\x12replication_factor\x18\x01 \x01(\rR\x11replicationFactor\x12<\n" +
 	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"\x84\x01\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1d\n" +
+	"\n" +
+	"min_voters\x18\x06 \x01(\rR\tminVoters\x12(\n" +
+	"\x10lower_min_voters\x18\a \x01(\rR\x0elowerMinVoters\"\xa3\x01\n" +
 	"\x15UpdateClusterResponse\x12-\n" +
 	"\x12replication_factor\x18\x01 \x01(\rR\x11replicationFactor\x12<\n" +
-	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\"h\n" +
+	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12\x1d\n" +
+	"\n" +
+	"min_voters\x18\x06 \x01(\rR\tminVoters\"h\n" +
 	"\x11RemoveNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1d\n" +

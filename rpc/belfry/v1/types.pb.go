@@ -217,6 +217,9 @@ const (
 	Reason_REASON_UNIMPLEMENTED Reason = 23
 	// The server broke. internal.
 	Reason_REASON_INTERNAL Reason = 24
+	// The shard has fewer voters than the cluster's min-voters; the error's metadata has both, as "have" and "want". Nothing was logged; what
+	// frees space is taken all the same. unavailable.
+	Reason_REASON_TOO_FEW_VOTERS Reason = 25
 	// The memory of a node that holds the shard is nearly full; what would add to it is refused, reserving and finishing jobs is not. The
 	// error's metadata has the bytes: used and limit. resource_exhausted.
 	Reason_REASON_MEMORY_FULL Reason = 26
@@ -250,6 +253,7 @@ var (
 		22: "REASON_FORBIDDEN",
 		23: "REASON_UNIMPLEMENTED",
 		24: "REASON_INTERNAL",
+		25: "REASON_TOO_FEW_VOTERS",
 		26: "REASON_MEMORY_FULL",
 	}
 	Reason_value = map[string]int32{
@@ -278,6 +282,7 @@ var (
 		"REASON_FORBIDDEN":       22,
 		"REASON_UNIMPLEMENTED":   23,
 		"REASON_INTERNAL":        24,
+		"REASON_TOO_FEW_VOTERS":  25,
 		"REASON_MEMORY_FULL":     26,
 	}
 )
@@ -1217,7 +1222,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x17\n" +
 	"\x13OUTCOME_NOT_APPLIED\x10\x02\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x03*\xfa\x04\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x03*\x95\x05\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
@@ -1244,7 +1249,8 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x16REASON_UNAUTHENTICATED\x10\x15\x12\x14\n" +
 	"\x10REASON_FORBIDDEN\x10\x16\x12\x18\n" +
 	"\x14REASON_UNIMPLEMENTED\x10\x17\x12\x13\n" +
-	"\x0fREASON_INTERNAL\x10\x18\x12\x16\n" +
+	"\x0fREASON_INTERNAL\x10\x18\x12\x19\n" +
+	"\x15REASON_TOO_FEW_VOTERS\x10\x19\x12\x16\n" +
 	"\x12REASON_MEMORY_FULL\x10\x1a*r\n" +
 	"\vOverdueMode\x12\x1c\n" +
 	"\x18OVERDUE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +

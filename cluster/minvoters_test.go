@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// TestMinVotersIsOnlyRaised, unless it is said that it is to be lowered; never above the replication factor, and not in a cluster that speaks the first format.
+func TestMinVotersIsOnlyRaised(t *testing.T) {
+	m := newMachine()
+	for _, step := range []struct {
+		name   string
+		format fsm.Format
+		settle Settings
+		lower  bool
+		want   string // what is wrong with it
+		least  int    // what holds then
+	}{
+		{"in the first format", 1, Settings{MinVoters: 2}, false, "min-voters: the cluster speaks format 1", 1},
+		{"raised", 2, Settings{MinVoters: 2}, false, "", 2},
+		{"the same", 2, Settings{MinVoters: 2}, false, "", 2},
+		{"another setting", 2, Settings{Grace: DefaultGrace}, false, "", 2},
+		{"lowered without a word", 2, Settings{MinVoters: 1}, false, "min-voters: have 1, and 2 holds", 2},
+		{"more than voters are wanted", 2, Settings{MinVoters: 4}, false, "min-voters: have 4, want 1 to the replication factor, which is 3", 2},
+		{"with more voters", 2, Settings{Factor: 5, MinVoters: 4}, false, "", 4},
+		{"fewer voters than that", 2, Settings{Factor: 3}, false, "replication factor: have 3, want at least min-voters, which is 4", 4},
+		{"more than there can be", 2, Settings{MinVoters: 8}, false, "min-voters: have 8", 4},
+		{"lowered", 2, Settings{MinVoters: 1}, true, "", 1},
+	} {
+		m.state.Format = step.format
+		c := command{Format: step.format, Settle: &step.settle, Lower: step.lower}
+		err := m.check(&c)
+		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
+			t.Errorf("%s: %v, want %q", step.name, err, step.want)
+		}
+		if err == nil {
+			apply(t, m, c)
+		}
+		if got := m.state.Settings.withDefaults().MinVoters; got != step.least {
+			t.Errorf("%s: %d holds, want %d", step.name, got, step.least)
+		}
+	}
+	if err := m.check(&command{Format: 2, Settle: &Settings{Factor: 3}, Lower: true}); err == nil {
+		t.Error("nothing was lowered")
+	}
+}
+
+// TestMinVotersFollowsTheCatalog: nodes ask for as many voters as the catalog says, whatever a catalog that begins anew says meanwhile. A shard with
+// fewer refuses puts through every node, and takes them when that is said.
+func TestMinVotersFollowsTheCatalog(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a := newMember(t, network, dir, "a", nil)
+		await(t, "the format that has it", func() bool { return a.cluster.Format() >= minVotersFormat })
+		if _, err := a.cluster.Configure(t.Context(), Settings{MinVoters: 2}); err != nil {
+			t.Fatal(err)
+		}
+		refused := func(m *member) bool {
+			short, ok := errors.AsType[*node.VotersError](put(m, "q"))
+			return ok && short.Have == 1 && short.Want == 2
+		}
+		await(t, "a refusal", func() bool { return refused(a) })
+		b := newMember(t, network, dir, "b", a)
+		await(t, "two voters of each shard", func() bool { return settled(a.cluster, 2, a, b) })
+		for _, m := range []*member{a, b} {
+			if err := put(m, "q"); err != nil {
+				t.Errorf("put through %s: %v", m.name, err)
+			}
+		}
+		b.stop()
+		b.start(nil)
+		if got := b.node.MinVoters(); got != 2 {
+			t.Errorf("after its start b asks for %d voters", got)
+		}
+		var bad *SettingError
+		if _, err := b.cluster.Configure(t.Context(), Settings{MinVoters: 1}); !errors.As(err, &bad) || bad.Setting != MinVotersSetting {
+			t.Errorf("lowered by the way: %v", err)
+		}
+		await(t, "a lowering", func() bool {
+			_, err := b.cluster.LowerMinVoters(t.Context(), 1)
+			return err == nil
+		})
+		await(t, "the nodes to follow", func() bool { return a.node.MinVoters() == 1 && b.node.MinVoters() == 1 })
+	})
+}
+
+// TestDrainKeepsMinVoters: a drain does not leave a shard fewer voters than it must have to take puts.
+func TestDrainKeepsMinVoters(t *testing.T) {
+	for _, tt := range []struct{ least, voters int }{{1, 1}, {2, 2}} {
+		s := newSim(t, 2, 3, worldNode{server: "a.1"}, worldNode{server: "b.1"}, worldNode{server: "c.1"})
+		s.settle()
+		s.minVoters = tt.least
+		s.nodes[1].draining, s.nodes[2].draining = true, true
+		s.settle()
+		for i := range s.shards {
+			if got := len(s.shards[i].voters); got != tt.voters {
+				t.Errorf("min-voters %d: shard %d has the voters %v", tt.least, i, s.shards[i].voters)
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestClusterStatusWaits until as many nodes answer as were named, nothing is wrong and nothing is under way.
+func TestClusterStatusWaits(t *testing.T) {
+	whole := shownCluster()
+	for _, n := range whole.Nodes {
+		n.State = belfryv1.NodeState_NODE_STATE_LIVE
+	}
+	alone, sick, moving := proto.Clone(whole).(*belfryv1.GetClusterResponse), proto.Clone(whole).(*belfryv1.GetClusterResponse), proto.Clone(whole).(*belfryv1.GetClusterResponse)
+	alone.Nodes = alone.Nodes[:1]
+	sick.Problems = []string{"without a leader: shard 1"}
+	moving.Moves = []*belfryv1.ShardMove{{Shard: 1, Text: "n3 catches up"}}
+	steps := []*belfryv1.GetClusterResponse{alone, sick, moving, whole}
+	asked := 0
+	h := newHarness(t, func(proto.Message) (proto.Message, error) {
+		step := steps[min(asked, len(steps)-1)]
+		asked++
+		return step, nil
+	})
+	got := h.run("cluster", "status", "--wait", "--nodes", "3")
+	if got.code != 0 || asked != len(steps) || !strings.Contains(got.out, "asked n1: healthy\n") {
+		t.Errorf("asked %d times: %+v", asked, got)
+	}
+	for missing, answer := range map[string]*belfryv1.GetClusterResponse{
+		"1 of 3 nodes are there": alone, "without a leader: shard 1": sick, "shard 1: n3 catches up": moving,
+	} {
+		got := newHarness(t, always(answer)).run("cluster", "status", "--wait", "--nodes", "3", "--timeout", "10ms")
+		if got.code != codeWaited || !strings.Contains(got.err, "after 10ms the cluster is not whole:") || !strings.Contains(got.err, missing) {
+			t.Errorf("%s: %+v", missing, got)
+		}
+	}
+}
+
+func TestClusterStatusWaitIsChecked(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--nodes: have 0, want 1 or more":                          {"--wait", "--nodes", "0"},
+		"--nodes: it says what --wait waits for, which is missing": {"--nodes", "3"},
+	} {
+		got := newHarness(t, always(shownCluster())).run(append([]string{"cluster", "status"}, args...)...)
+		if got.code != codeUsage || !strings.Contains(got.err, want) {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
+
+// TestClusterStatusGivesAdvice that is no problem.
+func TestClusterStatusGivesAdvice(t *testing.T) {
+	answer := shownCluster()
+	answer.Advice = []string{"min-voters is 1: raise it"}
+	got := newHarness(t, always(answer)).run("cluster", "status")
+	if got.code != 0 || !strings.Contains(got.out, "healthy\n  advice: min-voters is 1: raise it\n") {
+		t.Errorf("%+v", got)
+	}
+}
