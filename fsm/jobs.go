@@ -1,6 +1,9 @@
 package fsm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // job is a held job at hand: its place and its queue. Every change of a job goes through lift and one of set and drop, which
 // keep orders, counters and digest in step.
@@ -199,11 +202,19 @@ func (m *Machine) entomb(q *queue, b born, s *slot, ended State) {
 	m.roomForTomb()
 	place := m.store.tombs.alloc()
 	*m.store.tombs.edit(place) = tomb{
-		serial: s.serial, firstDue: b.firstDue(), ended: m.scalars.Clock, queue: q.place, state: ended,
+		serial: s.serial, firstDue: b.firstDue(), ended: m.scalars.Clock, queue: q.place, state: ended, attempts: m.attemptsOf(s),
 		blob: m.store.blobs.put(appendBornStone(nil, string(b.id()), b.content(), b.idHash())),
 	}
 	m.addTomb(q, place)
 	m.sum += m.tombHash(q, place)
+}
+
+// attemptsOf returns what a tombstone keeps of the attempts of a job that ends.
+func (m *Machine) attemptsOf(s *slot) uint16 {
+	if s.grant == 0 {
+		return 1
+	}
+	return uint16(min(m.store.grants.at(s.grant).attempt, math.MaxUint16-1) + 1)
 }
 
 // roomForTomb forgets the oldest tombstones while there are as many as there may be.

@@ -87,3 +87,53 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Errorf("after the others were idle: %+v, %d are counted", got, len(m.recents.queues))
 	}
 }
+
+// TestAttemptsOfAnEndedJob: readers are told them as long as the machine saw the job end.
+func TestAttemptsOfAnEndedJob(t *testing.T) {
+	const start = Time(1_800_000_000_000_000_000)
+	m := New(Config{})
+	apply := func(commands ...Command) []Result {
+		t.Helper()
+		results, err := m.Apply(m.Index()+1, AppendEntry(nil, start, [][]byte{AppendRequest(nil, &Request{Commands: commands})}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	apply(&Put{Queue: "q", Partitions: 1, ID: "twice"})
+	for attempt := range 2 {
+		g := apply(&Reserve{Queues: []string{"q"}, Max: 1})[0].Grants[0]
+		ref := Ref{Queue: "q", Serial: g.Serial, Fence: g.Fence}
+		if attempt == 0 {
+			apply(&Nack{Ref: ref})
+		} else {
+			apply(&Ack{Ref: ref})
+		}
+	}
+	apply(&Put{Queue: "q", Partitions: 1, ID: "never"})
+	apply(&Cancel{Queue: "q", ID: "never"})
+	ended := func(m *Machine, id string) Job {
+		t.Helper()
+		r := m.Answer(&JobQuery{Queue: "q", ID: id, Ended: true}, start)
+		if len(r.Jobs) != 1 {
+			t.Fatalf("%s: %+v", id, r)
+		}
+		return r.Jobs[0]
+	}
+	if j := ended(m, "twice"); j.State != Acked || j.Attempt != 2 || j.AttemptUnknown || j.Ended != start {
+		t.Errorf("after a nack and an ack: %+v", j)
+	}
+	if j := ended(m, "never"); j.State != Cancelled || j.Attempt != 0 || j.AttemptUnknown {
+		t.Errorf("cancelled before it was handed out: %+v", j)
+	}
+	restored, err := Restore(Config{}, bytes.NewReader(snapshotBytes(t, m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := ended(restored, "twice"); j.State != Acked || !j.AttemptUnknown {
+		t.Errorf("from a snapshot: %+v", j)
+	}
+	if r := m.Answer(&JobQuery{Queue: "q", ID: "twice"}, start); len(r.Jobs) != 0 {
+		t.Errorf("not asked for: %+v", r)
+	}
+}

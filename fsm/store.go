@@ -54,6 +54,9 @@ type tomb struct {
 	blob     blobRef
 	queue    uint32
 	state    State
+	// attempts is one more than the attempts that the job took, as far as fits; 0 where that is not known. Readers are told
+	// it, no rule looks at it, and it is in no snapshot: who is restored does not know it.
+	attempts uint16
 }
 
 // The pages' sizes: 512 slots of 32 bytes, 1,024 grants of 48, 1,024 tombstones of 40. Jobs that fall due lie on as many pages of slots, each of which

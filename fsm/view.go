@@ -25,10 +25,10 @@ func (m *Machine) endedJob(name, id string, now Time) (Job, bool) {
 	if stone == 0 || m.forgottenAt(q, stone, now) {
 		return Job{}, false
 	}
-	t := m.tombstone(q, stone)
+	t, attempts := m.tombstone(q, stone), m.store.tombs.at(stone).attempts
 	return Job{
 		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State, Due: t.FirstDue, FirstDue: t.FirstDue,
-		Ended: t.Ended, AttemptUnknown: true,
+		Ended: t.Ended, Attempt: uint32(max(attempts, 1) - 1), AttemptUnknown: attempts == 0,
 	}, true
 }
 

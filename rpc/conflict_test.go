@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -69,12 +70,22 @@ func TestGetOfAnEndedJob(t *testing.T) {
 	post("/v1/put", `{"queue":"e","id":"b","delay":"1h"}`, `"created":true`)
 	post("/v1/put", `{"queue":"e"}`, `"created":true`)
 	post("/v1/get", `{"queue":"e","id":"a","ended":true}`, `"text":"x"`, `"state":"READY"`)
+	lease := regexp.MustCompile(`"lease":"([^"]*)"`)
+	nack := func() {
+		t.Helper()
+		taken := lease.FindStringSubmatch(post("/v1/reserve", `{"queues":["e"]}`).body)
+		if taken == nil {
+			t.Fatal("nothing was handed out")
+		}
+		post("/v1/nack", `{"lease":"`+taken[1]+`","delay":"1h"}`, `"state":"DELAYED"`)
+	}
+	nack()
 	post("/v1/cancel", `{"queue":"e","id":"a"}`)
 	post("/v1/cancel", `{"queue":"e","id":"b"}`)
-	if got := post("/v1/get", `{"queue":"e","id":"a"}`, `the job has ended: it is CANCELLED since 20`, `"state":"CANCELLED"`); got.status != 404 {
+	if got := post("/v1/get", `{"queue":"e","id":"a"}`, `the job has ended: it is CANCELLED since 20`, `, after 1 attempt"`, `"state":"CANCELLED"`); got.status != 404 {
 		t.Errorf("status %d", got.status)
 	}
-	got := post("/v1/get", `{"queue":"e","id":"b","ended":true}`, `"state":"CANCELLED"`, `"endedAt":"20`, `"firstDueAt":"20`, `"queue":"e"`, `"id":"b"`)
+	got := post("/v1/get", `{"queue":"e","id":"b","ended":true}`, `"state":"CANCELLED"`, `"endedAt":"20`, `"attempt":0`, `"firstDueAt":"20`, `"queue":"e"`, `"id":"b"`)
 	if got.status != 200 || strings.Contains(got.body, `"text"`) || strings.Contains(got.body, `"ttr"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}

@@ -125,14 +125,23 @@ func renderEnded(w io.Writer, job *belfryv1.Job, now time.Time) {
 
 // renderJobs shows a page of jobs.
 func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
+	heads := []string{"ID", "DUE", "ATTEMPTS", "PRIORITY", "SIZE", "LAST ERROR"}
+	held := slices.ContainsFunc(response.Jobs, func(job *belfryv1.Job) bool { return job.LeaseUntil != nil })
+	if held {
+		heads = slices.Insert(heads, 2, "HELD UNTIL", "FENCE")
+	}
 	var lines [][]string
 	for _, job := range response.Jobs {
-		lines = append(lines, []string{
+		cells := []string{
 			job.Id, moments(job.DueAt, now), fmt.Sprint(job.Attempt), fmt.Sprint(job.Priority), size(uint64(job.BodyBytes)),
 			preview([]byte(job.LastError), previewColumns/2),
-		})
+		}
+		if held {
+			cells = slices.Insert(cells, 2, moments(job.LeaseUntil, now), fmt.Sprint(job.Fence))
+		}
+		lines = append(lines, cells)
 	}
-	rows(w, []string{"ID", "DUE", "ATTEMPTS", "PRIORITY", "SIZE", "LAST ERROR"}, lines)
+	rows(w, heads, lines)
 	if response.NextPageToken != "" {
 		fmt.Fprintln(w, "there are more: raise --max")
 	}

@@ -562,7 +562,8 @@ type Job struct {
 	Witness *Witness `protobuf:"bytes,21,opt,name=witness,proto3" json:"witness,omitempty"`
 	// When it ended, in the answer to Get with `ended`. Not set if it has not.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Set if it has ended and its attempts are not known: it ended before all nodes had the version that remembers them.
+	// Set if it has ended and its attempts are not known: the node that answers for the shard was restored from a snapshot
+	// since, or is of an earlier version.
 	AttemptUnknown *bool `protobuf:"varint,23,opt,name=attempt_unknown,json=attemptUnknown,proto3,oneof" json:"attempt_unknown,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
