@@ -88,3 +88,29 @@ func (m *Machine) Memory() Memory {
 	v.Promised = uint64(ungranted*(grantBytes+reservedBytes) + s.withID*(tombBytes+stoneBytes+tableBytes+reservedBytes) + s.idBytes)
 	return v
 }
+
+// JobMemory returns what each of many held jobs with a body and a client-chosen id of so many bytes, 0 for a generated one, takes of Held, of Promised and
+// of Shareable.
+func JobMemory(body, id int) Memory {
+	const (
+		fixed = 8 + 8 + 5 + 1 // hash, created, firstDue, Given: see born
+		// order is a place in a slice of an order that is two thirds full, and a part of its index.
+		order = 4*3/2 + 1
+	)
+	blob := 1 + fixed + body
+	named := 0
+	if id > 0 {
+		blob += 4 + 16 + 1 + id
+		named = tombBytes + stoneBytes + tableBytes + reservedBytes + id
+	}
+	blob += lengthBytes(blob)
+	place := int(heapBytes(blob))
+	if blob <= blobBytesShared {
+		place = classBytes(classOf(blob))
+	}
+	held := slotBytes + place + tableBytes + order
+	if id > 0 {
+		held += tableBytes
+	}
+	return Memory{Held: uint64(held), Promised: uint64(grantBytes + reservedBytes + named), Shareable: slotBytes}
+}

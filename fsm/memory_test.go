@@ -106,3 +106,24 @@ func TestMemoryIsWhatTheHeapHolds(t *testing.T) {
 		})
 	}
 }
+
+// TestJobMemory: what a plan counts on is what many jobs take.
+func TestJobMemory(t *testing.T) {
+	for _, f := range []filling{
+		{queues: 1, body: 10, span: time.Hour}, {queues: 1, body: 200, span: time.Hour}, {queues: 1, body: 200, id: 36, span: 24 * time.Hour},
+		{queues: 6, body: 1000, id: 20, span: time.Hour}, {queues: 1, body: 50_000, id: 20, span: time.Hour},
+	} {
+		d, jobs := newDriver(), min(40_000, 40<<20/(f.body+200))
+		before := d.m.Memory()
+		d.fill(t, f, 0, jobs)
+		now, want := d.m.Memory(), fsm.JobMemory(f.body, f.id)
+		for name, each := range map[string][2]uint64{
+			"held": {(now.Held - before.Held) / uint64(jobs), want.Held}, "promised": {now.Promised / uint64(jobs), want.Promised},
+			"shareable": {(now.Shareable - before.Shareable) / uint64(jobs), want.Shareable},
+		} {
+			if each[0] < each[1]*93/100 || each[0] > each[1]*107/100+uint64(64<<10/jobs) { // the last page of each kind is not full
+				t.Errorf("%+v: a job takes %d bytes %s, the plan says %d", f, each[0], name, each[1])
+			}
+		}
+	}
+}

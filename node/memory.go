@@ -175,3 +175,17 @@ func (n *Node) sumMemory() {
 		n.ClearCondition(MemoryPressure)
 	}
 }
+
+// MemoryFor returns the least limit, in whole MiB, with which puts are not refused while the machines have so many bytes spoken for.
+func MemoryFor(used uint64) uint64 {
+	limit := uint64(MemoryBytesMin)
+	for step := uint64(1) << 50; step >= 1<<20; step >>= 1 {
+		if full, _ := memoryMarks(limit + step); full < used+memoryElse {
+			limit += step
+		}
+	}
+	if full, _ := memoryMarks(limit); full < used+memoryElse {
+		limit += 1 << 20
+	}
+	return limit
+}

@@ -178,7 +178,7 @@ func TestAlertsOfNodesFire(t *testing.T) {
 		call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
 		// The others depend on how fast the machine is.
 		quiet := &drill{before: first, after: look(), moving: true}
-		quiet.expect(t, false, "BelfryNodeDown", "BelfryNoLeader", "BelfryCatalogNoLeader", "BelfryUnderReplicated", "BelfryReplicaLag", "BelfryDiskFull", "BelfryClockAhead",
+		quiet.expect(t, false, "BelfryNodeDown", "BelfryNoLeader", "BelfryCatalogNoLeader", "BelfryUnderReplicated", "BelfryReplicaLag", "BelfryDiskFull", "BelfryMemoryFull", "BelfryClockAhead",
 			"BelfrySnapshotStale", "BelfrySnapshotFails", "BelfryReplicaQuarantined", "BelfryPeerBytesChanged", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire")
 
 		first = look()

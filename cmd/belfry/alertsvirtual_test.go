@@ -128,10 +128,18 @@ type machineTrouble struct {
 func machineTroubles() map[string]machineTrouble {
 	alone := nodetest.Options{Nodes: 1}
 	oftenCut := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1 }}
+	var live, cycles atomic.Uint64
+	heap := func() (uint64, uint64) { return live.Load(), cycles.Add(1) }
+	smallMemory := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.MemoryBytes, cfg.HeapLive = 1<<30, heap }}
+	fillMemory := func(v *virtual) {
+		live.Store(1 << 30)
+		v.refuseForMemory()
+	}
 	oneInFlight := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.EntriesInFlight = 1 }}
 	return map[string]machineTrouble{
 		"a disk that is slow":                           {alone, (*virtual).writeSlowly, []string{"BelfrySlowSync", "BelfrySlowCommit"}},
 		"a disk that is full":                           {alone, (*virtual).fillDisk, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
+		"a memory that is full":                         {smallMemory, fillMemory, []string{"BelfryMemoryLow", "BelfryMemoryFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
 		"snapshots that cannot be written":              {oftenCut, (*virtual).failSnapshots, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
 		"a log that takes nothing while a worker waits": {oneInFlight, (*virtual).ringLate, []string{"BelfryServerLate"}},
 		"a replica that differs":                        {nodetest.Options{}, (*virtual).quarantine, []string{"BelfryReplicaQuarantined"}},
@@ -162,6 +170,15 @@ func (v *virtual) fillDisk() {
 	for range 10 {
 		if err := v.do(virtualPut(1)); !errors.Is(err, node.ErrDiskFull) {
 			v.t.Fatalf("a put on a full disk: %v", err)
+		}
+	}
+}
+
+func (v *virtual) refuseForMemory() {
+	elapse(time.Minute)
+	for range 10 {
+		if err := v.do(virtualPut(1)); !errors.Is(err, node.ErrMemoryFull) {
+			v.t.Fatalf("a put into a full memory: %v", err)
 		}
 	}
 }

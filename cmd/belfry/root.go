@@ -95,7 +95,7 @@ func newRoot(sys *system) *cobra.Command {
 		a.extendCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand(), a.getCommand(), a.listCommand(), a.redriveCommand())...)
 	group("queues", "Queues:", a.queueCommand(), a.namespaceCommand())
 	group("cluster", "Cluster:", append([]*cobra.Command{a.clusterCommand()}, a.clients(a.topCommand(), a.backupCommand(), a.restoreCommand())...)...)
-	group("server", "Server:", a.serveCommand(), a.certCommand(), a.tokenCommand(), a.recoverCommand(), a.demoCommand(), a.benchCommand(), a.clients(a.healthCommand())[0], a.clients(a.doctorCommand())[0], a.versionCommand())
+	group("server", "Server:", a.serveCommand(), a.certCommand(), a.tokenCommand(), a.recoverCommand(), a.demoCommand(), a.benchCommand(), a.planCommand(), a.clients(a.healthCommand())[0], a.clients(a.doctorCommand())[0], a.versionCommand())
 	group("migration", "Migration:", a.mirrorCommand())
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")

@@ -1,7 +1,6 @@
 package clustertrial
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -53,14 +52,14 @@ func TestMemory(t *testing.T) {
 	for _, member := range m.cluster.members {
 		m.cluster.start(member.name)
 	}
-	m.awaitServing()
+	m.cluster.await("a whole cluster", func(s *belfryv1.GetClusterResponse) bool { return complete(s, factor) })
 	ready := time.Since(began)
 	m.look("started again")
 	drained := m.drain()
 	m.figures.count("jobs in a full memory", first)
 	m.figures.count("jobs in it after it was drained", second)
 	m.figures.count("jobs lost", max(0, second-drained), 0)
-	m.figures.milliseconds("from the start after the kill until every queue is served", ready)
+	m.figures.milliseconds("from the start after the kill until every shard has its leader", ready)
 	if drained != second {
 		t.Errorf("%d jobs were put with ok before the kill, %d came back", second, drained)
 	}
@@ -84,7 +83,7 @@ func newMemoryTrial(t *testing.T) *memoryTrial {
 	for _, member := range m.cluster.members {
 		member.server.Add("--memory", fmt.Sprintf("%dMiB", *memoryMiB))
 		if *memoryGroup != "" {
-			member.server.Within(newMemoryGroup(t, member.name))
+			member.server.Within(newMemoryGroup(t, member))
 		}
 	}
 	m.cluster.start(names...)
@@ -95,13 +94,14 @@ func newMemoryTrial(t *testing.T) *memoryTrial {
 }
 
 // newMemoryGroup makes a control group with the limit and returns its directory.
-func newMemoryGroup(t *testing.T, name string) string {
+func newMemoryGroup(t *testing.T, of *member) string {
 	t.Helper()
-	dir := filepath.Join(*memoryGroup, "belfry-trial-"+name)
+	dir := filepath.Join(*memoryGroup, "belfry-trial-"+of.name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		of.kill() // or the group is in use
 		if err := os.Remove(dir); err != nil {
 			t.Error(err)
 		}
@@ -110,21 +110,6 @@ func newMemoryGroup(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// awaitServing waits until every queue is served.
-func (m *memoryTrial) awaitServing() {
-	m.t.Helper()
-	m.cluster.awaitThat("queues that are served", func(ctx context.Context) bool {
-		listed := 0
-		for _, err := range m.sdk.Admin().Queues(ctx, "memory") {
-			if err != nil {
-				return false
-			}
-			listed++
-		}
-		return listed == len(m.queues)
-	}, func() {})
 }
 
 // fill puts jobs until every queue refuses them, and returns how many were acknowledged.
