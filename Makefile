@@ -291,6 +291,10 @@ trial-restart: ## 20 leaders stopped and started, one after the other
 trial-hang: ## The disk of a leader stops; needs root and loop devices
 	$(TRIAL) -run '^TestHang$$' -trial.freeze
 
+.PHONY: trial-undialable
+trial-undialable: ## Nobody can connect to a node that leads; needs root and iptables
+	go test -tags firewall -count=1 -v -timeout 60m ./cmd/belfry/clustertrial -trial.shards 6 -run '^TestUndialable$$'
+
 .PHONY: trial-idle
 trial-idle: ## Processor time of three nodes that nobody uses, over a minute
 	$(TRIAL) -run '^TestIdle$$' -trial.idle 60s

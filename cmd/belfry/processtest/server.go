@@ -136,6 +136,9 @@ func (s *Server) PID() int { return s.command.Process.Pid }
 // URL returns where clients reach the server, also before it is started.
 func (s *Server) URL() string { return "http://" + s.listen }
 
+// Peers returns where other nodes call the server, also before it is started.
+func (s *Server) Peers() string { return s.peers }
+
 // Gossip returns where other nodes gossip with the server, also before it is started.
 func (s *Server) Gossip() string { return s.gossip }
 

@@ -1,0 +1,142 @@
+//go:build firewall
+
+package clustertrial
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/cmd/belfry/processtest"
+)
+
+const (
+	// undialableServed and undialableNamed are the aims for the time until all queues are served through the other nodes, and until status names the node.
+	undialableServed = 5 * time.Second
+	undialableNamed  = 10 * time.Second
+)
+
+// TestUndialable puts a firewall before the peer port of a node that leads, whose own connections go on, and measures what the others notice of it. It needs root and
+// iptables, and the build tag that says so.
+func TestUndialable(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "n1", "n2", "n3")
+	c.start("n1", "n2", "n3")
+	c.awaitHealthy()
+	probes, sick, others := c.queues("probe"), c.member("n3"), []*member{c.member("n1"), c.member("n2")}
+	l := startLoad(c, quietRate)
+	f := &figures{trial: "undialable"}
+	firewall(t, sick)
+	began := time.Now()
+	unready := startUnready(t, others)
+	served, named := make(processtest.Durations, len(others)), make(processtest.Durations, len(others))
+	var watching sync.WaitGroup
+	for i, m := range others {
+		watching.Go(func() { served[i] = servedAfter(t, m, probes, began) })
+		watching.Go(func() { named[i] = namedAfter(t, m, began) })
+	}
+	watching.Wait()
+	f.account(l.finish())
+	f.milliseconds("until all queues are served through all other nodes", served.At(1), undialableServed)
+	f.milliseconds("until the status of all other nodes names it", named.At(1), undialableNamed)
+	f.count("looks at which no other node was ready", unready(), 0)
+	f.print(t)
+}
+
+// firewall drops what comes to the peer port of a node, until the test ends.
+func firewall(t *testing.T, m *member) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(m.server.Peers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(action string) {
+		args := []string{"-w", action, "INPUT", "-p", "tcp", "-i", "lo", "--dport", port, "-j", "DROP"}
+		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables", args...).CombinedOutput(); err != nil {
+			t.Errorf("iptables %s: %v: %s", action, err, out)
+		}
+	}
+	rule("-I")
+	t.Cleanup(func() { rule("-D") })
+}
+
+// servedAfter waits until a node has puts to all queues served, and returns how long after began that was.
+func servedAfter(t *testing.T, m *member, queues []string, began time.Time) time.Duration {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var asking sync.WaitGroup
+	for _, queue := range queues {
+		asking.Go(func() {
+			if _, err := acceptsAgain(ctx, m, queue); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	return time.Since(began)
+}
+
+// namedAfter waits until the status that a node gives names n3 as one that cannot be reached, and returns how long after began that was.
+func namedAfter(t *testing.T, m *member, began time.Time) time.Duration {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for {
+		status, err := m.client.Admin().Cluster(ctx)
+		if err == nil && strings.Contains(strings.Join(status.Problems, "\n"), "node n3 cannot be reached by n1, n2 at ") {
+			return time.Since(began)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Errorf("the status of %s does not name the node: %v, %v", m.name, status, err)
+			return time.Since(began)
+		}
+	}
+}
+
+// startUnready looks again and again whether nodes are ready, and counts the looks at which none was.
+func startUnready(t *testing.T, all []*member) (end func() int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	none := 0
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			ready := false
+			for _, m := range all {
+				ready = ready || answersReady(ctx, m)
+			}
+			if !ready && ctx.Err() == nil {
+				none++
+			}
+			select {
+			case <-time.After(lookPause):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() int {
+		cancel()
+		running.Wait()
+		return none
+	}
+}
+
+func answersReady(ctx context.Context, m *member) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/readyz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
