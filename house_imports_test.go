@@ -125,7 +125,7 @@ var importTable = []importRow{
 	{
 		dir:      "mirror",
 		may:      []string{"client", "rpc/belfry/...", "mirror/..."},
-		testMay:  []string{"client/belfrytest", "mirror/redistest", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		testMay:  []string{"client/belfrytest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{"github.com/redis/go-redis", "connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/sync"},
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
 	},
@@ -162,7 +162,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/redisson",
-		may:      []string{"mirror/redistest/redissontest"},
+		may:      []string{"mirror/redistest/aof", "mirror/redistest/redissontest"},
 		external: []string{"github.com/redis/go-redis"},
 		reason:   "the other side of the mirror is Redis and Redisson's part; of the mirror it sees processes",
 	},
@@ -182,7 +182,7 @@ var importTable = []importRow{
 	{
 		dir:     "cmd/belfry",
 		may:     []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "cmd/belfry/..."},
-		testMay: []string{"client/belfrytest", "cmd/belfry/processtest", "node/nodetest", "mirror/redistest", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		testMay: []string{"client/belfrytest", "cmd/belfry/processtest", "node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
 			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x", "go.yaml.in/yaml/v3",

@@ -108,16 +108,7 @@ func TestKillBridge(t *testing.T) {
 	offering.end()
 	putting.end()
 	for _, q := range s.queues {
-		p := s.run(s.mirrorArgs(q, "run", "--codec", "bytes")...)
-		s.await("the bridge to have done everything", func(ctx context.Context) (bool, error) {
-			sizes, err := s.sizes(ctx, q)
-			if err != nil || sizes["timer"]+sizes["handover"]+sizes["rung"] > 0 {
-				return false, err
-			}
-			n, err := s.held(ctx, q)
-			return n == 0, err
-		})
-		p.signal(syscall.SIGINT)
+		s.drainBridge(q)
 	}
 	transferring.end()
 	s.takeReady()
@@ -127,6 +118,21 @@ func TestKillBridge(t *testing.T) {
 	if long := *kills >= longTrial; long && k.hits == 0 {
 		t.Error("the kills did not hit")
 	}
+}
+
+// drainBridge has a bridge put everything of a queue on its ready list.
+func (s *stage) drainBridge(q *queue) {
+	s.t.Helper()
+	p := s.run(s.mirrorArgs(q, "run", "--codec", "bytes")...)
+	s.await("the bridge to have done everything", func(ctx context.Context) (bool, error) {
+		sizes, err := s.sizes(ctx, q)
+		if err != nil || sizes["timer"]+sizes["handover"]+sizes["rung"] > 0 {
+			return false, err
+		}
+		n, err := s.held(ctx, q)
+		return n == 0, err
+	})
+	p.signal(syscall.SIGINT)
 }
 
 // refill is how many jobs are put when an export has come to its end before it was killed often enough.

@@ -125,6 +125,18 @@ func (l *ledger) isInBelfry(payload string) bool {
 	return ok && l.fates[n].belfry > 0
 }
 
+// missing returns the payloads whose offer was answered and that nobody received.
+func (l *ledger) missing() (payloads []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, f := range l.fates {
+		if f.sure && f.redis+f.belfry == 0 {
+			payloads = append(payloads, fmt.Sprint(payloadPrefix, n))
+		}
+	}
+	return payloads
+}
+
 // account is what a ledger adds up to.
 type account struct {
 	// Offered were answered. Of those in Doubt the answer was cut off; There are those of them that came all the same.
@@ -204,6 +216,9 @@ func TestLedger(t *testing.T) {
 	for n, attempt := range map[int]int{8: 2, 9: 1, 10: 2, 11: 1} {
 		l.mayHave(fmt.Sprint("order ", n), time.Unix(int64(n)%10, 0), 2)
 		l.granted([]*client.Job{{Body: fmt.Append(nil, "order ", n), Attempt: attempt, LeaseUntil: time.Unix(10, 0), TTR: 5 * time.Second}})
+	}
+	if got := l.missing(); len(got) != 1 || got[0] != "order 5" {
+		t.Errorf("missing are %q", got)
 	}
 	want := account{Offered: 10, Doubt: 2, There: 1, Redis: 8, Belfry: 6, Lost: 1, Twice: 5, Unknown: 2, Both: 1}
 	if got := l.account(); got != want {
