@@ -40,7 +40,7 @@ type BridgeOptions struct {
 
 // BridgeCounts is what a bridge has done.
 type BridgeCounts struct {
-	// In is what came over from Redisson.
+	// In is what came over from Redisson. The last report, after the end, has what stays claimed.
 	In ImportCounts
 	// Out are jobs put on the ready list, and Repeated those of a predecessor that had put them there already.
 	Out, Repeated int64
@@ -82,10 +82,10 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 		return err
 	}
 	out := &ringer{codec: o.Codec, ttr: 2 * l.lease, report: sums.out}
-	return i.turn(ctx, func(ctx context.Context) error {
+	err := i.turn(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
-			prepare = func(ctx context.Context) error { return i.bringIn(ctx, o.Codec) } // nor leave what an import had claimed where nobody finds it
+			prepare = func(ctx context.Context) error { _, err := i.bringIn(ctx, o.Codec); return err } // nor leave what an import had claimed where nobody finds it
 		}
 		if err := i.persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
 			return err
@@ -101,6 +101,9 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 		}
 		return group.Wait()
 	})
+	i.countStranded(ctx, err)
+	sums.in(i.counts)
+	return err
 }
 
 // run puts due jobs on the ready list until ctx ends.

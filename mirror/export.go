@@ -133,7 +133,7 @@ func (e *exporter) prepare(ctx context.Context) error {
 	if err := e.checkClaimed(ctx); err != nil {
 		return err
 	}
-	if err := e.bringIn(ctx, redisson.Opaque); err != nil {
+	if _, err := e.bringIn(ctx, redisson.Opaque); err != nil {
 		return err
 	}
 	e.checked("every claimed entry is in Belfry", fmt.Sprintf("%d were claimed", e.claimed), true)
@@ -253,7 +253,7 @@ func (e *exporter) run(ctx context.Context) error {
 // pass moves the jobs that are there, after what an interrupted pass left, and says how many, and how many are left: consumers hold them or did so a moment ago, or they fell due
 // or were put meanwhile.
 func (e *exporter) pass(ctx context.Context) (moved int, left uint32, err error) {
-	if err := e.bringIn(ctx, redisson.Opaque); err != nil {
+	if _, err := e.bringIn(ctx, redisson.Opaque); err != nil {
 		return 0, 0, err
 	}
 	for _, state := range []client.State{"READY", "DELAYED"} {

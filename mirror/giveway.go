@@ -32,7 +32,7 @@ var (
 var ErrTakenBack = errors.New("the jobs were taken back to Redisson; 'belfry mirror import', 'cutover' or 'run --again' brings them over again")
 
 // errWished says that an export asks for the hold.
-var errWished = errors.New("a rollback or an export asks for this queue")
+var errWished = errors.New("a rollback, an export or a settle asks for this queue")
 
 // errAsked is errHeld for who asks for the hold.
 var errAsked = errors.New("another process mirrors this queue; 'mirror run', 'serve' and 'import --follow' let go of it, any other is waited for")
@@ -122,6 +122,7 @@ func (i *importer) givingWay(ctx context.Context, asked int, work func(ctx conte
 			return err
 		}
 	}
+	i.worked = true
 	if !i.follow && !i.standing {
 		return work(ctx)
 	}

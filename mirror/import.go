@@ -64,6 +64,10 @@ type ImportCounts struct {
 	Looked time.Time `json:"-"`
 	// TakenBack says that it waits, because an export or a rollback takes or took the jobs back.
 	TakenBack bool `json:"-"`
+	// Stranded are entries, and payloads of the ready list, that were claimed and not brought over when a run ended with an error. [Settle] brings them over, and so does the next run. StrandedUnknown says that Redis did not
+	// answer, so that they could not be counted.
+	Stranded        int64 `json:"stranded"`
+	StrandedUnknown bool  `json:"strandedUnknown,omitempty"`
 	// Slowest is the longest that one script took, as seen from here.
 	Slowest time.Duration `json:"slowestNs"`
 }
@@ -83,6 +87,7 @@ type importer struct {
 	follow   bool
 	again    bool // whether its being called decides that entries come over, also if they were taken back
 	standing bool // whether it waits where others end, and begins again
+	worked   bool // whether it had the hold
 	// listening is closed by heard, once a follower hears of new entries.
 	listening chan struct{}
 	heard     func()
@@ -146,6 +151,7 @@ func (i *importer) all(ctx context.Context) (ImportCounts, error) {
 		return i.run(ctx)
 	})
 	i.counts.Slowest = i.slowest
+	i.countStranded(ctx, err)
 	return i.counts, err
 }
 
@@ -197,8 +203,17 @@ func rememberForever(ctx context.Context, c *client.Client, queue string) error 
 	return nil
 }
 
-// run moves entries until there are none, or for ever if it follows.
+// run moves entries until there are none, or for ever if it follows. When ctx ends it brings over what it has claimed.
 func (i *importer) run(ctx context.Context) error {
+	err := i.moveAll(ctx)
+	if ctx.Err() != nil {
+		i.windUp(ctx)
+	}
+	return err
+}
+
+// moveAll is run without its end.
+func (i *importer) moveAll(ctx context.Context) error {
 	hint := make(<-chan *redis.Message)
 	if i.follow {
 		var offers *redis.PubSub

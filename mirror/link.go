@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/belfrydb/belfry/client"
-	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
 // shareDefault is the part of Redis' time that scripts take if nothing else is said.
@@ -173,21 +172,6 @@ func (l *link) settle(ctx context.Context) error {
 	}
 	for _, key := range []string{l.keys.returned, l.keys.rung} {
 		if err := l.settleTags(ctx, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what Belfry cannot take goes back to Redisson.
-func (l *link) bringIn(ctx context.Context, codec redisson.Codec) error {
-	if err := l.settle(ctx); err != nil {
-		return err
-	}
-	i := newImporter(*l, ImportOptions{Codec: codec})
-	var bad *BadEntry
-	for err := i.catchUp(ctx); err != nil; err = i.catchUp(ctx) {
-		if !errors.As(err, &bad) { // those are given back, which is what is wanted here
 			return err
 		}
 	}

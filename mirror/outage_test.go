@@ -63,7 +63,7 @@ func TestClaimedIsDecoded(t *testing.T) {
 	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	withLink(t, r, c, func(ctx context.Context, l *link) error { return l.bringIn(ctx, redisson.Kryo5String) })
+	withLink(t, r, c, func(ctx context.Context, l *link) error { _, err := l.bringIn(ctx, redisson.Kryo5String); return err })
 	if got := bodies(t, c); got["hello"] != 1 {
 		t.Errorf("the bodies are %v", got)
 	}

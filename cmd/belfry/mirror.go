@@ -51,7 +51,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	}
 	inspect := a.outputFlag(a.mirrorInspectCommand())
 	c.AddCommand(inspect)
-	c.AddCommand(a.clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(), a.mirrorCutoverCommand(), a.mirrorRollbackCommand(),
+	c.AddCommand(a.clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(), a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(),
 		a.mirrorFinalizeCommand())...)
 	return c
 }
@@ -152,8 +152,13 @@ func (a *app) mirrorImportCommand() *cobra.Command {
 
 // incoming adds the flags of what brings entries to Belfry.
 func (f *mirrorFlags) incoming(c *cobra.Command) {
-	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(), "how payloads become bodies: opaque, string, json, kryo5-string, river-string, fst-string or bytes")
+	codecFlag(c, &f.codec)
 	c.Flags().BoolVar(&f.setAside, "set-aside", false, "move entries that Belfry cannot take to a key of their own, instead of refusing")
+}
+
+// codecFlag adds the flag that says how payloads are encoded.
+func codecFlag(c *cobra.Command, codec *string) {
+	c.Flags().StringVar(codec, "codec", redisson.Opaque.String(), "how payloads become bodies: opaque, string, json, kryo5-string, river-string, fst-string or bytes")
 }
 
 // returning adds the flag of what does not undo a rollback by itself.

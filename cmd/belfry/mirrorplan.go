@@ -46,20 +46,24 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
 			bar, meters := newEntries(a.system), newMirrorMeters(f.redisQueue)
 			meters.blind = noIn
-			defer bar.end()
 			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {
 				return err
 			}
 			defer stop()
-			return mirror.Bridge(c.Context(), r, cl, mirror.BridgeOptions{
+			var in mirror.ImportCounts // as last told
+			err = mirror.Bridge(c.Context(), r, cl, mirror.BridgeOptions{
 				RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, NoIn: noIn, NoOut: noOut, Again: f.again,
 				Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(c.Context()),
 				Progress: func(n mirror.BridgeCounts) {
+					in = n.In
 					meters.update(f.redisQueue, n)
 					bar.entries(n.In.Acked+n.Out, 0)
 				},
 			})
+			bar.end()
+			renderStranded(a.err, in, f)
+			return err
 		})
 	}
 	return c

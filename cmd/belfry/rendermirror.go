@@ -159,6 +159,7 @@ func renderImport(w io.Writer, n mirror.ImportCounts, f *mirrorFlags) {
 	if n.SetAside+n.Orphans > 0 {
 		fmt.Fprintf(w, "'belfry mirror inspect REDIS --queue %s' lists what was set aside, and the orphans\n", f.redisQueue)
 	}
+	renderStranded(w, n, f)
 }
 
 // renderExport says what an export did and checked.

@@ -19,7 +19,7 @@ var away = []string{"no Redis answers", "EOF", "connection reset", "broken pipe"
 // nothingThere is what a command says about a queue that was not brought over yet, wished what one says that a rollback came before.
 const (
 	nothingThere = "this database of Redis has no delayed queue"
-	wished       = "a rollback or an export asks for this queue"
+	wished       = "a rollback, an export or a settle asks for this queue"
 )
 
 // mayEnd are the errors with which a command may end that had the hold, besides.

@@ -1,0 +1,161 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisson"
+)
+
+// SettleOptions say what [Settle] does. RedisQueue must be set; what else is zero has its default.
+type SettleOptions struct {
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	RedisQueue, Queue string
+	// Codec says how payloads become bodies, as for the run that claimed them. Default: as they are.
+	Codec redisson.Codec
+	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
+	Share float64
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s.
+	Hold time.Duration
+	// Notice is told what it waits for. May be nil; it must not block.
+	Notice func(error)
+}
+
+// Unsettled is what runs that were stopped or killed left half done.
+type Unsettled struct {
+	// Claimed are entries, and payloads of the ready list, that were taken out of Redisson's reach and may not be in Belfry.
+	Claimed int64 `json:"claimed"`
+	// InBoth are jobs that Redis has and that may still be in Belfry: an export wrote them back, or a bridge put them on the ready list.
+	InBoth int64 `json:"inBoth"`
+	// Held says that a process mirrors the queue now. What is claimed then is on its way.
+	Held bool `json:"held"`
+}
+
+// Settled is what [Settle] did.
+type Settled struct {
+	// Before is what there was when it began.
+	Before Unsettled `json:"before"`
+	// BroughtOver are claimed entries that are in Belfry and gone from Redis. GivenBack are those that Belfry cannot take: they are Redisson's again.
+	BroughtOver int64 `json:"broughtOver"`
+	GivenBack   int64 `json:"givenBack"`
+}
+
+// LookUnsettled counts what is half done. It changes nothing. The error is [ErrNoQueue] if this pair of queues was never mirrored.
+func LookUnsettled(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Unsettled, error) {
+	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
+	if err := l.begin(ctx, l.checkMirrored); err != nil {
+		return Unsettled{}, err
+	}
+	found, err := l.unsettled(ctx)
+	if err != nil {
+		return Unsettled{}, explain(err)
+	}
+	hold, err := c.Get(ctx, l.control, holdID)
+	if err != nil && !isGone(err) {
+		return Unsettled{}, fmt.Errorf("looking who has the queue: %w", err)
+	}
+	found.Held = err == nil && hold.State == "RESERVED"
+	return found, nil
+}
+
+// Settle finishes what runs that were stopped or killed left half done, and claims nothing new: claimed entries are put into Belfry, or given back to Redisson if Belfry cannot take them, and jobs that Redis has are removed from
+// Belfry. A bridge and an import that follows let it have the queue and go on after it; any other process is waited for. It may be interrupted anywhere and repeated, and changes nothing where nothing is half done.
+//
+// Errors: [ErrNoQueue] if this pair of queues was never mirrored; what Redis or Belfry refuse for good; that of ctx.
+func Settle(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Settled, error) {
+	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
+	var done Settled
+	if err := l.begin(ctx, l.checkMirrored); err != nil {
+		return done, err
+	}
+	err := l.withWish(ctx, func(ctx context.Context) error {
+		if err := l.persist(ctx, func(ctx context.Context) (err error) {
+			done.Before, err = l.unsettled(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+		return l.persist(ctx, func(ctx context.Context) error {
+			counts, err := l.bringIn(ctx, o.Codec)
+			done.BroughtOver += counts.Acked
+			if err == nil {
+				done.GivenBack = max(0, done.Before.Claimed-done.BroughtOver)
+			}
+			return err
+		})
+	})
+	return done, err
+}
+
+// checkMirrored is check for a pair of queues that was mirrored before.
+func (l *link) checkMirrored(ctx context.Context) error {
+	if err := l.identify(ctx); err != nil {
+		return err
+	}
+	if err := l.began(ctx); err != nil {
+		return explain(err)
+	}
+	return l.check(ctx)
+}
+
+// unsettled counts what is half done in Redis.
+func (l *link) unsettled(ctx context.Context) (Unsettled, error) {
+	var entries, payloads, returned, rung *redis.IntCmd
+	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		entries, payloads = p.ZCard(ctx, l.keys.handover), p.HLen(ctx, l.keys.readyHand)
+		returned, rung = p.SCard(ctx, l.keys.returned), p.SCard(ctx, l.keys.rung)
+		return nil
+	})
+	if err != nil {
+		return Unsettled{}, err
+	}
+	return Unsettled{Claimed: entries.Val() + payloads.Val(), InBoth: returned.Val() + rung.Val()}, nil
+}
+
+// bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what Belfry cannot take goes back to Redisson.
+func (l *link) bringIn(ctx context.Context, codec redisson.Codec) (ImportCounts, error) {
+	if err := l.settle(ctx); err != nil {
+		return ImportCounts{}, err
+	}
+	i := newImporter(*l, ImportOptions{Codec: codec})
+	err := i.bringOverClaimed(ctx)
+	return i.counts, err
+}
+
+// bringOverClaimed is catchUp that goes on at what Belfry cannot take, which is given back or set aside.
+func (i *importer) bringOverClaimed(ctx context.Context) error {
+	var bad *BadEntry
+	for {
+		if err := i.catchUp(ctx); !errors.As(err, &bad) {
+			return err
+		}
+	}
+}
+
+// windUp brings over what is claimed when ctx has ended, so that a follower that is stopped leaves nothing behind. It first has Redis refuse a claim that is still on its way. What it cannot do within lingerMax stays claimed.
+func (i *importer) windUp(ctx context.Context) {
+	if errors.Is(context.Cause(ctx), client.ErrStaleLease) {
+		return // another process may have the hold
+	}
+	ctx, end := outliving(ctx, lingerMax)
+	defer end()
+	if _, err := i.script(ctx, fenceScript, []string{i.keys.state}); err == nil {
+		_ = i.bringOverClaimed(ctx) // what stays is counted afterwards
+	}
+}
+
+// countStranded notes what stays claimed when a run that had the hold ends with an error.
+func (i *importer) countStranded(ctx context.Context, err error) {
+	if err == nil || !i.worked {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lingerMax)
+	defer cancel()
+	found, err := i.unsettled(ctx)
+	i.counts.Stranded, i.counts.StrandedUnknown = found.Claimed, err != nil
+}
