@@ -100,6 +100,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
+		m.raiseAlone(ctx)
 		m.confirm()
 		shares.caughtUp()
 	}
@@ -137,9 +138,7 @@ func (m *members) follow(ctx context.Context) {
 	var told refusal
 	for {
 		m.config.Directory.record(m.catalog.Nodes())
-		if err := m.host.Speak(m.catalog.Format()); err != nil {
-			m.config.Logger.Error("taking over the format that the cluster speaks", "error", err)
-		}
+		m.speak()
 		m.requireVoters(ctx)
 		err := m.enrol(ctx)
 		if m.gone(err) {
@@ -184,7 +183,9 @@ func (m *members) settle(ctx context.Context) {
 	for _, g := range st.Shards {
 		here[g.Shard] = true
 	}
-	for _, p := range m.catalog.Placements() {
+	placements := m.catalog.Placements()
+	m.speak() // after reading the placements: a replica that starts writes what the cluster spoke when it was placed, or a later format
+	for _, p := range placements {
 		var err error
 		switch placed := slices.Contains(p.Servers, self); {
 		case slices.Contains(st.Quarantined, shardGroup(p.Shard)):

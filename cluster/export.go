@@ -43,7 +43,8 @@ func answerExports(p *peers, host exportHost, found foundation) {
 		err = host.Export(r.Context(), shard, all, func(record fsm.BackupRecord) error {
 			if out == nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
-				out = fsm.NewBackupWriter(w, &fsm.BackupHeader{ClusterID: found.ClusterID, Shards: uint32(found.Shards), Parts: 1}) //nolint:gosec // bounded
+				header := &fsm.BackupHeader{ClusterID: found.ClusterID, Format: p.spoken(), Shards: uint32(found.Shards), Parts: 1} //nolint:gosec // bounded
+				out = fsm.NewBackupWriter(w, header)
 			}
 			return out.Append(record)
 		})

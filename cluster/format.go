@@ -82,6 +82,21 @@ func agreed(all []Node, reports map[string]*Report) fsm.Format {
 	return format
 }
 
+// speak has this node write what the cluster speaks.
+func (m *members) speak() {
+	if err := m.host.Speak(m.catalog.Format()); err != nil {
+		m.config.Logger.Error("taking over the format that the cluster speaks", "error", err)
+	}
+}
+
+// raiseAlone is raise, and speak, at the start of a cluster of one node. The first queues have the defaults of the latest format only if it
+// is spoken before the first put.
+func (m *members) raiseAlone(ctx context.Context) {
+	own := m.self()
+	m.raise(ctx, map[string]*Report{own.ServerID: &own})
+	m.speak()
+}
+
 // raise has the cluster speak the latest format that all nodes read. It is never lowered.
 func (m *members) raise(ctx context.Context, reports map[string]*Report) {
 	spoken, format := m.catalog.Format(), agreed(m.catalog.Nodes(), reports)

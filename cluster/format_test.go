@@ -136,6 +136,9 @@ func TestClusterSpeaksTheFormatThatAllRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
 		a := newMember(t, network, dir, "a", nil)
+		if a.node.Format() != fsm.LatestFormat { // or its first queues had other defaults than the next ones
+			t.Errorf("a new cluster begins in format %d", a.node.Format())
+		}
 		b := newMember(t, network, dir, "b", a)
 		await(t, "two voters of each shard", func() bool { return settled(a.cluster, 2, a, b) })
 		await(t, "the latest format", func() bool { return a.node.Format() == fsm.LatestFormat && b.node.Format() == fsm.LatestFormat })

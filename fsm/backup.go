@@ -7,14 +7,15 @@ import (
 
 // The backup of a cluster, and of a shard, is one stream:
 //
-//	8 bytes  backupMagic, whose last byte is the version
+//	7 bytes  backupMagic
+//	byte     Format: no record says what that format does not have
 //	blocks   4 bytes length of the content, 8 bytes number of the block from 0, content, 4 bytes CRC32C of these three; little-endian
 //
 // The content of the blocks, taken together, is records: byte BackupKind, uvarint length, so many bytes; none lies in two blocks. The
 // first record is the header, the last the trailer, alone in its block, with the SHA-256 of all before that block. Between them come the
 // queues of the catalog and the quotas of namespaces, then each shard: its head, its queues, jobs and tombstones, and its end. A queue comes before what it holds.
 // Records name their queue and so mean the same in whichever shard they are placed.
-const backupMagic = "BELFBK\x00\x01"
+const backupMagic = "BELFBK\x00"
 
 // BackupKind is the byte that names a kind of record in a backup. Kinds are never reused.
 type BackupKind byte
@@ -43,6 +44,8 @@ type BackupHeader struct {
 	// ID is random; it names the restore.
 	ID        [16]byte
 	ClusterID string
+	// Format is the one that the cluster spoke; 0 means FirstFormat. A cluster that does not speak it yet cannot restore the backup.
+	Format Format
 	// Time is the wall clock of the node that made the backup, when it began.
 	Time Time
 	// Shards is the number of shards of the cluster, Parts how many of them are in the stream.

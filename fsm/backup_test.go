@@ -127,8 +127,8 @@ func TestBackupDetectsEveryFlip(t *testing.T) {
 // blocksOf cuts a backup into its magic and its blocks.
 func blocksOf(t *testing.T, raw []byte) (blocks [][]byte) {
 	t.Helper()
-	blocks = append(blocks, raw[:len(backupMagic)])
-	for raw = raw[len(backupMagic):]; len(raw) > 0; {
+	blocks = append(blocks, raw[:len(backupMagic)+1])
+	for raw = raw[len(backupMagic)+1:]; len(raw) > 0; {
 		n := int(raw[0]) | int(raw[1])<<8 | int(raw[2])<<16 | int(raw[3])<<24
 		n += backupFrameBytes
 		blocks, raw = append(blocks, raw[:n]), raw[n:]
@@ -224,7 +224,7 @@ func TestBackupRefusesMisplaced(t *testing.T) {
 
 func FuzzReadBackup(f *testing.F) {
 	f.Add(backupBytes(f, populated(f)))
-	f.Add([]byte(backupMagic))
+	f.Add([]byte(backupMagic + "\x01"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		records, _, err := readBackup(raw)
 		if err != nil {

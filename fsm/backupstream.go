@@ -38,7 +38,7 @@ type BackupWriter struct {
 // NewBackupWriter begins a backup on w.
 func NewBackupWriter(w io.Writer, h *BackupHeader) *BackupWriter {
 	b := &BackupWriter{w: w, sum: sha256.New(), room: make([]byte, 12, backupBlockBytes+backupFrameBytes)}
-	b.write([]byte(backupMagic))
+	b.write(append([]byte(backupMagic), byte(max(FirstFormat, h.Format))))
 	b.append(HeaderRecord(h))
 	return b
 }
@@ -138,16 +138,17 @@ type BackupReader struct {
 // NewBackupReader reads the header of a backup.
 func NewBackupReader(r io.Reader) (*BackupReader, error) {
 	b := &BackupReader{r: r, sum: sha256.New()}
-	var magic [len(backupMagic)]byte
+	var magic [len(backupMagic) + 1]byte
 	n, err := io.ReadFull(r, magic[:])
-	if known := min(n, len(magic)-1); string(magic[:known]) != backupMagic[:known] {
+	if known := min(n, len(backupMagic)); string(magic[:known]) != backupMagic[:known] {
 		return nil, b.fail(ErrNoBackup)
 	}
 	if err != nil {
 		return nil, b.fail(short(err, int64(n)))
 	}
-	if magic[7] != backupMagic[7] {
-		return nil, b.fail(fmt.Errorf("%w: a backup of version %d, this program reads %d", ErrVersion, magic[7], backupMagic[7]))
+	format := Format(magic[len(backupMagic)])
+	if err := format.Readable(); err != nil {
+		return nil, b.fail(fmt.Errorf("a backup: %w", err))
 	}
 	b.sum.Write(magic[:])
 	b.next = int64(len(magic))
@@ -158,6 +159,7 @@ func NewBackupReader(r io.Reader) (*BackupReader, error) {
 	if b.header, err = first.Header(); err != nil {
 		return nil, b.fail(err)
 	}
+	b.header.Format = format
 	return b, nil
 }
 

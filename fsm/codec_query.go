@@ -131,7 +131,7 @@ func AppendReadingIn(dst []byte, format Format, v *Reading) []byte {
 	for i := range v.Queues {
 		dst = appendQueue(dst, &v.Queues[i])
 		if format >= 2 {
-			dst = appendRecent(dst, v.Queues[i].Recent)
+			dst = append(appendRecent(dst, v.Queues[i].Recent), byte(v.Queues[i].Format))
 		}
 	}
 	return dst
@@ -164,7 +164,7 @@ func ParseReading(b []byte) (Reading, error) {
 	for i := range v.Queues {
 		r.queue(&v.Queues[i])
 		if format >= 2 {
-			v.Queues[i].Recent = r.recent()
+			v.Queues[i].Recent, v.Queues[i].Format = r.recent(), Format(r.byte())
 		}
 	}
 	if err := r.end(); err != nil {

@@ -59,6 +59,7 @@ func everyReading() Reading {
 				Hours:   []DueSlice{{Start: 29 * hour, Jobs: 30}}, Days: []DueSlice{{Start: 31 * day, Jobs: 32}},
 			},
 			Recent: &Recent{Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [LateBuckets]uint64{0: 37, 5: 38, LateBuckets - 1: 39}, LateMax: 40},
+			Format: LatestFormat,
 		}, {Name: "mail"}},
 	}
 }
@@ -70,7 +71,7 @@ func inFirstFormat(v Reading) Reading {
 		v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = 0, false
 	}
 	for i := range v.Queues {
-		v.Queues[i].Recent = nil
+		v.Queues[i].Recent, v.Queues[i].Format = nil, 0
 	}
 	return v
 }

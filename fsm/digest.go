@@ -77,6 +77,9 @@ func HashQueue(q *QueueRecord) uint64 {
 	for _, v := range q.Counters.list() {
 		h = h.word(v)
 	}
+	if q.Format > FirstFormat { // digests of the first format stay as they were
+		h = h.word(uint64(q.Format))
+	}
 	return h.time(q.RateAt).time(q.OverdueFrom).time(q.OverdueTo).time(q.Forgotten).sum()
 }
 

@@ -71,6 +71,10 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 	if err := errors.Join(d.snapshot(e.snapshot), d.ageSnapshots(1)); err != nil {
 		return nil, err
 	}
+	if e.format != 0 {
+		d.model.Speak(e.format)
+		d.machine.format = e.format
+	}
 	most, bounded := d.bound(e)
 	refusals, knows := d.refusals(e), d.knows(e)
 	queues, foretold := d.queuesAfter(e)
@@ -229,7 +233,7 @@ func (d *duel) snapshot(kind snapshotKind) error {
 		if m.Digest() != s.snapshot.Digest() || m.Index() != d.machine.Index() || m.Clock() != d.machine.Clock() {
 			return fmt.Errorf("restored to digest %016x at index %d, was %016x at %d", m.Digest(), m.Index(), d.machine.Digest(), d.machine.Index())
 		}
-		d.machine = wrap(m)
+		d.machine = &machineShard{Machine: m, format: d.machine.format, failed: d.machine.failed}
 	case writtenBeside:
 		s.beside = make(chan []byte, 1)
 		go func() {

@@ -70,7 +70,7 @@ func TestFormatOfALaterProgram(t *testing.T) {
 // TestGoldenLogs replays the log of every released format from its file, and finds the state and the snapshot that the program had
 // which wrote it. A format is released with a file of its own; the files of earlier ones stay as they are.
 func TestGoldenLogs(t *testing.T) {
-	released := []Format{1}
+	released := []Format{1, 2}
 	for _, format := range released {
 		log, snapshot := fmt.Sprintf("log_%d", format), fmt.Sprintf("log_%d_snapshot", format)
 		if *update {
@@ -180,5 +180,11 @@ func writeLog(t *testing.T, format Format) (log, snapshot []byte) {
 		&Redrive{Queue: "orders", Max: 1}, &Purge{Queue: "mail", States: Set(Dead)}, &DeleteQueue{Queue: "gone"})
 	step(10*time.Minute, "", &Expire{})
 	step(time.Second, "", &Lead{Grace: time.Second})
+	if format >= 2 { // a queue of this format, and one that has its default beside one that has not
+		failed := step(time.Second, "", put("later", "r"), put("orders", "s"), &Reserve{Queues: []string{"later", "orders"}, Max: 9})[2].Grants
+		for _, g := range failed {
+			step(time.Second, "", &Nack{Ref: ref(g), Error: "again"})
+		}
+	}
 	return log, snapshotBytes(t, m)
 }

@@ -11,6 +11,7 @@ import (
 // event is one thing that happens to a shard: perhaps a snapshot, then an entry, then perhaps reads.
 type event struct {
 	snapshot snapshotKind
+	format   fsm.Format // that is spoken from here on, 0 for none
 	stamp    fsm.Time
 	requests []fsm.Request
 	reads    *readPlan // nil for none
@@ -61,6 +62,7 @@ type generator struct {
 	made        []string     // the last generated ids
 	sent        []fsm.Request
 	commandsMax int
+	raises      bool // the format
 }
 
 // recent is how many of each kind of thing a generator keeps in mind.
@@ -68,7 +70,7 @@ const recent = 12
 
 // newGenerator returns the generator of a seed and the configuration that its shard should have.
 func newGenerator(seed uint64) (*generator, fsm.Config) {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4}
+	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4, raises: seed%4 == 0}
 	cfg := fsm.Config{Seed: g.r.Uint64()}
 	if g.r.IntN(50) == 0 {
 		g.bursts = 1 + g.r.IntN(3)
@@ -94,6 +96,9 @@ func (g *generator) next() event {
 	e := event{stamp: g.now}
 	if g.chance(3) { // of a former leader
 		e.stamp -= fsm.Time(g.duration())
+	}
+	if g.raises && g.chance(15) { // a lower one is of a leader that has not heard of the later one
+		e.format = pick(g, fsm.FirstFormat, fsm.LatestFormat)
 	}
 	switch n := g.r.IntN(100); {
 	case n < 4:

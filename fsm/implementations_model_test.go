@@ -26,12 +26,23 @@ func implementations() []implementation {
 // machineShard is the machine behind its codec: every entry goes through bytes, as in a log.
 type machineShard struct {
 	*fsm.Machine
+	format fsm.Format // of the entries; 0 means the first
 	failed func(error)
+}
+
+// speak has the entries of a shard from here on be of a format.
+func speak(s shard, format fsm.Format) {
+	switch s := s.(type) {
+	case modelShard:
+		s.Speak(format)
+	case *machineShard:
+		s.format = format
+	}
 }
 
 // Apply encodes and applies an entry. It spoils the bytes afterwards, which the machine must not have kept.
 func (s *machineShard) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
-	entry := encode(stamp, requests)
+	entry := encode(s.format, stamp, requests)
 	list, err := s.Machine.Apply(s.Index()+1, entry)
 	if err != nil {
 		s.failed(err)
@@ -42,12 +53,12 @@ func (s *machineShard) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Resul
 	return list
 }
 
-func encode(stamp fsm.Time, requests []fsm.Request) []byte {
+func encode(format fsm.Format, stamp fsm.Time, requests []fsm.Request) []byte {
 	encoded := make([][]byte, len(requests))
 	for i := range requests {
 		encoded[i] = fsm.AppendRequest(nil, &requests[i])
 	}
-	return fsm.AppendEntry(nil, stamp, encoded)
+	return fsm.AppendEntryIn(nil, max(format, fsm.FirstFormat), stamp, encoded)
 }
 
 // TestModelShardsAlike makes sure that what the scenarios ask of a shard is the machine's own, not added by its wrapper.

@@ -156,7 +156,7 @@ func (m *Machine) placeRecord(record *BackupRecord) bool {
 	switch record.Kind {
 	case BackupQueue:
 		q, err := record.Queue()
-		return err == nil && m.placeQueue(&q)
+		return err == nil && q.Format <= m.format && m.placeQueue(&q)
 	case BackupJob:
 		name, v, err := record.held()
 		return err == nil && m.importJob(m.queues.byName[name], &v)

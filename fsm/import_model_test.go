@@ -57,6 +57,8 @@ func restoreInto(seed uint64) error {
 	cfg.QueuesMax, g.now = 0, max(source.now, from.model.Clock)
 	d := newDuel(cfg, asItIs())
 	g.m = d.model
+	d.model.Speak(fsm.LatestFormat) // as the cluster does whose records these may be
+	d.machine.format = fsm.LatestFormat
 	begin := &fsm.Import{
 		Restore: [16]byte{1}, Step: fsm.ImportBegin, Since: from.model.Clock,
 		Overdue: fsm.ImportOverdue(g.r.IntN(4)), Period: g.duration(),

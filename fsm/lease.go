@@ -167,15 +167,18 @@ func (m *Machine) nack(c *Nack) Result {
 func (m *Machine) retryDelay(j job) Duration {
 	var v Job
 	m.born(j).read(&v)
-	delays := v.RetryDelays
+	delays, r, g, jitter := v.RetryDelays, m.record(j.q), m.grantOf(j), false
 	if !v.Given.Has(GivenRetryDelays) {
-		delays = m.record(j.q).Settings.RetryDelays
+		delays, jitter = r.retryDelays()
 	}
 	if len(delays) == 0 {
 		return 0
 	}
-	n := int(m.grantOf(j).attempt)
-	return delays[min(n, len(delays))-1]
+	delay := delays[min(int(g.attempt), len(delays))-1]
+	if jitter {
+		delay = Jitter(delay, g.fence)
+	}
+	return delay
 }
 
 func (m *Machine) release(c *Release) Result {

@@ -108,6 +108,11 @@ func TestModelScenarioLease(t *testing.T) {
 	})
 }
 
+// jittered is a default delay after the failed attempt of a fence, in whole milliseconds from a whole millisecond on.
+func jittered(delay time.Duration, fence uint64) time.Duration {
+	return (fsm.Jitter(delay, fence) + ms - 1).Truncate(ms)
+}
+
 func TestModelScenarioFailing(t *testing.T) {
 	t.Parallel()
 	failed := func(serial, fence uint64, text string) *fsm.Nack {
@@ -124,6 +129,24 @@ func TestModelScenarioFailing(t *testing.T) {
 				waiting(fsm.Delayed, time.Minute))},
 			{do: do(put("b", retries()), reserve(1), nack(3, 4)), want: results(born(3, fsm.Ready, 0), granted(lease(3, 4, 0, leaseEnd)), waiting(fsm.Ready, 0))},
 			{do: do(reserve(1), &fsm.Nack{Ref: ref(3, 5), Delay: ms, DelayGiven: true}), want: results(granted(attempt(2, lease(3, 5, 0, leaseEnd))), waiting(fsm.Delayed, ms))},
+		}},
+		{name: "the schedule of nobody: none in the first format, growing delays with jitter in the second", steps: []step{
+			{do: do(put("a"), reserve(1), nack(1, 2)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)), waiting(fsm.Ready, 0))},
+			// What is there when the format is raised keeps its default, and so after a leader that has not heard of it.
+			{format: 2, do: do(reserve(1), nack(1, 3)), want: results(granted(attempt(2, lease(1, 3, 0, leaseEnd))), waiting(fsm.Ready, 0))},
+			{do: do(&fsm.DeleteQueue{Queue: "q"}), want: results(count(1))},
+			{format: 1, do: do(put("b"), reserve(1), nack(4, 5)), want: results(born(4, fsm.Ready, 0), granted(lease(4, 5, 0, leaseEnd)), waiting(fsm.Delayed, jittered(time.Second, 5)))},
+			{format: 2, at: time.Minute, do: do(reserve(1), nack(4, 6)), want: results(granted(attempt(2, lease(4, 6, jittered(time.Second, 5), time.Minute+leaseEnd))),
+				waiting(fsm.Delayed, time.Minute+jittered(5*time.Second, 6)))},
+			// Delays that are given are exact, and none at all means at once.
+			{do: do(put("c", retries(time.Second)), reserve(1), nack(7, 8)), want: results(born(7, fsm.Ready, time.Minute), granted(lease(7, 8, time.Minute, time.Minute+leaseEnd)), waiting(fsm.Delayed, time.Minute+time.Second))},
+			{do: do(put("d", retries()), reserve(1), nack(9, 10)), want: results(born(9, fsm.Ready, time.Minute), granted(lease(9, 10, time.Minute, time.Minute+leaseEnd)), waiting(fsm.Ready, time.Minute))},
+			{do: do(configure(1, fsm.Settings{RetryDelays: []time.Duration{0}}), reserve(1)), want: results(okay(), granted(attempt(2, lease(9, 11, time.Minute, time.Minute+leaseEnd))))},
+			{do: do(nack(9, 11), &fsm.Purge{Queue: "q", States: fsm.Set(fsm.Ready, fsm.Delayed)}, put("e"), reserve(1), nack(12, 13)), want: results(waiting(fsm.Ready, time.Minute), count(3),
+				born(12, fsm.Ready, time.Minute), granted(lease(12, 13, time.Minute, time.Minute+leaseEnd)), waiting(fsm.Ready, time.Minute))},
+			// Without a list of its own the queue has its default again. A lapse returns the job at once.
+			{do: do(configure(2, fsm.Settings{}), reserve(1)), want: results(okay(), granted(attempt(2, lease(12, 14, time.Minute, time.Minute+leaseEnd))))},
+			{at: time.Hour, do: do(&fsm.Expire{}), want: results(count(1)), held: map[string]fsm.State{"e": fsm.Ready}},
 		}},
 		{name: "the job is dead when its attempts are used up, and keeps its story", steps: []step{
 			{do: do(put("a", attempts(2), body("x")), reserve(1), failed(1, 2, "first"), reserve(1)), want: results(born(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)),

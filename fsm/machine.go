@@ -319,6 +319,7 @@ func (m *Machine) birth(name string, partition, partitions uint32) (*queue, Code
 	place := m.queues.records.alloc()
 	*m.queues.records.edit(place) = QueueRecord{
 		Name: name, Partition: partition, Partitions: partitions, Birth: m.scalars.Births, Created: m.scalars.Clock,
+		Format: m.format,
 	}
 	q := m.queues.add(place, name, m.scalars.Births)
 	q.touched, q.settled = m.index, m.index

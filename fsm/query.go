@@ -198,7 +198,8 @@ func (m *Machine) complete(jobs []Job) {
 		j := &jobs[i]
 		if q == nil || q.name != j.Queue {
 			q = m.queues.byName[j.Queue]
-			delays = slices.Clone(m.record(q).Settings.RetryDelays)
+			delays, _ = m.record(q).retryDelays()
+			delays = slices.Clone(delays)
 		}
 		s := &m.record(q).Settings
 		j.TTR, j.MaxAttempts = leaseLength(j, s), attemptsMax(j, s)

@@ -68,7 +68,9 @@ type Queue struct {
 	// OldestReady is the due time of the oldest ready job, NextDue the due time of the first delayed one; 0 if there is none.
 	OldestReady, NextDue Time
 	Created              Time
-	Due                  Due
+	// Format tells the queue's defaults: see DefaultRetryDelays.
+	Format Format
+	Due    Due
 	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the window that really holds.
 	Tombstones uint64
 	DedupSince Time
@@ -108,12 +110,22 @@ type QueueRecord struct {
 	Settings Settings
 	Counts   Counts
 	Counters Counters
+	// Format is the format that the shard spoke when the queue was created. The queue keeps its defaults.
+	Format Format
 	// RateAt is the time at which the token bucket is full again; see Machine.takeToken.
 	RateAt Time
 	// OverdueFrom and OverdueTo bound the window (from, to] that the overdue policy applies to; both 0 if there is none.
 	OverdueFrom, OverdueTo Time
 	// Forgotten is when the youngest tombstone ended that was forgotten for want of room.
 	Forgotten Time
+}
+
+// retryDelays returns what follows the failed attempts of jobs that have no list of their own, and whether Jitter goes with it.
+func (q *QueueRecord) retryDelays() (delays []time.Duration, jitter bool) {
+	if len(q.Settings.RetryDelays) > 0 {
+		return q.Settings.RetryDelays, false
+	}
+	return DefaultRetryDelays(q.Format), true
 }
 
 // Scalars are the shard's own values.

@@ -46,10 +46,11 @@ type scenario struct {
 
 // step is one entry with one request, and what must be true after it.
 type step struct {
-	at   time.Duration
-	id   string // of the request
-	do   []fsm.Command
-	want []fsm.Result
+	at     time.Duration
+	format fsm.Format // of this entry and those after it; 0 for that of the one before
+	id     string     // of the request
+	do     []fsm.Command
+	want   []fsm.Result
 	// held tells the stored state of jobs of queue "q" after the entry; StateNone stands for a job that is not held.
 	held map[string]fsm.State
 	// look checks more, if there is more to check.
@@ -70,6 +71,9 @@ func runScenarios(t *testing.T, scenarios []scenario) {
 func (sc *scenario) run(t *testing.T, s shard) {
 	t.Helper()
 	for i, step := range sc.steps {
+		if step.format != 0 {
+			speak(s, step.format)
+		}
 		got := s.Apply(after(step.at), []fsm.Request{{Caller: "test", ID: step.id, Commands: step.do}})
 		if diff := cmp.Diff(step.want, got, resultOptions()...); diff != "" {
 			t.Fatalf("step %d: results (-want +got):\n%s", i, diff)

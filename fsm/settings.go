@@ -25,6 +25,28 @@ const (
 	DefaultOverdueAfter = time.Minute
 )
 
+// DefaultRetryDelays returns the retry delays of a queue of the given format without a list of its own. Format 1 has none: a failed job is
+// ready at once. Jitter goes with them. The caller owns the list.
+func DefaultRetryDelays(created Format) []time.Duration {
+	if created < 2 {
+		return nil
+	}
+	return []time.Duration{
+		time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+	}
+}
+
+// Jitter returns a default retry delay with a deviation of up to a tenth, so that jobs that failed together do not come back together.
+// It depends on the fence of the failed attempt alone: every replica must find the same due time.
+func Jitter(delay time.Duration, fence uint64) time.Duration {
+	// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+	z := fence + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	z ^= z >> 31
+	return delay - delay/10 + time.Duration(z%uint64(delay/5+1)) //nolint:gosec // delays are not negative
+}
+
 // Settings is the configuration of a queue. The zero value means defaults and no limits.
 type Settings struct {
 	// TTR is the length of a lease where neither the reserve nor the job says; 0 means DefaultTTR.
@@ -32,7 +54,7 @@ type Settings struct {
 	// MaxAttempts is the number of failed attempts after which a job is dead. It counts only if MaxAttemptsSet; then 0 means no limit.
 	MaxAttempts    uint32
 	MaxAttemptsSet bool
-	// RetryDelays[n-1] follows failed attempt n; the last one repeats; empty means no delay.
+	// RetryDelays[n-1] follows failed attempt n; the last one repeats; empty means DefaultRetryDelays of the queue's format.
 	RetryDelays []time.Duration
 	// DedupWindow is how long an ended job's id is remembered. It counts only if DedupWindowSet; else DefaultDedupWindow.
 	DedupWindow    time.Duration

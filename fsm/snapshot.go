@@ -129,6 +129,7 @@ func (s *Snapshot) writeQueues(out *recordWriter) {
 	}
 }
 
+// appendQueueRecord appends the fields of a queue, and its format at the end unless that is the first, whose records end before it.
 func appendQueueRecord(dst []byte, q *QueueRecord) []byte {
 	dst = appendPlace(dst, q.Name, q.Partition, q.Partitions)
 	for _, v := range [...]uint64{
@@ -136,7 +137,11 @@ func appendQueueRecord(dst []byte, q *QueueRecord) []byte {
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	return appendSettings(appendCounts(dst, &q.Counts, &q.Counters), &q.Settings)
+	dst = appendSettings(appendCounts(dst, &q.Counts, &q.Counters), &q.Settings)
+	if q.Format > FirstFormat {
+		dst = append(dst, byte(q.Format))
+	}
+	return dst
 }
 
 func appendCounts(dst []byte, held *Counts, totals *Counters) []byte {
@@ -155,8 +160,22 @@ func (r *reader) queueRecord() QueueRecord {
 		RateAt: r.time(), OverdueFrom: r.time(), OverdueTo: r.time(), Forgotten: r.time(),
 	}
 	r.counts(&q.Counts, &q.Counters)
-	q.Settings = r.settings()
+	q.Settings, q.Format = r.settings(), FirstFormat
+	if len(r.b) > 0 {
+		q.Format = r.queueFormat()
+	}
 	return q
+}
+
+// queueFormat reads the format of a queue of which it is stored.
+func (r *reader) queueFormat() Format {
+	format := Format(r.byte())
+	if err := format.Readable(); err != nil {
+		r.fail(err)
+	} else if format == FirstFormat {
+		r.damaged("the first format is not written")
+	}
+	return format
 }
 
 func (r *reader) counts(held *Counts, totals *Counters) {

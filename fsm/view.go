@@ -137,7 +137,7 @@ func (m *Machine) Queue(name string, now Time) (Queue, bool) {
 	r := m.record(q)
 	v := Queue{
 		Name: r.Name, Partition: r.Partition, Partitions: r.Partitions, Version: r.Version, Settings: r.Settings.Clone(),
-		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Tombstones: uint64(q.ended.len()),
+		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Format: r.Format, Tombstones: uint64(q.ended.len()),
 		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
 	}
 	if window, forever := dedupWindow(&r.Settings); !forever {

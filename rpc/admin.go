@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -42,12 +43,12 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	if err != nil {
 		return nil, faultOfError(err)
 	}
-	witnesses, _, err := s.bring(ctx, config, remembers)
+	witnesses, pending, err := s.bring(ctx, config, remembers)
 	if err != nil {
 		return nil, err
 	}
 	return &belfryv1.CreateQueueResponse{
-		Queue: queue, Partitions: config.Partitions, Settings: wireSettings(&config.Settings),
+		Queue: queue, Partitions: config.Partitions, Settings: wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
 		SettingsVersion: config.Version, Witnesses: witnesses,
 	}, nil
 }
@@ -192,8 +193,21 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 		return nil, err
 	}
 	return &belfryv1.UpdateQueueResponse{
-		Settings: wireSettings(&config.Settings), SettingsVersion: config.Version, PendingShards: pending, Witnesses: witnesses,
+		Settings:        wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
+		SettingsVersion: config.Version, PendingShards: pending, Witnesses: witnesses,
 	}, nil
+}
+
+// createdIn returns the format that a queue was created in, which only its shards know: its default retry delays are those of that format.
+// If the home shard cannot be asked, or need not be, it is the format that the cluster speaks.
+func (s *adminService) createdIn(ctx context.Context, config *QueueConfig, pending []uint32) fsm.Format {
+	home := s.shard(config.Name, 0)
+	if len(config.Settings.RetryDelays) == 0 && !slices.Contains(pending, home) {
+		if r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: config.Name}); err == nil && len(r.Queues) > 0 {
+			return r.Queues[0].Format
+		}
+	}
+	return s.cluster.Format()
 }
 
 // mustExist returns QUEUE_NOT_FOUND if neither the catalog nor the home shard knows a queue.
@@ -262,7 +276,7 @@ func queueParts(readings []fsm.Reading) (parts []queuePart) {
 func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
-		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings), SettingsVersion: first.Version,
+		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings, first.Format), SettingsVersion: first.Version,
 		Counts: &belfryv1.JobCounts{}, Totals: &belfryv1.QueueTotals{},
 	}
 	var counts fsm.Counts

@@ -151,6 +151,56 @@ func TestPutFindsThePartitionThatHasRoom(t *testing.T) {
 	}
 }
 
+// TestDefaultRetryDelays: a queue has the default of the format that it was created in, and says that it is the default.
+func TestDefaultRetryDelays(t *testing.T) {
+	s := serve(t)
+	q, a := s.bothClients()
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	s.node.format = fsm.LatestFormat
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	second := []*durationpb.Duration{durationpb.New(time.Second)}
+	growing := durations(fsm.DefaultRetryDelays(fsm.LatestFormat))
+	for _, step := range []struct {
+		name, queue string
+		set         *belfryv1.QueueSettings
+		want        []*durationpb.Duration
+		isDefault   bool
+	}{
+		{"an old queue", "old", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, nil, true},
+		{"a new queue", "new", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, growing, true},
+		{"given", "new", &belfryv1.QueueSettings{RetryDelays: second}, second, false},
+		{"what an answer said", "new", &belfryv1.QueueSettings{RetryDelays: growing, RetryDelaysDefault: proto.Bool(true)}, growing, true},
+		{"at once", "new", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{{}}}, []*durationpb.Duration{{}}, false},
+		{"the default again", "new", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(true)}, growing, true},
+	} {
+		updated, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: step.queue, Settings: step.set})
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		read, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: step.queue})
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		for from, got := range map[string]*belfryv1.QueueSettings{"updated": updated.GetSettings(), "read": read.GetQueue().GetSettings()} {
+			if diff := cmp.Diff(step.want, got.GetRetryDelays(), protocmp.Transform()); diff != "" || got.GetRetryDelaysDefault() != step.isDefault {
+				t.Errorf("%s, %s: the default: %v, (-want +got):\n%s", step.name, from, got.GetRetryDelaysDefault(), diff)
+			}
+		}
+	}
+	_, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "new", Settings: &belfryv1.QueueSettings{RetryDelays: second, RetryDelaysDefault: proto.Bool(true)}})
+	if f, ok := FaultOf(err); !ok || f.Field != "settings.retryDelaysDefault" {
+		t.Errorf("the default and other delays: %v", err)
+	}
+	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "created", Partitions: 2})
+	if diff := cmp.Diff(growing, created.GetSettings().GetRetryDelays(), protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("created: %v, (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
@@ -161,7 +211,7 @@ func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
 	want := &belfryv1.QueueSettings{
 		Ttr: durationpb.New(30 * time.Second), MaxAttempts: proto.Uint32(16), DedupWindow: durationpb.New(10 * time.Minute),
 		DedupForever: proto.Bool(false), MaxInFlight: proto.Uint32(0), MaxJobs: proto.Uint32(0), MaxBytes: proto.Uint64(0),
-		PutsPerSecond: proto.Uint32(0), ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(), Paused: proto.Bool(false),
+		PutsPerSecond: proto.Uint32(0), ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(), Paused: proto.Bool(false), RetryDelaysDefault: proto.Bool(true),
 		Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: durationpb.New(time.Minute)},
 	}
 	version := uint64(0)
@@ -173,7 +223,11 @@ func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
 		{"TTR", &belfryv1.QueueSettings{Ttr: durationpb.New(time.Second)}, func(w *belfryv1.QueueSettings) { w.Ttr = durationpb.New(time.Second) }},
 		{"no limit of attempts", &belfryv1.QueueSettings{MaxAttempts: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) { w.MaxAttempts = proto.Uint32(0) }},
 		{"retry delays", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}}, func(w *belfryv1.QueueSettings) {
-			w.RetryDelays = []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}
+			w.RetryDelays, w.RetryDelaysDefault = []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}, proto.Bool(false)
+		}},
+		{"no other retry delays", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(false)}, func(*belfryv1.QueueSettings) {}},
+		{"the default retry delays", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(true)}, func(w *belfryv1.QueueSettings) {
+			w.RetryDelays, w.RetryDelaysDefault = nil, proto.Bool(true) // of a queue of the first format
 		}},
 		{"no dedup window", &belfryv1.QueueSettings{DedupWindow: durationpb.New(0)}, func(w *belfryv1.QueueSettings) { w.DedupWindow = durationpb.New(0) }},
 		{"dedup for ever", &belfryv1.QueueSettings{DedupForever: proto.Bool(true)}, func(w *belfryv1.QueueSettings) { w.DedupForever = proto.Bool(true) }},

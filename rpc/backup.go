@@ -61,7 +61,7 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 		sink.expected += uint64(max(0, v.shards[i].Jobs))
 	}
 	shards := uint32(s.node.ShardCount()) //nolint:gosec // bounded by node
-	header := &fsm.BackupHeader{ClusterID: v.id, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
+	header := &fsm.BackupHeader{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
 	_, _ = rand.Read(header.ID[:]) // never fails
 	b := &backup{source: source, queues: catalog.Queues(), header: header, sink: sink}
 	if q, f := s.quotas(); f == nil {

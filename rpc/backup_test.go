@@ -224,6 +224,21 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 }
 
+// TestRestoreOfALaterFormat is refused before anything of the backup is placed, with both formats.
+func TestRestoreOfALaterFormat(t *testing.T) {
+	t.Parallel()
+	raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) { c.Cluster = &fakeCluster{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &exportingNode{}
+	f, ok := FaultOf(sendBackup(t, serveBackups(t, n, &listingCatalog{}), raw, nil))
+	want := "data: the backup has format 2 and this cluster speaks 1: have all nodes run the version that made the backup, or a later one"
+	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Message != want {
+		t.Errorf("got %+v, want %q", f, want)
+	}
+}
+
 // TestRestoreOfQuotas: a backup has the quotas of namespaces and a restore sets them. One that cannot be, or is none, is refused before anything begins.
 func TestRestoreOfQuotas(t *testing.T) {
 	t.Parallel()
@@ -238,7 +253,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 	}
 	amounts := node.Amounts{node.JobsLimit: 10, node.BytesLimit: 20, node.LeasesLimit: 30, node.PutRate: 40_000}
 	shop := Namespace{Name: "shop", Quota: amounts}
-	alone := serveBackups(t, &exportingNode{}, &listingCatalog{}) // without a catalog that has quotas
+	alone := serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) { c.Cluster = &fakeCluster{} }) // without a catalog that has quotas
 	if f, ok := FaultOf(sendBackup(t, alone, backup(shop), nil)); !ok || f.Reason != belfryv1.Reason_REASON_UNIMPLEMENTED || strings.Contains(f.Message, "has begun") {
 		t.Errorf("where there are no quotas: %+v", f)
 	}

@@ -26,6 +26,7 @@ import (
 type memoryNode struct {
 	shards []*memoryShard
 	now    func() time.Time
+	format fsm.Format // of its entries; 0 means the first
 	// fail, if set, is asked before anything is applied, and may end a call with an error.
 	fail func(shard uint32) error
 
@@ -88,7 +89,7 @@ func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index++
-	entry := fsm.AppendEntry(nil, fsm.Time(m.now().UnixNano()), [][]byte{fsm.AppendRequest(nil, req)})
+	entry := fsm.AppendEntryIn(nil, max(fsm.FirstFormat, m.format), fsm.Time(m.now().UnixNano()), [][]byte{fsm.AppendRequest(nil, req)})
 	results, err := s.machine.Apply(s.index, entry)
 	if err != nil {
 		return node.Reply{}, err

@@ -62,6 +62,9 @@ func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, strea
 	}
 	var err error
 	if r.in, err = fsm.NewBackupReader(in); err == nil {
+		err = s.speaks(r.in.Header().Format)
+	}
+	if err == nil {
 		err = r.run(ctx)
 	}
 	if err != nil {
@@ -71,6 +74,14 @@ func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, strea
 	return &belfryv1.RestoreResponse{
 		ClusterId: h.ClusterID, Time: timestamppb.New(time.Unix(0, int64(h.Time))), Queues: t.Queues, Jobs: t.Jobs, Remembered: t.Tombstones,
 	}, nil
+}
+
+// speaks refuses a backup that says what the format of this cluster cannot, before anything of it is placed.
+func (s *adminService) speaks(format fsm.Format) error {
+	if spoken := s.cluster.Format(); format > spoken {
+		return invalid("data", "the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a later one", format, spoken)
+	}
+	return nil
 }
 
 // restoreOptions checks what to do with overdue jobs.

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -24,6 +25,9 @@ func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions 
 	ttr := c.ttr(join(field, "ttr"), in.GetTtr())
 	attempts := c.attempts(join(field, "maxAttempts"), in.GetMaxAttempts())
 	retryDelays := c.retryDelays(join(field, "retryDelays"), in.GetRetryDelays())
+	if in.GetRetryDelaysDefault() && len(in.GetRetryDelays()) > 0 && !slices.Equal(retryDelays, fsm.DefaultRetryDelays(fsm.LatestFormat)) {
+		c.fail(invalid(join(field, "retryDelaysDefault"), "it does not go with other retryDelays than the default"))
+	}
 	dedup, dedupSet := c.span(join(field, "dedupWindow"), in.GetDedupWindow(), 0, c.limits.DelayMax)
 	c.share(join(field, "maxInFlight"), uint64(in.GetMaxInFlight()), partitions)
 	c.share(join(field, "maxJobs"), uint64(in.GetMaxJobs()), partitions)
@@ -46,7 +50,10 @@ func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions 
 		if in != nil && in.MaxAttempts != nil {
 			s.MaxAttempts, s.MaxAttemptsSet = attempts, true
 		}
-		if len(retryDelays) > 0 {
+		switch {
+		case in.GetRetryDelaysDefault():
+			s.RetryDelays = nil
+		case len(retryDelays) > 0:
 			s.RetryDelays = retryDelays
 		}
 		if dedupSet {
@@ -152,8 +159,12 @@ func (c *checker) expireTo(field string, in *belfryv1.QueueSettings) (toDead, se
 	return false, false
 }
 
-// wireSettings converts settings with defaults filled in.
-func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
+// wireSettings converts settings with defaults filled in: those of a queue that was created in a format.
+func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
+	delays := s.RetryDelays
+	if len(delays) == 0 {
+		delays = fsm.DefaultRetryDelays(created)
+	}
 	attempts := uint32(fsm.DefaultMaxAttempts)
 	if s.MaxAttemptsSet {
 		attempts = s.MaxAttempts
@@ -165,7 +176,7 @@ func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
 	return &belfryv1.QueueSettings{
 		Ttr:           durationpb.New(cmp.Or(s.TTR, fsm.DefaultTTR)),
 		MaxAttempts:   proto.Uint32(attempts),
-		RetryDelays:   durations(s.RetryDelays),
+		RetryDelays:   durations(delays),
 		DedupWindow:   durationpb.New(dedupWindow(s)),
 		DedupForever:  proto.Bool(s.DedupForever),
 		MaxInFlight:   proto.Uint32(count32(s.MaxInFlight)),
@@ -176,6 +187,8 @@ func wireSettings(s *fsm.Settings) *belfryv1.QueueSettings {
 		ExpireTo:      expireTo.Enum(),
 		Paused:        proto.Bool(s.Paused),
 		PausedUntil:   ceilTime(s.PausedUntil),
+
+		RetryDelaysDefault: proto.Bool(len(s.RetryDelays) == 0),
 	}
 }
 

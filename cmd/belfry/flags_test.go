@@ -7,6 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 func TestDurations(t *testing.T) {
@@ -142,5 +146,32 @@ func TestMemoryFlag(t *testing.T) {
 	}
 	if got := h.run("serve", "--memory", "300MiB", "--print-config"); got.code != codeOK || !strings.Contains(got.out, "300MiB") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestRetryDelaysDefault: the word goes back to the default, which is shown as such.
+func TestRetryDelaysDefault(t *testing.T) {
+	var f settingsFlags
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.add(flags)
+	for _, tt := range []struct{ given, want string }{{"1s", ""}, {"default", "true"}} {
+		if err := flags.Set("retry-delays", tt.given); err != nil {
+			t.Fatal(err)
+		}
+		s := f.build(flags)
+		if s.GetRetryDelaysDefault() != (tt.want != "") || (len(s.RetryDelays) == 0) != (tt.want != "") || f.retryDelays.String() != tt.given {
+			t.Errorf("%s became %v", tt.given, s)
+		}
+	}
+	growing := []*durationpb.Duration{durationpb.New(time.Second), durationpb.New(time.Minute)}
+	for want, s := range map[string]*belfryv1.QueueSettings{
+		"at once":                 {},
+		"at once (default)":       {RetryDelaysDefault: proto.Bool(true)},
+		"1s, 1m":                  {RetryDelays: growing, RetryDelaysDefault: proto.Bool(false)},
+		"1s, 1m, ±10 % (default)": {RetryDelays: growing, RetryDelaysDefault: proto.Bool(true)},
+	} {
+		if got := retryDelays(s); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

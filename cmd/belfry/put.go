@@ -52,7 +52,7 @@ func (a *app) putCommand() *cobra.Command {
 	flags.Var(&f.ttr, "ttr", "time to run: the length of its leases")
 	flags.Int32Var(&f.priority, "priority", 0, "-128 to 127, lower leaves first")
 	flags.Uint32Var(&f.maxAttempts, "max-attempts", 0, "how many failed attempts make it dead, 0 for no limit")
-	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 0s,10s,2m; the last repeats")
+	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; not given, those of the queue")
 	flags.Var(&f.ttl, "ttl", "how long it may wait for a consumer")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header `name=value`; may be repeated")
 	flags.BoolVar(&f.request.Again, "again", false, "also if an earlier job of this id ended within the dedup window")

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -13,7 +13,7 @@ import (
 type settingsFlags struct {
 	ttr, dedupWindow            optionalDuration
 	overduePeriod, overdueAfter optionalDuration
-	retryDelays                 durationList
+	retryDelays                 scheduleFlag
 	overdue, expireTo           string
 	dedupForever                bool
 	maxAttempts, maxInFlight    uint32
@@ -21,11 +21,33 @@ type settingsFlags struct {
 	maxBytes                    uint64
 }
 
+// scheduleFlag is a flag that takes retry delays, or the word that goes back to the default.
+type scheduleFlag struct {
+	durationList
+	isDefault bool
+}
+
+func (f *scheduleFlag) String() string {
+	if f.isDefault {
+		return "default"
+	}
+	return f.durationList.String()
+}
+
+// Set reads a value.
+func (f *scheduleFlag) Set(text string) error {
+	if f.isDefault = text == "default"; f.isDefault {
+		f.protos = nil
+		return nil
+	}
+	return f.durationList.Set(text)
+}
+
 // add adds the flags in the order in which a reader wants them.
 func (f *settingsFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.ttr, "ttr", "time to run: the length of a lease")
 	flags.Uint32Var(&f.maxAttempts, "max-attempts", 16, "how many failed attempts make a job dead, 0 for no limit")
-	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 0s,10s,2m; the last repeats")
+	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; default for 1s,5s,30s,2m,10m,30m,1h ±10 %")
 	flags.Var(&f.dedupWindow, "dedup-window", "how long the id of an ended job is remembered")
 	flags.BoolVar(&f.dedupForever, "dedup-forever", false, "remember ids without end")
 	flags.Uint32Var(&f.maxInFlight, "max-in-flight", 0, "how many jobs may be reserved at one time, 0 for no limit")
@@ -64,8 +86,8 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 		MaxJobs:      ifGiven(flags, "max-jobs", f.maxJobs),
 		MaxBytes:     ifGiven(flags, "max-bytes", f.maxBytes), PutsPerSecond: ifGiven(flags, "puts-per-second", f.putsPerSecond),
 	}
-	if flags.Changed("retry-delays") && len(settings.RetryDelays) == 0 {
-		settings.RetryDelays = []*durationpb.Duration{{}}
+	if f.retryDelays.isDefault {
+		settings.RetryDelaysDefault = proto.Bool(true)
 	}
 	if f.overdueGiven(flags) > 0 {
 		mode := belfryv1.OverdueMode_value["OVERDUE_MODE_"+strings.ToUpper(f.overdue)]

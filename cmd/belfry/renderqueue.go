@@ -115,13 +115,23 @@ func renderUpdated(w io.Writer, queue string, response *belfryv1.UpdateQueueResp
 	}
 }
 
+// retryDelays shows what follows failed attempts, and whether that is the default.
+func retryDelays(s *belfryv1.QueueSettings) string {
+	text, isDefault := lengths(s.GetRetryDelays()), s.GetRetryDelaysDefault()
+	switch {
+	case text == "" && isDefault: // of a queue that was created before there was another default
+		return "at once (default)"
+	case text == "":
+		return "at once"
+	case isDefault:
+		return text + ", ±10 % (default)"
+	}
+	return text
+}
+
 // renderSettings shows the settings in force.
 func renderSettings(w io.Writer, s *belfryv1.QueueSettings, now time.Time) {
 	attempts := limit(uint64(s.GetMaxAttempts()))
-	retry := lengths(s.GetRetryDelays())
-	if retry == "" {
-		retry = "at once"
-	}
 	dedup := length(s.GetDedupWindow())
 	if s.GetDedupForever() {
 		dedup = "without end"
@@ -147,7 +157,7 @@ func renderSettings(w io.Writer, s *belfryv1.QueueSettings, now time.Time) {
 	fields(w,
 		"  ttr", length(s.GetTtr()),
 		"  max-attempts", attempts,
-		"  retry-delays", retry,
+		"  retry-delays", retryDelays(s),
 		"  dedup-window", dedup,
 		"  max-in-flight", limit(uint64(s.GetMaxInFlight())),
 		"  max-jobs", limit(uint64(s.GetMaxJobs())),

@@ -22,6 +22,7 @@ type Model struct {
 	finished   []finished      // in the order in which they came
 	answers    []answer        // oldest first
 	restored   fsm.RestoreMark // zero if there was no restore
+	format     fsm.Format      // the highest of the entries
 
 	// Of the entry being applied:
 	stamp   fsm.Time
@@ -55,13 +56,16 @@ type answer struct {
 
 // New returns an empty shard. Zero fields of cfg mean the defaults that fsm.Config names.
 func New(cfg fsm.Config) *Model {
-	return &Model{cfg: fsm.Config{
+	return &Model{format: fsm.FirstFormat, cfg: fsm.Config{
 		TombstonesMax:   cmp.Or(cfg.TombstonesMax, 10_000_000),
 		QueuesMax:       cmp.Or(cfg.QueuesMax, 100_000),
 		FinishedMax:     cmp.Or(cfg.FinishedMax, 1_000_000),
 		AnswersBytesMax: cmp.Or(cfg.AnswersBytesMax, 64<<20),
 	}}
 }
+
+// Speak has the entries from here on be of a format. A lower one than before changes nothing.
+func (m *Model) Speak(format fsm.Format) { m.format = max(m.format, format) }
 
 // Apply carries out one log entry (rule Entry) and returns the results of its commands in order. It keeps no reference to
 // requests.
@@ -158,6 +162,7 @@ func (m *Model) birth(name string, partition, partitions uint32) *queue {
 	m.Births++
 	q := &queue{QueueRecord: fsm.QueueRecord{
 		Name: name, Partition: partition, Partitions: partitions, Birth: m.Births, Created: m.Clock,
+		Format: m.format,
 	}}
 	m.queues = append(m.queues, q)
 	return q

@@ -48,7 +48,7 @@ func (m *Model) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 func (m *Model) view(q *queue, now fsm.Time) fsm.Queue {
 	v := fsm.Queue{
 		Name: q.Name, Partition: q.Partition, Partitions: q.Partitions, Version: q.Version, Settings: q.Settings.Clone(),
-		Counts: q.count(), Counters: q.Counters, Created: q.Created, Tombstones: uint64(len(m.tombstonesOf(q))),
+		Counts: q.count(), Counters: q.Counters, Created: q.Created, Format: q.Format, Tombstones: uint64(len(m.tombstonesOf(q))),
 	}
 	isReady := func(j *job) bool { return j.State == fsm.Ready || j.State == fsm.Delayed && j.Due <= now }
 	if jobs := q.jobsBy(byDue, isReady); len(jobs) > 0 {

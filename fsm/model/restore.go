@@ -57,7 +57,7 @@ func (m *Model) imports(c *fsm.Import) (result fsm.Result, changed bool) {
 // placeRecord stores a record unless it cannot be read, is there already, or belongs to no queue that is here.
 func (m *Model) placeRecord(r *fsm.BackupRecord) bool {
 	if record, err := r.Queue(); err == nil {
-		if m.queue(record.Name) != nil || m.crowded() {
+		if m.queue(record.Name) != nil || m.crowded() || record.Format > m.format {
 			return false
 		}
 		q := m.birth(record.Name, record.Partition, record.Partitions)

@@ -144,6 +144,9 @@ func (q *queue) retryDelay(j *job) time.Duration {
 	delays := q.Settings.RetryDelays
 	if j.Given.Has(fsm.GivenRetryDelays) {
 		delays = j.RetryDelays
+	} else if len(delays) == 0 && q.Format > fsm.FirstFormat {
+		second := []time.Duration{1, 5, 30, 2 * 60, 10 * 60, 30 * 60, 60 * 60}[min(j.Attempt, 7)-1] * time.Second
+		return fsm.Jitter(second, j.Fence)
 	}
 	if len(delays) == 0 {
 		return 0

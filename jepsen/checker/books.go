@@ -76,6 +76,7 @@ type ledger struct {
 	birth                 uint64
 	version               uint64
 	settings              fsm.Settings
+	format                fsm.Format // that the shard spoke when it was created
 	counts                fsm.Counts
 	counters              fsm.Counters
 	rateAt                fsm.Time
@@ -98,6 +99,7 @@ type books struct {
 
 	queues map[string]*ledger
 	births uint64
+	format fsm.Format // the highest of the entries so far
 	jobs   map[uint64]*account
 	leases map[uint64]*lease
 	// remembered are the results of requests with an id that took effect, the last of each.
@@ -128,7 +130,7 @@ func (b *books) violated(i invariant, format string, args ...any) {
 
 // enter books one entry, whose commands have their results.
 func (b *books) enter(e *logEntry) {
-	b.entry, b.before = e, b.clock
+	b.entry, b.before, b.format = e, b.clock, max(b.format, fsm.FormatOf(e.data))
 	b.clock = e.clock // resets are seen to by adopt
 	for i := range e.n {
 		b.now = &b.log.commands[e.first+i]
@@ -216,7 +218,7 @@ func (b *books) effect(a *account) {
 // birth makes a queue.
 func (b *books) birth(name string, partition, partitions uint32) *ledger {
 	b.births++
-	q := &ledger{name: name, partition: partition, partitions: partitions, birth: b.births, settled: b.entry.index, byID: map[string]*account{}}
+	q := &ledger{name: name, partition: partition, partitions: partitions, birth: b.births, settled: b.entry.index, byID: map[string]*account{}, format: b.format}
 	q.withheld = b.c.limited[fsm.NamespaceOf(name)] // whose jobs wait for leases that the quota allows
 	b.queues[name] = q
 	return q

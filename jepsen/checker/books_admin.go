@@ -200,6 +200,7 @@ func (b *books) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
 		q = b.birth(v.Name, v.Partition, v.Partitions)
 	}
 	q.version, q.settings, q.counters, q.counts = v.Version, v.Settings, v.Counters, fsm.Counts{Bytes: v.Counts.Bytes}
+	q.format = v.Format
 	q.delayed, q.ready, q.leases, q.ttls, q.dead = agenda{}, agenda{}, agenda{}, agenda{}, agenda{}
 	for _, state := range [...]fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
 		jobs, _ := m.List(&fsm.ListQuery{Queue: v.Name, State: state, Max: 1 << 30}, b.clock)

@@ -78,9 +78,9 @@ func (b *books) nack(c *fsm.Nack, r *fsm.Result) {
 	if c.Error != "" {
 		a.lastError = c.Error
 	}
-	delay := c.Delay
+	least, most := c.Delay, c.Delay
 	if !c.DelayGiven {
-		delay = retryDelayOf(a)
+		least, most = retryDelayOf(a)
 	}
 	switch {
 	case c.Dead || b.exhausted(a):
@@ -90,7 +90,7 @@ func (b *books) nack(c *fsm.Nack, r *fsm.Result) {
 		b.expireJob(a)
 		b.becomes(24, a, r, 0)
 	default:
-		due := b.clock.After(delay)
+		due := min(max(r.Due, b.clock.After(least)), b.clock.After(most))
 		b.wait(a, due)
 		b.becomes(24, a, r, due)
 	}

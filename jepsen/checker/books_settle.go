@@ -91,16 +91,22 @@ func lengthOf(a *account) time.Duration {
 	}
 }
 
-// retryDelayOf is what follows a job's present attempt, if it fails.
-func retryDelayOf(a *account) time.Duration {
+// retryDelayOf returns the bounds of what follows a job's present attempt, if it fails. Only the default delays deviate, by up to a tenth; queues
+// of the first format have none.
+func retryDelayOf(a *account) (least, most time.Duration) {
 	delays := a.queue.settings.RetryDelays
 	if a.put.Given.Has(fsm.GivenRetryDelays) {
 		delays = a.put.RetryDelays
+	} else if len(delays) == 0 && a.queue.format > fsm.FirstFormat {
+		seconds := [...]time.Duration{1, 5, 30, 120, 600, 1800, 3600}
+		delay := seconds[min(int(a.attempt), len(seconds))-1] * time.Second
+		return delay - delay/10, delay + delay/10
 	}
 	if len(delays) == 0 {
-		return 0
+		return 0, 0
 	}
-	return delays[min(int(a.attempt), len(delays))-1]
+	delay := delays[min(int(a.attempt), len(delays))-1]
+	return delay, delay
 }
 
 func (b *books) overTTL(a *account) bool { return a.ttl != 0 && a.ttl <= b.clock }

@@ -32,6 +32,7 @@ type lab struct {
 	// pending are calls that were sent and are carried out with the next entry of their shard.
 	pending []*call
 	clients int
+	format  fsm.Format // of the entries
 }
 
 type labShard struct {
@@ -67,7 +68,10 @@ const (
 func newLab(t testing.TB, shards int, seed uint64) *lab {
 	h := history.New()
 	h.Start = time.Unix(1_800_000_000, 123_456_789)
-	l := &lab{t: t, history: h, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Second}
+	l := &lab{t: t, history: h, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Second, format: fsm.FirstFormat}
+	if seed%2 == 0 {
+		l.format = fsm.LatestFormat
+	}
 	for i := range shards {
 		s := &labShard{number: uint32(i), machine: fsm.New(fsm.Config{Seed: 7}), index: 1}
 		l.shards = append(l.shards, s)
@@ -101,7 +105,7 @@ func (l *lab) log(s *labShard, requests []*fsm.Request) []fsm.Result {
 		encoded = append(encoded, fsm.AppendRequest(nil, r))
 	}
 	s.index++
-	entry := fsm.AppendEntry(nil, l.stamp(), encoded)
+	entry := fsm.AppendEntryIn(nil, l.format, l.stamp(), encoded)
 	results, err := s.machine.Apply(s.index, entry)
 	if err != nil {
 		l.t.Fatal(err)

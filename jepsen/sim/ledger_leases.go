@@ -213,16 +213,9 @@ func (l *ledger) nack(n *line, c *fsm.Nack, r *fsm.Result) bool {
 	if a == nil {
 		return false
 	}
-	delay := c.Delay
+	delay := delayRange{c.Delay, c.Delay}
 	if !c.DelayGiven {
-		delays := a.book.settings.RetryDelays
-		if a.put.Given.Has(fsm.GivenRetryDelays) {
-			delays = a.put.RetryDelays
-		}
-		delay = 0
-		if len(delays) > 0 {
-			delay = delays[min(int(a.attempt), len(delays))-1]
-		}
+		delay = a.retryDelay()
 	}
 	a.book.told.Nacked++
 	if (c.Dead || a.exhausted()) != (r.State == fsm.Dead) && (r.State != fsm.Dead || !a.past(n.e.clock)) {
@@ -232,14 +225,35 @@ func (l *ledger) nack(n *line, c *fsm.Nack, r *fsm.Result) bool {
 	return true
 }
 
+// delayRange is how long a job may wait that was given back.
+type delayRange struct{ least, most time.Duration }
+
+// retryDelay returns what follows the present attempt, if it fails.
+func (a *account) retryDelay() delayRange {
+	delays := a.book.settings.RetryDelays
+	if a.put.Given.Has(fsm.GivenRetryDelays) {
+		delays = a.put.RetryDelays
+	} else if len(delays) == 0 && a.book.s.w.format > fsm.FirstFormat {
+		seconds := [...]time.Duration{1, 5, 30, 120, 600, 1800, 3600}
+		delay := seconds[min(int(a.attempt), len(seconds))-1] * time.Second
+		return delayRange{delay - delay/10, delay + delay/10}
+	}
+	if len(delays) == 0 {
+		return delayRange{}
+	}
+	delay := delays[min(int(a.attempt), len(delays))-1]
+	return delayRange{delay, delay}
+}
+
 // past reports whether a job's time to live is over and it becomes a dead letter then.
 func (a *account) past(clock fsm.Time) bool {
 	return a.expires != 0 && a.expires <= clock && a.book.settings.ExpireToDead
 }
 
 // back books where a job went that was given back.
-func (l *ledger) back(n *line, a *account, delay time.Duration, r *fsm.Result) {
-	first, last := dueAfter(n.e.clock, delay)
+func (l *ledger) back(n *line, a *account, delay delayRange, r *fsm.Result) {
+	first, _ := dueAfter(n.e.clock, delay.least)
+	_, last := dueAfter(n.e.clock, delay.most)
 	switch r.State {
 	case fsm.Dead:
 		a.state = dead
@@ -288,7 +302,7 @@ func (l *ledger) release(n *line, c *fsm.Release, r *fsm.Result) bool {
 	if r.State == fsm.Dead && !a.past(n.e.clock) {
 		n.violated("a release does not count", "job %v is dead", a.serial)
 	}
-	l.back(n, a, c.Delay, r)
+	l.back(n, a, delayRange{c.Delay, c.Delay}, r)
 	return true
 }
 

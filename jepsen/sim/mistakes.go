@@ -37,7 +37,7 @@ func (m *mistakes) apply(s *shard, first *replica, e *entry) []fsm.Result {
 	if m.rewrite != nil {
 		var changed []fsm.Request
 		changed, extra = m.rewrite(s, e.requests)
-		e.data = encode(e.stamp, changed)
+		e.data = encode(s.w.format, e.stamp, changed)
 	}
 	results := first.lead(e, e.data)
 	if m.result == nil || s.w.violation != nil {
@@ -95,10 +95,10 @@ func (m *mistakes) counted(q *fsm.Queue) {
 }
 
 // encode makes the bytes of an entry.
-func encode(stamp fsm.Time, requests []fsm.Request) []byte {
+func encode(format fsm.Format, stamp fsm.Time, requests []fsm.Request) []byte {
 	var encoded [][]byte
 	for i := range requests {
 		encoded = append(encoded, fsm.AppendRequest(nil, &requests[i]))
 	}
-	return fsm.AppendEntry(nil, stamp, encoded)
+	return fsm.AppendEntryIn(nil, format, stamp, encoded)
 }

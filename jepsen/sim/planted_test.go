@@ -190,7 +190,7 @@ func plantedReplicas() []planted {
 				if r.node != 2 || e.index < 10 {
 					return e.data
 				}
-				return encode(e.stamp+fsm.Time(one(e.index%16 == 0)), e.requests)
+				return encode(fsm.FormatOf(e.data), e.stamp+fsm.Time(one(e.index%16 == 0)), e.requests)
 			}}
 		}},
 		{"a replica forgets requests", same, func() *mistakes {
@@ -202,7 +202,7 @@ func plantedReplicas() []planted {
 				for i := range requests {
 					requests[i].ID = ""
 				}
-				return encode(e.stamp, requests)
+				return encode(fsm.FormatOf(e.data), e.stamp, requests)
 			}}
 		}},
 		{"a restored replica lacks an entry", append([]string{"restored is as it was"}, same...), func() *mistakes {
@@ -212,7 +212,7 @@ func plantedReplicas() []planted {
 				for _, e := range r.s.log[:index-1] {
 					_, _ = r.machine.Apply(e.index, e.data)
 				}
-				_, _ = r.machine.Apply(index, encode(0, nil))
+				_, _ = r.machine.Apply(index, encode(r.s.w.format, 0, nil))
 			}}
 		}},
 		{"a restored replica has forgotten all requests", append([]string{"restored is as it was"}, same...), func() *mistakes {
@@ -224,7 +224,7 @@ func plantedReplicas() []planted {
 					for i := range requests {
 						requests[i].ID = ""
 					}
-					_, _ = r.machine.Apply(e.index, encode(e.stamp, requests))
+					_, _ = r.machine.Apply(e.index, encode(fsm.FormatOf(e.data), e.stamp, requests))
 				}
 			}}
 		}},

@@ -58,6 +58,7 @@ func newShard(w *world, number int) *shard {
 	}
 	if w.seed%w.cfg.ModelEvery == 0 {
 		s.model = model.New(fsm.Config{})
+		s.model.Speak(w.format)
 		w.tally[Modelled] = 1
 	}
 	return s
@@ -158,7 +159,7 @@ func (s *shard) enter(p *proposal, first *replica) {
 		s.pacing = s.pacing && p.own.Kind() != fsm.KindExpire
 		w.tally[Expires] += one(p.own.Kind() == fsm.KindExpire)
 	}
-	e.data = fsm.AppendEntry(nil, e.stamp, encoded)
+	e.data = fsm.AppendEntryIn(nil, s.w.format, e.stamp, encoded)
 	w.tally[Entries]++
 	s.log = append(s.log, e)
 	if w.told() {

@@ -29,6 +29,8 @@ type world struct {
 	seed uint64
 	r    *rand.Rand
 
+	format fsm.Format // of all entries
+
 	now   fsm.Time      // true time
 	skew  time.Duration // no clock is further from true time
 	ahead [nodesMax]time.Duration
@@ -48,6 +50,10 @@ type world struct {
 func newWorld(seed uint64, cfg Config) *world {
 	w := &world{
 		trace: trace{hash: seed, text: cfg.Trace}, cfg: cfg, seed: seed, r: rand.New(rand.NewPCG(seed, 0x51b)), now: epoch, wrong: &mistakes{},
+		format: fsm.FirstFormat,
+	}
+	if seed%2 == 0 {
+		w.format = fsm.LatestFormat
 	}
 	if cfg.mistakes != nil {
 		w.wrong = cfg.mistakes()

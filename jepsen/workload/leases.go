@@ -20,7 +20,8 @@ func stall() Workload {
 				r := c.newPut(queue)
 				r.Ttr = durationpb.New(c.between(200*time.Millisecond, 800*time.Millisecond))
 				r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(c.between(0, time.Second))}
-				r.MaxAttempts = proto.Uint32(0)
+				// Leases that lapse count attempts: a nack would have the job wait for an hour.
+				r.MaxAttempts, r.RetryDelays = proto.Uint32(0), []*durationpb.Duration{{}}
 				c.put(ctx, r)
 				pause(ctx, c.between(0, 2*time.Second)) // holders take their time
 			}},

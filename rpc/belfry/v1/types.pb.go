@@ -546,7 +546,8 @@ type Job struct {
 	Ttr *durationpb.Duration `protobuf:"bytes,13,opt,name=ttr,proto3" json:"ttr,omitempty"`
 	// How many failed attempts make it dead. 0 means no limit.
 	MaxAttempts uint32 `protobuf:"varint,14,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// What follows the n-th failed attempt; the last one repeats. Empty means at once.
+	// What follows the n-th failed attempt; the last one repeats. Empty means at once. Those of the default are up to
+	// 10 % shorter or longer.
 	RetryDelays []*durationpb.Duration `protobuf:"bytes,15,rep,name=retry_delays,json=retryDelays,proto3" json:"retry_delays,omitempty"`
 	// The end of its TTL. Not set if it has none.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -973,8 +974,12 @@ type QueueSettings struct {
 	// How many failed attempts make a job dead where the job does not say: 0 to 1,000,000, 0 for no limit, default 16.
 	MaxAttempts *uint32 `protobuf:"varint,2,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// What follows the n-th failed attempt where the job does not say; the last one repeats. At most 64, each 0 to
-	// 100 years. Default none, which means at once. In an update an empty list keeps the present one; ["0s"] says at once.
+	// 100 years, kept exactly. In an update an empty list keeps the present one; ["0s"] says at once. Default 1s, 5s,
+	// 30s, 2m, 10m, 30m, 1h, each up to 10 % shorter or longer, so that jobs that failed together do not come back
+	// together. A queue from before this default has none, which means at once. A lease that ends returns the job at once.
 	RetryDelays []*durationpb.Duration `protobuf:"bytes,3,rep,name=retry_delays,json=retryDelays,proto3" json:"retry_delays,omitempty"`
+	// In an answer: retryDelays is the default. In a request: true goes back to the default, and false changes nothing.
+	RetryDelaysDefault *bool `protobuf:"varint,14,opt,name=retry_delays_default,json=retryDelaysDefault,proto3,oneof" json:"retry_delays_default,omitempty"`
 	// How long after its end a client-chosen id is remembered: 0 to 100 years of shard time, default 10 min.
 	DedupWindow *durationpb.Duration `protobuf:"bytes,4,opt,name=dedup_window,json=dedupWindow,proto3" json:"dedup_window,omitempty"`
 	// Client-chosen ids are remembered without end, whatever dedupWindow says. Default false.
@@ -1050,6 +1055,13 @@ func (x *QueueSettings) GetRetryDelays() []*durationpb.Duration {
 		return x.RetryDelays
 	}
 	return nil
+}
+
+func (x *QueueSettings) GetRetryDelaysDefault() bool {
+	if x != nil && x.RetryDelaysDefault != nil {
+		return *x.RetryDelaysDefault
+	}
+	return false
 }
 
 func (x *QueueSettings) GetDedupWindow() *durationpb.Duration {
@@ -1184,23 +1196,25 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\rOverduePolicy\x12*\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x16.belfry.v1.OverdueModeR\x04mode\x121\n" +
 	"\x06period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06period\x12>\n" +
-	"\roverdue_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\foverdueAfter\"\xe6\x05\n" +
+	"\roverdue_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\foverdueAfter\"\xb6\x06\n" +
 	"\rQueueSettings\x12+\n" +
 	"\x03ttr\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttr\x12&\n" +
 	"\fmax_attempts\x18\x02 \x01(\rH\x00R\vmaxAttempts\x88\x01\x01\x12<\n" +
-	"\fretry_delays\x18\x03 \x03(\v2\x19.google.protobuf.DurationR\vretryDelays\x12<\n" +
+	"\fretry_delays\x18\x03 \x03(\v2\x19.google.protobuf.DurationR\vretryDelays\x125\n" +
+	"\x14retry_delays_default\x18\x0e \x01(\bH\x01R\x12retryDelaysDefault\x88\x01\x01\x12<\n" +
 	"\fdedup_window\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vdedupWindow\x12(\n" +
-	"\rdedup_forever\x18\x05 \x01(\bH\x01R\fdedupForever\x88\x01\x01\x12'\n" +
-	"\rmax_in_flight\x18\x06 \x01(\rH\x02R\vmaxInFlight\x88\x01\x01\x12\x1e\n" +
-	"\bmax_jobs\x18\a \x01(\rH\x03R\amaxJobs\x88\x01\x01\x12 \n" +
-	"\tmax_bytes\x18\b \x01(\x04H\x04R\bmaxBytes\x88\x01\x01\x12+\n" +
-	"\x0fputs_per_second\x18\t \x01(\rH\x05R\rputsPerSecond\x88\x01\x01\x122\n" +
+	"\rdedup_forever\x18\x05 \x01(\bH\x02R\fdedupForever\x88\x01\x01\x12'\n" +
+	"\rmax_in_flight\x18\x06 \x01(\rH\x03R\vmaxInFlight\x88\x01\x01\x12\x1e\n" +
+	"\bmax_jobs\x18\a \x01(\rH\x04R\amaxJobs\x88\x01\x01\x12 \n" +
+	"\tmax_bytes\x18\b \x01(\x04H\x05R\bmaxBytes\x88\x01\x01\x12+\n" +
+	"\x0fputs_per_second\x18\t \x01(\rH\x06R\rputsPerSecond\x88\x01\x01\x122\n" +
 	"\aoverdue\x18\n" +
 	" \x01(\v2\x18.belfry.v1.OverduePolicyR\aoverdue\x125\n" +
-	"\texpire_to\x18\v \x01(\x0e2\x13.belfry.v1.ExpireToH\x06R\bexpireTo\x88\x01\x01\x12\x1b\n" +
-	"\x06paused\x18\f \x01(\bH\aR\x06paused\x88\x01\x01\x12=\n" +
+	"\texpire_to\x18\v \x01(\x0e2\x13.belfry.v1.ExpireToH\aR\bexpireTo\x88\x01\x01\x12\x1b\n" +
+	"\x06paused\x18\f \x01(\bH\bR\x06paused\x88\x01\x01\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntilB\x0f\n" +
-	"\r_max_attemptsB\x10\n" +
+	"\r_max_attemptsB\x17\n" +
+	"\x15_retry_delays_defaultB\x10\n" +
 	"\x0e_dedup_foreverB\x10\n" +
 	"\x0e_max_in_flightB\v\n" +
 	"\t_max_jobsB\f\n" +
