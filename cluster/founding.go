@@ -42,7 +42,7 @@ const FoundingFormat fsm.Format = 2
 // spread over zones and evenly over nodes. The catalog has the first five nodes. MinVoters is a majority of the voters, unless it is set.
 func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 	first := cfg.Settings.withDefaults()
-	f := &node.Founding{}
+	f := &node.Founding{Format: FoundingFormat}
 	for _, founder := range cfg.Founders {
 		f.Servers = append(f.Servers, founder.ServerID)
 	}

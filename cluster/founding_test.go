@@ -68,6 +68,9 @@ func TestFoundedTogether(t *testing.T) {
 		a, b, c := all[0], all[1], all[2]
 		a.start(nil)
 		time.Sleep(10 * time.Second)
+		if got := a.node.Format(); got != FoundingFormat { // or its first queues had other defaults than the next ones
+			t.Errorf("a founder writes format %d", got)
+		}
 		if err := put(a, "early"); node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("a founder that is alone answers a put with %v", err)
 		}

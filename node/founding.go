@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 // Founding says how a cluster begins that several nodes found together. It is made once, is the same on all of them, and never changes. Each
@@ -25,6 +27,8 @@ type Founding struct {
 	Shards [][]int `json:"shards"`
 	// Groups are the first voters of each group beside the shards, in the same form.
 	Groups []int `json:"groups"`
+	// Format is the one in which they write their logs from the first entry on; 0 is the first. All of them read it.
+	Format fsm.Format `json:"format,omitempty"`
 	// Settings are the first settings of the cluster. This package only keeps them.
 	Settings json.RawMessage `json:"settings,omitempty"`
 }
@@ -36,6 +40,9 @@ const foundingBytesMax = 60 << 10
 func (f *Founding) check(shards int) error {
 	if len(f.Shards) != shards {
 		return fmt.Errorf("the founding names voters for %d shards, not %d", len(f.Shards), shards)
+	}
+	if err := f.Format.Readable(); err != nil && f.Format != 0 {
+		return fmt.Errorf("the founding: %w", err)
 	}
 	for _, voters := range append(slices.Clone(f.Shards), f.Groups) {
 		if len(voters) == 0 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 func testFounding(servers ...string) *Founding {
@@ -41,6 +43,7 @@ func TestFoundingIsChecked(t *testing.T) {
 		{"a group of nobody", func(f *Founding) { f.Groups = nil }, "no voters"},
 		{"a voter that there is not", func(f *Founding) { f.Shards[0][1] = 3 }, "voter 3 of 3"},
 		{"a voter twice", func(f *Founding) { f.Shards[0][1] = 0 }, "voter 0 of 3"},
+		{"a later format", func(f *Founding) { f.Format = fsm.LatestFormat + 1 }, "this program reads up to"},
 		{"too large", func(f *Founding) { f.Settings = json.RawMessage(`"` + strings.Repeat("x", foundingBytesMax) + `"`) }, "at most"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

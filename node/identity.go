@@ -155,6 +155,7 @@ func newIdentity(cfg Config) (*identity, error) {
 		if !slices.Contains(id.Founding.Servers, id.serverID()) {
 			return nil, fmt.Errorf("%s is none of the nodes that found the cluster: %s", id.serverID(), strings.Join(id.Founding.Servers, ", "))
 		}
+		id.Speaks = id.Founding.Format
 	}
 	return id, id.save(cfg.Dir)
 }
