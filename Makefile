@@ -295,6 +295,10 @@ trial-hang: ## The disk of a leader stops; needs root and loop devices
 trial-undialable: ## Nobody can connect to a node that leads; needs root and iptables
 	go test -tags firewall -count=1 -v -timeout 60m ./cmd/belfry/clustertrial -trial.shards 6 -run '^TestUndialable$$'
 
+.PHONY: trial-disk-full
+trial-disk-full: ## The disk of one node of three fills under load; needs root, for a tmpfs
+	$(TRIAL) -tags tmpfs -run '^TestDiskFull$$'
+
 .PHONY: trial-idle
 trial-idle: ## Processor time of three nodes that nobody uses, over a minute
 	$(TRIAL) -run '^TestIdle$$' -trial.idle 60s

@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
 const testShards = 3
@@ -33,6 +34,7 @@ type member struct {
 	machine fsm.Config
 	heap    func() (live, cycles uint64) // of a node with a limit of memory of 1 GiB; nil for one without
 	logger  *slog.Logger                 // nil for none
+	disk    *diskfault.Disk              // nil for the system's
 	// left is what the node was told, since its last start, of having left its cluster.
 	left chan *DepartedError
 	// founding is how the node founds its cluster together with others, clusterID the id that one of them made; see foundTogether.
@@ -74,6 +76,9 @@ func (m *member) start(seed *member) {
 		for _, server := range m.founding.Servers {
 			directory.Hear(server, nameOf(server))
 		}
+	}
+	if m.disk != nil {
+		cfg.FS = m.disk
 	}
 	left := make(chan *DepartedError, 1)
 	m.left = left

@@ -130,13 +130,20 @@ func (h patientHost) Query(ctx context.Context, shard uint32, q fsm.Query) (read
 	return reading, witness, err
 }
 
-// wait makes a call, and again while it is refused only because this node does not serve yet.
-func (h patientHost) wait(ctx context.Context, shard uint32, p *patience, call func() error) error {
+// wait makes a call, and again while it is refused only because this node does not serve yet, or hands over because its disk is nearly full. If it
+// has handed over, the answer is the one of a node that refuses because of itself, so that the caller's node goes on to the next leader.
+func (h patientHost) wait(ctx context.Context, shard uint32, p *patience, call func() error) (err error) {
+	yields := false
+	defer func() {
+		if yields && elsewhere(err) {
+			err = fmt.Errorf("%w: shard %d is handed over", node.ErrShuttingDown, shard)
+		}
+	}()
 	for {
-		err := call()
-		if !elsewhere(err) {
+		if err = call(); !elsewhere(err) {
 			return err
 		}
+		yields = yields || errors.Is(err, node.ErrDiskFull)
 		for elected := true; elected && !h.Serves(shard); {
 			leader, unknown := h.Leader(shard)
 			if elected = unknown == nil && leader == h.self; elected && !p.last(ctx) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
 // groupsLed counts the groups, the catalog included, that a member leads.
@@ -135,4 +137,52 @@ func TestPlanAndConditions(t *testing.T) {
 	if steps := plan(w); len(steps) == 0 || !slices.ContainsFunc(steps, func(st step) bool { return st.action == transfer && st.server == all[1] }) {
 		t.Errorf("the only voter left beside one that drains, which has a condition, gets nothing: %+v", steps)
 	}
+}
+
+// TestPutsWhileADiskFills: the leader whose disk is suddenly full hands over, and no put fails for it. If all disks are full, puts are refused and
+// consumers go on.
+func TestPutsWhileADiskFills(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		tr := &trio{t, network, nil}
+		for i, name := range []string{"a", "b", "c"} {
+			m := &member{t: t, name: name, dir: dir + "/" + name, network: network, disk: diskfault.New()}
+			if i == 0 {
+				m.start(nil)
+			} else {
+				m.start(tr.all[0])
+			}
+			t.Cleanup(m.stop)
+			tr.all = append(tr.all, m)
+		}
+		await(t, "an even cluster", func() bool { return settled(tr.all[0].cluster, 3, tr.all...) })
+		full, _ := tr.leader(0)
+		full.disk.SetFree(100 << 20)
+		for range 60 {
+			for q := range testShards {
+				for _, m := range tr.all {
+					if err := put(m, fmt.Sprintf("q%d", q)); err != nil {
+						t.Fatalf("a put through %s: %v", m.name, err)
+					}
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := groupsLed(full); n > 0 {
+			t.Errorf("the node whose disk is full leads %d groups", n)
+		}
+		for _, m := range tr.all {
+			m.disk.SetFree(40 << 20)
+		}
+		time.Sleep(10 * time.Second)
+		for _, m := range tr.all {
+			if err := put(m, "q0"); !errors.Is(err, node.ErrDiskFull) {
+				t.Errorf("%v a put through %s when all disks are full: %v", time.Now(), m.name, err)
+			}
+			if reply := <-tr.reserve(m, "q0"); len(reply.Jobs) != 1 {
+				t.Errorf("a reserve then: %+v", reply)
+			}
+		}
+	})
 }

@@ -43,6 +43,8 @@ type Condition struct {
 const (
 	// conditionHold is how long the cause of a condition must be gone before the condition ends: leaderships must not go back and forth.
 	conditionHold = 30 * time.Second
+	// relief is how long after DiskPressure began the leaderships of this node are on their way to others. Calls wait for the next leader meanwhile.
+	relief = 3 * time.Second
 	// conditionInterval is the time between two looks at the disk.
 	conditionInterval = time.Second
 )
@@ -96,6 +98,16 @@ func (c *conditions) clear(kind ConditionKind) {
 	}
 }
 
+// since returns when a condition began, false if it is not there.
+func (c *conditions) since(kind ConditionKind) (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.byKind[kind]; r != nil {
+		return r.Since, true
+	}
+	return time.Time{}, false
+}
+
 func (c *conditions) present() []Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,6 +136,17 @@ func (n *Node) runConditions(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// relieved reports whether DiskPressure began a moment ago.
+func (n *Node) relieved() bool {
+	for range 2 {
+		if since, ok := n.conditions.since(DiskPressure); ok {
+			return time.Since(since) < relief
+		}
+		n.observeSpace() // the next look may be a second away
+	}
+	return false
 }
 
 // observeSpace raises DiskPressure while too little of the disk is free.

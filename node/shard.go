@@ -198,7 +198,8 @@ func (s *shard) refusal(err error) error {
 
 // admit refuses what would add to a full disk or a full memory: puts when either is low, and when space is scarce all that does not free some.
 // An entry that cannot be written ends the process, so when space is exhausted nothing of callers is logged. Who does not lead leaves it
-// to the leader. Nor is taken what would be on too few disks.
+// to the leader. Nor is taken what would be on too few disks. In the first moments, when the leadership is handed over, the answer is that there is no
+// leader: the next one takes the call.
 func (s *shard) admit(req *fsm.Request) error {
 	if err := s.admitVoters(req); err != nil {
 		return err
@@ -213,7 +214,7 @@ func (s *shard) admit(req *fsm.Request) error {
 		k := c.Kind()
 		adds := k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport
 		if exhausted || adds && low || scarce && !frees(k) {
-			return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
+			return s.diskRefusal()
 		}
 		if adds && full || critical && k == fsm.KindReserve {
 			return fmt.Errorf("%s: %w", s.name, memory.refusal())
@@ -223,6 +224,14 @@ func (s *shard) admit(req *fsm.Request) error {
 		}
 	}
 	return nil
+}
+
+// diskRefusal returns the error for what the disk has no room for.
+func (s *shard) diskRefusal() error {
+	if s.node.relieved() && !s.soleVoter() {
+		return fmt.Errorf("%s: %w: its leader hands over: %w", s.name, ErrNoLeader, ErrDiskFull)
+	}
+	return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
 }
 
 // frees reports whether a command ends jobs, or must be logged for the shard to be served at all.

@@ -49,7 +49,7 @@ const exitCodesText = `Exit codes:
    7  refused by a limit: queue full, rate, overload, disk
    8  not allowed
   10  reserve: there was nothing to reserve
-  11  serve: storage failed, is damaged or holds what this version cannot read, and the node stopped itself rather than risk data
+  11  serve: storage failed or is full, is damaged or holds what this version cannot read, and the node stopped itself rather than risk data
   12  cluster status: something is not as it should be; the output says what
   13  cluster status --wait: the cluster was not whole in time; the output says what is missing
  130  interrupted (128 + the number of the signal)

@@ -146,7 +146,7 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	cfg.Logger = a.logger(f.logFormat, level)
 	cfg.Audit = a.logger(f.logFormat, slog.LevelInfo) // whatever else is not to be said
 	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
-	cfg.Fatal = func(err error) { a.storageFailed(cfg.Logger, err) }
+	cfg.Fatal = func(err error) { a.storageFailed(cfg.Logger, cfg.Dir, err) }
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
 		cfg.DefaultName = nameOfHost(host)
 	}
@@ -180,6 +180,9 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 		}
 		if _, damaged := errors.AsType[*storage.CorruptError](err); damaged {
 			return &codedError{codeStorage, err.Error()}
+		}
+		if why := storage.ExplainFull(cfg.Dir, err); why != "" {
+			return &codedError{codeStorage, err.Error() + ": " + why}
 		}
 		return err
 	}
@@ -226,8 +229,17 @@ func (a *app) untilStop(ctx context.Context, s *server.Server, f *serveFlags, lo
 	default:
 		log.Info("waiting for the leader of the cluster", slog.String("address", s.URL()), slog.String("node", status.Name), slog.String("cluster", status.ClusterID))
 	}
+	waits := s.Waits()
+	tell := time.NewTicker(waitsEvery)
+	defer tell.Stop()
 	for {
 		select {
+		case <-tell.C:
+			if ready == nil {
+				tell.Stop()
+				continue
+			}
+			log.Warn("still waiting for the leader of the cluster", slog.String("why", waits(ctx)))
 		case <-ready:
 			ready = nil
 			log.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
@@ -246,16 +258,23 @@ func (a *app) untilStop(ctx context.Context, s *server.Server, f *serveFlags, lo
 	}
 }
 
+// waitsEvery is the time between two messages about a leader that is waited for.
+const waitsEvery = 15 * time.Second
+
 // lastWordsMax is how long the last words of a process may take to be written.
 const lastWordsMax = 250 * time.Millisecond
 
 // storageFailed ends the process and says why. The log may be where the disk hangs; so may standard error, or it is a pipe that
 // nobody reads, and the end does not wait for it.
-func (a *app) storageFailed(log *slog.Logger, err error) {
+func (a *app) storageFailed(log *slog.Logger, dir string, err error) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		log.Error("storage failed, and this node stops rather than risk data", slog.Any("error", err))
+		attrs := []any{slog.Any("error", err)}
+		if why := storage.ExplainFull(dir, err); why != "" {
+			attrs = append(attrs, slog.String("remedy", why))
+		}
+		log.Error("storage failed, and this node stops rather than risk data", attrs...)
 	}()
 	patience := time.NewTimer(lastWordsMax)
 	defer patience.Stop()

@@ -50,7 +50,7 @@ func TestStorageFailed(t *testing.T) {
 						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
 					}
 				}}}
-				a.storageFailed(a.logger(logText, slog.LevelInfo), errors.New("the disk hangs"))
+				a.storageFailed(a.logger(logText, slog.LevelInfo), ".", errors.New("the disk hangs"))
 				if ended != codeStorage {
 					t.Errorf("exit code %d, want %d", ended, codeStorage)
 				}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Waits returns a function that says, for people, why this node of a cluster hears of no leader, and what to do: which other nodes
+// are recorded, which of them are heard of, what was found at each join address. It is not for use by several goroutines at once.
+func (s *Server) Waits() func(ctx context.Context) string {
+	joins := newJoinReporter(s.cfg)
+	return func(ctx context.Context) string {
+		var found []string
+		heard := map[string]bool{}
+		if g := s.meeting.gossip; g != nil {
+			for _, m := range g.Members() {
+				heard[m.ServerID] = heard[m.ServerID] || m.Alive
+			}
+			for _, report := range joins.reports(ctx, g.JoinAttempts()) {
+				found = append(found, report.text)
+			}
+		}
+		addresses := map[string]string{}
+		for _, n := range s.cluster.Nodes() {
+			addresses[n.ServerID] = n.PeerAddr
+		}
+		return waitText(s.cfg.Join, s.missing(heard, addresses), found)
+	}
+}
+
+// missing names the other members of the catalog that are not heard of, with the addresses that are recorded of them.
+func (s *Server) missing(heard map[string]bool, addresses map[string]string) (all []string) {
+	status, seen := s.node.Status(), map[string]bool{}
+	for _, g := range status.Groups {
+		for _, id := range slices.Concat(g.Voters, g.Nonvoters) {
+			name, _, _ := strings.Cut(id, ".")
+			switch {
+			case id == status.ServerID || heard[id] || seen[id]:
+			case addresses[id] != "":
+				all = append(all, fmt.Sprintf("%s (last at %s)", name, addresses[id]))
+			default:
+				all = append(all, name)
+			}
+			seen[id] = true
+		}
+	}
+	return all
+}
+
+// waitText puts together what is known.
+func waitText(join, missing, found []string) string {
+	if len(missing) == 0 {
+		return "all nodes that this data directory knows are heard of; the catalog's voters have no leader yet: see their logs"
+	}
+	text := "this data directory belongs to a cluster, and these of its nodes are not heard of: " + strings.Join(missing, ", ")
+	if len(join) == 0 {
+		text += "; --join is empty"
+	} else {
+		text += "; tried --join " + strings.Join(join, ",")
+	}
+	for _, f := range found {
+		text += "; " + f
+	}
+	return text + ". Start the nodes that are missing. If they have new addresses, start this node again with --join and the gossip address that one of them has now " +
+		"(its --gossip-listen, by default port 7402); the data stays as it is"
+}

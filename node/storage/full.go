@@ -1,0 +1,32 @@
+package storage
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// inodesFew is with how few free inodes a file system counts as out of them.
+const inodesFew = 8
+
+// ExplainFull says for people what err, which DiskFull knows, lacks in the file system of dir, and what to do. It is empty for any other error.
+func ExplainFull(dir string, err error) string {
+	if !DiskFull(err) {
+		return ""
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		st = unix.Statfs_t{}
+	}
+	return explainFull(dir, uint64(st.Bavail)*uint64(st.Bsize), uint64(st.Files), uint64(st.Ffree)) //nolint:gosec,unconvert // their types differ between systems
+}
+
+// explainFull says it of a file system with so many bytes free, and so many inodes, of which so many are free; a file system without a fixed number has 0 of 0.
+func explainFull(dir string, free, inodes, inodesFree uint64) string {
+	const then = "then start the node again; its data is not damaged"
+	if inodes > 0 && inodesFree < inodesFew {
+		return fmt.Sprintf("the file system of %s has %d MiB free, and %d of %d inodes: 'df -i %s' shows them; remove files from it, or move the data directory to a file system with more inodes; %s",
+			dir, free>>20, inodesFree, inodes, dir, then)
+	}
+	return fmt.Sprintf("the file system of %s is full, with %d MiB free, or a quota on it is used up: 'df %s' shows it; remove files from it, or make it larger; %s", dir, free>>20, dir, then)
+}
