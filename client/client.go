@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -15,6 +17,8 @@ import (
 // A Client talks to a Belfry cluster. Make one with [New] and share it; it may be used from any number of goroutines.
 type Client struct {
 	endpoints *endpoints
+	addresses string // as they were given
+	logger    *slog.Logger
 	clock     *requestClock
 	sessions  openSessions
 	idle      interface{ CloseIdleConnections() } // nil if the transport is the caller's
@@ -50,14 +54,20 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	if i := slices.IndexFunc(urls, cfg.token.exposes); i >= 0 {
 		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://", urls[i])
 	}
+	if cfg.logger == nil {
+		cfg.logger = slog.Default()
+	}
 	limits, err := cfg.coalescing.checked()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Client{
-		clock:    &requestClock{},
-		limits:   limits,
+		clock:  &requestClock{},
+		limits: limits,
+
+		addresses: strings.Join(urls, ","), logger: cfg.logger,
+
 		lifetime: func() context.Context { return ctx },
 		cancel:   cancel,
 		polls:    pollers{byKey: make(map[pollKey]*poller)},

@@ -34,5 +34,6 @@
 //
 // # Concurrency
 //
-// A Client, a Queue and a Worker may be used from any number of goroutines. The package never logs.
+// A Client, a Queue and a Worker may be used from any number of goroutines. Workers log what goes wrong; see
+// [WithLogger]. Nothing else of the package logs.
 package client

@@ -63,7 +63,12 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 	s.data.Data = p.Body
 	req.Queue, req.Body = p.Queue, &s.data
 	for _, opt := range p.Options {
+		_, in := req.GetWhen().(*belfryv1.PutRequest_Delay)
+		_, at := req.GetWhen().(*belfryv1.PutRequest_DueAt)
 		opt(req)
+		if in && req.GetDueAt() != nil || at && req.GetDelay() != nil {
+			return nil, 0, invalidError("In and At are both given: a put takes one of them")
+		}
 	}
 	bytes := 128 + len(req.GetQueue()) + len(req.GetId()) + len(p.Body) + 16*len(req.GetRetryDelays())
 	valid := utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId())

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"time"
 
@@ -22,6 +23,7 @@ type config struct {
 	token      *heldToken         // nil for none
 	dial       dialFunc           // nil for TCP
 	coalescing Coalescing
+	logger     *slog.Logger // nil for the process's
 
 	tracers        trace.TracerProvider // nil: no spans
 	parentIfWithin time.Duration
@@ -42,6 +44,13 @@ func WithHTTPClient(h connect.HTTPClient) Option {
 // of the system's. It has no effect together with [WithHTTPClient], which brings settings of its own.
 func WithTLS(t *tls.Config) Option {
 	return optionFunc(func(c *config) { c.tls = t })
+}
+
+// WithLogger has workers log to l at level warn: when the server gets out of reach, once a minute while it is, and when it is back, each time with the
+// address and the reason; and what else [Worker.OnError] hears of. The default is [slog.Default]; a logger with [slog.DiscardHandler] is silent. Nothing
+// else of the package logs.
+func WithLogger(l *slog.Logger) Option {
+	return optionFunc(func(c *config) { c.logger = l })
 }
 
 // WithTracerProvider has the client make spans by p, a "send" for each call of Put and PutBatch, a "process" around each handler of a

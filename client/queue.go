@@ -3,7 +3,10 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"time"
 )
 
 // A Queue is one queue whose jobs are Go values. Make one with [NewQueue].
@@ -53,8 +56,9 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*JobOf[T], error) {
 	return q.decode(job)
 }
 
-// Work runs w over the queue; see [Worker.Run]. w.Queues must be empty or name queues of the same type. A job whose body
-// cannot be decoded becomes dead: another attempt would fail as this one did.
+// Work runs w over the queue; see [Worker.Run]. w.Queues must be empty or name queues of the same type. A body that cannot be decoded is a
+// failed attempt, which OnError hears of: the job is tried again by its retry delays, by a program that can, perhaps, and is dead when its
+// attempts are used up.
 func (q *Queue[T]) Work(ctx context.Context, w Worker, handle func(ctx context.Context, job *JobOf[T]) error) error {
 	if len(w.Queues) == 0 {
 		w.Queues = []string{q.name}
@@ -62,7 +66,7 @@ func (q *Queue[T]) Work(ctx context.Context, w Worker, handle func(ctx context.C
 	return w.Run(ctx, q.client, func(ctx context.Context, job *Job) error {
 		decoded, err := q.decode(job)
 		if err != nil {
-			return Dead(err)
+			return &attemptError{err}
 		}
 		return handle(ctx, decoded)
 	})
@@ -74,4 +78,77 @@ func (q *Queue[T]) decode(job *Job) (*JobOf[T], error) {
 		return nil, fmt.Errorf("decoding job %s of queue %s: %w", job.ID, job.Queue, err)
 	}
 	return decoded, nil
+}
+
+// A PutOf describes a job to add, for [Queue.PutBatch].
+type PutOf[T any] struct {
+	Value   T
+	Options []PutOption
+}
+
+// PutBatch adds jobs; see [Client.PutBatch]. If a value cannot be encoded none is put.
+func (q *Queue[T]) PutBatch(ctx context.Context, puts []PutOf[T]) ([]PutResult, error) {
+	list := make([]Put, len(puts))
+	for i, p := range puts {
+		body, err := q.marshal(p.Value)
+		if err != nil {
+			return nil, fmt.Errorf("encoding job %d for queue %s: %w", i, q.name, err)
+		}
+		list[i] = Put{Queue: q.name, Body: body, Options: p.Options}
+	}
+	return q.client.PutBatch(ctx, list)
+}
+
+// Reserve takes jobs of the queue; see [Client.Reserve]. o.Queues must be empty. A job whose body cannot be decoded is given back as a failed
+// attempt, and the error names it; the other jobs are returned beside the error.
+func (q *Queue[T]) Reserve(ctx context.Context, o ReserveOptions) ([]*JobOf[T], error) {
+	if len(o.Queues) > 0 {
+		return nil, invalidError("ReserveOptions.Queues must be empty: the jobs are of queue %s", q.name)
+	}
+	o.Queues = []string{q.name}
+	jobs, err := q.client.Reserve(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var all []*JobOf[T]
+	var problems []error
+	for _, job := range jobs {
+		decoded, err := q.decode(job)
+		if err != nil {
+			problems = append(problems, err, job.Nack(ctx, err))
+			continue
+		}
+		all = append(all, decoded)
+	}
+	return all, errors.Join(problems...)
+}
+
+// Cancel ends a job; see [Client.Cancel].
+func (q *Queue[T]) Cancel(ctx context.Context, id string) (State, error) {
+	return q.client.Cancel(ctx, q.name, id)
+}
+
+// ForceCancel ends a job also while it is reserved; see [Client.ForceCancel].
+func (q *Queue[T]) ForceCancel(ctx context.Context, id string) (State, error) {
+	return q.client.ForceCancel(ctx, q.name, id)
+}
+
+// Redrive makes dead jobs ready again; see [Client.Redrive].
+func (q *Queue[T]) Redrive(ctx context.Context, ids ...string) (int, error) {
+	return q.client.Redrive(ctx, q.name, ids...)
+}
+
+// RedriveOldest makes the dead jobs ready again that were due first; see [Client.RedriveOldest].
+func (q *Queue[T]) RedriveOldest(ctx context.Context, limit int) (int, error) {
+	return q.client.RedriveOldest(ctx, q.name, limit)
+}
+
+// List reads jobs without their bodies, and so without values; see [Client.List].
+func (q *Queue[T]) List(ctx context.Context, o ListOptions) iter.Seq2[*Job, error] {
+	return q.client.List(ctx, q.name, o)
+}
+
+// Reschedule gives a job another due time; see [Client.Reschedule].
+func (q *Queue[T]) Reschedule(ctx context.Context, id string, when PutOption) (time.Time, error) {
+	return q.client.Reschedule(ctx, q.name, id, when)
 }

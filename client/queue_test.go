@@ -60,21 +60,36 @@ func TestTypedQueue(t *testing.T) {
 	}
 }
 
-func TestUndecodableJobIsDead(t *testing.T) {
+// TestUndecodableJobIsRetried: it is reported, and tried again as any failed attempt is.
+func TestUndecodableJobIsRetried(t *testing.T) {
 	inBench(t, func(b *bench) {
 		t := b.t
 		b.put("{")
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		queue := NewQueue[order](b.client, "q")
-		err := queue.Work(ctx, Worker{}, func(context.Context, *JobOf[order]) error {
+		heard := 0
+		worker := Worker{Concurrency: 1, OnError: func(job *Job, err error) {
+			if heard++; heard == 2 {
+				stop()
+			}
+			if job.ID != "{" || !strings.Contains(err.Error(), "decoding job { of queue q") {
+				t.Errorf("OnError heard of job %s: %v", job.ID, err)
+			}
+		}}
+		defer func() {
+			if heard != 2 {
+				t.Errorf("OnError was called %d times, want 2", heard)
+			}
+		}()
+		err := queue.Work(ctx, worker, func(context.Context, *JobOf[order]) error {
 			t.Error("the handler saw a job that cannot be decoded")
 			return nil
 		})
 		if err != nil {
 			t.Error(err)
 		}
-		b.want("{", jobState{"DEAD", 1, 0, "decoding job { of queue q: unexpected end of JSON input"})
+		b.want("{", jobState{"DELAYED", 2, 0, "decoding job { of queue q: unexpected end of JSON input"})
 		if _, err := queue.Get(t.Context(), "{"); err == nil || !strings.Contains(err.Error(), "decoding job {") {
 			t.Errorf("get: %v", err)
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type shift struct {
 	worker  Worker
 	handler Handler
 	keeper  *keeper
+	trouble *trouble
 	jobs    chan *held    // reserved, not begun; has room for every permit
 	permits chan struct{} // one value for each job that may be held beyond those that are
 }
@@ -27,8 +29,17 @@ var (
 )
 
 func newShift(c *Client, w Worker, h Handler) *shift {
+	lost, tell := &trouble{logger: c.logger, addresses: c.addresses}, w.OnError
+	w.OnError = func(job *Job, err error) {
+		if job == nil {
+			lost.failed(err)
+		} else {
+			c.logger.Warn("a worker's job", "queue", job.Queue, "id", job.ID, "attempt", job.Attempt, "error", err)
+		}
+		tell(job, err)
+	}
 	s := &shift{
-		client: c, worker: w, handler: h, keeper: newKeeper(c, w),
+		client: c, worker: w, handler: h, keeper: newKeeper(c, w), trouble: lost,
 		jobs:    make(chan *held, w.Concurrency+w.Prefetch),
 		permits: make(chan struct{}, w.Concurrency+w.Prefetch),
 	}
@@ -70,7 +81,7 @@ func (s *shift) run(ctx context.Context) error {
 	}
 	stopKeeping()
 	keeping.Wait()
-	return err
+	return cmp.Or(err, s.trouble.never())
 }
 
 // startHandlers starts the goroutines that handle jobs. The channel is closed when all have returned, which is after jobs
@@ -123,6 +134,7 @@ func (s *shift) poll(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
+			s.trouble.succeeded()
 			continue
 		case ctx.Err() != nil:
 			return nil
@@ -224,6 +236,9 @@ func (s *shift) handle(work, finish context.Context, h *held) {
 	ctx, op := s.client.tracing.process(ctx, h.job)
 	result := protected(ctx, s.handler, h.job)
 	op.end(failureOf(result))
+	if failed := (*attemptError)(nil); errors.As(result, &failed) {
+		s.worker.OnError(h.job, failed)
+	}
 	if err := s.finish(work, op.in(finish), h, result); err != nil && finish.Err() == nil {
 		s.worker.OnError(h.job, err)
 	}
@@ -233,7 +248,7 @@ func (s *shift) handle(work, finish context.Context, h *held) {
 func protected(ctx context.Context, h Handler, job *Job) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+			err = &attemptError{fmt.Errorf("panic: %v\n%s", value, debug.Stack())}
 		}
 	}()
 	return h(ctx, job)

@@ -29,10 +29,12 @@ type Worker struct {
 	MaxLease time.Duration
 	// ShutdownTimeout is how long handlers that run may go on when the worker stops. Default 25 s.
 	ShutdownTimeout time.Duration
-	// Middleware wraps the handler; the first is the outermost.
+	// Middleware wraps the handler, in this order: the first is the outermost, sees each job first and its result last. What it returns
+	// counts. A [Queue] decodes bodies beneath all of it.
 	Middleware []func(next Handler) Handler
-	// OnError, if not nil, hears of what goes wrong outside of handlers: attempts to reserve (job is nil), acks, nacks,
-	// extensions. It is called from several goroutines and must not block. The worker itself goes on.
+	// OnError, if not nil, hears of what goes wrong beside what handlers return: attempts to reserve (job is nil), panics of handlers, bodies
+	// that a [Queue] cannot decode, acks, nacks, extensions. All of it is logged too; see [WithLogger]. It is called from several goroutines
+	// and must not block. The worker itself goes on.
 	OnError func(job *Job, err error)
 }
 
@@ -54,7 +56,8 @@ const (
 // Run consumes jobs until ctx ends, and then stops in good order: it reserves no more, gives jobs back that no handler has
 // begun, waits ShutdownTimeout for the handlers, ends the contexts of those that still run, and gives their jobs back too.
 // No attempt is counted for a job given back. Run returns nil when all handlers have returned, else an error that says
-// how many have not.
+// how many have not. If no call ever got an answer until ctx ended, because the server was out of reach, say, Run returns an error that wraps
+// the last reason; trouble that came after an answer is logged, reported to OnError, and no error of Run.
 //
 // It also stops, and returns an error, if the configuration is wrong or the server refuses for good to hand out jobs.
 func (w Worker) Run(ctx context.Context, c *Client, h Handler) error {

@@ -1,0 +1,139 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lines is a writer for a logger of several goroutines.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestWorkerOfAServerThatIsDown says so with address and reason, once at first and once a minute, and Run returns the reason.
+func TestWorkerOfAServerThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		c, err := New("http://down:7400", WithDialer(newPipeNet().dial), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx, stop := context.WithTimeout(t.Context(), 150*time.Second)
+		defer stop()
+		err = Worker{Queues: []string{"q"}}.Run(ctx, c, func(context.Context, *Job) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "never got an answer from http://down:7400") || !errors.As(err, new(*Error)) {
+			t.Errorf("Run returned %v", err)
+		}
+		got := strings.Count(log.String(), "gets no jobs from the server")
+		if got < 2 || got > 3 || strings.Count(log.String(), "\n") != got || !strings.Contains(log.String(), "http://down:7400") {
+			t.Errorf("in 150 s the log got:\n%s", log.String())
+		}
+	})
+}
+
+// TestTroubleThatEnds is logged when it begins and when it ends, and is no error of Run.
+func TestTroubleThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		l := &trouble{logger: slog.New(slog.NewTextHandler(&log, nil)), addresses: "http://n1:7400"}
+		l.succeeded()
+		l.failed(errors.New("refused"))
+		time.Sleep(troubleRepeat - time.Nanosecond)
+		l.failed(errors.New("refused"))
+		time.Sleep(time.Nanosecond)
+		l.failed(errors.New("still refused"))
+		if err := l.never(); err != nil {
+			t.Errorf("an answer came, and yet: %v", err)
+		}
+		l.succeeded()
+		l.succeeded()
+		if got := strings.Count(log.String(), "\n"); got != 3 || !strings.Contains(log.String(), "after=1m0s") || !strings.Contains(log.String(), "still refused") {
+			t.Errorf("the log has:\n%s", log.String())
+		}
+	})
+}
+
+// TestPanicsAreReported to OnError and to the log, and retried.
+func TestPanicsAreReported(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.put("a")
+		b.run(Worker{Concurrency: 1}, func(_ context.Context, job *Job) error {
+			if job.Attempt == 1 {
+				panic("broken")
+			}
+			b.stop()
+			return nil
+		})
+		synctest.Wait()
+		b.finish(time.Minute)
+		select {
+		case err := <-b.errs:
+			if !strings.HasPrefix(err.Error(), "panic: broken\n") {
+				t.Errorf("OnError heard %v", err)
+			}
+		default:
+			t.Error("OnError did not hear of the panic")
+		}
+	})
+}
+
+// TestInWithAt is refused with both names, whichever comes first; one of them may be given twice.
+func TestInWithAt(t *testing.T) {
+	inBench(t, func(b *bench) {
+		in, at := In(time.Minute), At(time.Now())
+		for _, opts := range [][]PutOption{{in, at}, {at, in}} {
+			_, err := b.client.Put(b.t.Context(), "q", nil, opts...)
+			if !errors.Is(err, Reason("INVALID")) || !strings.Contains(err.Error(), "In and At are both given") {
+				b.t.Errorf("got %v", err)
+			}
+		}
+		if _, err := b.client.Put(b.t.Context(), "q", nil, In(0), in); err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+// TestQueueHasWhatAClientHas: values go in and out by every way.
+func TestQueueHasWhatAClientHas(t *testing.T) {
+	inBench(t, func(b *bench) {
+		t := b.t
+		q := NewQueue[string](b.client, "q")
+		if _, err := q.PutBatch(t.Context(), []PutOf[string]{{Value: "one"}, {Value: "two", Options: []PutOption{ID("two"), In(time.Hour)}}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Reserve(t.Context(), ReserveOptions{Queues: []string{"r"}}); !errors.Is(err, Reason("INVALID")) {
+			t.Errorf("Reserve of another queue: %v", err)
+		}
+		jobs, err := q.Reserve(t.Context(), ReserveOptions{Max: 10})
+		if err != nil || len(jobs) != 1 || jobs[0].Value != "one" {
+			t.Fatalf("reserved %v, %v", jobs, err)
+		}
+		if err := jobs[0].Ack(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if state, err := q.Cancel(t.Context(), "two"); err != nil || state != "DELAYED" {
+			t.Errorf("cancel: %s, %v", state, err)
+		}
+	})
+}
