@@ -45,7 +45,7 @@ const (
 	conditionHold = 30 * time.Second
 	// relief is how long after DiskPressure began the leaderships of this node are on their way to others. Calls wait for the next leader meanwhile.
 	relief = 3 * time.Second
-	// conditionInterval is the time between two looks at the disk.
+	// conditionInterval is the time between two looks at the disk's room and at its writes.
 	conditionInterval = time.Second
 )
 
@@ -128,8 +128,10 @@ func (c *conditions) present() []Condition {
 func (n *Node) runConditions(ctx context.Context) {
 	tick := time.NewTicker(conditionInterval)
 	defer tick.Stop()
+	var disk slowDisk
 	for {
 		n.observeSpace()
+		n.observeAppends(&disk)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
