@@ -200,8 +200,8 @@ func TestReadmeWorker(t *testing.T) {
 	if err := worker.Wait(); err != nil || !strings.HasSuffix(printed.String(), "stopped: <nil>\n") {
 		t.Errorf("the worker ended with %v and printed:\n%s", err, printed)
 	}
-	if got := p.run(program, "get", "orders", "order-42"); got.code != codeNotFound {
-		t.Errorf("the job is still there: %+v", got)
+	if got := p.run(program, "get", "orders", "order-42"); got.code != 0 || !strings.Contains(got.out, "ACKED") {
+		t.Errorf("the job has not ended: %+v", got)
 	}
 }
 
