@@ -19,13 +19,15 @@ const (
 	tombBytes     = 40
 	finishedBytes = 24
 	answerBytes   = 40
-	recordBytes   = 360 // of a QueueRecord
+	recordBytes   = 368 // of a QueueRecord
 	bucketBytes   = 64
 	keyBytes      = 24
 	// indexBytes is what an index takes for each slice: its key, and as much again because blocks are half full at the least.
 	indexBytes = 2 * keyBytes
 	// queueBytes is what a queue takes besides its record and its orders: the runtime part, and its place in maps, trees and agendas.
-	queueBytes = 1000
+	queueBytes = 1032
+	// recentBytes is what the recent counts of a queue take.
+	recentBytes = 1120
 	// tableBytes is what a table takes for each entry when it is filled as it grows.
 	tableBytes = bucketBytes * 10 / (bucketFill * 9)
 	// reservedBytes is what a job takes in the orders of leases, in slices that are half full.
@@ -83,7 +85,7 @@ func (m *Machine) Memory() Memory {
 		v.Held += t.memory()
 	}
 	v.Held += s.blobs.memory() + m.queues.orders.memory()
-	v.Held += uint64(cap(a.order)*16 + len(m.queues.byName)*queueBytes)
+	v.Held += uint64(cap(a.order)*16 + len(m.queues.byName)*queueBytes + len(m.recents.queues)*recentBytes)
 	ungranted := max(0, s.slots.count()-s.grants.count())
 	v.Promised = uint64(ungranted*(grantBytes+reservedBytes) + s.withID*(tombBytes+stoneBytes+tableBytes+reservedBytes) + s.idBytes)
 	return v

@@ -20,6 +20,7 @@ func TestPageSizes(t *testing.T) {
 		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, answerBytes << newAnswers(nil).records.shift},
 		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues(nil).records.shift, recordBytes << newQueues(nil).records.shift},
 		{"finished lease", unsafe.Sizeof(finishedLease{}) << finishedShift, finishedBytes << finishedShift},
+		{"recent counts", unsafe.Sizeof(recent{}), recentBytes},
 		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, bucketBytes * bucketsPerPage},
 	} {
 		if tc.bytes > pageBytesMax {

@@ -200,7 +200,7 @@ func TestReadmeWorker(t *testing.T) {
 	if err := worker.Wait(); err != nil || !strings.HasSuffix(printed.String(), "stopped: <nil>\n") {
 		t.Errorf("the worker ended with %v and printed:\n%s", err, printed)
 	}
-	if got := p.run(program, "get", "orders", "order-42"); got.code != 0 || !strings.Contains(got.out, "ACKED") {
+	if got := p.run(program, "get", "orders", "order-42"); got.code != 0 || !strings.Contains(got.out, "acked") {
 		t.Errorf("the job has not ended: %+v", got)
 	}
 }
