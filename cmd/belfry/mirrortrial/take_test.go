@@ -12,7 +12,7 @@ import (
 // takers is how many consumers of Redisson wait for each ready list.
 const takers = 3
 
-// TestKillTake kills `belfry mirror run`, Redis, and at times the server, while consumers of Redisson take what rings. A consumer whose take() was answered by nobody has lost its payload: that is Redisson's way, with or
+// TestKillTake kills `belfry mirror run` and Redis while consumers of Redisson take what rings. A consumer whose take() was answered by nobody has lost its payload: that is Redisson's way, with or
 // without a bridge. So each payload that was received by no consumer is looked for in Redis' append-only file: one that was popped there is counted, and any other is lost by the mirror.
 func TestKillTake(t *testing.T) {
 	t.Parallel()
