@@ -117,8 +117,14 @@ func (m *memory) turn(flag *atomic.Bool, name string, on, off bool) {
 
 // used returns what is spoken for, and what is there already.
 func (m *memory) used() (used, held uint64) {
-	held = m.held.Load() + m.other.Load()
-	return held + m.promised.Load() + m.copies.Load(), held
+	held = sumOf(&m.held) + m.other.Load()
+	return held + sumOf(&m.promised) + m.copies.Load(), held
+}
+
+// sumOf returns a sum over the machines. What an entry freed may be taken off twice until the next look, where sumMemory comes between the two steps of
+// follow: below zero is none.
+func sumOf(sum *atomic.Uint64) uint64 {
+	return uint64(max(0, int64(sum.Load()))) //nolint:gosec // memory is far below 2^63 bytes
 }
 
 // refusal returns the error for a request that would add to a full memory.

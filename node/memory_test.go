@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -176,4 +177,17 @@ func TestFullVoterStopsPuts(t *testing.T) {
 		n.NotePeerMemory(voter, nil, nil)
 		puts(nil)
 	})
+}
+
+// TestMemoryNeverFallsBelowZero: an entry that frees much while the sum over the machines is made anew is taken off twice until the next look.
+func TestMemoryNeverFallsBelowZero(t *testing.T) {
+	m := newMemory(Config{MemoryBytes: MemoryBytesMin, Logger: slog.New(slog.DiscardHandler)})
+	var one machineMemory
+	m.follow(&one, fsm.Memory{Held: 10 << 20, Promised: 10 << 20})
+	m.held.Store(1 << 20)
+	m.promised.Store(1 << 20)
+	m.follow(&one, fsm.Memory{Held: 1 << 20, Promised: 1 << 20})
+	if used, held := m.used(); used != 0 || held != 0 || m.full.Load() || m.critical.Load() {
+		t.Errorf("used %d, held %d, full %t, critical %t", used, held, m.full.Load(), m.critical.Load())
+	}
 }
