@@ -82,7 +82,7 @@ func newGroup(n *Node, name, dir string, machine Machine) *group {
 		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: newTurn(), wedged: make(chan struct{}, 1),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), pace: n.pace},
 	}
-	g.replica.grown, g.replica.rest = n.grown, g.restAfter
+	g.replica.grown, g.replica.rest, g.replica.restores = n.grown, g.restAfter, n.restoreTurn
 	return g
 }
 

@@ -39,6 +39,7 @@ type Node struct {
 	fatalOnce    sync.Once
 	pace         *pace
 	snapshotTurn turn       // held while a snapshot is taken
+	restoreTurn  turn       // see replica.Restore
 	moveMu       sync.Mutex // held while a shard is started or stopped
 	snapshotWake chan struct{}
 	planning     sync.Mutex // held by planSpace
@@ -74,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), restoreTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.pace = &pace{hurry: n.hurries}
 	n.memory = newMemory(cfg)

@@ -68,6 +68,7 @@ type replica struct {
 	// snapshotBytes is the size of the newest snapshot.
 	snapshotBytes atomic.Int64
 	replacement   atomic.Pointer[snapshotDigest]
+	restores      turn // held by a restore while the state before it is in memory too; nil for none
 
 	applySeconds *histogram
 	persistError atomic.Pointer[error]
@@ -266,11 +267,16 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	return &replicaSnapshot{replica: r, snapshot: r.machine.Snapshot()}, nil
 }
 
-// Restore replaces the machine by the one read from source, only once that is complete and its digest is right.
+// Restore replaces the machine by the one read from source, only once that is complete and its digest is right. Until then both are in memory. So
+// of all groups of a node only one restores beside a state at a time; those of a start have none.
 func (r *replica) Restore(source io.ReadCloser) error {
 	r.mu.RLock()
-	prototype := r.machine
+	prototype, beside := r.machine, r.index > 0
 	r.mu.RUnlock()
+	if beside && r.restores != nil {
+		r.restores.take()
+		defer r.restores.give()
+	}
 	machine, err := prototype.Restore(source)
 	if err != nil {
 		return fmt.Errorf("restoring a snapshot: %w", err)

@@ -45,6 +45,34 @@ func TestRestoreThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
+// Of several groups that get a snapshot while they have a state, one at a time has both in memory. A start, which has none, waits for nobody.
+func TestRestoresBesideAStateTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurn()
+		install := func(index uint64) <-chan error {
+			r := &replica{machine: &counter{}, index: index, restores: turns}
+			ended := make(chan error, 1)
+			go func() { ended <- r.Restore(io.NopCloser(strings.NewReader("9"))) }()
+			synctest.Wait()
+			return ended
+		}
+		turns.take()
+		if err := <-install(0); err != nil {
+			t.Error(err)
+		}
+		waits := install(6)
+		select {
+		case err := <-waits:
+			t.Fatalf("it restored beside another one: %v", err)
+		default:
+		}
+		turns.give()
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Snapshots of several groups do not share the disk.
 func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
