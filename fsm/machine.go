@@ -333,6 +333,7 @@ func (m *Machine) bury(q *queue) {
 	for _, o := range [...]*order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
 		o.discard()
 	}
+	m.dropRecent(q)
 	m.queues.leave(q)
 	m.queues.byPlace[q.place] = nil
 	m.queues.records.release(q.place)
