@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -13,40 +15,73 @@ import (
 // conflictsNamedMax bounds the conflicts of one call that are looked into, at a read each.
 const conflictsNamedMax = 8
 
-// conflictPatience bounds the wait for such a read: the answer to the put is there already.
-const conflictPatience = time.Second
+// conflictPatience bounds the wait for all of them: the answers to the puts are there already. A call that has less than twice as much time left
+// is answered without.
+const conflictPatience = 200 * time.Millisecond
 
 // nameConflicts adds to JOB_EXISTS which field of a put differs from the job that is held. The machine compares hashes
 // only. A read that fails, or that finds the job gone, adds nothing.
 func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
-	named := 0
+	var conflicts []int
 	for i, put := range b.puts {
 		f := b.answers[i].fault
-		if put == nil || f == nil || f.Reason != belfryv1.Reason_REASON_JOB_EXISTS || f.Shard == nil || named >= conflictsNamedMax {
-			continue
+		if put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_JOB_EXISTS && f.Shard != nil && len(conflicts) < conflictsNamedMax {
+			conflicts = append(conflicts, i)
 		}
-		named++
-		bounded, cancel := context.WithTimeout(ctx, conflictPatience)
-		r, _, err := s.node.Query(bounded, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
-		cancel()
-		if err != nil || len(r.Jobs) == 0 {
-			continue
-		}
-		if job := &r.Jobs[0]; job.State.Held() {
-			f.Message = "a job with this id exists: " + contentDifference(put, job)
-		} else {
-			f.Message = "a job with this id and other content ended within the dedup window: it is " + endText(job)
-		}
+	}
+	if deadline, ok := ctx.Deadline(); len(conflicts) == 0 || ok && time.Until(deadline) < 2*conflictPatience {
+		return
+	}
+	consumer, refused := s.guard.grant(ctx, tokens.Consume)
+	ctx, cancel := context.WithTimeout(ctx, conflictPatience)
+	defer cancel()
+	var reads sync.WaitGroup
+	for _, i := range conflicts {
+		put, f := b.puts[i], b.answers[i].fault
+		reads.Go(func() {
+			r, _, err := s.node.Query(ctx, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
+			if err == nil && len(r.Jobs) > 0 {
+				sees := refused == nil && consumer.allows(put.Queue)
+				f.Message = conflictText(put, &r.Jobs[0], sees)
+			}
+		})
+	}
+	reads.Wait()
+}
+
+// conflictText says in what a put differs from the job that has its id, to one who may read jobs. Others are told no more than the answer to a put that is
+// repeated shows: when it is due.
+func conflictText(put *fsm.Put, job *fsm.Job, reads bool) string {
+	held := job.State.Held()
+	due := ""
+	if held {
+		due = dueAtDifference(put, job)
+	}
+	switch {
+	case due != "":
+		return "a job with this id exists: " + due
+	case !reads:
+		return fault(belfryv1.Reason_REASON_JOB_EXISTS).Message
+	case held:
+		return "a job with this id exists: " + contentDifference(put, job)
+	default:
+		return "a job with this id and other content ended within the dedup window: it is " + endText(job)
 	}
 }
 
-// contentDifference says in which field a put differs from the job that an earlier put of its id made.
+// dueAtDifference says how the dueAt of a put differs from the job's, if both have one; else it is empty.
+func dueAtDifference(put *fsm.Put, job *fsm.Job) string {
+	if !(put.Given & job.Given).Has(fsm.GivenDueAt) || put.DueAt.Ceil() == job.FirstDue {
+		return ""
+	}
+	return "dueAt differs (" + timeText(job.FirstDue) + " at first, now " + timeText(put.DueAt) + "); with delay a repeat is the same put"
+}
+
+// contentDifference says in which field but dueAt a put differs from the job that an earlier put of its id made.
 func contentDifference(put *fsm.Put, job *fsm.Job) string {
 	const ofTime = fsm.GivenDelay | fsm.GivenDueAt
 	both := put.Given & job.Given
 	switch {
-	case both.Has(fsm.GivenDueAt) && put.DueAt.Ceil() != job.FirstDue:
-		return "dueAt differs (" + timeText(job.FirstDue) + " at first, now " + timeText(put.DueAt) + "); with delay a repeat is the same put"
 	case put.Given&ofTime != job.Given&ofTime:
 		return "the first put had " + dueField(job.Given) + ", this one has " + dueField(put.Given)
 	case both.Has(fsm.GivenDelay) && job.Created.After(put.Delay) != job.FirstDue:

@@ -1,9 +1,17 @@
 package rpc
 
 import (
+	"context"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // TestConflictNamesTheField: a put that is not the same as the first of its id is told in what, while the job is held.
@@ -93,4 +101,78 @@ func TestGetOfAnEndedJob(t *testing.T) {
 		t.Errorf("status %d", got.status)
 	}
 	post("/v1/put", `{"queue":"e","id":"a","text":"y"}`, `a job with this id and other content ended within the dedup window: it is CANCELLED since 20`)
+}
+
+// silentNode is a node that answers no query.
+type silentNode struct {
+	Node
+	asked atomic.Int32
+}
+
+func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Reading, node.Witness, error) {
+	n.asked.Add(1)
+	<-ctx.Done()
+	return fsm.Reading{}, node.Witness{}, node.ErrCanceled
+}
+
+// TestConflictsKeepNobodyWaiting: the reads of a batch's conflicts share one short wait, and a call that has hardly any time left makes none.
+func TestConflictsKeepNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &silentNode{}
+		s := &queueService{router: router{node: n}, guard: &guard{}}
+		conflicts := func() *putBatch {
+			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]answer, 10)}
+			for i := range b.puts {
+				b.puts[i], b.answers[i].fault = &fsm.Put{Queue: "q", ID: itoa(i)}, fault(belfryv1.Reason_REASON_JOB_EXISTS)
+				b.answers[i].fault.Shard = new(uint32)
+			}
+			return b
+		}
+		start := time.Now()
+		s.nameConflicts(t.Context(), conflicts())
+		if took := time.Since(start); took != conflictPatience || n.asked.Load() != conflictsNamedMax {
+			t.Errorf("%d reads took %v", n.asked.Load(), took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), conflictPatience)
+		defer cancel()
+		start = time.Now()
+		s.nameConflicts(ctx, conflicts())
+		if took := time.Since(start); took != 0 || n.asked.Load() != conflictsNamedMax {
+			t.Errorf("with little time left the reads, %d in all, took %v", n.asked.Load(), took)
+		}
+	})
+}
+
+// TestConflictsTellNoSecrets: who may put to a queue and not read from it is told when a job was due at first, and nothing else of it.
+func TestConflictsTellNoSecrets(t *testing.T) {
+	s, keeper := serveGuarded(t)
+	producer, _ := keeper.make(t, "put:q", "consume:other")
+	both, _ := keeper.make(t, "put:q", "consume:q")
+	put := func(token, fields string) answered {
+		t.Helper()
+		return s.with(token, "POST", "/v1/put", `{"queue":"q",`+fields+`}`)
+	}
+	for _, first := range []string{`"id":"a","dueAt":"2099-01-01T00:00:00Z","text":"x"`, `"id":"gone","text":"x"`} {
+		if got := put(producer, first); got.status != 200 {
+			t.Fatal(got.body)
+		}
+	}
+	if got := s.with(producer, "POST", "/v1/cancel", `{"queue":"q","id":"gone"}`); got.status != 200 {
+		t.Fatal(got.body)
+	}
+	const silent = `"message":"a job with this id exists, or ended within the dedup window, with other content"`
+	for _, c := range []struct{ fields, producer, both string }{
+		{`"id":"a","dueAt":"2099-01-01T00:30:00Z","text":"x"`, "dueAt differs (2099-01-01T00:00:00Z at first", "dueAt differs (2099-01-01T00:00:00Z at first"},
+		{`"id":"a","dueAt":"2099-01-01T00:00:00Z","text":"y"`, silent, "the body differs"},
+		{`"id":"a","dueAt":"2099-01-01T00:00:00Z","text":"x","ttr":"9s"`, silent, "ttr differs"},
+		{`"id":"a","delay":"1h","text":"x"`, silent, "the first put had dueAt"},
+		{`"id":"gone","text":"y"`, silent, "it is CANCELLED since 20"},
+	} {
+		if got := put(producer, c.fields); got.status != 409 || !strings.Contains(got.body, c.producer) {
+			t.Errorf("%s: who may only put is told %d %s", c.fields, got.status, got.body)
+		}
+		if got := put(both, c.fields); got.status != 409 || !strings.Contains(got.body, c.both) {
+			t.Errorf("%s: who may consume is told %d %s", c.fields, got.status, got.body)
+		}
+	}
 }
