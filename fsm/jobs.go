@@ -68,6 +68,7 @@ func (m *Machine) lift(j job) {
 		j.q.leases.remove(j.place)
 		j.q.working.remove(j.place)
 		r.Counts.Reserved--
+		m.leases--
 	case Dead:
 		j.q.dead.remove(j.place)
 		r.Counts.Dead--
@@ -98,6 +99,7 @@ func (m *Machine) set(j job, state State, due Time) {
 		j.q.leases.insert(j.place)
 		j.q.working.insert(j.place)
 		r.Counts.Reserved++
+		m.leases++
 	case Dead:
 		j.q.dead.insert(j.place)
 		r.Counts.Dead++

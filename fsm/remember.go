@@ -59,14 +59,22 @@ func (a *answers) find(hash uint32, caller, id string) uint32 {
 
 // oldest returns the request remembered longest.
 func (a *answers) oldest() (place uint32, ok bool) {
-	for ; a.head < len(a.order); a.head++ {
-		t := a.order[a.head]
-		if a.records.live[t.place>>a.records.shift] > 0 && a.records.at(t.place).seq == t.seq {
-			return t.place, true
-		}
+	if a.head = a.first(); a.head < len(a.order) {
+		return a.order[a.head].place, true
 	}
 	a.order, a.head = nil, 0
 	return 0, false
+}
+
+// first returns where in the order the request is that is remembered longest, its length if there is none.
+func (a *answers) first() int {
+	for i := a.head; i < len(a.order); i++ {
+		t := a.order[i]
+		if a.records.live[t.place>>a.records.shift] > 0 && a.records.at(t.place).seq == t.seq {
+			return i
+		}
+	}
+	return len(a.order)
 }
 
 // recall fills results with what is to be answered without carrying the request out, and reports whether it is so. known
@@ -231,6 +239,26 @@ func (m *Machine) forgetFinished(place uint32) {
 	f.byExpiry.remove(place)
 	f.records.release(place)
 	m.sum -= HashFinished(l.serial, l.fence, l.expiry)
+}
+
+// NextForget returns the earliest stamp of an entry that forgets something because its time is over; none if nothing is remembered but what is kept
+// without end.
+func (m *Machine) NextForget() (next Time, ok bool) {
+	sooner := func(at Time) {
+		if !ok || at < next {
+			next, ok = at, true
+		}
+	}
+	if first, some := m.queues.forgets.first(); some {
+		sooner(first.at)
+	}
+	if i := m.answers.first(); i < len(m.answers.order) {
+		sooner(m.answers.records.at(m.answers.order[i].place).at.Add(RequestWindow + 1))
+	}
+	if k, some := m.finished.byExpiry.min(); some {
+		sooner(k.at.Add(1))
+	}
+	return next, ok
 }
 
 // sweep forgets what is past its time, a bounded number of each kind.

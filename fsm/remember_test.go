@@ -5,6 +5,54 @@ import (
 	"time"
 )
 
+// TestNextForget: an entry forgets something when NextForget says so and not before, until nothing is remembered.
+func TestNextForget(t *testing.T) {
+	m := New(Config{})
+	index, now := uint64(0), Time(time.Hour)
+	apply := func(at Time, id string, c Command) Result {
+		t.Helper()
+		index++
+		req := &Request{Caller: "c", ID: id, Commands: []Command{c}}
+		results, err := m.Apply(index, AppendEntry(nil, at, [][]byte{AppendRequest(nil, req)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0]
+	}
+	if at, ok := m.NextForget(); ok {
+		t.Errorf("of nothing something is forgotten at %d", at)
+	}
+	for _, name := range []string{"a", "b"} {
+		apply(now, name+"1", &Put{Queue: "q", ID: name, Partitions: 1})
+		g := apply(now+1, "", &Reserve{Queues: []string{"q"}, Max: 1}).Grants[0]
+		if m.Leases() != 1 {
+			t.Errorf("%d jobs are reserved", m.Leases())
+		}
+		apply(now+2, name+"2", &Ack{Ref: Ref{Queue: "q", Serial: g.Serial, Fence: g.Fence}})
+		now = now.Add(time.Second)
+	}
+	remembered := func() int {
+		st := m.Stats()
+		return st.Answers + st.Tombstones + st.Finished
+	}
+	if m.Leases() != 0 || remembered() != 8 {
+		t.Errorf("%d jobs are reserved, %d things are remembered", m.Leases(), remembered())
+	}
+	for remembered() > 0 {
+		at, ok := m.NextForget()
+		if !ok {
+			t.Fatalf("nothing is to be forgotten of %+v", m.Stats())
+		}
+		before := remembered()
+		if apply(at-1, "", &Expire{}); remembered() != before {
+			t.Errorf("%d things are forgotten before %d", before-remembered(), at)
+		}
+		if apply(at, "", &Expire{}); remembered() >= before {
+			t.Fatalf("nothing is forgotten at %d of %+v", at, m.Stats())
+		}
+	}
+}
+
 // TestRememberingReusesMemory: the answer to a request is made where the one before was, and stays as it is when others follow.
 func TestRememberingReusesMemory(t *testing.T) {
 	m := New(Config{})

@@ -29,6 +29,9 @@ func (m *Machine) UsageOf(namespace string) Usage {
 	return Usage{}
 }
 
+// Leases returns how many jobs of the shard are reserved, those included whose lease has lapsed and that are not settled.
+func (m *Machine) Leases() int { return m.leases }
+
 // QueueRoom returns how many queues this shard holds, and how many it may.
 func (m *Machine) QueueRoom() (held, most int) { return len(m.queues.byName), m.cfg.QueuesMax }
 

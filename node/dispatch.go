@@ -20,11 +20,12 @@ type look struct {
 
 // ask is a waiter who may reserve, on behalf of a queue, up to max jobs.
 type ask struct {
-	waiter *waiter
-	queue  *waitQueue
-	max    uint64
-	claim  *claim // of its reservation; see claims
-	taken  *ticket
+	waiter  *waiter
+	request *fsm.Request // the waiter's, or what it may reserve of it: see rationed
+	queue   *waitQueue
+	max     uint64
+	claim   *claim // of its reservation; see claims
+	taken   *ticket
 }
 
 // run hands out jobs until ctx ends.
@@ -115,7 +116,7 @@ func (ws *waiters) recalled() []ask {
 		ws.mu.Lock()
 		if w.state == parked && w.nodes != nil {
 			w.state = asking
-			asks = append(asks, ask{waiter: w, queue: w.nodes[0].queue})
+			asks = append(asks, ask{waiter: w, request: w.request, queue: w.nodes[0].queue})
 		}
 		ws.mu.Unlock()
 	}
@@ -167,14 +168,17 @@ func (ws *waiters) letThrough(asks []ask, q *waitQueue, free uint64, now fsm.Tim
 		if n.waiter.state != parked {
 			continue
 		}
+		request, err := ws.shard.rationed(n.waiter.request)
+		if err != nil { // until an ack makes room
+			ws.lookBy(q, now.Add(scarcePause))
+			break
+		}
 		want := min(n.wants(), free)
 		var taken *ticket
 		if limits {
 			var ok, full bool
 			if taken, ok, full = ws.shard.shares.offer(n.waiter.request, q.name); !ok {
-				if again := now.Add(quotaPause); q.next == 0 || q.next > again {
-					ws.schedule(q, again)
-				}
+				ws.lookBy(q, now.Add(quotaPause))
 				if full {
 					ws.shard.shares.miss(q.name, n.lack(free))
 					break
@@ -185,9 +189,16 @@ func (ws *waiters) letThrough(asks []ask, q *waitQueue, free uint64, now fsm.Tim
 		n.waiter.state = asking
 		q.asking += want
 		free -= want
-		asks = append(asks, ask{waiter: n.waiter, queue: q, max: want, taken: taken})
+		asks = append(asks, ask{waiter: n.waiter, request: request, queue: q, max: want, taken: taken})
 	}
 	return asks
+}
+
+// lookBy sets that a queue is looked at again at that time at the latest. mu is held.
+func (ws *waiters) lookBy(q *waitQueue, at fsm.Time) {
+	if q.next == 0 || q.next > at {
+		ws.schedule(q, at)
+	}
 }
 
 // wants returns how many jobs a waiter takes at most.
@@ -206,7 +217,7 @@ func (n *waitNode) lack(free uint64) (sum uint64) {
 // propose sends the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a ask) {
 	pr := &proposal{
-		taken: a.taken, request: a.waiter.request, encoded: fsm.AppendRequest(nil, a.waiter.request), format: ws.shard.node.Format(),
+		taken: a.taken, request: a.request, encoded: fsm.AppendRequest(nil, a.request), format: ws.shard.node.Format(),
 		came: max(a.waiter.came, a.queue.opened),
 	}
 	pr.complete = func(reply Reply, err error) {
@@ -274,13 +285,14 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
+	if req.ID != "" && s.remembers(req) { // the answer to an earlier attempt is to be had at once
+		return s.do(ctx, req)
+	}
 	if err := s.admit(req); err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
 	switch {
-	case req.ID != "" && s.remembers(req): // the answer to an earlier attempt is to be had at once
-		return s.do(ctx, req)
 	case req.ID != "" && (wait.For <= 0 || wait.stopped()) && s.claims.underway(req): // or soon
 		return s.do(ctx, req)
 	case wait.stopped():

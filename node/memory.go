@@ -28,7 +28,7 @@ type MemoryStatus struct {
 	UsedBytes uint64
 	// HeldBytes is what the machines have now, and all else that the collector found alive.
 	HeldBytes uint64
-	// Full tells that puts are refused, Critical that reservations are, too.
+	// Full tells that puts are refused, Critical that few jobs may be reserved at a time, too.
 	Full, Critical bool
 }
 
@@ -50,7 +50,8 @@ func (e *MemoryError) Unwrap() error { return ErrMemoryFull }
 // threads, and what the kernel keeps for its connections and files.
 func SoftMemoryLimit(limit uint64) uint64 { return limit - limit/32 - min(24<<20, limit/4) }
 
-// memoryMarks returns the used bytes from which on puts are refused, and the held bytes from which on reservations are, too. Below the first
+// memoryMarks returns the used bytes from which on puts are refused, and the held bytes from which on few jobs may be
+// reserved at a time, too. Below the first
 // stays a fifth of what the runtime may take: for garbage between two collections, requests on their way, and entries that followers get while
 // their leader does not know yet that they are full.
 func memoryMarks(limit uint64) (full, critical uint64) {
@@ -138,15 +139,15 @@ func (m *memory) status() MemoryStatus {
 	return MemoryStatus{LimitBytes: m.limit, MarkBytes: m.fullAt, UsedBytes: used, HeldBytes: held, Full: m.full.Load(), Critical: m.critical.Load()}
 }
 
-// watchMemory looks at what other nodes said every now and then, and at the whole account if there is a limit, until ctx ends.
+// watchMemory looks at the whole account every now and then, until ctx ends. Without a limit there is nothing to do.
 func (n *Node) watchMemory(ctx context.Context) {
+	if n.memory.limit == 0 {
+		return
+	}
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	for {
-		n.reviewPeers()
-		if n.memory.limit > 0 {
-			n.sumMemory()
-		}
+		n.sumMemory()
 		select {
 		case <-ctx.Done():
 			return
@@ -174,12 +175,25 @@ func (n *Node) sumMemory() {
 		}
 	}
 	m.judge()
+	for _, s := range n.here() {
+		s.watchForgetting()
+		s.renewRation()
+	}
 	if m.full.Load() {
-		used, _ := m.used()
-		n.RaiseCondition(MemoryPressure, fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are refused", used>>20, m.limit>>20, m.fullAt>>20))
+		n.RaiseCondition(MemoryPressure, m.pressure())
 	} else {
 		n.ClearCondition(MemoryPressure)
 	}
+}
+
+// pressure says what a full memory means.
+func (m *memory) pressure() string {
+	used, _ := m.used()
+	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are refused", used>>20, m.limit>>20, m.fullAt>>20)
+	if m.critical.Load() {
+		text += fmt.Sprintf(", and a shard has at most %d jobs reserved at a time", rationLeases)
+	}
+	return text
 }
 
 // MemoryFor returns the least limit, in whole MiB, with which puts are not refused while the machines have so many bytes spoken for.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -70,8 +71,11 @@ func TestWhatAFullMemoryRefuses(t *testing.T) {
 	check("full", ErrMemoryFull, adds...)
 	check("full", nil, append(reserves, frees[:len(frees)-1]...)...)
 	h.set(n, critical+1)
-	check("critical", ErrMemoryFull, append(adds, reserves...)...)
-	check("critical", nil, frees...)
+	check("critical", ErrMemoryFull, adds...)
+	check("critical", nil, append(reserves, frees...)...)
+	if text := n.memory.pressure(); !strings.Contains(text, "at most 64 jobs") {
+		t.Errorf("the condition says %q", text)
+	}
 	if st := n.Status().Memory; !st.Full || !st.Critical || n.Stats().Shards[0].MemoryFull != refused {
 		t.Errorf("status says %+v, %d requests were counted, want %d", st, n.Stats().Shards[0].MemoryFull, refused)
 	}
@@ -119,22 +123,30 @@ func TestJobsFillTheMemory(t *testing.T) {
 	}
 }
 
-// TestPollsWaitWhileMemoryIsCritical: who waits goes on waiting, and gets the job when there is memory again.
+// TestPollsWaitWhileMemoryIsCritical: who waits goes on waiting while enough jobs are reserved, and gets the job when one of those is acked, or when
+// there is memory again.
 func TestPollsWaitWhileMemoryIsCritical(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n, h := openInMemory(t, dir, 1024)
-		do(t, n, 0, put("orders", "x", time.Second))
-		poll := startPoll(t, n, time.Hour, 1, "orders")
-		h.set(n, 900)
-		time.Sleep(10 * time.Second)
-		if !poll.running() {
-			t.Fatalf("the poll ended with %+v, %v", poll.reply, poll.err)
+		for range rationLeases + 2 {
+			do(t, n, 0, put("orders", "x", 0))
 		}
-		h.set(n, 100)
-		start := time.Now()
-		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > scarcePause {
-			t.Errorf("granted %+v after %v", got, poll.at.Sub(start))
+		held := do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: rationLeases, TTR: time.Hour}).Results[0].Grants
+		h.set(n, 900)
+		for _, relief := range []func(){
+			func() { do(t, n, 0, &fsm.Ack{Ref: refOf(held[0])}) }, func() { h.set(n, 100) },
+		} {
+			poll := startPoll(t, n, time.Hour, 1, "orders")
+			time.Sleep(10 * time.Second)
+			if !poll.running() {
+				t.Fatalf("the poll ended with %+v, %v", poll.reply, poll.err)
+			}
+			start := time.Now()
+			relief()
+			if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > scarcePause {
+				t.Errorf("granted %+v after %v", got, poll.at.Sub(start))
+			}
 		}
 	})
 }
@@ -190,32 +202,4 @@ func TestMemoryNeverFallsBelowZero(t *testing.T) {
 	if used, held := m.used(); used != 0 || held != 0 || m.full.Load() || m.critical.Load() {
 		t.Errorf("used %d, held %d, full %t, critical %t", used, held, m.full.Load(), m.critical.Load())
 	}
-}
-
-// TestFullVoterIsForgotten: what a node said of its memory ends to count also if nobody asks it any more, as when it was removed, and on a leader without a
-// limit of its own.
-func TestFullVoterIsForgotten(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		n := openNode(t, testConfig(t, dir))
-		known := func() int {
-			n.memory.peers.mu.Lock()
-			defer n.memory.peers.mu.Unlock()
-			return len(n.memory.peers.byServer)
-		}
-		n.NotePeerMemory("n9.1", &MemoryError{99, 100}, nil) // no voter
-		n.NotePeerMemory(n.id.serverID(), &MemoryError{90, 100}, nil)
-		time.Sleep(memoryInterval)
-		synctest.Wait()
-		_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})
-		if known() != 1 || !errors.Is(err, ErrMemoryFull) {
-			t.Errorf("%d nodes are known to be full, a put ended with %v", known(), err)
-		}
-		time.Sleep(peerMemoryFor + memoryInterval)
-		synctest.Wait()
-		if known() != 0 {
-			t.Errorf("%d nodes are known to be full", known())
-		}
-		do(t, n, 0, put("orders", "", 0))
-	})
 }

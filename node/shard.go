@@ -26,6 +26,7 @@ type shard struct {
 	pacer    *pacer
 	stats    *shardCounters
 	memory   machineMemory
+	ration   ration
 	// votersFull is the figures of another voter whose memory is full; nil if there is none.
 	votersFull atomic.Pointer[MemoryError]
 	pool       sync.Pool // of *call
@@ -65,15 +66,15 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.births = newBirths(s, machine.m)
 	s.claims, s.shares = newClaims(s), newShares(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
-	s.waiters.scarce = func() bool { return n.space.Scarce() || n.memory.critical.Load() || s.lacksVoters() != nil }
+	s.waiters.scarce = n.space.Scarce
 	s.proposer.late = s.waiters.touchedAll
-	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDeadline, expire: s.expire, wake: make(chan struct{}, 1)}
+	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
 		n.memory.follow(&s.memory, machine.Memory())
 		s.follow(machine.Clock())
-		deadline, _ := machine.NextDeadline()
-		s.pacer.moved(deadline)
+		s.ration.reserved.Store(int64(machine.Leases()))
+		s.pacer.moved(s.dutyOf(machine))
 		s.proposer.births.follow(machine)
 	}
 	if n.cfg.Applied != nil {
@@ -125,6 +126,12 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 		s.stats.notApplied.Add(1)
 		return Reply{Results: results}, nil
 	}
+	rationed, err := s.rationed(req)
+	if err != nil && !s.knows(req) {
+		s.stats.failed(err, 1)
+		return Reply{}, err
+	}
+	req = rationed
 	taken, err := s.shares.enter(ctx, req)
 	if err != nil {
 		s.stats.failed(err, 1)
@@ -198,8 +205,8 @@ func (s *shard) refusal(err error) error {
 
 // admit refuses what would add to a full disk or a full memory: puts when either is low, and when space is scarce all that does not free some.
 // An entry that cannot be written ends the process, so when space is exhausted nothing of callers is logged. Who does not lead leaves it
-// to the leader. Nor is taken what would be on too few disks. In the first moments, when the leadership is handed over, the answer is that there is no
-// leader: the next one takes the call.
+// to the leader. A repeat adds nothing to memory, and passes. Nor is taken what would be on too few disks. In the first moments, when the leadership is
+// handed over, the answer is that there is no leader: the next one takes the call.
 func (s *shard) admit(req *fsm.Request) error {
 	if err := s.admitVoters(req); err != nil {
 		return err
@@ -209,21 +216,23 @@ func (s *shard) admit(req *fsm.Request) error {
 	if !low && !full && voter == nil || s.serving.Load() == nil {
 		return nil
 	}
-	scarce, exhausted, critical := space.Scarce(), space.Exhausted(), memory.critical.Load()
+	scarce, exhausted, some := space.Scarce(), space.Exhausted(), false
 	for _, c := range req.Commands {
 		k := c.Kind()
 		adds := k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport
 		if exhausted || adds && low || scarce && !frees(k) {
 			return s.diskRefusal()
 		}
-		if adds && full || critical && k == fsm.KindReserve {
-			return fmt.Errorf("%s: %w", s.name, memory.refusal())
-		}
-		if adds && voter != nil {
-			return fmt.Errorf("%s: %w", s.name, voter)
-		}
+		some = some || adds
 	}
-	return nil
+	switch {
+	case !some || !full && voter == nil || s.knows(req):
+		return nil
+	case full:
+		return fmt.Errorf("%s: %w", s.name, memory.refusal())
+	default:
+		return fmt.Errorf("%s: %w", s.name, voter)
+	}
 }
 
 // diskRefusal returns the error for what the disk has no room for.
@@ -327,13 +336,13 @@ func (s *shard) applied(batch []*proposal, did *shardResult) {
 	s.waiters.touched(batch)
 }
 
-// expire proposes one Expire.
+// expire proposes one Expire. Every entry forgets something as well, so that work is left undone also if there is more to forget while memory is full.
 func (s *shard) expire(ctx context.Context) (more bool, err error) {
 	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
 	if err != nil {
 		return false, err
 	}
-	return reply.Results[0].More, nil
+	return reply.Results[0].More || s.forgetsMore(), nil
 }
 
 // machineClock returns the shard's time as of the last entry applied here.

@@ -16,7 +16,7 @@ import (
 const (
 	fruitlessPause    = 10 * time.Millisecond
 	fruitlessPauseMax = time.Second
-	// scarcePause is how long a queue rests because the disk is nearly full.
+	// scarcePause is how long a queue rests because the disk is nearly full, or because memory is and enough jobs are reserved.
 	scarcePause = time.Second
 	// quotaPause is how long a queue rests whose namespace may have no more jobs in flight.
 	quotaPause = 50 * time.Millisecond
@@ -28,7 +28,7 @@ const (
 type waiters struct {
 	shard *shard
 	most  int
-	// scarce reports whether no reservation may be logged: the disk or the memory is nearly full, or the voters are too few.
+	// scarce reports whether the disk is so full that no reservation may be logged.
 	scarce func() bool
 	wake   chan struct{}
 

@@ -21,6 +21,7 @@ type nodeCollector struct {
 	info, quarantined, catalogLeading                                    *prometheus.Desc
 	diskFree, diskLow, diskFull, condition, peersChanged, clockOffset    *prometheus.Desc
 	memoryLimit, memoryMark, memoryUsed, memoryHeld, memoryFull          *prometheus.Desc
+	memoryCritical                                                       *prometheus.Desc
 	requests, refused, entries, commands, leaderChanges                  *prometheus.Desc
 	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight       *prometheus.Desc
 	waiters, leading, led, ahead, voters, wanted, minVoters, redelivered *prometheus.Desc
@@ -52,6 +53,7 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		memoryUsed:     desc("memory_used_bytes", "What is spoken for: what is held, what the held jobs may come to take until they end, and what the next snapshot may copy."),
 		memoryHeld:     desc("memory_held_bytes", "What jobs, indexes, tombstones and remembered answers take, and all else that the collector found alive."),
 		memoryFull:     desc("memory_full", "1 while puts are refused because too much memory is spoken for."),
+		memoryCritical: desc("memory_critical", "1 while so much memory is held that a shard hands out few jobs at a time."),
 		peersChanged:   desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
 		clockOffset:    desc("clock_offset_seconds", "By how much the wall clock of another node was ahead of this node's when it was last asked. Leaders ask every 5 s until a majority has answered, so that a slow peer may be missing.", "peer"),
 
@@ -171,6 +173,7 @@ func (c *nodeCollector) collectMemory(gauge func(*prometheus.Desc, float64, ...s
 	gauge(c.memoryUsed, float64(m.UsedBytes))
 	gauge(c.memoryHeld, float64(m.HeldBytes))
 	gauge(c.memoryFull, truth(m.Full))
+	gauge(c.memoryCritical, truth(m.Critical))
 }
 
 // gauges returns what sends gauges whose first labels have these values.

@@ -190,6 +190,22 @@ belfry_shard_follower_lag_entries{peer="n3.0c",shard="0"} 9
 `)
 }
 
+// TestMetricsOfMemory: what is refused for want of memory can be told apart.
+func TestMetricsOfMemory(t *testing.T) {
+	for _, tt := range []struct {
+		memory node.MemoryStatus
+		want   string
+	}{
+		{node.MemoryStatus{}, "belfry_memory_critical 0\nbelfry_memory_full 0\n"},
+		{node.MemoryStatus{Full: true}, "belfry_memory_critical 0\nbelfry_memory_full 1\n"},
+		{node.MemoryStatus{Full: true, Critical: true}, "belfry_memory_critical 1\nbelfry_memory_full 1\n"},
+	} {
+		n := newMemoryNode(1)
+		n.status.Memory = tt.memory
+		expectMetrics(t, scrape(t, n, 1), tt.want)
+	}
+}
+
 // TestMetricsOfSnapshots: a start finds when the newest one was written, and not how long it took; nothing is said of what never was.
 func TestMetricsOfSnapshots(t *testing.T) {
 	found := node.SnapshotStats{Index: 9, Bytes: 7, At: time.UnixMilli(1500)}
