@@ -93,7 +93,7 @@ const recordPause = 100 * time.Millisecond
 // recordFounding has the catalog know a cluster that several nodes founded. It is called where the catalog is led, before placement begins, and goes on until it
 // has succeeded or ctx ends. The record of the cluster comes last: the next leader does again what was cut off.
 func (c *Catalog) recordFounding(ctx context.Context, f *node.Founding, addresses *Directory) {
-	for {
+	for !c.recorded() {
 		err := c.recordFounded(ctx, f, addresses)
 		if err == nil || ctx.Err() != nil {
 			return
@@ -115,9 +115,6 @@ func (c *Catalog) recorded() (recorded bool) {
 
 // recordFounded is one attempt of recordFounding.
 func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses *Directory) error {
-	if c.recorded() {
-		return nil
-	}
 	nodes, placements := c.Nodes(), c.Placements()
 	var first foundingSettings
 	if err := json.Unmarshal(f.Settings, &first); err != nil {
@@ -142,13 +139,27 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 	}
 	commands = append(commands, command{Raise: &raise{FoundingFormat}}, command{Settle: &first.Settings}, command{Found: &c.found})
 	for _, cmd := range commands {
+		if cmd.Join != nil {
+			cmd.Silent = c.namesakes(cmd.Join)
+		}
 		out, err := c.propose(ctx, cmd)
 		if err != nil {
 			return err
 		}
-		if out.verdict != done {
+		if out.verdict != done && out.verdict != gone {
 			return errors.New("the catalog refused what the cluster was founded with")
 		}
 	}
 	return nil
+}
+
+// namesakes returns the other recorded servers of a node's name. A founder that lost its disk may have been admitted as a new node before it was recorded as a
+// founder: it must be recorded nevertheless, for its places go to the new node.
+func (c *Catalog) namesakes(of *Node) (servers []string) {
+	for _, n := range c.Nodes() {
+		if n.Name == of.Name && n.ServerID != of.ServerID {
+			servers = append(servers, n.ServerID)
+		}
+	}
+	return servers
 }

@@ -173,6 +173,36 @@ func TestFoundingRecordIsCompleted(t *testing.T) {
 	})
 }
 
+// TestFounderIsWipedBeforeTheRecord: a founder that lost its disk before the cluster was recorded is admitted as a new node first. The record is made nevertheless,
+// and has the lost founder in its places.
+func TestFounderIsWipedBeforeTheRecord(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := newMember(t, newPipes(), dir, "b", nil)
+		c := b.cluster.Catalog
+		again := Node{Name: "a", ServerID: "a.2", Format: FoundingFormat}
+		if err := c.admit(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
+		f, err := NewFounding(FoundingConfig{Shards: testShards, Founders: []Founder{{ServerID: "a.1"}, {ServerID: b.id()}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // also when it is done again
+			if err := c.recordFounded(t.Context(), f, b.known); err != nil {
+				t.Errorf("recording the cluster: %v", err)
+			}
+		}
+		var servers []string
+		for _, n := range c.Nodes() {
+			servers = append(servers, n.ServerID)
+		}
+		if want := []string{"a.1", "a.2", b.id()}; !slices.Equal(servers, want) {
+			t.Errorf("recorded are %q, want %q", servers, want)
+		}
+	})
+}
+
 func TestNewFounding(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
