@@ -129,8 +129,9 @@ type placer struct {
 	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
 	handed   sync.Map
 	declined map[string]decline
-	// cuts is when two nodes were last said not to reach each other.
-	cuts map[[2]string]time.Time
+	// cuts is when two nodes that are cut off from each other were last said to be. saidCut are those that the round before said so of.
+	cuts    map[[2]string]time.Time
+	saidCut map[[2]string]bool
 	// behind is since when voters have not been level, by server and group.
 	behind map[Behind]time.Time
 	// undecided are the groups of which it was said that their replicas differ and nobody knows which is right.

@@ -8,15 +8,23 @@ import (
 // cutFor is how long two nodes count as cut off from each other after one said so last: leaderships must not follow a link that comes and goes.
 const cutFor = 10 * time.Second
 
-// noteCuts counts for each node the nodes that it does not reach or that do not reach it, of those that answer.
+// noteCuts counts for each node the nodes that it does not reach or that do not reach it, of those that answer. A pair is cut off once two rounds in a row have
+// said so. A node that has just started does not count: the others find it again one after the other, and meanwhile the last one seems to be cut off.
 func (p *placer) noteCuts(nodes []worldNode, reports map[string]*Report) {
+	said := map[[2]string]bool{}
 	for id, r := range reports {
 		for _, u := range r.Unreached {
-			if reports[u.ServerID] != nil {
-				p.cuts[[2]string{min(id, u.ServerID), max(id, u.ServerID)}] = p.now()
+			if reports[u.ServerID] == nil || p.fresh(id) || p.fresh(u.ServerID) {
+				continue
+			}
+			pair := [2]string{min(id, u.ServerID), max(id, u.ServerID)}
+			said[pair] = true
+			if _, cut := p.cuts[pair]; cut || p.saidCut[pair] {
+				p.cuts[pair] = p.now()
 			}
 		}
 	}
+	p.saidCut = said
 	for pair, at := range p.cuts {
 		if p.now().Sub(at) >= cutFor {
 			delete(p.cuts, pair)

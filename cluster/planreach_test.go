@@ -115,6 +115,45 @@ func TestPlacerAndAPartialPartition(t *testing.T) {
 	}
 }
 
+// TestCutsAreNotedLate: two rounds in a row must say that two nodes are cut off from each other, and none counts a node whose process has just started: the
+// others find it again one after the other.
+func TestCutsAreNotedLate(t *testing.T) {
+	c := newFakeCluster(1, "a")
+	for _, name := range []string{"b", "c"} {
+		c.nodes_ = append(c.nodes_, Node{Name: name, ServerID: name})
+	}
+	p := c.placer()
+	look := func(what string, cut bool) {
+		t.Helper()
+		for _, n := range p.world(p.ask(t.Context())).nodes {
+			if got := n.cutOff > 0; got != (cut && n.server != "a") {
+				t.Errorf("%s: %s is cut off from %d", what, n.server, n.cutOff)
+			}
+		}
+		c.now = c.now.Add(placeInterval)
+	}
+	for range steadyRounds + 1 {
+		look("all reach each other", false)
+	}
+	cut := map[string][]string{"c": {"b"}}
+	c.unreached = cut
+	look("it was said once", false)
+	c.unreached = nil
+	look("it is over", false)
+	c.unreached = cut
+	look("it was said once more", false)
+	look("it was said twice", true)
+	for range int(cutFor/placeInterval) - 1 {
+		c.unreached = nil
+		look("it is over for a moment", true)
+	}
+	look("it is over for long", false)
+	c.unreached, c.processes["b"] = cut, "another"
+	for range steadyRounds {
+		look("one of them has just started", false)
+	}
+}
+
 // TestVotersThatAreBehind: a voter that gets nothing from its leader is named after some looks, until it has all.
 func TestVotersThatAreBehind(t *testing.T) {
 	c := newFakeCluster(1, "a")
