@@ -197,7 +197,7 @@ func (c *contacts) detour(server string) (string, error) {
 		}
 	}
 	if away := time.Since(known.reached); via == "" && away >= refusedAfter {
-		return "", fmt.Errorf("%w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, server, away.Truncate(time.Second))
+		return "", fmt.Errorf("%w: %w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, errCutOff, server, away.Truncate(time.Second))
 	}
 	return via, nil
 }

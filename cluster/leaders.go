@@ -29,6 +29,9 @@ const (
 // only read.
 var errAgain = errors.New("the call was not taken")
 
+// errCutOff is beneath the refusal of a call to a node that this one has not reached for long, neither straight nor by way of another. Nothing was sent.
+var errCutOff = errors.New("the node is cut off")
+
 // patience is the time that one call still has to find a leader.
 type patience struct {
 	until time.Time // no look begins after it
@@ -231,6 +234,8 @@ type seeker struct {
 
 // follow has a call of a shard carried out where its leader is: by here on this node, or by there on the one named. Until something was sent that
 // may have changed something, it looks again, for as long as p lasts; a call that was sent on is answered as it ended. here and there may be called several times.
+//
+// Where the named leader is cut off, it looks once more at once: it may have been dead for long, and another one leads.
 func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here func() error, there func(server string) error) error {
 	var err error
 	if !s.follows(shard) {
@@ -240,8 +245,8 @@ func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here fun
 	}
 	looking, cancel := context.WithDeadline(ctx, p.looks)
 	defer cancel()
+	server, cutOff := s.find(looking, shard), false
 	for {
-		server := s.find(looking, shard)
 		switch server {
 		case "":
 			if !errors.Is(err, node.ErrNoLeader) {
@@ -255,6 +260,13 @@ func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here fun
 			if err = there(server); err != nil && !refusedByLeader(err) {
 				s.forget(shard, server)
 			}
+			if !cutOff && errors.Is(err, errCutOff) {
+				cutOff = true
+				if next := s.find(looking, shard); next != "" && next != server {
+					server = next
+					continue
+				}
+			}
 			if !errors.Is(err, errAgain) {
 				return err
 			}
@@ -265,6 +277,7 @@ func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here fun
 			}
 			return err
 		}
+		server = s.find(looking, shard)
 	}
 }
 

@@ -78,6 +78,49 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowLooksOnceMoreWhereTheLeaderIsCutOff: a name that was kept of a leader long dead does not fail the call while the others know the new leader, also of a call
+// that has no time to wait. Who is named again, or after another that is cut off, ends it at once.
+func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
+	cutOff := fmt.Errorf("%w: %w", node.ErrNoLeader, errCutOff)
+	for _, tt := range []struct {
+		name  string
+		found []string // by the looks, in order
+		calls string
+		want  error
+	}{
+		{"another leads", []string{"b.2", "c.3"}, "c.3", nil},
+		{"this one leads", []string{"b.2", "a.1"}, "a.1", nil},
+		{"it is named again", []string{"b.2", "b.2"}, "", errCutOff},
+		{"nobody is named", []string{"b.2", ""}, "", errCutOff},
+		{"the other is cut off too", []string{"b.2", "d.2"}, "", errCutOff},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls, forgotten string
+				s := &seeker{
+					self: "a.1", follows: func(uint32) bool { return true }, forget: func(_ uint32, server string) { forgotten += server },
+					find: func(context.Context, uint32) string {
+						server := tt.found[0]
+						tt.found = tt.found[1:]
+						return server
+					},
+				}
+				began := time.Now()
+				err := s.follow(t.Context(), 0, newPatience(t.Context(), 0, nil), func() error { calls += "a.1"; return nil }, func(server string) error {
+					if strings.HasSuffix(server, ".2") {
+						return cutOff
+					}
+					calls += server
+					return nil
+				})
+				if !errors.Is(err, tt.want) || calls != tt.calls || time.Since(began) != 0 || !strings.HasPrefix(forgotten, "b.2") {
+					t.Errorf("calls %q, forgotten %q, after %v: %v", calls, forgotten, time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
 // TestElsewhere: what was refused because of who was asked may be asked of another; what may have been logged may not, whatever else it is.
 func TestElsewhere(t *testing.T) {
 	for err, want := range map[error]bool{
