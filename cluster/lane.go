@@ -442,8 +442,8 @@ func (l laneBody) Close() error {
 func namePeerError(err error) []byte {
 	out := peerError{Name: "unknown_outcome", Text: err.Error()}
 	for name, known := range peerErrors() {
-		// An error that wraps several has the worst outcome.
-		if errors.Is(err, known) && !errors.Is(err, node.ErrUnknownOutcome) {
+		// An error that wraps several has the worst outcome, else the name that says most.
+		if errors.Is(err, known) && !errors.Is(err, node.ErrUnknownOutcome) && saysMore(name, out.Name) {
 			out.Name = name
 		}
 	}

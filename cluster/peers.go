@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -241,6 +243,23 @@ func peerErrors() map[string]error {
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
 		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
 	}
+}
+
+// vagueNames are the names that say little beside another one, the vaguest first; tellingNames come before all others, the most telling last.
+var (
+	vagueNames   = []string{"unknown_outcome", "canceled", "no_leader", "not_leader"}
+	tellingNames = []string{nameBehind, nameStopping, nameNotRelayed}
+)
+
+// saysMore reports whether the name of an error says more than another one. Of any two names one does.
+func saysMore(name, than string) bool {
+	rank := func(name string) int {
+		if i := slices.Index(vagueNames, name); i >= 0 {
+			return i - len(vagueNames)
+		}
+		return slices.Index(tellingNames, name) + 1
+	}
+	return cmp.Or(cmp.Compare(rank(name), rank(than)), strings.Compare(name, than)) > 0
 }
 
 // peerError is an error on its way between nodes.
