@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +20,8 @@ const (
 	// probeInterval is the time between two questions to a node, probeWait how long one answer may take.
 	probeInterval = 500 * time.Millisecond
 	probeWait     = time.Second
-	// A node counts as unreached when unreachedProbes questions in a row have failed and the last answer is unreachedAfter old. From detourAfter on, and one
-	// failed question, calls go by another node.
+	// A node counts as unreached when unreachedProbes questions in a row have failed and the last answer is unreachedAfter old. From detourAfter on, calls
+	// go by another node, if one question was refused or two failed.
 	unreachedProbes = 2
 	unreachedAfter  = 2500 * time.Millisecond
 	detourAfter     = time.Second
@@ -65,9 +66,13 @@ type contact struct {
 	failures int       // questions in a row that it did not answer
 	asking   bool
 	called   time.Time // when it asked this node last
+	// quick: the last question failed before its time was up. The node, or the way to it, refused.
+	quick bool
 	// answered is when it said last whom it does not reach; zero if it does not understand the question.
 	answered  time.Time
 	unreached []string
+	// objects is since when each answer has said that it does not reach this node; zero if the last one has not.
+	objects time.Time
 }
 
 func newContacts(self string, ask func(ctx context.Context, server string) (reachAnswer, error)) *contacts {
@@ -117,12 +122,20 @@ func (c *contacts) heard(known *contact, answer reachAnswer, err error) {
 	defer c.mu.Unlock()
 	known.asking = false
 	if err != nil && !errors.Is(err, errNotUnderstood) {
+		timeout, ok := errors.AsType[net.Error](err)
+		known.quick = !ok || !timeout.Timeout()
 		known.failures++
 		return
 	}
 	known.failures, known.reached = 0, time.Now()
-	if err == nil {
-		known.answered, known.unreached = known.reached, answer.Unreached
+	if err != nil {
+		return
+	}
+	known.answered, known.unreached = known.reached, answer.Unreached
+	if !slices.Contains(answer.Unreached, c.self) {
+		known.objects = time.Time{}
+	} else if known.objects.IsZero() {
+		known.objects = known.answered
 	}
 }
 
@@ -145,9 +158,9 @@ func (k *contact) isUnreached() bool {
 	return k.failures >= unreachedProbes && time.Since(k.reached) >= unreachedAfter
 }
 
-// isDoubtful reports whether calls to it should go another way.
+// isDoubtful reports whether calls to it should go another way. One answer that came too late does not count: it may only be slow.
 func (k *contact) isDoubtful() bool {
-	return k != nil && k.failures > 0 && time.Since(k.reached) >= detourAfter
+	return k != nil && (k.failures > 1 || k.failures > 0 && k.quick) && time.Since(k.reached) >= detourAfter
 }
 
 // isFresh reports whether what it said still counts.
@@ -202,12 +215,12 @@ func (c *contacts) detour(server string) (string, error) {
 	return via, nil
 }
 
-// objectors returns the servers that said lately that they do not reach this node.
+// objectors returns the servers that said lately that they do not reach this node, and said so before: one answer may be out of date.
 func (c *contacts) objectors() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for server, known := range c.byServer {
-		if known.isFresh() && slices.Contains(known.unreached, c.self) {
+		if known.isFresh() && !known.objects.IsZero() && known.answered.Sub(known.objects) >= probeInterval {
 			all = append(all, server)
 		}
 	}

@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestOneAnswerIsNoObjection: a node objects once two answers in a row, a while apart, have said that it does not reach this one, and until one says no more.
+func TestOneAnswerIsNoObjection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newContacts("a.1", nil)
+		known := c.of("b.1")
+		for i, step := range []struct {
+			after     time.Duration
+			unreached []string
+			objects   bool
+		}{
+			{0, []string{"a.1"}, false},
+			{probeInterval / 10, []string{"a.1"}, false},
+			{probeInterval, nil, false},
+			{probeInterval, []string{"a.1"}, false},
+			{probeInterval, []string{"a.1", "c.1"}, true},
+			{probeInterval, []string{"a.1"}, true},
+			{probeInterval, []string{"c.1"}, false},
+			{probeInterval, []string{"a.1"}, false},
+		} {
+			time.Sleep(step.after)
+			c.heard(known, reachAnswer{Unreached: step.unreached}, nil)
+			if got := c.objectors(); slices.Contains(got, "b.1") != step.objects {
+				t.Errorf("after answer %d %q object", i, got)
+			}
+		}
+	})
+}
+
+// TestSlowAnswerIsNoDoubt: calls go another way after one question that was refused, or after two in a row that were not answered in time.
+func TestSlowAnswerIsNoDoubt(t *testing.T) {
+	late, refused := &url.Error{Op: "Post", Err: context.DeadlineExceeded}, errors.New("connection refused")
+	for _, tt := range []struct {
+		name  string
+		ends  []error
+		doubt bool
+	}{
+		{"late", []error{late}, false},
+		{"late twice", []error{late, late}, true},
+		{"late, answered, late", []error{late, nil, late}, false},
+		{"refused", []error{refused}, true},
+		{"refused, then late", []error{refused, late}, true},
+		{"refused, then answered", []error{refused, nil}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newContacts("a.1", nil)
+				known := c.of("b.1")
+				for _, err := range tt.ends {
+					c.heard(known, reachAnswer{}, err)
+				}
+				time.Sleep(detourAfter)
+				if got := c.doubts("b.1"); got != tt.doubt {
+					t.Errorf("doubted: %v", got)
+				}
+			})
+		})
+	}
+}
