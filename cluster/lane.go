@@ -447,6 +447,9 @@ func namePeerError(err error) []byte {
 			out.Name = name
 		}
 	}
+	if older, ok := olderNames()[out.Name]; ok {
+		out.Name, out.Precise = older, out.Name
+	}
 	if quota, ok := errors.AsType[*node.QuotaError](err); ok {
 		out.Quota = quota
 	}

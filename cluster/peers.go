@@ -262,10 +262,17 @@ func saysMore(name, than string) bool {
 	return cmp.Or(cmp.Compare(rank(name), rank(than)), strings.Compare(name, than)) > 0
 }
 
+// olderNames are names that the first programs know of errors that came later, with the same outcome: to them an unknown name is an unknown outcome.
+func olderNames() map[string]string {
+	return map[string]string{"memory_full": "disk_full", "too_few_voters": "overloaded"}
+}
+
 // peerError is an error on its way between nodes.
 type peerError struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+	// Precise is the name of an error that came later than the first programs; Name is then one that they know.
+	Precise string `json:"precise,omitempty"`
 	// Quota says more of an error about a namespace's quota.
 	Quota *node.QuotaError `json:"quota,omitempty"`
 	// Voters says more of an error about too few voters.
@@ -309,7 +316,10 @@ func readPeerError(status int, body []byte) error {
 	if in.Voters != nil {
 		return in.Voters
 	}
-	known := peerErrors()[in.Name]
+	known := peerErrors()[in.Precise]
+	if known == nil {
+		known = peerErrors()[in.Name]
+	}
 	if known == nil {
 		known = node.ErrUnknownOutcome
 	}

@@ -3,12 +3,14 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -228,4 +230,27 @@ func TestPeerBreaks(t *testing.T) {
 		t.Errorf("got %v, want an unknown outcome", err)
 	}
 	<-ended
+}
+
+// TestPeerErrorsForAnOlderNode: an error that came later has a name that the program before it knows, with the same outcome, since a name that it does not know
+// is an unknown outcome to it.
+func TestPeerErrorsForAnOlderNode(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		older string
+	}{
+		{node.ErrMemoryFull, "disk_full"}, {&node.MemoryError{Used: 90, Limit: 100}, "disk_full"},
+		{node.ErrTooFewVoters, "overloaded"}, {&node.VotersError{Have: 1, Want: 2}, "overloaded"},
+		{node.ErrDiskFull, "disk_full"}, {node.ErrUnknownOutcome, "unknown_outcome"},
+		{fmt.Errorf("%w: %w", node.ErrUnknownOutcome, node.ErrMemoryFull), "unknown_outcome"},
+	} {
+		sent := namePeerError(fmt.Errorf("shard-1: %w", c.err))
+		var told struct{ Name string }
+		if err := json.Unmarshal(sent, &told); err != nil || told.Name != c.older {
+			t.Errorf("an older node reads %q of %v, want %q", told.Name, c.err, c.older)
+		}
+		if got := readPeerError(http.StatusConflict, sent); node.OutcomeOf(got) != node.OutcomeOf(c.err) {
+			t.Errorf("%v came as %v", c.err, got)
+		}
+	}
 }

@@ -162,8 +162,14 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 	}
 	for shard := range b.header.Shards {
 		err := b.source.Export(ctx, shard, keep, func(r fsm.BackupRecord) error {
-			if r.Kind == fsm.BackupJob {
+			switch r.Kind {
+			case fsm.BackupJob:
 				b.sink.jobs++
+			case fsm.BackupQueue:
+				if err := b.checkFormat(&r); err != nil {
+					return err
+				}
+			default:
 			}
 			return out.Append(r)
 		})
@@ -172,6 +178,22 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 		}
 	}
 	return out.Close()
+}
+
+// checkFormat refuses a queue of a later format than the header says: the cluster's was raised since the backup began, and a cluster that speaks the one
+// of the header would take it and not understand it.
+func (b *backup) checkFormat(r *fsm.BackupRecord) error {
+	q, err := r.Queue()
+	if err != nil {
+		return fmt.Errorf("reading a queue for a backup: %w", err)
+	}
+	said := max(fsm.FirstFormat, b.header.Format)
+	if q.Format <= said {
+		return nil
+	}
+	f := fault(belfryv1.Reason_REASON_OVERLOADED)
+	f.Message, f.RetryAfter = fmt.Sprintf("the format of the cluster was raised from %d to %d while the backup was made (queue %q): make it again", said, q.Format, q.Name), time.Second
+	return f
 }
 
 // namespaceRecord returns the record of a quota.

@@ -24,6 +24,8 @@ import (
 type exportingNode struct {
 	Node
 	queues []fsm.QueueRecord
+	// format is the one of the entries that made them, 0 for the first.
+	format fsm.Format
 	// slow is how long a shard takes to be captured.
 	slow time.Duration
 	// broken is what Export returns.
@@ -48,7 +50,7 @@ func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm
 	for _, q := range n.queues {
 		commands = append(commands, &fsm.Open{Queue: q.Name, Partition: q.Partition, Partitions: q.Partitions})
 	}
-	if _, err := m.Apply(1, fsm.AppendEntry(nil, 1e18, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+	if _, err := m.Apply(1, fsm.AppendEntryIn(nil, max(fsm.FirstFormat, n.format), 1e18, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 		return err
 	}
 	s := m.Snapshot()
@@ -221,6 +223,20 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 	if err := sendBackup(t, client, backup(fits), nil); err != nil || len(c.restored) != 1 {
 		t.Errorf("another backup right after: %v, %v", c.restored, err)
+	}
+}
+
+// TestBackupOfALaterQueue: a backup ends with an error if a queue has a later format than the header says, because the cluster's was raised meanwhile.
+func TestBackupOfALaterQueue(t *testing.T) {
+	t.Parallel()
+	n := &exportingNode{queues: []fsm.QueueRecord{{Name: "later", Partitions: 1}}, format: 2}
+	_, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}))
+	want := `the format of the cluster was raised from 1 to 2 while the backup was made (queue "later"): make it again`
+	if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Message != want {
+		t.Errorf("the backup ended with %v, want %q", err, want)
+	}
+	if _, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}, func(c *Config) { c.Cluster = &fakeCluster{} })); err != nil {
+		t.Errorf("once all speak it: %v", err)
 	}
 }
 
