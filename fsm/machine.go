@@ -331,6 +331,10 @@ func (m *Machine) birth(name string, partition, partitions uint32) (*queue, Code
 // bury removes a queue that holds and remembers nothing.
 func (m *Machine) bury(q *queue) {
 	m.touch(q)
+	for _, o := range [...]*order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
+		o.discard()
+	}
+	m.dropRecent(q)
 	m.queues.leave(q)
 	m.queues.byPlace[q.place] = nil
 	m.queues.records.release(q.place)

@@ -127,3 +127,28 @@ func TestJobMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedQueuesLeaveTheAccount: what the orders of a queue had room for is not counted when the queue is gone.
+func TestDeletedQueuesLeaveTheAccount(t *testing.T) {
+	d := newDriver()
+	cycle := func(n int) {
+		t.Helper()
+		queue := fmt.Sprint("q", n)
+		request := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{
+			&fsm.Put{Queue: queue, Partitions: 1, ID: "a"}, &fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Delay: time.Hour},
+			&fsm.Reserve{Queues: []string{queue}, Max: 1}, &fsm.DeleteQueue{Queue: queue},
+		}})
+		d.now += fsm.Time(time.Millisecond)
+		if results := d.apply(t, fsm.AppendEntry(nil, d.now, [][]byte{request})); results[3].Count != 2 {
+			t.Fatalf("the delete ended with %+v", results[3])
+		}
+	}
+	cycle(0)
+	before := d.m.Memory().Held
+	for n := range 10_000 {
+		cycle(1 + n)
+	}
+	if after := d.m.Memory().Held; after != before {
+		t.Errorf("the account was %d bytes before, and is %d after", before, after)
+	}
+}

@@ -287,6 +287,12 @@ func (o *order) remove(place uint32) {
 	}
 }
 
+// discard gives up an order that is empty and used no more, with the room that its front keeps.
+func (o *order) discard() {
+	o.in.fronts -= cap(o.front)
+	o.front, o.head = nil, 0
+}
+
 // advance makes the first keys of the first slice the front, which is empty.
 func (o *order) advance() {
 	o.front, o.head = o.front[:0], 0

@@ -105,6 +105,16 @@ func (m *Machine) recentSlot(q *queue) *recentSlot {
 	return s
 }
 
+// dropRecent drops the counts of a queue that is deleted.
+func (m *Machine) dropRecent(q *queue) {
+	if q.recent == nil {
+		return
+	}
+	q.recent = nil
+	i := slices.Index(m.recents.queues, q)
+	m.recents.queues = slices.Delete(m.recents.queues, i, i+1)
+}
+
 // sweepRecents drops the counts of queues that were idle for a window, at most once a slot.
 func (m *Machine) sweepRecents(number Time) {
 	if m.recents.swept == number {

@@ -139,15 +139,15 @@ func (m *memory) status() MemoryStatus {
 	return MemoryStatus{LimitBytes: m.limit, MarkBytes: m.fullAt, UsedBytes: used, HeldBytes: held, Full: m.full.Load(), Critical: m.critical.Load()}
 }
 
-// watchMemory looks at the whole account every now and then, until ctx ends. Without a limit there is nothing to do.
+// watchMemory looks at what other nodes said every now and then, and at the whole account if there is a limit, until ctx ends.
 func (n *Node) watchMemory(ctx context.Context) {
-	if n.memory.limit == 0 {
-		return
-	}
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	for {
-		n.sumMemory()
+		n.reviewPeers()
+		if n.memory.limit > 0 {
+			n.sumMemory()
+		}
 		select {
 		case <-ctx.Done():
 			return

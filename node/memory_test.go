@@ -203,3 +203,31 @@ func TestMemoryNeverFallsBelowZero(t *testing.T) {
 		t.Errorf("used %d, held %d, full %t, critical %t", used, held, m.full.Load(), m.critical.Load())
 	}
 }
+
+// TestFullVoterIsForgotten: what a node said of its memory ends to count also if nobody asks it any more, as when it was removed, and on a leader without a
+// limit of its own.
+func TestFullVoterIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		known := func() int {
+			n.memory.peers.mu.Lock()
+			defer n.memory.peers.mu.Unlock()
+			return len(n.memory.peers.byServer)
+		}
+		n.NotePeerMemory("n9.1", &MemoryError{99, 100}, nil) // no voter
+		n.NotePeerMemory(n.id.serverID(), &MemoryError{90, 100}, nil)
+		time.Sleep(memoryInterval)
+		synctest.Wait()
+		_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})
+		if known() != 1 || !errors.Is(err, ErrMemoryFull) {
+			t.Errorf("%d nodes are known to be full, a put ended with %v", known(), err)
+		}
+		time.Sleep(peerMemoryFor + memoryInterval)
+		synctest.Wait()
+		if known() != 0 {
+			t.Errorf("%d nodes are known to be full", known())
+		}
+		do(t, n, 0, put("orders", "", 0))
+	})
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -44,11 +45,36 @@ func (n *Node) NotePeerMemory(server string, full *MemoryError, err error) {
 	case err == nil, time.Since(p.byServer[server].said) >= peerMemoryFor:
 		delete(p.byServer, server)
 	}
-	if before == 0 && len(p.byServer) == 0 {
+	if before > 0 || len(p.byServer) > 0 {
+		n.judgePeers()
+	}
+}
+
+// reviewPeers forgets what nodes said too long ago that nobody asks any more, and what those said that are voters of no shard here: a node that was
+// removed must not stop puts.
+func (n *Node) reviewPeers() {
+	p := &n.memory.peers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.byServer) == 0 {
 		return
 	}
+	voters := map[string]bool{}
 	for _, s := range n.here() {
-		s.votersFull.Store(p.fullest(s.replica.committedMembers().Voters))
+		for _, server := range s.replica.committedMembers().Voters {
+			voters[server] = true
+		}
+	}
+	maps.DeleteFunc(p.byServer, func(server string, full fullPeer) bool {
+		return !voters[server] || time.Since(full.said) >= peerMemoryFor
+	})
+	n.judgePeers()
+}
+
+// judgePeers has the shards here know which of their voters are full. peerMemory.mu is held.
+func (n *Node) judgePeers() {
+	for _, s := range n.here() {
+		s.votersFull.Store(n.memory.peers.fullest(s.replica.committedMembers().Voters))
 		s.watchForgetting()
 	}
 }

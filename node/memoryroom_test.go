@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -14,15 +15,27 @@ import (
 // While there is memory nothing is logged for that.
 func TestFullMemoryForgets(t *testing.T) {
 	const window, late = fsm.DefaultDedupWindow, 2 * fsm.DefaultDedupWindow
-	here := func(n *Node, h *fakeHeap) { h.set(n, n.memory.fullAt>>20+1) }
-	voter := func(n *Node, _ *fakeHeap) { n.NotePeerMemory(n.id.serverID(), &MemoryError{90, 100}, nil) }
+	here := func(_ context.Context, n *Node, h *fakeHeap) { h.set(n, n.memory.fullAt>>20+1) }
+	voter := func(ctx context.Context, n *Node, _ *fakeHeap) {
+		go func() {
+			again := time.NewTicker(peerMemoryFor / 2)
+			defer again.Stop()
+			for ctx.Err() == nil {
+				n.NotePeerMemory(n.id.serverID(), &MemoryError{90, 100}, nil)
+				select {
+				case <-again.C:
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
 	for _, tt := range []struct {
 		name    string
-		full    func(n *Node, h *fakeHeap)
+		full    func(ctx context.Context, n *Node, h *fakeHeap)
 		after   time.Duration // that it is full
 		forgets bool
 	}{
-		{"there is memory", func(*Node, *fakeHeap) {}, 0, false},
+		{"there is memory", func(context.Context, *Node, *fakeHeap) {}, 0, false},
 		{"full before", here, 0, true},
 		{"full when it is overdue", here, late, true},
 		{"a voter is full before", voter, 0, true},
@@ -35,7 +48,7 @@ func TestFullMemoryForgets(t *testing.T) {
 				endJobs(t, n, 2*fsm.SweepMax+1)
 				time.Sleep(tt.after)
 				before, entries, left := lastIndex(n), uint64(0), 2*fsm.SweepMax+1
-				tt.full(n, h)
+				tt.full(t.Context(), n, h)
 				if tt.after == 0 {
 					time.Sleep(window - time.Second)
 					expectEntries(t, n, before, 0)

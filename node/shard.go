@@ -66,7 +66,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.births = newBirths(s, machine.m)
 	s.claims, s.shares = newClaims(s), newShares(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
-	s.waiters.scarce = n.space.Scarce
+	s.waiters.scarce = func() bool { return n.space.Scarce() || s.lacksVoters() != nil }
 	s.proposer.late = s.waiters.touchedAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {

@@ -39,14 +39,22 @@ func (n *Node) RequireVoters(least int) error {
 
 // admitVoters refuses what adds to a shard that has too few voters.
 func (s *shard) admitVoters(req *fsm.Request) error {
-	least, have := s.node.MinVoters(), int(s.replica.voters.Load())
-	if have >= least || s.serving.Load() == nil { // who does not lead leaves it to the leader
+	short := s.lacksVoters()
+	if short == nil || s.serving.Load() == nil { // who does not lead leaves it to the leader
 		return nil
 	}
 	for _, c := range req.Commands {
 		if !frees(c.Kind()) {
-			return fmt.Errorf("%s: %w", s.name, &VotersError{Have: have, Want: least})
+			return fmt.Errorf("%s: %w", s.name, short)
 		}
+	}
+	return nil
+}
+
+// lacksVoters returns how many voters the shard has if they are too few, else nil.
+func (s *shard) lacksVoters() *VotersError {
+	if least, have := s.node.MinVoters(), int(s.replica.voters.Load()); have < least {
+		return &VotersError{Have: have, Want: least}
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package node
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -73,4 +75,28 @@ func TestTooFewVoters(t *testing.T) {
 	if _, err := do(&fsm.Put{Queue: "q", Partitions: 1, Body: []byte("y")}); err != nil {
 		t.Errorf("a put with one voter that is enough: %v", err)
 	}
+}
+
+// TestPollsWaitWhileVotersAreTooFew: who waits already is granted nothing while there are too few voters, and goes on waiting.
+func TestPollsWaitWhileVotersAreTooFew(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		do(t, n, 0, put("orders", "x", time.Second))
+		poll := startPoll(t, n, time.Hour, 1, "orders")
+		if err := n.RequireVoters(2); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if !poll.running() {
+			t.Fatalf("the poll ended with %+v, %v", poll.reply, poll.err)
+		}
+		if err := n.RequireVoters(1); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > scarcePause {
+			t.Errorf("granted %+v after %v", got, poll.at.Sub(start))
+		}
+	})
 }

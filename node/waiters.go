@@ -28,7 +28,7 @@ const (
 type waiters struct {
 	shard *shard
 	most  int
-	// scarce reports whether the disk is so full that no reservation may be logged.
+	// scarce reports whether no reservation may be logged: the disk is nearly full, or the voters are too few.
 	scarce func() bool
 	wake   chan struct{}
 
