@@ -245,19 +245,15 @@ func peerErrors() map[string]error {
 	}
 }
 
-// vagueNames are the names that say little beside another one, the vaguest first; tellingNames come before all others, the most telling last.
-var (
-	vagueNames   = []string{"unknown_outcome", "canceled", "no_leader", "not_leader"}
-	tellingNames = []string{nameBehind, nameStopping, nameNotRelayed}
-)
-
 // saysMore reports whether the name of an error says more than another one. Of any two names one does.
 func saysMore(name, than string) bool {
+	vague := []string{"unknown_outcome", "canceled", "no_leader", "not_leader"} // the vaguest first
+	telling := []string{nameBehind, nameStopping, nameNotRelayed}               // the most telling last
 	rank := func(name string) int {
-		if i := slices.Index(vagueNames, name); i >= 0 {
-			return i - len(vagueNames)
+		if i := slices.Index(vague, name); i >= 0 {
+			return i - len(vague)
 		}
-		return slices.Index(tellingNames, name) + 1
+		return slices.Index(telling, name) + 1
 	}
 	return cmp.Or(cmp.Compare(rank(name), rank(than)), strings.Compare(name, than)) > 0
 }
