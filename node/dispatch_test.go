@@ -47,7 +47,9 @@ func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
 
 func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	clock := newHandClock()
-	ws := newWaiters(&shard{clock: newShardClock(clock, time.Second), shares: newShares(&shard{group: &group{node: &Node{}}})}, 10)
+	s := &shard{clock: newShardClock(clock, time.Second), group: &group{node: &Node{memory: newMemory(Config{})}}}
+	s.shares = newShares(s)
+	ws := newWaiters(s, 10)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}

@@ -70,7 +70,8 @@ type memory struct {
 	full, critical atomic.Bool
 	// held and promised are the sums over the machines, copies what the next snapshot may copy, other what else is alive.
 	held, promised, copies, other atomic.Uint64
-	cycles                        uint64 // of the collector, when other was last set; only watchMemory uses it
+	// cycles is those of the collector when other was last set.
+	cycles atomic.Uint64
 }
 
 // machineMemory is what one machine takes, as it is in the account.
@@ -169,8 +170,7 @@ func (n *Node) sumMemory() {
 	m.promised.Store(promised)
 	m.copies.Store(shareable) // snapshots are taken one at a time
 	if m.heapLive != nil {
-		if live, cycles := m.heapLive(); cycles != m.cycles {
-			m.cycles = cycles
+		if live, cycles := m.heapLive(); m.cycles.Swap(cycles) != cycles {
 			m.other.Store(max(memoryElse, live-min(live, held)))
 		}
 	}
