@@ -33,8 +33,8 @@ func TestClusterStatusWaits(t *testing.T) {
 	for missing, answer := range map[string]*belfryv1.GetClusterResponse{
 		"1 of 3 nodes are there": alone, "without a leader: shard 1": sick, "shard 1: n3 catches up": moving,
 	} {
-		got := newHarness(t, always(answer)).run("cluster", "status", "--wait", "--nodes", "3", "--timeout", "10ms")
-		if got.code != codeWaited || !strings.Contains(got.err, "after 10ms the cluster is not whole:") || !strings.Contains(got.err, missing) {
+		got := newHarness(t, always(answer)).run("cluster", "status", "--wait", "--nodes", "3", "--timeout", "1s")
+		if got.code != codeWaited || !strings.Contains(got.err, "after 1s the cluster is not whole:") || !strings.Contains(got.err, missing) {
 			t.Errorf("%s: %+v", missing, got)
 		}
 	}
