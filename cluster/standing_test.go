@@ -10,8 +10,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// servedWithin is within what time every shard must be served again through every node that the others reach.
-const servedWithin = 5 * time.Second
+// servedWithin is within what time every shard must be served again through every node that the others reach: a call that came with the fault may
+// wait for leaderWait and be refused, and the next one must not.
+const servedWithin = leaderWait + 500*time.Millisecond
 
 // queueIn returns a queue whose only partition is in a shard.
 func queueIn(shard uint32) string {
