@@ -297,7 +297,7 @@ func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
 	if _, err := c.validate(entry); err != nil {
 		return outcome{}, err
 	}
-	reply, err := c.group.Propose(ctx, entry)
+	reply, err := c.logHere(ctx, cmd, entry)
 	if errors.Is(err, node.ErrNotLeader) {
 		return c.proposeAt(ctx, c.group.Leader(), entry)
 	}
@@ -305,6 +305,16 @@ func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
 		return outcome{}, err
 	}
 	return reply.Value.(outcome), nil
+}
+
+// logHere logs an entry if this node leads. A newcomer calls other nodes at once, and they take no calls of a node that they have not heard of: they
+// hear of it now, not within a second.
+func (c *Catalog) logHere(ctx context.Context, cmd command, entry []byte) (node.GroupReply, error) {
+	reply, err := c.group.Propose(ctx, entry)
+	if err == nil && cmd.Join != nil {
+		c.group.Spread()
+	}
+	return reply, err
 }
 
 const pathPropose = "/catalog/propose"
@@ -335,10 +345,11 @@ func (c *Catalog) proposeAt(ctx context.Context, leader string, entry []byte) (o
 // logFor logs an entry of another node, which took this one for the leader.
 func (c *Catalog) logFor(ctx context.Context, _ string, entry json.RawMessage) (proposed, error) {
 	// What this program cannot apply must not get into the log: it would end every node.
-	if _, err := c.validate(entry); err != nil {
+	cmd, err := c.validate(entry)
+	if err != nil {
 		return proposed{}, err
 	}
-	reply, err := c.group.Propose(ctx, entry)
+	reply, err := c.logHere(ctx, cmd, entry)
 	if err != nil {
 		return proposed{}, err
 	}

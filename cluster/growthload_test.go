@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	// latenessAim bounds the 98th percentile of lateness while replicas and leaderships move. In a bubble neither disk nor processor nor network cost any time:
+	// latenessAim bounds the 99th percentile of lateness while replicas and leaderships move. In a bubble neither disk nor processor nor network cost any time:
 	// what is late waited for a timer.
-	// Without a change of leaders some jobs are up to half a second late while replicas move, seven or eight of 597 at worst. Why is not known yet: hence not
-	// the 99th percentile.
 	latenessAim = 100 * time.Millisecond
 	flowPeriod  = 100 * time.Millisecond
 )
@@ -124,11 +122,11 @@ func (f *flow) check(phase string) {
 	for what, all := range map[string]*[]time.Duration{"lateness": &f.late, "put": &f.puts} {
 		slices.Sort(*all)
 		n := len(*all)
-		if n == 0 || (*all)[n*98/100] > latenessAim {
-			f.t.Errorf("%s: %s of %d jobs, the worst of them %v; want 98%% within %v", phase, what, n, (*all)[max(0, n-20):], latenessAim)
+		if n == 0 || (*all)[n*99/100] > latenessAim {
+			f.t.Errorf("%s: %s of %d jobs, the worst of them %v; want 99%% within %v", phase, what, n, (*all)[max(0, n-20):], latenessAim)
 			continue
 		}
-		f.t.Logf("%s: %s of %d jobs: 98%% within %v, all within %v", phase, what, n, (*all)[n*98/100], (*all)[n-1])
+		f.t.Logf("%s: %s of %d jobs: 99%% within %v, all within %v", phase, what, n, (*all)[n*99/100], (*all)[n-1])
 		*all = nil
 	}
 }
