@@ -27,8 +27,8 @@ const (
 	detourAfter     = time.Second
 	// answerFor is how long an answer counts.
 	answerFor = probeWait + 2*probeInterval
-	// refusedAfter is when calls to a node that nobody reaches are refused at once. Until then they wait for another leader: a leader that a majority of
-	// the voters does not reach gives up before that.
+	// refusedAfter is when calls to a node that nobody reaches are refused at once. Until then they wait, unsent, for another leader: a leader that a
+	// majority of the voters does not reach gives up before that.
 	refusedAfter = unreachedAfter + leaderWait
 )
 
@@ -194,8 +194,8 @@ func (c *contacts) doubts(server string) bool {
 	return c.byServer[server].isDoubtful()
 }
 
-// detour returns the server by way of which calls to another one go, empty if they go straight there. It fails if they have got there neither way for
-// long.
+// detour returns the server by way of which calls to another one go, empty if they go straight there. It fails if they get there neither way: what is
+// not sent may go to another leader.
 func (c *contacts) detour(server string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +209,12 @@ func (c *contacts) detour(server string) (string, error) {
 			via = other
 		}
 	}
-	if away := time.Since(known.reached); via == "" && away >= refusedAfter {
-		return "", fmt.Errorf("%w: %w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, errCutOff, server, away.Truncate(time.Second))
+	if via == "" && known.isUnreached() {
+		away, end := time.Since(known.reached), errAgain
+		if away >= refusedAfter {
+			end = errCutOff
+		}
+		return "", fmt.Errorf("%w: %w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, end, server, away.Truncate(time.Second))
 	}
 	return via, nil
 }

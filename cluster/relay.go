@@ -116,7 +116,7 @@ func (p *peers) askReachOf(n *node.Node) func(context.Context, string) (reachAns
 	}
 }
 
-// askReach asks a node whom it cannot reach. Any answer shows that it was reached.
+// askReach asks a node whom it cannot reach. Any whole answer shows that it was reached.
 func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathReach, strings.NewReader("{}"))
 	if err != nil {
@@ -127,11 +127,14 @@ func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err
 		return a, fmt.Errorf("asking %s whom it reaches: %w", server, err)
 	}
 	defer response.Body.Close()
-	body, err := readAnswer(ctx, response)
-	if err == nil {
-		err = json.Unmarshal(body, &a)
+	body, err := readPaced(response.Body, peerBytesMax)
+	if err != nil { // the answer broke off
+		return a, fmt.Errorf("asking %s whom it reaches: %w", server, err)
 	}
-	if err != nil {
+	if response.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("%w: status %d", errNotUnderstood, response.StatusCode)
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
 		return a, fmt.Errorf("%w: %w", errNotUnderstood, err)
 	}
 	return a, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -14,9 +15,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// relayedAfter is within what time calls to a node that answers nothing go by way of another: two questions must fail,
-// after one whose answer has begun.
-const relayedAfter = 3*probeWait + 2*probeInterval
+// relayedAfter is within what time calls to a node that answers nothing go by way of another: two questions must fail, after one that was answered at the last moment.
+const relayedAfter = 2*probeWait + 3*probeInterval
 
 // relaying starts nodes that ask each other whom they reach.
 func relaying(t *testing.T, network *pipes, names ...string) map[string]*peers {
@@ -106,6 +106,24 @@ func TestRelay(t *testing.T) {
 		network.drop("c.1", false, "a.1", "b.1")
 		time.Sleep(30 * time.Second)
 		expect("a.1 said x")
+	})
+}
+
+// TestReachAnswerThatBreaksOff: a node whose answer breaks off was not reached.
+func TestReachAnswerThatBreaksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.1"))
+		b.mux.HandleFunc("POST "+pathReach, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte("{"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), probeWait)
+		defer cancel()
+		if _, err := a.askReach(ctx, "b.1"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNotUnderstood) {
+			t.Errorf("asked, got %v, want that the time was up", err)
+		}
 	})
 }
 

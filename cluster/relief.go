@@ -8,7 +8,7 @@ import (
 )
 
 // reliefInterval is the time between two looks of a node with a condition at what it leads.
-const reliefInterval = 500 * time.Millisecond
+const reliefInterval = 250 * time.Millisecond
 
 // relieve hands the leaderships of this node, that of the catalog included, to voters without a condition while this node has one. The
 // node does so itself because the leader of the catalog may not reach it, may be this node, or may not be there.

@@ -10,9 +10,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// servedWithin is within what time every shard must be served again through every node that the others reach: a call that came with the fault may
-// wait for leaderWait and be refused, and the next one must not.
-const servedWithin = leaderWait + 500*time.Millisecond
+// servedWithin is within what time every shard must be served again through every node that the others reach. It is less than a call waits for a leader: none
+// of those that come with the fault is refused for want of one.
+const servedWithin = leaderWait - 500*time.Millisecond
 
 // queueIn returns a queue whose only partition is in a shard.
 func queueIn(shard uint32) string {
