@@ -279,6 +279,10 @@ trial-compose: image ## The same in containers, which are removed afterwards
 trial-growth: ## One node to three to five and back to three, under 2,000 jobs a second
 	$(TRIAL) -run '^TestGrowth$$' -trial.rate 2000 -trial.phase 15s
 
+.PHONY: trial-founding
+trial-founding: ## Clusters of three are founded; 200 founders are killed in the first 15 seconds, 50 more lose their disk, too
+	$(TRIAL) -run '^TestFounding$$' -parallel 4 -trial.foundings-calm 30 -trial.foundings-killed 200 -trial.foundings-wiped 50
+
 .PHONY: trial-kill
 trial-kill: ## 50 leaders killed, one after the other
 	$(TRIAL) -run '^TestKill$$' -trial.kills 50
@@ -293,7 +297,11 @@ trial-hang: ## The disk of a leader stops; needs root and loop devices
 
 .PHONY: trial-undialable
 trial-undialable: ## Nobody can connect to a node that leads; needs root and iptables
-	go test -tags firewall -count=1 -v -timeout 60m ./cmd/belfry/clustertrial -trial.shards 6 -run '^TestUndialable$$'
+	$(TRIAL) -tags firewall -run '^TestUndialable$$'
+
+.PHONY: trial-partial
+trial-partial: ## Two nodes of three cannot reach each other, under load; needs root and iptables
+	$(TRIAL) -tags firewall -run '^TestPartial$$'
 
 .PHONY: trial-disk-full
 trial-disk-full: ## The disk of one node of three fills under load; needs root, for a tmpfs

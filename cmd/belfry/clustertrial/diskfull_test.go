@@ -5,7 +5,6 @@ package clustertrial
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,12 +101,6 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// rest lets so much time pass.
-func rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	<-timer.C
-}
-
 // untilNamed returns how long after began the status at a node said that another has DISK_PRESSURE.
 func untilNamed(ctx context.Context, at *member, name string, began time.Time) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -192,22 +185,6 @@ func (w *readyWatch) finish() (none, sick int) {
 	w.stop()
 	w.running.Wait()
 	return w.none, w.sick
-}
-
-// isReady asks a node as a load balancer does.
-func isReady(ctx context.Context, m *member) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/readyz", http.NoBody)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }
 
 // volume is a file system of its own, in memory, with a file beside the data that takes the room.

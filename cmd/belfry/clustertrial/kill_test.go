@@ -131,11 +131,12 @@ func (w *watch) run(ctx context.Context, to belfryv1connect.QueueServiceClient, 
 	}
 }
 
-// end stops the watch and returns the longest time between two puts after a
-// moment; the longest before it goes to usual.
+// end stops the watch and returns the longest time between two puts after a moment, or since the last; the longest before it goes to usual.
 func (w *watch) end(moment time.Time, usual *processtest.Durations) time.Duration {
+	ended := time.Now()
 	w.stop()
 	w.running.Wait()
+	w.times = append(w.times, ended)
 	var before, after time.Duration
 	for i := 1; i < len(w.times); i++ {
 		gap := w.times[i].Sub(w.times[i-1])

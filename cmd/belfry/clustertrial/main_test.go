@@ -31,6 +31,8 @@ var (
 
 	// Fewer shards than the default make the short trials shorter: placement moves one replica of a shard at a time.
 	shards = flag.Int("trial.shards", 2, "shards of the clusters of processes")
+
+	otherProgram = flag.String("trial.program", "", "a belfry to try, such as an older one; the one of this tree if empty")
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +42,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	flag.Parse()
+	if *otherProgram != "" {
+		program.Use(*otherProgram)
 	}
 	code := m.Run()
 	if err := program.Remove(); err != nil {
@@ -212,6 +218,12 @@ func (c *cluster) awaitThat(what string, yes func(context.Context) bool, inVain 
 		case <-tick.C:
 		}
 	}
+}
+
+// rest lets so much time pass.
+func rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
 }
 
 // awaitHealthy waits until the running nodes are all of the cluster, every shard has its voters, and replicas and leaderships are even.

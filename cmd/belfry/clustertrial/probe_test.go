@@ -63,7 +63,7 @@ func probe(queue string) *belfryv1.PutRequest {
 	return &belfryv1.PutRequest{Queue: queue, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(probeDelay)}}
 }
 
-// acceptsAgain makes plain calls, one after the other, until a put succeeds that began after now, and returns how long that took.
+// acceptsAgain makes plain calls, one after the other, until a put and then a reserve succeed that began after now, and returns how long that took.
 func acceptsAgain(ctx context.Context, m *member, queue string) (time.Duration, error) {
 	began, to := time.Now(), plain(m)
 	pause := time.NewTicker(probePause)
@@ -71,12 +71,15 @@ func acceptsAgain(ctx context.Context, m *member, queue string) (time.Duration, 
 	for {
 		err := putOnce(ctx, to, queue)
 		if err == nil {
+			err = reserveOnce(ctx, to, queue)
+		}
+		if err == nil {
 			return time.Since(began), nil
 		}
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%s takes no puts for %s: %w", m.name, queue, err)
+			return 0, fmt.Errorf("%s does not serve %s: %w", m.name, queue, err)
 		}
 	}
 }
@@ -85,6 +88,14 @@ func putOnce(ctx context.Context, to belfryv1connect.QueueServiceClient, queue s
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
 	_, err := to.Put(ctx, probe(queue))
+	return err
+}
+
+// reserveOnce looks for jobs that are due. There are none.
+func reserveOnce(ctx context.Context, to belfryv1connect.QueueServiceClient, queue string) error {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	_, err := to.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}})
 	return err
 }
 
@@ -129,4 +140,20 @@ func (o *outage) enter(into *processtest.Durations, took time.Duration, err erro
 		return
 	}
 	*into = append(*into, took)
+}
+
+// isReady asks a node as a load balancer does.
+func isReady(ctx context.Context, m *member) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/readyz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }

@@ -5,7 +5,6 @@ package clustertrial
 import (
 	"context"
 	"net"
-	"net/http"
 	"os/exec"
 	"strings"
 	"sync"
@@ -19,6 +18,8 @@ const (
 	// undialableServed and undialableNamed are the aims for the time until all queues are served through the other nodes, and until status names the node.
 	undialableServed = 5 * time.Second
 	undialableNamed  = 10 * time.Second
+	// faultPhase is how long a fault of the network lasts.
+	faultPhase = time.Minute
 )
 
 // TestUndialable puts a firewall before the peer port of a node that leads, whose own connections go on, and measures what the others notice of it. It needs root and
@@ -38,7 +39,7 @@ func TestUndialable(t *testing.T) {
 	var watching sync.WaitGroup
 	for i, m := range others {
 		watching.Go(func() { served[i] = servedAfter(t, m, probes, began) })
-		watching.Go(func() { named[i] = namedAfter(t, m, began) })
+		watching.Go(func() { named[i] = namedAfter(t, m, "node n3 cannot be reached by n1, n2 at ", began) })
 	}
 	watching.Wait()
 	f.account(l.finish())
@@ -51,18 +52,32 @@ func TestUndialable(t *testing.T) {
 // firewall drops what comes to the peer port of a node, until the test ends.
 func firewall(t *testing.T, m *member) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(m.server.Peers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	drop(t, "INPUT", append([]string{"-p", "tcp", "-i", "lo"}, destination(t, m.server.Peers())...)...)
+}
+
+// drop has the firewall drop what matches, until mend is called or the test ends.
+func drop(t *testing.T, chain string, match ...string) (mend func()) {
+	t.Helper()
 	rule := func(action string) {
-		args := []string{"-w", action, "INPUT", "-p", "tcp", "-i", "lo", "--dport", port, "-j", "DROP"}
+		args := append(append([]string{"-w", action, chain}, match...), "-j", "DROP")
 		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables", args...).CombinedOutput(); err != nil {
-			t.Errorf("iptables %s: %v: %s", action, err, out)
+			t.Errorf("iptables %s: %v: %s", strings.Join(args, " "), err, out)
 		}
 	}
 	rule("-I")
-	t.Cleanup(func() { rule("-D") })
+	mend = sync.OnceFunc(func() { rule("-D") })
+	t.Cleanup(mend)
+	return mend
+}
+
+// destination matches packets to an address. Other clusters of this machine may have its port at an address of their own.
+func destination(t *testing.T, address string) []string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-d", host, "--dport", port}
 }
 
 // servedAfter waits until a node has puts to all queues served, and returns how long after began that was.
@@ -81,23 +96,20 @@ func servedAfter(t *testing.T, m *member, queues []string, began time.Time) time
 	return time.Since(began)
 }
 
-// namedAfter waits until the status that a node gives names n3 as one that cannot be reached, and returns how long after began that was.
-func namedAfter(t *testing.T, m *member, began time.Time) time.Duration {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// namedAfter waits until the status that a node gives has a text among its problems, and returns how long after began that was.
+func namedAfter(t *testing.T, m *member, text string, began time.Time) time.Duration {
+	ctx, cancel := context.WithDeadline(t.Context(), began.Add(faultPhase))
 	defer cancel()
-	tick := time.NewTicker(lookPause)
-	defer tick.Stop()
 	for {
 		status, err := m.client.Admin().Cluster(ctx)
-		if err == nil && strings.Contains(strings.Join(status.Problems, "\n"), "node n3 cannot be reached by n1, n2 at ") {
+		if err == nil && strings.Contains(strings.Join(status.Problems, "\n"), text) {
 			return time.Since(began)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Errorf("the status of %s does not name the node: %v, %v", m.name, status, err)
+		if ctx.Err() != nil {
+			t.Errorf("the status of %s does not say %q: %v, %v", m.name, text, status.GetProblems(), err)
 			return time.Since(began)
 		}
+		rest(lookPause)
 	}
 }
 
@@ -110,7 +122,7 @@ func startUnready(t *testing.T, all []*member) (end func() int) {
 		for ctx.Err() == nil {
 			ready := false
 			for _, m := range all {
-				ready = ready || answersReady(ctx, m)
+				ready = ready || isReady(ctx, m)
 			}
 			if !ready && ctx.Err() == nil {
 				none++
@@ -126,17 +138,4 @@ func startUnready(t *testing.T, all []*member) (end func() int) {
 		running.Wait()
 		return none
 	}
-}
-
-func answersReady(ctx context.Context, m *member) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/readyz", http.NoBody)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }

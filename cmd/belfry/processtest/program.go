@@ -15,7 +15,7 @@ import (
 // Program is the command, built when it is first needed. The zero value is ready; Remove must be called at the end.
 type Program struct {
 	once      sync.Once
-	dir       string
+	dir, path string
 	err       error
 	addresses Addresses
 }
@@ -26,16 +26,18 @@ func (p *Program) Path() (string, error) {
 		if p.dir, p.err = os.MkdirTemp("", "belfry-processtest"); p.err != nil {
 			return
 		}
+		p.path = filepath.Join(p.dir, "belfry")
 		//nolint:noctx // as long as the compiler takes
-		build := exec.Command("go", "build", "-o", p.file(), "github.com/belfrydb/belfry/cmd/belfry")
+		build := exec.Command("go", "build", "-o", p.path, "github.com/belfrydb/belfry/cmd/belfry")
 		if out, err := build.CombinedOutput(); err != nil {
 			p.err = fmt.Errorf("building the server: %w\n%s", err, out)
 		}
 	})
-	return p.file(), p.err
+	return p.path, p.err
 }
 
-func (p *Program) file() string { return filepath.Join(p.dir, "belfry") }
+// Use has a command run that was built before, such as an older release. It comes before all else.
+func (p *Program) Use(path string) { p.once.Do(func() { p.path = path }) }
 
 // Run runs the command and returns what it wrote to standard output. The error has what it wrote to standard error.
 func (p *Program) Run(ctx context.Context, args ...string) (string, error) {

@@ -23,11 +23,12 @@ type Server struct {
 	listen, peers, gossip string
 	log                   string
 	group                 string // a control group that the process is in; empty for that of the test
+	credential            *syscall.Credential
 
 	command *exec.Cmd
-	// ended is closed when the process has ended, after err was set.
-	ended chan struct{}
-	err   error
+	// serving is closed when the process serves, ended when it has ended, after err was set.
+	serving, ended chan struct{}
+	err            error
 }
 
 // New returns a server that is not started yet. Its data will be in dir, its log elsewhere; args are further arguments of `serve`. It is killed
@@ -49,6 +50,9 @@ func (s *Server) Add(args ...string) { s.args = append(s.args, args...) }
 // Within has the process in the control group of a directory from its first moment on, from the next start on.
 func (s *Server) Within(group string) { s.group = group }
 
+// As has the process run under the number of a group of users, by which a firewall can tell its packets, from the next start on. It takes root.
+func (s *Server) As(group uint32) { s.credential = &syscall.Credential{Gid: group} }
+
 // commandOf returns the command that runs the program.
 func (s *Server) commandOf(path string) *exec.Cmd {
 	if s.group == "" {
@@ -60,6 +64,17 @@ func (s *Server) commandOf(path string) *exec.Cmd {
 
 // Start runs the server and returns when it serves.
 func (s *Server) Start() {
+	s.t.Helper()
+	s.Launch()
+	select {
+	case <-s.serving:
+	case <-s.ended:
+		s.t.Fatalf("the server on %s ended before it served: %v\n%s", s.dir, s.err, Tail(s.Log(), 20))
+	}
+}
+
+// Launch runs the server and returns at once: it may wait for others before it serves.
+func (s *Server) Launch() {
 	s.t.Helper()
 	path, err := s.program.Path()
 	if err != nil {
@@ -73,7 +88,7 @@ func (s *Server) Start() {
 	s.command = s.commandOf(path)
 	s.command.Stderr = log
 	// A test that is ended by force takes its servers with it.
-	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.credential}
 	out, err := s.command.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -81,21 +96,19 @@ func (s *Server) Start() {
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	lines := bufio.NewReader(out)
-	_, readErr := lines.ReadString('\n') // the addresses, once it serves
-	s.ended = make(chan struct{})
-	go s.wait(s.command, lines)
-	if readErr != nil {
-		<-s.ended
-		s.t.Fatalf("the server on %s ended before it served: %v\n%s", s.dir, s.err, Tail(s.Log(), 20))
-	}
+	s.serving, s.ended = make(chan struct{}), make(chan struct{})
+	go s.wait(s.command, out, s.serving, s.ended)
 }
 
 // wait follows one process to its end.
-func (s *Server) wait(command *exec.Cmd, out io.Reader) {
-	_, _ = io.Copy(io.Discard, out) // nothing more is expected; the end of the process ends it
+func (s *Server) wait(command *exec.Cmd, out io.Reader, serving, ended chan struct{}) {
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err == nil { // the addresses, once it serves
+		close(serving)
+	}
+	_, _ = io.Copy(io.Discard, lines) // nothing more is expected; the end of the process ends it
 	s.err = command.Wait()
-	close(s.ended)
+	close(ended)
 }
 
 // Kill sends SIGKILL and waits for the end of the process, if it runs.
