@@ -61,6 +61,8 @@ type Status struct {
 	DiskFull bool
 	// DiskFreeBytes is the free space of the data directory's disk as last sampled. Below DiskLowBytes puts are refused.
 	DiskFreeBytes, DiskLowBytes uint64
+	// DiskShortage says for people what the disk has least of, bytes or inodes, and its mark.
+	DiskShortage string
 	// Conditions are the troubles of this node that the others do not share.
 	Conditions []Condition
 	// Memory is what the node takes of memory, and may.
@@ -70,7 +72,7 @@ type Status struct {
 	// ShardCount is the number of shards of the cluster, Shards are those that are here, in order of their number.
 	ShardCount int
 	Shards     []GroupStatus
-	// Quarantined are the names of groups whose replica here was set aside because its state differs from the others'.
+	// Quarantined are the names of groups whose replica here was set aside because its state differs from the others', or cannot be restored.
 	Quarantined []string
 	// Groups are the other groups, such as the catalog.
 	Groups []GroupStatus

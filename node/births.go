@@ -34,11 +34,38 @@ func (e *QueuesError) Error() string {
 // Unwrap returns what kind of refusal it is.
 func (e *QueuesError) Unwrap() error { return ErrQuota }
 
+// NoQueueError says that a put was refused because its queue does not exist, in a cluster where puts make none. Nothing was logged. It is an ErrNoQueue.
+type NoQueueError struct{ Queue string }
+
+// Error tells the queue, and what to do.
+func (e *NoQueueError) Error() string {
+	return fmt.Sprintf("there is no queue %q, and the cluster's setting no-auto-create has puts make none; create it first: belfry queue create %s", e.Queue, e.Queue)
+}
+
+// Unwrap returns what kind of refusal it is.
+func (e *NoQueueError) Unwrap() error { return ErrNoQueue }
+
+// MakeNoQueues has puts into queues that do not exist refused with ErrNoQueue, in the shards that this node leads, until MakeQueues. From its start on a node makes
+// queues. What is being logged is not held up. Both may be called at any time.
+func (n *Node) MakeNoQueues() {
+	if !n.makesNoQueues.Swap(true) {
+		n.cfg.Logger.Info("puts into queues that do not exist are refused from now on")
+	}
+}
+
+// MakeQueues takes MakeNoQueues back.
+func (n *Node) MakeQueues() {
+	if n.makesNoQueues.Swap(false) {
+		n.cfg.Logger.Info("puts make their queues from now on")
+	}
+}
+
 // births keeps a namespace from making queues until none is left for the others: it has no more than it leaves free for all. While fewer than half of all
 // that there may be are there nobody can have as many, and nothing is looked at. It is soft state of a shard, asked by the one goroutine that proposes, so
 // that what it lets in is counted before it looks at the next.
 type births struct {
 	max    uint64
+	none   *atomic.Bool  // no put makes a queue
 	queues atomic.Uint64 // as of the last entry applied here
 	view   func(f func(m *fsm.Machine, now fsm.Time)) Witness
 
@@ -49,7 +76,7 @@ type births struct {
 // newBirths returns the births of a shard.
 func newBirths(s *shard, m *fsm.Machine) *births {
 	_, most := m.QueueRoom()
-	return &births{max: uint64(most), view: s.view} //nolint:gosec // a maximum
+	return &births{max: uint64(most), none: &s.node.makesNoQueues, view: s.view} //nolint:gosec // a maximum
 }
 
 // follow takes over how many queues there are after an entry.
@@ -81,6 +108,9 @@ func (b *births) arrive(f *flight) {
 // roomy reports whether not even a namespace that had all queues, those that may be made by what is on its way and by a batch among them, would have too
 // many.
 func (b *births) roomy(batch []*proposal) bool {
+	if b.none.Load() {
+		return false
+	}
 	var more uint64
 	for _, pr := range batch {
 		more += pr.cost
@@ -111,7 +141,14 @@ func (b *births) look(batch []*proposal) (refused map[int]error) {
 			}
 		}
 		for i, pr := range batch {
-			if err := t.admit(m.Births(pr.request, now)); err != nil {
+			makes := m.Births(pr.request, now)
+			var err error
+			if len(makes) > 0 && b.none.Load() {
+				err = &NoQueueError{makes[0]}
+			} else {
+				err = t.admit(makes)
+			}
+			if err != nil {
 				if refused == nil {
 					refused = map[int]error{}
 				}

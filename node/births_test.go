@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,7 +149,7 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 4, EntryBytesMax: 1, ProposeTimeout: time.Second})
 		m := fsm.New(fsm.Config{QueuesMax: 100})
-		b.births = &births{max: 100, view: func(f func(*fsm.Machine, fsm.Time)) Witness {
+		b.births = &births{max: 100, none: new(atomic.Bool), view: func(f func(*fsm.Machine, fsm.Time)) Witness {
 			f(m, m.Clock())
 			return Witness{}
 		}}
@@ -189,6 +190,33 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 		refused(50, 50, all[40:60]...)
 		b.sendPuts(t, all[40:50]...)
 		b.next(t).apply(t, 2)
+	})
+}
+
+// TestPutsMakeNoQueues: where puts make none, one into a queue that does not exist is refused before the log with the queue's name, whatever else it puts; what
+// was made goes on, a repeat is answered, and queues are made by other means.
+func TestPutsMakeNoQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openCrowded(t, 100)
+		expectCode(t, n, "first", put("old", "", 0), fsm.OK, 1)
+		n.MakeNoQueues()
+		index := n.shards[0].Load().replica.appliedIndex()
+		for _, queues := range [][]string{{"mistyped"}, {"old", "mistyped"}} {
+			err := tryPut(t, n, named(queues...)...)
+			none, ok := errors.AsType[*NoQueueError](err)
+			if !ok || none.Queue != "mistyped" || !errors.Is(err, ErrNoQueue) || OutcomeOf(err) != NotApplied || !strings.Contains(err.Error(), "belfry queue create mistyped") {
+				t.Errorf("a put into %q ended with %v", queues, err)
+			}
+		}
+		if got := n.shards[0].Load().replica.appliedIndex(); got != index || queuesHeld(n) != 1 {
+			t.Errorf("something was logged: entry %d, before %d; %d queues", got, index, queuesHeld(n))
+		}
+		expectCode(t, n, "first", put("old", "", 0), fsm.OK, 1)
+		do(t, n, 0, named("old")...)
+		do(t, n, 0, &fsm.Open{Queue: "mistyped", Partitions: 1})
+		do(t, n, 0, named("mistyped")...)
+		n.MakeQueues()
+		do(t, n, 0, named("new")...)
 	})
 }
 

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -167,5 +166,5 @@ func (n *Node) observeSpace() {
 	case space.Low:
 		effect = "puts are refused"
 	}
-	n.RaiseCondition(DiskPressure, fmt.Sprintf("%d MiB of its disk are free, the mark is %d MiB: %s", space.FreeBytes>>20, space.LowWaterBytes>>20, effect))
+	n.RaiseCondition(DiskPressure, space.Shortage()+": "+effect)
 }

@@ -61,6 +61,8 @@ var (
 	ErrMemoryFull error = &refusal{"the memory is almost full", NotApplied}
 	// ErrTooFewVoters: the shard has fewer voters than the cluster asks for, and the request would not free space. See VotersError.
 	ErrTooFewVoters error = &refusal{"the shard has too few voters", NotApplied}
+	// ErrNoQueue: the put's queue does not exist, and puts make none. See NoQueueError.
+	ErrNoQueue error = &refusal{"there is no such queue", NotApplied}
 	// ErrClockAhead: the clock of the shard's leader is too far from the other voters', or cannot be compared with them, so nothing is stamped.
 	ErrClockAhead error = &refusal{"the leader's clock does not agree with the other voters'", NotApplied}
 	// ErrCanceled: the caller's context ended before the request was logged. The context's error is wrapped with it.

@@ -44,9 +44,8 @@ type group struct {
 	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is applied; ctx ends with
 	// the leadership, and the next call waits until this one has returned.
 	onLead func(ctx context.Context, l *leadership)
-
-	// fresh returns a machine in its first state, for a restart without a snapshot; nil if there is none, and then such a restart ends the process.
-	fresh func() Machine
+	// onStateless runs once the replica has given up its state and cannot get another, on no goroutine of Raft's; nil if it never does.
+	onStateless func(ctx context.Context, why error)
 
 	mu       sync.Mutex // guards raft, which a restart replaces, and stopping
 	raft     *instance
@@ -82,13 +81,14 @@ func newGroup(n *Node, name, dir string, machine Machine) *group {
 		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: newTurn(), wedged: make(chan struct{}, 1),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), pace: n.pace},
 	}
-	g.replica.grown, g.replica.rest, g.replica.restores = n.grown, g.restAfter, n.restoreTurn
+	g.replica.grown, g.replica.rest = n.grown, g.restAfter
 	return g
 }
 
 // start opens the stores, founds the group if it is new, and starts Raft. ctx is the parent of every leadership's context; stop
 // ends the group, not ctx.
 func (g *group) start(ctx context.Context) error {
+	g.replica.stateless = func(why error) { g.onStateless(context.WithoutCancel(ctx), why) }
 	notify := make(chan bool)
 	founds := g.founds()
 	if err := g.open(notify); err != nil {
@@ -270,11 +270,10 @@ func (g *group) restart(notify chan<- bool) error {
 		return err
 	}
 	// Raft begins with the newest snapshot, and without one with the first entry.
-	if _, ok := g.instance().stores.Snapshots.Newest(); !ok && g.replica.appliedIndex() > 0 {
-		if g.fresh == nil {
-			return errors.New("there is no snapshot to begin with, and a machine can only be made with the process")
-		}
-		g.replica.rewind(g.fresh())
+	if g.replica.fresh != nil {
+		g.replica.rewind()
+	} else if _, ok := g.instance().stores.Snapshots.Newest(); !ok && g.replica.appliedIndex() > 0 {
+		return errors.New("there is no snapshot to begin with, and a machine can only be made with the process")
 	}
 	return g.open(notify)
 }

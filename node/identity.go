@@ -52,7 +52,7 @@ type identity struct {
 	Groups []string `json:"groups"`
 	// Left are those that were here and went. Their files hold term and vote only, or are about to be reduced to that.
 	Left []string `json:"left,omitempty"`
-	// Quarantined are those whose replica here was set aside because its state differs from the others'.
+	// Quarantined are those whose replica here was set aside because its state differs from the others', or cannot be restored.
 	Quarantined []string `json:"quarantined,omitempty"`
 
 	// FS is where the data directory lies.

@@ -68,6 +68,8 @@ type memory struct {
 	peers                     peerMemory
 
 	full, critical atomic.Bool
+	// restores counts the snapshots that are being restored in place of a state.
+	restores atomic.Int32
 	// held and promised are the sums over the machines, copies what the next snapshot may copy, other what else is alive.
 	held, promised, copies, other atomic.Uint64
 	// cycles is those of the collector when other was last set.
@@ -96,13 +98,25 @@ func (m *memory) follow(of *machineMemory, now fsm.Memory) {
 	m.judge()
 }
 
-// judge sets what is refused. A sixteenth below its mark puts are taken again, so that callers do not see it flap.
+// takeOver takes note of a restored machine. The collector has found most of it alive already, and nobody's.
+func (m *memory) takeOver(of *machineMemory, now fsm.Memory) {
+	for m.heapLive != nil {
+		other := m.other.Load()
+		if m.other.CompareAndSwap(other, max(memoryElse, other-min(other, now.Held))) {
+			break
+		}
+	}
+	m.follow(of, now)
+}
+
+// judge sets what is refused. A sixteenth below its mark puts are taken again, so that callers do not see it flap, and not while a state that was given up is being
+// replaced: that will take as much.
 func (m *memory) judge() {
 	if m.limit == 0 {
 		return
 	}
 	used, held := m.used()
-	m.turn(&m.full, "full", used >= m.fullAt, used < m.fullAt-m.fullAt/16)
+	m.turn(&m.full, "full", used >= m.fullAt, used < m.fullAt-m.fullAt/16 && m.restores.Load() == 0)
 	m.turn(&m.critical, "critical", held >= m.criticalAt, held < m.criticalAt-m.criticalAt/16)
 }
 

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,26 +88,73 @@ func TestWhatAFullMemoryRefuses(t *testing.T) {
 	check("enough", nil, append(adds, reserves...)...)
 }
 
+// memoryBody is the bytes of a job of fillMemory.
+const memoryBody = 8 << 10
+
+// fillMemory puts jobs into shard 0 until puts are refused, and returns how many it took.
+func fillMemory(t *testing.T, n *Node) (jobs int) {
+	t.Helper()
+	body := make([]byte, memoryBody)
+	for ; ; jobs += 50 {
+		req := &fsm.Request{}
+		for i := range 50 {
+			req.Commands = append(req.Commands, &fsm.Put{Queue: "orders", ID: fmt.Sprint(jobs + i), Again: true, Partitions: 1, Body: body})
+		}
+		if _, err := n.Do(t.Context(), 0, req); err != nil {
+			if !errors.Is(err, ErrMemoryFull) {
+				t.Fatal(err)
+			}
+			return jobs
+		}
+	}
+}
+
+// onFirstRead is a reader that runs a function before it is read.
+type onFirstRead struct {
+	io.Reader
+	once sync.Once
+	f    func()
+}
+
+func (r *onFirstRead) Read(p []byte) (int, error) {
+	r.once.Do(r.f)
+	return r.Reader.Read(p)
+}
+
+// TestRestoreInAFullMemory: while a snapshot is restored in place of a state a full node remains full, though it holds next to nothing, and afterwards what the
+// collector found of the new state on the way does not count twice.
+func TestRestoreInAFullMemory(t *testing.T) {
+	n, h := openInMemory(t, t.TempDir(), 96)
+	h.set(n, 16)
+	fillMemory(t, n)
+	before := n.Status().Memory
+	s := n.shards[0].Load()
+	var state bytes.Buffer
+	s.replica.view(func(m Machine, _, _ uint64) {
+		if _, err := m.Snapshot().WriteTo(&state); err != nil {
+			t.Error(err)
+		}
+	})
+	source := &onFirstRead{Reader: &state, f: func() {
+		h.set(n, 17)
+		if st := n.Status().Memory; !st.Full || st.UsedBytes > before.UsedBytes/2 {
+			t.Errorf("without its state the node says %+v", st)
+		}
+		h.set(n, before.HeldBytes>>20)
+	}}
+	if err := s.replica.Restore(io.NopCloser(source)); err != nil {
+		t.Fatal(err)
+	}
+	if st := n.Status().Memory; !st.Full || st.Critical || st.UsedBytes > before.UsedBytes*11/10 {
+		t.Errorf("with the new state it says %+v, and with the one before %+v", st, before)
+	}
+}
+
 // TestJobsFillTheMemory: without anything else alive the machines' own account refuses puts, at once, and draining them lets puts in again.
 func TestJobsFillTheMemory(t *testing.T) {
 	n, _ := openInMemory(t, t.TempDir(), 96)
-	body := make([]byte, 8<<10)
-	fill := func() (jobs int) {
-		for ; ; jobs += 50 {
-			req := &fsm.Request{}
-			for i := range 50 {
-				req.Commands = append(req.Commands, &fsm.Put{Queue: "orders", ID: fmt.Sprint(jobs + i), Again: true, Partitions: 1, Body: body})
-			}
-			if _, err := n.Do(t.Context(), 0, req); err != nil {
-				if !errors.Is(err, ErrMemoryFull) {
-					t.Fatal(err)
-				}
-				return jobs
-			}
-		}
-	}
-	first := fill()
-	if held := uint64(first) * uint64(len(body)); held < n.memory.fullAt/2 || held > n.memory.fullAt {
+	first := fillMemory(t, n)
+	if held := uint64(first) * memoryBody; held < n.memory.fullAt/2 || held > n.memory.fullAt {
 		t.Errorf("puts are refused with %d MiB of bodies, the mark is %d MiB", held>>20, n.memory.fullAt>>20)
 	}
 	for drained := 0; drained < first; {
@@ -118,7 +168,7 @@ func TestJobsFillTheMemory(t *testing.T) {
 	if st := n.Status().Memory; st.Full || st.UsedBytes > st.MarkBytes/2 {
 		t.Errorf("drained, the status says %+v", st)
 	}
-	if again := fill(); again < first*9/10 {
+	if again := fillMemory(t, n); again < first*9/10 {
 		t.Errorf("%d jobs fit at first, %d after they were drained", first, again)
 	}
 }

@@ -39,14 +39,14 @@ type Node struct {
 	fatalOnce    sync.Once
 	pace         *pace
 	snapshotTurn turn       // held while a snapshot is taken
-	restoreTurn  turn       // see replica.Restore
 	moveMu       sync.Mutex // held while a shard is started or stopped
 	snapshotWake chan struct{}
 	planning     sync.Mutex // held by planSpace
 
-	format    atomic.Uint32 // see Format
-	minVoters atomic.Int32  // see RequireVoters
-	openings  atomic.Uint32 // how many replicas of shards were opened
+	format        atomic.Uint32 // see Format
+	minVoters     atomic.Int32  // see RequireVoters
+	makesNoQueues atomic.Bool   // see MakeNoQueues
+	openings      atomic.Uint32 // how many replicas of shards were opened
 
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
 	active   atomic.Int64
@@ -75,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), restoreTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.pace = &pace{hurry: n.hurries}
 	n.memory = newMemory(cfg)

@@ -86,18 +86,32 @@ func divergence(right IndexDigest) error {
 	return fmt.Errorf("at entry %d most replicas have the digest %016x", right.Index, right.Digest)
 }
 
-// quarantineShard sets a shard aside. The identity is the first to know, so that no start serves it again.
+// quarantineShard sets a shard aside that differs.
 func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest) error {
-	if n.shards[s.number].Load() != s {
-		return ErrNotHere
-	}
 	if err := s.replica.differs(right); err != nil {
 		return err
+	}
+	return n.isolate(ctx, s, divergence(right))
+}
+
+// abandon sets a shard aside whose replica gave up its state for a snapshot of its leader that cannot be restored. A restart would not help: what the log
+// lacks is in that snapshot only. It ends the process if the shard cannot be stopped.
+func (n *Node) abandon(ctx context.Context, s *shard, why error) {
+	err := n.move(ctx, s.number, "setting aside", func() error { return n.isolate(ctx, s, why) })
+	if err != nil && !errors.Is(err, ErrShuttingDown) && !errors.Is(err, ErrNotHere) {
+		n.fatal(err)
+	}
+}
+
+// isolate stops a shard for good. The identity is the first to know, so that no start serves it again.
+func (n *Node) isolate(ctx context.Context, s *shard, why error) error {
+	if n.shards[s.number].Load() != s {
+		return ErrNotHere
 	}
 	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name) }); err != nil {
 		return err
 	}
-	s.logger.Error("the replica is set aside", "reason", divergence(right))
+	s.logger.Error("the replica is set aside", "reason", why)
 	s.lose()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)
 	defer cancel()
@@ -137,4 +151,4 @@ func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Contex
 }
 
 // errQuarantined is the answer to a start of a shard whose replica is set aside.
-var errQuarantined = errors.New("the replica was set aside because its state differs from the others'; it must be stopped before another can start")
+var errQuarantined = errors.New("the replica was set aside because its state differs from the others', or cannot be restored; it must be stopped before another can start")

@@ -61,14 +61,22 @@ type replica struct {
 
 	voters atomic.Int32 // how many members has; read without mu
 
-	logged     volume       // applied since the last snapshot
-	captured   volume       // the part of logged that is in the snapshot under way
-	snapshotAt atomic.Int64 // the bytes above which grown is called after each entry
+	logged     volume           // applied since the last snapshot
+	captured   volume           // the part of logged that is in the snapshot under way
+	capturedAt uint64           // where in the log that snapshot stands, 0 while there is none
+	capture    *replicaSnapshot // the one under way, nil once it is released
+	snapshotAt atomic.Int64     // the bytes above which grown is called after each entry
 	grown      func()
 	// snapshotBytes is the size of the newest snapshot.
 	snapshotBytes atomic.Int64
 	replacement   atomic.Pointer[snapshotDigest]
-	restores      turn // held by a restore while the state before it is in memory too; nil for none
+	// fresh returns a machine in its first state; nil if one can only be made with the process.
+	fresh func() Machine
+	// restores counts the snapshots that are being restored in place of a state, and stateless is told why one cannot be. Neither is nil if fresh is not.
+	restores  *atomic.Int32
+	stateless func(error)
+	// restored runs under the lock when a snapshot was restored; nil for nothing.
+	restored func(Machine)
 
 	applySeconds *histogram
 	persistError atomic.Pointer[error]
@@ -151,13 +159,17 @@ func (r *replica) Apply(log *raft.Log) any {
 	return out
 }
 
-// rewind replaces the machine by one that has applied nothing, for a Raft that begins anew without a snapshot: applied to the machine as it is,
-// every entry would take effect twice.
-func (r *replica) rewind(first Machine) {
+// rewind replaces the machine by one that has applied nothing, and returns that. It is for a Raft that begins anew, since applied to the machine as it is every
+// entry would take effect twice, and before a snapshot is restored, so that two states are never in memory.
+func (r *replica) rewind() Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.machine, r.index, r.term, r.digests = first, 0, 0, nil
+	r.machine, r.index, r.term, r.digests = r.fresh(), 0, 0, nil
 	r.logged, r.captured = volume{}, volume{}
+	if c := r.capture; c != nil && !c.writing { // Raft begins to write when the restore has ended
+		c.release()
+	}
+	return r.machine
 }
 
 // wake lets those go on whose entry is applied. Called with mu held.
@@ -241,15 +253,17 @@ func (r *replica) overdue() bool {
 	return r.logged.bytes-r.captured.bytes > r.snapshotAt.Load()/2*3
 }
 
-// snapshotEnded takes what the last snapshot covers off the log since, if it is stored. It must follow each snapshot.
-func (r *replica) snapshotEnded(stored bool) {
+// snapshotEnded takes what the last snapshot covers off the log since, if it is stored. It must follow each snapshot, and returns where in the log that stands, 0 if
+// nothing was captured.
+func (r *replica) snapshotEnded(stored bool) (index uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if stored {
 		r.logged.bytes -= r.captured.bytes
 		r.logged.entries -= r.captured.entries
 	}
-	r.captured = volume{}
+	index, r.captured, r.capturedAt = r.capturedAt, volume{}, 0
+	return index
 }
 
 // Snapshot captures the machine.
@@ -262,32 +276,55 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	if r.stopped.Load() {
 		return nil, raft.ErrRaftShutdown
 	}
-	r.captured = r.logged
+	r.captured, r.capturedAt = r.logged, r.index
 	r.persistError.Store(nil)
-	return &replicaSnapshot{replica: r, snapshot: r.machine.Snapshot()}, nil
+	r.capture = &replicaSnapshot{replica: r, snapshot: r.machine.Snapshot()}
+	return r.capture, nil
 }
 
-// Restore replaces the machine by the one read from source, only once that is complete and its digest is right. Until then both are in memory. So
-// of all groups of a node only one restores beside a state at a time; those of a start have none.
+// Restore replaces the machine by the one read from source once that is complete and its digest is right. A machine that can be made anew has made room for it by
+// then; without one the replica applies nothing any more, since what follows would be applied to nothing.
 func (r *replica) Restore(source io.ReadCloser) error {
 	r.mu.RLock()
-	prototype, beside := r.machine, r.index > 0
+	prototype, replaces := r.machine, r.index > 0 && r.fresh != nil
 	r.mu.RUnlock()
-	if beside && r.restores != nil {
-		r.restores.take()
-		defer r.restores.give()
+	if replaces {
+		r.restores.Add(1)
+		defer r.restores.Add(-1)
+		prototype = r.rewind()
 	}
+	machine, err := r.read(prototype, source)
+	if err != nil && replaces {
+		r.mu.Lock()
+		r.broken = err
+		r.mu.Unlock()
+		go r.stateless(err) // it waits for this goroutine
+	}
+	if err != nil {
+		return err
+	}
+	r.replace(machine)
+	return nil
+}
+
+// read returns the machine in source.
+func (r *replica) read(prototype Machine, source io.Reader) (Machine, error) {
 	machine, err := prototype.Restore(source)
 	if err != nil {
-		return fmt.Errorf("restoring a snapshot: %w", err)
+		return nil, fmt.Errorf("restoring a snapshot: %w", err)
 	}
 	// The reader verifies the trailer when it reaches the end, which a decoder that knows where to stop need not have done.
 	if _, err := io.Copy(io.Discard, source); err != nil {
-		return fmt.Errorf("reading the end of a snapshot: %w", err)
+		return nil, fmt.Errorf("reading the end of a snapshot: %w", err)
 	}
 	if want := r.replacement.Load(); want != nil && want.known && want.digest != machine.Digest() {
-		return fmt.Errorf("restoring snapshot %s: its digest is %016x, the restored state has %016x", want.id, want.digest, machine.Digest())
+		return nil, fmt.Errorf("restoring snapshot %s: its digest is %016x, the restored state has %016x", want.id, want.digest, machine.Digest())
 	}
+	return machine, nil
+}
+
+// replace takes over a restored machine.
+func (r *replica) replace(machine Machine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.machine = machine
@@ -301,30 +338,36 @@ func (r *replica) Restore(source io.ReadCloser) error {
 	if r.grown != nil {
 		r.grown() // the snapshots have the files removed that an installed one has replaced
 	}
+	if r.restored != nil {
+		r.restored(machine)
+	}
 	if r.after != nil {
 		r.after(machine)
 	}
-	return nil
 }
 
-// replicaSnapshot is one snapshot under way.
+// replicaSnapshot is one snapshot under way. It is guarded by its replica's mu.
 type replicaSnapshot struct {
 	replica  *replica
-	snapshot MachineSnapshot
-	released bool
+	snapshot MachineSnapshot // nil once it is released
+	writing  bool
 }
 
 // Persist streams the state to sink, beside Apply. It leaves closing to Raft, which does so in any case, and for which a
 // sink closed twice has failed. Raft flattens the error, so it is kept.
 func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
+	snapshot := s.begin()
+	if snapshot == nil {
+		return storage.ErrSnapshotOlder // than what was restored since
+	}
 	if d, ok := sink.(storage.DigestSetter); ok {
-		d.SetDigest(s.snapshot.Digest())
+		d.SetDigest(snapshot.Digest())
 	}
 	var w io.Writer = sink
 	if s.replica.rest != nil {
 		w = &pacedWriter{Writer: sink, rest: s.replica.rest, since: time.Now()}
 	}
-	_, err := s.snapshot.WriteTo(w)
+	_, err := snapshot.WriteTo(w)
 	s.Release() // what is left to be done, syncing and cutting the log, needs nothing of it
 	if err != nil {
 		err = fmt.Errorf("writing a snapshot: %w", err)
@@ -334,13 +377,30 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
+// begin returns what is to be written, nil if it was given up.
+func (s *replicaSnapshot) begin() MachineSnapshot {
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	s.writing = true
+	return s.snapshot
+}
+
 // Release gives back what the snapshot holds in memory, once.
 func (s *replicaSnapshot) Release() {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()
-	if !s.released {
-		s.released = true
-		s.snapshot.Release()
+	s.release()
+}
+
+// release is Release with mu held.
+func (s *replicaSnapshot) release() {
+	if s.snapshot == nil {
+		return
+	}
+	s.snapshot.Release()
+	s.snapshot = nil
+	if s.replica.capture == s {
+		s.replica.capture = nil
 	}
 }
 

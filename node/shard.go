@@ -58,7 +58,13 @@ func newShard(n *Node, number uint32) *shard {
 	machine := newShardMachine(n.cfg.Machine)
 	s.group = newGroup(n, shardName(number), shardDir(n.cfg.Dir, number), machine)
 	s.group.onLead = s.lead
-	s.group.fresh = func() Machine { return newShardMachine(n.cfg.Machine) }
+	s.replica.fresh = func() Machine {
+		n.memory.follow(&s.memory, fsm.Memory{})
+		return newShardMachine(n.cfg.Machine)
+	}
+	s.replica.restores = &n.memory.restores
+	s.replica.restored = func(m Machine) { n.memory.takeOver(&s.memory, m.(shardMachine).m.Memory()) }
+	s.onStateless = func(ctx context.Context, why error) { n.abandon(ctx, s, why) }
 	s.replica.applySeconds = s.stats.apply
 	s.proposer = newProposer(n.cfg, s.stats)
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal

@@ -59,7 +59,6 @@ func (n *Node) snapshotRoom() uint64 {
 // the group ended it. There is none if a newer snapshot was installed meanwhile.
 func (g *group) takeSnapshot() error {
 	start, i := time.Now(), g.instance()
-	before, _ := i.stores.Snapshots.Newest()
 	err := g.setTrailing()
 	if err == nil {
 		err = i.Snapshot().Error()
@@ -70,12 +69,12 @@ func (g *group) takeSnapshot() error {
 	if cause := g.replica.persistError.Load(); err != nil && cause != nil {
 		err = *cause // Raft flattens it
 	}
-	g.replica.snapshotEnded(err == nil)
+	captured := g.replica.snapshotEnded(err == nil)
 	if err != nil && i.stopped() {
 		return fmt.Errorf("taking a snapshot of %s: %w", g.name, raft.ErrRaftShutdown)
 	}
 	newest, _ := i.stores.Snapshots.Newest()
-	overtaken := err != nil && newest.ID != before.ID && i.stores.Err() == nil
+	overtaken := err != nil && captured > 0 && newest.Index > captured && i.stores.Err() == nil
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	if err != nil && !overtaken {

@@ -4,18 +4,21 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"weak"
 
+	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 	"github.com/hashicorp/raft"
 )
 
-// Whatever is wrong with a snapshot, and wherever that is noticed, the machine goes on as it was: Raft does not end over it.
+// Whatever is wrong with a snapshot, and wherever that is noticed, a machine that cannot be made anew goes on as it was: Raft does not end over it.
 func TestRestoreThatFailsChangesNothing(t *testing.T) {
 	rotten := errors.New("the last block is rotten")
 	tests := []struct {
@@ -45,31 +48,69 @@ func TestRestoreThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-// Of several groups that get a snapshot while they have a state, one at a time has both in memory. A start, which has none, waits for nobody.
-func TestRestoresBesideAStateTakeTurns(t *testing.T) {
+// witness is a machine whose Restore, of whatever source, runs a function first.
+type witness struct {
+	counter
+	before func()
+}
+
+func (w *witness) Restore(r io.Reader) (Machine, error) {
+	w.before()
+	return w.counter.Restore(r)
+}
+
+// While the state of a leader's snapshot is built nothing keeps the one that it replaces.
+func TestRestoreMakesRoomFirst(t *testing.T) {
+	released := 0
+	old := &counter{count: 6, released: &released}
+	was := weak.Make(old)
+	r := &replica{machine: old, index: 6, term: 2, restores: new(atomic.Int32)}
+	own, err := r.Snapshot() // Raft writes it when the restore has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	r.fresh = func() Machine {
+		return &witness{before: func() {
+			asked = true
+			runtime.GC()
+			if was.Value() != nil {
+				t.Error("the old state is in memory beside the new one")
+			}
+			if r.appliedIndex() != 0 {
+				t.Error("the replica claims to have applied something")
+			}
+		}}
+	}
+	if err := r.Restore(io.NopCloser(strings.NewReader("9"))); err != nil || r.machine.Digest() != 9 || !asked {
+		t.Errorf("it ended with %v, and has %d", err, r.machine.Digest())
+	}
+	if err := own.Persist(&slowSink{}); !errors.Is(err, storage.ErrSnapshotOlder) {
+		t.Errorf("the snapshot of the old state ended with %v", err)
+	}
+	if own.Release(); released != 1 {
+		t.Errorf("it was released %d times", released)
+	}
+}
+
+// A shard whose leader's snapshot cannot be restored has no state any more, and its log not what it lacks: it serves and votes no more, and the process goes on.
+func TestShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurn()
-		install := func(index uint64) <-chan error {
-			r := &replica{machine: &counter{}, index: index, restores: turns}
-			ended := make(chan error, 1)
-			go func() { ended <- r.Restore(io.NopCloser(strings.NewReader("9"))) }()
-			synctest.Wait()
-			return ended
+		n := openNode(t, testConfig(t, t.TempDir()))
+		do(t, n, 1, put("orders", "x", 0))
+		s := n.shards[1].Load()
+		if err := s.replica.Restore(io.NopCloser(strings.NewReader("rot"))); err == nil {
+			t.Fatal("it was restored")
 		}
-		turns.take()
-		if err := <-install(0); err != nil {
-			t.Error(err)
+		if out := s.replica.Apply(&raft.Log{Index: 9}).(*appliedEntry); out.err == nil {
+			t.Error("an entry was applied to nothing")
 		}
-		waits := install(6)
-		select {
-		case err := <-waits:
-			t.Fatalf("it restored beside another one: %v", err)
-		default:
+		synctest.Wait()
+		expectHere(t, n, 0)
+		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+			t.Errorf("%v are set aside", got)
 		}
-		turns.give()
-		if err := <-waits; err != nil {
-			t.Error(err)
-		}
+		do(t, n, 0, put("orders", "y", 0))
 	})
 }
 
@@ -199,6 +240,22 @@ func TestSnapshotThatIsOvertakenIsNoFailure(t *testing.T) {
 			t.Errorf("the stats are %+v", st)
 		}
 		closeNode(t, n)
+	})
+}
+
+// Nor does it fail if the leader's snapshot is stored already, and the state still the one before.
+func TestSnapshotThatComesTooLateIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, t.TempDir()))
+		do(t, n, 0, put("orders", "x", 0))
+		g := n.shards[0].Load().group
+		install(t, g, g.replica.appliedIndex()+10)
+		if err := n.Snapshot(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if st := g.snapshotStats(); st.Failed != 0 || st.Taken != 0 {
+			t.Errorf("the stats are %+v", st)
+		}
 	})
 }
 

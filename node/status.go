@@ -43,7 +43,7 @@ func (n *Node) Status() Status {
 	space := n.space.Stats()
 	st := Status{
 		ClusterID: n.id.ClusterID, MinVoters: n.MinVoters(), ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
-		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
+		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes, DiskShortage: space.Shortage(),
 		Conditions: n.Conditions(),
 		Memory:     n.memory.status(),
 	}

@@ -14,11 +14,18 @@ func ExplainFull(dir string, err error) string {
 	if !DiskFull(err) {
 		return ""
 	}
+	free, _ := freeBytes(dir) // 0 if it cannot be told, which is what it was full with
+	all, left, _ := inodes(dir)
+	return explainFull(dir, free, all, left)
+}
+
+// inodes returns how many files the file system of dir may have, and how many more can be made; one without a fixed number has 0 of 0.
+func inodes(dir string) (all, free uint64, err error) {
 	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil {
-		st = unix.Statfs_t{}
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, err
 	}
-	return explainFull(dir, uint64(st.Bavail)*uint64(st.Bsize), uint64(st.Files), uint64(st.Ffree)) //nolint:gosec,unconvert // their types differ between systems
+	return uint64(st.Files), uint64(st.Ffree), nil //nolint:gosec,unconvert // their types differ between systems
 }
 
 // explainFull says it of a file system with so many bytes free, and so many inodes, of which so many are free; a file system without a fixed number has 0 of 0.

@@ -18,6 +18,8 @@ const (
 	reserveDefault       = 64 << 20
 	lowWaterDefault      = 256 << 20
 	spaceIntervalDefault = time.Second
+	// lowWaterFiles is the low-water mark of inodes, where that is no more than a quarter of them. Files are few and large, but each shard makes one for 64 MiB of log, one for a snapshot, and some for a moment.
+	lowWaterFiles = 1024
 	// reserveRetry is how long a reserve that could not be made, because of a quota for example, is not tried again.
 	reserveRetry = time.Minute
 )
@@ -30,7 +32,9 @@ type SpaceConfig struct {
 	Interval      time.Duration                    // between probes of Run, default 1 s
 	FS            FS                               // default OSFS
 	Free          func(dir string) (uint64, error) // free bytes for this process, default FS if it is a FreeReporter, else statfs
-	Logger        *slog.Logger                     // default discards; told each change
+	// Inodes returns how many files there may be in the file system and how many more can be made, default statfs where Free has its default; 0 of 0 is no limit.
+	Inodes func(dir string) (all, free uint64, err error)
+	Logger *slog.Logger // default discards; told each change
 }
 
 // SpaceStats is what the last probe found.
@@ -38,6 +42,8 @@ type SpaceStats struct {
 	FreeBytes     uint64
 	ReserveBytes  uint64 // 0 after the reserve was given up
 	LowWaterBytes uint64 // with what SetSnapshotBytes added
+	// FreeFiles is how many more files can be made, LowWaterFiles the mark; both are 0 where there is no limit.
+	FreeFiles, LowWaterFiles uint64
 	// Pressure is Low, and a little before it: time to move elsewhere what adds to the disk.
 	Pressure, Low, Scarce, Exhausted bool
 }
@@ -48,13 +54,16 @@ type SpaceStats struct {
 // Pressure becomes true with less free than an eighth above the low-water mark, and false with a quarter above it.
 // Low becomes true below the low-water mark, and false again with an eighth more than it, so that it does not
 // flap. Below a quarter of the mark the reserve file is removed; it comes back when there is room for it. Scarce is true
-// below an eighth of the mark, until a quarter is free, and Exhausted below a sixteenth, until an eighth is.
+// below an eighth of the mark, until a quarter is free, and Exhausted below a sixteenth, until an eighth is. A file system
+// with a fixed number of inodes has them as a second resource with a mark of its own, 1,024 or a quarter of them; the scarcer one counts.
 type Space struct {
 	cfg                              SpaceConfig
 	pressure, low, scarce, exhausted atomic.Bool
 
 	mu           sync.Mutex
 	free         uint64
+	files        uint64 // that can be made, if their number is limited
+	filesMark    uint64 // 0 if it is not
 	snapshot     uint64 // added to the low-water mark
 	reserve      bool
 	reserveAfter time.Time // no attempt to make the reserve before
@@ -79,8 +88,12 @@ func OpenSpace(cfg SpaceConfig) (*Space, error) {
 	}
 	if cfg.Free == nil {
 		cfg.Free = freeBytes
+		if cfg.Inodes == nil {
+			cfg.Inodes = inodes
+		}
 		if reporter, ok := cfg.FS.(FreeReporter); ok {
 			cfg.Free = func(string) (uint64, error) { return reporter.FreeBytes(), nil }
+			cfg.Inodes = nil
 		}
 	}
 	if cfg.Logger == nil {
@@ -138,10 +151,13 @@ func (s *Space) Check() error {
 		return fmt.Errorf("storage: asking the free space of %s: %w", s.cfg.Dir, err)
 	}
 	s.free = free
+	if err := s.countFiles(); err != nil {
+		return err
+	}
 	mark := s.cfg.LowWaterBytes + s.snapshot
 	high := mark + s.cfg.LowWaterBytes/8
-	s.turn(&s.pressure, "pressure", free < high, free >= mark+s.cfg.LowWaterBytes/4)
-	s.turn(&s.low, "low", free < mark, free >= high)
+	s.turn(&s.pressure, "pressure", free < high || s.fewerFiles(9, 8), free >= mark+s.cfg.LowWaterBytes/4 && !s.fewerFiles(5, 4))
+	s.turn(&s.low, "low", free < mark || s.fewerFiles(1, 1), free >= high && !s.fewerFiles(9, 8))
 	if s.reserve && free < s.cfg.LowWaterBytes/4 {
 		if err := s.release(); err != nil {
 			return err
@@ -151,8 +167,8 @@ func (s *Space) Check() error {
 		}
 		s.free = free
 	}
-	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8, free >= s.cfg.LowWaterBytes/4)
-	s.turn(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16, free >= s.cfg.LowWaterBytes/8)
+	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8 || s.fewerFiles(1, 8), free >= s.cfg.LowWaterBytes/4 && !s.fewerFiles(1, 4))
+	s.turn(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16 || s.fewerFiles(1, 16), free >= s.cfg.LowWaterBytes/8 && !s.fewerFiles(1, 8))
 	if !s.reserve && free >= high+s.cfg.ReserveBytes && !time.Now().Before(s.reserveAfter) {
 		if err := s.hold(); err != nil { // not needed as long as there is room
 			s.reserveAfter = time.Now().Add(reserveRetry)
@@ -162,13 +178,37 @@ func (s *Space) Check() error {
 	return nil
 }
 
+// countFiles asks how many more files can be made. mu is held.
+func (s *Space) countFiles() error {
+	if s.cfg.Inodes == nil {
+		return nil
+	}
+	all, free, err := s.cfg.Inodes(s.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("storage: asking the free inodes of %s: %w", s.cfg.Dir, err)
+	}
+	s.filesMark, s.files = min(lowWaterFiles, all/4), free
+	return nil
+}
+
+// fewerFiles reports whether fewer files can be made than a part of the mark. mu is held.
+func (s *Space) fewerFiles(part, of uint64) bool { return s.files < s.filesMark*part/of }
+
+// Shortage says for people what there is least of, and its mark.
+func (s SpaceStats) Shortage() string {
+	if s.FreeFiles < s.LowWaterFiles+s.LowWaterFiles/4 {
+		return fmt.Sprintf("%d inodes of its disk are free, the mark is %d", s.FreeFiles, s.LowWaterFiles)
+	}
+	return fmt.Sprintf("%d MiB of its disk are free, the mark is %d MiB", s.FreeBytes>>20, s.LowWaterBytes>>20)
+}
+
 // turn sets a flag on or off, or leaves it if neither, and logs a change. mu is held.
 func (s *Space) turn(flag *atomic.Bool, name string, on, off bool) {
 	was := flag.Load()
 	now := on || was && !off
 	flag.Store(now)
 	if now != was {
-		s.cfg.Logger.Warn("disk space", name, now, "free_bytes", s.free, "low_water_bytes", s.cfg.LowWaterBytes+s.snapshot)
+		s.cfg.Logger.Warn("disk space", name, now, "free_bytes", s.free, "low_water_bytes", s.cfg.LowWaterBytes+s.snapshot, "free_inodes", s.files, "low_water_inodes", s.filesMark)
 	}
 }
 
@@ -195,6 +235,9 @@ func (s *Space) Stats() SpaceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Pressure: s.pressure.Load(), Low: s.low.Load(), Scarce: s.scarce.Load(), Exhausted: s.exhausted.Load()}
+	if s.filesMark > 0 {
+		stats.FreeFiles, stats.LowWaterFiles = s.files, s.filesMark
+	}
 	if s.reserve {
 		stats.ReserveBytes = s.cfg.ReserveBytes
 	}

@@ -89,6 +89,54 @@ func TestSpace(t *testing.T) {
 	}
 }
 
+// Inodes have a mark of their own where their number is fixed, and the scarcer resource counts.
+func TestSpaceOfInodes(t *testing.T) {
+	v := newVolume(1000 * mib)
+	cfg := v.config()
+	var all, free uint64
+	cfg.Inodes = func(string) (uint64, uint64, error) { return all, free, v.err }
+	s, err := storage.OpenSpace(cfg)
+	must(t, err)
+	if s.Low() || s.Stats().LowWaterFiles != 0 {
+		t.Errorf("without a limit: %+v", s.Stats())
+	}
+	all = 1 << 20
+	for _, step := range []struct {
+		free                             uint64
+		pressure, low, scarce, exhausted bool
+	}{
+		{free: 1152}, {free: 1151, pressure: true}, {free: 1023, pressure: true, low: true}, {free: 128, pressure: true, low: true},
+		{free: 127, pressure: true, low: true, scarce: true}, {free: 63, pressure: true, low: true, scarce: true, exhausted: true},
+		{free: 127, pressure: true, low: true, scarce: true, exhausted: true}, {free: 128, pressure: true, low: true, scarce: true},
+		{free: 256, pressure: true, low: true}, {free: 1151, pressure: true, low: true}, {free: 1152, pressure: true}, {free: 1280},
+	} {
+		free = step.free
+		must(t, s.Check())
+		want := storage.SpaceStats{
+			FreeBytes: 1000 * mib, ReserveBytes: 2 * mib, LowWaterBytes: 80 * mib, FreeFiles: free, LowWaterFiles: 1024,
+			Pressure: step.pressure, Low: step.low, Scarce: step.scarce, Exhausted: step.exhausted,
+		}
+		if got := s.Stats(); got != want {
+			t.Errorf("%+v: stats %+v", step, got)
+		}
+	}
+	free = 40
+	must(t, s.Check())
+	if got := s.Stats().Shortage(); got != "40 inodes of its disk are free, the mark is 1024" {
+		t.Errorf("it says %q", got)
+	}
+	v.free.Store(1 * mib)
+	free = 1 << 19
+	must(t, s.Check())
+	if got := s.Stats(); got.Shortage() != "1 MiB of its disk are free, the mark is 80 MiB" || !got.Exhausted {
+		t.Errorf("it says %q of %+v", got.Shortage(), got)
+	}
+	v.err = errors.New("no answer")
+	if err := s.Check(); !errors.Is(err, v.err) {
+		t.Errorf("a probe that fails: %v", err)
+	}
+}
+
 func TestSpaceRelease(t *testing.T) {
 	v := newVolume(1000 * mib)
 	s, err := storage.OpenSpace(v.config())
