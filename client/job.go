@@ -61,6 +61,9 @@ type Job struct {
 	Fence uint64
 	// LeaseUntil is the end of the lease as it was granted, on the server's clock. Zero if the job is not reserved.
 	LeaseUntil time.Time
+	// LeaseSince is when the lease was given, or extended last, from Get and List of reserved jobs. After an extension that was shorter than what was left it
+	// may be later than that.
+	LeaseSince time.Time
 	// DueAt is when the job is or was due; FirstDueAt is what it was first put with.
 	DueAt, FirstDueAt time.Time
 	// CreatedAt is when it was put. ExpiresAt is the end of its TTL, zero if it has none.
@@ -103,7 +106,7 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	}{
 		{&job.LeaseUntil, j.GetLeaseUntil()}, {&job.DueAt, j.GetDueAt()}, {&job.FirstDueAt, j.GetFirstDueAt()},
 		{&job.CreatedAt, j.GetCreatedAt()}, {&job.ExpiresAt, j.GetExpiresAt()},
-		{&job.EndedAt, j.GetEndedAt()},
+		{&job.EndedAt, j.GetEndedAt()}, {&job.LeaseSince, j.GetLeaseSince()},
 	} {
 		if field.from.IsValid() {
 			*field.to = field.from.AsTime()

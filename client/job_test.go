@@ -27,14 +27,14 @@ func TestJobOffTheWire(t *testing.T) {
 		State: belfryv1.JobState_JOB_STATE_RESERVED, Priority: -3, Ttr: durationpb.New(time.Minute), MaxAttempts: 16,
 		RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)}, ExpiresAt: timestamppb.New(at(3)),
 		LastError: "e", CreatedAt: timestamppb.New(at(4)), FirstDueAt: timestamppb.New(at(5)), BodyBytes: 4,
-		EndedAt: timestamppb.New(at(6)), AttemptUnknown: proto.Bool(true),
+		EndedAt: timestamppb.New(at(6)), LeaseSince: timestamppb.New(at(7)), AttemptUnknown: proto.Bool(true),
 		Witness: &belfryv1.Witness{Time: timestamppb.New(at(40))},
 	}
 	received := at(100)
 	want := &Job{
 		Queue: "q", ID: "i", Lease: "l", Fence: 7, Attempt: 2, DueAt: at(1), LeaseUntil: at(50), Body: []byte("body"), BodyBytes: 4,
 		Headers: map[string]string{"k": "v"}, State: "RESERVED", Priority: -3, TTR: time.Minute, MaxAttempts: 16,
-		RetryDelays: []time.Duration{0, time.Second}, ExpiresAt: at(3), LastError: "e", CreatedAt: at(4), FirstDueAt: at(5), EndedAt: at(6), AttemptUnknown: true,
+		RetryDelays: []time.Duration{0, time.Second}, ExpiresAt: at(3), LastError: "e", CreatedAt: at(4), FirstDueAt: at(5), EndedAt: at(6), LeaseSince: at(7), AttemptUnknown: true,
 		received: received, lease: 10 * time.Second,
 	}
 	got := jobOf(nil, wire, received)

@@ -117,7 +117,8 @@ type PutResult struct {
 // Put adds a job to a queue. It may share a round trip with other puts; see [Coalescing]. The body may be used again once
 // Put has returned without an error; after an error it may still be read for a while.
 //
-// Errors: [ErrJobExists], [ErrQueueFull], [ErrRateLimited], [ErrUnknownOutcome], and others as [*Error].
+// Errors: [ErrJobExists], [ErrQueueFull], [ErrRateLimited], [ErrUnknownOutcome], Reason("QUEUE_NOT_FOUND") where the cluster's setting
+// no-auto-create has puts make no queues, and others as [*Error].
 func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...PutOption) (PutResult, error) {
 	scratch := c.scratch()
 	req, bytes, err := scratch.request(Put{Queue: queue, Body: body, Options: opts})

@@ -19,8 +19,9 @@ type shift struct {
 	handler Handler
 	keeper  *keeper
 	trouble *trouble
-	jobs    chan *held    // reserved, not begun; has room for every permit
-	permits chan struct{} // one value for each job that may be held beyond those that are
+	looking sync.WaitGroup // for queues that do not exist
+	jobs    chan *held     // reserved, not begun; has room for every permit
+	permits chan struct{}  // one value for each job that may be held beyond those that are
 }
 
 var (
@@ -70,6 +71,7 @@ func (s *shift) run(ctx context.Context) error {
 
 	err := s.poll(polling)
 	stopPolling() // also if the server refused: then nothing new is begun either
+	s.looking.Wait()
 	close(s.jobs)
 	s.giveBackUnbegun(finish)
 	if !within(done, s.worker.ShutdownTimeout) {
@@ -122,6 +124,7 @@ func within(done <-chan struct{}, d time.Duration) bool {
 
 // poll reserves jobs for as long as ctx lasts; the error is one that the server would give again.
 func (s *shift) poll(ctx context.Context) error {
+	looked := false
 	for {
 		n := s.takePermits(ctx)
 		if n == 0 {
@@ -135,6 +138,10 @@ func (s *shift) poll(ctx context.Context) error {
 		switch {
 		case err == nil:
 			s.trouble.succeeded()
+			if len(jobs) == 0 && !looked {
+				looked = true
+				s.looking.Go(func() { s.warnOfUnknown(ctx) })
+			}
 			continue
 		case ctx.Err() != nil:
 			return nil
@@ -145,6 +152,16 @@ func (s *shift) poll(ctx context.Context) error {
 		}
 		s.worker.OnError(nil, err)
 		_ = sleep(ctx, backoffMax) // the end of ctx shows in takePermits
+	}
+}
+
+// warnOfUnknown logs which of the worker's queues do not exist: a worker would wait for ever where a name is mistyped. It is no error, since the first put
+// makes a queue, and what cannot be known, for want of a scope say, is not said. A look at each queue costs a call, so that it happens once, after a poll that got nothing.
+func (s *shift) warnOfUnknown(ctx context.Context) {
+	for _, queue := range s.worker.Queues {
+		if _, err := s.client.Admin().Queue(ctx, queue); errors.Is(err, reasonQueueNotFound) {
+			s.client.logger.Warn("a worker's queue does not exist; its first put makes it", "queue", queue)
+		}
 	}
 }
 

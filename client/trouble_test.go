@@ -10,6 +10,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // lines is a writer for a logger of several goroutines.
@@ -94,6 +99,26 @@ func TestPanicsAreReported(t *testing.T) {
 			}
 		default:
 			t.Error("OnError did not hear of the panic")
+		}
+	})
+}
+
+// TestWorkerOfAQueueThatDoesNotExist logs its name, once, when a poll got nothing.
+func TestWorkerOfAQueueThatDoesNotExist(t *testing.T) {
+	inBench(t, func(b *bench) {
+		var log lines
+		b.client.logger = slog.New(slog.NewTextHandler(&log, nil))
+		b.fake.failBefore(func(_ context.Context, _ string, req proto.Message) error {
+			if get, ok := req.(*belfryv1.GetQueueRequest); ok && get.GetQueue() == "ordrs" {
+				return refusal(connect.CodeNotFound, "QUEUE_NOT_FOUND", "not_applied", 0)
+			}
+			return nil
+		})
+		b.run(Worker{Queues: []string{"q", "ordrs"}}, func(context.Context, *Job) error { return nil })
+		time.Sleep(3 * pollWait)
+		b.finish(time.Minute)
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `does not exist; its first put makes it" queue=ordrs`) {
+			b.t.Errorf("the log has:\n%s", text)
 		}
 	})
 }

@@ -140,6 +140,7 @@ func (m *members) follow(ctx context.Context) {
 		m.config.Directory.record(m.catalog.Nodes())
 		m.speak()
 		m.requireVoters(ctx)
+		m.makeQueues()
 		err := m.enrol(ctx)
 		if m.gone(err) {
 			return
@@ -154,6 +155,15 @@ func (m *members) follow(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// makeQueues has the node refuse puts into queues that do not exist, or not.
+func (m *members) makeQueues() {
+	if m.catalog.Settings().NoAutoCreate == "yes" {
+		m.host.MakeNoQueues()
+	} else {
+		m.host.MakeQueues()
 	}
 }
 

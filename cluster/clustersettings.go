@@ -28,6 +28,8 @@ type Settings struct {
 	Grace time.Duration `json:"graceNanos,omitempty"`
 	// MinVoters is how many voters a shard must have to take mutations, 1 to Factor. Format 2.
 	MinVoters int `json:"minVoters,omitempty"`
+	// NoAutoCreate is "yes" if a put into a queue that does not exist is refused, "no" if it makes the queue. Format 2.
+	NoAutoCreate string `json:"noAutoCreate,omitempty"`
 }
 
 // SettingError says which setting of a cluster cannot have a value, and what it may be.
@@ -46,6 +48,8 @@ const (
 	GraceSetting  Setting = "grace period"
 	// MinVotersSetting is raised by Configure, and lowered by LowerMinVoters only.
 	MinVotersSetting Setting = "min-voters"
+	// NoAutoCreateSetting is whether queues are made by CreateQueue only.
+	NoAutoCreateSetting Setting = "no-auto-create"
 )
 
 func (e *SettingError) Error() string { return string(e.Setting) + ": " + e.Text }
@@ -57,6 +61,8 @@ func (s Settings) Check() error {
 		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want an odd number, 1 to %d: an even number of voters survives no more failures than one voter less", s.Factor, factorMax)}
 	case s.MinVoters < 0 || s.MinVoters > factorMax:
 		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, want 1 to the replication factor", s.MinVoters)}
+	case s.NoAutoCreate != "" && s.NoAutoCreate != "yes" && s.NoAutoCreate != "no":
+		return &SettingError{NoAutoCreateSetting, fmt.Sprintf("have %q, want yes or no", s.NoAutoCreate)}
 	case s.Grace != 0 && (s.Grace < graceMin || s.Grace > graceMax):
 		return &SettingError{GraceSetting, fmt.Sprintf("have %v, want %v to %v", s.Grace, graceMin, graceMax)}
 	}
@@ -74,6 +80,9 @@ func (s Settings) over(below Settings) Settings {
 	if s.MinVoters == 0 {
 		s.MinVoters = below.MinVoters
 	}
+	if s.NoAutoCreate == "" {
+		s.NoAutoCreate = below.NoAutoCreate
+	}
 	return s
 }
 
@@ -85,7 +94,7 @@ func (c *Catalog) Settings() (s Settings) {
 
 // withDefaults returns s with every zero replaced by its default.
 func (s Settings) withDefaults() Settings {
-	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace, MinVoters: 1})
+	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace, MinVoters: 1, NoAutoCreate: "no"})
 }
 
 // Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. A *SettingError says that s is impossible. It may
@@ -111,8 +120,8 @@ func (c *Catalog) proposeSettings(ctx context.Context, cmd command) (s Settings,
 	return c.Settings(), nil
 }
 
-// minVotersFormat is the format that has MinVoters.
-const minVotersFormat fsm.Format = 2
+// settingsFormat is the format that has MinVoters and NoAutoCreate.
+const settingsFormat fsm.Format = 2
 
 // checkSettings returns what is wrong with a change of settings, as a *SettingError.
 func (m *machine) checkSettings(c *command) error {
@@ -126,9 +135,13 @@ func (m *machine) checkSettings(c *command) error {
 		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want at least min-voters, which is %d", after.Factor, after.MinVoters)}
 	case after.MinVoters > after.Factor:
 		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, want 1 to the replication factor, which is %d", after.MinVoters, after.Factor)}
-	case c.Settle.MinVoters != 0 && m.state.Format < minVotersFormat:
-		return &SettingError{MinVotersSetting, fmt.Sprintf("the cluster speaks format %d, and format %d has this setting: run this version of belfry on every node first",
-			m.state.Format, minVotersFormat)}
+	case m.state.Format < settingsFormat && (c.Settle.MinVoters != 0 || c.Settle.NoAutoCreate != ""):
+		setting := MinVotersSetting
+		if c.Settle.MinVoters == 0 {
+			setting = NoAutoCreateSetting
+		}
+		return &SettingError{setting, fmt.Sprintf("the cluster speaks format %d, and format %d has this setting: run this version of belfry on every node first",
+			m.state.Format, settingsFormat)}
 	case after.MinVoters < now.MinVoters && !c.Lower:
 		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, and %d holds: with fewer voters what is acknowledged is on fewer disks; say that this is meant, with --lower-min-voters",
 			after.MinVoters, now.MinVoters)}

@@ -96,7 +96,7 @@ func TestFoundedTogether(t *testing.T) {
 			if err := put(m, "q"); err != nil {
 				t.Errorf("put through %s: %v", m.name, err)
 			}
-			if got := m.cluster.Settings(); got != (Settings{Factor: 3, Grace: time.Hour, MinVoters: 2}) {
+			if got := m.cluster.Settings(); got != (Settings{Factor: 3, Grace: time.Hour, MinVoters: 2, NoAutoCreate: "no"}) {
 				t.Errorf("%s has the settings %+v", m.name, got)
 			}
 			await(t, "the node to ask for two voters", func() bool { return m.node.MinVoters() == 2 })

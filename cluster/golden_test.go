@@ -65,10 +65,10 @@ func everyEntry() []command {
 
 // laterEntries has what the second format adds.
 func laterEntries() []command {
-	a := Node{Name: "a", ServerID: "a.1", PeerAddr: "a:7401", Format: minVotersFormat}
+	a := Node{Name: "a", ServerID: "a.1", PeerAddr: "a:7401", Format: settingsFormat}
 	return []command{
 		{Join: &a},
-		{Raise: &raise{Format: minVotersFormat}},
+		{Raise: &raise{Format: settingsFormat}},
 		{Settle: &Settings{Factor: 3, Grace: time.Minute, MinVoters: 3}},
 		{Settle: &Settings{MinVoters: 2}, Lower: true},
 		{Found: &foundation{ClusterID: "c1", Shards: 2}},

@@ -456,6 +456,9 @@ func namePeerError(err error) []byte {
 	if queues, ok := errors.AsType[*node.QueuesError](err); ok {
 		out.Queues = queues
 	}
+	if none, ok := errors.AsType[*node.NoQueueError](err); ok {
+		out.NoQueue = none
+	}
 	if memory, ok := errors.AsType[*node.MemoryError](err); ok {
 		out.Memory = memory
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,8 @@ func TestMinVotersIsOnlyRaised(t *testing.T) {
 		{"fewer voters than that", 2, Settings{Factor: 3}, false, "replication factor: have 3, want at least min-voters, which is 4", 4},
 		{"more than there can be", 2, Settings{MinVoters: 8}, false, "min-voters: have 8", 4},
 		{"lowered", 2, Settings{MinVoters: 1}, true, "", 1},
+		{"its neighbour in the first format", 1, Settings{NoAutoCreate: "yes"}, false, "no-auto-create: the cluster speaks format 1", 1},
+		{"its neighbour with another word", 2, Settings{NoAutoCreate: "maybe"}, false, "no-auto-create: have \"maybe\", want yes or no", 1},
 	} {
 		m.state.Format = step.format
 		c := command{Format: step.format, Settle: &step.settle, Lower: step.lower}
@@ -57,7 +60,7 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
 		a := newMember(t, network, dir, "a", nil)
-		await(t, "the format that has it", func() bool { return a.cluster.Format() >= minVotersFormat })
+		await(t, "the format that has it", func() bool { return a.cluster.Format() >= settingsFormat })
 		if _, err := a.cluster.Configure(t.Context(), Settings{MinVoters: 2}); err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +90,52 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 			return err == nil
 		})
 		await(t, "the nodes to follow", func() bool { return a.node.MinVoters() == 1 && b.node.MinVoters() == 1 })
+	})
+}
+
+// TestNoAutoCreateFollowsTheCatalog: once the catalog says so, puts into queues that do not exist are refused with their names, through any node; those that were
+// created are served, and all of it is taken back.
+func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		a := newMember(t, network, dir, "a", nil)
+		b := newMember(t, network, dir, "b", a)
+		await(t, "the format that has it", func() bool { return a.cluster.Format() >= settingsFormat })
+		await(t, "two voters of each shard", func() bool { return settled(a.cluster, 2, a, b) })
+		if got := a.cluster.Settings().NoAutoCreate; got != "no" {
+			t.Errorf("by default the setting is %q", got)
+		}
+		if _, err := b.cluster.Configure(t.Context(), Settings{NoAutoCreate: "yes"}); err != nil {
+			t.Fatal(err)
+		}
+		refused := func(m *member, queue string) bool {
+			none, ok := errors.AsType[*node.NoQueueError](put(m, queue))
+			return ok && none.Queue == queue
+		}
+		names := 0 // a put that comes too early makes its queue
+		for shard := range uint32(testShards) {
+			await(t, "refusals through both", func() bool {
+				for names++; node.ShardOf(fmt.Sprint("q", names), 0, testShards) != shard; names++ {
+				}
+				return refused(a, fmt.Sprint("q", names)) && refused(b, fmt.Sprint("q", names))
+			})
+		}
+		if _, err := b.cluster.CreateQueue(t.Context(), "made", 1, fsm.Settings{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*member{a, b} {
+			if err := put(m, "made"); err != nil {
+				t.Errorf("put through %s: %v", m.name, err)
+			}
+		}
+		if s, err := a.cluster.Configure(t.Context(), Settings{Grace: DefaultGrace}); err != nil || s.NoAutoCreate != "yes" {
+			t.Errorf("another setting changed it to %q: %v", s.NoAutoCreate, err)
+		}
+		if _, err := a.cluster.Configure(t.Context(), Settings{NoAutoCreate: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "queues that are made by puts", func() bool { return put(a, "new") == nil && put(b, "newer") == nil })
 	})
 }
 

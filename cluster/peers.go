@@ -238,7 +238,7 @@ const (
 func peerErrors() map[string]error {
 	return map[string]error{
 		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded, nameStopping: node.ErrShuttingDown,
-		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
+		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters, "no_queue": node.ErrNoQueue, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
 		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
 		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
@@ -260,7 +260,7 @@ func saysMore(name, than string) bool {
 
 // olderNames are names that the first programs know of errors that came later, with the same outcome: to them an unknown name is an unknown outcome.
 func olderNames() map[string]string {
-	return map[string]string{"memory_full": "disk_full", "too_few_voters": "overloaded"}
+	return map[string]string{"memory_full": "disk_full", "too_few_voters": "overloaded", "no_queue": "quota"}
 }
 
 // peerError is an error on its way between nodes.
@@ -275,6 +275,8 @@ type peerError struct {
 	Voters *node.VotersError `json:"voters,omitempty"`
 	// Queues says more of an error about too many queues of a namespace.
 	Queues *node.QueuesError `json:"queues,omitempty"`
+	// NoQueue says more of an error about a queue that does not exist.
+	NoQueue *node.NoQueueError `json:"noQueue,omitempty"`
 	// Memory says more of an error about a full memory.
 	Memory *node.MemoryError `json:"memory,omitempty"`
 }
@@ -302,6 +304,9 @@ func readPeerError(status int, body []byte) error {
 	}
 	if in.Quota != nil {
 		return in.Quota
+	}
+	if in.NoQueue != nil {
+		return in.NoQueue
 	}
 	if in.Queues != nil {
 		return in.Queues

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,40 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 		}
 		sick.node.ClearCondition(kind)
 		await(t, "an even cluster again", func() bool { return settled(sound.cluster, 3, tr.all...) })
+	})
+}
+
+// TestNodeWithASlowDiskLeadsNothing: the syncs of its log take a second and a half each, under load.
+func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrioOnDisks(t, dir)
+		slow, sound := tr.leader(0)
+		slow.disk.SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
+				time.Sleep(3 * time.Second / 2)
+			}
+			return nil
+		})
+		began := time.Now()
+		await(t, "a node that leads nothing", func() bool {
+			for q := range testShards {
+				await(t, "a put", func() bool { return put(sound, fmt.Sprintf("q%d", q)) == nil }) // one that comes with the handover may fail
+			}
+			return groupsLed(slow) == 0
+		})
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("its leaderships were handed over after %v", took)
+		}
+		all, _ := sound.cluster.Members(t.Context())
+		i := slices.IndexFunc(all, func(m MemberStatus) bool { return m.ServerID == slow.serverID() })
+		if got := reportOf(all[i]).Conditions; len(got) != 1 || got[0].Kind != node.SlowDisk {
+			t.Errorf("the others are told %+v", got)
+		}
+		slow.disk.SetHook(nil)
+		await(t, "an even cluster again", func() bool {
+			return put(sound, "q0") == nil && settled(sound.cluster, 3, tr.all...)
+		})
 	})
 }
 
@@ -139,24 +174,31 @@ func TestPlanAndConditions(t *testing.T) {
 	}
 }
 
+// newTrioOnDisks returns three even members, each with a disk that can be spoilt.
+func newTrioOnDisks(t *testing.T, dir string) *trio {
+	t.Helper()
+	network := newPipes()
+	tr := &trio{t, network, nil}
+	for i, name := range []string{"a", "b", "c"} {
+		m := &member{t: t, name: name, dir: dir + "/" + name, network: network, disk: diskfault.New()}
+		if i == 0 {
+			m.start(nil)
+		} else {
+			m.start(tr.all[0])
+		}
+		t.Cleanup(m.stop)
+		tr.all = append(tr.all, m)
+	}
+	await(t, "an even cluster", func() bool { return settled(tr.all[0].cluster, 3, tr.all...) })
+	return tr
+}
+
 // TestPutsWhileADiskFills: the leader whose disk is suddenly full hands over, and no put fails for it. If all disks are full, puts are refused and
 // consumers go on.
 func TestPutsWhileADiskFills(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		tr := &trio{t, network, nil}
-		for i, name := range []string{"a", "b", "c"} {
-			m := &member{t: t, name: name, dir: dir + "/" + name, network: network, disk: diskfault.New()}
-			if i == 0 {
-				m.start(nil)
-			} else {
-				m.start(tr.all[0])
-			}
-			t.Cleanup(m.stop)
-			tr.all = append(tr.all, m)
-		}
-		await(t, "an even cluster", func() bool { return settled(tr.all[0].cluster, 3, tr.all...) })
+		tr := newTrioOnDisks(t, dir)
 		full, _ := tr.leader(0)
 		full.disk.SetFree(100 << 20)
 		for range 60 {

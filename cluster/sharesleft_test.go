@@ -33,9 +33,16 @@ func (h *lettingHost) SetShares(uint32, uint64, map[string]node.Share) map[strin
 	return map[string]node.Amounts{"t": {node.JobsLimit: h.used}}
 }
 
+// openUnkept starts the catalog of a lone node over shards whose shares no keeper takes.
+func openUnkept(t *testing.T) *Catalog {
+	t.Helper()
+	n, _ := openNode(t, t.TempDir())
+	return openOver(t, n, n)
+}
+
 // TestLoweredSharesKeepWhatWasLetIn: what came between the look at what is used and the lowering is not given away, and never more than there was.
 func TestLoweredSharesKeepWhatWasLetIn(t *testing.T) {
-	_, c, _ := open(t, t.TempDir())
+	c := openUnkept(t)
 	if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +71,7 @@ func TestLoweredSharesKeepWhatWasLetIn(t *testing.T) {
 // TestNothingIsSaidOfOldQuotas: a shard whose leader knows of a later change of a quota is told nothing by a replica of the catalog that was made anew from its
 // files and does not have it yet; and nothing is proposed in the name of a leader that is none any more.
 func TestNothingIsSaidOfOldQuotas(t *testing.T) {
-	_, c, _ := open(t, t.TempDir())
+	c := openUnkept(t)
 	if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,9 @@ func (a *alone) Members(context.Context) ([]Member, []Move) {
 }
 
 // Settings implements Cluster.
-func (*alone) Settings() ClusterSettings { return ClusterSettings{Factor: 1, MinVoters: 1} }
+func (*alone) Settings() ClusterSettings {
+	return ClusterSettings{Factor: 1, MinVoters: 1, NoAutoCreate: yesOrNo(false)}
+}
 
 // Configure implements Cluster.
 func (*alone) Configure(context.Context, ClusterSettings) (ClusterSettings, error) {

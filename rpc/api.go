@@ -112,7 +112,7 @@ type Member struct {
 	// Groups are its replicas of all groups. Of the fields of a status Role, Leader, LastIndex, SnapshotIndex, ClockAhead and
 	// LastError may be missing.
 	Groups []node.GroupStatus
-	// Quarantined are the groups whose replica the node has set aside because its state differs from the others'.
+	// Quarantined are the groups whose replica the node has set aside because its state differs from the others', or cannot be restored.
 	Quarantined []string
 	// Conditions are the node's troubles that the others do not share.
 	Conditions []node.Condition
@@ -182,6 +182,8 @@ type ClusterSettings struct {
 	Grace time.Duration
 	// MinVoters is with how many voters a shard takes mutations.
 	MinVoters int
+	// NoAutoCreate is "yes" if a put into a queue that does not exist is refused, "no" if it makes the queue.
+	NoAutoCreate string
 }
 
 // Transfer is a change of a shard's leader.

@@ -103,7 +103,7 @@ func TestReserveBytes(t *testing.T) {
 	}
 	p.same("Reserve", []byte{0xff})
 	fields := (&belfryv1.Job{}).ProtoReflect().Descriptor().Fields()
-	if got, want := fields.Len(), 23; got != want { // endedAt and attemptUnknown are of jobs that nobody is handed
+	if got, want := fields.Len(), 24; got != want { // endedAt, attemptUnknown and leaseSince are of jobs that nobody is handed
 		t.Errorf("a job has %d fields, of which this code knows %d", got, want)
 	}
 }

@@ -41,7 +41,7 @@ func (f *fakeCluster) Settings() ClusterSettings {
 }
 
 func (f *fakeCluster) Configure(_ context.Context, s ClusterSettings) (ClusterSettings, error) {
-	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1)}, f.note("configure %d %v %d", s.Factor, s.Grace, s.MinVoters)
+	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1), NoAutoCreate: s.NoAutoCreate}, f.note("configure %d %v %d%s", s.Factor, s.Grace, s.MinVoters, s.NoAutoCreate)
 }
 
 func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (ClusterSettings, error) {
@@ -110,6 +110,13 @@ func (f *fakeCluster) leave(n int, instead ...string) {
 func (f *fakeCluster) silence(n int) {
 	m := &f.members[n-1]
 	m.Answers, m.Groups, m.Version = false, nil, ""
+}
+
+// ail has the disks of nodes nearly full.
+func (f *fakeCluster) ail(nodes ...int) {
+	for _, n := range nodes {
+		f.members[n-1].Conditions = []node.Condition{{Kind: node.DiskPressure, Message: "3 MiB are free"}}
+	}
 }
 
 // spare adds a node that has nothing.
@@ -346,12 +353,14 @@ func TestOperateCluster(t *testing.T) {
 	third := serverID(3)
 	silent := func(f *fakeCluster) { f.silence(3) }
 	for _, test := range append(drains(), []operation{
-		{"settings", "update-cluster", `{"replicationFactor":5,"gracePeriod":"5m"}`, nil, "configure 5 5m0s 0", `{"replicationFactor":5,"gracePeriod":"300s","minVoters":1}`},
+		{"settings", "update-cluster", `{"replicationFactor":5,"gracePeriod":"5m"}`, nil, "configure 5 5m0s 0", `{"replicationFactor":5,"gracePeriod":"300s","minVoters":1,"noAutoCreate":false}`},
 		{"min-voters", "update-cluster", `{"minVoters":2}`, nil, "configure 0 0s 2", `"minVoters":2`},
 		{"min-voters that a shard does not have", "update-cluster", `{"minVoters":3}`, func(f *fakeCluster) { f.leave(3) }, "", "minVoters: have 3, and shard 0 has 2 voters"},
 		{"min-voters that hold", "update-cluster", `{"minVoters":2}`, func(f *fakeCluster) { f.minVoters = 2; f.leave(2); f.leave(3) }, "configure 0 0s 2", `"minVoters":2`},
 		{"min-voters lowered", "update-cluster", `{"lowerMinVoters":1}`, nil, "lower 1", `"minVoters":1`},
 		{"min-voters raised and lowered", "update-cluster", `{"minVoters":2,"lowerMinVoters":1}`, nil, "", "lowerMinVoters: name either"},
+		{"no-auto-create", "update-cluster", `{"noAutoCreate":true}`, nil, "configure 0 0s 0yes", `"noAutoCreate":true`},
+		{"auto-create", "update-cluster", `{"noAutoCreate":false}`, nil, "configure 0 0s 0no", `"noAutoCreate":false`},
 		{"one setting", "update-cluster", `{"gracePeriod":"5m"}`, nil, "configure 0 5m0s 0", `"gracePeriod":"300s"`},
 		{"no setting", "update-cluster", `{}`, nil, "", "nothing is to be changed"},
 		{"no grace period", "update-cluster", `{"gracePeriod":"0s"}`, nil, "", "gracePeriod: want a duration of at least a second"},
@@ -373,6 +382,12 @@ func TestOperateCluster(t *testing.T) {
 		{"transfer to the leader", "transfer-leader", `{"shard":1,"to":"n1"}`, nil, "", `{"previous":"n1","leader":"n1"}`},
 		{"transfer to a stranger", "transfer-leader", `{"shard":1,"to":"n9"}`, nil, "", "to: n9 is no voter of shard 1; its voters are n1, n2, n3"},
 		{"transfer to a silent node", "transfer-leader", `{"shard":1,"to":"n3"}`, silent, "", "to: n3 does not answer"},
+		{"transfer to a node with a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) { f.ail(3) }, "",
+			"to: n3 has DISK_PRESSURE (3 MiB are free), and would hand the leadership over again"},
+		{"transfer where all have a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) { f.ail(1, 2, 3) },
+			"transfer 1 from " + serverID(1) + " to " + third, `"leader":"n3"`},
+		{"transfer to whom it may, of whom one has a condition", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) { f.ail(2) },
+			"transfer 1 from " + serverID(1) + " to " + third, `"leader":"n3"`},
 		{"transfer of no shard", "transfer-leader", `{"shard":3}`, nil, "", "shard: there is no shard 3; the shards are 0 to 2"},
 		{"transfer without a leader", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) { f.members[0].Groups[1].Serving = false }, "", "NO_LEADER"},
 		{"transfer with nobody to take it", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) {

@@ -14,6 +14,9 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
 	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration()}
+	if req.NoAutoCreate != nil {
+		want.NoAutoCreate = yesOrNo(req.GetNoAutoCreate())
+	}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
 		c.fail(invalid("gracePeriod", "want a duration of at least a second"))
 	}
@@ -22,7 +25,7 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 		c.fail(invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
 	}
 	if want == (ClusterSettings{}) && raise == 0 && lower == 0 {
-		c.fail(invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters or lowerMinVoters"))
+		c.fail(invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -39,5 +42,14 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 	}
 	return &belfryv1.UpdateClusterResponse{
 		ReplicationFactor: count32(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: count32(uint64(after.MinVoters)),
+		NoAutoCreate: after.NoAutoCreate == yesOrNo(true),
 	}, nil
+}
+
+// yesOrNo is a truth as settings have it, in which nothing means that it stays as it is.
+func yesOrNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
 }

@@ -91,7 +91,7 @@ func contract() [34]row {
 		{belfryv1.Reason_REASON_JOB_RESERVED, connect.CodeFailedPrecondition, none, fsm.JobReserved, nil, 0, "the job is reserved"},
 		{belfryv1.Reason_REASON_STALE_LEASE, connect.CodeFailedPrecondition, none, fsm.StaleLease, nil, 0, "the lease lapsed, was given back, or never was"},
 		{belfryv1.Reason_REASON_QUEUE_EXISTS, connect.CodeAlreadyExists, none, fsm.QueueExists, nil, 0, "the queue exists already"},
-		{belfryv1.Reason_REASON_QUEUE_NOT_FOUND, connect.CodeNotFound, none, fsm.QueueNotFound, nil, 0, "there is no such queue"},
+		{belfryv1.Reason_REASON_QUEUE_NOT_FOUND, connect.CodeNotFound, none, fsm.QueueNotFound, node.ErrNoQueue, 0, "there is no such queue"},
 		{belfryv1.Reason_REASON_QUEUE_CHANGED, connect.CodeAborted, none, fsm.QueueChanged, nil, 50 * time.Millisecond, "the queue has another number of partitions than this node knew; try again"},
 		{belfryv1.Reason_REASON_QUEUE_FULL, connect.CodeResourceExhausted, none, fsm.QueueFull, nil, time.Second, "the queue holds as many jobs or bytes as its settings allow"},
 		{belfryv1.Reason_REASON_QUOTA, connect.CodeResourceExhausted, none, fsm.Quota, nil, 0, "the shard holds as many queues as it may; delete some"},
@@ -208,6 +208,9 @@ func faultOfError(err error) *Fault {
 			}
 			if queues, ok := errors.AsType[*node.QueuesError](err); ok {
 				f.Message, f.RetryAfter = queues.Error(), 0 // waiting does not help
+			}
+			if none, ok := errors.AsType[*node.NoQueueError](err); ok {
+				f.Message = none.Error()
 			}
 			if memory, ok := errors.AsType[*node.MemoryError](err); ok {
 				f.Message, f.Memory = memory.Error(), memory

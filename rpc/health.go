@@ -57,7 +57,7 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 		out[0].problem = "the server is stopping"
 	}
 	if status.DiskFull {
-		out[1].problem = fmt.Sprintf("nearly full: %d bytes free", status.DiskFreeBytes)
+		out[1].problem = "nearly full: " + status.DiskShortage
 	}
 	here := map[uint32]*node.GroupStatus{}
 	for i := range status.Shards {

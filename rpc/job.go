@@ -11,12 +11,21 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// appendJobs converts the jobs of a reading. Their bodies are handed on, not copied.
-func appendJobs(out []*belfryv1.Job, jobs []fsm.Job) []*belfryv1.Job {
+// appendJobs converts the jobs of readings. Their bodies are handed on, not copied.
+func appendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []*belfryv1.Job {
+	var latest fsm.Time
+	for i := range readings {
+		latest = max(latest, readings[i].Clock)
+	}
 	slots := make([]jobSlot, len(jobs))
 	out = slices.Grow(out, len(jobs))
 	for i := range jobs {
-		out = append(out, slots[i].fill(&jobs[i]))
+		job := slots[i].fill(&jobs[i])
+		if jobs[i].State == fsm.Reserved {
+			// An extension by less than is left does not shorten a lease, which then seems to have begun later, or not yet.
+			job.LeaseSince = floorTime(min(jobs[i].Until-fsm.Time(jobs[i].LeaseTTR), latest))
+		}
+		out = append(out, job)
 	}
 	return out
 }

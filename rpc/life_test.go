@@ -100,6 +100,14 @@ func attemptsOfAJob(t *testing.T, c belfryv1connect.QueueServiceClient, body str
 	if err != nil || extended.GetLeaseUntil().AsTime().Before(job.GetLeaseUntil().AsTime().Add(58*time.Minute)) {
 		t.Fatalf("extend: %v, %v", extended, err)
 	}
+	held, err := c.List(ctx, &belfryv1.ListRequest{Queue: queue, State: belfryv1.JobState_JOB_STATE_RESERVED})
+	if err != nil || len(held.GetJobs()) != 1 {
+		t.Fatalf("held: %v, %v", held, err)
+	}
+	// Both ends are shown in milliseconds.
+	if length := extended.GetLeaseUntil().AsTime().Sub(held.GetJobs()[0].GetLeaseSince().AsTime()); length < time.Hour || length > time.Hour+time.Millisecond {
+		t.Fatalf("held for %v since the extension, to %v: %v", length, extended.GetLeaseUntil().AsTime(), held)
+	}
 	nacked, err := c.Nack(ctx, &belfryv1.NackRequest{Lease: job.GetLease(), Delay: durationpb.New(0), Error: strings.Repeat("é", 600)})
 	if err != nil || nacked.GetState() != belfryv1.JobState_JOB_STATE_READY {
 		t.Fatalf("nack: %v, %v", nacked, err)

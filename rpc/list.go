@@ -51,7 +51,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	}
 	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: asOf(readings...)}
 	jobs, more := mergePages(readings, cursors, query.Max)
-	out.Jobs = appendJobs([]*belfryv1.Job{}, jobs)
+	out.Jobs = appendJobs([]*belfryv1.Job{}, jobs, readings...)
 	if more {
 		out.NextPageToken = formatCursors(&query, cursors)
 	}

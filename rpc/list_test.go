@@ -145,3 +145,25 @@ func TestFiguresAreOfNow(t *testing.T) {
 		}
 	}
 }
+
+// TestSinceWhenAJobIsHeld: its lease began its length before its end, and no later than the newest reading. Jobs that nobody holds say nothing.
+func TestSinceWhenAJobIsHeld(t *testing.T) {
+	second := fsm.Time(time.Second)
+	job := fsm.Job{State: fsm.Reserved, Until: 100 * second, LeaseTTR: 30 * time.Second}
+	for _, tt := range []struct {
+		readings []fsm.Reading
+		want     int64
+	}{
+		{[]fsm.Reading{{Clock: 70 * second}}, 70},
+		{[]fsm.Reading{{Clock: 10 * second}, {Clock: 90 * second}}, 70},
+		{[]fsm.Reading{{Clock: 60 * second}}, 60}, // extended by 30 s when it had longer
+	} {
+		if got := appendJobs(nil, []fsm.Job{job}, tt.readings...)[0].GetLeaseSince(); got.GetSeconds() != tt.want {
+			t.Errorf("read at %v it is held since %v, want %d s", tt.readings, got, tt.want)
+		}
+	}
+	job.State = fsm.Ready
+	if got := appendJobs(nil, []fsm.Job{job}, fsm.Reading{Clock: 200 * second})[0].LeaseSince; got != nil {
+		t.Errorf("a job that is ready is held since %v", got)
+	}
+}

@@ -42,7 +42,7 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 	c := &nodeCollector{
 		node: n, votersWanted: votersWanted, build: buildInfo(version, debug.ReadBuildInfo),
 		info:           desc("node_info", "1; which node of which cluster this is.", "cluster_id", "node"),
-		quarantined:    desc("node_quarantined_replicas", "Replicas of this node that were set aside because their state differs from the others'."),
+		quarantined:    desc("node_quarantined_replicas", "Replicas of this node that were set aside because their state differs from the others', or cannot be restored."),
 		catalogLeading: desc("catalog_leading", "1 if this node leads the catalog, which holds the queues' settings and where shards are."),
 		diskFree:       desc("disk_free_bytes", "Free space of the data directory's disk."),
 		diskLow:        desc("disk_low_water_bytes", "Free space below which puts are refused."),

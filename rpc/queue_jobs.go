@@ -75,7 +75,7 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		}
 		return nil, f
 	}
-	return &belfryv1.GetResponse{Job: appendJobs(nil, r.Jobs)[0], Witness: wireWitness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
+	return &belfryv1.GetResponse{Job: appendJobs(nil, r.Jobs, r)[0], Witness: wireWitness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
 }
 
 // Redrive implements QueueService.

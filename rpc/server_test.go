@@ -51,12 +51,12 @@ func TestHealthPages(t *testing.T) {
 		change(&s.node.status.Shards[number])
 	}
 	s.node.mu.Lock()
-	s.node.status.DiskFull = true
+	s.node.status.DiskFull, s.node.status.DiskShortage = true, "12 inodes of its disk are free, the mark is 1024"
 	s.node.mu.Unlock()
 	shard(0, func(g *node.GroupStatus) { g.Leader = "" })
 	shard(1, func(g *node.GroupStatus) { g.ClockAhead = true })
 	shard(2, func(g *node.GroupStatus) { g.Serving = false })
-	want := "[+]serving ok\n[!]disk warning: nearly full: 1099511627776 bytes free\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
+	want := "[+]serving ok\n[!]disk warning: nearly full: 12 inodes of its disk are free, the mark is 1024\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
 		"[!]shard-1 warning: CLOCK_AHEAD: shard time is ahead of the wall clock\n[!]shard-2 warning: its new leader does not serve yet\nready\n"
 	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d %q", got.status, got.body)

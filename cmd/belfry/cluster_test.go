@@ -53,6 +53,43 @@ SHARD    LEADER  TERM  VOTERS  OTHERS  APPLIED  DIGEST            JOBS
 catalog  n2      2     n2      -                                  
 `
 
+// clusterSettingsCases shows and changes the settings of the cluster.
+func clusterSettingsCases() []commandCase {
+	return []commandCase{
+		{
+			name: "cluster settings", args: []string{"cluster", "settings"},
+			answer: &belfryv1.GetClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(10 * time.Minute), MinVoters: 2}, sent: &belfryv1.GetClusterRequest{},
+			out: "replication factor 3, grace period 10m0s, min-voters 2, no-auto-create false\n",
+		},
+		{
+			name: "cluster settings that change", args: []string{"cluster", "settings", "--grace-period", "5m"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(5 * time.Minute), MinVoters: 1},
+			sent:   &belfryv1.UpdateClusterRequest{GracePeriod: durationpb.New(5 * time.Minute)},
+			out:    "replication factor 3, grace period 5m0s, min-voters 1, no-auto-create false\n",
+		},
+		{
+			name: "min-voters raised", args: []string{"cluster", "settings", "--min-voters", "2"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 2},
+			sent:   &belfryv1.UpdateClusterRequest{MinVoters: 2}, out: "replication factor 3, grace period 1m0s, min-voters 2, no-auto-create false\n",
+		},
+		{
+			name: "min-voters lowered", args: []string{"cluster", "settings", "--lower-min-voters", "1"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 1},
+			sent:   &belfryv1.UpdateClusterRequest{LowerMinVoters: 1}, out: "replication factor 3, grace period 1m0s, min-voters 1, no-auto-create false\n",
+		},
+		{
+			name: "no-auto-create", args: []string{"cluster", "settings", "--no-auto-create"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 1, NoAutoCreate: true},
+			sent:   &belfryv1.UpdateClusterRequest{NoAutoCreate: new(true)}, out: "replication factor 3, grace period 1m0s, min-voters 1, no-auto-create true\n",
+		},
+		{
+			name: "no-auto-create taken back", args: []string{"cluster", "settings", "--no-auto-create=false"},
+			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 1},
+			sent:   &belfryv1.UpdateClusterRequest{NoAutoCreate: new(false)}, out: "replication factor 3, grace period 1m0s, min-voters 1, no-auto-create false\n",
+		},
+	}
+}
+
 // clusterCases are the commands about the cluster that make one call.
 func clusterCases() []commandCase {
 	no, yes := false, true
@@ -82,27 +119,6 @@ func clusterCases() []commandCase {
 			name: "cluster drain --undo", args: []string{"cluster", "drain", "n3", "--undo"},
 			answer: &belfryv1.DrainNodeResponse{Node: &belfryv1.Node{Name: "n3"}}, sent: &belfryv1.DrainNodeRequest{Name: "n3", Draining: &no},
 			out: "n3 takes replicas again\n",
-		},
-		{
-			name: "cluster settings", args: []string{"cluster", "settings"},
-			answer: &belfryv1.GetClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(10 * time.Minute), MinVoters: 2}, sent: &belfryv1.GetClusterRequest{},
-			out: "replication factor 3, grace period 10m0s, min-voters 2\n",
-		},
-		{
-			name: "cluster settings that change", args: []string{"cluster", "settings", "--grace-period", "5m"},
-			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(5 * time.Minute), MinVoters: 1},
-			sent:   &belfryv1.UpdateClusterRequest{GracePeriod: durationpb.New(5 * time.Minute)},
-			out:    "replication factor 3, grace period 5m0s, min-voters 1\n",
-		},
-		{
-			name: "min-voters raised", args: []string{"cluster", "settings", "--min-voters", "2"},
-			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 2},
-			sent:   &belfryv1.UpdateClusterRequest{MinVoters: 2}, out: "replication factor 3, grace period 1m0s, min-voters 2\n",
-		},
-		{
-			name: "min-voters lowered", args: []string{"cluster", "settings", "--lower-min-voters", "1"},
-			answer: &belfryv1.UpdateClusterResponse{ReplicationFactor: 3, GracePeriod: durationpb.New(time.Minute), MinVoters: 1},
-			sent:   &belfryv1.UpdateClusterRequest{LowerMinVoters: 1}, out: "replication factor 3, grace period 1m0s, min-voters 1\n",
 		},
 		{
 			name: "cluster transfer", args: []string{"cluster", "transfer", "2", "--to", "n3"},

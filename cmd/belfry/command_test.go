@@ -28,7 +28,7 @@ const delayed = belfryv1.JobState_JOB_STATE_DELAYED
 
 // TestCommands runs each command line, and looks at what it sent and what it printed.
 func TestCommands(t *testing.T) {
-	for _, test := range slices.Concat(putCases(), reserveCases(), holderCases(), jobCases(), queueCases(), clusterCases(), namespaceCases()) {
+	for _, test := range slices.Concat(putCases(), reserveCases(), holderCases(), jobCases(), queueCases(), clusterCases(), clusterSettingsCases(), namespaceCases()) {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, always(test.answer))
 			if test.stdin != "" {

@@ -10,12 +10,12 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestListOfReservedJobs shows until when each is held, and under which fence; other lists have no such columns.
+// TestListOfReservedJobs shows since when and until when each is held, and under which fence; other lists have no such columns.
 func TestListOfReservedJobs(t *testing.T) {
-	job := &belfryv1.Job{Id: "order-42", DueAt: at(0), Attempt: 2, Fence: 77, LeaseUntil: timestamppb.New(now.Add(30 * time.Second))}
+	job := &belfryv1.Job{Id: "order-42", DueAt: at(0), Attempt: 2, Fence: 77, LeaseSince: timestamppb.New(now.Add(-5 * time.Second)), LeaseUntil: timestamppb.New(now.Add(30 * time.Second))}
 	h := newHarness(t, always(&belfryv1.ListResponse{Jobs: []*belfryv1.Job{job}}))
 	got := h.run("list", "orders", "--state", "reserved")
-	for _, want := range []string{"HELD UNTIL", "FENCE", "2030-01-31 09:00:30.000 +00:00 (in 30s)", "77"} {
+	for _, want := range []string{"HELD SINCE", "2030-01-31 08:59:55.000 +00:00 (5s ago)", "HELD UNTIL", "FENCE", "2030-01-31 09:00:30.000 +00:00 (in 30s)", "77"} {
 		if got.code != codeOK || !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in %+v", want, got)
 		}

@@ -93,6 +93,7 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 		"state", word(job.State),
 		"due", moments(job.DueAt, now),
 		"first due", first,
+		"held since", moments(job.LeaseSince, now),
 		"held until", moments(job.LeaseUntil, now),
 		"fence", fence,
 		"attempts", attempts,
@@ -128,7 +129,7 @@ func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
 	heads := []string{"ID", "DUE", "ATTEMPTS", "PRIORITY", "SIZE", "LAST ERROR"}
 	held := slices.ContainsFunc(response.Jobs, func(job *belfryv1.Job) bool { return job.LeaseUntil != nil })
 	if held {
-		heads = slices.Insert(heads, 2, "HELD UNTIL", "FENCE")
+		heads = slices.Insert(heads, 2, "HELD SINCE", "HELD UNTIL", "FENCE")
 	}
 	var lines [][]string
 	for _, job := range response.Jobs {
@@ -137,7 +138,7 @@ func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
 			preview([]byte(job.LastError), previewColumns/2),
 		}
 		if held {
-			cells = slices.Insert(cells, 2, moments(job.LeaseUntil, now), fmt.Sprint(job.Fence))
+			cells = slices.Insert(cells, 2, moments(job.LeaseSince, now), moments(job.LeaseUntil, now), fmt.Sprint(job.Fence))
 		}
 		lines = append(lines, cells)
 	}

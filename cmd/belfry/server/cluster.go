@@ -49,6 +49,7 @@ func settingError(err error) error {
 	}
 	fields := map[cluster.Setting]string{
 		cluster.FactorSetting: "replicationFactor", cluster.GraceSetting: "gracePeriod", cluster.MinVotersSetting: "minVoters",
+		cluster.NoAutoCreateSetting: "noAutoCreate",
 	}
 	field := fields[bad.Setting]
 	return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}

@@ -2073,6 +2073,8 @@ type GetClusterResponse struct {
 	Format uint32 `protobuf:"varint,10,opt,name=format,proto3" json:"format,omitempty"`
 	// With how many voters a shard takes mutations.
 	MinVoters uint32 `protobuf:"varint,16,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
+	// Whether a put into a queue that does not exist is refused. Otherwise it makes the queue.
+	NoAutoCreate bool `protobuf:"varint,18,opt,name=no_auto_create,json=noAutoCreate,proto3" json:"no_auto_create,omitempty"`
 	// What could be done to make the cluster safer, one sentence each, for people. None of it is a problem.
 	Advice        []string `protobuf:"bytes,17,rep,name=advice,proto3" json:"advice,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2184,6 +2186,13 @@ func (x *GetClusterResponse) GetMinVoters() uint32 {
 		return x.MinVoters
 	}
 	return 0
+}
+
+func (x *GetClusterResponse) GetNoAutoCreate() bool {
+	if x != nil {
+		return x.NoAutoCreate
+	}
+	return false
 }
 
 func (x *GetClusterResponse) GetAdvice() []string {
@@ -2943,8 +2952,10 @@ type UpdateClusterRequest struct {
 	MinVoters uint32 `protobuf:"varint,6,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
 	// The same, lowered: what is acknowledged from then on may be on fewer disks.
 	LowerMinVoters uint32 `protobuf:"varint,7,opt,name=lower_min_voters,json=lowerMinVoters,proto3" json:"lower_min_voters,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether a put into a queue that does not exist is refused, with QUEUE_NOT_FOUND. Otherwise it makes the queue. Nodes follow within a second.
+	NoAutoCreate  *bool `protobuf:"varint,8,opt,name=no_auto_create,json=noAutoCreate,proto3,oneof" json:"no_auto_create,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateClusterRequest) Reset() {
@@ -3012,6 +3023,13 @@ func (x *UpdateClusterRequest) GetLowerMinVoters() uint32 {
 	return 0
 }
 
+func (x *UpdateClusterRequest) GetNoAutoCreate() bool {
+	if x != nil && x.NoAutoCreate != nil {
+		return *x.NoAutoCreate
+	}
+	return false
+}
+
 // UpdateClusterResponse has the settings after the change.
 type UpdateClusterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3020,7 +3038,9 @@ type UpdateClusterResponse struct {
 	// How long a node may be silent before its replicas are replaced.
 	GracePeriod *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
 	// With how many voters a shard takes mutations.
-	MinVoters     uint32 `protobuf:"varint,6,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
+	MinVoters uint32 `protobuf:"varint,6,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
+	// Whether a put into a queue that does not exist is refused.
+	NoAutoCreate  bool `protobuf:"varint,8,opt,name=no_auto_create,json=noAutoCreate,proto3" json:"no_auto_create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3074,6 +3094,13 @@ func (x *UpdateClusterResponse) GetMinVoters() uint32 {
 		return x.MinVoters
 	}
 	return 0
+}
+
+func (x *UpdateClusterResponse) GetNoAutoCreate() bool {
+	if x != nil {
+		return x.NoAutoCreate
+	}
+	return false
 }
 
 // RemoveNodeRequest names a node to forget.
@@ -4397,7 +4424,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x13DeleteQueueResponse\x12\x16\n" +
 	"\x06purged\x18\x01 \x01(\rR\x06purged\x120\n" +
 	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\x13\n" +
-	"\x11GetClusterRequest\"\xd7\x03\n" +
+	"\x11GetClusterRequest\"\xfd\x03\n" +
 	"\x12GetClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12%\n" +
@@ -4413,7 +4440,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06format\x18\n" +
 	" \x01(\rR\x06format\x12\x1d\n" +
 	"\n" +
-	"min_voters\x18\x10 \x01(\rR\tminVoters\x12\x16\n" +
+	"min_voters\x18\x10 \x01(\rR\tminVoters\x12$\n" +
+	"\x0eno_auto_create\x18\x12 \x01(\bR\fnoAutoCreate\x12\x16\n" +
 	"\x06advice\x18\x11 \x03(\tR\x06advice\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
@@ -4478,7 +4506,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x05force\x18\x05 \x01(\bR\x05forceB\v\n" +
 	"\t_draining\"8\n" +
 	"\x11DrainNodeResponse\x12#\n" +
-	"\x04node\x18\x01 \x01(\v2\x0f.belfry.v1.NodeR\x04node\"\xeb\x01\n" +
+	"\x04node\x18\x01 \x01(\v2\x0f.belfry.v1.NodeR\x04node\"\xa9\x02\n" +
 	"\x14UpdateClusterRequest\x12-\n" +
 	"\x12replication_factor\x18\x01 \x01(\rR\x11replicationFactor\x12<\n" +
 	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12\x1d\n" +
@@ -4486,12 +4514,15 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
 	"min_voters\x18\x06 \x01(\rR\tminVoters\x12(\n" +
-	"\x10lower_min_voters\x18\a \x01(\rR\x0elowerMinVoters\"\xa3\x01\n" +
+	"\x10lower_min_voters\x18\a \x01(\rR\x0elowerMinVoters\x12)\n" +
+	"\x0eno_auto_create\x18\b \x01(\bH\x00R\fnoAutoCreate\x88\x01\x01B\x11\n" +
+	"\x0f_no_auto_create\"\xc9\x01\n" +
 	"\x15UpdateClusterResponse\x12-\n" +
 	"\x12replication_factor\x18\x01 \x01(\rR\x11replicationFactor\x12<\n" +
 	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12\x1d\n" +
 	"\n" +
-	"min_voters\x18\x06 \x01(\rR\tminVoters\"h\n" +
+	"min_voters\x18\x06 \x01(\rR\tminVoters\x12$\n" +
+	"\x0eno_auto_create\x18\b \x01(\bR\fnoAutoCreate\"h\n" +
 	"\x11RemoveNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1d\n" +
@@ -4812,6 +4843,7 @@ func file_belfry_v1_admin_proto_init() {
 	}
 	file_belfry_v1_types_proto_init()
 	file_belfry_v1_admin_proto_msgTypes[34].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[36].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -566,8 +566,11 @@ type Job struct {
 	// Set if it has ended and its attempts are not known: the node that answers for the shard was restored from a snapshot
 	// since, or is of an earlier version.
 	AttemptUnknown *bool `protobuf:"varint,23,opt,name=attempt_unknown,json=attemptUnknown,proto3,oneof" json:"attempt_unknown,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Since when it is held: when its lease was given, or extended last. Only in Get and List, and only if the job is reserved. After an extension that was
+	// shorter than what was left it may be later than that.
+	LeaseSince    *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=lease_since,json=leaseSince,proto3" json:"lease_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -770,6 +773,13 @@ func (x *Job) GetAttemptUnknown() bool {
 		return *x.AttemptUnknown
 	}
 	return false
+}
+
+func (x *Job) GetLeaseSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaseSince
+	}
+	return nil
 }
 
 type isJob_Body interface {
@@ -1144,7 +1154,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x14\n" +
 	"\x05entry\x18\x04 \x01(\rR\x05entry\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xf6\a\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb3\b\n" +
 	"\x03Job\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1175,7 +1185,9 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"body_bytes\x18\x14 \x01(\rR\tbodyBytes\x12,\n" +
 	"\awitness\x18\x15 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x125\n" +
 	"\bended_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12,\n" +
-	"\x0fattempt_unknown\x18\x17 \x01(\bH\x01R\x0eattemptUnknown\x88\x01\x01\x1a:\n" +
+	"\x0fattempt_unknown\x18\x17 \x01(\bH\x01R\x0eattemptUnknown\x88\x01\x01\x12;\n" +
+	"\vlease_since\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"leaseSince\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
@@ -1319,24 +1331,25 @@ var file_belfry_v1_types_proto_depIdxs = []int32{
 	11, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
 	5,  // 10: belfry.v1.Job.witness:type_name -> belfry.v1.Witness
 	11, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	2,  // 12: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
-	1,  // 13: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
-	12, // 14: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
-	5,  // 15: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
-	3,  // 16: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
-	12, // 17: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
-	12, // 18: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
-	12, // 19: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
-	12, // 20: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
-	12, // 21: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
-	8,  // 22: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
-	4,  // 23: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
-	11, // 24: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	11, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
+	2,  // 13: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
+	1,  // 14: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
+	12, // 15: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
+	5,  // 16: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
+	3,  // 17: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
+	12, // 18: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
+	12, // 19: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
+	12, // 20: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
+	12, // 21: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
+	12, // 22: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
+	8,  // 23: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
+	4,  // 24: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
+	11, // 25: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_types_proto_init() }
