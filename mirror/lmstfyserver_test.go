@@ -78,7 +78,7 @@ func (s *lmstfyServer) pump(at time.Time) {
 func (s *lmstfyServer) consume(at time.Time, ttr time.Duration) (id string) {
 	s.t.Helper()
 	s.with(func(server *sourcetest.Lmstfy) (err error) {
-		id, err = server.Consume(s.t.Context(), at, ttr)
+		id, err = server.Consume(s.t.Context(), func() time.Time { return at }, ttr)
 		return err
 	})
 	return id

@@ -43,7 +43,7 @@ func (s *youzanServer) tick(at time.Time) {
 func (s *youzanServer) pop(topic string, at time.Time) (id string, until time.Time) {
 	s.t.Helper()
 	s.with(func(server *sourcetest.Youzan) (err error) {
-		id, until, err = server.Pop(s.t.Context(), topic, at)
+		id, until, err = server.Pop(s.t.Context(), topic, func() time.Time { return at })
 		return err
 	})
 	return id, until

@@ -27,7 +27,7 @@ const (
 type origin interface {
 	publish(ctx context.Context, at time.Time, n int, payload string) error
 	pump(ctx context.Context, at time.Time) error
-	consume(ctx context.Context, at time.Time) (id string, err error)
+	consume(ctx context.Context) (id string, err error)
 	finish(ctx context.Context, id string) error
 }
 
@@ -44,8 +44,8 @@ func (o *lmstfyOrigin) pump(ctx context.Context, at time.Time) error {
 	return err
 }
 
-func (o *lmstfyOrigin) consume(ctx context.Context, at time.Time) (string, error) {
-	return o.Consume(ctx, at, sourceTTR)
+func (o *lmstfyOrigin) consume(ctx context.Context) (string, error) {
+	return o.Consume(ctx, time.Now, sourceTTR)
 }
 
 func (o *lmstfyOrigin) finish(ctx context.Context, id string) error {
@@ -68,8 +68,8 @@ func (o *youzanOrigin) publish(ctx context.Context, at time.Time, n int, payload
 
 func (o *youzanOrigin) pump(ctx context.Context, at time.Time) error { return o.Tick(ctx, at) }
 
-func (o *youzanOrigin) consume(ctx context.Context, at time.Time) (string, error) {
-	id, _, err := o.Pop(ctx, o.topic, at)
+func (o *youzanOrigin) consume(ctx context.Context) (string, error) {
+	id, _, err := o.Pop(ctx, o.topic, time.Now)
 	return id, err
 }
 
@@ -211,7 +211,7 @@ func (s *stage) serveOne(ctx context.Context, o origin) {
 				delete(late, id)
 			}
 		}
-		id, err := o.consume(s.t.Context(), time.Now())
+		id, err := o.consume(s.t.Context())
 		if err != nil || id == "" {
 			rest(ctx, offerAgain)
 			continue

@@ -111,8 +111,8 @@ func (s *Lmstfy) Pump(ctx context.Context, at time.Time) (int, error) {
 	return s.Redis.Eval(ctx, lmstfyPump, nil, at.Unix()).Int()
 }
 
-// Consume hands out a job for ttr; the id is empty if none is ready, or the one that was is gone.
-func (s *Lmstfy) Consume(ctx context.Context, at time.Time, ttr time.Duration) (id string, err error) {
+// Consume hands out a job for ttr; the id is empty if none is ready, or the one that was is gone. As a server does, it reads the clock when it has the job: it may have waited long for Redis.
+func (s *Lmstfy) Consume(ctx context.Context, now func() time.Time, ttr time.Duration) (id string, err error) {
 	element, err := s.Redis.RPop(ctx, s.ready()).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", nil
@@ -133,7 +133,7 @@ func (s *Lmstfy) Consume(ctx context.Context, at time.Time, ttr time.Duration) (
 	if err != nil {
 		return "", err
 	}
-	return id, s.wait(ctx, at.Add(ttr), int(tries)-1, id)
+	return id, s.wait(ctx, now().Add(ttr), int(tries)-1, id)
 }
 
 // Ack finishes a job, and reports whether it was there.

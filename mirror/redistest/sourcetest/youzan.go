@@ -123,8 +123,8 @@ func (s *Youzan) look(ctx context.Context, bucket string, at time.Time) (bool, e
 	return true, s.Redis.ZRem(ctx, bucket, id).Err()
 }
 
-// Pop hands out a job of a topic and returns its lease's end; the id is empty if none is ready or the one that was is gone.
-func (s *Youzan) Pop(ctx context.Context, topic string, at time.Time) (id string, until time.Time, err error) {
+// Pop hands out a job of a topic and returns its lease's end; the id is empty if none is ready or the one that was is gone. It reads the clock when it has the job, as [Lmstfy.Consume] does.
+func (s *Youzan) Pop(ctx context.Context, topic string, now func() time.Time) (id string, until time.Time, err error) {
 	id, err = s.Redis.LPop(ctx, "dq_queue_"+topic).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", time.Time{}, nil
@@ -136,7 +136,7 @@ func (s *Youzan) Pop(ctx context.Context, topic string, at time.Time) (id string
 	if got == "" || err != nil {
 		return "", time.Time{}, err
 	}
-	until = at.Add(time.Duration(ttr) * time.Second)
+	until = now().Add(time.Duration(ttr) * time.Second)
 	return id, until, s.wait(ctx, until.Unix(), id)
 }
 
