@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/belfrydb/belfry/node/storage"
@@ -40,21 +41,22 @@ func (i *instance) shutDown() error {
 }
 
 // outcome waits for the answer to a future of the instance. Raft never answers what its machine's goroutine had not come to
-// when Raft was stopped; ErrRaftShutdown is then the answer, and one goroutine stays behind.
+// when Raft was stopped; ErrRaftShutdown is then the answer.
 func (i *instance) outcome(future raft.Future) error {
-	answered := make(chan error, 1)
-	go func() { answered <- future.Error() }()
-	select {
-	case err := <-answered:
-		return err
-	case <-i.ended:
+	if end := endOf(future); end.IsValid() && end.IsNil() {
+		end.Set(reflect.ValueOf(i.ended))
 	}
-	select {
-	case err := <-answered:
-		return err
-	default:
-		return raft.ErrRaftShutdown
+	return future.Error()
+}
+
+// endOf returns the channel whose closing ends the wait for a future. Raft sets it in a few of its futures only; they are of types
+// that it does not export, the field it does. What Raft answers at once has none.
+func endOf(future raft.Future) reflect.Value {
+	v := reflect.ValueOf(future)
+	if v.Kind() != reflect.Pointer {
+		return reflect.Value{}
 	}
+	return v.Elem().FieldByName("ShutdownCh")
 }
 
 // boundFuture is the future of an entry whose wait ends with its instance.

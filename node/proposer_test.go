@@ -22,11 +22,17 @@ type fakeFuture struct {
 	done  chan struct{}
 	out   *appliedEntry
 	err   error
+
+	ShutdownCh chan struct{} // named and used as Raft's futures do
 }
 
 func (f *fakeFuture) Error() error {
-	<-f.done
-	return f.err
+	select {
+	case <-f.done:
+		return f.err
+	case <-f.ShutdownCh:
+		return raft.ErrRaftShutdown
+	}
 }
 
 func (f *fakeFuture) Response() any { return f.out }

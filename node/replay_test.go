@@ -133,10 +133,8 @@ func TestInsist(t *testing.T) {
 func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 	ended := make(chan struct{})
 	i := &instance{ended: ended}
-	never := make(chan struct{})
-	defer close(never)
 	close(ended)
-	if err := i.outcome(&fakeFuture{done: never}); !errors.Is(err, raft.ErrRaftShutdown) {
+	if err := i.outcome(&fakeFuture{done: make(chan struct{})}); !errors.Is(err, raft.ErrRaftShutdown) {
 		t.Errorf("ended with %v", err)
 	}
 	answered := &fakeFuture{done: make(chan struct{})}
@@ -144,6 +142,33 @@ func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 	if err := (&instance{ended: make(chan struct{})}).outcome(answered); !errors.Is(err, raft.ErrLeadershipLost) {
 		t.Errorf("ended with %v", err)
 	}
+}
+
+// Every kind of future that Raft may never answer has what ends the wait for it.
+func TestEndOfEveryFuture(t *testing.T) {
+	cfg := longLog(t, "counter")
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, cfg)
+		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := g.group.instance()
+		for i.State() != raft.Leader {
+			time.Sleep(10 * time.Millisecond)
+		}
+		for name, future := range map[string]raft.Future{
+			"apply":         i.Apply([]byte("x"), 0),
+			"barrier":       i.Barrier(0),
+			"configuration": i.AddNonvoter("another", "another", 0, 0),
+			"transfer":      i.LeadershipTransferToServer("nobody", "nobody"),
+		} {
+			if end := endOf(future); !end.IsValid() || !end.CanSet() {
+				t.Errorf("the future of %s, a %T, has no end that can be set", name, future)
+			}
+			_ = i.outcome(future)
+		}
+	})
 }
 
 // slowMachine is a counter that takes its time over some entries: 25 s over 15,000. After 30 s the snapshots would be looked at, and wait for its
