@@ -187,8 +187,14 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		if why := b.cluster.Router().Unreached(t.Context())[groupName]; !strings.Contains(why, heir.id()) {
 			t.Errorf("what keeps it from being ready: %q", why)
 		}
-		if n := a.cluster.Nodes(); len(n) != 3 || !settled(a.cluster, 3, a, heir, c) {
+		if n := a.cluster.Nodes(); len(n) != 3 {
 			t.Errorf("after the return of the old incarnation the nodes are %+v", n)
 		}
+		for _, p := range a.cluster.Placements() {
+			if slices.Contains(p.Servers, b.id()) {
+				t.Errorf("the old incarnation has a replica of shard %d again", p.Shard)
+			}
+		}
+		await(t, "the groups to be led by the three that belong", func() bool { return settled(a.cluster, 3, a, heir, c) })
 	})
 }
