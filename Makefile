@@ -175,7 +175,7 @@ alerts: ## Have promtool judge the alert rules, make each of them fire, and lint
 .PHONY: race
 race:
 	$(call step,race,tests with the race detector$(,) shuffled)
-	$(TEST) -race -shuffle=on $(TESTED)
+	.ci/race $(TEST) -race -shuffle=on -- $(TESTED)
 
 .PHONY: single
 single:
