@@ -46,43 +46,63 @@ func ledBy(s *server.Server, voters int) (queues []string) {
 	return queues
 }
 
-// TestStopAnswersOtherNodes has calls wait at a node that stops, for clients of another node: they get an answer, not a broken connection.
+// TestStopAnswersOtherNodes has calls wait at a node that stops, for clients of another node: they wait on at the next leader, and get its jobs.
 func TestStopAnswersOtherNodes(t *testing.T) {
 	cfg := config(t, t.TempDir())
 	cfg.NodeID = "a"
 	a := start(t, cfg)
-	cfg = config(t, t.TempDir())
-	cfg.NodeID, cfg.Join = "b", []string{a.GossipAddress()}
-	b := start(t, cfg)
-	var queues []string
-	eventually(t, "both nodes to lead as many shards", func() bool { // else leaders move on
-		queues = ledBy(a, 2)
-		return len(queues) > 0 && len(queues) == len(ledBy(b, 2)) && len(queues)*2 == a.Status().ShardCount
+	nodes := []*server.Server{a}
+	for _, name := range []string{"b", "c"} {
+		cfg = config(t, t.TempDir())
+		cfg.NodeID, cfg.Join = name, []string{a.GossipAddress()}
+		nodes = append(nodes, start(t, cfg))
+	}
+	var queue string
+	eventually(t, "the nodes to lead as many shards each", func() bool { // else leaders move on
+		all := 0
+		for i, s := range nodes {
+			led := ledBy(s, len(nodes))
+			if all += len(led); len(led) < a.Status().ShardCount/len(nodes) {
+				return false
+			}
+			if i == 0 {
+				queue = led[0]
+			}
+		}
+		return all == a.Status().ShardCount
 	})
 	answers := make(chan string, 10)
 	for range cap(answers) {
-		go func() { answers <- reserve(b, queues[0]) }()
+		go func() {
+			_, answer := post(nodes[1], "reserve", fmt.Sprintf(`{"queues":[%q],"wait":"60s"}`, queue))
+			answers <- answer
+		}()
 	}
 	eventually(t, "the calls to wait at the leader", func() bool { return a.Waiting() == cap(answers) })
 	stop(t, a)
+	for i := range cap(answers) {
+		eventually(t, "a job to be put", func() bool {
+			status, _ := post(nodes[1], "put", fmt.Sprintf(`{"queue":%q,"requestId":"put-%d","text":"x"}`, queue, i))
+			return status == http.StatusOK
+		})
+	}
 	for range cap(answers) {
-		if answer := <-answers; strings.Contains(answer, "UNKNOWN_OUTCOME") {
+		if answer := <-answers; !strings.Contains(answer, `"lease"`) {
 			t.Errorf("a call that waited: %s", answer)
 		}
 	}
 }
 
-// reserve waits for a job and returns the answer.
-func reserve(s *server.Server, queue string) string {
-	body := strings.NewReader(fmt.Sprintf(`{"queues":[%q],"wait":"60s"}`, queue))
-	response, err := http.Post(s.URL()+"/v1/reserve", "application/json", body) //nolint:noctx // the test has a time limit of its own
+// post makes a call and returns the status and the answer.
+func post(s *server.Server, path, body string) (status int, answer string) {
+	response, err := http.Post(s.URL()+"/v1/"+path, "application/json", strings.NewReader(body)) //nolint:noctx // the test has a time limit of its own
 	if err != nil {
-		return err.Error()
+		return 0, err.Error()
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err.Error()
+		return 0, err.Error()
 	}
-	return string(answer)
+	return response.StatusCode, string(text)
 }
