@@ -155,12 +155,16 @@ func (s *shift) poll(ctx context.Context) error {
 	}
 }
 
-// warnOfUnknown logs which of the worker's queues do not exist: a worker would wait for ever where a name is mistyped. It is no error, since the first put
-// makes a queue, and what cannot be known, for want of a scope say, is not said. A look at each queue costs a call, so that it happens once, after a poll that got nothing.
+// warnOfUnknown logs which of the worker's queues do not exist: a worker would wait for ever where a name is mistyped. It is no error, since a queue may be made
+// later, by a put say. A look at each queue costs a call, so that it happens once, after a poll that got nothing; it takes the scope admin, and ends with the
+// first queue of which nothing can be known.
 func (s *shift) warnOfUnknown(ctx context.Context) {
 	for _, queue := range s.worker.Queues {
-		if _, err := s.client.Admin().Queue(ctx, queue); errors.Is(err, reasonQueueNotFound) {
-			s.client.logger.Warn("a worker's queue does not exist; its first put makes it", "queue", queue)
+		switch _, err := s.client.Admin().Queue(ctx, queue); {
+		case errors.Is(err, reasonQueueNotFound):
+			s.client.logger.Warn("a worker's queue does not exist yet", "queue", queue)
+		case err != nil:
+			return
 		}
 	}
 }

@@ -60,6 +60,9 @@ func (n *Node) MakeQueues() {
 	}
 }
 
+// MakesNoQueues reports whether the last of MakeNoQueues and MakeQueues was the first. It may be called at any time.
+func (n *Node) MakesNoQueues() bool { return n.makesNoQueues.Load() }
+
 // births keeps a namespace from making queues until none is left for the others: it has no more than it leaves free for all. While fewer than half of all
 // that there may be are there nobody can have as many, and nothing is looked at. It is soft state of a shard, asked by the one goroutine that proposes, so
 // that what it lets in is counted before it looks at the next.
@@ -125,6 +128,9 @@ func (b *births) roomy(batch []*proposal) bool {
 
 // look returns why which proposals of a batch, by their places, are to be refused.
 func (b *births) look(batch []*proposal) (refused map[int]error) {
+	if b.none.Load() {
+		return b.lookForAny(batch)
+	}
 	b.mu.Lock()
 	flights := slices.Clone(b.flights)
 	b.mu.Unlock()
@@ -141,18 +147,26 @@ func (b *births) look(batch []*proposal) (refused map[int]error) {
 			}
 		}
 		for i, pr := range batch {
-			makes := m.Births(pr.request, now)
-			var err error
-			if len(makes) > 0 && b.none.Load() {
-				err = &NoQueueError{makes[0]}
-			} else {
-				err = t.admit(makes)
-			}
-			if err != nil {
+			if err := t.admit(m.Births(pr.request, now)); err != nil {
 				if refused == nil {
 					refused = map[int]error{}
 				}
 				refused[i] = err
+			}
+		}
+	})
+	return refused
+}
+
+// lookForAny is look where no put makes a queue: what is on its way makes none either.
+func (b *births) lookForAny(batch []*proposal) (refused map[int]error) {
+	b.view(func(m *fsm.Machine, now fsm.Time) {
+		for i, pr := range batch {
+			if makes := m.Births(pr.request, now); len(makes) > 0 {
+				if refused == nil {
+					refused = map[int]error{}
+				}
+				refused[i] = &NoQueueError{makes[0]}
 			}
 		}
 	})

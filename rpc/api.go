@@ -32,6 +32,12 @@ type Offering interface {
 	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
 }
 
+// Choosy is a Node that may be told to refuse puts into queues that do not exist.
+type Choosy interface {
+	// MakesNoQueues reports whether it does. It is quick.
+	MakesNoQueues() bool
+}
+
 // Arbiter is a Node that keeps attempts at one request apart also when they come through different nodes.
 type Arbiter interface {
 	// Attempt is Begin of the node.Attempts at the leader of a shard.

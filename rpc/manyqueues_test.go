@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,7 +14,7 @@ import (
 )
 
 // serveFewQueues starts a guarded server of a real node with one shard that holds so many queues at most.
-func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory) {
+func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.Node) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{
 		Dir: t.TempDir(), Shards: 1, Machine: fsm.Config{QueuesMax: queuesMax}, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
@@ -29,7 +30,7 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory) {
 	keeper := newTokenMemory()
 	s := serve(t, func(cfg *Config) { cfg.Gate, cfg.Catalog, cfg.Node = keeper, keeper, n })
 	s.await("the shard to be served", func() bool { return n.Serves(0) })
-	return s, keeper
+	return s, keeper, n
 }
 
 // TestTenantLeavesQueuesToOthers: who makes queue after queue, of jobs that are gone in a moment, is refused when he has half of them, one by one, raw and in
@@ -37,7 +38,7 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory) {
 func TestTenantLeavesQueuesToOthers(t *testing.T) {
 	t.Parallel()
 	const most = 40
-	s, keeper := serveFewQueues(t, most)
+	s, keeper, _ := serveFewQueues(t, most)
 	greedy, _ := keeper.make(t, "put:t/*")
 	other, _ := keeper.make(t, "put:u/*", "put:v/*")
 	admin, _ := keeper.make(t, "admin:t/*")
@@ -86,5 +87,44 @@ func TestTooManyQueuesFault(t *testing.T) {
 	if f.Reason != belfryv1.Reason_REASON_QUOTA || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || f.RetryAfter != 0 ||
 		f.Message != `queue "q" is not made: queues without a namespace, which count as one, are 5 in this shard, and no namespace may have more than are left there for all, 3 of 8; delete some, or ask an admin to` {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestUnknownQueueIsRefusedAlone: where puts make no queues, one into a queue that does not exist takes no other put of its batch with it, and a repeat of
+// the batch finds what was done.
+func TestUnknownQueueIsRefusedAlone(t *testing.T) {
+	t.Parallel()
+	s, keeper, n := serveFewQueues(t, 40)
+	token, _ := keeper.make(t, "put:*", "admin:*")
+	for _, queue := range []string{"here", "there"} {
+		if got := s.with(token, "POST", "/v1/put", fmt.Sprintf(`{"queue":%q}`, queue)); got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	n.MakeNoQueues()
+	var first [3]string // what the first attempt made
+	for attempt := range 2 {
+		got := s.with(token, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"here"},{"queue":"hree"},{"queue":"there"}]}`)
+		var answer struct {
+			Results []struct {
+				Put   struct{ ID string }
+				Error struct{ Reason, Message string }
+			}
+		}
+		if err := json.Unmarshal([]byte(got.body), &answer); err != nil || len(answer.Results) != len(first) {
+			t.Fatalf("%d %s: %v", got.status, got.body, err)
+		}
+		for _, i := range []int{0, 2} {
+			id := answer.Results[i].Put.ID
+			if attempt == 0 {
+				first[i] = id
+			}
+			if id == "" || id != first[i] {
+				t.Errorf("attempt %d, put %d: %+v; the first made %q", attempt, i, answer.Results[i], first[i])
+			}
+		}
+		if e := answer.Results[1].Error; e.Reason != "QUEUE_NOT_FOUND" || !strings.Contains(e.Message, `"hree"`) {
+			t.Errorf("attempt %d, the put into a queue that does not exist: %+v", attempt, answer.Results[1])
+		}
 	}
 }

@@ -74,28 +74,41 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestPutsAreSplitByNamespace: what is refused for one namespace is not for another, and each part has a request id of its own.
-func TestPutsAreSplitByNamespace(t *testing.T) {
+// TestPutsAreSplit: what is refused for one namespace, or queue, is not for another, and each part has a request id of its own.
+func TestPutsAreSplit(t *testing.T) {
 	var commands []placed
-	for i, queue := range []string{"a/1", "a/2", "b/1", "plain", "a/3", "other"} {
+	for i, queue := range []string{"a/1", "a/2", "b/1", "plain", "a/1", "other", "plain"} {
 		commands = append(commands, placed{shard: uint32(i / 5), position: i, command: &fsm.Put{Queue: queue}})
 	}
-	shares := splitByShard(commands)
-	var got []string
-	for _, share := range shares {
-		var names []string
-		for _, c := range share {
-			names = append(names, c.command.(*fsm.Put).Queue)
-		}
-		got = append(got, partID("id", share)+" "+strings.Join(names, ","))
-	}
-	want := []string{"id#/a a/1,a/2,a/3", "id#/b b/1", "id plain", "id other"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("parts (-want +got):\n%s", diff)
-	}
-	// Without the first, which may be refused before when the call is repeated, the others are what they were.
-	if again := splitByShard(commands[1:]); partID("id", again[len(again)-1]) != "id" || !slices.ContainsFunc(again, func(s []placed) bool { return partID("id", s) == "id#/b" }) {
-		t.Error("the id of a part depends on the others")
+	for _, tt := range []struct {
+		by    string
+		apart func(fsm.Command) string
+		want  []string
+	}{
+		{"namespace", namespaceOf, []string{"id#/a a/1,a/2,a/1", "id#/b b/1", "id plain", "id other,plain"}},
+		{"queue", queueOf, []string{
+			"id#/queue/a/1 a/1,a/1", "id#/queue/a/2 a/2", "id#/queue/b/1 b/1", "id#/queue/plain plain", "id#/queue/other other", "id#/queue/plain plain",
+		}},
+	} {
+		t.Run(tt.by, func(t *testing.T) {
+			parts := func(commands []placed) (got []string) {
+				for _, share := range splitByShard(commands, tt.apart) {
+					var names []string
+					for _, c := range share {
+						names = append(names, c.command.(*fsm.Put).Queue)
+					}
+					got = append(got, partID("id", share, tt.apart)+" "+strings.Join(names, ","))
+				}
+				return got
+			}
+			if diff := cmp.Diff(tt.want, parts(commands)); diff != "" {
+				t.Errorf("parts (-want +got):\n%s", diff)
+			}
+			// Without some, which may be refused before when the call is repeated, the others are what they were.
+			if again := parts(commands[2:]); !slices.Equal(again[len(again)-1:], tt.want[len(tt.want)-1:]) || again[0] != parts(commands[2:3])[0] {
+				t.Errorf("the id of a part depends on the others: %q", again)
+			}
+		})
 	}
 }
 

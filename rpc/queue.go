@@ -94,13 +94,17 @@ type placed struct {
 	command  fsm.Command
 }
 
-// sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each namespace in each shard.
+// sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each namespace, or queue, in each shard.
 const sharesAtOnce = 16
 
 // doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. One shard, which is
 // the rule, needs no other goroutine.
 func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, answers []answer) {
-	shares := splitByShard(commands)
+	apart := namespaceOf
+	if n, ok := s.node.(Choosy); ok && n.MakesNoQueues() {
+		apart = queueOf
+	}
+	shares := splitByShard(commands, apart)
 	if len(shares) == 0 {
 		return
 	}
@@ -110,7 +114,7 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {
-			s.doShare(ctx, partID(requestID, shares[i]), shares[i], answers)
+			s.doShare(ctx, partID(requestID, shares[i], apart), shares[i], answers)
 		}
 	}
 	for range others {
@@ -128,20 +132,28 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	}
 }
 
-// partID returns the request id of a share: a shard takes an id for one request only, so the puts of each namespace have one of their own. Whatever else
+// partID returns the request id of a share: a shard takes an id for one request only, so what is kept apart has ids of its own. Whatever else
 // is in the call does not change it: a repeat, of which other parts are refused or go elsewhere, must find what was done.
-func partID(requestID string, share []placed) string {
-	namespace := namespaceOf(share[0].command)
-	if requestID == "" || namespace == "" {
+func partID(requestID string, share []placed, apart func(fsm.Command) string) string {
+	part := apart(share[0].command)
+	if requestID == "" || part == "" {
 		return requestID
 	}
-	return requestID + "#/" + namespace
+	return requestID + "#/" + part
 }
 
 // namespaceOf returns the namespace whose quota a command is held to, "" if there is none.
 func namespaceOf(c fsm.Command) string {
 	if put, ok := c.(*fsm.Put); ok {
 		return fsm.NamespaceOf(put.Queue)
+	}
+	return ""
+}
+
+// queueOf returns what tells the puts into a queue from others, and from those of a namespace; "" for what is no put.
+func queueOf(c fsm.Command) string {
+	if put, ok := c.(*fsm.Put); ok {
+		return "queue/" + put.Queue
 	}
 	return ""
 }
@@ -173,25 +185,25 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 	}
 }
 
-// splitByShard groups commands by shard, and puts by namespace, and keeps their order within one: a namespace that has used up its quota is refused what a
-// request asks for as a whole.
-func splitByShard(commands []placed) [][]placed {
+// splitByShard groups commands by shard and by what is to be kept apart, and keeps their order within one. A shard refuses a request as a whole: the puts of
+// a namespace that has used up its quota must not take others with them, and where puts make no queues, neither must those into a queue that does not exist.
+func splitByShard(commands []placed, apart func(fsm.Command) string) [][]placed {
 	if len(commands) == 0 {
 		return nil
 	}
-	first := namespaceOf(commands[0].command)
-	elsewhere := func(c placed) bool { return c.shard != commands[0].shard || namespaceOf(c.command) != first }
+	first := apart(commands[0].command)
+	elsewhere := func(c placed) bool { return c.shard != commands[0].shard || apart(c.command) != first }
 	if !slices.ContainsFunc(commands, elsewhere) {
 		return [][]placed{commands}
 	}
 	type part struct {
-		shard     uint32
-		namespace string
+		shard uint32
+		apart string
 	}
 	var shares [][]placed
 	at := map[part]int{}
 	for _, c := range commands {
-		of := part{c.shard, namespaceOf(c.command)}
+		of := part{c.shard, apart(c.command)}
 		i, ok := at[of]
 		if !ok {
 			i = len(shares)
