@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,8 +118,28 @@ func TestWorkerOfAQueueThatDoesNotExist(t *testing.T) {
 		b.run(Worker{Queues: []string{"q", "ordrs"}}, func(context.Context, *Job) error { return nil })
 		time.Sleep(3 * pollWait)
 		b.finish(time.Minute)
-		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `does not exist; its first put makes it" queue=ordrs`) {
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `does not exist yet" queue=ordrs`) {
 			b.t.Errorf("the log has:\n%s", text)
+		}
+	})
+}
+
+// TestWorkerThatMayNotLook asks about no other queue once it is refused.
+func TestWorkerThatMayNotLook(t *testing.T) {
+	inBench(t, func(b *bench) {
+		var asked atomic.Int64
+		b.fake.failBefore(func(_ context.Context, _ string, req proto.Message) error {
+			if _, ok := req.(*belfryv1.GetQueueRequest); ok {
+				asked.Add(1)
+				return refusal(connect.CodePermissionDenied, "FORBIDDEN", "not_applied", 0)
+			}
+			return nil
+		})
+		b.run(Worker{Queues: []string{"q", "r", "s"}}, func(context.Context, *Job) error { return nil })
+		time.Sleep(3 * pollWait)
+		b.finish(time.Minute)
+		if n := asked.Load(); n != 1 {
+			b.t.Errorf("it asked %d times", n)
 		}
 	})
 }
