@@ -194,9 +194,9 @@ func (s *Space) countFiles() error {
 // fewerFiles reports whether fewer files can be made than a part of the mark. mu is held.
 func (s *Space) fewerFiles(part, of uint64) bool { return s.files < s.filesMark*part/of }
 
-// Shortage says for people what there is least of, and its mark.
+// Shortage says for people what there is least of, for its mark, and the mark.
 func (s SpaceStats) Shortage() string {
-	if s.FreeFiles < s.LowWaterFiles+s.LowWaterFiles/4 {
+	if float64(s.FreeFiles)*float64(s.LowWaterBytes) < float64(s.FreeBytes)*float64(s.LowWaterFiles) {
 		return fmt.Sprintf("%d inodes of its disk are free, the mark is %d", s.FreeFiles, s.LowWaterFiles)
 	}
 	return fmt.Sprintf("%d MiB of its disk are free, the mark is %d MiB", s.FreeBytes>>20, s.LowWaterBytes>>20)

@@ -126,6 +126,11 @@ func TestSpaceOfInodes(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	v.free.Store(1 * mib)
+	free = 1023
+	must(t, s.Check())
+	if got := s.Stats().Shortage(); got != "1 MiB of its disk are free, the mark is 80 MiB" {
+		t.Errorf("short of both, it says %q", got)
+	}
 	free = 1 << 19
 	must(t, s.Check())
 	if got := s.Stats(); got.Shortage() != "1 MiB of its disk are free, the mark is 80 MiB" || !got.Exhausted {
