@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type member struct {
 	t       *testing.T
 	name    string
 	addr    string
+	told    string // the address that it says is its own, if that is another
 	dir     string
 	network *pipes
 	link    *pipeLink
@@ -82,7 +84,7 @@ func (m *member) start(seed *member) {
 	}
 	left := make(chan *DepartedError, 1)
 	m.left = left
-	part := Config{PeerAddr: m.addr, Directory: directory, Clocks: clocks, Logger: logger, Departed: func(e *DepartedError) { left <- e }}
+	part := Config{PeerAddr: cmp.Or(m.told, m.addr), Directory: directory, Clocks: clocks, Logger: logger, Departed: func(e *DepartedError) { left <- e }}
 	if seed != nil {
 		intro, err := node.Hello(m.t.Context(), dial, seed.addr)
 		if err != nil {

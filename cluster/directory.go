@@ -14,41 +14,37 @@ type Directory struct {
 	mu       sync.Mutex
 	recorded map[string]string // by server id, from the catalog
 	heard    map[string]string
-	// given is the address that Resolve returned last for a server of which two are known.
-	given map[string]string
 }
 
 // NewDirectory returns a directory that knows nobody.
 func NewDirectory() *Directory {
-	return &Directory{recorded: map[string]string{}, heard: map[string]string{}, given: map[string]string{}}
+	return &Directory{recorded: map[string]string{}, heard: map[string]string{}}
 }
 
-// Resolve returns the address of a server, for node.Config.Resolve. It fails if another server was heard of there last, such as a new incarnation
-// of the same name: nobody is called under a name that is not his. Where the record is another than what was heard they take turns: who asks again did
-// not get there, and what was heard may be as wrong as a record that is old.
-func (d *Directory) Resolve(serverID string) (string, error) {
+// Resolve returns where a server may be, for node.Config.Resolve: where it was heard of, then where it is recorded. It fails if another server was heard of
+// at the recorded address last, such as a new incarnation of the same name: nobody is called under a name that is not his.
+func (d *Directory) Resolve(serverID string) (addrs []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	heard := d.heard[serverID]
-	if heard != "" && d.given[serverID] != heard {
-		if addr := d.recorded[serverID]; addr != "" && addr != heard {
-			d.given[serverID] = heard
-		}
-		return heard, nil
+	if heard != "" {
+		addrs = append(addrs, heard)
 	}
-	delete(d.given, serverID)
-	addr, err := d.resolveRecord(serverID)
-	if err != nil && heard != "" {
-		return heard, nil
+	switch recorded, err := d.resolveRecord(serverID); {
+	case err == nil && recorded != heard:
+		return append(addrs, recorded), nil
+	case err != nil && heard == "":
+		return nil, err
+	default:
+		return addrs, nil
 	}
-	return addr, err
 }
 
-// address returns the address at which a server was last tried, or would be; empty if none is known.
+// address returns the address at which a server is tried first; empty if none is known.
 func (d *Directory) address(serverID string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return cmp.Or(d.given[serverID], d.heard[serverID], d.recorded[serverID])
+	return cmp.Or(d.heard[serverID], d.recorded[serverID])
 }
 
 // resolveRecord returns the recorded address, unless another server was heard of there. Called with mu held.
@@ -75,7 +71,6 @@ func (d *Directory) Hear(serverID, addr string) {
 		}
 	}
 	d.heard[serverID] = addr
-	delete(d.given, serverID)
 }
 
 // record notes what the catalog says now. A record that changed is newer than what was heard before; one that is new here, as at the start of
@@ -87,7 +82,6 @@ func (d *Directory) record(nodes []Node) {
 		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.ServerID == id }) {
 			delete(d.recorded, id)
 			delete(d.heard, id)
-			delete(d.given, id)
 		}
 	}
 	for _, n := range nodes {

@@ -125,8 +125,8 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 		n := Node{Name: nameOf(server), ServerID: server, Format: FoundingFormat, Guarded: first.Guarded && i == 0}
 		if server == c.self.ServerID {
 			n = c.self
-		} else if addr, err := addresses.Resolve(server); err == nil {
-			n.PeerAddr = addr
+		} else if addrs, err := addresses.Resolve(server); err == nil {
+			n.PeerAddr = addrs[0]
 		}
 		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.ServerID == server }) {
 			commands = append(commands, command{Join: &n})

@@ -67,6 +67,52 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 	})
 }
 
+// TestWrongAddress: a node starts again and says that it is where nobody is. At first it is reached where it was. Once its new address is recorded it counts
+// as unreached, although connections to the old one would go on, and leads nothing.
+func TestWrongAddress(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		sick, others := tr.all[2], tr.all[:2]
+		sick.stop()
+		sick.told = "nowhere"
+		sick.start(nil)
+		began := time.Now()
+		for _, m := range others {
+			m.known.Hear(sick.id(), sick.told) // as gossip says
+			sick.known.Hear(m.id(), m.addr)
+		}
+		await(t, "all others to say so", func() bool {
+			for _, m := range others {
+				all, _ := m.cluster.Members(t.Context())
+				for i := range others {
+					if !slices.ContainsFunc(reportOf(all[i]).Unreached, func(u Unreached) bool { return u.ServerID == sick.id() && u.Address == sick.told }) {
+						return false
+					}
+				}
+			}
+			return true
+		})
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		await(t, "the others to lead all", func() bool { return groupsLed(others[0])+groupsLed(others[1]) == testShards+1 })
+		await(t, "it to know", func() bool {
+			return slices.ContainsFunc(sick.node.Status().Conditions, func(c node.Condition) bool {
+				return c.Kind == node.Unreachable && strings.Contains(c.Message, "--advertise")
+			})
+		})
+		sick.stop()
+		sick.told = ""
+		sick.start(nil)
+		for _, m := range others {
+			m.known.Hear(sick.id(), sick.addr)
+			sick.known.Hear(m.id(), m.addr)
+		}
+		await(t, "an even cluster again", func() bool { return settled(others[0].cluster, 3, tr.all...) })
+	})
+}
+
 // TestNodeWithASlowDiskLeadsNothing: the syncs of its log take a second and a half each, under load.
 func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 	dir := t.TempDir()

@@ -20,6 +20,7 @@ func (m *members) watchContacts(ctx context.Context) {
 	for {
 		m.peers.contacts.probe(ctx, m.others(), &running)
 		m.heedObjections()
+		m.host.CloseStale()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -48,8 +48,9 @@ type Config struct {
 	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers. A peer on a
 	// ProvenConn, from it or from Dial, is held to the name that it proved.
 	Peers net.Listener
-	// Resolve returns the address at which the node with the given server id listens for its peers. Nil knows none.
-	Resolve func(serverID string) (addr string, err error)
+	// Resolve returns the addresses at which the node with the given server id may listen for its peers, one at least, the likeliest first. They are tried
+	// one after the other. Nil knows none.
+	Resolve func(serverID string) (addrs []string, err error)
 	// Dial connects to an address that Resolve returned; defaults to TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -153,8 +154,8 @@ func (cfg Config) withDefaults() Config {
 		cfg.Dial = dialTCP
 	}
 	if cfg.Resolve == nil {
-		cfg.Resolve = func(serverID string) (string, error) {
-			return "", fmt.Errorf("no address is known for server %q", serverID)
+		cfg.Resolve = func(serverID string) ([]string, error) {
+			return nil, fmt.Errorf("no address is known for server %q", serverID)
 		}
 	}
 	return cfg

@@ -338,7 +338,7 @@ func TestChangedBytesEndTheConnection(t *testing.T) {
 					return ends[0], nil
 				}
 				told := &countingHandler{Handler: slog.DiscardHandler}
-				cfg := Config{Logger: slog.New(told), Dial: dial, Resolve: func(string) (string, error) { return "", nil }}
+				cfg := Config{Logger: slog.New(told), Dial: dial, Resolve: func(string) ([]string, error) { return []string{""}, nil }}
 				far := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n2", Incarnation: "1"}, plentyOfRoom)
 				defer far.close()
 				taken := 0

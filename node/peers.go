@@ -50,6 +50,10 @@ func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) 
 	return &PeerConn{conn, conn.peer}, nil
 }
 
+// CloseStale closes the connections to other nodes that were dialled where Resolve has them no more. One to an address that a node left goes on for as long as
+// the node also listens there, and would hide that nobody can connect to it at its new one.
+func (n *Node) CloseStale() { n.mux.closeStale() }
+
 // peerListener is the net.Listener of PeerListener.
 type peerListener struct{ *stream }
 

@@ -23,7 +23,7 @@ func peerNode(t *testing.T, dir, name, cluster string, l, to *pipeListener) *Nod
 	t.Helper()
 	cfg := testConfig(t, dir)
 	cfg.Name, cfg.Join, cfg.Peers, cfg.Dial = name, cluster, l, to.dial
-	cfg.Resolve = func(string) (string, error) { return "", nil }
+	cfg.Resolve = func(string) ([]string, error) { return []string{""}, nil }
 	return openNode(t, cfg)
 }
 

@@ -79,7 +79,7 @@ func TestDialIsHeldToItsProof(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	m := newMux(Config{Logger: slog.New(slog.DiscardHandler), Dial: dial, Resolve: func(string) (string, error) { return "pipe", nil }}, &identity{ClusterID: "c", Name: "n1", Incarnation: "1", Shards: 1}, nil)
+	m := newMux(Config{Logger: slog.New(slog.DiscardHandler), Dial: dial, Resolve: func(string) ([]string, error) { return []string{"pipe"}, nil }}, &identity{ClusterID: "c", Name: "n1", Incarnation: "1", Shards: 1}, nil)
 	defer m.close()
 	if _, err := m.connect(t.Context(), "shard-0", "n2.1"); err == nil || !strings.Contains(err.Error(), `its certificate is that of node "n3"`) {
 		t.Errorf("connecting to n2.1, where n3 is: %v", err)

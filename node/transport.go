@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type mux struct {
 	full          func() bool   // reports whether the disk has no room for entries
 	listener      net.Listener  // nil if the node listens for no peers
 	dial          func(ctx context.Context, addr string) (net.Conn, error)
-	resolve       func(serverID string) (string, error)
+	resolve       func(serverID string) ([]string, error)
 	logger        *slog.Logger
 	refusals      refusals      // those that were logged
 	changed       atomic.Uint64 // connections that were ended because what came on them had been changed on the way
@@ -221,12 +222,29 @@ func (m *mux) judge(hello greeting, s *stream) verdict {
 	}
 }
 
-// connect dials a server for a group and does the handshake. Once it has returned, ctx has no effect on the connection.
+// connect connects to a server for a group, at the first of its addresses at which it answers. Once it has returned, ctx has no effect on the connection.
 func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, error) {
-	addr, err := m.resolve(server)
+	addrs, err := m.resolve(server)
 	if err != nil {
 		return nil, &unreachedError{cause: fmt.Errorf("resolving server %q: %w", server, err)}
 	}
+	var failed *unreachedError
+	for _, addr := range addrs {
+		conn, err := m.connectAt(ctx, group, server, addr)
+		next, ok := errors.AsType[*unreachedError](err)
+		if !ok {
+			return conn, err
+		}
+		if failed != nil {
+			next = &unreachedError{cause: fmt.Errorf("%w; %w", failed.cause, next.cause), answered: failed.answered || next.answered}
+		}
+		failed = next
+	}
+	return nil, failed
+}
+
+// connectAt dials a server at an address and does the handshake.
+func (m *mux) connectAt(ctx context.Context, group, server, addr string) (*framedConn, error) {
 	dialling, dialled := context.WithTimeout(ctx, dialTimeout)
 	raw, err := m.dial(dialling, addr)
 	dialled()
@@ -237,7 +255,7 @@ func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, e
 	if !ok {
 		return nil, ErrShuttingDown
 	}
-	m.label(conn, group, server)
+	m.label(conn, group, server, addr)
 	if err = disproved(raw, server); err == nil {
 		err = during(ctx, conn, func() error { return m.greet(conn, group, server) })
 	}
@@ -297,11 +315,27 @@ func (m *mux) track(conn net.Conn) (*trackedConn, bool) {
 	return tracked, true
 }
 
-// label notes what a dialled connection is for.
-func (m *mux) label(conn *trackedConn, group, peer string) {
+// label notes what a dialled connection is for, and where it goes.
+func (m *mux) label(conn *trackedConn, group, peer, addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	conn.group, conn.peer = group, peer
+	conn.group, conn.peer, conn.dialled = group, peer, addr
+}
+
+// closeStale closes the connections that were dialled at an address at which their server would not be dialled now.
+func (m *mux) closeStale() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c := range m.conns {
+		if c.dialled == "" {
+			continue
+		}
+		if addrs, err := m.resolve(c.peer); err == nil && !slices.Contains(addrs, c.dialled) {
+			delete(m.conns, c)
+			_ = c.Conn.Close() // who uses it finds out, and dials anew
+			m.logger.Info("a connection was closed, since the node is not at that address any more", "server_id", c.peer, "addr", c.dialled)
+		}
+	}
 }
 
 // assign notes what an accepted connection is for, and makes room for it among those of its peer. It reports false if
@@ -363,6 +397,7 @@ type trackedConn struct {
 	// Guarded by mux.mu until the handshake is over, and constant after.
 	group, peer string // peer is the other side's server id
 	inbound     bool
+	dialled     string // the address, if this side dialled
 }
 
 // Read reads from the connection.

@@ -68,7 +68,7 @@ func plentyOfRoom() uint64 { return 1 << 40 }
 func startMux(t *testing.T) (*mux, *pipeListener) {
 	t.Helper()
 	l := newPipeListener()
-	cfg := Config{Peers: l, Logger: slog.New(slog.DiscardHandler), Resolve: func(string) (string, error) { return "", nil }, Dial: l.dial}
+	cfg := Config{Peers: l, Logger: slog.New(slog.DiscardHandler), Resolve: func(string) ([]string, error) { return []string{""}, nil }, Dial: l.dial}
 	m := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n1", Incarnation: "1"}, plentyOfRoom)
 	t.Cleanup(m.close)
 	return m, l
@@ -77,7 +77,7 @@ func startMux(t *testing.T) (*mux, *pipeListener) {
 // peerOf returns a mux for another server of the cluster, whose dials reach l.
 func peerOf(t *testing.T, l *pipeListener, cluster, name string) *mux {
 	t.Helper()
-	cfg := Config{Logger: slog.New(slog.DiscardHandler), Dial: l.dial, Resolve: func(string) (string, error) { return "", nil }}
+	cfg := Config{Logger: slog.New(slog.DiscardHandler), Dial: l.dial, Resolve: func(string) ([]string, error) { return []string{""}, nil }}
 	m := newMux(cfg.withDefaults(), &identity{ClusterID: cluster, Name: name, Incarnation: "1"}, plentyOfRoom)
 	t.Cleanup(m.close)
 	return m

@@ -121,7 +121,7 @@ func (c *Cluster) Start(m *Member) {
 func (c *Cluster) TryStart(m *Member) error {
 	cfg := node.Config{
 		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock, Clocks: clocks{c, m.name},
-		Peers: c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: nameOf, Logger: c.options.Logger.With("node", m.name),
+		Peers: c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: addressesOf, Logger: c.options.Logger.With("node", m.name),
 		Fatal: func(err error) { c.t.Errorf("node %s gave up: %v", m.name, err) },
 	}
 	if c.options.Configure != nil {

@@ -167,3 +167,9 @@ func nameOf(serverID string) (string, error) {
 	}
 	return name, nil
 }
+
+// addressesOf returns the only address of a node.
+func addressesOf(serverID string) ([]string, error) {
+	name, err := nameOf(serverID)
+	return []string{name}, err
+}

@@ -217,7 +217,7 @@ func (w *World) config(m *member, l *life) node.Config {
 	logger := slog.New(&listenerToLogs{history: w.history, life: l, trace: w.options.Trace})
 	return node.Config{
 		Dir: dataDir, Name: m.name, Shards: 1, Join: join, FS: files, SegmentBytes: segmentBytes, Clock: m.clock, Clocks: clocks{w, l}, Peers: l.listener,
-		Dial: w.network.dialer(l), Resolve: nameOf, Logger: logger, SnapshotBytes: snapshotBytes, TrailingBytes: 1, DiskLowBytes: diskLowBytes,
+		Dial: w.network.dialer(l), Resolve: addressesOf, Logger: logger, SnapshotBytes: snapshotBytes, TrailingBytes: 1, DiskLowBytes: diskLowBytes,
 		Machine: fsm.Config{Seed: 1}, Applied: func(e node.AppliedEntry) { w.history.applied(l, shardGroup, e) },
 		Fatal: func(err error) { w.fatal(m, l, err) },
 	}
