@@ -61,6 +61,17 @@ func TestHealthPages(t *testing.T) {
 	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d %q", got.status, got.body)
 	}
+	s.node.mu.Lock()
+	s.node.status.MinVoters = 2
+	s.node.mu.Unlock()
+	shard(0, func(g *node.GroupStatus) { g.Leader, g.Voters, g.MembersIndex = "n1.1", []string{"n1.1"}, 1 })
+	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || !strings.Contains(got.body, "[!]shard-0 warning: TOO_FEW_VOTERS: it has 1 of 2 voters, and takes only what makes room\n") {
+		t.Errorf("%d %q", got.status, got.body)
+	}
+	shard(0, func(g *node.GroupStatus) { g.Voters = append(g.Voters, "n2.1") })
+	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || !strings.Contains(got.body, "[+]shard-0 ok\n") {
+		t.Errorf("%d %q", got.status, got.body)
+	}
 	shard(2, func(g *node.GroupStatus) { g.Role, g.LastError = node.Stopped, "disk on fire" })
 	if got := s.send("GET", "/readyz", ""); got.status != 503 || !strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
 		t.Errorf("%d %q", got.status, got.body)

@@ -22,6 +22,9 @@ func TestRecoverFromOneOfThree(t *testing.T) {
 	awaitCluster(t, n3, "three voters of each shard", func(code int, c *belfryv1.GetClusterResponse) bool {
 		return code == 0 && len(c.Nodes) == 3 && votersOfAll(c, 3) && len(c.Catalog.GetVoters()) == 3
 	})
+	if got := n1.run(program, "cluster", "settings", "--min-voters", "2"); got.code != 0 { // which the survivor alone will not have
+		t.Fatalf("asking for two voters: %+v", got)
+	}
 	if got := n1.run(program, "queue", "create", "parts", "--partitions", "2"); got.code != 0 {
 		t.Fatalf("creating a queue: %+v", got)
 	}
