@@ -3,36 +3,47 @@ package client
 import (
 	"context"
 	"iter"
+	"math"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Admin configures and inspects queues and the cluster. It speaks in the messages of the API, whose comments say what each
-// field means.
+// Admin configures and inspects queues and the cluster.
 type Admin struct{ client *Client }
 
 // Admin gives the administrative calls.
 func (c *Client) Admin() Admin { return Admin{client: c} }
 
-// CreateQueue makes a queue ahead of its first put. Only here can it get more than one partition. The settings may be nil;
-// what is not set has its default.
+// CreateQueue makes a queue ahead of its first put. Only here can it get more than one partition; 0 stands for 1. The settings may be nil; what is not set
+// has its default.
 //
 // Errors: Reason("QUEUE_EXISTS").
-func (a Admin) CreateQueue(
-	ctx context.Context, name string, partitions uint32, settings *belfryv1.QueueSettings,
-) (*belfryv1.CreateQueueResponse, error) {
-	req := &belfryv1.CreateQueueRequest{
-		Queue: name, Partitions: partitions, Settings: settings, RequestId: a.client.clock.newID(),
+func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, settings *QueueSettings) (ConfiguredQueue, error) {
+	wire, err := settings.wire()
+	if err != nil {
+		return ConfiguredQueue{}, err
 	}
-	return call(ctx, a.client, callKind{id: &req.RequestId},
+	if partitions < 0 || uint64(partitions) > math.MaxUint32 {
+		return ConfiguredQueue{}, invalidError("partitions: %d; it is at least 1", partitions)
+	}
+	req := &belfryv1.CreateQueueRequest{
+		Queue: name, Partitions: uint32(partitions), Settings: wire, RequestId: a.client.clock.newID(), //nolint:gosec // checked
+	}
+	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.CreateQueueResponse, error) {
 			return ep.admin.CreateQueue(ctx, req)
 		})
+	if err != nil {
+		return ConfiguredQueue{}, err
+	}
+	return ConfiguredQueue{
+		Partitions: int(res.GetPartitions()), Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(), Shards: shardsOf(res.GetWitnesses()),
+	}, nil
 }
 
 // Queues reads the queues whose names start with prefix, in order of their names. The sequence ends after the first error.
-func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[*belfryv1.Queue, error] {
-	return func(yield func(*belfryv1.Queue, error) bool) {
+func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[QueueState, error] {
+	return func(yield func(QueueState, error) bool) {
 		req := &belfryv1.ListQueuesRequest{Prefix: prefix}
 		for {
 			res, err := call(ctx, a.client, callKind{reads: true},
@@ -40,11 +51,11 @@ func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[*belfryv1.Qu
 					return ep.admin.ListQueues(ctx, req)
 				})
 			if err != nil {
-				yield(nil, err)
+				yield(QueueState{}, err)
 				return
 			}
 			for _, queue := range res.GetQueues() {
-				if !yield(queue, nil) {
+				if !yield(queueStateOf(queue), nil) {
 					return
 				}
 			}
@@ -58,27 +69,38 @@ func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[*belfryv1.Qu
 // Queue reads one queue: settings, counts, age of the oldest ready job, lateness, rates, when its jobs fall due.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
-func (a Admin) Queue(ctx context.Context, name string) (*belfryv1.Queue, error) {
+func (a Admin) Queue(ctx context.Context, name string) (QueueState, error) {
 	req := &belfryv1.GetQueueRequest{Queue: name}
 	res, err := call(ctx, a.client, callKind{reads: true},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.GetQueueResponse, error) {
 			return ep.admin.GetQueue(ctx, req)
 		})
-	return res.GetQueue(), err
+	if err != nil {
+		return QueueState{}, err
+	}
+	return queueStateOf(res.GetQueue()), nil
 }
 
 // UpdateQueue changes the settings that are set, and no others; also pause and resume. It is atomic in each shard, not
 // across them; the answer names shards that have yet to apply it.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
-func (a Admin) UpdateQueue(
-	ctx context.Context, name string, settings *belfryv1.QueueSettings,
-) (*belfryv1.UpdateQueueResponse, error) {
-	req := &belfryv1.UpdateQueueRequest{Queue: name, Settings: settings, RequestId: a.client.clock.newID()}
-	return call(ctx, a.client, callKind{id: &req.RequestId},
+func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSettings) (ConfiguredQueue, error) {
+	wire, err := settings.wire()
+	if err != nil {
+		return ConfiguredQueue{}, err
+	}
+	req := &belfryv1.UpdateQueueRequest{Queue: name, Settings: wire, RequestId: a.client.clock.newID()}
+	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.UpdateQueueResponse, error) {
 			return ep.admin.UpdateQueue(ctx, req)
 		})
+	if err != nil {
+		return ConfiguredQueue{}, err
+	}
+	return ConfiguredQueue{
+		Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(), Shards: shardsOf(res.GetWitnesses()), PendingShards: res.GetPendingShards(),
+	}, nil
 }
 
 // PurgeQueue removes all jobs that are in the given states, and says how many there were. No states means DELAYED, READY
@@ -115,9 +137,13 @@ func (a Admin) DeleteQueue(ctx context.Context, name string) (int, error) {
 }
 
 // Cluster reads the nodes and shards as the answering node sees them.
-func (a Admin) Cluster(ctx context.Context) (*belfryv1.GetClusterResponse, error) {
-	return call(ctx, a.client, callKind{reads: true},
+func (a Admin) Cluster(ctx context.Context) (Cluster, error) {
+	res, err := call(ctx, a.client, callKind{reads: true},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.GetClusterResponse, error) {
 			return ep.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 		})
+	if err != nil {
+		return Cluster{}, err
+	}
+	return clusterOf(res), nil
 }

@@ -93,26 +93,26 @@ func TestAdmin(t *testing.T) {
 		requests := seen(fake)
 		admin := start(t, newPipeNet(), nil, fake).Admin()
 		ctx := t.Context()
-		settings := &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
-		if created, err := admin.CreateQueue(ctx, "q", 4, settings); err != nil || created.GetPartitions() != 4 {
-			t.Errorf("create: %v, %v", created, err)
+		settings, wire := &QueueSettings{TTR: new(time.Minute)}, &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
+		if created, err := admin.CreateQueue(ctx, "q", 4, settings); err != nil || created.Partitions != 4 || *created.Settings.TTR != time.Minute {
+			t.Errorf("create: %+v, %v", created, err)
 		}
 		var names []string
 		for queue, err := range admin.Queues(ctx, "n") {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if names = append(names, queue.GetName()); len(names) == 5 {
+			if names = append(names, queue.Name); len(names) == 5 {
 				break
 			}
 		}
 		if diff := cmp.Diff([]string{"n0", "n1", "n2", "n3", "n4"}, names); diff != "" {
 			t.Errorf("queues (-want +got):\n%s", diff)
 		}
-		if queue, err := admin.Queue(ctx, "q"); err != nil || queue.GetName() != "q" {
+		if queue, err := admin.Queue(ctx, "q"); err != nil || queue.Name != "q" {
 			t.Errorf("queue: %v, %v", queue, err)
 		}
-		if updated, err := admin.UpdateQueue(ctx, "q", settings); err != nil || updated.GetSettingsVersion() != 7 {
+		if updated, err := admin.UpdateQueue(ctx, "q", settings); err != nil || updated.Version != 7 {
 			t.Errorf("update: %v, %v", updated, err)
 		}
 		if n, err := admin.PurgeQueue(ctx, "q", "DEAD", "RESERVED"); err != nil || n != 17 {
@@ -124,16 +124,16 @@ func TestAdmin(t *testing.T) {
 		if n, err := admin.DeleteQueue(ctx, "q"); err != nil || n != 18 {
 			t.Errorf("delete: %d, %v", n, err)
 		}
-		if cluster, err := admin.Cluster(ctx); err != nil || cluster.GetAnsweredBy() != "n1" {
+		if cluster, err := admin.Cluster(ctx); err != nil || cluster.AnsweredBy != "n1" {
 			t.Errorf("cluster: %v, %v", cluster, err)
 		}
 		want := []proto.Message{
-			&belfryv1.CreateQueueRequest{Queue: "q", Partitions: 4, Settings: settings},
+			&belfryv1.CreateQueueRequest{Queue: "q", Partitions: 4, Settings: wire},
 			&belfryv1.ListQueuesRequest{Prefix: "n"},
 			&belfryv1.ListQueuesRequest{Prefix: "n", PageToken: "x"},
 			&belfryv1.ListQueuesRequest{Prefix: "n", PageToken: "xx"},
 			&belfryv1.GetQueueRequest{Queue: "q"},
-			&belfryv1.UpdateQueueRequest{Queue: "q", Settings: settings},
+			&belfryv1.UpdateQueueRequest{Queue: "q", Settings: wire},
 			&belfryv1.PurgeQueueRequest{Queue: "q", States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DEAD, belfryv1.JobState_JOB_STATE_RESERVED}},
 			&belfryv1.DeleteQueueRequest{Queue: "q"},
 			&belfryv1.GetClusterRequest{},

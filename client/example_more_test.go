@@ -185,7 +185,7 @@ func ExampleError() {
 	}
 	defer func() { _ = c.Close() }()
 
-	if _, err := c.Admin().CreateQueue(ctx, "orders", 1, &belfryv1.QueueSettings{MaxJobs: proto.Uint32(1)}); err != nil {
+	if _, err := c.Admin().CreateQueue(ctx, "orders", 1, &client.QueueSettings{MaxJobs: new(1)}); err != nil {
 		log.Panic(err)
 	}
 	for range 2 {
@@ -214,14 +214,14 @@ func ExampleAdmin() {
 		log.Panic(err)
 	}
 	admin := c.Admin()
-	if _, err := admin.UpdateQueue(ctx, "orders", &belfryv1.QueueSettings{Paused: proto.Bool(true)}); err != nil {
+	if _, err := admin.UpdateQueue(ctx, "orders", &client.QueueSettings{Paused: new(true)}); err != nil {
 		log.Panic(err)
 	}
 	for queue, err := range admin.Queues(ctx, "") {
 		if err != nil {
 			log.Panic(err)
 		}
-		fmt.Println(queue.GetName(), "ready:", queue.GetCounts().GetReady(), "paused:", queue.GetSettings().GetPaused())
+		fmt.Println(queue.Name, "ready:", queue.Ready, "paused:", *queue.Settings.Paused)
 	}
 	n, err := admin.DeleteQueue(ctx, "orders")
 	fmt.Println("jobs deleted:", n, err)

@@ -18,7 +18,7 @@ func (l *link) identify(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking Belfry which cluster it is: %w", err)
 	}
-	l.cluster = cluster.GetClusterId()
+	l.cluster = cluster.ID
 	if _, err = l.belfry.Admin().Queue(ctx, l.queue); !utf8.ValidString(l.queue) {
 		err = client.Reason("INVALID") // it could not even be sent
 	}

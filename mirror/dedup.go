@@ -10,10 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/belfrydb/belfry/client"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // Several Redis queues may come to one queue of Belfry. Its notes say what it remembered before the first of them, and which of them are under way: a job wasID, and a mark for each. No lock keeps those who write them
@@ -101,7 +98,7 @@ func (n notes) noteWas(ctx context.Context) error {
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading the queue %s: %w", n.queue, err)
 	}
-	return n.put(ctx, wasID, dedupRecord{is.GetSettings().GetDedupForever()})
+	return n.put(ctx, wasID, dedupRecord{isSet(is.Settings.DedupForever)})
 }
 
 // marks are the Redis queues that come to the queue, sorted.
@@ -187,11 +184,11 @@ func (l *link) restoreDedup(ctx context.Context, queue string) error {
 // setBack has a queue remember ids as it did and forgets how that was, or, if another import began meanwhile, undoes it: then it must be looked who is there.
 func (l *link) setBack(ctx context.Context, n notes, was bool) (again bool, err error) {
 	for wait := (patience{}); ; {
-		changed, err := l.belfry.Admin().UpdateQueue(ctx, n.queue, &belfryv1.QueueSettings{DedupForever: proto.Bool(was)})
+		changed, err := l.belfry.Admin().UpdateQueue(ctx, n.queue, &client.QueueSettings{DedupForever: new(was)})
 		if err != nil && !isGone(err) {
 			return false, fmt.Errorf("having the queue %s forget ids again: %w", n.queue, err)
 		}
-		pending := changed.GetPendingShards()
+		pending := changed.PendingShards
 		if len(pending) == 0 {
 			break
 		}

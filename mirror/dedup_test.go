@@ -7,13 +7,11 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
 	"github.com/belfrydb/belfry/mirror/redistest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // remembersForever looks whether the queue all remembers ids without end.
@@ -23,7 +21,7 @@ func remembersForever(t *testing.T, c *client.Client) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return queue.GetSettings().GetDedupForever()
+	return isSet(queue.Settings.DedupForever)
 }
 
 // importTo imports an empty Redis queue, on which somebody has worked before, into the queue all.
@@ -43,7 +41,7 @@ func TestFinalizeOneOfTwo(t *testing.T) {
 		for _, order := range [][]string{{"r1", "r2"}, {"r2", "r1"}} {
 			t.Run(fmt.Sprint(order[0], " first, ids remembered before: ", was), func(t *testing.T) {
 				r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-				if _, err := c.Admin().CreateQueue(t.Context(), "all", 1, &belfryv1.QueueSettings{DedupForever: proto.Bool(was)}); err != nil {
+				if _, err := c.Admin().CreateQueue(t.Context(), "all", 1, &client.QueueSettings{DedupForever: new(was)}); err != nil {
 					t.Fatal(err)
 				}
 				importTo(t, r, c, "r1")
@@ -119,7 +117,7 @@ func TestDedupKilled(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	importTo(t, r, c, "r1")
 	importTo(t, r, c, "r2")
-	if _, err := c.Admin().UpdateQueue(t.Context(), "all", &belfryv1.QueueSettings{DedupForever: proto.Bool(false)}); err != nil {
+	if _, err := c.Admin().UpdateQueue(t.Context(), "all", &client.QueueSettings{DedupForever: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := (notes{c, "all"}).forget(t.Context(), wasID); err != nil {
@@ -168,8 +166,8 @@ func TestFinalizeSourceLostState(t *testing.T) {
 		for range 2 {
 			_, err := FinalizeLmstfy(t.Context(), r, c, o)
 			queue, failed := c.Admin().Queue(t.Context(), lost)
-			if err != nil || failed != nil || queue.GetSettings().GetDedupForever() {
-				t.Errorf("it ended with %v; the queue %s has %v, %v", err, lost, queue.GetSettings(), failed)
+			if err != nil || failed != nil || isSet(queue.Settings.DedupForever) {
+				t.Errorf("it ended with %v; the queue %s has %v, %v", err, lost, queue.Settings, failed)
 			}
 		}
 	}

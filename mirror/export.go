@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror/redisson"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // ExportOptions say what [Export] does. RedisQueue must be set; what else is zero has its default.
@@ -148,18 +146,18 @@ func (e *exporter) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
-	e.counts.Total = int64(queue.GetCounts().GetDelayed()) + int64(queue.GetCounts().GetReady())
+	e.counts.Total = int64(queue.Delayed) + int64(queue.Ready)
 	return nil
 }
 
 // pause has nothing handed out any more, on every shard.
 func (e *exporter) pause(ctx context.Context) error {
 	for wait := (patience{}); ; {
-		changed, err := e.belfry.Admin().UpdateQueue(ctx, e.queue, &belfryv1.QueueSettings{Paused: proto.Bool(true)})
+		changed, err := e.belfry.Admin().UpdateQueue(ctx, e.queue, &client.QueueSettings{Paused: new(true)})
 		if err != nil {
 			return fmt.Errorf("pausing the queue: %w", err)
 		}
-		pending := changed.GetPendingShards()
+		pending := changed.PendingShards
 		if len(pending) == 0 {
 			return nil
 		}
@@ -252,7 +250,7 @@ func (e *exporter) run(ctx context.Context) error {
 
 // pass moves the jobs that are there, after what an interrupted pass left, and says how many, and how many are left: consumers hold them or did so a moment ago, or they fell due
 // or were put meanwhile.
-func (e *exporter) pass(ctx context.Context) (moved int, left uint32, err error) {
+func (e *exporter) pass(ctx context.Context) (moved, left int, err error) {
 	if _, err := e.bringIn(ctx, redisson.Opaque); err != nil {
 		return 0, 0, err
 	}
@@ -267,9 +265,8 @@ func (e *exporter) pass(ctx context.Context) (moved int, left uint32, err error)
 	if err != nil {
 		return moved, 0, fmt.Errorf("reading the queue: %w", err)
 	}
-	n := queue.GetCounts()
-	e.counts.Dead = int64(n.GetDead())
-	return moved, n.GetReserved() + n.GetReady() + n.GetDelayed(), nil
+	e.counts.Dead = int64(queue.Dead)
+	return moved, queue.Reserved + queue.Ready + queue.Delayed, nil
 }
 
 // restoreAside gives back what an import had set aside.

@@ -120,10 +120,9 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
-	n := queue.GetCounts()
-	e.checked("no job of the queue is left to ring", fmt.Sprintf("Belfry has %d delayed, %d ready, %d reserved; %d dead ones stay", n.GetDelayed(), n.GetReady(), n.GetReserved(), n.GetDead()),
-		n.GetDelayed()+n.GetReady()+n.GetReserved() == 0)
-	e.checked("the queue is paused", "nothing is handed out, also of what is put from now on", queue.GetSettings().GetPaused())
+	e.checked("no job of the queue is left to ring", fmt.Sprintf("Belfry has %d delayed, %d ready, %d reserved; %d dead ones stay", queue.Delayed, queue.Ready, queue.Reserved, queue.Dead),
+		queue.Delayed+queue.Ready+queue.Reserved == 0)
+	e.checked("the queue is paused", "nothing is handed out, also of what is put from now on", isSet(queue.Settings.Paused))
 	var timer, list, aside, orphans *redis.IntCmd
 	var left []string
 	exists := map[string]*redis.IntCmd{}

@@ -117,12 +117,12 @@ func through(t *testing.T, s *redistest.Server, c *client.Client, queue, name st
 // empty waits until Belfry has no job left: the last ones are acked.
 func empty(t *testing.T, c *client.Client) {
 	t.Helper()
-	for left := uint32(1); left > 0; {
+	for left := int(1); left > 0; {
 		queue, err := c.Admin().Queue(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)
 		}
-		left = queue.GetCounts().GetDelayed() + queue.GetCounts().GetReady() + queue.GetCounts().GetReserved()
+		left = queue.Delayed + queue.Ready + queue.Reserved
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror/redisson"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // ImportOptions say what [Import] does. RedisQueue must be set; what else is zero has its default.
@@ -184,15 +182,18 @@ func (l *link) warnPaused(ctx context.Context) error {
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
-	if queue.GetSettings().GetPaused() {
+	if isSet(queue.Settings.Paused) {
 		l.notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that", l.queue))
 	}
 	return nil
 }
 
+// isSet reports whether a setting is there and true.
+func isSet(setting *bool) bool { return setting != nil && *setting }
+
 // rememberForever has a queue remember the ids of ended jobs without end, and makes the queue if there is none.
 func rememberForever(ctx context.Context, c *client.Client, queue string) error {
-	settings := &belfryv1.QueueSettings{DedupForever: proto.Bool(true)}
+	settings := &client.QueueSettings{DedupForever: new(true)}
 	_, err := c.Admin().CreateQueue(ctx, queue, 1, settings)
 	if errors.Is(err, client.Reason("QUEUE_EXISTS")) {
 		_, err = c.Admin().UpdateQueue(ctx, queue, settings)

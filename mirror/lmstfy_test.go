@@ -192,8 +192,8 @@ func TestImportLmstfyDead(t *testing.T) {
 					t.Errorf("the dead letter is %+v", j)
 				}
 			}
-			if q, err := c.Admin().Queue(t.Context(), queue); err != nil || !q.GetSettings().GetDedupForever() {
-				t.Errorf("the queue forgets ids: %v, error %v", q.GetSettings(), err)
+			if q, err := c.Admin().Queue(t.Context(), queue); err != nil || !*q.Settings.DedupForever {
+				t.Errorf("the queue forgets ids: %v, error %v", q.Settings, err)
 			}
 			nothingLeft(t, r, state)
 		})

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // wrong are the things that are not as they must be.
@@ -91,7 +90,7 @@ func TestFinalize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return queue.GetSettings().GetDedupForever()
+		return isSet(queue.Settings.DedupForever)
 	}
 	if counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders"}); err != nil || counts.Orphans != 1 || !forever() {
 		t.Fatalf("the import counted %+v, %v; ids are remembered: %v", counts, err, forever())
@@ -193,11 +192,11 @@ func TestCutover(t *testing.T) {
 func TestFinalizeKeepsSettings(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
-	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, &belfryv1.QueueSettings{Paused: proto.Bool(true)}); err != nil {
+	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, &client.QueueSettings{Paused: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, was := range []bool{true, false, true} {
-		if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &belfryv1.QueueSettings{DedupForever: &was}); err != nil {
+		if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &client.QueueSettings{DedupForever: &was}); err != nil {
 			t.Fatal(err)
 		}
 		if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {
@@ -216,7 +215,7 @@ func TestFinalizeKeepsSettings(t *testing.T) {
 			t.Errorf("it told %q", told)
 		}
 		queue, err := c.Admin().Queue(t.Context(), "orders")
-		if got := queue.GetSettings().GetDedupForever(); err != nil || got != was {
+		if got := isSet(queue.Settings.DedupForever); err != nil || got != was {
 			t.Errorf("without end: %v, was %v, %v", got, was, err)
 		}
 	}

@@ -45,7 +45,7 @@ func queues(t *testing.T, c *client.Client) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, fmt.Sprint(q.GetName(), " ", q.GetCounts().GetDelayed(), " ", q.GetSettings().GetPaused()))
+		names = append(names, fmt.Sprint(q.Name, " ", q.Delayed, " ", *q.Settings.Paused))
 	}
 	return names
 }

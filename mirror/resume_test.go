@@ -8,7 +8,6 @@ import (
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // TestResumeTooEarly resumes a queue after an export was killed between the write and the cancel, which the page says not to do: Belfry hands out a job that Redis has. The next export takes it from its consumer.
@@ -20,7 +19,7 @@ func TestResumeTooEarly(t *testing.T) {
 	}
 	interruptExport(t, server, killed, func() { killed.Close() })
 	paused := false
-	if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &belfryv1.QueueSettings{Paused: &paused}); err != nil {
+	if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &client.QueueSettings{Paused: &paused}); err != nil {
 		t.Fatal(err)
 	}
 	job := reserveOne(t, c)

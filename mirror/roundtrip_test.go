@@ -99,11 +99,11 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // delayed is how many delayed jobs a queue has.
-func delayed(t *testing.T, c *client.Client, queue string) uint32 {
+func delayed(t *testing.T, c *client.Client, queue string) int {
 	t.Helper()
 	q, err := c.Admin().Queue(context.WithoutCancel(t.Context()), queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q.GetCounts().GetDelayed()
+	return q.Delayed
 }

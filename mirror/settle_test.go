@@ -154,7 +154,7 @@ func TestReadyClaimed(t *testing.T) {
 			if n := r.Exists(t.Context(), k.readyHand).Val(); n != 0 {
 				t.Error("it is still claimed")
 			}
-			if there := int64(queue.GetCounts().GetReady()) + r.ZCard(t.Context(), k.Timer).Val(); there != 1 {
+			if there := int64(queue.Ready) + r.ZCard(t.Context(), k.Timer).Val(); there != 1 {
 				t.Errorf("it is in %d places", there)
 			}
 		})

@@ -143,7 +143,7 @@ func TestFinalizeLmstfyDead(t *testing.T) {
 // remembers looks whether a queue remembers ids without end.
 func remembers(t *testing.T, c *client.Client, queue string, want bool) {
 	t.Helper()
-	if q, err := c.Admin().Queue(t.Context(), queue); err != nil || q.GetSettings().GetDedupForever() != want {
-		t.Errorf("the queue %s remembers ids without end, want %v: %v, error %v", queue, want, q.GetSettings(), err)
+	if q, err := c.Admin().Queue(t.Context(), queue); err != nil || *q.Settings.DedupForever != want {
+		t.Errorf("the queue %s remembers ids without end, want %v: %v, error %v", queue, want, q.Settings, err)
 	}
 }

@@ -13,10 +13,10 @@ type Target struct {
 	Exists bool `json:"exists"`
 	Paused bool `json:"paused"`
 	// Delayed, Ready, Reserved and Dead are the jobs that it has.
-	Delayed  uint32 `json:"delayed"`
-	Ready    uint32 `json:"ready"`
-	Reserved uint32 `json:"reserved"`
-	Dead     uint32 `json:"dead"`
+	Delayed  int `json:"delayed"`
+	Ready    int `json:"ready"`
+	Reserved int `json:"reserved"`
+	Dead     int `json:"dead"`
 	// DedupForever says whether it remembers ids without end, which an import has it do, until [Finalize].
 	DedupForever bool `json:"dedupForever"`
 	// Epoch is how often the entries were brought over, once more after each export; TakenBack says that the last export took them back, and nobody decided since that they come again.
@@ -33,9 +33,8 @@ func (l *link) target(ctx context.Context) (*Target, error) {
 	if err != nil && !isGone(err) {
 		return nil, fmt.Errorf("reading the queue: %w", err)
 	}
-	n, settings := queue.GetCounts(), queue.GetSettings()
-	t.Exists, t.Paused, t.DedupForever = err == nil, settings.GetPaused(), settings.GetDedupForever()
-	t.Delayed, t.Ready, t.Reserved, t.Dead = n.GetDelayed(), n.GetReady(), n.GetReserved(), n.GetDead()
+	t.Exists, t.Paused, t.DedupForever = err == nil, isSet(queue.Settings.Paused), isSet(queue.Settings.DedupForever)
+	t.Delayed, t.Ready, t.Reserved, t.Dead = queue.Delayed, queue.Ready, queue.Reserved, queue.Dead
 	if t.Epoch, err = currentEpoch(ctx, l.belfry, l.control); err != nil {
 		return nil, err
 	}

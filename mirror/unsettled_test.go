@@ -49,7 +49,7 @@ func delayedJobs(t *testing.T, c *client.Client) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int64(queue.GetCounts().GetDelayed())
+	return int64(queue.Delayed)
 }
 
 // afterClaim calls a function after each claim that Redis has answered.

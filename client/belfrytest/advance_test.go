@@ -100,7 +100,7 @@ func TestLeasesAndRetriesGoByTheClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if totals := queue.GetTotals(); totals.GetLapses() != 3 || totals.GetExpiries() != 1 {
+	if totals := queue.Totals; totals.Lapses != 3 || totals.Expiries != 1 {
 		t.Errorf("counted are %v, want three leases as lapsed, and the offer as expired", totals)
 	}
 }
@@ -153,8 +153,8 @@ func TestWorkerAndAdvance(t *testing.T) {
 	working.Wait()
 	expect(t, "the worker's jobs", handled, "order")
 	queue, err := c.Admin().Queue(t.Context(), "orders")
-	if err != nil || queue.GetTotals().GetAcks() != 1 {
-		t.Errorf("counted are %v, %v, want one ack", queue.GetTotals(), err)
+	if err != nil || queue.Totals.Acks != 1 {
+		t.Errorf("counted are %v, %v, want one ack", queue.Totals, err)
 	}
 }
 
@@ -201,8 +201,8 @@ func TestWorkerInABubble(t *testing.T) {
 			t.Error(err)
 		}
 		queue, err := c.Admin().Queue(t.Context(), "orders")
-		if err != nil || queue.GetTotals().GetAcks() != 1 || queue.GetTotals().GetLapses() != 0 {
-			t.Errorf("counted are %v, %v, want one ack and no lapse", queue.GetTotals(), err)
+		if err != nil || queue.Totals.Acks != 1 || queue.Totals.Lapses != 0 {
+			t.Errorf("counted are %v, %v, want one ack and no lapse", queue.Totals, err)
 		}
 	})
 }

@@ -8,11 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 func TestLifeOfAJob(t *testing.T) {
@@ -69,7 +66,7 @@ func TestLifeOfAJob(t *testing.T) {
 
 func TestAdmin(t *testing.T) {
 	admin := belfrytest.Start(t).Client(t).Admin()
-	settings := &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
+	settings := &client.QueueSettings{TTR: new(time.Minute)}
 	if _, err := admin.CreateQueue(t.Context(), "orders", 3, settings); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +74,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("create again: %v", err)
 	}
 	queue, err := admin.Queue(t.Context(), "orders")
-	if err != nil || queue.GetPartitions() != 3 || queue.GetSettings().GetTtr().AsDuration() != time.Minute {
+	if err != nil || queue.Partitions != 3 || *queue.Settings.TTR != time.Minute {
 		t.Errorf("queue: %v, %v", queue, err)
 	}
 	if _, err := admin.Queue(t.Context(), "other"); !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
@@ -147,8 +144,8 @@ func TestWorkerAtARealServer(t *testing.T) {
 		t.Errorf("handled %d of %d jobs, %v", len(handled), n, err)
 	}
 	queue, err := c.Admin().Queue(t.Context(), "q")
-	if err != nil || queue.GetTotals().GetAcks() != n || queue.GetTotals().GetLapses() != 0 {
-		t.Errorf("queue: %v, %v", queue.GetTotals(), err)
+	if err != nil || queue.Totals.Acks != n || queue.Totals.Lapses != 0 {
+		t.Errorf("queue: %v, %v", queue.Totals, err)
 	}
 }
 

@@ -88,15 +88,15 @@ func belfryForms(ctx context.Context, c *client.Client, nodes int) (version stri
 	if err != nil {
 		return "", err
 	}
-	for _, shard := range state.GetShards() {
-		if len(shard.GetVoters()) != nodes || shard.GetLeader() == "" {
-			return "", fmt.Errorf("shard %d has %d voters, and the leader %q", shard.GetShard(), len(shard.GetVoters()), shard.GetLeader())
+	for i := range state.Shards {
+		if shard := &state.Shards[i]; len(shard.Voters) != nodes || shard.Leader == "" {
+			return "", fmt.Errorf("shard %d has %d voters, and the leader %q", shard.Number, len(shard.Voters), shard.Leader)
 		}
 	}
-	if moves := state.GetMoves(); len(moves) > 0 {
-		return "", fmt.Errorf("shard %d is not where it should be: %s", moves[0].GetShard(), moves[0].GetText())
+	if len(state.Moves) > 0 {
+		return "", fmt.Errorf("shard %d is not where it should be: %s", state.Moves[0].Shard, state.Moves[0].Text)
 	}
-	return fmt.Sprintf("Belfry %s, %d shards", state.GetNodes()[0].GetVersion(), len(state.GetShards())), nil
+	return fmt.Sprintf("Belfry %s, %d shards", state.Nodes[0].Version, len(state.Shards)), nil
 }
 
 // belfrySDK is the client library, which all callers share.

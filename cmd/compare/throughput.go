@@ -173,11 +173,10 @@ func inShards(ctx context.Context, r *running, count int) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("making a queue: %w", err)
 		}
-		at := made.GetWitnesses()
-		if len(at) != 1 {
-			return nil, fmt.Errorf("a queue with one partition was made in %d shards", len(at))
+		if len(made.Shards) != 1 {
+			return nil, fmt.Errorf("a queue with one partition was made in %d shards", len(made.Shards))
 		}
-		if shard := at[0].GetShard(); !taken[shard] {
+		if shard := made.Shards[0]; !taken[shard] {
 			taken[shard] = true
 			if queues = append(queues, n); len(queues) == count {
 				return queues, nil

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 const (
@@ -131,9 +131,9 @@ func watchLeads(t *testing.T, at *member, name string) *leadsWatch {
 			s, err := at.client.Admin().Cluster(ctx)
 			switch {
 			case err != nil:
-			case leadsAny(s, name) && w.last > 0:
+			case leadsAny(&s, name) && w.last > 0:
 				w.again++
-			case !leadsAny(s, name) && w.last == 0:
+			case !leadsAny(&s, name) && w.last == 0:
 				w.last = time.Since(began)
 			}
 		}
@@ -141,8 +141,8 @@ func watchLeads(t *testing.T, at *member, name string) *leadsWatch {
 	return w
 }
 
-func leadsAny(s *belfryv1.GetClusterResponse, name string) bool {
-	return s.Catalog.GetLeader() == name || slices.ContainsFunc(s.Shards, func(sh *belfryv1.Shard) bool { return sh.Leader == name })
+func leadsAny(s *client.Cluster, name string) bool {
+	return s.Catalog.Leader == name || slices.ContainsFunc(s.Shards, func(sh client.ClusterShard) bool { return sh.Leader == name })
 }
 
 func (w *leadsWatch) finish() (again int, last time.Duration) {

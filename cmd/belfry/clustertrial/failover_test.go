@@ -11,7 +11,6 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 var (
@@ -51,7 +50,7 @@ func TestFailover(t *testing.T) {
 	<-third.C
 	killed := time.Now()
 	c.killNode(victim)
-	c.await("leaders of all shards among those left", func(s *belfryv1.GetClusterResponse) bool {
+	c.await("leaders of all shards among those left", func(s *client.Cluster) bool {
 		for _, leader := range leaders(s) {
 			if leader == "" || leader == victim.name {
 				return false
@@ -126,7 +125,7 @@ func composed(t *testing.T) *cluster {
 }
 
 // leaders returns the leader of each shard.
-func leaders(s *belfryv1.GetClusterResponse) (names []string) {
+func leaders(s *client.Cluster) (names []string) {
 	for _, shard := range s.Shards {
 		names = append(names, shard.Leader)
 	}
@@ -134,7 +133,7 @@ func leaders(s *belfryv1.GetClusterResponse) (names []string) {
 }
 
 // leadsMost returns the node that leads the most shards, the first of them by name.
-func leadsMost(s *belfryv1.GetClusterResponse) (most string) {
+func leadsMost(s *client.Cluster) (most string) {
 	names := leaders(s)
 	for _, n := range s.Nodes {
 		if most == "" || countOf(names, n.Name) > countOf(names, most) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 var (
@@ -86,7 +85,7 @@ func TestFairness(t *testing.T) {
 // awaitHealthyAs is awaitHealthy for as many voters of each shard as there can be.
 func (c *cluster) awaitHealthyAs(voters int) {
 	c.t.Helper()
-	c.await("a healthy cluster", func(s *belfryv1.GetClusterResponse) bool {
+	c.await("a healthy cluster", func(s *client.Cluster) bool {
 		return len(s.Nodes) == len(c.running()) && complete(s, voters) && even(s)
 	})
 }

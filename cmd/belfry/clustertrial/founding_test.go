@@ -160,7 +160,7 @@ func (f *founding) put(ctx context.Context, m *member) {
 func (f *founding) whole(after time.Time) time.Duration {
 	f.t.Helper()
 	said, before := map[string]bool{}, time.Now()
-	f.cluster.await("a whole cluster", func(s *belfryv1.GetClusterResponse) bool {
+	f.cluster.await("a whole cluster", func(s *client.Cluster) bool {
 		for _, problem := range s.Problems {
 			if !said[problem] {
 				said[problem] = true
@@ -185,7 +185,7 @@ func (f *founding) whole(after time.Time) time.Duration {
 	return took
 }
 
-func isWhole(s *belfryv1.GetClusterResponse) bool {
+func isWhole(s *client.Cluster) bool {
 	return len(s.Nodes) == 3 && len(s.Problems) == 0 && complete(s, factor)
 }
 
@@ -242,7 +242,7 @@ func (f *founding) wholeBefore(after, until time.Time) (took time.Duration, was 
 		ctx, cancel := context.WithTimeout(f.t.Context(), min(probeWait, time.Until(until)))
 		s, err := through.client.Admin().Cluster(ctx)
 		cancel()
-		if !was && err == nil && isWhole(s) {
+		if !was && err == nil && isWhole(&s) {
 			took, was = time.Since(after), true
 		}
 		rest(min(lookPause, max(0, time.Until(until))))

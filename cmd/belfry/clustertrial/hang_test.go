@@ -50,7 +50,7 @@ func TestHang(t *testing.T) {
 	victim := c.member("n1")
 	for _, s := range status.Shards {
 		if s.Leader == victim.name {
-			led = append(led, probes[s.Shard])
+			led = append(led, probes[s.Number])
 		}
 	}
 	l := startLoad(c, quietRate)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/client"
 )
 
 var idleTime = flag.Duration("trial.idle", time.Second, "how long TestIdle watches a cluster that nobody uses")
@@ -63,9 +63,9 @@ func (c *cluster) leaveAlone(f *figures) (diff string) {
 }
 
 // positions returns how far each shard's log and term are.
-func positions(s *belfryv1.GetClusterResponse) (all []string) {
+func positions(s *client.Cluster) (all []string) {
 	for _, shard := range s.Shards {
-		all = append(all, fmt.Sprintf("shard %d: led by %s in term %d, entry %d", shard.Shard, shard.Leader, shard.Term, shard.AppliedIndex))
+		all = append(all, fmt.Sprintf("shard %d: led by %s in term %d, entry %d", shard.Number, shard.Leader, shard.Term, shard.AppliedIndex))
 	}
 	return all
 }

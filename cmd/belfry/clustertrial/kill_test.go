@@ -43,7 +43,7 @@ func TestKill(t *testing.T) {
 		var led []string
 		for _, s := range status.Shards {
 			if s.Leader == victim.name {
-				led = append(led, probes[s.Shard])
+				led = append(led, probes[s.Number])
 			}
 		}
 		c.killNode(victim)
@@ -78,7 +78,7 @@ func TestRestart(t *testing.T) {
 		var watches []*watch
 		for _, s := range status.Shards {
 			if s.Leader == victim.name {
-				watches = append(watches, startWatch(c, others[restart%2], probes[s.Shard]))
+				watches = append(watches, startWatch(c, others[restart%2], probes[s.Number]))
 			}
 		}
 		before := time.NewTimer(time.Second)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 const (
@@ -179,20 +178,20 @@ func (c *cluster) client() *client.Client {
 }
 
 // status asks the first running node for the cluster; nil if it does not answer.
-func (c *cluster) status(ctx context.Context) *belfryv1.GetClusterResponse {
+func (c *cluster) status(ctx context.Context) *client.Cluster {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	status, err := c.running()[0].client.Admin().Cluster(ctx)
 	if err != nil {
 		return nil
 	}
-	return status
+	return &status
 }
 
 // await asks for the cluster until it is as wanted, and returns it.
-func (c *cluster) await(what string, yes func(*belfryv1.GetClusterResponse) bool) *belfryv1.GetClusterResponse {
+func (c *cluster) await(what string, yes func(*client.Cluster) bool) *client.Cluster {
 	c.t.Helper()
-	var status *belfryv1.GetClusterResponse
+	var status *client.Cluster
 	c.awaitThat(what, func(ctx context.Context) bool {
 		got := c.status(ctx)
 		if got != nil {
@@ -227,18 +226,18 @@ func rest(d time.Duration) {
 }
 
 // awaitHealthy waits until the running nodes are all of the cluster, every shard has its voters, and replicas and leaderships are even.
-func (c *cluster) awaitHealthy() *belfryv1.GetClusterResponse {
+func (c *cluster) awaitHealthy() *client.Cluster {
 	c.t.Helper()
-	return c.await("a healthy cluster", func(s *belfryv1.GetClusterResponse) bool {
+	return c.await("a healthy cluster", func(s *client.Cluster) bool {
 		return len(s.Problems) == 0 && len(s.Nodes) == len(c.running()) && complete(s, factor) && even(s)
 	})
 }
 
 // complete reports whether every shard has as many voters as it should have, at most factor, all on nodes that are to stay, and nobody else.
-func complete(s *belfryv1.GetClusterResponse, factor int) bool {
+func complete(s *client.Cluster, factor int) bool {
 	var staying []string
 	for _, n := range s.Nodes {
-		if n.State == belfryv1.NodeState_NODE_STATE_LIVE {
+		if n.State == "LIVE" {
 			staying = append(staying, n.Name)
 		}
 	}
@@ -252,14 +251,14 @@ func complete(s *belfryv1.GetClusterResponse, factor int) bool {
 			}
 		}
 	}
-	return len(s.Shards) > 0 && s.Catalog.GetLeader() != "" && len(s.Catalog.GetVoters()) == min(5, len(staying)) // who drains has no vote
+	return len(s.Shards) > 0 && s.Catalog.Leader != "" && len(s.Catalog.Voters) == min(5, len(staying)) // who drains has no vote
 }
 
 // even reports whether the nodes that are to stay have about as many replicas, and lead about as many shards, as each other.
-func even(s *belfryv1.GetClusterResponse) bool {
-	var replicas, leads []uint32
+func even(s *client.Cluster) bool {
+	var replicas, leads []int
 	for _, n := range s.Nodes {
-		if n.State == belfryv1.NodeState_NODE_STATE_LIVE {
+		if n.State == "LIVE" {
 			replicas, leads = append(replicas, n.Replicas), append(leads, n.Leads)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 var (
@@ -52,7 +51,7 @@ func TestMemory(t *testing.T) {
 	for _, member := range m.cluster.members {
 		m.cluster.start(member.name)
 	}
-	m.cluster.await("a whole cluster", func(s *belfryv1.GetClusterResponse) bool { return complete(s, factor) })
+	m.cluster.await("a whole cluster", func(s *client.Cluster) bool { return complete(s, factor) })
 	ready := time.Since(began)
 	m.look("started again")
 	drained := m.drain()
@@ -87,7 +86,7 @@ func newMemoryTrial(t *testing.T) *memoryTrial {
 		}
 	}
 	m.cluster.start(names...)
-	m.cluster.await("a whole cluster", func(s *belfryv1.GetClusterResponse) bool { return complete(s, factor) })
+	m.cluster.await("a whole cluster", func(s *client.Cluster) bool { return complete(s, factor) })
 	m.queues = m.cluster.queues("memory")
 	m.sdk = m.cluster.client()
 	return m

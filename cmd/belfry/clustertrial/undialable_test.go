@@ -106,7 +106,7 @@ func namedAfter(t *testing.T, m *member, text string, began time.Time) time.Dura
 			return time.Since(began)
 		}
 		if ctx.Err() != nil {
-			t.Errorf("the status of %s does not say %q: %v, %v", m.name, text, status.GetProblems(), err)
+			t.Errorf("the status of %s does not say %q: %v, %v", m.name, text, status.Problems, err)
 			return time.Since(began)
 		}
 		rest(lookPause)

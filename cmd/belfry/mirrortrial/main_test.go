@@ -117,13 +117,12 @@ func (s *stage) await(what string, yes func(context.Context) (bool, error)) {
 }
 
 // held is how many jobs Belfry has of a queue.
-func (s *stage) held(ctx context.Context, q *queue) (uint32, error) {
+func (s *stage) held(ctx context.Context, q *queue) (int, error) {
 	found, err := s.sdk.Admin().Queue(ctx, q.name)
 	if err != nil {
 		return 0, err
 	}
-	n := found.GetCounts()
-	return n.GetDelayed() + n.GetReady() + n.GetReserved() + n.GetDead(), nil
+	return found.Delayed + found.Ready + found.Reserved + found.Dead, nil
 }
 
 // sizes are how much each key of a queue has, those of Redisson first.

@@ -14,10 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror/redistest"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 var seed = flag.Uint64("trial.seed", 0, "what the steps of TestKillSequence are made from; 0 takes one at random and prints it")
@@ -365,7 +363,7 @@ func (l *lane) ended(a attempt, p *process, has bool) {
 
 // resume has the queue of Belfry handed out again.
 func (l *lane) resume() {
-	if _, err := l.sdk.Admin().UpdateQueue(l.t.Context(), l.q.name, &belfryv1.QueueSettings{Paused: proto.Bool(false)}); err != nil {
+	if _, err := l.sdk.Admin().UpdateQueue(l.t.Context(), l.q.name, &client.QueueSettings{Paused: new(false)}); err != nil {
 		l.t.Errorf("resuming %s: %v", l.q.name, err)
 		return
 	}

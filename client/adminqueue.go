@@ -1,0 +1,292 @@
+package client
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// QueueSettings configure a queue. In a call what is nil keeps its present value, or gets its default in a new queue; in an answer all are set but what the
+// server's version does not know. Limits are exact; with several partitions each has its whole share, rounded down, and a limit below the number of
+// partitions is refused.
+type QueueSettings struct {
+	// TTR is the length of a lease where neither job nor consumer says: 1 ms to 24 h, default 30 s.
+	TTR *time.Duration
+	// MaxAttempts is how many failed attempts make a job dead where the job does not say: 0 to 1,000,000, 0 for no limit, default 16.
+	MaxAttempts *int
+	// RetryDelays is what follows the n-th failed attempt where the job does not say; the last one repeats. At most 64, each 0 to 100 years, kept exactly. An
+	// empty list keeps the present one; one 0 says at once. Default 1s, 5s, 30s, 2m, 10m, 30m, 1h, each up to 10 % shorter or longer.
+	RetryDelays []time.Duration
+	// DefaultRetryDelays, in an answer: RetryDelays is the default. In a call: true goes back to the default, and false changes nothing.
+	DefaultRetryDelays *bool
+	// DedupWindow is how long after its end a client-chosen id is remembered: 0 to 100 years of shard time, default 10 min.
+	DedupWindow *time.Duration
+	// DedupForever has client-chosen ids remembered without end, whatever DedupWindow says. Default false.
+	DedupForever *bool
+	// MaxInFlight is how many jobs may be reserved at one time, MaxJobs how many the queue may hold in all states. 0 means no limit, the default.
+	MaxInFlight, MaxJobs *int
+	// MaxBytes is how many bytes of bodies, headers and client-chosen ids the queue may hold. 0 means no limit, the default.
+	MaxBytes *int64
+	// PutsPerSecond is how many puts a second are let in, counted on the shard's clock, with one second's worth of burst. 0 means no limit, the default.
+	PutsPerSecond *int
+	// Overdue is what happens to jobs that fell due in an outage. Default FIRE.
+	Overdue *OverduePolicy
+	// ExpireTo is what becomes of a job whose TTL ended: "GONE", the default, or "DEAD". Empty stands for nil.
+	ExpireTo string
+	// Paused: the queue takes puts and hands nothing out, and a Reserve on it waits. False also ends PausedUntil. Default false.
+	Paused *bool
+	// PausedUntil is when the pause ends by itself. Setting it pauses the queue. Zero: the pause has no end.
+	PausedUntil time.Time
+}
+
+// An OverduePolicy is what happens to jobs that fell due in an outage: while their shard had no leader for After or longer.
+type OverduePolicy struct {
+	// Mode is "FIRE": they become ready at once; "SPREAD": evenly over Period, in due order; or "DROP": they are dropped, and counted as expired.
+	Mode string
+	// Period is 1 s to 30 days. Only with SPREAD.
+	Period time.Duration
+	// After is 1 s to 100 years, default 60 s, for which 0 stands.
+	After time.Duration
+}
+
+// ConfiguredQueue is what a call made of a queue's settings.
+type ConfiguredQueue struct {
+	// Partitions is the number of partitions; 0 from UpdateQueue.
+	Partitions int
+	// Settings are all that are in force, Version is theirs.
+	Settings QueueSettings
+	Version  uint64
+	// Shards have applied it. PendingShards have not yet; it will reach them. Normally there are none.
+	Shards, PendingShards []uint32
+}
+
+// A QueueState is a queue: its settings, what it holds, and what happened.
+type QueueState struct {
+	// Name and Partitions are as the queue was made.
+	Name       string
+	Partitions int
+	// Settings are all that are in force; SettingsVersion is 0 if they were never set.
+	Settings        QueueSettings
+	SettingsVersion uint64
+	// Delayed, Ready, Reserved and Dead count the jobs; a number above 4,294,967,295 is shown as that.
+	Delayed, Ready, Reserved, Dead int
+	// Bytes are those of bodies, headers and client-chosen ids.
+	Bytes uint64
+	// OldestReadyAge is how long the oldest ready job has been due; 0 if none is ready.
+	OldestReadyAge time.Duration
+	// NextDueAt is when the next delayed job is due; zero if there is none.
+	NextDueAt time.Time
+	// Lateness and Rates are those of the last minute, through all nodes; nil if they are not known, Lateness also if no job was handed out.
+	Lateness *Lateness
+	Rates    *QueueRates
+	// Totals is what happened since the queue was made.
+	Totals QueueTotals
+	// DedupWindowHeld is for how long ended ids are really remembered: shorter than the setting if the queue is younger, or if DedupWindowShortened, because a
+	// shard remembers 10,000,000 ids of ended jobs at most.
+	DedupWindowHeld      time.Duration
+	DedupWindowShortened bool
+	// AsOf is the shard time of these figures; they are exact as of it. With several partitions the earliest of theirs.
+	AsOf time.Time
+	// Due is when the jobs fall due; from Queues without its slices.
+	Due DueHistogram
+}
+
+// Lateness is how long after their due time jobs were handed out for the first time. It counts both what the server took and what jobs waited for a consumer.
+// The figures are rounded up, by less than a factor of 2.
+type Lateness struct {
+	// P50: half of the jobs were at most this late; P99: 99 of 100 were; Max: all were.
+	P50, P99, Max time.Duration
+	// Jobs is how many jobs this is about.
+	Jobs int
+	// Window is the time that it is about: 60 s and up to 10 s more; less if a shard's leader was restored from a snapshot or started since.
+	Window time.Duration
+}
+
+// QueueRates are events a second.
+type QueueRates struct {
+	Puts, Reserves, Acks float64
+	// Window is the time that the rates are of: 60 s; less if a shard's leader was restored from a snapshot or started since.
+	Window time.Duration
+}
+
+// QueueTotals count events. They are exact, and the same on every replica.
+type QueueTotals struct {
+	// Puts counts no repeats. Lapses are attempts that failed because the lease ended, Releases jobs given back, Cancels also those purged, and Expiries also
+	// those dropped by the overdue policy.
+	Puts, Reserves, Acks, Nacks, Lapses, Releases, Deaths, Cancels, Expiries, Redrives uint64
+}
+
+// DueHistogram says when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC. The first of each kind is the present one.
+type DueHistogram struct {
+	// Overdue are READY jobs, and DELAYED ones whose minute is over.
+	Overdue int
+	// NextMinute to NextMonth are DELAYED jobs that fall due in the present minute, in 60 minutes, 24 hours and 30 days, each with those before; Later are all others.
+	NextMinute, NextHour, NextDay, NextMonth, Later int
+	// Minutes, Hours and Days are the slices in which jobs fall due, in their order.
+	Minutes, Hours, Days []DueSlice
+}
+
+// A DueSlice is a minute, an hour or a day in which jobs fall due.
+type DueSlice struct {
+	Start time.Time
+	Jobs  int
+}
+
+// wire gives settings as they travel; nil for nil.
+func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
+	if s == nil {
+		return nil, nil //nolint:nilnil // no settings
+	}
+	out := &belfryv1.QueueSettings{
+		Ttr: optionalDuration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: optionalDuration(s.DedupWindow), DedupForever: s.DedupForever, Paused: s.Paused,
+	}
+	for _, n := range []struct {
+		name string
+		from *int
+		to   **uint32
+	}{
+		{"MaxAttempts", s.MaxAttempts, &out.MaxAttempts}, {"MaxInFlight", s.MaxInFlight, &out.MaxInFlight},
+		{"MaxJobs", s.MaxJobs, &out.MaxJobs}, {"PutsPerSecond", s.PutsPerSecond, &out.PutsPerSecond},
+	} {
+		if n.from == nil {
+			continue
+		}
+		if *n.from < 0 || uint64(*n.from) > math.MaxUint32 {
+			return nil, invalidError("%s: %d; it is 0 to %d", n.name, *n.from, uint32(math.MaxUint32))
+		}
+		*n.to = new(uint32(*n.from)) //nolint:gosec // checked
+	}
+	if s.MaxBytes != nil {
+		if *s.MaxBytes < 0 {
+			return nil, invalidError("MaxBytes: %d; it is at least 0", *s.MaxBytes)
+		}
+		out.MaxBytes = new(uint64(*s.MaxBytes)) //nolint:gosec // checked
+	}
+	for _, d := range s.RetryDelays {
+		out.RetryDelays = append(out.RetryDelays, durationpb.New(d))
+	}
+	if s.Overdue != nil {
+		mode, ok := belfryv1.OverdueMode_value[overduePrefix+s.Overdue.Mode]
+		if !ok {
+			return nil, invalidError("Overdue: there is no mode %q; the modes are FIRE, SPREAD and DROP", s.Overdue.Mode)
+		}
+		out.Overdue = &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode(mode)}
+		if s.Overdue.Period != 0 {
+			out.Overdue.Period = durationpb.New(s.Overdue.Period)
+		}
+		if s.Overdue.After != 0 {
+			out.Overdue.OverdueAfter = durationpb.New(s.Overdue.After)
+		}
+	}
+	if s.ExpireTo != "" {
+		to, ok := belfryv1.ExpireTo_value[expirePrefix+s.ExpireTo]
+		if !ok {
+			return nil, invalidError("ExpireTo: %q; it is GONE or DEAD", s.ExpireTo)
+		}
+		out.ExpireTo = new(belfryv1.ExpireTo(to))
+	}
+	if !s.PausedUntil.IsZero() {
+		out.PausedUntil = timestamppb.New(s.PausedUntil)
+	}
+	return out, nil
+}
+
+const (
+	overduePrefix = "OVERDUE_MODE_"
+	expirePrefix  = "EXPIRE_TO_"
+)
+
+// settingsOf reads settings off the wire.
+func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
+	if s == nil {
+		return QueueSettings{}
+	}
+	out := QueueSettings{
+		TTR: durationOf(s.Ttr), MaxAttempts: countOf(s.MaxAttempts), DefaultRetryDelays: s.RetryDelaysDefault, DedupWindow: durationOf(s.DedupWindow),
+		DedupForever: s.DedupForever, MaxInFlight: countOf(s.MaxInFlight), MaxJobs: countOf(s.MaxJobs), PutsPerSecond: countOf(s.PutsPerSecond), Paused: s.Paused,
+		PausedUntil: timeOf(s.PausedUntil),
+	}
+	for _, d := range s.RetryDelays {
+		out.RetryDelays = append(out.RetryDelays, d.AsDuration())
+	}
+	if s.MaxBytes != nil {
+		out.MaxBytes = new(int64(min(*s.MaxBytes, math.MaxInt64))) //nolint:gosec // bounded
+	}
+	if s.Overdue != nil {
+		out.Overdue = &OverduePolicy{
+			Mode: strings.TrimPrefix(s.Overdue.Mode.String(), overduePrefix), Period: s.Overdue.Period.AsDuration(), After: s.Overdue.OverdueAfter.AsDuration(),
+		}
+	}
+	if s.ExpireTo != nil {
+		out.ExpireTo = strings.TrimPrefix(s.ExpireTo.String(), expirePrefix)
+	}
+	return out
+}
+
+// shardsOf returns where a call was applied.
+func shardsOf(witnesses []*belfryv1.Witness) (all []uint32) {
+	for _, w := range witnesses {
+		all = append(all, w.GetShard())
+	}
+	return all
+}
+
+// queueStateOf reads a queue off the wire.
+func queueStateOf(q *belfryv1.Queue) QueueState {
+	out := QueueState{
+		Name: q.GetName(), Partitions: int(q.GetPartitions()), Settings: settingsOf(q.GetSettings()), SettingsVersion: q.GetSettingsVersion(),
+		Delayed: int(q.GetCounts().GetDelayed()), Ready: int(q.GetCounts().GetReady()), Reserved: int(q.GetCounts().GetReserved()), Dead: int(q.GetCounts().GetDead()),
+		Bytes: q.GetBytes(), OldestReadyAge: q.GetOldestReadyAge().AsDuration(), NextDueAt: timeOf(q.GetNextDueAt()),
+		DedupWindowHeld: q.GetDedupWindowHeld().AsDuration(), DedupWindowShortened: q.GetDedupWindowShortened(), AsOf: timeOf(q.GetAsOf()),
+	}
+	if l := q.GetLateness(); l != nil {
+		out.Lateness = &Lateness{P50: l.P50.AsDuration(), P99: l.P99.AsDuration(), Max: l.Max.AsDuration(), Jobs: int(l.Jobs), Window: l.Window.AsDuration()}
+	}
+	if r := q.GetRates(); r != nil {
+		out.Rates = &QueueRates{Puts: r.PutsPerSecond, Reserves: r.ReservesPerSecond, Acks: r.AcksPerSecond, Window: r.Window.AsDuration()}
+	}
+	t := q.GetTotals()
+	out.Totals = QueueTotals{
+		Puts: t.GetPuts(), Reserves: t.GetReserves(), Acks: t.GetAcks(), Nacks: t.GetNacks(), Lapses: t.GetLapses(), Releases: t.GetReleases(),
+		Deaths: t.GetDeaths(), Cancels: t.GetCancels(), Expiries: t.GetExpiries(), Redrives: t.GetRedrives(),
+	}
+	d := q.GetDue()
+	out.Due = DueHistogram{
+		Overdue: int(d.GetOverdue()), NextMinute: int(d.GetNextMinute()), NextHour: int(d.GetNextHour()), NextDay: int(d.GetNextDay()), NextMonth: int(d.GetNextMonth()),
+		Later: int(d.GetLater()), Minutes: slicesOf(d.GetMinutes()), Hours: slicesOf(d.GetHours()), Days: slicesOf(d.GetDays()),
+	}
+	return out
+}
+
+func slicesOf(slices []*belfryv1.DueSlice) (all []DueSlice) {
+	for _, s := range slices {
+		all = append(all, DueSlice{Start: timeOf(s.GetStart()), Jobs: int(s.GetJobs())})
+	}
+	return all
+}
+
+func optionalDuration(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
+}
+
+func durationOf(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	return new(d.AsDuration())
+}
+
+func countOf(n *uint32) *int {
+	if n == nil {
+		return nil
+	}
+	return new(int(*n))
+}
