@@ -299,6 +299,10 @@ trial-hang: ## The disk of a leader stops; needs root and loop devices
 trial-undialable: ## Nobody can connect to a node that leads; needs root and iptables
 	$(TRIAL) -tags firewall -run '^TestUndialable$$'
 
+.PHONY: trial-advertise
+trial-advertise: ## A node starts again with the address of nobody as its own, under load
+	$(TRIAL) -tags firewall -run '^TestAdvertise$$'
+
 .PHONY: trial-partial
 trial-partial: ## Two nodes of three cannot reach each other, under load; needs root and iptables
 	$(TRIAL) -tags firewall -run '^TestPartial$$'

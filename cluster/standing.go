@@ -29,14 +29,20 @@ func (m *members) watchContacts(ctx context.Context) {
 	}
 }
 
-// others returns the other recorded nodes.
+// others returns the other recorded nodes. Before this node has heard of the catalog's leader since its start it knows no records, and these are the members of
+// the catalog's group: a node that no leader reaches must ask them, so that they know that it runs.
 func (m *members) others() (all []string) {
 	for _, n := range m.catalog.Nodes() {
-		if n.ServerID != m.catalog.self.ServerID {
-			all = append(all, n.ServerID)
-		}
+		all = append(all, n.ServerID)
 	}
-	return all
+	if len(all) == 0 {
+		for _, g := range m.host.Status().Groups {
+			all = append(all, slices.Concat(g.Voters, g.Nonvoters)...)
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+	}
+	return slices.DeleteFunc(all, func(server string) bool { return server == m.catalog.self.ServerID })
 }
 
 // heedObjections has this node abstain from the elections of each group of which a majority of the voters do not reach it, and raises the condition by which it
@@ -51,7 +57,7 @@ func (m *members) heedObjections() {
 		return
 	}
 	st := m.host.Status()
-	sick := len(objectors) > len(m.catalog.Nodes())/2
+	sick := len(objectors) > (1+len(m.others()))/2
 	for _, g := range slices.Concat(st.Shards, st.Groups) {
 		against := 0
 		for _, voter := range g.Voters {

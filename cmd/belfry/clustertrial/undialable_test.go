@@ -49,6 +49,36 @@ func TestUndialable(t *testing.T) {
 	f.print(t)
 }
 
+// TestAdvertise starts a node again with the address of nobody as its own, and measures from its start what the others notice of it.
+func TestAdvertise(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "n1", "n2", "n3")
+	c.start("n1", "n2", "n3")
+	c.awaitHealthy()
+	probes, sick, others := c.queues("probe"), c.member("n3"), []*member{c.member("n1"), c.member("n2")}
+	l := startLoad(c, quietRate)
+	f := &figures{trial: "advertise"}
+	if err := sick.server.Stop(); err != nil {
+		t.Error(err)
+	}
+	sick.server.Add("--advertise", "127.0.0.9")
+	sick.server.Launch()
+	began := time.Now()
+	unready := startUnready(t, others)
+	served, named := make(processtest.Durations, len(others)), make(processtest.Durations, len(others))
+	var watching sync.WaitGroup
+	for i, m := range others {
+		watching.Go(func() { served[i] = servedAfter(t, m, probes, began) })
+		watching.Go(func() { named[i] = namedAfter(t, m, "node n3 cannot be reached by n1, n2 at 127.0.0.9:", began) })
+	}
+	watching.Wait()
+	f.account(l.finish())
+	f.milliseconds("until all queues are served through all other nodes", served.At(1), undialableServed)
+	f.milliseconds("until the status of all other nodes names it", named.At(1), undialableNamed)
+	f.count("looks at which no other node was ready", unready(), 0)
+	f.print(t)
+}
+
 // firewall drops what comes to the peer port of a node, until the test ends.
 func firewall(t *testing.T, m *member) {
 	t.Helper()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/belfrydb/belfry/node"
 )
 
 // Waits returns a function that says, for people, why this node of a cluster hears of no leader, and what to do: which other nodes
@@ -25,6 +27,11 @@ func (s *Server) Waits() func(ctx context.Context) string {
 		addresses := map[string]string{}
 		for _, n := range s.cluster.Nodes() {
 			addresses[n.ServerID] = n.PeerAddr
+		}
+		for _, c := range s.node.Status().Conditions {
+			if c.Kind == node.Unreachable {
+				return "no leader gets here: " + c.Message
+			}
 		}
 		return waitText(s.cfg.Join, s.missing(heard, addresses), found)
 	}
