@@ -113,6 +113,35 @@ func TestWrongAddress(t *testing.T) {
 	})
 }
 
+// TestNodeThatNoLeaderReaches: a node that nobody could reach since its start has heard of no record. It is known to run all the same, and knows what is wrong.
+func TestNodeThatNoLeaderReaches(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrio(t, dir)
+		sick, others := tr.all[2], tr.all[:2]
+		sick.stop()
+		sick.network.drop(sick.addr, true, others[0].addr, others[1].addr)
+		sick.start(nil)
+		for _, m := range others {
+			sick.known.Hear(m.id(), m.addr) // as gossip says
+		}
+		await(t, "all others to know that it runs", func() bool {
+			for _, m := range others {
+				if !slices.ContainsFunc(m.cluster.peers.contacts.unreached(m.known.address), func(u Unreached) bool { return u.ServerID == sick.id() && u.Calls }) {
+					return false
+				}
+			}
+			return true
+		})
+		await(t, "it to know", func() bool {
+			return slices.ContainsFunc(sick.node.Status().Conditions, func(c node.Condition) bool { return c.Kind == node.Unreachable })
+		})
+		if n := len(sick.cluster.Nodes()); n > 0 {
+			t.Errorf("it has heard of %d records", n)
+		}
+	})
+}
+
 // TestNodeWithASlowDiskLeadsNothing: the syncs of its log take a second and a half each, under load.
 func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 	dir := t.TempDir()
