@@ -20,7 +20,7 @@ func wrongPortCommands() [][]string {
 func TestWrongPortOfANode(t *testing.T) {
 	t.Parallel()
 	s, err := server.Start(t.Context(), server.Config{
-		Dir: t.TempDir(), Listen: addresses.Free(t), NodeID: "n1", Shards: 1, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+		Dir: t.TempDir(), Listen: addresses.FreeRow(t, 3), NodeID: "n1", Shards: 1, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
 	})
 	if err != nil {
 		t.Fatal(err)

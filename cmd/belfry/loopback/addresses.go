@@ -26,16 +26,23 @@ type Addresses struct {
 
 // Free returns an address on loopback that nobody listens on, and that it never returns again. It is on a host that belongs to this process:
 // what is picked for a server must still be free when that starts, whatever other processes pick meanwhile. It fails once the ports are used up.
-func (a *Addresses) Free() (string, error) {
+func (a *Addresses) Free() (string, error) { return a.FreeRow(1) }
+
+// FreeRow is Free for so many ports in a row, of which it returns the first: a server takes those after its own unless it is told others.
+func (a *Addresses) FreeRow(n int) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := os.Getpid() // at most 22 bits on Linux, where all of 127.0.0.0/8 is loopback
 	host := fmt.Sprintf("127.%d.%d.%d", 64+id>>16&63, id>>8&255, id&255)
-	for portMin+a.next < portMax {
-		address := fmt.Sprintf("%s:%d", host, portMin+a.next)
-		a.next++
-		if isFree(address) {
-			return address, nil
+	for ; portMin+a.next+n <= portMax; a.next++ {
+		taken := false
+		for i := range n {
+			taken = taken || !isFree(fmt.Sprintf("%s:%d", host, portMin+a.next+i))
+		}
+		if !taken {
+			first := portMin + a.next
+			a.next += n
+			return fmt.Sprintf("%s:%d", host, first), nil
 		}
 	}
 	return "", errors.New("there is no free port")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -40,10 +41,27 @@ func TestAddresses(t *testing.T) {
 		}
 		seen[address] = true
 	}
+	row, err := a.FreeRow(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(row)
+	if _, next, _ := net.SplitHostPort(free(t, &a)); atoi(t, next) != atoi(t, port)+3 {
+		t.Errorf("after three in a row from %s on %s was given out", port, next)
+	}
 	a.next = portMax - portMin
 	if address, err := a.Free(); err == nil {
 		t.Errorf("%s is a port of outgoing connections", address)
 	}
+}
+
+func atoi(t *testing.T, port string) int {
+	t.Helper()
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
 }
 
 func free(t *testing.T, a *Addresses) string {

@@ -19,3 +19,13 @@ func (a *Addresses) Free(t testing.TB) string {
 	}
 	return address
 }
+
+// FreeRow is Free for so many ports in a row, of which it returns the first.
+func (a *Addresses) FreeRow(t testing.TB, n int) string {
+	t.Helper()
+	address, err := a.picked.FreeRow(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
