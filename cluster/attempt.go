@@ -95,6 +95,7 @@ func (p *peers) attempt(ctx context.Context, server string, call attemptCall) (n
 		leave()
 		return nil, nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}
+	orderBody(request)
 	response, err := p.client.Do(request)
 	if err == nil && response.StatusCode != http.StatusOK {
 		defer response.Body.Close()

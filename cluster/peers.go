@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -193,12 +195,43 @@ func (p *peers) post(ctx context.Context, server, path string, body []byte) ([]b
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}
+	orderBody(request)
 	response, err := p.client.Do(request)
 	if err != nil {
 		return nil, unreached(ctx, sent.Load(), err)
 	}
 	defer response.Body.Close()
 	return readAnswer(ctx, response)
+}
+
+// orderBody has what was read of a request's body happen before the body is asked for again. net/http repeats a call that the other end did not take, because
+// it closed the connection just then, and looks whether the body was read; its own goroutine that read it may not be over, and nothing else orders the two
+// (golang/go#25009, golang/go#41234).
+func orderBody(request *http.Request) {
+	if request.GetBody == nil || request.Body == http.NoBody {
+		return
+	}
+	body := &orderedBody{ReadCloser: request.Body}
+	again := request.GetBody
+	request.Body = body
+	request.GetBody = func() (io.ReadCloser, error) {
+		body.mu.Lock()
+		defer body.mu.Unlock()
+		return again()
+	}
+}
+
+// orderedBody is the body of orderBody.
+type orderedBody struct {
+	mu sync.Mutex
+	io.ReadCloser
+}
+
+// Read implements io.Reader.
+func (b *orderedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ReadCloser.Read(p)
 }
 
 // readAnswer returns the body of an answer, or the error that it is.

@@ -122,6 +122,7 @@ func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}
+	orderBody(request)
 	response, err := p.client.Do(request)
 	if err != nil {
 		return a, fmt.Errorf("asking %s whom it reaches: %w", server, err)
