@@ -204,9 +204,9 @@ func (p *peers) post(ctx context.Context, server, path string, body []byte) ([]b
 	return readAnswer(ctx, response)
 }
 
-// orderBody has what was read of a request's body happen before the body is asked for again. net/http repeats a call that the other end did not take, because
-// it closed the connection just then, and looks whether the body was read; its own goroutine that read it may not be over, and nothing else orders the two
-// (golang/go#25009, golang/go#41234).
+// orderBody has a read of a request's body that is over happen before the body is asked for again. net/http repeats a call that the other end did not take,
+// because it closed the connection just then, and looks whether the body was read; its own goroutine that reads may not be over, and nothing else orders the
+// two (golang/go#25009, golang/go#41234). A read that begins later is still a race of net/http with itself: this makes it rare, it does not end it.
 func orderBody(request *http.Request) {
 	if request.GetBody == nil || request.Body == http.NoBody {
 		return
