@@ -139,8 +139,7 @@ func (m *members) follow(ctx context.Context) {
 	for {
 		m.config.Directory.record(m.catalog.Nodes())
 		m.speak()
-		m.requireVoters(ctx)
-		m.makeQueues()
+		m.obey(ctx)
 		err := m.enrol(ctx)
 		if m.gone(err) {
 			return
@@ -158,27 +157,21 @@ func (m *members) follow(ctx context.Context) {
 	}
 }
 
-// makeQueues has the node refuse puts into queues that do not exist, or not.
-func (m *members) makeQueues() {
-	if m.catalog.Settings().NoAutoCreate == "yes" {
-		m.host.MakeNoQueues()
-	} else {
-		m.host.MakeQueues()
-	}
-}
-
-// requireVoters has the node refuse mutations of shards that have too few voters. It takes what the catalog says here for less than before only if that is as
-// far as its leader's: a catalog that begins anew knows no settings yet.
-func (m *members) requireVoters(ctx context.Context) {
-	least, before := m.catalog.Settings().MinVoters, m.host.MinVoters()
-	if least < before {
+// obey has the node refuse mutations of shards that have too few voters, and puts into queues that do not exist, as the settings of the cluster say. It takes
+// what the catalog says here for less than before only if that is as far as its leader's: a catalog that begins anew knows no settings yet.
+func (m *members) obey(ctx context.Context) {
+	now := m.catalog.Settings()
+	if now.MinVoters < m.host.MinVoters() || m.host.NoAutoCreate() && !*now.NoAutoCreate {
 		if m.catalog.Refresh(ctx) != nil {
 			return
 		}
-		least = m.catalog.Settings().MinVoters
+		now = m.catalog.Settings()
 	}
-	if err := m.host.RequireVoters(least); err != nil {
-		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", least, "error", err)
+	if err := m.host.RequireVoters(now.MinVoters); err != nil {
+		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", now.MinVoters, "error", err)
+	}
+	if err := m.host.SetNoAutoCreate(*now.NoAutoCreate); err != nil {
+		m.config.Logger.Error("taking over whether puts make queues", "no_auto_create", *now.NoAutoCreate, "error", err)
 	}
 }
 

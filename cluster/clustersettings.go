@@ -28,8 +28,8 @@ type Settings struct {
 	Grace time.Duration `json:"graceNanos,omitempty"`
 	// MinVoters is how many voters a shard must have to take mutations, 1 to Factor. Format 2.
 	MinVoters int `json:"minVoters,omitempty"`
-	// NoAutoCreate is "yes" if a put into a queue that does not exist is refused, "no" if it makes the queue. Format 2.
-	NoAutoCreate string `json:"noAutoCreate,omitempty"`
+	// NoAutoCreate is whether a put into a queue that does not exist is refused rather than makes the queue. Format 2.
+	NoAutoCreate *bool `json:"noAutoCreate,omitempty"`
 }
 
 // SettingError says which setting of a cluster cannot have a value, and what it may be.
@@ -61,8 +61,6 @@ func (s Settings) Check() error {
 		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want an odd number, 1 to %d: an even number of voters survives no more failures than one voter less", s.Factor, factorMax)}
 	case s.MinVoters < 0 || s.MinVoters > factorMax:
 		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, want 1 to the replication factor", s.MinVoters)}
-	case s.NoAutoCreate != "" && s.NoAutoCreate != "yes" && s.NoAutoCreate != "no":
-		return &SettingError{NoAutoCreateSetting, fmt.Sprintf("have %q, want yes or no", s.NoAutoCreate)}
 	case s.Grace != 0 && (s.Grace < graceMin || s.Grace > graceMax):
 		return &SettingError{GraceSetting, fmt.Sprintf("have %v, want %v to %v", s.Grace, graceMin, graceMax)}
 	}
@@ -80,7 +78,7 @@ func (s Settings) over(below Settings) Settings {
 	if s.MinVoters == 0 {
 		s.MinVoters = below.MinVoters
 	}
-	if s.NoAutoCreate == "" {
+	if s.NoAutoCreate == nil {
 		s.NoAutoCreate = below.NoAutoCreate
 	}
 	return s
@@ -94,7 +92,7 @@ func (c *Catalog) Settings() (s Settings) {
 
 // withDefaults returns s with every zero replaced by its default.
 func (s Settings) withDefaults() Settings {
-	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace, MinVoters: 1, NoAutoCreate: "no"})
+	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace, MinVoters: 1, NoAutoCreate: new(false)})
 }
 
 // Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. A *SettingError says that s is impossible. It may
@@ -135,7 +133,7 @@ func (m *machine) checkSettings(c *command) error {
 		return &SettingError{FactorSetting, fmt.Sprintf("have %d, want at least min-voters, which is %d", after.Factor, after.MinVoters)}
 	case after.MinVoters > after.Factor:
 		return &SettingError{MinVotersSetting, fmt.Sprintf("have %d, want 1 to the replication factor, which is %d", after.MinVoters, after.Factor)}
-	case m.state.Format < settingsFormat && (c.Settle.MinVoters != 0 || c.Settle.NoAutoCreate != ""):
+	case m.state.Format < settingsFormat && (c.Settle.MinVoters != 0 || c.Settle.NoAutoCreate != nil):
 		setting := MinVotersSetting
 		if c.Settle.MinVoters == 0 {
 			setting = NoAutoCreateSetting

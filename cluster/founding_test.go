@@ -96,8 +96,9 @@ func TestFoundedTogether(t *testing.T) {
 			if err := put(m, "q"); err != nil {
 				t.Errorf("put through %s: %v", m.name, err)
 			}
-			if got := m.cluster.Settings(); got != (Settings{Factor: 3, Grace: time.Hour, MinVoters: 2, NoAutoCreate: "no"}) {
-				t.Errorf("%s has the settings %+v", m.name, got)
+			want := Settings{Factor: 3, Grace: time.Hour, MinVoters: 2, NoAutoCreate: new(false)}
+			if diff := cmp.Diff(want, m.cluster.Settings()); diff != "" {
+				t.Errorf("settings of %s (-want +got):\n%s", m.name, diff)
 			}
 			await(t, "the node to ask for two voters", func() bool { return m.node.MinVoters() == 2 })
 			if got := m.cluster.Format(); got != FoundingFormat {

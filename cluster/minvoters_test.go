@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -32,8 +33,7 @@ func TestMinVotersIsOnlyRaised(t *testing.T) {
 		{"fewer voters than that", 2, Settings{Factor: 3}, false, "replication factor: have 3, want at least min-voters, which is 4", 4},
 		{"more than there can be", 2, Settings{MinVoters: 8}, false, "min-voters: have 8", 4},
 		{"lowered", 2, Settings{MinVoters: 1}, true, "", 1},
-		{"its neighbour in the first format", 1, Settings{NoAutoCreate: "yes"}, false, "no-auto-create: the cluster speaks format 1", 1},
-		{"its neighbour with another word", 2, Settings{NoAutoCreate: "maybe"}, false, "no-auto-create: have \"maybe\", want yes or no", 1},
+		{"its neighbour in the first format", 1, Settings{NoAutoCreate: new(true)}, false, "no-auto-create: the cluster speaks format 1", 1},
 	} {
 		m.state.Format = step.format
 		c := command{Format: step.format, Settle: &step.settle, Lower: step.lower}
@@ -94,7 +94,7 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 }
 
 // TestNoAutoCreateFollowsTheCatalog: once the catalog says so, puts into queues that do not exist are refused with their names, through any node; those that were
-// created are served, and all of it is taken back.
+// created are served, nodes that start know it at once, and all of it is taken back.
 func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,10 +103,10 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 		b := newMember(t, network, dir, "b", a)
 		await(t, "the format that has it", func() bool { return a.cluster.Format() >= settingsFormat })
 		await(t, "two voters of each shard", func() bool { return settled(a.cluster, 2, a, b) })
-		if got := a.cluster.Settings().NoAutoCreate; got != "no" {
-			t.Errorf("by default the setting is %q", got)
+		if *a.cluster.Settings().NoAutoCreate {
+			t.Error("by default puts make no queues")
 		}
-		if _, err := b.cluster.Configure(t.Context(), Settings{NoAutoCreate: "yes"}); err != nil {
+		if _, err := b.cluster.Configure(t.Context(), Settings{NoAutoCreate: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		refused := func(m *member, queue string) bool {
@@ -129,10 +129,26 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 				t.Errorf("put through %s: %v", m.name, err)
 			}
 		}
-		if s, err := a.cluster.Configure(t.Context(), Settings{Grace: DefaultGrace}); err != nil || s.NoAutoCreate != "yes" {
-			t.Errorf("another setting changed it to %q: %v", s.NoAutoCreate, err)
+		if s, err := a.cluster.Configure(t.Context(), Settings{Grace: DefaultGrace}); err != nil || !*s.NoAutoCreate {
+			t.Errorf("another setting changed it to %t: %v", *s.NoAutoCreate, err)
 		}
-		if _, err := a.cluster.Configure(t.Context(), Settings{NoAutoCreate: "no"}); err != nil {
+		a.stop()
+		b.stop()
+		b.start(nil) // it hears of no leader of the catalog
+		for range 10 {
+			if time.Sleep(time.Second); !b.node.NoAutoCreate() {
+				t.Error("a node that has just started makes queues")
+			}
+		}
+		a.start(b)
+		await(t, "a leader", func() bool {
+			_, err := a.cluster.Configure(t.Context(), Settings{Grace: DefaultGrace})
+			return err == nil
+		})
+		if !a.node.NoAutoCreate() || !b.node.NoAutoCreate() {
+			t.Errorf("after their starts the nodes refuse: %t, %t", a.node.NoAutoCreate(), b.node.NoAutoCreate())
+		}
+		if _, err := a.cluster.Configure(t.Context(), Settings{NoAutoCreate: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		await(t, "queues that are made by puts", func() bool { return put(a, "new") == nil && put(b, "newer") == nil })

@@ -45,23 +45,22 @@ func (e *NoQueueError) Error() string {
 // Unwrap returns what kind of refusal it is.
 func (e *NoQueueError) Unwrap() error { return ErrNoQueue }
 
-// MakeNoQueues has puts into queues that do not exist refused with ErrNoQueue, in the shards that this node leads, until MakeQueues. From its start on a node makes
-// queues. What is being logged is not held up. Both may be called at any time.
-func (n *Node) MakeNoQueues() {
-	if !n.makesNoQueues.Swap(true) {
-		n.cfg.Logger.Info("puts into queues that do not exist are refused from now on")
-	}
-}
+// NoAutoCreate reports whether puts into queues that do not exist are refused here: what the node was told last, false before.
+func (n *Node) NoAutoCreate() bool { return n.noAutoCreate.Load() }
 
-// MakeQueues takes MakeNoQueues back.
-func (n *Node) MakeQueues() {
-	if n.makesNoQueues.Swap(false) {
-		n.cfg.Logger.Info("puts make their queues from now on")
+// SetNoAutoCreate has puts into queues that do not exist refused with ErrNoQueue, in the shards that this node leads, or has them make their queues. What is being
+// logged is not held up. The data directory knows it first, so that the next start does. The call may be repeated after an error.
+func (n *Node) SetNoAutoCreate(refuse bool) error {
+	if refuse == n.NoAutoCreate() {
+		return nil
 	}
+	if err := n.record(func() error { return n.id.setNoAutoCreate(n.cfg.Dir, refuse) }); err != nil {
+		return err
+	}
+	n.cfg.Logger.Info("whether puts into queues that do not exist are refused has changed", "no_auto_create", refuse)
+	n.noAutoCreate.Store(refuse)
+	return nil
 }
-
-// MakesNoQueues reports whether the last of MakeNoQueues and MakeQueues was the first. It may be called at any time.
-func (n *Node) MakesNoQueues() bool { return n.makesNoQueues.Load() }
 
 // births keeps a namespace from making queues until none is left for the others: it has no more than it leaves free for all. While fewer than half of all
 // that there may be are there nobody can have as many, and nothing is looked at. It is soft state of a shard, asked by the one goroutine that proposes, so
@@ -79,7 +78,7 @@ type births struct {
 // newBirths returns the births of a shard.
 func newBirths(s *shard, m *fsm.Machine) *births {
 	_, most := m.QueueRoom()
-	return &births{max: uint64(most), none: &s.node.makesNoQueues, view: s.view} //nolint:gosec // a maximum
+	return &births{max: uint64(most), none: &s.node.noAutoCreate, view: s.view} //nolint:gosec // a maximum
 }
 
 // follow takes over how many queues there are after an entry.

@@ -194,12 +194,15 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 }
 
 // TestPutsMakeNoQueues: where puts make none, one into a queue that does not exist is refused before the log with the queue's name, whatever else it puts; what
-// was made goes on, a repeat is answered, and queues are made by other means.
+// was made goes on, a repeat is answered, queues are made by other means, and the next
+// start knows it.
 func TestPutsMakeNoQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openCrowded(t, 100)
 		expectCode(t, n, "first", put("old", "", 0), fsm.OK, 1)
-		n.MakeNoQueues()
+		if err := n.SetNoAutoCreate(true); err != nil {
+			t.Fatal(err)
+		}
 		index := n.shards[0].Load().replica.appliedIndex()
 		for _, queues := range [][]string{{"mistyped"}, {"old", "mistyped"}} {
 			err := tryPut(t, n, named(queues...)...)
@@ -215,7 +218,16 @@ func TestPutsMakeNoQueues(t *testing.T) {
 		do(t, n, 0, named("old")...)
 		do(t, n, 0, &fsm.Open{Queue: "mistyped", Partitions: 1})
 		do(t, n, 0, named("mistyped")...)
-		n.MakeQueues()
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n = openNode(t, testConfig(t, n.cfg.Dir))
+		if err := tryPut(t, n, named("another")...); !errors.Is(err, ErrNoQueue) {
+			t.Errorf("a put at the next start ended with %v", err)
+		}
+		if err := n.SetNoAutoCreate(false); err != nil {
+			t.Fatal(err)
+		}
 		do(t, n, 0, named("new")...)
 	})
 }

@@ -34,7 +34,7 @@ const (
 	clusterIDBytes   = 16
 )
 
-// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups, Left, Quarantined, Speaks and MinVoters.
+// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups, Left, Quarantined, Speaks, MinVoters and NoAutoCreate.
 type identity struct {
 	Format    int    `json:"format"`
 	ClusterID string `json:"clusterId"`
@@ -62,6 +62,8 @@ type identity struct {
 	Speaks fsm.Format `json:"speaks,omitempty"`
 	// MinVoters is what the node was told of it last; 0 is 1. See Node.RequireVoters.
 	MinVoters int `json:"minVoters,omitempty"`
+	// NoAutoCreate is what the node was told of it last. See Node.SetNoAutoCreate.
+	NoAutoCreate bool `json:"noAutoCreate,omitempty"`
 }
 
 // serverID returns the id of this node for Raft.
@@ -216,13 +218,20 @@ func (id *identity) requireVoters(dir string, least int) error {
 	return id.become(dir, next)
 }
 
+// setNoAutoCreate records whether puts into queues that do not exist are refused from now on.
+func (id *identity) setNoAutoCreate(dir string, refuse bool) error {
+	next := *id
+	next.NoAutoCreate = refuse
+	return id.become(dir, next)
+}
+
 // become saves next and takes it over. If that fails with a *storage.UnsettledError, either may be on the disk.
 func (id *identity) become(dir string, next identity) error {
 	if err := next.save(dir); err != nil {
 		return err
 	}
 	id.Format, id.Groups, id.Left, id.Quarantined = next.Format, next.Groups, next.Left, next.Quarantined // the rest is read without a lock
-	id.Speaks, id.MinVoters = next.Speaks, next.MinVoters
+	id.Speaks, id.MinVoters, id.NoAutoCreate = next.Speaks, next.MinVoters, next.NoAutoCreate
 	return nil
 }
 

@@ -43,10 +43,10 @@ type Node struct {
 	snapshotWake chan struct{}
 	planning     sync.Mutex // held by planSpace
 
-	format        atomic.Uint32 // see Format
-	minVoters     atomic.Int32  // see RequireVoters
-	makesNoQueues atomic.Bool   // see MakeNoQueues
-	openings      atomic.Uint32 // how many replicas of shards were opened
+	format       atomic.Uint32 // see Format
+	minVoters    atomic.Int32  // see RequireVoters
+	noAutoCreate atomic.Bool   // see SetNoAutoCreate
+	openings     atomic.Uint32 // how many replicas of shards were opened
 
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
 	active   atomic.Int64
@@ -105,6 +105,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.mux.full = n.space.Exhausted
 	n.speaks(n.id.Speaks)
 	n.minVoters.Store(int32(n.id.MinVoters)) //nolint:gosec // at most 7
+	n.noAutoCreate.Store(n.id.NoAutoCreate)
 	if err := n.startShards(ctx); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (a *alone) Members(context.Context) ([]Member, []Move) {
 
 // Settings implements Cluster.
 func (*alone) Settings() ClusterSettings {
-	return ClusterSettings{Factor: 1, MinVoters: 1, NoAutoCreate: yesOrNo(false)}
+	return ClusterSettings{Factor: 1, MinVoters: 1, NoAutoCreate: new(false)}
 }
 
 // Configure implements Cluster.

@@ -32,12 +32,6 @@ type Offering interface {
 	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
 }
 
-// Choosy is a Node that may be told to refuse puts into queues that do not exist.
-type Choosy interface {
-	// MakesNoQueues reports whether it does. It is quick.
-	MakesNoQueues() bool
-}
-
 // Arbiter is a Node that keeps attempts at one request apart also when they come through different nodes.
 type Arbiter interface {
 	// Attempt is Begin of the node.Attempts at the leader of a shard.
@@ -188,8 +182,8 @@ type ClusterSettings struct {
 	Grace time.Duration
 	// MinVoters is with how many voters a shard takes mutations.
 	MinVoters int
-	// NoAutoCreate is "yes" if a put into a queue that does not exist is refused, "no" if it makes the queue.
-	NoAutoCreate string
+	// NoAutoCreate is whether a put into a queue that does not exist is refused rather than makes the queue; nil leaves that as it is.
+	NoAutoCreate *bool
 }
 
 // Transfer is a change of a shard's leader.

@@ -108,5 +108,5 @@ func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch
 		last = ack
 		b.commands = append(b.commands, placed{shard: shard, position: i, command: ack})
 	}
-	s.doPlaced(ctx, requestID, b.commands, b.answers)
+	s.doPlaced(ctx, requestID, b.commands, together, b.answers)
 }

@@ -53,6 +53,25 @@ type putBatch struct {
 	answers  []answer
 	commands []placed
 	bodies   []byte
+	// queue is what name was given first; several is set if it was given another name since.
+	queue   string
+	several bool
+}
+
+// name notes the queue of an entry as the call has it, whatever is wrong with it.
+func (b *putBatch) name(queue string) {
+	if b.queue == "" {
+		b.queue = queue
+	}
+	b.several = b.several || queue != b.queue
+}
+
+// parting says how the call is split within a shard.
+func (b *putBatch) parting() parting {
+	if b.several {
+		return byQueue
+	}
+	return byNamespace
 }
 
 // grow makes room for one more put.
@@ -76,6 +95,7 @@ func (b *putBatch) release(to *sync.Pool) {
 	clear(b.answers)
 	clear(b.commands)
 	b.all, b.puts, b.answers, b.commands, b.bodies = b.all[:0], b.puts[:0], b.answers[:0], b.commands[:0], b.bodies[:0]
+	b.queue, b.several = "", false
 	if cap(b.bodies) <= bufferBytesKept {
 		to.Put(b)
 	}
@@ -152,6 +172,7 @@ func (r *putReader) read() bool {
 func (r *putReader) entry(data []byte) (size int, ok bool) {
 	put := r.batch.grow()
 	if size, ok = r.plain(data, put); ok {
+		r.batch.name(put.Queue)
 		return size, true
 	}
 	if !r.bounded && r.bounds.binary(r.request, &belfryv1.PutBatchRequest{}) != nil {
@@ -163,6 +184,7 @@ func (r *putReader) entry(data []byte) (size int, ok bool) {
 		return 0, false
 	}
 	*put = fsm.Put{}
+	r.batch.name(job.GetQueue())
 	size, r.batch.answers[len(r.batch.answers)-1].fault = r.check.entry(&job, put)
 	return size, true
 }

@@ -41,7 +41,11 @@ func (f *fakeCluster) Settings() ClusterSettings {
 }
 
 func (f *fakeCluster) Configure(_ context.Context, s ClusterSettings) (ClusterSettings, error) {
-	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1), NoAutoCreate: s.NoAutoCreate}, f.note("configure %d %v %d%s", s.Factor, s.Grace, s.MinVoters, s.NoAutoCreate)
+	did := fmt.Sprintf("configure %d %v %d", s.Factor, s.Grace, s.MinVoters)
+	if s.NoAutoCreate != nil {
+		did += fmt.Sprintf(" %t", *s.NoAutoCreate)
+	}
+	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1), NoAutoCreate: s.NoAutoCreate}, f.note("%s", did)
 }
 
 func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (ClusterSettings, error) {
@@ -359,8 +363,8 @@ func TestOperateCluster(t *testing.T) {
 		{"min-voters that hold", "update-cluster", `{"minVoters":2}`, func(f *fakeCluster) { f.minVoters = 2; f.leave(2); f.leave(3) }, "configure 0 0s 2", `"minVoters":2`},
 		{"min-voters lowered", "update-cluster", `{"lowerMinVoters":1}`, nil, "lower 1", `"minVoters":1`},
 		{"min-voters raised and lowered", "update-cluster", `{"minVoters":2,"lowerMinVoters":1}`, nil, "", "lowerMinVoters: name either"},
-		{"no-auto-create", "update-cluster", `{"noAutoCreate":true}`, nil, "configure 0 0s 0yes", `"noAutoCreate":true`},
-		{"auto-create", "update-cluster", `{"noAutoCreate":false}`, nil, "configure 0 0s 0no", `"noAutoCreate":false`},
+		{"no-auto-create", "update-cluster", `{"noAutoCreate":true}`, nil, "configure 0 0s 0 true", `"noAutoCreate":true`},
+		{"auto-create", "update-cluster", `{"noAutoCreate":false}`, nil, "configure 0 0s 0 false", `"noAutoCreate":false`},
 		{"one setting", "update-cluster", `{"gracePeriod":"5m"}`, nil, "configure 0 5m0s 0", `"gracePeriod":"300s"`},
 		{"no setting", "update-cluster", `{}`, nil, "", "nothing is to be changed"},
 		{"no grace period", "update-cluster", `{"gracePeriod":"0s"}`, nil, "", "gracePeriod: want a duration of at least a second"},

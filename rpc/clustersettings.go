@@ -13,10 +13,7 @@ import (
 func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
-	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration()}
-	if req.NoAutoCreate != nil {
-		want.NoAutoCreate = yesOrNo(req.GetNoAutoCreate())
-	}
+	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
 		c.fail(invalid("gracePeriod", "want a duration of at least a second"))
 	}
@@ -42,14 +39,9 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 	}
 	return &belfryv1.UpdateClusterResponse{
 		ReplicationFactor: count32(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: count32(uint64(after.MinVoters)),
-		NoAutoCreate: after.NoAutoCreate == yesOrNo(true),
+		NoAutoCreate: isTrue(after.NoAutoCreate),
 	}, nil
 }
 
-// yesOrNo is a truth as settings have it, in which nothing means that it stays as it is.
-func yesOrNo(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return "no"
-}
+// isTrue reports whether a setting is known, and on.
+func isTrue(setting *bool) bool { return setting != nil && *setting }

@@ -123,7 +123,7 @@ func (g *groupView) leads(serverID string) bool {
 func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	out := &belfryv1.GetClusterResponse{
 		ClusterId: v.id, AnsweredBy: v.answeredBy, ReplicationFactor: count32(uint64(v.factor)), Format: uint32(v.format), Problems: v.problems(),
-		MinVoters: count32(uint64(v.settings.MinVoters)), NoAutoCreate: v.settings.NoAutoCreate == yesOrNo(true), Advice: v.advice(),
+		MinVoters: count32(uint64(v.settings.MinVoters)), NoAutoCreate: isTrue(v.settings.NoAutoCreate), Advice: v.advice(),
 	}
 	if v.settings.Grace > 0 {
 		out.GracePeriod = durationpb.New(v.settings.Grace)

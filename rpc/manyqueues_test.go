@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +33,14 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.N
 	s := serve(t, func(cfg *Config) { cfg.Gate, cfg.Catalog, cfg.Node = keeper, keeper, n })
 	s.await("the shard to be served", func() bool { return n.Serves(0) })
 	return s, keeper, n
+}
+
+// autoCreate has puts make queues, or not.
+func autoCreate(t *testing.T, n *node.Node, make bool) {
+	t.Helper()
+	if err := n.SetNoAutoCreate(!make); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestTenantLeavesQueuesToOthers: who makes queue after queue, of jobs that are gone in a moment, is refused when he has half of them, one by one, raw and in
@@ -72,8 +82,8 @@ func TestTenantLeavesQueuesToOthers(t *testing.T) {
 	}
 	both, _ := keeper.make(t, "put:*")
 	batch = s.with(both, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"v/0"},{"queue":"t/more"},{"queue":"t/0"},{"queue":"plain"}]}`)
-	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 2 || strings.Count(batch.body, `"QUOTA"`) != 2 || strings.Count(batch.body, "t/more") != 2 {
-		t.Errorf("a batch of several namespaces: %d %s; want what is of the full one refused", batch.status, batch.body)
+	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 3 || strings.Count(batch.body, `"QUOTA"`) != 1 || strings.Count(batch.body, "t/more") != 1 {
+		t.Errorf("a batch of several namespaces: %d %s; want what would make a queue of the full one refused", batch.status, batch.body)
 	}
 	if got := s.with(admin, "POST", "/v1/delete-queue", `{"queue":"t/0"}`); got.status != 200 {
 		t.Fatalf("deleting a queue: %d %s", got.status, got.body)
@@ -101,7 +111,7 @@ func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	n.MakeNoQueues()
+	autoCreate(t, n, false)
 	var first [3]string // what the first attempt made
 	for attempt := range 2 {
 		got := s.with(token, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"here"},{"queue":"hree"},{"queue":"there"}]}`)
@@ -125,6 +135,41 @@ func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 		}
 		if e := answer.Results[1].Error; e.Reason != "QUEUE_NOT_FOUND" || !strings.Contains(e.Message, `"hree"`) {
 			t.Errorf("attempt %d, the put into a queue that does not exist: %+v", attempt, answer.Results[1])
+		}
+	}
+}
+
+// TestRepeatFindsWhatWasDone though the setting by which puts make queues, or a token, changed between the attempts: none of what was put is put again.
+func TestRepeatFindsWhatWasDone(t *testing.T) {
+	t.Parallel()
+	s, keeper, n := serveFewQueues(t, 40)
+	token, _ := keeper.make(t, "put:*")
+	fewer, _ := keeper.make(t, "put:here", "put:n/*")
+	post := func(token, call string) []string {
+		t.Helper()
+		got := s.with(token, "POST", call[:strings.Index(call, " ")], call[strings.Index(call, " ")+1:])
+		if got.status != 200 {
+			t.Fatalf("%s: %d %s", call, got.status, got.body)
+		}
+		return regexp.MustCompile(`"id":"[^"]*"`).FindAllString(got.body, -1)
+	}
+	for _, call := range []string{
+		`/v1/put {"requestId":"one","queue":"here"}`,
+		`/v1/put {"requestId":"one of a namespace","queue":"n/here"}`,
+		`/v1/put-batch {"requestId":"of one queue","jobs":[{"queue":"here"},{"queue":"here"}]}`,
+		`/v1/put-batch {"requestId":"of one namespace","jobs":[{"queue":"n/here"},{"queue":"n/there"},{"queue":"n/here"}]}`,
+		`/v1/put-batch {"requestId":"of all kinds","jobs":[{"queue":"here"},{"queue":"n/here"},{"queue":"there"},{"queue":"n/there"}]}`,
+	} {
+		first := post(token, call)
+		autoCreate(t, n, false)
+		if again := post(token, call); !slices.Equal(again, first) {
+			t.Errorf("%s: made %s, and again, where puts make no queues, %s", call, first, again)
+		}
+		autoCreate(t, n, true)
+		for _, id := range post(fewer, call) {
+			if !slices.Contains(first, id) {
+				t.Errorf("%s: made %s, and again, with a token for fewer queues, %s", call, first, id)
+			}
 		}
 	}
 }

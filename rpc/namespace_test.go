@@ -82,11 +82,11 @@ func TestPutsAreSplit(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		by    string
-		apart func(fsm.Command) string
+		apart parting
 		want  []string
 	}{
-		{"namespace", namespaceOf, []string{"id#/a a/1,a/2,a/1", "id#/b b/1", "id plain", "id other,plain"}},
-		{"queue", queueOf, []string{
+		{"namespace", byNamespace, []string{"id#/a a/1,a/2,a/1", "id#/b b/1", "id plain", "id other,plain"}},
+		{"queue", byQueue, []string{
 			"id#/queue/a/1 a/1,a/1", "id#/queue/a/2 a/2", "id#/queue/b/1 b/1", "id#/queue/plain plain", "id#/queue/other other", "id#/queue/plain plain",
 		}},
 	} {
@@ -97,7 +97,7 @@ func TestPutsAreSplit(t *testing.T) {
 					for _, c := range share {
 						names = append(names, c.command.(*fsm.Put).Queue)
 					}
-					got = append(got, partID("id", share, tt.apart)+" "+strings.Join(names, ","))
+					got = append(got, tt.apart.requestID("id", share)+" "+strings.Join(names, ","))
 				}
 				return got
 			}

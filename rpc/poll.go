@@ -451,5 +451,5 @@ func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
 	for i, ref := range refs {
 		commands[i] = placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}}
 	}
-	s.doPlaced(ctx, "", commands, make([]answer, len(refs)))
+	s.doPlaced(ctx, "", commands, together, make([]answer, len(refs)))
 }

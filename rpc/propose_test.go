@@ -68,7 +68,7 @@ func TestWhatIsProposed(t *testing.T) {
 	}{
 		{"/v1/put", `{"queue":"` + a + `","requestId":"r"}`, []proposal{{0, "r", []fsm.Kind{fsm.KindPut}}}},
 		{"/v1/put", `{"queue":"` + b + `"}`, []proposal{{2, "", []fsm.Kind{fsm.KindPut}}}},
-		{"/v1/put-batch", `{"requestId":"b","jobs":[{"queue":"` + a + `"},{"queue":"` + a + `"},{"queue":"bad queue"}]}`, []proposal{{0, "b", []fsm.Kind{fsm.KindPut, fsm.KindPut}}}},
+		{"/v1/put-batch", `{"requestId":"b","jobs":[{"queue":"` + a + `"},{"queue":"` + a + `"},{"queue":"bad queue"}]}`, []proposal{{0, "b#/queue/" + a, []fsm.Kind{fsm.KindPut, fsm.KindPut}}}},
 		{"/v1/put-batch", `{"jobs":[{"queue":"bad queue"}]}`, nil},
 		{"/v1/put", `{"queue":"` + a + `","dealy":1}`, nil},
 		{"/v1/put", `{"queue":"` + a + `","delay":-1}`, nil},

@@ -21,7 +21,7 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 	if c.err != nil {
 		return nil, c.err
 	}
-	b := &putBatch{puts: []*fsm.Put{put}, answers: make([]answer, 1)}
+	b := &putBatch{queue: req.GetQueue(), puts: []*fsm.Put{put}, answers: make([]answer, 1)}
 	s.putAll(ctx, requestID, b)
 	if b.answers[0].fault != nil {
 		return nil, b.answers[0].fault
@@ -41,6 +41,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 	sum := 0
 	for i, job := range req.GetJobs() {
 		put := &fsm.Put{}
+		b.name(job.GetQueue())
 		size, f := c.entry(job, put)
 		if sum += size; sum > s.limits.BatchBytesMax {
 			return nil, tooLarge("jobs", sum, s.limits.BatchBytesMax)
@@ -93,29 +94,30 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 		}
 		b.commands = append(b.commands, s.place(put, requestID, i))
 	}
-	s.doPlaced(ctx, requestID, b.commands, b.answers)
-	s.putAgain(ctx, requestID, b.commands, b.answers)
+	s.doPlaced(ctx, requestID, b.commands, b.parting(), b.answers)
+	s.putAgain(ctx, requestID, b)
 	if requestID == "" { // else a repeat must find the answer where it was given
-		s.putElsewhere(ctx, b.commands, b.answers)
+		s.putElsewhere(ctx, b)
 	}
 	s.nameConflicts(ctx, b)
 }
 
 // putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
-// made a job of some of the call's puts remembers the answer to all of them under the request id, so that the others need
-// an id of their own. Elsewhere the whole share goes again under the call's id, which a repeat of the call will use: the
-// share was not remembered, and doing the puts again that made nothing changes nothing.
-func (s *queueService) putAgain(ctx context.Context, requestID string, commands []placed, answers []answer) {
-	if !slices.ContainsFunc(commands, func(c placed) bool { return changed(&answers[c.position]) }) {
+// made a job of some puts of a part remembers the answer to all of them under the part's request id, so that the others need
+// an id of their own. Elsewhere the whole part goes again under the call's id, which a repeat of the call will use: the
+// part was not remembered, and doing the puts again that made nothing changes nothing.
+func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBatch) {
+	if !slices.ContainsFunc(b.commands, func(c placed) bool { return changed(&b.answers[c.position]) }) {
 		return
 	}
 	if err := s.refresh(ctx); err != nil {
 		return // the shards may know better than this node
 	}
-	made, refused, repaired := map[uint32]bool{}, map[uint32]bool{}, map[string]bool{}
-	for _, c := range commands {
-		a := &answers[c.position]
-		made[c.shard] = made[c.shard] || a.result != nil && a.result.Created
+	apart := b.parting()
+	made, refused, repaired := map[partKey]bool{}, map[partKey]bool{}, map[string]bool{}
+	for _, c := range b.commands {
+		a, of := &b.answers[c.position], apart.of(c)
+		made[of] = made[of] || a.result != nil && a.result.Created
 		put, ok := c.command.(*fsm.Put)
 		if !ok || !changed(a) {
 			continue
@@ -123,36 +125,37 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, commands 
 		if _, tried := repaired[put.Queue]; !tried {
 			repaired[put.Queue] = s.repair(ctx, put)
 		}
-		refused[c.shard] = refused[c.shard] || repaired[put.Queue]
+		refused[of] = refused[of] || repaired[put.Queue]
 	}
 	var whole, rest []placed
-	for _, c := range commands {
+	for _, c := range b.commands {
 		put, ok := c.command.(*fsm.Put)
-		switch {
-		case !ok || !refused[c.shard]:
-		case !made[c.shard]:
+		switch of := apart.of(c); {
+		case !ok || !refused[of]:
+		case !made[of]:
 			whole = append(whole, s.place(put, requestID, c.position))
-		case changed(&answers[c.position]):
+		case changed(&b.answers[c.position]):
 			rest = append(rest, s.place(put, requestID, c.position))
 		}
 	}
-	s.doPlaced(ctx, requestID, whole, answers)
+	s.doPlaced(ctx, requestID, whole, apart, b.answers)
 	if requestID != "" {
 		requestID += "~"
 	}
-	s.doPlaced(ctx, requestID, rest, answers)
+	s.doPlaced(ctx, requestID, rest, apart, b.answers)
 }
 
 // placesMax bounds the partitions that a put which may go to any is offered to.
 const placesMax = 8
 
 // putElsewhere offers puts that may go to any partition to the next ones while those that had them are full or take no more puts for the moment.
-func (s *queueService) putElsewhere(ctx context.Context, commands []placed, answers []answer) {
+func (s *queueService) putElsewhere(ctx context.Context, b *putBatch) {
+	commands := b.commands
 	for offered := uint32(1); offered < placesMax; offered++ {
 		var again []placed
 		for _, c := range commands {
 			put, ok := c.command.(*fsm.Put)
-			if !ok || put.ID != "" || offered >= put.Partitions || !limited(&answers[c.position]) {
+			if !ok || put.ID != "" || offered >= put.Partitions || !limited(&b.answers[c.position]) {
 				continue
 			}
 			put.Partition = (put.Partition + 1) % put.Partitions
@@ -161,7 +164,7 @@ func (s *queueService) putElsewhere(ctx context.Context, commands []placed, answ
 		if len(again) == 0 {
 			return
 		}
-		s.doPlaced(ctx, "", again, answers)
+		s.doPlaced(ctx, "", again, b.parting(), b.answers)
 		commands = again
 	}
 }

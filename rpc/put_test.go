@@ -89,3 +89,36 @@ func TestPutsStayNear(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatFindsWhatWasRoutedAgain: a node that does not know the partitions of one queue yet puts again what was refused for that; a node that knows them
+// finds what was made, also where the same shard made a job of another queue's put.
+func TestRepeatFindsWhatWasRoutedAgain(t *testing.T) {
+	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	knows, late := serviceOver(t, n), serviceOver(t, n)
+	knows.catalog.(*memoryCatalog).queues[config.Name] = config
+	late.catalog = &lateCatalog{newMemoryCatalog(), config}
+	if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
+		t.Fatal(pending, err)
+	}
+	beside := "plain"
+	for knows.shard(beside, 0) != knows.shard(config.Name, 0) {
+		beside += "-"
+	}
+	ids := func(s *queueService) (ids []string) {
+		req := &belfryv1.PutBatchRequest{RequestId: "r", Jobs: []*belfryv1.PutRequest{{Queue: beside}, {Queue: config.Name}}}
+		res, err := s.PutBatch(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range res.GetResults() {
+			if r.GetError() != nil {
+				t.Fatal(r)
+			}
+			ids = append(ids, r.GetPut().GetId())
+		}
+		return ids
+	}
+	if first, again := ids(late), ids(knows); !slices.Equal(first, again) {
+		t.Errorf("made %q, and again %q", first, again)
+	}
+}

@@ -94,16 +94,12 @@ type placed struct {
 	command  fsm.Command
 }
 
-// sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each namespace, or queue, in each shard.
-const sharesAtOnce = 16
+// sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each queue.
+const sharesAtOnce = 64
 
-// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. One shard, which is
-// the rule, needs no other goroutine.
-func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, answers []answer) {
-	apart := namespaceOf
-	if n, ok := s.node.(Choosy); ok && n.MakesNoQueues() {
-		apart = queueOf
-	}
+// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. Those of a shard that apart gives different names are
+// requests of their own. One shard, which is the rule, needs no other goroutine.
+func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, apart parting, answers []answer) {
 	shares := splitByShard(commands, apart)
 	if len(shares) == 0 {
 		return
@@ -114,7 +110,7 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {
-			s.doShare(ctx, partID(requestID, shares[i], apart), shares[i], answers)
+			s.doShare(ctx, apart.requestID(requestID, shares[i]), shares[i], answers)
 		}
 	}
 	for range others {
@@ -132,30 +128,36 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	}
 }
 
-// partID returns the request id of a share: a shard takes an id for one request only, so what is kept apart has ids of its own. Whatever else
-// is in the call does not change it: a repeat, of which other parts are refused or go elsewhere, must find what was done.
-func partID(requestID string, share []placed, apart func(fsm.Command) string) string {
-	part := apart(share[0].command)
-	if requestID == "" || part == "" {
-		return requestID
-	}
-	return requestID + "#/" + part
-}
+// parting names what a command of a call is kept apart with, from the others of its shard. Which one a call has depends on nothing but the call.
+type parting func(fsm.Command) string
 
-// namespaceOf returns the namespace whose quota a command is held to, "" if there is none.
-func namespaceOf(c fsm.Command) string {
+// together keeps nothing apart.
+func together(fsm.Command) string { return "" }
+
+// byNamespace names the namespace of a put, "" if it has none.
+func byNamespace(c fsm.Command) string {
 	if put, ok := c.(*fsm.Put); ok {
 		return fsm.NamespaceOf(put.Queue)
 	}
 	return ""
 }
 
-// queueOf returns what tells the puts into a queue from others, and from those of a namespace; "" for what is no put.
-func queueOf(c fsm.Command) string {
+// byQueue names the queue of a put, by what is no namespace; "" for what is no put.
+func byQueue(c fsm.Command) string {
 	if put, ok := c.(*fsm.Put); ok {
 		return "queue/" + put.Queue
 	}
 	return ""
+}
+
+// requestID returns the request id of a share: a shard takes an id for one request only, so what is kept apart has ids of its own. Whatever else
+// is in the call does not change it: a repeat, of which other parts are refused or go elsewhere, must find what was done.
+func (apart parting) requestID(ofCall string, share []placed) string {
+	part := apart(share[0].command)
+	if ofCall == "" || part == "" {
+		return ofCall
+	}
+	return ofCall + "#/" + part
 }
 
 // doShare proposes the commands of one shard as one request and stores the answers at their positions.
@@ -185,25 +187,29 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 	}
 }
 
-// splitByShard groups commands by shard and by what is to be kept apart, and keeps their order within one. A shard refuses a request as a whole: the puts of
-// a namespace that has used up its quota must not take others with them, and where puts make no queues, neither must those into a queue that does not exist.
-func splitByShard(commands []placed, apart func(fsm.Command) string) [][]placed {
+// partKey tells a share of a call from its others.
+type partKey struct {
+	shard uint32
+	apart string
+}
+
+// of returns the part of a call that a command belongs to.
+func (apart parting) of(c placed) partKey { return partKey{c.shard, apart(c.command)} }
+
+// splitByShard groups commands by their parts, and keeps their order within one. A shard refuses a request as a whole: the puts into a queue that may not be
+// made, or whose namespace has used up its quota, must not take others with them.
+func splitByShard(commands []placed, apart parting) [][]placed {
 	if len(commands) == 0 {
 		return nil
 	}
-	first := apart(commands[0].command)
-	elsewhere := func(c placed) bool { return c.shard != commands[0].shard || apart(c.command) != first }
-	if !slices.ContainsFunc(commands, elsewhere) {
+	first := apart.of(commands[0])
+	if !slices.ContainsFunc(commands, func(c placed) bool { return apart.of(c) != first }) {
 		return [][]placed{commands}
 	}
-	type part struct {
-		shard uint32
-		apart string
-	}
 	var shares [][]placed
-	at := map[part]int{}
+	at := map[partKey]int{}
 	for _, c := range commands {
-		of := part{c.shard, apart(c.command)}
+		of := apart.of(c)
 		i, ok := at[of]
 		if !ok {
 			i = len(shares)

@@ -130,7 +130,7 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	answers := make([]answer, len(commands))
-	s.doPlaced(ctx, requestID, commands, answers)
+	s.doPlaced(ctx, requestID, commands, together, answers)
 	out := &belfryv1.RedriveResponse{}
 	if err := sumRedriven(out, answers); err != nil {
 		return nil, err

@@ -418,21 +418,21 @@ func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkR
 	ctx = context.WithoutCancel(ctx)
 	s := w.service
 	answers := make([]answer, len(round))
-	var together []placed
+	var shared []placed
 	for i := range round {
 		a := &round[i]
 		switch shard := s.shard(a.ref.Queue, a.ref.Partition); {
 		case a.fault != nil:
 			answers[i].fault = a.fault
 		case a.requestID != "":
-			s.doPlaced(ctx, "", together, answers)
-			together = together[:0]
+			s.doPlaced(ctx, "", shared, together, answers)
+			shared = shared[:0]
 			answers[i] = s.do(ctx, shard, a.requestID, a.command)
 		default:
-			together = append(together, placed{shard: shard, position: i, command: a.command})
+			shared = append(shared, placed{shard: shard, position: i, command: a.command})
 		}
 	}
-	s.doPlaced(ctx, "", together, answers)
+	s.doPlaced(ctx, "", shared, together, answers)
 	results := make([]*belfryv1.WorkResult, len(round))
 	for i := range round {
 		results[i] = wireResult(&round[i], &answers[i])

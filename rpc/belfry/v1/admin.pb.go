@@ -2953,8 +2953,6 @@ type UpdateClusterRequest struct {
 	// The same, lowered: what is acknowledged from then on may be on fewer disks.
 	LowerMinVoters uint32 `protobuf:"varint,7,opt,name=lower_min_voters,json=lowerMinVoters,proto3" json:"lower_min_voters,omitempty"`
 	// Whether a put into a queue that does not exist is refused, with QUEUE_NOT_FOUND. Otherwise it makes the queue. Nodes follow within two seconds.
-	// A node that has just started does not know it for a moment. A put that is repeated across a change, or after a node started, may be put again,
-	// unless the job has an id.
 	NoAutoCreate  *bool `protobuf:"varint,8,opt,name=no_auto_create,json=noAutoCreate,proto3,oneof" json:"no_auto_create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

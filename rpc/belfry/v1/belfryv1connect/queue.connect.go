@@ -73,7 +73,7 @@ type QueueServiceClient interface {
 	// QUEUE_NOT_FOUND where the cluster's setting no_auto_create has puts make no queues.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
-	// the request, and some may fail while others succeed. Only of one namespace's entries in one shard all are refused
+	// the request, and some may fail while others succeed. Only of one queue's entries in one shard all are refused
 	// with QUOTA or RATE_LIMITED where not all fit. The call itself fails only if no entry was tried.
 	PutBatch(context.Context, *v1.PutBatchRequest) (*v1.PutBatchResponse, error)
 	// Reserve hands out due jobs under leases, waiting for up to `wait` if there are none. An empty answer is no error.
@@ -386,7 +386,7 @@ type QueueServiceHandler interface {
 	// QUEUE_NOT_FOUND where the cluster's setting no_auto_create has puts make no queues.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
-	// the request, and some may fail while others succeed. Only of one namespace's entries in one shard all are refused
+	// the request, and some may fail while others succeed. Only of one queue's entries in one shard all are refused
 	// with QUOTA or RATE_LIMITED where not all fit. The call itself fails only if no entry was tried.
 	PutBatch(context.Context, *v1.PutBatchRequest) (*v1.PutBatchResponse, error)
 	// Reserve hands out due jobs under leases, waiting for up to `wait` if there are none. An empty answer is no error.
