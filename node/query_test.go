@@ -1,7 +1,9 @@
 package node
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +86,35 @@ func TestQueryShowsWhatWasAnsweredBefore(t *testing.T) {
 		if at != (Witness{Shard: 1, Term: w.Term, Index: w.Index, Time: w.Time}) || r.Clock != w.Time || r.Now < w.Time {
 			t.Errorf("%s has seen %+v at %d, the put was %+v", name, at, r.Now, w)
 		}
+	}
+}
+
+// TestNoPeekAtAReplicaWithoutItsState: while a snapshot is restored in place of a state, others are to be asked.
+func TestNoPeekAtAReplicaWithoutItsState(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	do(t, n, 0, put("orders", "x", 0))
+	s := n.shards[0].Load()
+	var state bytes.Buffer
+	s.replica.view(func(m Machine, term, index uint64) {
+		s.replica.replacement.Store(&snapshotDigest{term: term, index: index})
+		if _, err := m.Snapshot().WriteTo(&state); err != nil {
+			t.Error(err)
+		}
+	})
+	peek := func() error {
+		_, _, err := n.Peek(0, &fsm.QueueQuery{Queue: "orders"})
+		return err
+	}
+	source := &onFirstRead{Reader: &state, f: func() {
+		if err := peek(); !errors.Is(err, ErrNotHere) {
+			t.Errorf("a peek meanwhile ended with %v", err)
+		}
+	}}
+	if err := s.replica.Restore(io.NopCloser(source)); err != nil {
+		t.Fatal(err)
+	}
+	if err := peek(); err != nil {
+		t.Errorf("a peek afterwards ended with %v", err)
 	}
 }
 

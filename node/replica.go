@@ -55,6 +55,7 @@ type replica struct {
 	mu          sync.RWMutex
 	machine     Machine
 	index, term uint64     // of the entry applied last
+	rewound     uint64     // where the machine stood before rewind: until it is there again, it lacks what was answered from it
 	members     Membership // set by setMembers
 	broken      error      // what stopped the replica; it applies nothing any more
 	digests     []IndexDigest
@@ -164,6 +165,7 @@ func (r *replica) Apply(log *raft.Log) any {
 func (r *replica) rewind() Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.rewound = max(r.rewound, r.index)
 	r.machine, r.index, r.term, r.digests = r.fresh(), 0, 0, nil
 	r.logged, r.captured = volume{}, volume{}
 	if c := r.capture; c != nil && !c.writing { // Raft begins to write when the restore has ended
@@ -231,6 +233,9 @@ func (r *replica) view(f func(m Machine, term, index uint64)) {
 	defer r.mu.RUnlock()
 	f(r.machine, r.term, r.index)
 }
+
+// lacks reports whether the machine is behind what it was on this node. mu is held.
+func (r *replica) lacks() bool { return r.index < r.rewound }
 
 // appliedIndex returns the index of the entry applied last.
 func (r *replica) appliedIndex() uint64 {
