@@ -44,7 +44,7 @@ type group struct {
 	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is applied; ctx ends with
 	// the leadership, and the next call waits until this one has returned.
 	onLead func(ctx context.Context, l *leadership)
-	// onStateless runs once the replica has given up its state and cannot get another, on no goroutine of Raft's; nil if it never does.
+	// onStateless runs once the replica has given up its state and cannot get another, on a goroutine of Raft's; nil if it never does.
 	onStateless func(ctx context.Context, why error)
 
 	mu       sync.Mutex // guards raft, which a restart replaces, and stopping

@@ -95,20 +95,38 @@ func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest)
 }
 
 // abandon sets a shard aside whose replica gave up its state for a snapshot of its leader that cannot be restored. A restart would not help: what the log
-// lacks is in that snapshot only. It ends the process if the shard cannot be stopped.
+// lacks is in that snapshot only. The identity knows it before abandon returns, also while the node drains or is being shut down, since the next start would fail
+// at that snapshot; a stop of the shard waits for that. It ends the process if the shard cannot be stopped.
 func (n *Node) abandon(ctx context.Context, s *shard, why error) {
-	err := n.move(ctx, s.number, "setting aside", func() error { return n.isolate(ctx, s, why) })
-	if err != nil && !errors.Is(err, ErrShuttingDown) && !errors.Is(err, ErrNotHere) {
-		n.fatal(err)
+	if n.shards[s.number].Load() == s {
+		if err := n.recordQuarantine(s.name); err != nil {
+			go n.fatal(err) // it may wait for Raft, which waits for this
+			return
+		}
 	}
+	n.spawn(func() {
+		n.moveMu.Lock() // a shard that is being started is here afterwards
+		defer n.moveMu.Unlock()
+		if err := n.isolate(ctx, s, why); err != nil && !errors.Is(err, ErrNotHere) {
+			n.fatal(err)
+		}
+	})
 }
 
-// isolate stops a shard for good. The identity is the first to know, so that no start serves it again.
+// recordQuarantine makes sure that no start serves a group again.
+func (n *Node) recordQuarantine(group string) error {
+	if n.setAside(group) {
+		return nil
+	}
+	return n.record(func() error { return n.id.quarantine(n.cfg.Dir, group) })
+}
+
+// isolate stops a shard for good. The identity is the first to know. moveMu is held.
 func (n *Node) isolate(ctx context.Context, s *shard, why error) error {
 	if n.shards[s.number].Load() != s {
 		return ErrNotHere
 	}
-	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name) }); err != nil {
+	if err := n.recordQuarantine(s.name); err != nil {
 		return err
 	}
 	s.logger.Error("the replica is set aside", "reason", why)

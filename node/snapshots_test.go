@@ -114,6 +114,23 @@ func TestShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 	})
 }
 
+// TestDrainingNodeRemembersWhatCannotBeRestored: the next start would fail at the snapshot.
+func TestDrainingNodeRemembersWhatCannotBeRestored(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	do(t, n, 1, put("orders", "x", 0))
+	s := n.shards[1].Load()
+	n.Drain()
+	if err := s.replica.Restore(io.NopCloser(strings.NewReader("rot"))); err == nil {
+		t.Fatal("it was restored")
+	}
+	if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+		t.Errorf("%v are set aside", got)
+	}
+	closeNode(t, n)
+	n = openNode(t, testConfig(t, n.cfg.Dir))
+	expectHere(t, n, 0)
+}
+
 // Snapshots of several groups do not share the disk.
 func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

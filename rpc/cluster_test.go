@@ -257,7 +257,7 @@ func TestClusterProblems(t *testing.T) {
 			"the replicas of shard 2 on n1 and n2 differ at index 100",
 		}},
 		{"a replica was set aside", func(f *fakeCluster) { f.members[1].Quarantined = []string{"shard-2"} }, []string{
-			"node n2 has set aside replicas that differed from the others: shard-2",
+			"node n2 has set aside replicas whose state differs from the others', or cannot be restored: shard-2",
 		}},
 		{"replicas at different positions", func(f *fakeCluster) { f.members[1].Groups[2].Digest, f.members[1].Groups[2].DigestIndex = 1, 99 }, nil},
 		{"a wiped node came back", func(f *fakeCluster) {

@@ -19,7 +19,7 @@ func (v *clusterView) problems() (all []string) {
 		if runs := slices.ContainsFunc(unreached, func(u unreachedNode) bool { return u.member == m }); !m.Answers && !runs {
 			all = append(all, "node "+v.label(m)+" does not answer")
 		} else if len(m.Quarantined) > 0 {
-			all = append(all, fmt.Sprintf("node %s has set aside replicas that differed from the others: %s", v.label(m), list(m.Quarantined)))
+			all = append(all, fmt.Sprintf("node %s has set aside replicas whose state differs from the others', or cannot be restored: %s", v.label(m), list(m.Quarantined)))
 		}
 		for _, c := range v.members[i].Conditions {
 			all = append(all, fmt.Sprintf("node %s has %s since %s: %s", v.label(&v.members[i]), c.Kind, c.Since.UTC().Format(time.RFC3339), c.Message))
