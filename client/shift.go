@@ -138,7 +138,7 @@ func (s *shift) poll(ctx context.Context) error {
 		switch {
 		case err == nil:
 			s.trouble.succeeded()
-			if len(jobs) == 0 && !looked {
+			if !looked && (len(jobs) == 0 || len(s.worker.Queues) > 1) {
 				looked = true
 				s.looking.Go(func() { s.warnOfUnknown(ctx) })
 			}
@@ -156,8 +156,8 @@ func (s *shift) poll(ctx context.Context) error {
 }
 
 // warnOfUnknown logs which of the worker's queues do not exist: a worker would wait for ever where a name is mistyped. It is no error, since a queue may be made
-// later, by a put say. A look at each queue costs a call, so that it happens once, after a poll that got nothing; it takes the scope admin, and ends with the
-// first queue of which nothing can be known.
+// later, by a put say. A look at each queue costs a call, so that it happens once, after the first poll unless that got jobs of the only queue; it takes the scope admin, and ends with
+// the first queue of which nothing can be known.
 func (s *shift) warnOfUnknown(ctx context.Context) {
 	for _, queue := range s.worker.Queues {
 		switch _, err := s.client.Admin().Queue(ctx, queue); {

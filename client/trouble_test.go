@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ func TestPanicsAreReported(t *testing.T) {
 	})
 }
 
-// TestWorkerOfAQueueThatDoesNotExist logs its name, once, when a poll got nothing.
+// TestWorkerOfAQueueThatDoesNotExist logs its name, once, also while another queue always has jobs.
 func TestWorkerOfAQueueThatDoesNotExist(t *testing.T) {
 	inBench(t, func(b *bench) {
 		var log lines
@@ -115,7 +116,13 @@ func TestWorkerOfAQueueThatDoesNotExist(t *testing.T) {
 			}
 			return nil
 		})
-		b.run(Worker{Queues: []string{"q", "ordrs"}}, func(context.Context, *Job) error { return nil })
+		b.put("job")
+		var worked atomic.Int64
+		b.run(Worker{Queues: []string{"q", "ordrs"}}, func(context.Context, *Job) error {
+			time.Sleep(time.Second)
+			b.put(fmt.Sprint("job", worked.Add(1)))
+			return nil
+		})
 		time.Sleep(3 * pollWait)
 		b.finish(time.Minute)
 		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `does not exist yet" queue=ordrs`) {

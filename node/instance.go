@@ -41,12 +41,23 @@ func (i *instance) shutDown() error {
 }
 
 // outcome waits for the answer to a future of the instance. Raft never answers what its machine's goroutine had not come to
-// when Raft was stopped; ErrRaftShutdown is then the answer.
+// when Raft was stopped; ErrRaftShutdown is then the answer. Of an answer and the end, if both are there, a future takes either; what the machine has
+// answered counts.
 func (i *instance) outcome(future raft.Future) error {
 	if end := endOf(future); end.IsValid() && end.IsNil() {
 		end.Set(reflect.ValueOf(i.ended))
 	}
-	return future.Error()
+	err := future.Error()
+	if entry, ok := future.(raft.ApplyFuture); ok && errors.Is(err, raft.ErrRaftShutdown) {
+		select {
+		case <-i.ended:
+			if entry.Response() != nil {
+				return nil
+			}
+		default: // Raft itself has answered, before the machine
+		}
+	}
+	return err
 }
 
 // endOf returns the channel whose closing ends the wait for a future. Raft sets it in a few of its futures only; they are of types

@@ -35,7 +35,12 @@ func (f *fakeFuture) Error() error {
 	}
 }
 
-func (f *fakeFuture) Response() any { return f.out }
+func (f *fakeFuture) Response() any {
+	if f.out == nil {
+		return nil
+	}
+	return f.out
+}
 
 // apply ends the future with one result per command, whose serials count over the whole entry.
 func (f *fakeFuture) apply(t *testing.T, index uint64) {

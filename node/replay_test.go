@@ -144,6 +144,37 @@ func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 	}
 }
 
+// TestAnswersOutliveRaft: what was applied before the end is said to be, whenever it is asked.
+func TestAnswersOutliveRaft(t *testing.T) {
+	cfg := longLog(t, "counter")
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, cfg)
+		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := g.group.instance()
+		for i.State() != raft.Leader {
+			time.Sleep(10 * time.Millisecond)
+		}
+		var futures []raft.Future
+		for range 64 { // each takes the end half the time
+			futures = append(futures, i.Apply([]byte("x"), 0))
+		}
+		if err := i.outcome(i.Barrier(0)); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.shutDown(); err != nil {
+			t.Fatal(err)
+		}
+		for _, future := range futures {
+			if err := i.outcome(future); err != nil {
+				t.Fatalf("an entry that was applied ended with %v", err)
+			}
+		}
+	})
+}
+
 // Every kind of future that Raft may never answer has what ends the wait for it.
 func TestEndOfEveryFuture(t *testing.T) {
 	cfg := longLog(t, "counter")
