@@ -37,7 +37,8 @@ func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, set
 		return ConfiguredQueue{}, err
 	}
 	return ConfiguredQueue{
-		Partitions: int(res.GetPartitions()), Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(), Shards: shardsOf(res.GetWitnesses()),
+		Partitions: int(res.GetPartitions()), Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(),
+		Shards: shardsOf(res.GetWitnesses()), PendingShards: res.GetPendingShards(),
 	}, nil
 }
 

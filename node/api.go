@@ -61,6 +61,8 @@ type Status struct {
 	DiskFull bool
 	// DiskFreeBytes is the free space of the data directory's disk as last sampled. Below DiskLowBytes puts are refused.
 	DiskFreeBytes, DiskLowBytes uint64
+	// DiskFreeInodes and DiskLowInodes are the same of inodes, both 0 where the file system has no fixed number of them.
+	DiskFreeInodes, DiskLowInodes uint64
 	// DiskShortage says for people what the disk has least of, bytes or inodes, and its mark.
 	DiskShortage string
 	// Conditions are the troubles of this node that the others do not share.

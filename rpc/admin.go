@@ -49,7 +49,7 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	}
 	return &belfryv1.CreateQueueResponse{
 		Queue: queue, Partitions: config.Partitions, Settings: wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
-		SettingsVersion: config.Version, Witnesses: witnesses,
+		SettingsVersion: config.Version, Witnesses: witnesses, PendingShards: pending,
 	}, nil
 }
 

@@ -36,6 +36,9 @@ func TestRecordsAreBroughtByTheCatalog(t *testing.T) {
 	if diff := cmp.Diff(want, created.GetWitnesses(), protocmp.Transform(), protocmp.IgnoreFields(&belfryv1.Witness{}, "time")); err != nil || diff != "" {
 		t.Errorf("created: %v\n%s", err, diff)
 	}
+	if diff := cmp.Diff([]uint32{0, 1}, created.GetPendingShards()); diff != "" {
+		t.Errorf("pending after the creation:\n%s", diff)
+	}
 	update := func(paused bool) (*belfryv1.UpdateQueueResponse, error) {
 		return a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(paused)}})
 	}

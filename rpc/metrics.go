@@ -18,18 +18,18 @@ type nodeCollector struct {
 	votersWanted func() int
 	build        prometheus.Metric
 
-	info, quarantined, catalogLeading                                    *prometheus.Desc
-	diskFree, diskLow, diskFull, condition, peersChanged, clockOffset    *prometheus.Desc
-	memoryLimit, memoryMark, memoryUsed, memoryHeld, memoryFull          *prometheus.Desc
-	memoryCritical                                                       *prometheus.Desc
-	requests, refused, entries, commands, leaderChanges                  *prometheus.Desc
-	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight       *prometheus.Desc
-	waiters, leading, led, ahead, voters, wanted, minVoters, redelivered *prometheus.Desc
-	followerLag, followerHeard                                           *prometheus.Desc
-	snapshotBytes, snapshotTime, snapshotTook, snapshots                 *prometheus.Desc
-	snapshotLogged, snapshotDue                                          *prometheus.Desc
-	entryCommands, entryBytes, propose, commit, apply, logSync           *prometheus.Desc
-	serverLate, workerLate                                               *prometheus.Desc
+	info, quarantined, catalogLeading                                                        *prometheus.Desc
+	diskFree, diskLow, inodesFree, inodesLow, diskFull, condition, peersChanged, clockOffset *prometheus.Desc
+	memoryLimit, memoryMark, memoryUsed, memoryHeld, memoryFull                              *prometheus.Desc
+	memoryCritical                                                                           *prometheus.Desc
+	requests, refused, entries, commands, leaderChanges                                      *prometheus.Desc
+	appliedIndex, commitIndex, term, queued, queuedBytes, inFlight                           *prometheus.Desc
+	waiters, leading, led, ahead, voters, wanted, minVoters, redelivered                     *prometheus.Desc
+	followerLag, followerHeard                                                               *prometheus.Desc
+	snapshotBytes, snapshotTime, snapshotTook, snapshots                                     *prometheus.Desc
+	snapshotLogged, snapshotDue                                                              *prometheus.Desc
+	entryCommands, entryBytes, propose, commit, apply, logSync                               *prometheus.Desc
+	serverLate, workerLate                                                                   *prometheus.Desc
 }
 
 // desc describes one metric.
@@ -46,6 +46,8 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		catalogLeading: desc("catalog_leading", "1 if this node leads the catalog, which holds the queues' settings and where shards are."),
 		diskFree:       desc("disk_free_bytes", "Free space of the data directory's disk."),
 		diskLow:        desc("disk_low_water_bytes", "Free space below which puts are refused."),
+		inodesFree:     desc("disk_free_inodes", "Files that can still be made on the data directory's disk, where its file system has a fixed number of them."),
+		inodesLow:      desc("disk_low_water_inodes", "Free inodes below which puts are refused."),
 		diskFull:       desc("disk_full", "1 while puts are refused because there is too little free space."),
 		condition:      desc("node_condition", "1 while this node has trouble of a kind that makes it hand its leaderships over.", "kind"),
 		memoryLimit:    desc("memory_limit_bytes", "What the process may take of memory; 0 without a limit."),
@@ -145,6 +147,10 @@ func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.St
 	gauge(c.quarantined, float64(len(status.Quarantined)))
 	gauge(c.diskFree, float64(status.DiskFreeBytes))
 	gauge(c.diskLow, float64(status.DiskLowBytes))
+	if status.DiskLowInodes > 0 {
+		gauge(c.inodesFree, float64(status.DiskFreeInodes))
+		gauge(c.inodesLow, float64(status.DiskLowInodes))
+	}
 	gauge(c.diskFull, truth(status.DiskFull))
 	for _, kind := range node.ConditionKinds() {
 		has := slices.ContainsFunc(status.Conditions, func(c node.Condition) bool { return c.Kind == kind })

@@ -46,6 +46,25 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// inodesNode is on a file system with a fixed number of inodes.
+type inodesNode struct{ *memoryNode }
+
+func (n inodesNode) Status() node.Status {
+	st := n.memoryNode.Status()
+	st.DiskFreeInodes, st.DiskLowInodes = 900, 1024
+	return st
+}
+
+// TestInodesAreMeasured where there is a fixed number of them.
+func TestInodesAreMeasured(t *testing.T) {
+	if page := scrape(t, inodesNode{newMemoryNode(1)}, 0); !strings.Contains(page, "belfry_disk_free_inodes 900\n") || !strings.Contains(page, "belfry_disk_low_water_inodes 1024\n") {
+		t.Errorf("the page has:\n%s", page)
+	}
+	if page := scrape(t, newMemoryNode(1), 0); strings.Contains(page, "inodes") {
+		t.Errorf("without such a number the page has:\n%s", page)
+	}
+}
+
 // scrape returns the page of metrics of a node of which so many queues have series of their own.
 func scrape(t *testing.T, n Node, queuesMax int) string {
 	t.Helper()

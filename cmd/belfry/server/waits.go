@@ -24,14 +24,14 @@ func (s *Server) Waits() func(ctx context.Context) string {
 				found = append(found, report.text)
 			}
 		}
+		for _, c := range s.node.Conditions() {
+			if c.Kind == node.Unreachable {
+				return strings.Join(append([]string{"no leader gets here: " + c.Message}, found...), "; ")
+			}
+		}
 		addresses := map[string]string{}
 		for _, n := range s.cluster.Nodes() {
 			addresses[n.ServerID] = n.PeerAddr
-		}
-		for _, c := range s.node.Status().Conditions {
-			if c.Kind == node.Unreachable {
-				return "no leader gets here: " + c.Message
-			}
 		}
 		return waitText(s.cfg.Join, s.missing(heard, addresses), found)
 	}

@@ -591,7 +591,9 @@ type CreateQueueResponse struct {
 	// The version of the settings.
 	SettingsVersion uint64 `protobuf:"varint,4,opt,name=settings_version,json=settingsVersion,proto3" json:"settings_version,omitempty"`
 	// Where it was made, one for each shard.
-	Witnesses     []*Witness `protobuf:"bytes,5,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	Witnesses []*Witness `protobuf:"bytes,5,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// Shards that have not made it yet; it will reach them. Normally empty.
+	PendingShards []uint32 `protobuf:"varint,6,rep,packed,name=pending_shards,json=pendingShards,proto3" json:"pending_shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +659,13 @@ func (x *CreateQueueResponse) GetSettingsVersion() uint64 {
 func (x *CreateQueueResponse) GetWitnesses() []*Witness {
 	if x != nil {
 		return x.Witnesses
+	}
+	return nil
+}
+
+func (x *CreateQueueResponse) GetPendingShards() []uint32 {
+	if x != nil {
+		return x.PendingShards
 	}
 	return nil
 }
@@ -4308,7 +4317,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"partitions\x124\n" +
 	"\bsettings\x18\x03 \x01(\v2\x18.belfry.v1.QueueSettingsR\bsettings\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"\xde\x01\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"\x85\x02\n" +
 	"\x13CreateQueueResponse\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +
@@ -4316,7 +4325,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"partitions\x124\n" +
 	"\bsettings\x18\x03 \x01(\v2\x18.belfry.v1.QueueSettingsR\bsettings\x12)\n" +
 	"\x10settings_version\x18\x04 \x01(\x04R\x0fsettingsVersion\x120\n" +
-	"\twitnesses\x18\x05 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"}\n" +
+	"\twitnesses\x18\x05 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12%\n" +
+	"\x0epending_shards\x18\x06 \x03(\rR\rpendingShards\"}\n" +
 	"\x11ListQueuesRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
