@@ -36,9 +36,9 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.N
 }
 
 // autoCreate has puts make queues, or not.
-func autoCreate(t *testing.T, n *node.Node, make bool) {
+func autoCreate(t *testing.T, n *node.Node, on bool) {
 	t.Helper()
-	if err := n.SetNoAutoCreate(!make); err != nil {
+	if err := n.SetNoAutoCreate(!on); err != nil {
 		t.Fatal(err)
 	}
 }

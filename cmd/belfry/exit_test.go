@@ -73,6 +73,7 @@ func TestUsageErrors(t *testing.T) {
 		{"the word of another queue for a reserve", "pop orders", `unknown command "pop" of "belfry"; did you mean "reserve"?`},
 		{"the word of another queue that is a subcommand", "queue remove orders", `unknown command "remove" of "belfry queue"; did you mean "delete"?`},
 		{"unknown flag", "put orders --dealy 3s", `unknown flag --dealy; did you mean "--delay"?`},
+		{"the body as a flag", "put orders --text x", "unknown flag --text; the body is an argument: belfry put QUEUE BODY"},
 		{"half of a flag", "cluster settings --factor 5", `unknown flag --factor; did you mean "--replication-factor"?`},
 		{"no voters", "cluster settings --replication-factor 0", "--replication-factor: have 0, want 1, 3, 5 or 7"},
 		{"an even replication factor", "serve --replication-factor 4", "--replication-factor: have 4, want an odd number, 1 to 7"},

@@ -172,6 +172,9 @@ func flagError(c *cobra.Command, err error) error {
 	if longer := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, "-"+name) }); hint == "" && len(longer) == 1 {
 		hint = fmt.Sprintf("; did you mean %q?", "--"+longer[0])
 	}
+	if strings.Contains(c.Use, "BODY") && slices.Contains([]string{"text", "data", "body"}, name) {
+		hint = fmt.Sprintf("; the body is an argument: %s QUEUE BODY", c.CommandPath())
+	}
 	return usagef("unknown flag --%s%s", name, hint)
 }
 
