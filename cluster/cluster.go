@@ -170,7 +170,11 @@ func (m *members) obey(ctx context.Context) {
 	if err := m.host.RequireVoters(now.MinVoters); err != nil {
 		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", now.MinVoters, "error", err)
 	}
-	if err := m.host.SetNoAutoCreate(*now.NoAutoCreate); err != nil {
+	take := m.host.MakeNewQueues
+	if *now.NoAutoCreate {
+		take = m.host.RefuseNewQueues
+	}
+	if err := take(); err != nil {
 		m.config.Logger.Error("taking over whether puts make queues", "no_auto_create", *now.NoAutoCreate, "error", err)
 	}
 }

@@ -48,9 +48,14 @@ func (e *NoQueueError) Unwrap() error { return ErrNoQueue }
 // NoAutoCreate reports whether puts into queues that do not exist are refused here: what the node was told last, false before.
 func (n *Node) NoAutoCreate() bool { return n.noAutoCreate.Load() }
 
-// SetNoAutoCreate has puts into queues that do not exist refused with ErrNoQueue, in the shards that this node leads, or has them make their queues. What is being
-// logged is not held up. The data directory knows it first, so that the next start does. The call may be repeated after an error.
-func (n *Node) SetNoAutoCreate(refuse bool) error {
+// RefuseNewQueues has puts into queues that do not exist refused with ErrNoQueue, in the shards that this node leads, until MakeNewQueues. What is being
+// logged is not held up. The data directory knows it first, so that the next start does. Both may be called again after an error.
+func (n *Node) RefuseNewQueues() error { return n.setNoAutoCreate(true) }
+
+// MakeNewQueues takes RefuseNewQueues back.
+func (n *Node) MakeNewQueues() error { return n.setNoAutoCreate(false) }
+
+func (n *Node) setNoAutoCreate(refuse bool) error {
 	if refuse == n.NoAutoCreate() {
 		return nil
 	}

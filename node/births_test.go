@@ -200,7 +200,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openCrowded(t, 100)
 		expectCode(t, n, "first", put("old", "", 0), fsm.OK, 1)
-		if err := n.SetNoAutoCreate(true); err != nil {
+		if err := n.RefuseNewQueues(); err != nil {
 			t.Fatal(err)
 		}
 		index := n.shards[0].Load().replica.appliedIndex()
@@ -225,7 +225,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 		if err := tryPut(t, n, named("another")...); !errors.Is(err, ErrNoQueue) {
 			t.Errorf("a put at the next start ended with %v", err)
 		}
-		if err := n.SetNoAutoCreate(false); err != nil {
+		if err := n.MakeNewQueues(); err != nil {
 			t.Fatal(err)
 		}
 		do(t, n, 0, named("new")...)

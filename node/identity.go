@@ -62,7 +62,7 @@ type identity struct {
 	Speaks fsm.Format `json:"speaks,omitempty"`
 	// MinVoters is what the node was told of it last; 0 is 1. See Node.RequireVoters.
 	MinVoters int `json:"minVoters,omitempty"`
-	// NoAutoCreate is what the node was told of it last. See Node.SetNoAutoCreate.
+	// NoAutoCreate is what the node was told of it last. See Node.RefuseNewQueues.
 	NoAutoCreate bool `json:"noAutoCreate,omitempty"`
 }
 

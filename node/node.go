@@ -45,7 +45,7 @@ type Node struct {
 
 	format       atomic.Uint32 // see Format
 	minVoters    atomic.Int32  // see RequireVoters
-	noAutoCreate atomic.Bool   // see SetNoAutoCreate
+	noAutoCreate atomic.Bool   // see RefuseNewQueues
 	openings     atomic.Uint32 // how many replicas of shards were opened
 
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.

@@ -35,10 +35,10 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.N
 	return s, keeper, n
 }
 
-// autoCreate has puts make queues, or not.
-func autoCreate(t *testing.T, n *node.Node, on bool) {
+// must fails the test if something failed.
+func must(t *testing.T, err error) {
 	t.Helper()
-	if err := n.SetNoAutoCreate(!on); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -111,7 +111,7 @@ func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	autoCreate(t, n, false)
+	must(t, n.RefuseNewQueues())
 	var first [3]string // what the first attempt made
 	for attempt := range 2 {
 		got := s.with(token, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"here"},{"queue":"hree"},{"queue":"there"}]}`)
@@ -161,11 +161,11 @@ func TestRepeatFindsWhatWasDone(t *testing.T) {
 		`/v1/put-batch {"requestId":"of all kinds","jobs":[{"queue":"here"},{"queue":"n/here"},{"queue":"there"},{"queue":"n/there"}]}`,
 	} {
 		first := post(token, call)
-		autoCreate(t, n, false)
+		must(t, n.RefuseNewQueues())
 		if again := post(token, call); !slices.Equal(again, first) {
 			t.Errorf("%s: made %s, and again, where puts make no queues, %s", call, first, again)
 		}
-		autoCreate(t, n, true)
+		must(t, n.MakeNewQueues())
 		for _, id := range post(fewer, call) {
 			if !slices.Contains(first, id) {
 				t.Errorf("%s: made %s, and again, with a token for fewer queues, %s", call, first, id)
