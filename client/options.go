@@ -47,7 +47,7 @@ func WithTLS(t *tls.Config) Option {
 }
 
 // WithLogger has workers log to l at level warn: when the server gets out of reach, once a minute while it is, and when it is back, each time with the
-// address and the reason; which of its queues do not exist, once, after a poll that got nothing; and what else [Worker.OnError] hears of. The default is [slog.Default]; a logger with [slog.DiscardHandler] is silent. Nothing
+// address and the reason; which of its queues do not exist, once, at the start or when there is nothing to do; and what else [Worker.OnError] hears of. The default is [slog.Default]; a logger with [slog.DiscardHandler] is silent. Nothing
 // else of the package logs.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(c *config) { c.logger = l })

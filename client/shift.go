@@ -156,8 +156,8 @@ func (s *shift) poll(ctx context.Context) error {
 }
 
 // warnOfUnknown logs which of the worker's queues do not exist: a worker would wait for ever where a name is mistyped. It is no error, since a queue may be made
-// later, by a put say. A look at each queue costs a call, so that it happens once, after the first poll unless that got jobs of the only queue; it takes the scope admin, and ends with
-// the first queue of which nothing can be known.
+// later, by a put say. A look at each queue costs a call, so that it happens once: after the first poll that got nothing, or after the first one where there are several queues. It takes the scope
+// admin, and ends with the first queue of which nothing can be known.
 func (s *shift) warnOfUnknown(ctx context.Context) {
 	for _, queue := range s.worker.Queues {
 		switch _, err := s.client.Admin().Queue(ctx, queue); {

@@ -160,22 +160,20 @@ func (m *members) follow(ctx context.Context) {
 // obey has the node refuse mutations of shards that have too few voters, and puts into queues that do not exist, as the settings of the cluster say. It takes
 // what the catalog says here for less than before only if that is as far as its leader's: a catalog that begins anew knows no settings yet.
 func (m *members) obey(ctx context.Context) {
-	now := m.catalog.Settings()
-	if now.MinVoters < m.host.MinVoters() || m.host.NoAutoCreate() && !*now.NoAutoCreate {
-		if m.catalog.Refresh(ctx) != nil {
-			return
-		}
-		now = m.catalog.Settings()
+	now, least, refuse := m.catalog.Settings(), m.host.MinVoters(), m.host.NoAutoCreate()
+	if (now.MinVoters < least || refuse && !*now.NoAutoCreate) && m.catalog.Refresh(ctx) == nil {
+		now, least, refuse = m.catalog.Settings(), 0, false
 	}
-	if err := m.host.RequireVoters(now.MinVoters); err != nil {
-		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", now.MinVoters, "error", err)
+	least, refuse = max(least, now.MinVoters), refuse || *now.NoAutoCreate
+	if err := m.host.RequireVoters(least); err != nil {
+		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", least, "error", err)
 	}
 	take := m.host.MakeNewQueues
-	if *now.NoAutoCreate {
+	if refuse {
 		take = m.host.RefuseNewQueues
 	}
 	if err := take(); err != nil {
-		m.config.Logger.Error("taking over whether puts make queues", "no_auto_create", *now.NoAutoCreate, "error", err)
+		m.config.Logger.Error("taking over whether puts make queues", "no_auto_create", refuse, "error", err)
 	}
 }
 

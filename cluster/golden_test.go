@@ -72,6 +72,7 @@ func laterEntries() []command {
 		{Settle: &Settings{Factor: 3, Grace: time.Minute, MinVoters: 3}},
 		{Settle: &Settings{MinVoters: 2}, Lower: true},
 		{Found: &foundation{ClusterID: "c1", Shards: 2}},
+		{Settle: &Settings{NoAutoCreate: new(true)}},
 	}
 }
 

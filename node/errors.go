@@ -73,7 +73,7 @@ var (
 	ErrTooLarge error = &refusal{"the request is larger than a log entry may be", NotApplied}
 	// ErrUnknownShard: the shard's number is not below the number of shards.
 	ErrUnknownShard error = &refusal{"no such shard", NotApplied}
-	// ErrNotHere: no replica of the shard is on this node.
+	// ErrNotHere: no replica of the shard is on this node, or it is getting its state again.
 	ErrNotHere error = &refusal{"the shard is not on this node", NotApplied}
 	// ErrLeads: the replica cannot be stopped because it leads the shard, or is its only voter.
 	ErrLeads error = &refusal{"this node leads the shard", NotApplied}

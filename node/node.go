@@ -446,7 +446,7 @@ func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 	defer done()
 	reply, err := s.reserve(ctx, req, wait)
 	if err == nil {
-		reply.Jobs = s.granted(reply.Results)
+		reply.Jobs, err = s.granted(reply.Results)
 	}
 	return reply, err
 }
@@ -466,19 +466,10 @@ func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Readin
 // Peek is Query without the promise: the answer shows what this node has applied, which includes every reply that this node gave. It
 // asks no other node and works on any replica and while the node drains. A replica that is about to get its state again, from a snapshot or its own files, answers with
 // ErrNotHere: another one knows more.
-func (n *Node) Peek(shard uint32, q fsm.Query) (r fsm.Reading, w Witness, err error) {
+func (n *Node) Peek(shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
 	s, err := n.replicaOf(shard)
 	if err != nil {
 		return fsm.Reading{}, Witness{}, err
 	}
-	lacks := false
-	w = s.view(func(m *fsm.Machine, now fsm.Time) {
-		if lacks = s.replica.lacks(); !lacks {
-			r = m.Answer(q, now)
-		}
-	})
-	if lacks {
-		return fsm.Reading{}, Witness{}, fmt.Errorf("%s gets its state again: %w", s.name, ErrNotHere)
-	}
-	return r, w, nil
+	return s.peek(q)
 }

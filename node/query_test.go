@@ -66,9 +66,9 @@ func TestAJobThatIsNotHeldAnyMoreIsLeftOut(t *testing.T) {
 		t.Errorf("Do read %d jobs", len(reply.Jobs))
 	}
 	do(t, n, 0, &fsm.Ack{Ref: refOf(reply.Results[0].Grants[0])})
-	jobs := n.shards[0].Load().granted(reply.Results)
-	if len(jobs) != 1 || string(jobs[0].Body) != "b" {
-		t.Errorf("read were %+v, want the job that is held still", jobs)
+	jobs, err := n.shards[0].Load().granted(reply.Results)
+	if err != nil || len(jobs) != 1 || string(jobs[0].Body) != "b" {
+		t.Errorf("read were %+v, want the job that is held still: %v", jobs, err)
 	}
 }
 

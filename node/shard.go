@@ -379,10 +379,16 @@ func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	return w
 }
 
-// peek answers a query from what this node has applied.
-func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness) {
-	w = s.view(func(m *fsm.Machine, now fsm.Time) { r = m.Answer(q, now) })
-	return r, w
+// peek answers a query from what this node has applied, or with ErrNotHere while the replica gets back what it had applied.
+func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness, err error) {
+	w = s.view(func(m *fsm.Machine, now fsm.Time) {
+		if s.replica.lacks() {
+			err = fmt.Errorf("%s gets its state again: %w", s.name, ErrNotHere)
+			return
+		}
+		r = m.Answer(q, now)
+	})
+	return r, w, err
 }
 
 // query is peek such that the answer shows every request that was answered before.
@@ -396,24 +402,27 @@ func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, Witness, e
 	if err := s.confirm(ctx, l); err != nil {
 		return fsm.Reading{}, Witness{}, err
 	}
-	read := func() (fsm.Reading, Witness) { return s.peek(q) }
-	var r fsm.Reading
-	var w Witness
-	if of, ok := q.(*fsm.RecallQuery); ok {
-		r, w = s.claims.recall(of, read)
-	} else {
-		r, w = read()
+	of, ok := q.(*fsm.RecallQuery)
+	if !ok {
+		return s.peek(q)
 	}
-	return r, w, nil
+	r, w := s.claims.recall(of, func() (r fsm.Reading, w Witness) {
+		r, w, err = s.peek(q)
+		return r, w
+	})
+	return r, w, err
 }
 
 // granted returns the jobs that the results of a Reserve handed out here.
-func (s *shard) granted(results []fsm.Result) []fsm.Job {
+func (s *shard) granted(results []fsm.Result) ([]fsm.Job, error) {
 	if len(results) == 0 || len(results[0].Grants) == 0 {
-		return nil
+		return nil, nil
 	}
-	r, _ := s.peek(&fsm.HeldQuery{Grants: results[0].Grants})
-	return r.Jobs
+	r, _, err := s.peek(&fsm.HeldQuery{Grants: results[0].Grants})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, err) // a repeat with the same request id collects them
+	}
+	return r.Jobs, nil
 }
 
 // status returns the state of the shard's group.

@@ -53,17 +53,17 @@ type putBatch struct {
 	answers  []answer
 	commands []placed
 	bodies   []byte
-	// queue is what name was given first; several is set if it was given another name since.
+	// queue is the first that the call names; several is set if it names another.
 	queue   string
 	several bool
 }
 
-// name notes the queue of an entry as the call has it, whatever is wrong with it.
+// name notes the queue that an entry of the call names, whatever else is wrong with it.
 func (b *putBatch) name(queue string) {
 	if b.queue == "" {
 		b.queue = queue
 	}
-	b.several = b.several || queue != b.queue
+	b.several = b.several || queue != "" && queue != b.queue
 }
 
 // parting says how the call is split within a shard.

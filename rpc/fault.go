@@ -106,7 +106,7 @@ func contract() [34]row {
 		{belfryv1.Reason_REASON_MEMORY_FULL, connect.CodeResourceExhausted, none, fsm.OK, node.ErrMemoryFull, 5 * time.Second, "the memory of a node that holds the shard is nearly full"},
 		{belfryv1.Reason_REASON_REQUEST_EXPIRED, connect.CodeFailedPrecondition, unknown, fsm.RequestExpired, nil, 0, "requestId: it is older than what is remembered; nothing was done now, the earlier outcome is unknown"},
 		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotLeader, 50 * time.Millisecond, "another node leads the shard"},
-		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotHere, 50 * time.Millisecond, "no replica of the shard is on the node that was asked"},
+		{belfryv1.Reason_REASON_NOT_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNotHere, 50 * time.Millisecond, "no replica of the shard is on the node that was asked, or it is getting its state again"},
 		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrNoLeader, 200 * time.Millisecond, "the shard has no leader that serves"},
 		{belfryv1.Reason_REASON_NO_LEADER, connect.CodeUnavailable, none, fsm.OK, node.ErrSilent, time.Second, "the node that should take over has not answered lately"},
 		{belfryv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable, none, fsm.OK, node.ErrShuttingDown, time.Second, "the server is stopping"},

@@ -78,6 +78,7 @@ func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
 // queue has another number of partitions are routed once more: nothing was applied.
 func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch) {
 	b.commands = slices.Grow(b.commands, len(b.puts))
+	known := map[string]uint32{}
 	for i, put := range b.puts {
 		if put == nil {
 			continue
@@ -92,7 +93,7 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 			b.answers[i].fault = beingDeleted(put.Queue)
 			continue
 		}
-		b.commands = append(b.commands, s.place(put, requestID, i))
+		b.commands = append(b.commands, s.place(put, requestID, i, known))
 	}
 	s.doPlaced(ctx, requestID, b.commands, b.parting(), b.answers)
 	s.putAgain(ctx, requestID, b)
@@ -102,47 +103,34 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 	s.nameConflicts(ctx, b)
 }
 
-// putAgain routes the puts once more that were refused because the queue has another number of partitions. A shard that
-// made a job of some puts of a part remembers the answer to all of them under the part's request id, so that the others need
-// an id of their own. Elsewhere the whole part goes again under the call's id, which a repeat of the call will use: the
-// part was not remembered, and doing the puts again that made nothing changes nothing.
+// putAgain routes the puts once more that this node has routed by another number of partitions than the shard knows, or than the attempt that the shard
+// remembers. A shard refuses all puts into a queue or none for that, and remembers none that it refused: they go again under the call's id, which a repeat of the
+// call will use.
 func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBatch) {
-	if !slices.ContainsFunc(b.commands, func(c placed) bool { return changed(&b.answers[c.position]) }) {
+	if !slices.ContainsFunc(b.commands, func(c placed) bool { return astray(&b.answers[c.position]) }) {
 		return
 	}
 	if err := s.refresh(ctx); err != nil {
 		return // the shards may know better than this node
 	}
-	apart := b.parting()
-	made, refused, repaired := map[partKey]bool{}, map[partKey]bool{}, map[string]bool{}
+	var again []placed
+	repaired, known := map[string]bool{}, map[string]uint32{}
 	for _, c := range b.commands {
-		a, of := &b.answers[c.position], apart.of(c)
-		made[of] = made[of] || a.result != nil && a.result.Created
 		put, ok := c.command.(*fsm.Put)
-		if !ok || !changed(a) {
+		a := &b.answers[c.position]
+		if !ok || !astray(a) {
 			continue
 		}
-		if _, tried := repaired[put.Queue]; !tried {
+		if _, tried := repaired[put.Queue]; !tried && changed(a) {
 			repaired[put.Queue] = s.repair(ctx, put)
+		} else if !tried {
+			repaired[put.Queue] = put.Partitions != s.partitions(put.Queue) && !s.deleting(put.Queue)
 		}
-		refused[of] = refused[of] || repaired[put.Queue]
-	}
-	var whole, rest []placed
-	for _, c := range b.commands {
-		put, ok := c.command.(*fsm.Put)
-		switch of := apart.of(c); {
-		case !ok || !refused[of]:
-		case !made[of]:
-			whole = append(whole, s.place(put, requestID, c.position))
-		case changed(&b.answers[c.position]):
-			rest = append(rest, s.place(put, requestID, c.position))
+		if repaired[put.Queue] {
+			again = append(again, s.place(put, requestID, c.position, known))
 		}
 	}
-	s.doPlaced(ctx, requestID, whole, apart, b.answers)
-	if requestID != "" {
-		requestID += "~"
-	}
-	s.doPlaced(ctx, requestID, rest, apart, b.answers)
+	s.doPlaced(ctx, requestID, again, b.parting(), b.answers)
 }
 
 // placesMax bounds the partitions that a put which may go to any is offered to.
@@ -176,6 +164,10 @@ func limited(a *answer) bool {
 	return a.fault != nil && a.result != nil && (a.fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
 }
 
+// astray reports whether a put may have been routed by a wrong number of partitions. If the shard remembers an attempt at the call that was routed otherwise,
+// that has other content.
+func astray(a *answer) bool { return changed(a) || a.result != nil && a.result.Code == fsm.Invalid }
+
 // changed reports whether a put was refused because the queue has another number of partitions.
 func changed(a *answer) bool {
 	return a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
@@ -188,10 +180,14 @@ func sameHome(before fsm.Command, put *fsm.Put) bool {
 }
 
 // place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to
-// the same shard, through whichever node.
-func (s *queueService) place(put *fsm.Put, requestID string, position int) placed {
-	put.Partitions = s.partitions(put.Queue)
-	switch {
+// the same shard, through whichever node. known has the numbers of partitions by which puts of the call were routed: a queue has one for all of them.
+func (s *queueService) place(put *fsm.Put, requestID string, position int, known map[string]uint32) placed {
+	n, ok := known[put.Queue]
+	if !ok {
+		n = s.partitions(put.Queue)
+		known[put.Queue] = n
+	}
+	switch put.Partitions = n; {
 	case put.Partitions == 1:
 		put.Partition = 0
 	case put.ID != "":

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,35 +91,61 @@ func TestPutsStayNear(t *testing.T) {
 	}
 }
 
-// TestRepeatFindsWhatWasRoutedAgain: a node that does not know the partitions of one queue yet puts again what was refused for that; a node that knows them
-// finds what was made, also where the same shard made a job of another queue's put.
-func TestRepeatFindsWhatWasRoutedAgain(t *testing.T) {
-	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
-	knows, late := serviceOver(t, n), serviceOver(t, n)
-	knows.catalog.(*memoryCatalog).queues[config.Name] = config
-	late.catalog = &lateCatalog{newMemoryCatalog(), config}
-	if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
-		t.Fatal(pending, err)
+// fickleCatalog begins to show a queue when a put into it has been routed.
+type fickleCatalog struct {
+	*memoryCatalog
+	hidden string
+	looks  int
+}
+
+func (c *fickleCatalog) Queue(name string) (QueueConfig, bool) {
+	if name == c.hidden && c.looks < 2 { // whether it is being deleted, and its partitions
+		c.looks++
+		return QueueConfig{}, false
 	}
-	beside := "plain"
-	for knows.shard(beside, 0) != knows.shard(config.Name, 0) {
-		beside += "-"
-	}
-	ids := func(s *queueService) (ids []string) {
-		req := &belfryv1.PutBatchRequest{RequestId: "r", Jobs: []*belfryv1.PutRequest{{Queue: beside}, {Queue: config.Name}}}
-		res, err := s.PutBatch(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range res.GetResults() {
-			if r.GetError() != nil {
-				t.Fatal(r)
+	return c.memoryCatalog.Queue(name)
+}
+
+// TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of one queue yet puts again what was refused for that, under the ids by which
+// one that knows them finds it, and finds what that has put; also where one shard has puts into another queue, and where it learns in the middle of the call.
+func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
+	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	for _, order := range [][]string{{"late", "knows"}, {"knows", "late"}, {"fickle", "knows"}, {"knows", "fickle"}, {"fickle", "late"}} {
+		t.Run(strings.Join(order, " then "), func(t *testing.T) {
+			n := newMemoryNode(2)
+			knows := serviceOver(t, n)
+			catalog := knows.catalog.(*memoryCatalog)
+			catalog.queues[config.Name] = config
+			late, fickle := serviceOver(t, n), serviceOver(t, n)
+			late.catalog, fickle.catalog = &lateCatalog{newMemoryCatalog(), config}, &fickleCatalog{catalog, config.Name, 0}
+			if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
+				t.Fatal(pending, err)
 			}
-			ids = append(ids, r.GetPut().GetId())
-		}
-		return ids
-	}
-	if first, again := ids(late), ids(knows); !slices.Equal(first, again) {
-		t.Errorf("made %q, and again %q", first, again)
+			req := &belfryv1.PutBatchRequest{RequestId: "r"}
+			for shard := range uint32(2) {
+				beside := "plain"
+				for knows.shard(beside, 0) != shard {
+					beside += "-"
+				}
+				req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: beside}, &belfryv1.PutRequest{Queue: config.Name}, &belfryv1.PutRequest{Queue: config.Name})
+			}
+			services := map[string]*queueService{"knows": knows, "late": late, "fickle": fickle}
+			var ids [2][]string
+			for attempt, name := range order {
+				res, err := services[name].PutBatch(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range res.GetResults() {
+					if r.GetError() != nil {
+						t.Errorf("through the node that is %s: %v", name, r.GetError())
+					}
+					ids[attempt] = append(ids[attempt], r.GetPut().GetId())
+				}
+			}
+			if !slices.Equal(ids[0], ids[1]) {
+				t.Errorf("made %q, and again %q", ids[0], ids[1])
+			}
+		})
 	}
 }

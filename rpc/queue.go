@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -83,7 +84,7 @@ func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string
 	for i, c := range commands {
 		share[i] = placed{shard: shard, position: i, command: c}
 	}
-	s.doShare(ctx, requestID, share, answers)
+	_ = s.doShare(ctx, requestID, share, answers) // the answers have it
 	return answers
 }
 
@@ -97,20 +98,35 @@ type placed struct {
 // sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each queue.
 const sharesAtOnce = 64
 
-// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. Those of a shard that apart gives different names are
-// requests of their own. One shard, which is the rule, needs no other goroutine.
+// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. Those of a shard for which apart gives different names are
+// different requests. One request, which is the rule, needs no other goroutine.
 func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, apart parting, answers []answer) {
 	shares := splitByShard(commands, apart)
-	if len(shares) == 0 {
+	switch len(shares) {
+	case 0:
+		return
+	case 1:
+		_ = s.doShare(ctx, apart.requestID(requestID, shares[0]), shares[0], answers) // the answers have it
 		return
 	}
 	var group sync.WaitGroup
 	var next atomic.Int64
+	var spent sync.Map // the *node.QuotaError of namespaces that have used up their quota, by partKey
 	others := min(len(shares), sharesAtOnce) - 1
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {
-			s.doShare(ctx, apart.requestID(requestID, shares[i]), shares[i], answers)
+			share := shares[i]
+			of := parting(byNamespace).of(share[0])
+			held, _ := spent.Load(of)
+			if quota, ok := held.(*node.QuotaError); ok {
+				s.refuse(share, quota, answers) // it would wait as long, to hear the same
+				continue
+			}
+			err := s.doShare(ctx, apart.requestID(requestID, share), share, answers)
+			if quota, ok := errors.AsType[*node.QuotaError](err); ok {
+				spent.Store(of, quota)
+			}
 		}
 	}
 	for range others {
@@ -128,7 +144,7 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	}
 }
 
-// parting names what a command of a call is kept apart with, from the others of its shard. Which one a call has depends on nothing but the call.
+// parting names commands: those of a shard with different names are different requests. Which parting a call has depends on nothing but the call.
 type parting func(fsm.Command) string
 
 // together keeps nothing apart.
@@ -142,7 +158,7 @@ func byNamespace(c fsm.Command) string {
 	return ""
 }
 
-// byQueue names the queue of a put, by what is no namespace; "" for what is no put.
+// byQueue names the queue of a put, with a prefix, so that it equals no namespace; "" for what is no put.
 func byQueue(c fsm.Command) string {
 	if put, ok := c.(*fsm.Put); ok {
 		return "queue/" + put.Queue
@@ -160,18 +176,16 @@ func (apart parting) requestID(ofCall string, share []placed) string {
 	return ofCall + "#/" + part
 }
 
-// doShare proposes the commands of one shard as one request and stores the answers at their positions.
-func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) {
+// doShare proposes the commands of one shard as one request and stores the answers at their positions. The error is that of the request, which the answers have, too.
+func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) error {
 	shard, commands := share[0].shard, make([]fsm.Command, len(share))
 	for i := range share {
 		commands[i] = share[i].command
 	}
 	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
 	if err != nil {
-		for i := range share {
-			answers[share[i].position] = answer{fault: s.faultAt(shard, err)}
-		}
-		return
+		s.refuse(share, err, answers)
+		return err
 	}
 	var witness *node.Witness
 	if reply.Witness != (node.Witness{}) {
@@ -184,6 +198,14 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 			a.fault = faultOfResult(shard, a.result)
 			a.fault.Witness = a.witness()
 		}
+	}
+	return nil
+}
+
+// refuse stores the error of a request of one shard as the answers to its commands.
+func (s *queueService) refuse(share []placed, err error, answers []answer) {
+	for i := range share {
+		answers[share[i].position] = answer{fault: s.faultAt(share[i].shard, err)}
 	}
 }
 

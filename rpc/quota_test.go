@@ -166,6 +166,42 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 	})
 }
 
+// TestSpentQuotaIsAskedForOnce: the puts of a batch into many queues of a namespace that has used up its quota do not wait one after the other, and those of another
+// namespace are made.
+func TestSpentQuotaIsAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &doingNode{memoryNode: newMemoryNode(3), rule: func(_ uint32, req *fsm.Request) error {
+			if fsm.NamespaceOf(req.Commands[0].(*fsm.Put).Queue) != "full" {
+				return nil
+			}
+			<-time.After(time.Second)
+			return fmt.Errorf("shard-0: %w", &node.QuotaError{Namespace: "full", Limit: node.JobsLimit, Max: 10, Share: 4, Used: 4})
+		}}
+		q := serviceOver(t, n)
+		req := &belfryv1.PutBatchRequest{}
+		for i := range 999 {
+			req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "full/" + itoa(i)})
+		}
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "empty/q"})
+		began := time.Now()
+		res, err := q.PutBatch(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Second { // a call for one shard may begin while another's is about to end
+			t.Errorf("it took %v", took)
+		}
+		for i, r := range res.GetResults()[:999] {
+			if r.GetError().GetReason() != belfryv1.Reason_REASON_QUOTA {
+				t.Fatalf("entry %d: %v", i, r)
+			}
+		}
+		if last := res.GetResults()[999]; !last.GetPut().GetCreated() {
+			t.Errorf("the other namespace: %v", last)
+		}
+	})
+}
+
 // TestAPanicInAPartIsTheCalls, whichever goroutine it is in.
 func TestAPanicInAPartIsTheCalls(t *testing.T) {
 	var all atomic.Int64

@@ -102,16 +102,22 @@ func windowText(window *durationpb.Duration) string {
 	return fmt.Sprintf("%d s", seconds)
 }
 
-// renderCreated says what was made.
+// renderCreated says what was made, and where that is still on its way.
 func renderCreated(w io.Writer, response *belfryv1.CreateQueueResponse) {
 	fmt.Fprintf(w, "created %s with %s\n", response.Queue, count(response.Partitions, "partition"))
+	renderPending(w, response.PendingShards)
 }
 
 // renderUpdated says what was changed, and where that is still on its way.
 func renderUpdated(w io.Writer, queue string, response *belfryv1.UpdateQueueResponse) {
 	fmt.Fprintf(w, "%s has settings version %d\n", queue, response.SettingsVersion)
-	if len(response.PendingShards) > 0 {
-		fmt.Fprintf(w, "not yet applied in shards %v; it will be\n", response.PendingShards)
+	renderPending(w, response.PendingShards)
+}
+
+// renderPending says where a change is still on its way.
+func renderPending(w io.Writer, shards []uint32) {
+	if len(shards) > 0 {
+		fmt.Fprintf(w, "not yet applied in shards %v; it will be\n", shards)
 	}
 }
 

@@ -38,7 +38,7 @@ func leaseBugs() []Bug {
 		{
 			Name: "answer-to-two", What: "a reserve that finds nothing is answered with the jobs of the last one of its queue that found some",
 			Claims: []string{"I20"}, Workloads: []string{"puts"},
-			Edits: []Edit{before("node/node.go", `reply.Jobs = s.granted(reply.Results)`, `if planted("answer-to-two") {
+			Edits: []Edit{before("node/node.go", `reply.Jobs, err = s.granted(reply.Results)`, `if planted("answer-to-two") {
 			reply.Results = plantedLast(s.number, req, reply.Results)
 		}`)},
 		},
