@@ -91,7 +91,7 @@ func pairOf(t testing.TB, b bounds) *pair {
 		n.now = now
 		return &queueService{
 			router: router{node: n, catalog: newMemoryCatalog()}, limits: DefaultLimits(), now: now, drain: newDrain(),
-			quick: quick{codec: binaryCodec{bounds: b}},
+			quick: quick{codec: binaryCodec{bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}
 	return &pair{t, service(), service()}

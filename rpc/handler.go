@@ -169,7 +169,7 @@ func newHandler(cfg Config) (*handler, error) {
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, quick: quick{codec: binary}, guard: h.guard,
+		drain: h.drain, quick: quick{codec: binary}, guard: h.guard, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
 	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch, guard: h.guard, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers

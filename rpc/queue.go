@@ -32,6 +32,8 @@ type queueService struct {
 	turns turns
 	quick quick
 	guard *guard
+	// partsAtOnce is how many requests one call has under way at a time, 0 for 1.
+	partsAtOnce int
 }
 
 // checker returns a checker for one request, which is to do an action to the queues that it names.
@@ -95,8 +97,8 @@ type placed struct {
 	command  fsm.Command
 }
 
-// sharesAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each queue.
-const sharesAtOnce = 64
+// partsAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each queue.
+const partsAtOnce = 64
 
 // doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. Those of a shard for which apart gives different names are
 // different requests. One request, which is the rule, needs no other goroutine.
@@ -112,7 +114,7 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	var group sync.WaitGroup
 	var next atomic.Int64
 	var spent sync.Map // the *node.QuotaError of namespaces that have used up their quota, by partKey
-	others := min(len(shares), sharesAtOnce) - 1
+	others := min(len(shares), max(1, s.partsAtOnce)) - 1
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {

@@ -160,8 +160,8 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 				t.Errorf("entry %d: %v", i, r)
 			}
 		}
-		if all.Load() != jobs || most.Load() != sharesAtOnce {
-			t.Errorf("%d requests, of which %d at a time; want %d and %d", all.Load(), most.Load(), jobs, sharesAtOnce)
+		if all.Load() != jobs || most.Load() != partsAtOnce {
+			t.Errorf("%d requests, of which %d at a time; want %d and %d", all.Load(), most.Load(), jobs, partsAtOnce)
 		}
 	})
 }
