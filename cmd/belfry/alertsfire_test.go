@@ -180,7 +180,7 @@ func TestAlertsOfNodesFire(t *testing.T) {
 			return seen
 		}
 		first := led()
-		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
+		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x","ttr":"1h"}`) // a lease that does not end meanwhile
 		call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
 		// The others depend on how fast the machine is.
 		quiet := &drill{before: first, after: led(), moving: true}

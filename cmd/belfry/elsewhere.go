@@ -38,12 +38,12 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 		return address + " speaks TLS only: write https:// instead of http://, and name the authority behind its certificate with --tls-ca"
 	case server.PortOther:
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
-	case server.PortWeb:
+	case server.PortWeb, server.PortSilent: // one that is slow to answer the question has answered the call
 		if ambiguous(err) {
 			return ""
 		}
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: %s", address, explain(err))
-	case server.PortClients, server.PortSilent:
+	case server.PortClients:
 	}
 	return ""
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// probeMax bounds the question what listens at an address, probeFor is how long its answer counts.
+	// probeMax bounds the question what listens at a join address, probeFor is how long its answer counts.
 	probeMax = time.Second
 	probeFor = 15 * time.Second
 	// pendingMax is how long a first call may take before it is looked at what listens there.
@@ -121,6 +121,8 @@ func (r *joinReporter) found(ctx context.Context, addr string) probe {
 // look asks who listens at an address: it may be one of the other two ports of a node.
 func look(ctx context.Context, addr string) probe {
 	const instead = "join the address that it gossips at, by default port 7402"
+	ctx, cancel := context.WithTimeout(ctx, probeMax)
+	defer cancel()
 	switch found := FindPort(ctx, addr); found.Kind {
 	case PortPeers:
 		return probe{text: fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
@@ -36,9 +37,12 @@ type Port struct {
 	Node string
 }
 
-// FindPort finds out what listens at addr, HOST:PORT. It takes a second at most, and changes nothing there.
+// findMax bounds the question what listens somewhere, which is asked when a call has failed already.
+const findMax = 3 * time.Second
+
+// FindPort finds out what listens at addr, HOST:PORT. It takes three seconds at most, and changes nothing there.
 func FindPort(ctx context.Context, addr string) Port {
-	ctx, cancel := context.WithTimeout(ctx, probeMax)
+	ctx, cancel := context.WithTimeout(ctx, findMax)
 	defer cancel()
 	questions := []func(context.Context, string) Port{findPeers, findGossip, findHTTP}
 	found := make(chan Port, len(questions))
