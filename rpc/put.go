@@ -96,22 +96,26 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 		b.commands = append(b.commands, s.place(put, requestID, i, known))
 	}
 	s.doPlaced(ctx, requestID, b.commands, b.parting(), b.answers)
-	s.putAgain(ctx, requestID, b)
+	for round := 0; round < reroutings && s.putAgain(ctx, requestID, b); round++ {
+	}
 	if requestID == "" { // else a repeat must find the answer where it was given
 		s.putElsewhere(ctx, b)
 	}
 	s.nameConflicts(ctx, b)
 }
 
+// reroutings is how often puts are routed again: where this node did not know a queue's partitions, and where a shard did not know them yet after that.
+const reroutings = 2
+
 // putAgain routes the puts once more that this node has routed by another number of partitions than the shard knows, or than the attempt that the shard
-// remembers. A shard refuses all puts into a queue or none for that, and remembers none that it refused: they go again under the call's id, which a repeat of the
-// call will use.
-func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBatch) {
+// remembers, and reports whether there were any. A shard refuses all puts into a queue or none for that, and remembers none that it refused: they go again under
+// the call's id, which a repeat of the call will use.
+func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBatch) bool {
 	if !slices.ContainsFunc(b.commands, func(c placed) bool { return astray(&b.answers[c.position]) }) {
-		return
+		return false
 	}
 	if err := s.refresh(ctx); err != nil {
-		return // the shards may know better than this node
+		return false // the shards may know better than this node
 	}
 	var again []placed
 	repaired, known := map[string]bool{}, map[string]uint32{}
@@ -131,6 +135,7 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBat
 		}
 	}
 	s.doPlaced(ctx, requestID, again, b.parting(), b.answers)
+	return len(again) > 0
 }
 
 // placesMax bounds the partitions that a put which may go to any is offered to.

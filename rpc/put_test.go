@@ -149,3 +149,21 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 		})
 	}
 }
+
+// TestPutIsRoutedTwiceMore: by a node that does not know the partitions of a queue, to a shard that has not heard of the queue either.
+func TestPutIsRoutedTwiceMore(t *testing.T) {
+	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	late := serviceOver(t, n)
+	late.catalog = &lateCatalog{newMemoryCatalog(), config}
+	if a := late.do(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
+		t.Fatal(a.fault)
+	}
+	id := "a"
+	for node.PartitionOf(id, 2) != 1 {
+		id += "a"
+	}
+	got, err := late.Put(t.Context(), &belfryv1.PutRequest{Queue: config.Name, Id: id})
+	if err != nil || !got.GetCreated() || got.GetWitness().GetShard() != late.shard(config.Name, 1) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -59,17 +59,25 @@ type tenant struct {
 
 func (t *tenant) queue(name string) string { return t.space + "/" + name }
 
-// put makes jobs in a batch of its own.
+// put makes jobs in a batch of its own, and again as long as the node has not heard of the queue yet.
 func (t *tenant) put(node int, jobs ...*belfryv1.PutRequest) error {
-	res, err := t.nodes[node].PutBatch(t.ctx, &belfryv1.PutBatchRequest{Jobs: jobs})
-	for _, r := range res.GetResults() {
-		if r.GetPut().GetCreated() {
-			t.made.Add(1)
-		} else if err == nil {
-			err = &rpc.Fault{Reason: r.GetError().GetReason()}
+	for {
+		res, err := t.nodes[node].PutBatch(t.ctx, &belfryv1.PutBatchRequest{Jobs: jobs})
+		var again []*belfryv1.PutRequest
+		for i, r := range res.GetResults() {
+			switch reason := r.GetError().GetReason(); {
+			case r.GetPut().GetCreated():
+				t.made.Add(1)
+			case reason == belfryv1.Reason_REASON_QUEUE_CHANGED:
+				again = append(again, jobs[i])
+			case err == nil:
+				err = &rpc.Fault{Reason: reason}
+			}
+		}
+		if jobs = again; err != nil || len(jobs) == 0 || t.ctx.Err() != nil {
+			return err
 		}
 	}
-	return err
 }
 
 // jobsUsed counts the jobs that there are, which are at least those that the tenant was told of.
