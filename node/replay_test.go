@@ -144,19 +144,26 @@ func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 	}
 }
 
+// leadingCounter starts a group of one with a counter, and waits until it leads.
+func leadingCounter(t *testing.T, cfg Config) *instance {
+	t.Helper()
+	n := openNode(t, cfg)
+	g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := g.group.instance()
+	for look := time.Tick(10 * time.Millisecond); i.State() != raft.Leader; {
+		<-look
+	}
+	return i
+}
+
 // TestAnswersOutliveRaft: what was applied before the end is said to be, whenever it is asked.
 func TestAnswersOutliveRaft(t *testing.T) {
 	cfg := longLog(t, "counter")
 	synctest.Test(t, func(t *testing.T) {
-		n := openNode(t, cfg)
-		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := g.group.instance()
-		for i.State() != raft.Leader {
-			time.Sleep(10 * time.Millisecond)
-		}
+		i := leadingCounter(t, cfg)
 		var futures []raft.Future
 		for range 64 { // each takes the end half the time
 			futures = append(futures, i.Apply([]byte("x"), 0))
@@ -179,15 +186,7 @@ func TestAnswersOutliveRaft(t *testing.T) {
 func TestEndOfEveryFuture(t *testing.T) {
 	cfg := longLog(t, "counter")
 	synctest.Test(t, func(t *testing.T) {
-		n := openNode(t, cfg)
-		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := g.group.instance()
-		for i.State() != raft.Leader {
-			time.Sleep(10 * time.Millisecond)
-		}
+		i := leadingCounter(t, cfg)
 		for name, future := range map[string]raft.Future{
 			"apply":         i.Apply([]byte("x"), 0),
 			"barrier":       i.Barrier(0),

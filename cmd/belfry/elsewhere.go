@@ -38,14 +38,18 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 		return address + " speaks TLS only: write https:// instead of http://, and name the authority behind its certificate with --tls-ca"
 	case server.PortOther:
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
-	case server.PortWeb, server.PortSilent: // one that is slow to answer the question has answered the call
+	case server.PortSilent: // it was slow to answer the question, and may be a server, unless it has answered the call as none does
+		if _, strange := errors.AsType[*strangeAnswer](err); !strange {
+			return ""
+		}
+	case server.PortWeb:
 		if ambiguous(err) {
 			return ""
 		}
-		return fmt.Sprintf("something that is not a Belfry server answers at %s: %s", address, explain(err))
 	case server.PortClients:
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("something that is not a Belfry server answers at %s: %s", address, explain(err))
 }
 
 // directAddress returns the HOST:PORT to which calls go; ok is false if TLS or a proxy stands between.

@@ -77,6 +77,23 @@ func TestWrongServer(t *testing.T) {
 			}
 		}
 	}
+	// One that breaks off and falls silent may be a server that was killed when it had done what it was asked.
+	over := make(chan struct{})
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Put") {
+			w.Header().Set("Content-Type", "application/proto")
+			w.Header().Set("Content-Length", "100")
+			w.Write([]byte("x")) //nolint:errcheck // the reader sees
+			panic(http.ErrAbortHandler)
+		}
+		<-over
+	}))
+	defer broken.Close()
+	defer close(over)
+	lost := newHarness(t, nil)
+	if got := lost.run("put", "orders", "x", "--server", broken.URL); got.code != codeUnknown || !strings.Contains(got.err, "--request-id "+fixedRequestID) {
+		t.Errorf("a server that was lost: %+v, want exit code 5 and the request id", got)
+	}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	defer proxy.Close()
 	h := newHarness(t, nil)

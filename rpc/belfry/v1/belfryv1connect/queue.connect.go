@@ -74,7 +74,7 @@ type QueueServiceClient interface {
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
 	// the request, and some may fail while others succeed. Only of one queue's entries in one shard all are refused
-	// with QUOTA or RATE_LIMITED where not all fit. The call itself fails only if no entry was tried.
+	// with QUOTA or RATE_LIMITED where not all fit, and others of its namespace there may be, too. The call itself fails only if no entry was tried.
 	PutBatch(context.Context, *v1.PutBatchRequest) (*v1.PutBatchResponse, error)
 	// Reserve hands out due jobs under leases, waiting for up to `wait` if there are none. An empty answer is no error.
 	// A repeat with the same requestId collects the jobs of the first answer that are still held.
@@ -387,7 +387,7 @@ type QueueServiceHandler interface {
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
 	// the request, and some may fail while others succeed. Only of one queue's entries in one shard all are refused
-	// with QUOTA or RATE_LIMITED where not all fit. The call itself fails only if no entry was tried.
+	// with QUOTA or RATE_LIMITED where not all fit, and others of its namespace there may be, too. The call itself fails only if no entry was tried.
 	PutBatch(context.Context, *v1.PutBatchRequest) (*v1.PutBatchResponse, error)
 	// Reserve hands out due jobs under leases, waiting for up to `wait` if there are none. An empty answer is no error.
 	// A repeat with the same requestId collects the jobs of the first answer that are still held.
