@@ -64,8 +64,12 @@ func drawJob(t *rapid.T) *belfryv1.Job {
 	if headers := rapid.MapOfN(rapid.StringN(0, 5, 10), rapid.StringN(0, 5, 10), 0, 4).Draw(t, "headers"); len(headers) > 0 {
 		job.Headers = headers
 	}
-	for range rapid.IntRange(0, 3).Draw(t, "delays") {
-		job.RetryDelays = append(job.RetryDelays, drawDuration(t))
+	for range rapid.IntRange(0, 5).Draw(t, "delays") {
+		if rapid.Bool().Draw(t, "usual delay") { // as the job before may have, too
+			job.RetryDelays = append(job.RetryDelays, durationpb.New(time.Second))
+		} else {
+			job.RetryDelays = append(job.RetryDelays, drawDuration(t))
+		}
 	}
 	return job
 }

@@ -50,6 +50,7 @@ type jobDecoder struct {
 	texts  texts
 
 	due, until, created, first timeDecoder
+	delays                     delaysDecoder
 	witness                    []byte // of the job before
 	granted                    time.Time
 }
@@ -89,6 +90,7 @@ func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 	var granted time.Time
 	for len(data) > 0 {
 		var f wireField
+		all := data
 		if f, data, err = nextField(data); err != nil {
 			return err
 		}
@@ -106,10 +108,8 @@ func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 			job.Body = d.body(f.bytes, left)
 		case 10:
 			err = decodeHeader(job, f.bytes)
-		case 15:
-			var delay time.Duration
-			delay, err = wireDuration(f.bytes)
-			job.RetryDelays = append(job.RetryDelays, delay)
+		case fieldRetryDelays:
+			data, err = d.delays.decode(job, all, left)
 		case 21:
 			granted, err = d.witnessTime(f.bytes)
 		default:
@@ -128,6 +128,58 @@ func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 	if !granted.IsZero() && !job.LeaseUntil.IsZero() {
 		job.lease = job.LeaseUntil.Sub(granted)
 	}
+	return nil
+}
+
+// fieldRetryDelays is the field of a Job.
+const fieldRetryDelays = 15
+
+// A delaysDecoder decodes retry delays. Those of neighbours are often the same, and often the default, which is seven. It refers to what it decoded last.
+type delaysDecoder struct {
+	data []byte          // the fields of the job before
+	list []time.Duration // what they say
+	free []time.Duration // room for copies
+}
+
+// decode decodes the retry delays that data begins with, and takes them off. left is as in jobDecoder.decode.
+func (d *delaysDecoder) decode(job *Job, data []byte, left int) (rest []byte, err error) {
+	if len(d.data) == 0 || !bytes.HasPrefix(data, d.data) {
+		if err := d.read(data); err != nil {
+			return nil, err
+		}
+	}
+	if job.RetryDelays != nil { // they are in two places, or are more than those of the job before
+		job.RetryDelays = append(job.RetryDelays, d.list...)
+		return data[len(d.data):], nil
+	}
+	n := len(d.list)
+	if len(d.free) < n {
+		d.free = make([]time.Duration, n*min(left, jobsTogether))
+	}
+	job.RetryDelays, d.free = d.free[:n:n], d.free[n:]
+	copy(job.RetryDelays, d.list)
+	return data[len(d.data):], nil
+}
+
+// read sets what the retry delays at the head of data say.
+func (d *delaysDecoder) read(data []byte) error {
+	d.data, d.list = nil, d.list[:0]
+	rest := data
+	for len(rest) > 0 {
+		f, next, err := nextField(rest)
+		if err != nil {
+			return err
+		}
+		if f.field != fieldRetryDelays {
+			break
+		}
+		delay, err := wireDuration(f.bytes)
+		if err != nil {
+			return err
+		}
+		d.list, rest = append(d.list, delay), next
+	}
+	d.data = data[:len(data)-len(rest)]
 	return nil
 }
 

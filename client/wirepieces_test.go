@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
@@ -56,6 +58,12 @@ func TestShortFieldsAreFields(t *testing.T) {
 
 var reservedAt = time.UnixMilli(1_800_000_000_123)
 
+// delaysOf is what the retry delays of the job with that number are in reservedJobs: as a rule those of the job before.
+func delaysOf(job int) []time.Duration {
+	all := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour}
+	return all[:len(all)-job/10%3]
+}
+
 // reservedJobs is an answer to Reserve with n jobs that have bodies of size bytes. Three neighbours each have the times of their own.
 func reservedJobs(tb testing.TB, n, size int) []byte {
 	tb.Helper()
@@ -67,6 +75,9 @@ func reservedJobs(tb testing.TB, n, size int) []byte {
 			DueAt: now, LeaseUntil: now, CreatedAt: now, FirstDueAt: now, Body: &belfryv1.Job_Data{Data: bytes.Repeat([]byte{byte(i)}, size)},
 			Witness: &belfryv1.Witness{Shard: 1, Index: 2, Time: now},
 		})
+		for _, d := range delaysOf(i) {
+			m.Jobs[i].RetryDelays = append(m.Jobs[i].RetryDelays, durationpb.New(d))
+		}
 	}
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -91,7 +102,12 @@ func TestJobsStandApart(t *testing.T) {
 			if at := reservedAt.Add(time.Duration(i/3) * time.Second); !job.DueAt.Equal(at) || !job.LeaseUntil.Equal(at) || !job.CreatedAt.Equal(at) || !job.FirstDueAt.Equal(at) {
 				t.Fatalf("job %d is %+v, of %v", i, job, at)
 			}
+			if !slices.Equal(job.RetryDelays, delaysOf(i)) {
+				t.Fatalf("the retry delays of job %d are %v, want %v", i, job.RetryDelays, delaysOf(i))
+			}
 			job.Body = append(job.Body, "more"...)
+			job.RetryDelays[0]++
+			_ = append(job.RetryDelays, 1)
 		}
 	}
 	var d jobDecoder
@@ -120,7 +136,7 @@ func TestAnswersTakeFewPieces(t *testing.T) {
 		most   float64
 	}{
 		"puts": {put, &putBatchAnswer{}, 6},
-		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 3*entries/jobsTogether + 3},
+		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 4*entries/jobsTogether + 10},
 	} {
 		if n := testing.AllocsPerRun(20, func() { err = errors.Join(err, c.answer.decodeWire(c.data)) }); n > c.most || err != nil {
 			t.Errorf("%s: %v pieces of memory, want %v at most; %v", name, n, c.most, err)

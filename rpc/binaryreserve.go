@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -94,6 +95,8 @@ type jobWriter struct {
 	granted                    *belfryv1.Witness
 	witness                    []byte // of granted
 	due, until, created, first timeWriter
+	delays                     []time.Duration // of the job before
+	delayFields                []byte
 }
 
 // plain reports whether a job is one that is written by hand: all of its text is text, and it has no headers.
@@ -123,9 +126,13 @@ func (w *jobWriter) job(job *leased) {
 	dst = appendNumber(dst, fieldJobPriority, uint64(job.Priority))      //nolint:gosec // as protobuf has it
 	dst = appendDurationField(dst, fieldJobTTR, job.TTR)
 	dst = appendNumber(dst, fieldJobMaxAttempts, uint64(job.MaxAttempts))
-	for _, d := range job.RetryDelays {
-		dst = appendDurationField(dst, fieldJobRetryDelays, d)
+	if !slices.Equal(job.RetryDelays, w.delays) {
+		w.delays, w.delayFields = job.RetryDelays, w.delayFields[:0]
+		for _, d := range w.delays {
+			w.delayFields = appendDurationField(w.delayFields, fieldJobRetryDelays, d)
+		}
 	}
+	dst = append(dst, w.delayFields...)
 	if job.TTL != 0 {
 		dst = appendTimestamp(dst, fieldJobExpiresAt, floorTime(job.TTL))
 	}
