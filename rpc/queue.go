@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,7 +85,7 @@ func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string
 	for i, c := range commands {
 		share[i] = placed{shard: shard, position: i, command: c}
 	}
-	_ = s.doShare(ctx, requestID, share, answers) // the answers have it
+	s.doShare(ctx, requestID, share, answers)
 	return answers
 }
 
@@ -104,31 +103,16 @@ const partsAtOnce = 64
 // different requests. One request, which is the rule, needs no other goroutine.
 func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, apart parting, answers []answer) {
 	shares := splitByShard(commands, apart)
-	switch len(shares) {
-	case 0:
-		return
-	case 1:
-		_ = s.doShare(ctx, apart.requestID(requestID, shares[0]), shares[0], answers) // the answers have it
+	if len(shares) == 0 {
 		return
 	}
 	var group sync.WaitGroup
 	var next atomic.Int64
-	var spent sync.Map // the *node.QuotaError of namespaces that have used up their quota, by partKey
 	others := min(len(shares), max(1, s.partsAtOnce)) - 1
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {
-			share := shares[i]
-			of := parting(byNamespace).of(share[0])
-			held, _ := spent.Load(of)
-			if quota, ok := held.(*node.QuotaError); ok {
-				s.refuse(share, quota, answers) // it would wait as long, to hear the same
-				continue
-			}
-			err := s.doShare(ctx, apart.requestID(requestID, share), share, answers)
-			if quota, ok := errors.AsType[*node.QuotaError](err); ok {
-				spent.Store(of, quota)
-			}
+			s.doShare(ctx, apart.requestID(requestID, shares[i]), shares[i], answers)
 		}
 	}
 	for range others {
@@ -178,16 +162,18 @@ func (apart parting) requestID(ofCall string, share []placed) string {
 	return ofCall + "#/" + part
 }
 
-// doShare proposes the commands of one shard as one request and stores the answers at their positions. The error is that of the request, which the answers have, too.
-func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) error {
+// doShare proposes the commands of one shard as one request and stores the answers at their positions.
+func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) {
 	shard, commands := share[0].shard, make([]fsm.Command, len(share))
 	for i := range share {
 		commands[i] = share[i].command
 	}
 	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
 	if err != nil {
-		s.refuse(share, err, answers)
-		return err
+		for i := range share {
+			answers[share[i].position] = answer{fault: s.faultAt(shard, err)}
+		}
+		return
 	}
 	var witness *node.Witness
 	if reply.Witness != (node.Witness{}) {
@@ -200,14 +186,6 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 			a.fault = faultOfResult(shard, a.result)
 			a.fault.Witness = a.witness()
 		}
-	}
-	return nil
-}
-
-// refuse stores the error of a request of one shard as the answers to its commands.
-func (s *queueService) refuse(share []placed, err error, answers []answer) {
-	for i := range share {
-		answers[share[i].position] = answer{fault: s.faultAt(share[i].shard, err)}
 	}
 }
 

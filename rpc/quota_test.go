@@ -166,40 +166,41 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 	})
 }
 
-// TestSpentQuotaIsAskedForOnce: the puts of a batch into many queues of a namespace that has used up its quota do not wait one after the other, and those of another
-// namespace are made.
-func TestSpentQuotaIsAskedForOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &doingNode{memoryNode: newMemoryNode(3), rule: func(_ uint32, req *fsm.Request) error {
-			if fsm.NamespaceOf(req.Commands[0].(*fsm.Put).Queue) != "full" {
-				return nil
-			}
-			<-time.After(time.Second)
-			return fmt.Errorf("shard-0: %w", &node.QuotaError{Namespace: "full", Limit: node.JobsLimit, Max: 10, Share: 4, Used: 4})
-		}}
-		q := serviceOver(t, n)
-		req := &belfryv1.PutBatchRequest{}
-		for i := range 999 {
-			req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "full/" + itoa(i)})
+// TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent: the shard answers for what it has put, whatever the quota is, so that no part of a repeat may be refused unasked.
+func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
+	n := &doingNode{memoryNode: newMemoryNode(1)}
+	q := serviceOver(t, n)
+	q.partsAtOnce = 1 // in the order of the call
+	put := map[string]bool{}
+	n.rule = func(_ uint32, req *fsm.Request) error {
+		queue := req.Commands[0].(*fsm.Put).Queue
+		if !put[req.ID] && (queue == "a/0" || len(put) == 3) {
+			return usedUp(node.JobsLimit)
 		}
-		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "empty/q"})
-		began := time.Now()
+		put[req.ID] = true
+		return nil
+	}
+	req := &belfryv1.PutBatchRequest{RequestId: "r"}
+	for i := range 5 {
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "a/" + itoa(i)})
+	}
+	var ids [2][]string
+	for attempt := range ids {
 		res, err := q.PutBatch(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 2*time.Second { // a call for one shard may begin while another's is about to end
-			t.Errorf("it took %v", took)
-		}
-		for i, r := range res.GetResults()[:999] {
-			if r.GetError().GetReason() != belfryv1.Reason_REASON_QUOTA {
-				t.Fatalf("entry %d: %v", i, r)
+		for i, r := range res.GetResults() {
+			id := r.GetPut().GetId()
+			if room := i >= 1 && i <= 3; room != (id != "") || !room && r.GetError().GetReason() != belfryv1.Reason_REASON_QUOTA {
+				t.Errorf("attempt %d, entry %d: %v", attempt, i, r)
 			}
+			ids[attempt] = append(ids[attempt], id)
 		}
-		if last := res.GetResults()[999]; !last.GetPut().GetCreated() {
-			t.Errorf("the other namespace: %v", last)
-		}
-	})
+	}
+	if diff := cmp.Diff(ids[0], ids[1]); diff != "" {
+		t.Errorf("the repeat put other jobs (-first +repeat):\n%s", diff)
+	}
 }
 
 // TestAPanicInAPartIsTheCalls, whichever goroutine it is in.
