@@ -134,6 +134,9 @@ func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 // fieldRetryDelays is the field of a Job.
 const fieldRetryDelays = 15
 
+// delaysTogether is the longest list of retry delays that shares its memory.
+const delaysTogether = 16
+
 // A delaysDecoder decodes retry delays. Those of neighbours are often the same, and often the default, which is seven. It refers to what it decoded last.
 type delaysDecoder struct {
 	data []byte          // the fields of the job before
@@ -148,11 +151,11 @@ func (d *delaysDecoder) decode(job *Job, data []byte, left int) (rest []byte, er
 			return nil, err
 		}
 	}
-	if job.RetryDelays != nil { // they are in two places, or are more than those of the job before
+	n := len(d.list)
+	if job.RetryDelays != nil || n > delaysTogether { // not nil: they are in two places, or are more than those of the job before
 		job.RetryDelays = append(job.RetryDelays, d.list...)
 		return data[len(d.data):], nil
 	}
-	n := len(d.list)
 	if len(d.free) < n {
 		d.free = make([]time.Duration, n*min(left, jobsTogether))
 	}

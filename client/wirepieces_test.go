@@ -117,6 +117,18 @@ func TestJobsStandApart(t *testing.T) {
 	if d.next(8, jobBytesTogether+1); d.free != nil {
 		t.Error("a job that is not small shares memory")
 	}
+	long := &belfryv1.Job{}
+	for range delaysTogether + 1 {
+		long.RetryDelays = append(long.RetryDelays, durationpb.New(time.Second))
+	}
+	data, err := proto.Marshal(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &Job{}
+	if err := d.decode(job, data, 8); err != nil || len(job.RetryDelays) != delaysTogether+1 || d.delays.free != nil {
+		t.Errorf("a job with many retry delays shares memory for %d more; %v", len(d.delays.free), err)
+	}
 }
 
 // TestAnswersTakeFewPieces counts the pieces of memory that an answer with 96 entries is decoded into.
