@@ -40,7 +40,8 @@ type refusal struct {
 // Error returns the text of the sentinel.
 func (r *refusal) Error() string { return r.text }
 
-// The errors that callers branch on, with errors.Is. All but ErrUnknownOutcome mean that nothing was applied.
+// The errors that callers branch on, with errors.Is. All mean that nothing was applied, unless ErrUnknownOutcome is wrapped with them; none says what became of
+// an earlier attempt at the same request.
 var (
 	// ErrNotLeader: another node leads the shard.
 	ErrNotLeader error = &refusal{"this node does not lead the shard", NotApplied}

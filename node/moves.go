@@ -134,9 +134,12 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 	return nil
 }
 
-// resume starts a shard again that was stopped a moment ago.
+// resume starts a shard again that was stopped a moment ago, unless it was set aside while it stopped.
 func (n *Node) resume(ctx context.Context, number uint32) error {
 	s := newShard(n, number)
+	if n.setAside(s.name) {
+		return errQuarantined
+	}
 	if err := s.start(ctx); err != nil {
 		return err
 	}

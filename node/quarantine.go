@@ -95,14 +95,12 @@ func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest)
 }
 
 // abandon sets a shard aside whose replica gave up its state for a snapshot of its leader that cannot be restored. A restart would not help: what the log
-// lacks is in that snapshot only. The identity knows it before abandon returns, also while the node drains or is being shut down, since the next start would fail
-// at that snapshot; a stop of the shard waits for that. Of a shard that is just being started or stopped it knows it when that has ended, unless the node ends first. It ends the process if the shard cannot be stopped.
+// lacks is in that snapshot only. The identity knows it before abandon returns, whatever the node does with the shard at that moment, since the next start would
+// fail at that snapshot; a stop of the shard waits for that. It ends the process if the shard cannot be stopped.
 func (n *Node) abandon(ctx context.Context, s *shard, why error) {
-	if n.shards[s.number].Load() == s {
-		if err := n.recordQuarantine(s.name); err != nil {
-			n.fatal(err)
-			return
-		}
+	if err := n.recordQuarantine(s.name); err != nil {
+		n.fatal(err)
+		return
 	}
 	n.spawn(func() {
 		n.moveMu.Lock() // a shard that is being started is here afterwards

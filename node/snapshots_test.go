@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"runtime"
@@ -129,6 +130,42 @@ func TestDrainingNodeRemembersWhatCannotBeRestored(t *testing.T) {
 	closeNode(t, n)
 	n = openNode(t, testConfig(t, n.cfg.Dir))
 	expectHere(t, n, 0)
+}
+
+// TestStoppingShardThatCannotBeRestoredIsSetAside: also if the stop is taken back. The next start would fail at the snapshot; the next stop removes the replica.
+func TestStoppingShardThatCannotBeRestoredIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openJoined(t, dir)
+		if err := n.StartShard(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		s := n.shards[1].Load()
+		refused := errors.New("not removed")
+		expectAside := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			expectHere(t, n)
+			if got := n.Status().Quarantined; !slices.Equal(got, want) {
+				t.Errorf("%v are set aside, want %v", got, want)
+			}
+		}
+		err := n.StopShard(t.Context(), 1, func(context.Context) error { // it has been taken off the node
+			s.replica.stateless(errors.New("the snapshot is rotten"))
+			return refused
+		})
+		if !errors.Is(err, refused) || !errors.Is(err, errQuarantined) {
+			t.Errorf("the stop ended with %v", err)
+		}
+		expectAside(s.name)
+		closeNode(t, n)
+		n = openJoined(t, dir)
+		expectAside(s.name)
+		if err := n.StopShard(t.Context(), 1, wasRemoved); err != nil {
+			t.Error(err)
+		}
+		expectAside()
+	})
 }
 
 // Snapshots of several groups do not share the disk.
