@@ -63,18 +63,21 @@ func TestRecordsAreBroughtByTheCatalog(t *testing.T) {
 type lateCatalog struct {
 	*memoryCatalog
 	later QueueConfig
+	away  error // if its leader cannot be asked
 }
 
 func (c *lateCatalog) Refresh(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queues[c.later.Name] = c.later
-	return nil
+	if c.away == nil {
+		c.queues[c.later.Name] = c.later
+	}
+	return c.away
 }
 
 // TestLimitsAreCheckedAgainstAllPartitions: also those of a queue that this node has not heard of yet.
 func TestLimitsAreCheckedAgainstAllPartitions(t *testing.T) {
-	catalog := &lateCatalog{newMemoryCatalog(), QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}}}
+	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog(), later: QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}}}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	got := s.post("/v1/update-queue", `{"queue":"wide","settings":{"maxJobs":2}}`)
 	if held, _ := catalog.Queue("wide"); got.status != 400 || held.Settings.MaxJobs != 0 {

@@ -74,11 +74,11 @@ func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
 	return out
 }
 
-// putAll routes and proposes puts; the entries that are nil have their fault already. Puts that were refused because the
-// queue has another number of partitions are routed once more: nothing was applied.
+// putAll routes and proposes puts; the entries that are nil have their fault already. Puts that went where the queue does not have its
+// partitions are routed again, see putAgain.
 func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch) {
 	b.commands = slices.Grow(b.commands, len(b.puts))
-	known := map[string]uint32{}
+	known := map[string]route{}
 	for i, put := range b.puts {
 		if put == nil {
 			continue
@@ -89,11 +89,12 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 			b.commands = append(b.commands, placed{shard: b.commands[n-1].shard, position: i, command: put})
 			continue
 		}
-		if s.deleting(put.Queue) {
+		to := s.route(put.Queue, known)
+		if to.deleting {
 			b.answers[i].fault = beingDeleted(put.Queue)
 			continue
 		}
-		b.commands = append(b.commands, s.place(put, requestID, i, known))
+		b.commands = append(b.commands, s.place(put, requestID, i, to))
 	}
 	s.doPlaced(ctx, requestID, b.commands, b.parting(), b.answers)
 	for round := 0; round < reroutings && s.putAgain(ctx, requestID, b); round++ {
@@ -109,16 +110,18 @@ const reroutings = 2
 
 // putAgain routes the puts once more that this node has routed by another number of partitions than the shard knows, or than the attempt that the shard
 // remembers, and reports whether there were any. A shard refuses all puts into a queue or none for that, and remembers none that it refused: they go again under
-// the call's id, which a repeat of the call will use.
+// the call's id, which a repeat of the call will use. While this node cannot learn the number, what became of an earlier attempt is unknown: it may have been
+// carried out by that number.
 func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBatch) bool {
 	if !slices.ContainsFunc(b.commands, func(c placed) bool { return astray(&b.answers[c.position]) }) {
 		return false
 	}
 	if err := s.refresh(ctx); err != nil {
-		return false // the shards may know better than this node
+		b.leaveUnknown()
+		return false
 	}
 	var again []placed
-	repaired, known := map[string]bool{}, map[string]uint32{}
+	repaired, known := map[string]bool{}, map[string]route{}
 	for _, c := range b.commands {
 		put, ok := c.command.(*fsm.Put)
 		a := &b.answers[c.position]
@@ -128,10 +131,11 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBat
 		if _, tried := repaired[put.Queue]; !tried && changed(a) {
 			repaired[put.Queue] = s.repair(ctx, put)
 		} else if !tried {
-			repaired[put.Queue] = put.Partitions != s.partitions(put.Queue) && !s.deleting(put.Queue)
+			to := s.route(put.Queue, known)
+			repaired[put.Queue] = put.Partitions != to.partitions && !to.deleting
 		}
 		if repaired[put.Queue] {
-			again = append(again, s.place(put, requestID, c.position, known))
+			again = append(again, s.place(put, requestID, c.position, s.route(put.Queue, known)))
 		}
 	}
 	s.doPlaced(ctx, requestID, again, b.parting(), b.answers)
@@ -171,7 +175,21 @@ func limited(a *answer) bool {
 
 // astray reports whether a put may have been routed by a wrong number of partitions. If the shard remembers an attempt at the call that was routed otherwise,
 // that has other content.
-func astray(a *answer) bool { return changed(a) || a.result != nil && a.result.Code == fsm.Invalid }
+func astray(a *answer) bool { return changed(a) || misused(a) }
+
+// misused reports whether a put was refused because the shard remembers other content under the call's id.
+func misused(a *answer) bool { return a.result != nil && a.result.Code == fsm.Invalid }
+
+// leaveUnknown has the puts whose content differs from what the shard remembers end as ones of which an earlier attempt may have been carried out.
+func (b *putBatch) leaveUnknown() {
+	for i := range b.answers {
+		if a := &b.answers[i]; misused(a) {
+			shard := a.fault.Shard
+			a.fault = fault(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
+			a.fault.Shard = shard
+		}
+	}
+}
 
 // changed reports whether a put was refused because the queue has another number of partitions.
 func changed(a *answer) bool {
@@ -184,15 +202,28 @@ func sameHome(before fsm.Command, put *fsm.Put) bool {
 	return ok && last.Queue == put.Queue && last.Partitions == 1
 }
 
-// place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to
-// the same shard, through whichever node. known has the numbers of partitions by which puts of the call were routed: a queue has one for all of them.
-func (s *queueService) place(put *fsm.Put, requestID string, position int, known map[string]uint32) placed {
-	n, ok := known[put.Queue]
+// route is what this node knows of a queue to put into.
+type route struct {
+	partitions uint32
+	deleting   bool
+}
+
+// route returns what this node knows of a queue. known has what it knew before in the same call: all puts into a queue go by one route, also
+// if the catalog changes meanwhile, so that a repeat of the call finds them as one request.
+func (s *queueService) route(queue string, known map[string]route) route {
+	to, ok := known[queue]
 	if !ok {
-		n = s.partitions(put.Queue)
-		known[put.Queue] = n
+		config, recorded := s.catalog.Queue(queue)
+		to = route{partitions: max(1, config.Partitions), deleting: recorded && config.deleting()}
+		known[queue] = to
 	}
-	switch put.Partitions = n; {
+	return to
+}
+
+// place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to
+// the same shard, through whichever node.
+func (s *queueService) place(put *fsm.Put, requestID string, position int, to route) placed {
+	switch put.Partitions = to.partitions; {
 	case put.Partitions == 1:
 		put.Partition = 0
 	case put.ID != "":

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -99,7 +100,7 @@ type fickleCatalog struct {
 }
 
 func (c *fickleCatalog) Queue(name string) (QueueConfig, bool) {
-	if name == c.hidden && c.looks < 2 { // whether it is being deleted, and its partitions
+	if name == c.hidden && c.looks < 1 { // it is looked at once
 		c.looks++
 		return QueueConfig{}, false
 	}
@@ -117,7 +118,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 			catalog := knows.catalog.(*memoryCatalog)
 			catalog.queues[config.Name] = config
 			late, fickle := serviceOver(t, n), serviceOver(t, n)
-			late.catalog, fickle.catalog = &lateCatalog{newMemoryCatalog(), config}, &fickleCatalog{catalog, config.Name, 0}
+			late.catalog, fickle.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config}, &fickleCatalog{catalog, config.Name, 0}
 			if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
 				t.Fatal(pending, err)
 			}
@@ -154,7 +155,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 func TestPutIsRoutedTwiceMore(t *testing.T) {
 	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
-	late.catalog = &lateCatalog{newMemoryCatalog(), config}
+	late.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config}
 	if a := late.do(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
 		t.Fatal(a.fault)
 	}
@@ -165,5 +166,80 @@ func TestPutIsRoutedTwiceMore(t *testing.T) {
 	got, err := late.Put(t.Context(), &belfryv1.PutRequest{Queue: config.Name, Id: id})
 	if err != nil || !got.GetCreated() || got.GetWitness().GetShard() != late.shard(config.Name, 1) {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestRepeatIsUnknownWhereTheCatalogIsOutOfReach: a node that knows another number of partitions than the first attempt's, and cannot learn better, does not say
+// that the request id was used for something else, which would be the end of it for the caller.
+func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
+	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	n := newMemoryNode(2)
+	knows, cut := serviceOver(t, n), serviceOver(t, n)
+	knows.catalog.(*memoryCatalog).queues[config.Name] = config
+	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config, away: node.ErrNoLeader}
+	cut.catalog = catalog
+	if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
+		t.Fatal(pending, err)
+	}
+	req := &belfryv1.PutRequest{Queue: config.Name, RequestId: "r"}
+	for node.PartitionOf(req.GetRequestId()+"/0", 2) != 0 { // to the shard where a queue of one partition is
+		req.RequestId += "r"
+	}
+	first, err := knows.Put(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = cut.Put(t.Context(), req)
+	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.RetryAfter == 0 || f.Shard == nil {
+		t.Errorf("the repeat ended with %+v, want one of unknown outcome", f)
+	}
+	catalog.away = nil
+	if got, err := cut.Put(t.Context(), req); err != nil || got.GetId() != first.GetId() {
+		t.Errorf("the next repeat: %v, %v; the first attempt made %q", got, err, first.GetId())
+	}
+	other := &belfryv1.PutRequest{Queue: config.Name, RequestId: req.GetRequestId(), Priority: proto.Int32(1)}
+	_, err = cut.Put(t.Context(), other)
+	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_INVALID {
+		t.Errorf("other content under the same id ended with %+v", f)
+	}
+}
+
+// waveringCatalog tells at every second look that a queue is being deleted.
+type waveringCatalog struct {
+	*memoryCatalog
+	looks int
+}
+
+func (c *waveringCatalog) Queue(name string) (QueueConfig, bool) {
+	c.looks++
+	config, ok := c.memoryCatalog.Queue(name)
+	if c.looks%2 == 0 {
+		config.Version = 0
+	}
+	return config, ok
+}
+
+// TestPutsIntoAQueueHaveOneFate: although it is marked as being deleted while the call is routed, since a shard takes them for one request.
+func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
+	s := serviceOver(t, newMemoryNode(2))
+	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	catalog := s.catalog.(*memoryCatalog)
+	catalog.queues[config.Name] = config
+	if _, pending, err := s.configure(t.Context(), config); err != nil || len(pending) > 0 {
+		t.Fatal(pending, err)
+	}
+	s.catalog = &waveringCatalog{memoryCatalog: catalog}
+	req := &belfryv1.PutBatchRequest{RequestId: "r"}
+	for range 8 {
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: config.Name})
+	}
+	res, err := s.PutBatch(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range res.GetResults() {
+		if r.GetError() != nil {
+			t.Errorf("entry %d: %v", i, r)
+		}
 	}
 }

@@ -112,7 +112,9 @@ const (
 	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
 	// The change was made.
 	Outcome_OUTCOME_APPLIED Outcome = 1
-	// The change was not made and will not be made.
+	// This call made no change and will not make one. If the outcome of an earlier attempt with the same requestId is unknown,
+	// it stays so after a refusal that comes from the moment, such as NO_LEADER, DISK_FULL or QUOTA: repeat the call until it is
+	// answered.
 	Outcome_OUTCOME_NOT_APPLIED Outcome = 2
 	// The change may have been made, or may be made later. Repeat the call with the same requestId to find out.
 	Outcome_OUTCOME_UNKNOWN Outcome = 3
