@@ -152,7 +152,8 @@ func (d *delaysDecoder) decode(job *Job, data []byte, left int) (rest []byte, er
 		}
 	}
 	n := len(d.list)
-	if job.RetryDelays != nil || n > delaysTogether { // not nil: they are in two places, or are more than those of the job before
+	// A job that has some already has them in two places, or more of them than the job before.
+	if job.RetryDelays != nil || n > delaysTogether {
 		job.RetryDelays = append(job.RetryDelays, d.list...)
 		return data[len(d.data):], nil
 	}

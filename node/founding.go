@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // Founding says how a cluster begins that several nodes found together. It is made once, is the same on all of them, and never changes. Each
@@ -110,6 +111,38 @@ const (
 	foundersPauseMax = 400 * time.Millisecond
 	foundersLook     = 500 * time.Millisecond
 )
+
+// founds returns the first voters of a group that this node founds and that is not known to be here; nil if it is, or this node does not found it.
+func (g *group) founds() []string {
+	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
+		return nil
+	}
+	return g.node.id.firstVoters(g.name)
+}
+
+// found gives a group without entries its first voters. Unlike the library's own function it completes what an
+// earlier attempt began: that writes a term first, and then takes the group for founded.
+func found(stores *storage.Stores, voters []string) error {
+	last, err := stores.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("reading the last index: %w", err)
+	}
+	if _, ok := stores.Snapshots.Newest(); ok || last > 0 {
+		return nil
+	}
+	if err := stores.Stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
+		return fmt.Errorf("writing the first term: %w", err)
+	}
+	var first raft.Configuration
+	for _, id := range voters {
+		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+	}
+	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)}
+	if err := stores.Log.StoreLog(entry); err != nil {
+		return fmt.Errorf("writing the first configuration: %w", err)
+	}
+	return nil
+}
 
 // standWhenFounded has the first voter of a new group stand for election as soon as a majority of the voters has started the group, unless another one leads it by
 // then: before, its campaign would fail, and the next one comes an election timeout later. The others stand when they miss a leader.

@@ -44,8 +44,11 @@ type group struct {
 	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is applied; ctx ends with
 	// the leadership, and the next call waits until this one has returned.
 	onLead func(ctx context.Context, l *leadership)
-	// onStateless runs once the replica has given up its state and cannot get another, on a goroutine of Raft's; nil if it never does.
+	// onStateless runs when a running group cannot restore a snapshot and has no state, on a goroutine of Raft's or of the group; nil if it never does.
 	onStateless func(ctx context.Context, why error)
+
+	// started is set once Raft has started. A snapshot that cannot be restored before that fails the start; later it costs this group only.
+	started atomic.Bool
 
 	mu       sync.Mutex // guards raft, which a restart replaces, and stopping
 	raft     *instance
@@ -88,7 +91,11 @@ func newGroup(n *Node, name, dir string, machine Machine) *group {
 // start opens the stores, founds the group if it is new, and starts Raft. ctx is the parent of every leadership's context; stop
 // ends the group, not ctx.
 func (g *group) start(ctx context.Context) error {
-	g.replica.stateless = func(why error) { g.onStateless(context.WithoutCancel(ctx), why) }
+	g.replica.stateless = func(why error) {
+		if g.started.Load() {
+			g.onStateless(context.WithoutCancel(ctx), why)
+		}
+	}
 	notify := make(chan bool)
 	founds := g.founds()
 	if err := g.open(notify); err != nil {
@@ -186,40 +193,9 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 	if err != nil {
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}
+	g.started.Store(true)
 	trans.raft.Store(r)
 	return r, nil
-}
-
-// founds returns the first voters of a group that this node founds and that is not known to be here; nil if it is, or this node does not found it.
-func (g *group) founds() []string {
-	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
-		return nil
-	}
-	return g.node.id.firstVoters(g.name)
-}
-
-// found gives a group without entries its first voters. Unlike the library's own function it completes what an
-// earlier attempt began: that writes a term first, and then takes the group for founded.
-func found(stores *storage.Stores, voters []string) error {
-	last, err := stores.Log.LastIndex()
-	if err != nil {
-		return fmt.Errorf("reading the last index: %w", err)
-	}
-	if _, ok := stores.Snapshots.Newest(); ok || last > 0 {
-		return nil
-	}
-	if err := stores.Stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
-		return fmt.Errorf("writing the first term: %w", err)
-	}
-	var first raft.Configuration
-	for _, id := range voters {
-		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
-	}
-	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)}
-	if err := stores.Log.StoreLog(entry); err != nil {
-		return fmt.Errorf("writing the first configuration: %w", err)
-	}
-	return nil
 }
 
 // watch follows the leadership and restarts the group when its storage asks for it. It takes from notify whatever
@@ -256,7 +232,7 @@ func (g *group) renew(notify chan<- bool, reason string) bool {
 	if err == nil {
 		return true
 	}
-	if !errors.Is(err, ErrShuttingDown) {
+	if !errors.Is(err, ErrShuttingDown) && !g.node.setAside(g.name) {
 		g.node.fatal(fmt.Errorf("restarting %s because %s: %w", g.name, reason, err))
 	}
 	<-g.done

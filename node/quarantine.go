@@ -98,7 +98,7 @@ func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest)
 // lacks is in that snapshot only. The identity knows it before abandon returns, whatever the node does with the shard at that moment, since the next start would
 // fail at that snapshot; a stop of the shard waits for that. It ends the process if the shard cannot be stopped.
 func (n *Node) abandon(ctx context.Context, s *shard, why error) {
-	if err := n.recordQuarantine(s.name); err != nil {
+	if err := n.recordQuarantine(s, why); err != nil {
 		n.fatal(err)
 		return
 	}
@@ -111,12 +111,16 @@ func (n *Node) abandon(ctx context.Context, s *shard, why error) {
 	})
 }
 
-// recordQuarantine makes sure that no start serves a group again.
-func (n *Node) recordQuarantine(group string) error {
-	if n.setAside(group) {
+// recordQuarantine makes sure that no start serves a shard's replica again.
+func (n *Node) recordQuarantine(s *shard, why error) error {
+	if n.setAside(s.name) {
 		return nil
 	}
-	return n.record(func() error { return n.id.quarantine(n.cfg.Dir, group) })
+	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name) }); err != nil {
+		return err
+	}
+	s.logger.Error("the replica is set aside", "reason", why)
+	return nil
 }
 
 // isolate stops a shard for good. The identity is the first to know. moveMu is held.
@@ -124,10 +128,9 @@ func (n *Node) isolate(ctx context.Context, s *shard, why error) error {
 	if n.shards[s.number].Load() != s {
 		return ErrNotHere
 	}
-	if err := n.recordQuarantine(s.name); err != nil {
+	if err := n.recordQuarantine(s, why); err != nil {
 		return err
 	}
-	s.logger.Error("the replica is set aside", "reason", why)
 	s.lose()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)
 	defer cancel()

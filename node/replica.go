@@ -73,7 +73,7 @@ type replica struct {
 	replacement   atomic.Pointer[snapshotDigest]
 	// fresh returns a machine in its first state; nil if one can only be made with the process.
 	fresh func() Machine
-	// restores counts the snapshots that are being restored in place of a state, and stateless is told why one cannot be, on Raft's goroutine. Neither is nil if fresh is not.
+	// restores counts the snapshots that are being restored in place of a state, and stateless is told why one cannot be restored. Neither is nil if fresh is not.
 	restores  *atomic.Int32
 	stateless func(error)
 	// restored runs under the lock when a snapshot was restored; nil for nothing.
@@ -299,7 +299,7 @@ func (r *replica) Restore(source io.ReadCloser) error {
 		prototype = r.rewind()
 	}
 	machine, err := r.read(prototype, source)
-	if err != nil && replaces {
+	if err != nil && r.fresh != nil {
 		r.mu.Lock()
 		r.broken = err
 		r.mu.Unlock()

@@ -132,6 +132,51 @@ func TestDrainingNodeRemembersWhatCannotBeRestored(t *testing.T) {
 	expectHere(t, n, 0)
 }
 
+// TestFirstSnapshotThatCannotBeRestoredSetsAside a replica that had no state before: it is on the disk, and the next start would begin with it.
+func TestFirstSnapshotThatCannotBeRestoredSetsAside(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openJoined(t, dir)
+		if err := n.StartShard(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		s := n.shards[1].Load()
+		install(t, s.group, 10)
+		if err := s.replica.Restore(io.NopCloser(strings.NewReader("rot"))); err == nil {
+			t.Fatal("it was restored")
+		}
+		synctest.Wait()
+		expectHere(t, n)
+		closeNode(t, n)
+		n = openJoined(t, dir)
+		expectHere(t, n)
+		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+			t.Errorf("%v are set aside", got)
+		}
+	})
+}
+
+// TestRestartWithWhatCannotBeRestoredSetsAside the shard, and the process goes on: Raft may be stopped for the restart before it has restored what it installed.
+func TestRestartWithWhatCannotBeRestoredSetsAside(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testConfig(t, dir))
+		do(t, n, 1, put("orders", "x", 0))
+		s := n.shards[1].Load()
+		install(t, s.group, s.replica.appliedIndex()+10) // with nothing in it
+		s.wedged <- struct{}{}
+		synctest.Wait()
+		expectHere(t, n, 0)
+		do(t, n, 0, put("orders", "y", 0))
+		closeNode(t, n)
+		n = openNode(t, testConfig(t, dir))
+		expectHere(t, n, 0)
+		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+			t.Errorf("%v are set aside", got)
+		}
+	})
+}
+
 // TestStoppingShardThatCannotBeRestoredIsSetAside: also if the stop is taken back. The next start would fail at the snapshot; the next stop removes the replica.
 func TestStoppingShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 	dir := t.TempDir()

@@ -120,22 +120,27 @@ func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBat
 		b.leaveUnknown()
 		return false
 	}
+	repaired := map[string]bool{}
+	for _, c := range b.commands {
+		if put, ok := c.command.(*fsm.Put); ok && changed(&b.answers[c.position]) {
+			if _, tried := repaired[put.Queue]; !tried {
+				repaired[put.Queue] = s.repair(ctx, put)
+			}
+		}
+	}
 	var again []placed
-	repaired, known := map[string]bool{}, map[string]route{}
+	known := map[string]route{}
 	for _, c := range b.commands {
 		put, ok := c.command.(*fsm.Put)
 		a := &b.answers[c.position]
 		if !ok || !astray(a) {
 			continue
 		}
-		if _, tried := repaired[put.Queue]; !tried && changed(a) {
-			repaired[put.Queue] = s.repair(ctx, put)
-		} else if !tried {
-			to := s.route(put.Queue, known)
-			repaired[put.Queue] = put.Partitions != to.partitions && !to.deleting
-		}
-		if repaired[put.Queue] {
-			again = append(again, s.place(put, requestID, c.position, s.route(put.Queue, known)))
+		switch to := s.route(put.Queue, known); {
+		case to.deleting:
+			*a = answer{fault: beingDeleted(put.Queue)}
+		case repaired[put.Queue] || put.Partitions != to.partitions:
+			again = append(again, s.place(put, requestID, c.position, to))
 		}
 	}
 	s.doPlaced(ctx, requestID, again, b.parting(), b.answers)
@@ -208,7 +213,7 @@ type route struct {
 	deleting   bool
 }
 
-// route returns what this node knows of a queue. known has what it knew before in the same call: all puts into a queue go by one route, also
+// route returns what this node knows of a queue. known has what it knew before in the same round: all puts into a queue go by one route, also
 // if the catalog changes meanwhile, so that a repeat of the call finds them as one request.
 func (s *queueService) route(queue string, known map[string]route) route {
 	to, ok := known[queue]

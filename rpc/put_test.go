@@ -202,6 +202,13 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Errorf("other content under the same id ended with %+v", f)
 	}
+	deleting := config
+	deleting.Version = 0
+	cut.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: deleting}
+	_, err = cut.Put(t.Context(), req)
+	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
+		t.Errorf("a repeat while the queue is being deleted ended with %+v", f)
+	}
 }
 
 // waveringCatalog tells at every second look that a queue is being deleted.
