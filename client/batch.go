@@ -69,18 +69,18 @@ func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *Error) int 
 func (b *batch[Q, R]) answer(e *entry[Q, R], r reply[R]) {
 	b.close(e)
 	e.reply = r
-	if e.bell != nil {
-		b.rings.add(e.bell)
+	if e.wake != nil {
+		b.toWake.add(e.wake)
 	}
 	e.answered.Store(true)
 }
 
-// unlock gives mu back, and wakes the callers that were answered.
+// unlock unlocks mu and wakes the callers that were answered.
 func (b *batch[Q, R]) unlock() {
-	rings := b.rings
-	b.rings = nil
+	answered := b.toWake
+	b.toWake = nil
 	b.mu.Unlock()
-	rings.ring()
+	answered.send()
 }
 
 // close takes an entry out: its caller has its answer, or has left.

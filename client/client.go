@@ -25,7 +25,7 @@ type Client struct {
 	limits    Coalescing
 	puts      *coalescer[encodedPut, PutResult]
 	acks      *coalescer[string, struct{}]
-	turns     turns
+	gate      batchGate
 	polls     pollers
 	tracing   *tracing               // nil without a provider
 	scratches sync.Pool              // of *putScratch

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// A coalescer turns concurrent calls into batches. At most inFlightMax batches are on their way; what arrives meanwhile
-// gathers, and leaves as one batch when a slot frees. A batch that must be tried again gives its slot back first, so that one
-// shard without a leader does not hold up calls to the others; the number of such batches is bounded by that of callers.
+// A coalescer turns concurrent calls into batches. At most Coalescing.InFlight batches are on their
+// way. Calls that arrive meanwhile gather, and leave as one batch when a slot is free. A batch that
+// must be retried gives its slot back first, so that one shard without a leader does not hold up
+// calls to the others. There are never more such batches than callers.
 //
 // Lock order: batch.mu, then coalescer.mu.
 type coalescer[Q, R any] struct {
@@ -23,17 +24,17 @@ type coalescer[Q, R any] struct {
 
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
-	tower    tower // for those that come
+	arrivals broadcastGroup // of the callers that arrive
 	inFlight int
-	last     wave
-	alarm    *time.Timer // rings when calls have been held back for long; nil before there is one
-	armed    bool        // the alarm is set
+	last     lastBatch
+	timer    *time.Timer // calls overdue; nil until it is first needed
+	armed    bool        // the timer is set
 }
 
 // A sendFunc sends one batch once and gives the reply to each entry, in order, or one error for all.
 type sendFunc[Q, R any] func(ctx context.Context, ep *endpoint, requestID string, reqs []Q) ([]reply[R], error)
 
-// A reply is what became of one entry of a batch.
+// A reply is the result of one entry of a batch.
 type reply[R any] struct {
 	res R
 	err *Error
@@ -43,7 +44,7 @@ type reply[R any] struct {
 type entry[Q, R any] struct {
 	req   Q
 	bytes int
-	bell  *bell // rings after answered is set; nil in a batch that somebody made as such; guarded like left, then by batch.mu
+	wake  *broadcast // sent after answered is set; nil in a batch of doAll; guarded like left, then by batch.mu
 	reply reply[R]
 
 	answered atomic.Bool // reply is set, and the entry the caller's again
@@ -66,7 +67,7 @@ type batch[Q, R any] struct {
 	entries []*entry[Q, R] // nil where the caller has its answer or has left
 	open    int            // entries that are not nil
 	out     bool           // an attempt is on its way
-	rings   bells          // of callers that were answered
+	toWake  broadcasts     // of the callers answered since unlock
 	history retrier
 }
 
@@ -84,19 +85,19 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	}
 	e := q.pool.Get().(*entry[Q, R])
 	e.req, e.bytes = req, bytes
-	bell := q.add(e)
-	if bell == nil {
+	wake := q.add(e)
+	if wake == nil {
 		return none, closedError()
 	}
-	for bell != nil {
+	for wake != nil {
 		select {
-		case <-bell.c:
-			bell = q.woken(e)
+		case <-wake.c:
+			wake = q.waitAgain(e)
 		case <-ctx.Done():
-			if err := q.leave(ctx, e); err != nil {
+			if err := q.withdraw(ctx, e); err != nil {
 				return none, err
 			}
-			bell = nil
+			wake = nil
 		}
 	}
 	reply := e.reply
@@ -108,8 +109,9 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	return reply.res, nil
 }
 
-// woken is for a caller whose bell rang. It gives another one if the answer is not there: the bell rang for others.
-func (q *coalescer[Q, R]) woken(e *entry[Q, R]) *bell {
+// waitAgain returns nil if a caller that was woken has its answer. Otherwise the broadcast was for
+// other callers, and waitAgain returns a new one to wait for.
+func (q *coalescer[Q, R]) waitAgain(e *entry[Q, R]) *broadcast {
 	if e.answered.Load() {
 		return nil
 	}
@@ -117,8 +119,8 @@ func (q *coalescer[Q, R]) woken(e *entry[Q, R]) *bell {
 	b := e.batch
 	if b == nil {
 		defer q.mu.Unlock()
-		e.bell = newBell()
-		return e.bell
+		e.wake = newBroadcast()
+		return e.wake
 	}
 	q.mu.Unlock()
 	b.mu.Lock()
@@ -126,59 +128,59 @@ func (q *coalescer[Q, R]) woken(e *entry[Q, R]) *bell {
 	if e.answered.Load() {
 		return nil
 	}
-	e.bell = newBell()
-	return e.bell
+	e.wake = newBroadcast()
+	return e.wake
 }
 
-// add makes an entry pending, and sees to it that somebody sends it. It gives the bell to wait for, nil if the client is closed.
-func (q *coalescer[Q, R]) add(e *entry[Q, R]) *bell {
+// add makes an entry pending and starts a slot or the timer if needed. It returns the broadcast to
+// wait for, nil if the client is closed.
+func (q *coalescer[Q, R]) add(e *entry[Q, R]) *broadcast {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.client.limits.opens(q.inFlight, len(q.pending)+1, q.last):
+	case q.client.limits.mayStart(q.inFlight, len(q.pending)+1, q.last):
 		if !q.client.start(q.run) {
 			return nil
 		}
 		q.inFlight++
 	case q.inFlight < q.client.limits.InFlight:
-		q.arm()
+		q.armTimer()
 	}
-	bell := q.tower.next(q.client.limits.MaxJobs)
-	e.bell = bell
-	q.pending = append(q.pending, e) // whoever has a slot will take it, if only to say that the client is closed
-	return bell
+	e.wake = q.arrivals.join(q.client.limits.MaxJobs)
+	q.pending = append(q.pending, e) // a running slot takes it, even if the client is closed by then
+	return e.wake
 }
 
-// arm has overdue called when the batch that left last has taken long. Called with mu held.
-func (q *coalescer[Q, R]) arm() {
+// armTimer calls overdue when the last batch has been out for longer than holdMax. Called with mu held.
+func (q *coalescer[Q, R]) armTimer() {
 	if q.armed {
 		return
 	}
 	q.armed = true
-	left := waveMax - time.Since(q.last.left) + 1
-	if q.alarm == nil {
-		q.alarm = time.AfterFunc(left, q.overdue)
+	left := holdMax - time.Since(q.last.sentAt) + 1
+	if q.timer == nil {
+		q.timer = time.AfterFunc(left, q.overdue)
 		return
 	}
-	q.alarm.Reset(left)
+	q.timer.Reset(left)
 }
 
-// overdue sends what was held back for a batch that takes long.
+// overdue sends calls that were held back for a batch that takes too long.
 func (q *coalescer[Q, R]) overdue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.armed = false
 	switch {
 	case len(q.pending) == 0 || q.inFlight == 0 || q.inFlight >= q.client.limits.InFlight:
-	case !q.client.limits.opens(q.inFlight, len(q.pending), q.last):
-		q.arm() // another batch left meanwhile
+	case !q.client.limits.mayStart(q.inFlight, len(q.pending), q.last):
+		q.armTimer() // another batch left in the meantime
 	case q.client.start(q.run):
 		q.inFlight++
 	}
 }
 
-// leave takes a caller out whose context ended, and gives its error; nil if its answer came first.
-func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
+// withdraw removes a caller whose context ended and returns its error, nil if its answer came first.
+func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *Error {
 	q.mu.Lock()
 	b := e.batch
 	if b == nil {
@@ -189,7 +191,7 @@ func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
 	q.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.answered.Load() { // else its place is that in the batch as it is now
+	if e.answered.Load() { // the entry may have no place in the batch any more
 		return nil
 	}
 	b.close(e)
@@ -205,32 +207,33 @@ func (q *coalescer[Q, R]) leave(ctx context.Context, e *entry[Q, R]) *Error {
 	return err
 }
 
-// run holds one slot: it sends batches until nothing is pending, or what is pending is left to another slot.
+// run holds one slot. It sends batches until no call is pending or another slot will take the rest.
 func (q *coalescer[Q, R]) run() {
-	turn := uint64(0)
+	round := uint64(0)
 	for {
 		q.gather()
-		turn = q.client.turns.take(turn, q.crowd())
-		ctx, b := q.take(q.client.lifetime())
+		round = q.client.gate.pass(round, q.usesGate())
+		ctx, b := q.nextBatch(q.client.lifetime())
 		if b == nil {
-			q.client.turns.take(turn, false)
+			q.client.gate.pass(round, false)
 			return
 		}
-		if q.exchange(ctx, b) {
+		if q.tryOnce(ctx, b) {
 			b.cancel()
 			continue
 		}
-		// If the client is closing, the batch's context has ended, and the callers hear of it here.
-		if !q.client.start(func() { q.persist(ctx, b) }) {
-			q.persist(ctx, b)
+		// If the client is closing, the batch's context has ended and retry answers the callers here.
+		if !q.client.start(func() { q.retry(ctx, b) }) {
+			q.retry(ctx, b)
 		}
 	}
 }
 
-// gather lets calls join the next batch: those of callers that are ready to run, and those that come within MaxDelay.
+// gather lets calls join the next batch: those of goroutines that are ready to run, and those that
+// arrive within MaxDelay.
 func (q *coalescer[Q, R]) gather() {
-	// The answers of a batch wake its callers, which often call again at once. Letting them run first makes the next batch
-	// theirs instead of a nearly empty one.
+	// The answers of a batch wake its callers, which often call again at once. They run first, so that
+	// the next batch has their calls instead of being nearly empty.
 	runtime.Gosched()
 	limits := q.client.limits
 	if limits.MaxDelay == 0 {
@@ -244,21 +247,22 @@ func (q *coalescer[Q, R]) gather() {
 	}
 }
 
-// crowd reports whether the next batch leaves in a turn. One that was held back on purpose does not wait once more.
-func (q *coalescer[Q, R]) crowd() bool {
+// usesGate reports whether the next batch passes the batch gate. A batch that MaxDelay held back does
+// not wait a second time.
+func (q *coalescer[Q, R]) usesGate() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.client.limits.MaxDelay == 0 && q.client.limits.crowd(len(q.pending), q.last)
+	return q.client.limits.MaxDelay == 0 && q.client.limits.usesGate(len(q.pending), q.last)
 }
 
-// take makes a batch of what is pending, with a context that ends with parent or when the last caller has left; or gives
-// the slot back if there is nothing to send.
-func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[Q, R]) {
+// nextBatch makes a batch of the pending calls. Its context ends with parent, or when the last caller
+// has left. If there is no call to send, nextBatch gives the slot back and returns nil.
+func (q *coalescer[Q, R]) nextBatch(parent context.Context) (context.Context, *batch[Q, R]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.client.limits.opens(q.inFlight-1, len(q.pending), q.last) {
+	if !q.client.limits.mayStart(q.inFlight-1, len(q.pending), q.last) {
 		if q.inFlight--; len(q.pending) > 0 {
-			q.arm() // what is left to another slot must not wait for it for ever
+			q.armTimer() // the other slot may take too long
 		}
 		return nil, nil
 	}
@@ -279,31 +283,32 @@ func (q *coalescer[Q, R]) take(parent context.Context) (context.Context, *batch[
 	}
 	rest := copy(q.pending, q.pending[taken:])
 	clear(q.pending[rest:])
-	q.tower.change()
+	q.arrivals.close()
 	q.pending = q.pending[:rest]
 	if len(b.reqs) == 0 {
 		q.inFlight--
 		return nil, nil
 	}
-	b.id, b.open, q.last = q.newID(), len(b.entries), wave{len(b.entries), time.Now()}
+	b.id, b.open, q.last = q.newID(), len(b.entries), lastBatch{len(b.entries), time.Now()}
 	ctx, cancel := context.WithCancel(parent)
 	b.cancel = cancel
 	return ctx, b
 }
 
-// persist sends a batch again until every caller has its answer or has left.
-func (q *coalescer[Q, R]) persist(ctx context.Context, b *batch[Q, R]) {
+// retry sends a batch until every caller has its answer or has left.
+func (q *coalescer[Q, R]) retry(ctx context.Context, b *batch[Q, R]) {
 	defer b.cancel()
 	for {
 		_ = sleep(ctx, b.pause()) // the end of the context shows in the exchange
-		if q.exchange(ctx, b) {
+		if q.tryOnce(ctx, b) {
 			return
 		}
 	}
 }
 
-// exchange sends a batch once and hands out the answers, unless ctx has ended. It reports whether all callers are served.
-func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
+// tryOnce sends a batch once and answers its callers, unless ctx has ended. It reports whether all
+// callers are served.
+func (q *coalescer[Q, R]) tryOnce(ctx context.Context, b *batch[Q, R]) bool {
 	b.mu.Lock()
 	if ctx.Err() != nil {
 		b.end(ctx)
@@ -313,29 +318,29 @@ func (q *coalescer[Q, R]) exchange(ctx context.Context, b *batch[Q, R]) bool {
 	b.out = true
 	id := b.id
 	b.mu.Unlock()
-	got := q.ask(ctx, id, b.reqs)
-	return q.settle(ctx, b, got)
+	got := q.sendOnce(ctx, id, b.reqs)
+	return q.finishAttempt(ctx, b, got)
 }
 
-// An outcome is what became of one attempt at a batch, and where it was made.
+// An outcome is the result of one attempt at a batch, and where it was made.
 type outcome[R any] struct {
 	replies []reply[R] // nil unless there is one for each entry
 	err     error
-	direct  *endpoint // the leader it went to directly; nil if it went to server n
+	direct  *endpoint // the leader, if the attempt went there directly; nil if it went to server n
 	n       uint32
 }
 
-// fine reports whether every entry succeeded.
-func (o *outcome[R]) fine() bool {
+// allSucceeded reports whether every entry succeeded.
+func (o *outcome[R]) allSucceeded() bool {
 	return o.replies != nil && !slices.ContainsFunc(o.replies, func(r reply[R]) bool { return r.err != nil })
 }
 
-// ask sends a batch once.
-func (q *coalescer[Q, R]) ask(ctx context.Context, id string, reqs []Q) (got outcome[R]) {
+// sendOnce sends a batch once.
+func (q *coalescer[Q, R]) sendOnce(ctx context.Context, id string, reqs []Q) (got outcome[R]) {
 	var ep *endpoint
 	ep, got.n = q.client.endpoints.pick()
 	about := q.place(reqs[0])
-	got.direct = q.client.endpoints.routes.leader(about) // most batches are about one queue; what is not, the server there sends on
+	got.direct = q.client.endpoints.routes.leader(about) // most batches are about one queue; the server there forwards the rest
 	if got.direct != nil {
 		ep = got.direct
 	}
@@ -346,14 +351,15 @@ func (q *coalescer[Q, R]) ask(ctx context.Context, id string, reqs []Q) (got out
 	if got.err = err; err == nil && len(*replies) == len(reqs) {
 		got.replies = *replies
 	}
-	if got.replies != nil && got.replies[0].err == nil { // a queue that is refused is not asked for
-		q.client.answered(about) //nolint:contextcheck // the map is for the client, not for this call
+	if got.replies != nil && got.replies[0].err == nil { // no route is kept for a queue that is refused
+		q.client.answered(about) //nolint:contextcheck // the route is for later calls too
 	}
 	return got
 }
 
-// settle hands out what became of an attempt. It reports whether all callers are served.
-func (q *coalescer[Q, R]) settle(ctx context.Context, b *batch[Q, R], got outcome[R]) bool {
+// finishAttempt answers the callers for which an attempt was the last. It reports whether all callers
+// are served.
+func (q *coalescer[Q, R]) finishAttempt(ctx context.Context, b *batch[Q, R], got outcome[R]) bool {
 	b.mu.Lock()
 	defer b.unlock()
 	b.out = false
@@ -374,8 +380,9 @@ func (q *coalescer[Q, R]) settle(ctx context.Context, b *batch[Q, R], got outcom
 	return b.open == 0
 }
 
-// whole sends requests that fit into one message as a batch of their own, and hands out all replies. It keeps nothing of them.
-func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q, each func(i int, r reply[R])) {
+// doAll sends requests that fit into one message as a batch of their own and calls each with every
+// reply. It keeps no reference to the requests.
+func (q *coalescer[Q, R]) doAll(ctx context.Context, reqs []Q, each func(i int, r reply[R])) {
 	if q.client.closed() != nil {
 		for i := range reqs {
 			each(i, reply[R]{err: closedError()})
@@ -386,9 +393,9 @@ func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q, each func(i int, 
 	var first outcome[R]
 	asked := ctx.Err() == nil
 	if asked {
-		first = q.ask(ctx, id, reqs)
+		first = q.sendOnce(ctx, id, reqs)
 	}
-	if first.fine() { // as nearly all are
+	if first.allSucceeded() {
 		for i := range first.replies {
 			each(i, first.replies[i])
 		}
@@ -401,8 +408,8 @@ func (q *coalescer[Q, R]) whole(ctx context.Context, reqs []Q, each func(i int, 
 		entries[i].place, open[i] = i, &entries[i]
 	}
 	b := &batch[Q, R]{cancel: cancel, reqs: reqs, id: id, entries: open, open: len(reqs)}
-	if served := asked && q.settle(ctx, b, first); !served {
-		q.persist(ctx, b)
+	if served := asked && q.finishAttempt(ctx, b, first); !served {
+		q.retry(ctx, b)
 	}
 	for i := range entries {
 		each(i, entries[i].reply)

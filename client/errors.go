@@ -155,15 +155,15 @@ func asError(err error) *Error {
 // was never made, and an answer that refuses, prove that nothing was applied.
 func transportError(err error) *Error {
 	e := &Error{Code: connect.CodeOf(err), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, cause: err}
-	strange, ok := errors.AsType[*strangeAnswer](err)
+	foreign, ok := errors.AsType[*foreignResponse](err)
 	if ok {
-		e.Code, e.cause = strange.code(), strange
+		e.Code, e.cause = foreign.code(), foreign
 	}
 	if wrong, ok := errors.AsType[*wrongPort](err); ok {
 		e.cause = wrong
 	}
 	e.Message = advice(err)
-	if ok && strange.refuses() || unsent(err) {
+	if ok && foreign.notExecuted() || unsent(err) {
 		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 	}
 	return e

@@ -58,7 +58,7 @@ func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error)
 	errs := make([]error, len(leases))
 	for from := 0; from < len(leases); from += batchJobsMax {
 		chunk := leases[from:min(from+batchJobsMax, len(leases))]
-		c.acks.whole(ctx, chunk, func(i int, r reply[struct{}]) {
+		c.acks.doAll(ctx, chunk, func(i int, r reply[struct{}]) {
 			if r.err != nil {
 				errs[from+i] = r.err
 			}
@@ -97,8 +97,8 @@ func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, ti
 
 // tracedNack is Nack of a job that may be known.
 func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job *Job) (State, time.Time, error) {
-	if verdict := verdictOf(cause); verdict.kind == verdictSnooze {
-		return c.tracedRelease(ctx, lease, verdict.delay, job)
+	if result := resultOf(cause); result.kind == resultSnooze {
+		return c.tracedRelease(ctx, lease, result.delay, job)
 	}
 	ctx, op := c.tracing.settle(ctx, opNack, lease, job)
 	state, due, err := c.nack(ctx, lease, cause)
@@ -108,16 +108,16 @@ func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job 
 
 func (c *Client) nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
 	req := &belfryv1.NackRequest{Lease: lease, RequestId: c.clock.newID()}
-	verdict := verdictOf(cause)
+	result := resultOf(cause)
 	if cause != nil {
 		req.Error = shortened(cause.Error())
 	}
-	switch verdict.kind {
-	case verdictRetryAfter:
-		req.Delay = durationpb.New(verdict.delay)
-	case verdictDead:
+	switch result.kind {
+	case resultRetryAfter:
+		req.Delay = durationpb.New(result.delay)
+	case resultDead:
 		req.Dead = true
-	case verdictDone, verdictRetry, verdictSnooze:
+	case resultDone, resultRetry, resultSnooze:
 	}
 	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
 		return ep.queue.Nack(ctx, req)

@@ -82,7 +82,7 @@ type Job struct {
 
 	client   *Client
 	received time.Time     // when the answer came, on this machine's clock
-	age      time.Duration // by how much the lease may have begun before that, beyond a keeper's margin
+	age      time.Duration // by how much the lease may have begun before that, beyond the margin of a leaseRenewer
 	lease    time.Duration // its length
 }
 

@@ -118,28 +118,30 @@ func (o Coalescing) checked() (Coalescing, error) {
 	return o, nil
 }
 
-// A wave is the batch that left last.
-type wave struct {
-	size int
-	left time.Time
+// lastBatch describes the batch that was sent last.
+type lastBatch struct {
+	size   int
+	sentAt time.Time
 }
 
-// waveMax is how long calls are held back for the batch that left last; by then they are better off alone.
-const waveMax = 20 * time.Millisecond
+// holdMax is how long calls are held back while the last batch is out.
+const holdMax = 20 * time.Millisecond
 
-// opens reports whether a batch of pending calls may leave while inFlight others are on their way. Calls come in waves, each
-// answer waking the callers of its batch; were a second slot to take a part of a wave, batches would become small and dear, and the waves would stay apart.
-// So a further batch leaves only when it is full, or when the one before it takes long: it may be for a shard that has no leader.
-func (o Coalescing) opens(inFlight, pending int, last wave) bool {
+// mayStart reports whether a batch of pending calls may leave while inFlight others are on their way.
+// The answers of a batch wake its callers together, and most call again at once. If a second slot took
+// some of those calls, every later batch would stay small. So a further batch leaves only when it is
+// full, or when the last one has been out for holdMax: its shard may have no leader.
+func (o Coalescing) mayStart(inFlight, pending int, last lastBatch) bool {
 	if pending <= 0 || inFlight == 0 {
 		return pending > 0
 	}
-	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.left) > waveMax)
+	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.sentAt) > holdMax)
 }
 
-// opensPoll is opens for calls of which each may wait for long in good order: a poll also leaves for half as many callers as the last one asked for.
-func (o Coalescing) opensPoll(inFlight, pending int, last wave) bool {
-	return o.opens(inFlight, pending, last) || pending > 0 && inFlight < o.InFlight && pending >= last.size/2
+// mayStartPoll is mayStart for polls that wait at the server. A poll also leaves when it has at least
+// half as many callers as the last one.
+func (o Coalescing) mayStartPoll(inFlight, pending int, last lastBatch) bool {
+	return o.mayStart(inFlight, pending, last) || pending > 0 && inFlight < o.InFlight && pending >= last.size/2
 }
 
 // The limits of a batch. The bytes leave room below the server's 4 MiB for what the estimate of a message's size leaves
@@ -149,16 +151,18 @@ const (
 	batchBytesMax = 4<<20 - 64<<10
 )
 
-// crowdFrom is from how many calls on a batch may wait for one of another kind: that costs fewer calls more time than it saves.
-const crowdFrom = 8
+// gateMinCalls is the smallest batch that passes the batch gate. Fewer calls would lose more time there
+// than they save.
+const gateMinCalls = 8
 
-// crowdMax is how long after a batch its callers may be about to call again.
-const crowdMax = time.Second
+// gateMaxAge is how long after the last batch its callers are expected to call again.
+const gateMaxAge = time.Second
 
-// crowd reports whether a batch of pending calls leaves in a turn. What is full leaves at once. Of callers that were just answered some are still to come.
-func (o Coalescing) crowd(pending int, last wave) bool {
-	if time.Since(last.left) > crowdMax {
-		last.size = 0 // its callers have gone
+// usesGate reports whether a batch of pending calls passes the batch gate. A full batch leaves at once.
+// The size of the last batch counts too: some of its callers are about to call again.
+func (o Coalescing) usesGate(pending int, last lastBatch) bool {
+	if time.Since(last.sentAt) > gateMaxAge {
+		last.size = 0
 	}
-	return pending > 0 && pending < o.MaxJobs && max(pending, last.size) >= crowdFrom
+	return pending > 0 && pending < o.MaxJobs && max(pending, last.size) >= gateMinCalls
 }

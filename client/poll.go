@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A poller serves concurrent calls that each reserve one job from the same queues. Its polls ask for as many jobs as
-// there are callers that no other poll asks for, and what arrives goes to the callers in the order in which they came.
-// A poll that waits at the server is not bound to the callers it was made for: if one leaves, the next newcomer takes its
-// place.
+// A poller serves concurrent calls that each reserve one job from the same queues. A poll asks for one
+// job for each caller that no other poll asks for. Jobs go to the callers in the order of their
+// arrival. A poll that waits at the server is not bound to the callers it was made for: if one leaves,
+// the next caller to arrive takes its place.
 //
 // Lock order: pollers.mu, then poller.mu, then Client.mu.
 type poller struct {
@@ -21,18 +21,18 @@ type poller struct {
 	key     pollKey
 	options ReserveOptions // of a poll, apart from Max and Wait
 
-	mu      sync.Mutex
-	callers []*caller // those without an answer, oldest first and so in order of their deadlines
-	tower   tower     // for those that come
-	rings   bells     // of callers that were answered
-	serial  uint64    // of the newest caller
-	asked   int       // how many jobs the polls on their way ask for
-	slots   int       // goroutines that poll
-	last    wave
-	running map[*poll]struct{}
-	trouble *Error // what the last attempt failed with; nil if it succeeded
-	alarm   *time.Timer
-	held    bool // overdue will be called
+	mu       sync.Mutex
+	callers  []*caller      // those without an answer, oldest first and so in order of their deadlines
+	arrivals broadcastGroup // of the callers that arrive
+	toWake   broadcasts     // of the callers answered since unlock
+	serial   uint64         // of the newest caller
+	asked    int            // how many jobs the polls on their way ask for
+	slots    int            // goroutines that poll
+	last     lastBatch
+	running  map[*poll]struct{}
+	trouble  *Error // what the last attempt failed with; nil if it succeeded
+	timer    *time.Timer
+	armed    bool // overdue will be called
 }
 
 // A poll is one Reserve call on its way.
@@ -53,7 +53,7 @@ type pollKey struct {
 type caller struct {
 	serial   uint64
 	deadline time.Time
-	bell     *bell // rings after answered is set; guarded by poller.mu
+	wake     *broadcast // rings after answered is set; guarded by poller.mu
 	got      polled
 	answered atomic.Bool // got is set, and the memory the caller's again
 }
@@ -74,14 +74,15 @@ type pollers struct {
 }
 
 const (
-	// A caller that waits for this long or longer is answered by an alarm when its wait ends. A shorter wait may be over
-	// before the first answer from a server can be there, so it ends with a poll that ends at the same time.
-	alarmFrom = time.Second
+	// timerMinWait is the shortest wait that a timer ends. A shorter wait may be over before a server can
+	// answer at all, so it ends with a poll that waits as long.
+	timerMinWait = time.Second
 	// idleAfter is how long a poll that has no caller left waits for the next one.
 	idleAfter = 50 * time.Millisecond
-	// A poll that ends this little before a caller's deadline answers it: another one would only come back empty.
+	// deadlineSlack: a poll that ends so shortly before a caller's deadline answers the caller, since
+	// another poll would have no time to find a job.
 	deadlineSlack = 2 * time.Millisecond
-	// releaseTimeout bounds the attempts to give back a job that nobody waits for any more.
+	// releaseTimeout bounds the attempts to release a job that has no caller left.
 	releaseTimeout = 10 * time.Second
 )
 
@@ -98,19 +99,19 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 		c.polls.eager.Add(1)
 		defer c.polls.eager.Add(-1)
 	}
-	p, bell, err := c.join(w, o)
+	p, wake, err := c.join(w, o)
 	if err != nil {
 		return nil, err
 	}
-	for bell != nil {
+	for wake != nil {
 		select {
-		case <-bell.c:
-			bell = p.woken(w)
+		case <-wake.c:
+			wake = p.waitAgain(w)
 		case <-ctx.Done():
-			if left, err := p.leave(ctx, w); left {
+			if left, err := p.withdraw(ctx, w); left {
 				return nil, err
 			}
-			bell = nil
+			wake = nil
 		}
 	}
 	got := w.got
@@ -122,8 +123,9 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 	return got.job, nil
 }
 
-// woken is for a caller whose bell rang. It gives another one if the answer is not there: the bell rang for others.
-func (p *poller) woken(w *caller) *bell {
+// waitAgain returns nil if a caller that was woken has its answer. Otherwise the broadcast was for
+// other callers, and waitAgain returns a new one to wait for.
+func (p *poller) waitAgain(w *caller) *broadcast {
 	if w.answered.Load() {
 		return nil
 	}
@@ -132,28 +134,28 @@ func (p *poller) woken(w *caller) *bell {
 	if w.answered.Load() {
 		return nil
 	}
-	w.bell = newBell()
-	return w.bell
+	w.wake = newBroadcast()
+	return w.wake
 }
 
-// unlock gives mu back, and wakes the callers that were answered.
+// unlock unlocks mu and wakes the callers that were answered.
 func (p *poller) unlock() {
-	rings := p.rings
-	p.rings = nil
+	answered := p.toWake
+	p.toWake = nil
 	p.mu.Unlock()
-	rings.ring()
+	answered.send()
 }
 
 // answer gives a caller its answer. Called with mu held; unlock must follow.
 func (p *poller) answer(w *caller, got polled) {
 	w.got = got
-	p.rings.add(w.bell)
-	p.tower.change() // it may be the bell for those who come next
+	p.toWake.add(w.wake)
+	p.arrivals.close() // later callers must not join a broadcast that is about to be sent
 	w.answered.Store(true)
 }
 
-// join adds a caller to the poller of its options, and gives the bell to wait for.
-func (c *Client) join(w *caller, o ReserveOptions) (*poller, *bell, error) {
+// join adds a caller to the poller of its options and returns the broadcast to wait for.
+func (c *Client) join(w *caller, o ReserveOptions) (*poller, *broadcast, error) {
 	key := pollKey{queues: strings.Join(o.Queues, "\n"), wait: o.Wait, ttr: o.TTR}
 	c.polls.mu.Lock()
 	defer c.polls.mu.Unlock()
@@ -171,20 +173,19 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, *bell, error) {
 		}
 		p.slots++
 	} else {
-		p.hold()
+		p.armTimer()
 	}
 	p.serial++
-	bell := p.tower.next(c.limits.MaxJobs)
-	w.serial, w.deadline, w.bell = p.serial, time.Now().Add(o.Wait), bell
+	w.serial, w.deadline, w.wake = p.serial, time.Now().Add(o.Wait), p.arrivals.join(c.limits.MaxJobs)
 	p.callers = append(p.callers, w)
-	if len(p.callers) == 1 && o.Wait >= alarmFrom {
-		p.setAlarm(o.Wait)
+	if len(p.callers) == 1 && o.Wait >= timerMinWait {
+		p.setTimer(o.Wait)
 	}
-	return p, bell, nil
+	return p, w.wake, nil
 }
 
-// leave takes a caller out whose context ended. It reports false if its answer came first.
-func (p *poller) leave(ctx context.Context, w *caller) (bool, error) {
+// withdraw removes a caller whose context ended. It reports false if its answer came first.
+func (p *poller) withdraw(ctx context.Context, w *caller) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(p.callers, w)
@@ -197,7 +198,7 @@ func (p *poller) leave(ctx context.Context, w *caller) (bool, error) {
 	if p.trouble != nil {
 		history.failed(p.trouble)
 	}
-	// Whatever a poll brings that this caller was to have is given to another, or back.
+	// A job that arrives for this caller goes to another one, or is released.
 	history.unknown = false
 	return true, history.ended(ctx, nothingOut)
 }
@@ -219,15 +220,15 @@ func (p *poller) idleSoon() {
 	})
 }
 
-// run holds one slot: it polls until all callers are asked for.
+// run holds one slot. It polls until there is a poll for every caller.
 func (p *poller) run() {
-	turn := uint64(0)
+	round := uint64(0)
 	for {
-		runtime.Gosched() // callers that are about to come share the poll
-		turn = p.client.turns.take(turn, p.crowd())
+		runtime.Gosched() // callers that are ready to run share the poll
+		round = p.client.gate.pass(round, p.usesGate())
 		ctx, poll := p.next(p.client.lifetime())
 		if poll == nil {
-			p.client.turns.take(turn, false)
+			p.client.gate.pass(round, false)
 			p.retire()
 			return
 		}
@@ -242,69 +243,73 @@ func (p *poller) run() {
 	}
 }
 
-// crowd reports whether the next poll leaves in a turn. One that waits does not: it might be out for long.
-func (p *poller) crowd() bool {
+// usesGate reports whether the next poll passes the batch gate. A poll that waits at the server does
+// not: it would hold up the round. Callers of other pollers count, since their polls leave in the same
+// round.
+func (p *poller) usesGate() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.options.Wait > 0 {
 		return false
 	}
 	all := p.last
-	if eager := int(p.client.polls.eager.Load()); eager > all.size || time.Since(all.left) > crowdMax { // those of other queues leave in the same turn
-		all = wave{eager, time.Now()}
+	if eager := int(p.client.polls.eager.Load()); eager > all.size || time.Since(all.sentAt) > gateMaxAge {
+		all = lastBatch{eager, time.Now()}
 	}
-	return p.client.limits.crowd(len(p.callers)-p.asked, all)
+	return p.client.limits.usesGate(len(p.callers)-p.asked, all)
 }
 
-// next makes a poll for the callers that none asks for yet, nil if there are none; then the slot is free.
+// next makes a poll for the callers that no other poll asks for. If there are none, or another slot
+// will ask for them, next gives the slot back and returns nil.
 func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
 	if !p.opens(p.slots-1, n) {
 		if p.slots--; n > 0 {
-			p.hold()
+			p.armTimer()
 		}
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancel(parent)
 	poll := &poll{asked: n, upTo: p.serial, cancel: cancel, wait: p.options.Wait}
-	if poll.wait < alarmFrom {
+	if poll.wait < timerMinWait {
 		poll.wait = max(0, min(poll.wait, time.Until(p.callers[0].deadline)))
 	}
 	p.asked += n
-	p.last = wave{n, time.Now()}
+	p.last = lastBatch{n, time.Now()}
 	p.running[poll] = struct{}{}
-	p.tower.change()
+	p.arrivals.close()
 	return ctx, poll
 }
 
 // opens reports whether a poll for so many callers may leave.
 func (p *poller) opens(slots, callers int) bool {
 	if p.options.Wait > 0 {
-		return p.client.limits.opensPoll(slots, callers, p.last)
+		return p.client.limits.mayStartPoll(slots, callers, p.last)
 	}
-	return p.client.limits.opens(slots, callers, p.last)
+	return p.client.limits.mayStart(slots, callers, p.last)
 }
 
-// hold has overdue called when the poll that left last has taken long for one that does not wait. Called with mu held.
-func (p *poller) hold() {
-	if p.options.Wait == 0 && !p.held && p.slots < p.client.limits.InFlight {
-		p.held = true
-		time.AfterFunc(waveMax-time.Since(p.last.left)+1, p.overdue)
+// armTimer calls overdue when the last poll has been out for longer than holdMax. A poll that waits at
+// the server may take longer. Called with mu held.
+func (p *poller) armTimer() {
+	if p.options.Wait == 0 && !p.armed && p.slots < p.client.limits.InFlight {
+		p.armed = true
+		time.AfterFunc(holdMax-time.Since(p.last.sentAt)+1, p.overdue)
 	}
 }
 
-// overdue polls for callers that were held back for a poll that takes long.
+// overdue polls for callers that were held back for a poll that takes too long.
 func (p *poller) overdue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = false
+	p.armed = false
 	n := len(p.callers) - p.asked
 	switch {
 	case n <= 0 || p.slots == 0:
 	case !p.opens(p.slots, n):
-		p.hold() // another poll left meanwhile
+		p.armTimer() // another poll left in the meantime
 	case p.client.start(p.run):
 		p.slots++
 	}
@@ -321,12 +326,12 @@ func (p *poller) retire() {
 		return
 	}
 	delete(all.byKey, p.key)
-	if p.alarm != nil {
-		p.alarm.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 }
 
-// deliver hands out what a poll brought.
+// deliver gives the jobs or the error of a poll to the callers.
 func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -347,7 +352,7 @@ func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
 	now := time.Now().Add(deadlineSlack)
 	for _, w := range p.callers {
 		if w.serial > poll.upTo || err == nil && w.deadline.After(now) {
-			break // so are all who came later
+			break // the callers after it arrived later
 		}
 		p.answer(w, polled{err: err})
 		done++
@@ -355,38 +360,38 @@ func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
 	p.drop(done)
 }
 
-// drop takes out the n oldest callers. Called with mu held.
+// drop removes the n oldest callers. Called with mu held.
 func (p *poller) drop(n int) {
 	p.callers = slices.Delete(p.callers, 0, n)
 	p.idleSoon()
 }
 
-// noteTrouble keeps what an attempt failed with, for callers that leave meanwhile.
+// noteTrouble keeps the error of an attempt for callers that leave during the poll.
 func (p *poller) noteTrouble(err *Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trouble = err
 }
 
-// setAlarm has callers answered after d whose wait is over by then. Called with mu held.
-func (p *poller) setAlarm(d time.Duration) {
-	if p.alarm != nil {
-		p.alarm.Reset(d)
+// setTimer calls endWaits after d. Called with mu held.
+func (p *poller) setTimer(d time.Duration) {
+	if p.timer != nil {
+		p.timer.Reset(d)
 		return
 	}
-	p.alarm = time.AfterFunc(d, p.ring)
+	p.timer = time.AfterFunc(d, p.endWaits)
 }
 
-// ring answers the callers whose wait is over, and sets the next alarm. While no server answers they wait on, as they
-// would have without a poller.
-func (p *poller) ring() {
+// endWaits answers the callers whose wait is over and sets the timer again. While no server answers,
+// the callers wait on, as a call without a poller does.
+func (p *poller) endWaits() {
 	p.mu.Lock()
 	defer p.unlock()
 	if len(p.callers) == 0 {
 		return
 	}
 	if p.trouble != nil {
-		p.setAlarm(alarmFrom)
+		p.setTimer(timerMinWait)
 		return
 	}
 	now := time.Now()
@@ -397,11 +402,11 @@ func (p *poller) ring() {
 	}
 	p.drop(done)
 	if len(p.callers) > 0 {
-		p.setAlarm(p.callers[0].deadline.Sub(now))
+		p.setTimer(p.callers[0].deadline.Sub(now))
 	}
 }
 
-// giveBack releases a job that nobody waits for any more. If that fails, its lease lapses in the end.
+// giveBack releases a job that has no caller left. If that fails, its lease lapses.
 func (c *Client) giveBack(job *Job) {
 	ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
 	defer cancel()

@@ -225,7 +225,7 @@ func (p *putChunk) send(ctx context.Context) {
 	if len(p.puts) == 0 {
 		return
 	}
-	p.client.puts.whole(ctx, p.puts, func(i int, r reply[PutResult]) {
+	p.client.puts.doAll(ctx, p.puts, func(i int, r reply[PutResult]) {
 		p.results[p.places[i]] = r.res
 		if r.err != nil {
 			p.results[p.places[i]] = PutResult{Err: r.err}

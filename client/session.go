@@ -21,7 +21,7 @@ import (
 
 // A session is a connection to a server that carries many calls at once, as frames. It ends when the connection does, when the server leaves, or when it was idle for long.
 type session struct {
-	conn    *heardConn
+	conn    *activityConn
 	out     *frame.Writer
 	clock   *requestClock
 	answers *sync.Pool // of *[]byte whose content was decoded
@@ -34,15 +34,15 @@ type session struct {
 	err   error     // why no more calls are taken
 }
 
-// A heardConn notes when the peer said something last.
-type heardConn struct {
+// An activityConn records when the peer last sent something.
+type activityConn struct {
 	net.Conn
 	began time.Time
 	heard atomic.Int64 // nanoseconds after began
 }
 
 // Read implements net.Conn.
-func (c *heardConn) Read(p []byte) (int, error) {
+func (c *activityConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.heard.Store(int64(time.Since(c.began)))
@@ -61,7 +61,7 @@ type openSessions struct {
 }
 
 // start runs a session over an upgraded connection, from which in reads; nil if the client is closed.
-func (o *openSessions) start(conn *heardConn, in *bufio.Reader, clock *requestClock) *session {
+func (o *openSessions) start(conn *activityConn, in *bufio.Reader, clock *requestClock) *session {
 	s := &session{
 		conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, answers: &o.answers, calls: make(map[uint32]*sessionCall), used: time.Now(),
 	}

@@ -419,7 +419,7 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 func pipedSession(t *testing.T) (s *session, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	conn := &heardConn{Conn: ours, began: time.Now()}
+	conn := &activityConn{Conn: ours, began: time.Now()}
 	var open openSessions
 	t.Cleanup(open.close)
 	return open.start(conn, newReader(conn), &requestClock{}), theirs

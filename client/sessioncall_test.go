@@ -261,7 +261,7 @@ func FuzzSessionAnswers(f *testing.F) {
 	f.Add([]byte("\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ours, theirs := net.Pipe()
-		conn := &heardConn{Conn: ours, began: time.Now()}
+		conn := &activityConn{Conn: ours, began: time.Now()}
 		var open openSessions
 		s := open.start(conn, newReader(conn), &requestClock{})
 		var calls sync.WaitGroup

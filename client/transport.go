@@ -145,7 +145,7 @@ type observer struct {
 	token *heldToken
 }
 
-// Do implements connect.HTTPClient. What is no answer of Belfry ends as a *strangeAnswer, which keeps its status.
+// Do implements connect.HTTPClient. A response that did not come from Belfry ends as a *foreignResponse.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	authorize(req.Header, o.token.get())
 	sent := time.Now()
@@ -153,9 +153,9 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return res, refusesStrangers(err)
 	}
-	strange, err := strangeIn(res)
-	if strange != nil {
-		err = strange
+	foreign, err := foreignIn(res)
+	if foreign != nil {
+		err = foreign
 	}
 	if err != nil {
 		_ = res.Body.Close() // nobody reads it
@@ -196,8 +196,8 @@ func failedHandshake(err error) bool {
 
 // misconfigured reports whether an error will not go away by itself.
 func misconfigured(err error) bool {
-	strange, ok := errors.AsType[*strangeAnswer](err)
-	return ok && !strange.passes() || unfit(err)
+	foreign, ok := errors.AsType[*foreignResponse](err)
+	return ok && !foreign.temporary() || unfit(err)
 }
 
 // unfit reports whether an error is of a server with which no connection for calls can be made: a failed handshake, or a port that is not for clients.

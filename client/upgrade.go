@@ -158,7 +158,7 @@ func (p *sessions) dial(ctx context.Context, token string) (_ *session, err erro
 	if err != nil {
 		return nil, err
 	}
-	conn := &heardConn{Conn: plain, began: time.Now()}
+	conn := &activityConn{Conn: plain, began: time.Now()}
 	defer func() {
 		if err != nil {
 			_ = conn.Close() // it leads nowhere

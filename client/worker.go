@@ -68,7 +68,7 @@ func (w Worker) Run(ctx context.Context, c *Client, h Handler) error {
 	for _, wrap := range slices.Backward(w.Middleware) {
 		h = wrap(h)
 	}
-	return newShift(c, w, h).run(ctx)
+	return newWorkerRun(c, w, h).run(ctx)
 }
 
 // checked fills in defaults and refuses what is out of range.

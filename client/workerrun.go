@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// A shift is one run of a worker: one goroutine polls, one keeps the leases, and as many as the worker's concurrency
-// handle jobs.
-type shift struct {
+// A workerRun is one run of a worker. One goroutine polls, one extends the leases, and
+// Worker.Concurrency goroutines run handlers.
+type workerRun struct {
 	client  *Client
 	worker  Worker
 	handler Handler
-	keeper  *keeper
+	leases  *leaseRenewer
 	trouble *trouble
 	looking sync.WaitGroup // for queues that do not exist
-	jobs    chan *held     // reserved, not begun; has room for every permit
-	permits chan struct{}  // one value for each job that may be held beyond those that are
+	jobs    chan *held     // reserved, without a handler yet; has room for every permit
+	permits chan struct{}  // one value for each further job that may be reserved
 }
 
 var (
-	errShiftOver  = errors.New("the worker stopped")
+	errRunOver    = errors.New("the worker stopped")
 	errNotStopped = errors.New("handlers did not return after their contexts ended; their jobs were given back")
 )
 
-func newShift(c *Client, w Worker, h Handler) *shift {
+func newWorkerRun(c *Client, w Worker, h Handler) *workerRun {
 	lost, tell := &trouble{logger: c.logger, addresses: c.addresses}, w.OnError
 	w.OnError = func(job *Job, err error) {
 		if job == nil {
@@ -39,8 +39,8 @@ func newShift(c *Client, w Worker, h Handler) *shift {
 		}
 		tell(job, err)
 	}
-	s := &shift{
-		client: c, worker: w, handler: h, keeper: newKeeper(c, w), trouble: lost,
+	s := &workerRun{
+		client: c, worker: w, handler: h, leases: newLeaseRenewer(c, w), trouble: lost,
 		jobs:    make(chan *held, w.Concurrency+w.Prefetch),
 		permits: make(chan struct{}, w.Concurrency+w.Prefetch),
 	}
@@ -48,37 +48,37 @@ func newShift(c *Client, w Worker, h Handler) *shift {
 	return s
 }
 
-// permit lets n more jobs be held.
-func (s *shift) permit(n int) {
+// permit allows n more jobs to be reserved.
+func (s *workerRun) permit(n int) {
 	for range n {
 		s.permits <- struct{}{}
 	}
 }
 
-// run works until ctx ends or the server refuses for good, and stops in good order.
-func (s *shift) run(ctx context.Context) error {
+// run consumes jobs until ctx ends or the server refuses for good; see [Worker.Run] for how it stops.
+func (s *workerRun) run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
-	work, stopWork := context.WithCancelCause(detached) // of the handlers
+	work, stopWork := context.WithCancelCause(detached) // for the handlers
 	defer stopWork(nil)
-	finish, stopFinish := context.WithCancelCause(detached) // of telling the server what became of jobs
-	defer stopFinish(errShiftOver)
+	finish, stopFinish := context.WithCancelCause(detached) // for acks, nacks and releases
+	defer stopFinish(errRunOver)
 	keep, stopKeeping := context.WithCancel(detached)
 
 	var keeping sync.WaitGroup
-	keeping.Go(func() { s.keeper.run(keep) })
+	keeping.Go(func() { s.leases.run(keep) })
 	polling, stopPolling := context.WithCancel(ctx)
 	done := s.startHandlers(polling, work, finish)
 
 	err := s.poll(polling)
-	stopPolling() // also if the server refused: then nothing new is begun either
+	stopPolling() // also if the server refused: no further handler runs
 	s.looking.Wait()
 	close(s.jobs)
 	s.giveBackUnbegun(finish)
 	if !within(done, s.worker.ShutdownTimeout) {
-		stopWork(errShiftOver)
+		stopWork(errRunOver)
 		if !within(done, stopGrace) {
-			stopFinish(errShiftOver)
-			err = errors.Join(err, s.abandon(detached))
+			stopFinish(errRunOver)
+			err = errors.Join(err, s.releaseStuck(detached))
 		}
 	}
 	stopKeeping()
@@ -86,9 +86,9 @@ func (s *shift) run(ctx context.Context) error {
 	return cmp.Or(err, s.trouble.never())
 }
 
-// startHandlers starts the goroutines that handle jobs. The channel is closed when all have returned, which is after jobs
-// was closed.
-func (s *shift) startHandlers(polling, work, finish context.Context) <-chan struct{} {
+// startHandlers starts the goroutines that run handlers. They return after jobs is closed; the channel
+// is closed when all have returned.
+func (s *workerRun) startHandlers(polling, work, finish context.Context) <-chan struct{} {
 	var handlers sync.WaitGroup
 	for range s.worker.Concurrency {
 		handlers.Go(func() {
@@ -122,8 +122,9 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// poll reserves jobs for as long as ctx lasts; the error is one that the server would give again.
-func (s *shift) poll(ctx context.Context) error {
+// poll reserves jobs until ctx ends. It returns early with an error that a further attempt would
+// get again.
+func (s *workerRun) poll(ctx context.Context) error {
 	looked := false
 	for {
 		n := s.takePermits(ctx)
@@ -132,7 +133,7 @@ func (s *shift) poll(ctx context.Context) error {
 		}
 		jobs, err := s.reserve(ctx, n)
 		s.permit(max(0, n-len(jobs)))
-		for _, h := range s.secured(ctx, jobs) {
+		for _, h := range s.secureLeases(ctx, jobs) {
 			s.jobs <- h
 		}
 		switch {
@@ -155,10 +156,11 @@ func (s *shift) poll(ctx context.Context) error {
 	}
 }
 
-// warnOfUnknown logs which of the worker's queues do not exist: a worker would wait for ever where a name is mistyped. It is no error, since a queue may be made
-// later, by a put say. A look at each queue costs a call, so that it happens once: after the first poll that got nothing, or after the first one where there are several queues. It takes the scope
-// admin, and ends with the first queue of which nothing can be known.
-func (s *shift) warnOfUnknown(ctx context.Context) {
+// warnOfUnknown logs which of the worker's queues do not exist: a worker with a mistyped name would wait
+// for ever. This is no error, since a later put may create the queue. It costs a call for each queue, so
+// it runs once: after the first poll that got no job, or after the first poll if there are several
+// queues. It needs the scope admin, and ends at the first queue that it cannot look up.
+func (s *workerRun) warnOfUnknown(ctx context.Context) {
 	for _, queue := range s.worker.Queues {
 		switch _, err := s.client.Admin().Queue(ctx, queue); {
 		case errors.Is(err, reasonQueueNotFound):
@@ -169,18 +171,19 @@ func (s *shift) warnOfUnknown(ctx context.Context) {
 	}
 }
 
-// permanent reports whether a refusal to hand out jobs will not go away by itself.
+// permanent reports whether a further attempt to reserve would be refused again.
 func permanent(err *Error) bool {
 	switch err.Reason {
 	case reasonInvalid, reasonUnauthenticated, reasonForbidden, reasonUnimplemented:
 		return true
 	default:
-		return unfit(err) // a proxy may be set up meanwhile
+		return unfit(err) // but a proxy may recover
 	}
 }
 
-// takePermits waits until a job may be held, and takes all permits there are; none if ctx ended.
-func (s *shift) takePermits(ctx context.Context) int {
+// takePermits waits for a permit and takes all that are free, up to a full batch. It returns 0 if ctx
+// ended.
+func (s *workerRun) takePermits(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -201,9 +204,9 @@ func (s *shift) takePermits(ctx context.Context) int {
 	return n
 }
 
-// reserve polls once. If ctx ends meanwhile the poll has pollGrace to bring what it may have got; what it gets after that is
-// collected and given back.
-func (s *shift) reserve(ctx context.Context, n int) ([]*Job, *Error) {
+// reserve polls once. If ctx ends during the poll, the poll has pollGrace to return jobs that it may
+// have been granted. Jobs granted after that are collected and released.
+func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *Error) {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pollGrace, cancel) })
@@ -218,19 +221,20 @@ func (s *shift) reserve(ctx context.Context, n int) ([]*Job, *Error) {
 	return jobs, err
 }
 
-// secured puts jobs into the keeper's care. Normally a lease has just begun. If the poll had to be repeated, or its answer was
-// held up, it may be about to end: then it is extended before anything else, and the job is given back if that fails.
-func (s *shift) secured(ctx context.Context, jobs []*Job) []*held {
+// secureLeases adds jobs to the lease renewer. A lease has normally just begun. If the poll was repeated
+// or its answer was delayed, the lease may be about to end: secureLeases extends it first, and releases
+// the job if that fails.
+func (s *workerRun) secureLeases(ctx context.Context, jobs []*Job) []*held {
 	all := make([]*held, len(jobs))
 	var extending sync.WaitGroup
 	for i, job := range jobs {
-		h, doubtful := s.keeper.take(job)
+		h, doubtful := s.leases.add(job)
 		all[i] = h
 		if !doubtful {
 			continue
 		}
-		extending.Go(func() { // as many at a time as the keeper lets
-			if err := s.keeper.extend(ctx, h); err != nil {
+		extending.Go(func() { // extendsMax bounds how many at a time
+			if err := s.leases.extend(ctx, h); err != nil {
 				all[i] = nil
 				s.worker.OnError(job, err)
 				s.giveBack(context.WithoutCancel(ctx), h)
@@ -242,12 +246,12 @@ func (s *shift) secured(ctx context.Context, jobs []*Job) []*held {
 	return slices.DeleteFunc(all, func(h *held) bool { return h == nil })
 }
 
-// handle runs the handler for one job and tells the server what became of it.
-func (s *shift) handle(work, finish context.Context, h *held) {
-	defer s.keeper.forget(h)
+// handle runs the handler for one job and acks, nacks or releases the job.
+func (s *workerRun) handle(work, finish context.Context, h *held) {
+	defer s.leases.remove(h)
 	ctx, cancel := context.WithCancelCause(work)
 	defer cancel(nil)
-	if err := s.keeper.begin(ctx, h, cancel); err != nil {
+	if err := s.leases.startHandler(ctx, h, cancel); err != nil {
 		s.worker.OnError(h.job, err)
 		if !errors.Is(err, ErrStaleLease) {
 			s.giveBack(finish, h)
@@ -265,7 +269,7 @@ func (s *shift) handle(work, finish context.Context, h *held) {
 	}
 }
 
-// protected calls a handler, and makes a panic an error with the place it came from.
+// protected calls a handler. It returns a panic as an error with the stack.
 func protected(ctx context.Context, h Handler, job *Job) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -275,25 +279,24 @@ func protected(ctx context.Context, h Handler, job *Job) (err error) {
 	return h(ctx, job)
 }
 
-// finish tells the server what became of a job.
-func (s *shift) finish(work, finish context.Context, h *held, result error) error {
-	if err := s.keeper.finish(h); err != nil {
-		return err // by the server: it would refuse what we say now too
+// finish acks, nacks or releases a job, as the handler's result asks.
+func (s *workerRun) finish(work, finish context.Context, h *held, result error) error {
+	if err := s.leases.startFinish(h); err != nil {
+		return err // the server would refuse any of them
 	}
 	ctx, cancel := context.WithTimeout(finish, finishTimeout)
 	defer cancel()
-	verdict := verdictOf(result)
-	if verdict.kind == verdictDone {
+	switch kind := resultOf(result).kind; {
+	case kind == resultDone:
 		return h.job.Ack(ctx)
-	}
-	if verdict.kind == verdictRetry && work.Err() != nil {
-		return h.job.Release(ctx, 0) // it was we who ended the attempt
+	case kind == resultRetry && work.Err() != nil:
+		return h.job.Release(ctx, 0) // the worker ended the attempt
 	}
 	return h.job.Nack(ctx, result)
 }
 
-// giveBackUnbegun gives back the jobs that no handler has begun.
-func (s *shift) giveBackUnbegun(finish context.Context) {
+// giveBackUnbegun releases the jobs without a handler.
+func (s *workerRun) giveBackUnbegun(finish context.Context) {
 	var all sync.WaitGroup
 	for h := range s.jobs {
 		all.Go(func() { s.giveBack(finish, h) })
@@ -301,11 +304,11 @@ func (s *shift) giveBackUnbegun(finish context.Context) {
 	all.Wait()
 }
 
-// giveBack gives a job back without counting an attempt.
-func (s *shift) giveBack(ctx context.Context, h *held) {
-	defer s.keeper.forget(h)
-	if s.keeper.finish(h) != nil {
-		return // it is not ours any more
+// giveBack releases a job without counting the attempt.
+func (s *workerRun) giveBack(ctx context.Context, h *held) {
+	defer s.leases.remove(h)
+	if s.leases.startFinish(h) != nil {
+		return // the lease is lost
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
@@ -314,11 +317,11 @@ func (s *shift) giveBack(ctx context.Context, h *held) {
 	}
 }
 
-// abandon gives back the jobs of handlers that do not return.
-func (s *shift) abandon(ctx context.Context) error {
+// releaseStuck releases the jobs of handlers that do not return.
+func (s *workerRun) releaseStuck(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
-	left := s.keeper.all()
+	left := s.leases.all()
 	var all sync.WaitGroup
 	for _, h := range left {
 		all.Go(func() { s.giveBack(ctx, h) })

@@ -11,25 +11,26 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestABellRingsOnce, also if callers of two batches had it.
-func TestABellRingsOnce(t *testing.T) {
-	var tower tower
-	var all bells
+// TestBroadcastIsSentOnce, also if callers of two batches share it.
+func TestBroadcastIsSentOnce(t *testing.T) {
+	var arrivals broadcastGroup
+	var all broadcasts
 	for range 5 {
-		all.add(tower.next(2))
+		all.add(arrivals.join(2))
 	}
 	if len(all) != 3 {
-		t.Errorf("5 callers have %d bells", len(all))
+		t.Errorf("5 callers have %d broadcasts", len(all))
 	}
-	all.ring()
-	all.ring()
+	all.send()
+	all.send()
 	for _, b := range all {
 		<-b.c
 	}
 }
 
-// TestABellThatRangForOthers: callers who came together wait for one bell, and those that have no answer when it rings wait on for theirs.
-func TestABellThatRangForOthers(t *testing.T) {
+// TestBroadcastForOtherCallers: callers that arrived together share a broadcast. Those without an answer
+// when it is sent wait on.
+func TestBroadcastForOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
 		c := start(t, newPipeNet(), []Option{Coalescing{InFlight: 1}}, fake)
@@ -58,8 +59,9 @@ func TestABellThatRangForOthers(t *testing.T) {
 	})
 }
 
-// TestABellThatRangForOtherPolls: of callers that wait together each gets the job that comes for it, and who leaves after that gets none.
-func TestABellThatRangForOtherPolls(t *testing.T) {
+// TestBroadcastForOtherPolls: of callers that wait together each gets one job in turn, and callers that
+// leave get none.
+func TestBroadcastForOtherPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
 		c := start(t, newPipeNet(), nil, fake)
@@ -86,44 +88,46 @@ func TestABellThatRangForOtherPolls(t *testing.T) {
 	})
 }
 
-// TestABellThatRingsIsGivenToNobody: who comes after an answer waits for another bell, also while no poll leaves.
-func TestABellThatRingsIsGivenToNobody(t *testing.T) {
+// TestAnswerClosesTheGroup: a caller that arrives after an answer waits for another broadcast, even if no
+// poll has left since.
+func TestAnswerClosesTheGroup(t *testing.T) {
 	p := &poller{}
-	w := &caller{bell: p.tower.next(2)}
+	w := &caller{wake: p.arrivals.join(2)}
 	p.answer(w, polled{})
-	if p.tower.next(2) == w.bell {
-		t.Error("the next caller has the bell that rings for the one before")
+	if p.arrivals.join(2) == w.wake {
+		t.Error("the next caller shares the broadcast of an answered one")
 	}
 }
 
-// TestLeaveAfterRenew: whose answer came does not look for its place in the batch, which may have become smaller.
-func TestLeaveAfterRenew(t *testing.T) {
+// TestWithdrawAfterRenew: a caller with an answer does not use its place in the batch, which may have
+// shrunk.
+func TestWithdrawAfterRenew(t *testing.T) {
 	q := &coalescer[int, int]{}
 	e := &entry[int, int]{place: 1}
 	b := &batch[int, int]{entries: []*entry[int, int]{{}, e}, reqs: []int{1, 2}, open: 2}
 	e.batch = b
 	b.answer(e, reply[int]{})
 	b.renew("another")
-	if err := q.leave(t.Context(), e); err != nil {
+	if err := q.withdraw(t.Context(), e); err != nil {
 		t.Errorf("it has its answer, and this: %v", err)
 	}
 }
 
-// TestACrowdOfLongAgo holds nobody up.
-func TestACrowdOfLongAgo(t *testing.T) {
-	for age, want := range map[time.Duration]bool{0: true, 2 * crowdMax: false} {
-		if got := (Coalescing{MaxJobs: 1000}).crowd(1, wave{crowdFrom, time.Now().Add(-age)}); got != want {
-			t.Errorf("one call %v after a crowd waits for other kinds: %v", age, got)
+// TestGateForgetsOldBatches: a large batch of long ago does not make a single call wait.
+func TestGateForgetsOldBatches(t *testing.T) {
+	for age, want := range map[time.Duration]bool{0: true, 2 * gateMaxAge: false} {
+		if got := (Coalescing{MaxJobs: 1000}).usesGate(1, lastBatch{gateMinCalls, time.Now().Add(-age)}); got != want {
+			t.Errorf("one call %v after a large batch passes the gate: %v", age, got)
 		}
 	}
 }
 
-// TestAPollLeavesWithThoseOfOtherQueues, also where its queue had more callers long ago.
-func TestAPollLeavesWithThoseOfOtherQueues(t *testing.T) {
+// TestPollCountsCallersOfOtherQueues, also if its own queue had more callers long ago.
+func TestPollCountsCallersOfOtherQueues(t *testing.T) {
 	c := &Client{limits: Coalescing{MaxJobs: 1000}}
-	c.polls.eager.Store(crowdFrom)
-	p := &poller{client: c, callers: []*caller{{}}, last: wave{10 * crowdFrom, time.Now().Add(-2 * crowdMax)}}
-	if !p.crowd() {
-		t.Error("it leaves alone")
+	c.polls.eager.Store(gateMinCalls)
+	p := &poller{client: c, callers: []*caller{{}}, last: lastBatch{10 * gateMinCalls, time.Now().Add(-2 * gateMaxAge)}}
+	if !p.usesGate() {
+		t.Error("the poll does not pass the gate")
 	}
 }

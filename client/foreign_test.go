@@ -36,16 +36,16 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<h1>no</h1>")
 }
 
-// TestStrangeAnswers: what passes is tried again until the context ends, and the error then names the answer; what does not
-// pass fails at the first attempt.
-func TestStrangeAnswers(t *testing.T) {
+// TestForeignResponses: after a temporary one the call is repeated until the context ends, and the error
+// names the response. Any other one fails the first attempt.
+func TestForeignResponses(t *testing.T) {
 	const html, json = "text/html; charset=utf-8", "application/json"
 	for _, try := range []struct {
-		status  int
-		content string
-		passes  bool
-		code    connect.Code
-		unknown bool
+		status    int
+		content   string
+		temporary bool
+		code      connect.Code
+		unknown   bool
 	}{
 		{500, html, true, connect.CodeUnavailable, true},
 		{502, html, true, connect.CodeUnavailable, true},
@@ -83,10 +83,10 @@ func TestStrangeAnswers(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err := c.Put(ctx, "q", nil)
-				if ended := errors.Is(err, context.DeadlineExceeded); ended != try.passes || (server.calls == 1) == try.passes {
+				if ended := errors.Is(err, context.DeadlineExceeded); ended != try.temporary || (server.calls == 1) == try.temporary {
 					t.Errorf("after %d calls: %v", server.calls, err)
 				}
-				typed, ok := errors.AsType[*strangeAnswer](err)
+				typed, ok := errors.AsType[*foreignResponse](err)
 				if !ok || typed.status != try.status || !strings.Contains(err.Error(), "HTTP "+typed.what) {
 					t.Fatalf("the error does not name the answer: %v", err)
 				}
@@ -96,7 +96,7 @@ func TestStrangeAnswers(t *testing.T) {
 				if e := transportError(typed); e.Code != try.code {
 					t.Errorf("code %v, want %v", e.Code, try.code)
 				}
-				if advice := strings.Contains(err.Error(), "not that of a Belfry server"); advice == try.passes {
+				if advice := strings.Contains(err.Error(), "not that of a Belfry server"); advice == try.temporary {
 					t.Errorf("says that the address is wrong: %v; %v", advice, err)
 				}
 			})
@@ -104,8 +104,8 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
-// TestReadsMeetStrangeAnswers: a call that changes nothing has no unknown outcome.
-func TestReadsMeetStrangeAnswers(t *testing.T) {
+// TestReadsMeetForeignResponses: a call that changes nothing has no unknown outcome.
+func TestReadsMeetForeignResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newPipeNet()
 		c := start(t, n, nil, nil)

@@ -12,18 +12,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestTurns: what comes while a turn is under way leaves in the next, all at once.
-func TestTurns(t *testing.T) {
+// TestBatchGate: batches that arrive during a round leave together in the next one.
+func TestBatchGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var turns turns
+		var gate batchGate
 		var mu sync.Mutex
 		var began []string
-		take := func(name string, number uint64) {
+		pass := func(name string, round uint64) {
 			go func() {
-				number := turns.take(number, true)
+				round := gate.pass(round, true)
 				mu.Lock()
 				defer mu.Unlock()
-				began = append(began, fmt.Sprint(name, number))
+				began = append(began, fmt.Sprint(name, round))
 			}()
 			synctest.Wait()
 		}
@@ -37,46 +37,46 @@ func TestTurns(t *testing.T) {
 			}
 			began = nil
 		}
-		take("puts", 0)
+		pass("puts", 0)
 		expect("puts1")
-		take("acks", 0)
-		take("polls", 0)
+		pass("acks", 0)
+		pass("polls", 0)
 		expect()
-		take("puts", 1) // whoever ends a turn leaves with those that waited for that
+		pass("puts", 1) // a batch that ends a round joins the next one
 		expect("acks2", "polls2", "puts2")
-		take("acks", 2)
-		turns.take(2, false)
+		pass("acks", 2)
+		gate.pass(2, false)
 		expect()
-		turns.take(2, false)
+		gate.pass(2, false)
 		expect("acks3")
-		take("puts", 0)
-		time.Sleep(waveMax)
+		pass("puts", 0)
+		time.Sleep(holdMax)
 		expect()
 		time.Sleep(time.Nanosecond)
-		expect("puts4") // the one before takes long
-		take("polls", 0)
-		take("acks", 3)
-		expect() // and its end is not that of the next
-		if got := turns.take(4, false); got != 0 {
-			t.Errorf("a batch that is the last one has the number %d", got)
+		expect("puts4") // the earlier round takes too long
+		pass("polls", 0)
+		pass("acks", 3)
+		expect() // and its end does not end the next one
+		if got := gate.pass(4, false); got != 0 {
+			t.Errorf("the last batch is in round %d", got)
 		}
 		expect("acks5", "polls5")
-		turns.take(5, false)
-		take("puts", 5)
-		expect("puts6") // nothing is left of the turns before
+		gate.pass(5, false)
+		pass("puts", 5)
+		expect("puts6") // the earlier rounds do not count
 	})
 }
 
-// TestACrowdWaitsForOtherKinds, and a few callers do not.
-func TestACrowdWaitsForOtherKinds(t *testing.T) {
+// TestManyCallsPassTheGate, and a few do not wait there.
+func TestManyCallsPassTheGate(t *testing.T) {
 	for _, tt := range []struct {
 		acks int
 		o    Coalescing
 		want int // acks that the server has while puts are out
 	}{
-		{crowdFrom, Coalescing{}, 0},
-		{crowdFrom - 1, Coalescing{}, crowdFrom - 1},
-		{crowdFrom, Coalescing{MaxJobs: crowdFrom}, crowdFrom}, // a full batch
+		{gateMinCalls, Coalescing{}, 0},
+		{gateMinCalls - 1, Coalescing{}, gateMinCalls - 1},
+		{gateMinCalls, Coalescing{MaxJobs: gateMinCalls}, gateMinCalls}, // a full batch
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fake := NewFake()
@@ -110,18 +110,18 @@ func TestACrowdWaitsForOtherKinds(t *testing.T) {
 				return n
 			}
 			start(1, put)
-			start(1, ack) // the first of each leaves alone, and the others gather behind it
-			start(crowdFrom, put)
+			start(1, ack) // the first of each leaves alone, and the others gather
+			start(gateMinCalls, put)
 			start(tt.acks, ack)
 			puts <- struct{}{}
-			if n := sent("PutBatch"); n != 1+crowdFrom {
+			if n := sent("PutBatch"); n != 1+gateMinCalls {
 				t.Fatalf("%d puts are out", n)
 			}
 			close(acks)
 			if n := sent("AckBatch"); n != 1+tt.want {
 				t.Errorf("%d acks are sent while puts are out, want %d", n, 1+tt.want)
 			}
-			time.Sleep(waveMax + 1)
+			time.Sleep(holdMax + 1)
 			if n := sent("AckBatch"); n != 1+tt.acks {
 				t.Errorf("%d acks are sent once the puts take long", n)
 			}
@@ -129,7 +129,7 @@ func TestACrowdWaitsForOtherKinds(t *testing.T) {
 	}
 }
 
-// TestPollsOfManyQueues leave in turns too, unless they wait at the servers.
+// TestPollsOfManyQueues pass the gate too, unless they wait at the servers.
 func TestPollsOfManyQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -154,14 +154,14 @@ func TestPollsOfManyQueues(t *testing.T) {
 				t.Errorf("%d polls are out, want %d", n, want)
 			}
 		}
-		for i := range crowdFrom + 2 {
+		for i := range gateMinCalls + 2 {
 			reserve(fmt.Sprint("q", i), 0)
 			synctest.Wait()
 		}
-		expect(crowdFrom) // the last of these is the first turn
+		expect(gateMinCalls) // the last of these is the first round
 		reserve("waits", time.Minute)
-		expect(crowdFrom + 1)
-		time.Sleep(waveMax + 1)
-		expect(crowdFrom + 3) // the turn takes long
+		expect(gateMinCalls + 1)
+		time.Sleep(holdMax + 1)
+		expect(gateMinCalls + 3) // the round takes too long
 	})
 }

@@ -14,18 +14,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// strangeAnswer is the answer of something that is not Belfry: of a proxy whose server is gone, or of another server at the
-// address. Belfry's own are of a Connect content type, its errors JSON with a detail that names Belfry.
-type strangeAnswer struct {
+// foreignResponse is a response that did not come from Belfry: from a proxy without a server behind it,
+// or from another server at the address. Belfry's responses have a Connect content type, and its
+// errors are JSON with a detail that names Belfry.
+type foreignResponse struct {
 	status int
 	what   string
 }
 
-// refusalBytesMax is more than an error of Belfry's has.
+// refusalBytesMax is larger than any error of Belfry.
 const refusalBytesMax = 1 << 20
 
-// strangeIn returns nil if an answer may be one of Belfry's. It reads the body of an error, and puts it back.
-func strangeIn(res *http.Response) (*strangeAnswer, error) {
+// foreignIn returns nil if a response may have come from Belfry. It reads the body of an error and
+// restores it.
+func foreignIn(res *http.Response) (*foreignResponse, error) {
 	content, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	switch content = strings.TrimSpace(content); {
 	case res.StatusCode == http.StatusOK && strings.HasPrefix(content, "application/"):
@@ -40,16 +42,16 @@ func strangeIn(res *http.Response) (*strangeAnswer, error) {
 			return nil, nil
 		}
 	}
-	return &strangeAnswer{status: res.StatusCode, what: strings.TrimSpace(res.Status + " " + content)}, nil
+	return &foreignResponse{status: res.StatusCode, what: strings.TrimSpace(res.Status + " " + content)}, nil
 }
 
-// readAgain is a body that was read.
+// readAgain is a body that is read a second time.
 type readAgain struct {
 	io.Reader
 	io.Closer
 }
 
-// explained reports whether a JSON error has a detail by which Belfry says what it means. Gateways write errors in JSON too.
+// explained reports whether a JSON error has Belfry's ErrorInfo. Gateways write errors in JSON too.
 func explained(body []byte) bool {
 	var wire struct {
 		Details []struct{ Type, Value string }
@@ -70,31 +72,31 @@ func explained(body []byte) bool {
 	return false
 }
 
-// Error names the status.
-func (a *strangeAnswer) Error() string {
-	if a.passes() {
-		return fmt.Sprintf("HTTP %s, which is no answer of Belfry", a.what)
+// Error returns the status and what it means.
+func (r *foreignResponse) Error() string {
+	if r.temporary() {
+		return fmt.Sprintf("HTTP %s, which is no answer of Belfry", r.what)
 	}
-	return fmt.Sprintf("HTTP %s, which is no answer of Belfry: the address is not that of a Belfry server", a.what)
+	return fmt.Sprintf("HTTP %s, which is no answer of Belfry: the address is not that of a Belfry server", r.what)
 }
 
-// passes reports whether another attempt may be answered otherwise: a proxy has lost its server, or is busy.
-func (a *strangeAnswer) passes() bool {
-	switch a.status {
+// temporary reports whether a further attempt may succeed: a proxy has lost its server, or is busy.
+func (r *foreignResponse) temporary() bool {
+	switch r.status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return false
 	default:
-		return a.status >= http.StatusInternalServerError
+		return r.status >= http.StatusInternalServerError
 	}
 }
 
-// refuses reports whether the answer proves that the request went no further: those are the statuses that a gateway or another
-// server gives before it passes a request on or acts on it. Behind any other, a success in words that are not Belfry's or a
-// filter that looks at answers, the request may have been carried out.
-func (a *strangeAnswer) refuses() bool {
-	switch a.status {
+// notExecuted reports whether the status proves that no Belfry server executed the request: a gateway or
+// another server sends it before it forwards or executes a request. With any other status the request
+// may have been executed, for example behind a filter that replaces responses.
+func (r *foreignResponse) notExecuted() bool {
+	switch r.status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
@@ -105,16 +107,16 @@ func (a *strangeAnswer) refuses() bool {
 	return false
 }
 
-// code is the Connect code that comes nearest.
-func (a *strangeAnswer) code() connect.Code {
+// code returns the nearest Connect code.
+func (r *foreignResponse) code() connect.Code {
 	switch {
-	case a.passes():
+	case r.temporary():
 		return connect.CodeUnavailable
-	case a.status == http.StatusUnauthorized:
+	case r.status == http.StatusUnauthorized:
 		return connect.CodeUnauthenticated
-	case a.status == http.StatusForbidden:
+	case r.status == http.StatusForbidden:
 		return connect.CodePermissionDenied
-	case a.status == http.StatusRequestEntityTooLarge:
+	case r.status == http.StatusRequestEntityTooLarge:
 		return connect.CodeResourceExhausted
 	default:
 		return connect.CodeUnimplemented
