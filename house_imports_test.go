@@ -46,7 +46,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "node",
-		may:     []string{"fsm", "node/...", "access/throng"},
+		may:     []string{"fsm", "node/...", "access/connlimit"},
 		testMay: []string{"node/nodetest", "node/nodetest/pipetest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
@@ -69,7 +69,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cluster",
-		may:      []string{"node/...", "fsm", "cluster/...", "access/tokens", "access/throng"},
+		may:      []string{"node/...", "fsm", "cluster/...", "access/tokens", "access/connlimit"},
 		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest"},
 		external: []string{"github.com/hashicorp"},
 		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
@@ -79,7 +79,7 @@ var importTable = []importRow{
 		reason: "certificates and TLS from files: they know nothing of what is said over them",
 	},
 	{
-		dir:    "access/throng",
+		dir:    "access/connlimit",
 		reason: "the connections that a port holds: it knows nothing of what is said over them",
 	},
 	{
@@ -88,7 +88,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "rpc",
-		may:     []string{"node/...", "fsm", "rpc/...", "access/tokens", "access/throng"},
+		may:     []string{"node/...", "fsm", "rpc/...", "access/tokens", "access/connlimit"},
 		testMay: []string{"node/nodetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",

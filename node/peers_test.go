@@ -167,8 +167,8 @@ func TestHandoverThatNobodyTakesFreesTheHandshake(t *testing.T) {
 			t.Errorf("reading gives %v", err)
 		}
 		synctest.Wait() // the slot is given back after the connection has ended
-		if m.entered.Taken() != 0 {
-			t.Errorf("%d handshakes are under way", m.entered.Taken())
+		if m.handshakes.InUse() != 0 {
+			t.Errorf("%d handshakes are under way", m.handshakes.InUse())
 		}
 	})
 }
@@ -182,8 +182,8 @@ func TestHello(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 		synctest.Wait()
-		if len(m.conns) != 0 || m.entered.Taken() != 0 {
-			t.Errorf("the question left %d connections and %d handshakes", len(m.conns), m.entered.Taken())
+		if len(m.conns) != 0 || m.handshakes.InUse() != 0 {
+			t.Errorf("the question left %d connections and %d handshakes", len(m.conns), m.handshakes.InUse())
 		}
 	})
 }

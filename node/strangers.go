@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belfrydb/belfry/access/throng"
+	"github.com/belfrydb/belfry/access/connlimit"
 )
 
 // StrangerListener is a listener whose Accept can be ended without closing it, as that of TCP.
@@ -29,7 +29,7 @@ func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func
 	defer stop()
 	var answering sync.WaitGroup
 	defer answering.Wait()
-	entered := throng.New(handshakesMax)
+	handshakes := connlimit.New(handshakesMax)
 	for {
 		conn, err := listener.Accept()
 		switch {
@@ -53,9 +53,9 @@ func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func
 			}
 			continue
 		}
-		place, _ := entered.Enter(conn) // each waits, so that there is always one
+		slot, _ := handshakes.Acquire(conn) // never nil: no slot is pinned here
 		answering.Go(func() {
-			defer place.Leave()
+			defer slot.Release()
 			defer func() { _ = conn.Close() }() // the answer was sent, or the question was none
 			_ = during(ctx, conn, func() error { return answerStranger(conn, answer) })
 		})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/belfrydb/belfry/access/throng"
+	"github.com/belfrydb/belfry/access/connlimit"
 )
 
 const (
@@ -48,9 +48,9 @@ type mux struct {
 	changed       atomic.Uint64 // connections that were ended because what came on them had been changed on the way
 	format        atomic.Uint32 // what the node writes, for strangers
 
-	done    chan struct{}
-	running sync.WaitGroup
-	entered *throng.Throng // handshakes under way
+	done       chan struct{}
+	running    sync.WaitGroup
+	handshakes *connlimit.Limiter // limits those under way
 
 	mu      sync.Mutex
 	streams map[string]*stream // by group
@@ -62,7 +62,7 @@ type mux struct {
 func newMux(cfg Config, id *identity, room func() uint64) *mux {
 	m := &mux{
 		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, founding: id.Founding, room: room, full: func() bool { return false }, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
-		logger: cfg.Logger, done: make(chan struct{}), entered: throng.New(handshakesMax),
+		logger: cfg.Logger, done: make(chan struct{}), handshakes: connlimit.New(handshakesMax),
 		streams: map[string]*stream{}, conns: map[*trackedConn]struct{}{},
 	}
 	if m.listener != nil {
@@ -120,20 +120,20 @@ func (m *mux) accept() {
 				continue
 			}
 		}
-		place, _ := m.entered.Enter(conn)
-		if place == nil {
+		slot, _ := m.handshakes.Acquire(conn)
+		if slot == nil {
 			_ = conn.Close()
 			continue
 		}
 		m.running.Go(func() {
-			defer place.Leave()
-			m.welcome(conn, place)
+			defer slot.Release()
+			m.welcome(conn, slot)
 		})
 	}
 }
 
 // welcome does the handshake on an accepted connection and hands it to its group.
-func (m *mux) welcome(raw net.Conn, place *throng.Place) {
+func (m *mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 	conn, ok := m.track(raw)
 	if !ok {
 		return
@@ -143,8 +143,8 @@ func (m *mux) welcome(raw net.Conn, place *throng.Place) {
 		_ = conn.Close() // it only asked who is here
 		return
 	}
-	if err == nil && !place.Settle() {
-		err = passing{errors.New("its place was given to another one")}
+	if err == nil && !slot.Pin() {
+		err = passing{errors.New("another connection took its slot")}
 	}
 	if err == nil {
 		patience := time.NewTimer(handshakeTimeout)

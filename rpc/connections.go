@@ -12,16 +12,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/belfrydb/belfry/access/throng"
+	"github.com/belfrydb/belfry/access/connlimit"
 )
 
-// fullPeriod is how long the log says nothing more of connections that were closed for want of room after it has.
+// fullPeriod is the shortest time between two warnings about too many connections.
 const fullPeriod = time.Minute
 
-// connections bounds the connections of clients. One that has no call makes room for the next; sessions, and connections with calls, stay. A call counts
-// from where its caller has shown who he is, or else whoever has no token could fill the port with calls that do not end.
+// connections bounds the connections of clients. A new connection takes the slot of one without a call;
+// sessions and connections with calls keep theirs. A call counts once its caller is authenticated, or
+// else a caller without a token could fill the port with calls that never end.
 type connections struct {
-	entered *throng.Throng
+	limiter *connlimit.Limiter
 	most    int
 	logger  *slog.Logger
 	closed  prometheus.Counter
@@ -36,11 +37,11 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 	if most == 0 {
 		return nil, nil
 	}
-	c := &connections{entered: throng.New(most), most: most, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
+	c := &connections{limiter: connlimit.New(most), most: most, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "belfry_client_connections_closed_total", Help: "Connections of clients without a call of a known caller, and newcomers, closed because there were too many.",
 	})}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "belfry_client_connections", Help: "Connections of clients."},
-		func() float64 { return float64(c.entered.Taken()) })
+		func() float64 { return float64(c.limiter.InUse()) })
 	for _, m := range []prometheus.Collector{c.closed, open} {
 		if err := registry.Register(m); err != nil {
 			return nil, fmt.Errorf("registering the metrics of connections: %w", err)
@@ -49,15 +50,16 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 	return c, nil
 }
 
-// Bounded returns a listener for a server that is about to serve on it, on which it has so many connections at most: as no caller shows who he is, each makes room
-// for the next. It sets ConnState.
+// Bounded returns a listener on which s has at most so many connections. Its callers are not
+// authenticated, so a new connection may take the slot of any other. Bounded sets s.ConnState and must
+// be called before s serves.
 func Bounded(l net.Listener, s *http.Server, most int) net.Listener {
-	c := &connections{entered: throng.New(most), most: most, logger: slog.New(slog.DiscardHandler), closed: prometheus.NewCounter(prometheus.CounterOpts{})}
+	c := &connections{limiter: connlimit.New(most), most: most, logger: slog.New(slog.DiscardHandler), closed: prometheus.NewCounter(prometheus.CounterOpts{})}
 	s.ConnState = c.changed
 	return c.around(l)
 }
 
-// around returns a listener whose connections are bounded. Its server must tell changed.
+// around returns a listener whose connections are bounded. Its server must have changed as ConnState.
 func (c *connections) around(l net.Listener) net.Listener {
 	if c == nil {
 		return l
@@ -76,14 +78,14 @@ func (c *connections) within(ctx context.Context, conn net.Conn) context.Context
 	return ctx
 }
 
-// known notes that the caller of a call under way has shown who he is.
+// known records that the caller of a call is authenticated.
 func known(r *http.Request) {
 	if bounded, ok := r.Context().Value(connectionKey{}).(*boundedConn); ok {
 		bounded.known()
 	}
 }
 
-// boundedOf returns the connection below one that a server has; nil if there is no such.
+// boundedOf returns the bounded connection below conn, nil if there is none.
 func boundedOf(conn net.Conn) *boundedConn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -98,13 +100,14 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch {
 	case bounded == nil:
 	case state == http.StateHijacked:
-		bounded.place.Settle() // if it was closed its reader finds out
+		bounded.slot.Pin() // if the slot was taken, the connection is closed and its reader fails
 	case state == http.StateActive, state == http.StateIdle:
-		bounded.turns(state == http.StateActive)
+		bounded.setBusy(state == http.StateActive)
 	}
 }
 
-// full notes that a connection was closed for want of room.
+// full counts a connection that was closed because there were too many, and logs it at most once in
+// fullPeriod.
 func (c *connections) full(from net.Addr) {
 	c.closed.Inc()
 	now := time.Now()
@@ -119,60 +122,60 @@ func (c *connections) full(from net.Addr) {
 	c.said, c.since = now, 0
 }
 
-// boundedListener is a listener whose connections have places.
+// boundedListener is a listener whose connections have slots.
 type boundedListener struct {
 	net.Listener
 	connections *connections
 }
 
-// Accept waits for the next connection that finds a place.
+// Accept waits for the next connection that gets a slot.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		place, evicted := l.connections.entered.Enter(conn)
-		if evicted || place == nil {
+		slot, evicted := l.connections.limiter.Acquire(conn)
+		if evicted || slot == nil {
 			l.connections.full(conn.RemoteAddr())
 		}
-		if place != nil {
-			return &boundedConn{Conn: conn, place: place}, nil
+		if slot != nil {
+			return &boundedConn{Conn: conn, slot: slot}, nil
 		}
 		_ = conn.Close() // all others have calls
 	}
 }
 
-// boundedConn is a connection with a place.
+// boundedConn is a connection with a slot.
 type boundedConn struct {
 	net.Conn
-	place *throng.Place
+	slot *connlimit.Slot
 
 	mu sync.Mutex
-	// busy says that it has calls, kept that its place is kept for one of them.
-	busy, kept bool
+	// busy: it has calls. pinned: its slot is pinned for one of them.
+	busy, pinned bool
 }
 
-// turns notes that the connection has calls, or has none any more. Whose they are is not known yet.
-func (c *boundedConn) turns(busy bool) {
+// setBusy records whether the connection has calls. Their callers are not authenticated yet.
+func (c *boundedConn) setBusy(busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy, c.kept = busy, false
-	c.place.Wait()
+	c.busy, c.pinned = busy, false
+	c.slot.Unpin()
 }
 
-// known keeps the place as long as there are calls. The call of which it is told may have ended, because the client took it back.
+// known pins the slot while there are calls. The call itself may have ended, if the client cancelled it.
 func (c *boundedConn) known() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy && !c.kept {
-		c.kept = true
-		c.place.Settle() // if it was closed its reader finds out
+	if c.busy && !c.pinned {
+		c.pinned = true
+		c.slot.Pin() // if the slot was taken, the connection is closed and its reader fails
 	}
 }
 
 // Close implements net.Conn.
 func (c *boundedConn) Close() error {
-	c.place.Leave()
+	c.slot.Release()
 	return c.Conn.Close()
 }

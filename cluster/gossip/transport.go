@@ -15,7 +15,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/belfrydb/belfry/access/throng"
+	"github.com/belfrydb/belfry/access/connlimit"
 )
 
 const (
@@ -44,7 +44,7 @@ type transport struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	entered *throng.Throng
+	limiter *connlimit.Limiter
 	done    chan struct{}
 	running sync.WaitGroup
 	ending  sync.Once
@@ -58,7 +58,7 @@ var _ memberlist.NodeAwareTransport = (*transport)(nil)
 // start begins to read from the socket.
 func (t *transport) start() {
 	t.packets, t.streams = make(chan *memberlist.Packet), make(chan net.Conn)
-	t.entered, t.done = throng.New(streamsMax), make(chan struct{})
+	t.limiter, t.done = connlimit.New(streamsMax), make(chan struct{})
 	t.open = make(map[net.Conn]struct{})
 	t.running.Go(t.readPackets)
 	t.running.Go(t.acceptStreams)
@@ -132,21 +132,21 @@ func (t *transport) acceptStreams() {
 			}
 			continue
 		}
-		place, _ := t.entered.Enter(conn)
-		if place == nil {
+		slot, _ := t.limiter.Acquire(conn)
+		if slot == nil {
 			t.logger.Debug("gossip: too many streams at once", "from", conn.RemoteAddr().String())
 			closeQuietly(conn)
 			continue
 		}
 		t.running.Go(func() {
-			defer place.Leave()
-			t.admit(conn, place)
+			defer slot.Release()
+			t.admit(conn, slot)
 		})
 	}
 }
 
 // admit reads the first frame of a stream from elsewhere and hands the stream on if it is in order.
-func (t *transport) admit(conn net.Conn, place *throng.Place) {
+func (t *transport) admit(conn net.Conn, slot *connlimit.Slot) {
 	from := addrOf(conn.RemoteAddr())
 	if !t.allowed(from.Addr()) || !t.track(conn) {
 		closeQuietly(conn)
@@ -174,7 +174,7 @@ func (t *transport) admit(conn net.Conn, place *throng.Place) {
 		closeQuietly(conn)
 		return
 	}
-	if !place.Settle() {
+	if !slot.Pin() {
 		closeQuietly(conn)
 		return
 	}
