@@ -12,38 +12,39 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// departedFile is in the data directory of a node that was told that it left its cluster for good. It spares a node that starts again to open its
-// replicas before it hears the same once more.
+// departedFile is in the data directory of a node that its cluster has removed. A node that starts again
+// with it need not open its replicas to learn the same.
 const departedFile = "departed.json"
 
-// departedRecord is its content. It counts for the node and the cluster that it names only: a recovery makes another cluster of the same directory.
+// departedRecord is its content. It is valid only for the node and the cluster that it names: a recovery
+// makes another cluster from the same directory.
 type departedRecord struct {
 	ClusterID string `json:"clusterId"`
 	ServerID  string `json:"serverId"`
 	Heir      string `json:"heir,omitempty"`
 }
 
-// DepartedError says that the node left its cluster for good, and what an operator can do.
+// DepartedError says that the cluster removed this node, and what an operator can do.
 type DepartedError struct {
-	// Dir is the data directory that is of no use any more.
+	// Dir is the data directory, which is of no use any more.
 	Dir string
 	Err *cluster.DepartedError
 }
 
-// Error says both.
+// Error returns both.
 func (e *DepartedError) Error() string {
 	return fmt.Sprintf("%s; what is in %s is of no use to the cluster: to join it as a new node, give it an empty data directory", e.Err, e.Dir)
 }
 
-// Unwrap returns the cluster's word.
+// Unwrap returns the cluster's error.
 func (e *DepartedError) Unwrap() error { return e.Err }
 
-// checkDeparted returns a *DepartedError if a data directory is that of a node that left for good. A record that cannot be read does not count: the
-// cluster says it again.
+// checkDeparted returns a *DepartedError if dir belongs to a node that its cluster removed. It ignores a
+// record that cannot be read: the cluster says it again.
 func checkDeparted(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, departedFile))
 	if err != nil {
-		return nil //nolint:nilerr // there is none as a rule
+		return nil //nolint:nilerr // there is usually none
 	}
 	var r departedRecord
 	if json.Unmarshal(data, &r) != nil {
@@ -59,28 +60,30 @@ func checkDeparted(dir string) error {
 	return &DepartedError{dir, &cluster.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Heir: r.Heir}}
 }
 
-// farewell is what a server was told of its end by its cluster.
-type farewell struct {
-	dir  string
-	once sync.Once
-	said chan struct{} // closed when err is set
-	err  error
+// removalNotice is the cluster's notice that it removed this node.
+type removalNotice struct {
+	dir      string
+	once     sync.Once
+	received chan struct{} // closed when err is set
+	err      error
 }
 
-func newFarewell(dir string) *farewell { return &farewell{dir: dir, said: make(chan struct{})} }
+func newRemovalNotice(dir string) *removalNotice {
+	return &removalNotice{dir: dir, received: make(chan struct{})}
+}
 
-// say takes what the cluster says, and keeps it in the data directory.
-func (f *farewell) say(left *cluster.DepartedError) {
+// receive keeps the notice here and in the data directory.
+func (f *removalNotice) receive(left *cluster.DepartedError) {
 	f.once.Do(func() {
 		f.err = &DepartedError{f.dir, left}
-		if err := f.keep(left); err != nil {
+		if err := f.save(left); err != nil {
 			f.err = fmt.Errorf("%w (and this could not be written down: %w)", f.err, err)
 		}
-		close(f.said)
+		close(f.received)
 	})
 }
 
-func (f *farewell) keep(left *cluster.DepartedError) error {
+func (f *removalNotice) save(left *cluster.DepartedError) error {
 	data, err := json.Marshal(departedRecord{ClusterID: left.ClusterID, ServerID: left.ServerID, Heir: left.Heir})
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", departedFile, err)
@@ -88,10 +91,10 @@ func (f *farewell) keep(left *cluster.DepartedError) error {
 	return storage.ReplaceFile(storage.OSFS{}, filepath.Join(f.dir, departedFile), append(data, '\n'))
 }
 
-// text returns what was said, nil if nothing was.
-func (f *farewell) text() error {
+// cause returns the notice as an error, nil if there is none.
+func (f *removalNotice) cause() error {
 	select {
-	case <-f.said:
+	case <-f.received:
 		return f.err
 	default:
 		return nil

@@ -27,8 +27,8 @@ func TestDepartedServerStaysDown(t *testing.T) {
 		t.Errorf("a node of its cluster has left it: %v", err)
 	}
 	st := s.Status()
-	s.farewell.say(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID, Heir: "n1.2"})
-	s.farewell.say(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID})
+	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID, Heir: "n1.2"})
+	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID})
 	<-s.Done()
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("stopping: %v", err)
@@ -64,12 +64,12 @@ func TestDepartedServerStaysDown(t *testing.T) {
 	}
 }
 
-// TestFarewellThatCannotBeKept is said all the same.
-func TestFarewellThatCannotBeKept(t *testing.T) {
-	f := newFarewell(filepath.Join(t.TempDir(), "missing"))
-	f.say(&cluster.DepartedError{ServerID: "n1.1", ClusterID: "c"})
-	<-f.said
-	if _, ok := errors.AsType[*DepartedError](f.text()); !ok || !strings.Contains(f.text().Error(), "could not be written down") {
-		t.Error(f.text())
+// TestNoticeThatCannotBeSaved is received all the same.
+func TestNoticeThatCannotBeSaved(t *testing.T) {
+	f := newRemovalNotice(filepath.Join(t.TempDir(), "missing"))
+	f.receive(&cluster.DepartedError{ServerID: "n1.1", ClusterID: "c"})
+	<-f.received
+	if _, ok := errors.AsType[*DepartedError](f.cause()); !ok || !strings.Contains(f.cause().Error(), "could not be written down") {
+		t.Error(f.cause())
 	}
 }

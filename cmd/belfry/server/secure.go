@@ -71,11 +71,11 @@ func warnOfEnd(ctx context.Context, logger *slog.Logger, credentials *certs.Iden
 }
 
 // checkCredentials refuses a certificate that is another node's: nobody would connect to this node.
-func (m *meeting) checkCredentials(known node.Identity) error {
-	if m.credentials == nil {
+func (b *bootstrap) checkCredentials(known node.Identity) error {
+	if b.credentials == nil {
 		return nil
 	}
-	proven, name := m.credentials.Name().Node, m.name
+	proven, name := b.credentials.Name().Node, b.name
 	setDefault(&name, known.Name)
 	if proven != name {
 		return &ConfigError{fmt.Sprintf("--tls-cert: it is the certificate of node %s, and this is node %s", proven, name)}
@@ -90,29 +90,29 @@ func unproven(err error) bool {
 }
 
 // dial returns how other nodes are reached; nil for plain TCP.
-func (m *meeting) dial() func(ctx context.Context, addr string) (net.Conn, error) {
-	if m.credentials == nil {
+func (b *bootstrap) dial() func(ctx context.Context, addr string) (net.Conn, error) {
+	if b.credentials == nil {
 		return nil
 	}
-	return m.credentials.Dial
+	return b.credentials.Dial
 }
 
 // askToFound is node.AskToFound under the node's credentials.
-func (m *meeting) askToFound(ctx context.Context, addr, asker string) (node.Introduction, error) {
-	return node.AskToFound(ctx, m.dial(), addr, asker)
+func (b *bootstrap) askToFound(ctx context.Context, addr, asker string) (node.Introduction, error) {
+	return node.AskToFound(ctx, b.dial(), addr, asker)
 }
 
 // secured returns a listener for other nodes under the node's credentials. Nil stays nil.
-func (m *meeting) secured(l net.Listener) net.Listener {
-	if m.credentials == nil || l == nil {
+func (b *bootstrap) secured(l net.Listener) net.Listener {
+	if b.credentials == nil || l == nil {
 		return l
 	}
-	return m.credentials.Listen(l)
+	return b.credentials.Listen(l)
 }
 
 // securedStrangers is secured for a listener whose Accept can be ended.
-func (m *meeting) securedStrangers(l node.StrangerListener) node.StrangerListener {
-	return &stoppableListener{m.secured(l), l}
+func (b *bootstrap) securedStrangers(l node.StrangerListener) node.StrangerListener {
+	return &stoppableListener{b.secured(l), l}
 }
 
 // stoppableListener is a listener around another one, of which Accept is ended.
@@ -131,10 +131,10 @@ func (s *Server) Reload() error {
 	var problems []error
 	switch {
 	case s.cfg.GossipKeys == "":
-	case s.meeting.gossip == nil:
+	case s.bootstrap.gossip == nil:
 		problems = append(problems, errors.New("this node does not gossip, so that it has no use for gossip keys"))
 	default:
-		problems = append(problems, s.meeting.gossip.ReloadKeys())
+		problems = append(problems, s.bootstrap.gossip.ReloadKeys())
 	}
 	problems = append(problems, s.gate.reload())
 	if s.credentials != nil {

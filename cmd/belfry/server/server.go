@@ -92,27 +92,29 @@ const (
 
 // Server is a node that serves clients.
 type Server struct {
-	// lock is that of the data directory: without it nothing is said in its node's name, not in gossip either.
+	// lock is held on the data directory before the node says anything to others, also in gossip.
 	lock *storage.DirLock
 	cfg  Config
 	// credentials are the node's certificates; nil without TLS.
 	credentials *certs.Identity
 	gate        *gate
 
-	node    *node.Node
-	cluster *cluster.Cluster
-	meeting *meeting
-	// unwatch ends watching certificates and tokens, unfollow following what gossip hears. joined is cluster once that may be asked who left.
+	node      *node.Node
+	cluster   *cluster.Cluster
+	bootstrap *bootstrap
+	// unwatch stops watching certificates and tokens, unfollow stops following gossip. joined is set once
+	// the cluster can answer membership queries.
 	unwatch   context.CancelFunc
 	unfollow  context.CancelFunc
 	following sync.WaitGroup // both
 	joined    atomic.Pointer[cluster.Cluster]
 	rpc       *rpc.Server
 	listener  net.Listener
-	fence     *fence
-	lobby     *lobby
-	farewell  *farewell
-	// served is closed when serving has ended, after serveErr was set; ended then too, or when the cluster said that the node left.
+	shutdown  *shutdownGuard
+	notReady  *notReadyServer
+	removal   *removalNotice
+	// served is closed when serving has ended and serveErr is set; ended is closed then, or when the
+	// cluster has removed the node.
 	served, ended chan struct{}
 	serveErr      error
 	stop          sync.Once
@@ -147,12 +149,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.warnOfExposure()
 	cfg.warnOfReaders()
 	s := &Server{
-		cfg: cfg, credentials: credentials, gate: gate, fence: newFence(), served: make(chan struct{}), ended: make(chan struct{}),
-		lobby: newLobby(listener, cfg, forClients(credentials)), farewell: newFarewell(cfg.Dir),
+		cfg: cfg, credentials: credentials, gate: gate, shutdown: newShutdownGuard(), served: make(chan struct{}), ended: make(chan struct{}),
+		notReady: newNotReadyServer(listener, cfg, forClients(credentials)), removal: newRemovalNotice(cfg.Dir),
 	}
-	s.listener = s.fence.around(listener)
-	cfg.Fatal = s.fence.before(cfg.Fatal)
-	if err := errors.Join(s.open(ctx, cfg), s.lobby.leave(context.WithoutCancel(ctx))); err != nil {
+	s.listener = s.shutdown.wrap(listener)
+	cfg.Fatal = s.shutdown.beforeFatal(cfg.Fatal)
+	if err := errors.Join(s.open(ctx, cfg), s.notReady.stop(context.WithoutCancel(ctx))); err != nil {
 		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.listener.Close())
 	}
 	s.watch(ctx)
@@ -164,7 +166,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		defer close(s.ended)
 		select {
 		case <-s.served:
-		case <-s.farewell.said:
+		case <-s.removal.received:
 		}
 	}()
 	return s, nil
@@ -189,7 +191,7 @@ func (cfg *Config) listenForPeers() {
 	}
 }
 
-// open opens the node and takes up its part in the cluster. What it opened before an error is for close.
+// open opens the node and joins the cluster. After an error the caller must close what is open.
 func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	if s.lock, err = storage.Lock(cfg.Dir); err != nil {
 		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
@@ -197,20 +199,20 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	if err := checkDeparted(cfg.Dir); err != nil {
 		return err
 	}
-	m, err := meet(ctx, cfg, s.credentials, s.lobby)
+	b, err := startBootstrap(ctx, cfg, s.credentials, s.notReady)
 	if err != nil {
 		return err
 	}
-	s.meeting = m
+	s.bootstrap = b
 	s.gate.recall()
-	known := m.self.Cluster != ""
+	known := b.self.Cluster != ""
 	if known {
-		s.follow(ctx) // replicas elect leaders as soon as they are open, and the catalog, which knows where their voters are, is one of the last
+		s.follow(ctx) // replicas elect leaders as soon as they are open, long before the catalog, which knows the voters' addresses
 	}
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
-		Dir: cfg.Dir, Lock: s.lock, Name: m.name, Incarnation: m.incarnation, Shards: m.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
-		Join: m.cluster, Founding: m.founding, Peers: m.secured(s.fence.around(m.listener)), Dial: m.dial(), Resolve: m.directory.Resolve, Clocks: clocks,
+		Dir: cfg.Dir, Lock: s.lock, Name: b.name, Incarnation: b.incarnation, Shards: b.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
+		Join: b.cluster, Founding: b.founding, Peers: b.secured(s.shutdown.wrap(b.listener)), Dial: b.dial(), Resolve: b.directory.Resolve, Clocks: clocks,
 		MemoryBytes: cfg.MemoryBytes, HeapLive: heapLive,
 	})
 	if err != nil {
@@ -224,15 +226,15 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
-		PeerAddr: m.self.PeerAddr, ClientAddr: m.self.ClientAddr, Zone: cfg.Zone, Guarded: cfg.RootTokens != "",
-		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: m.directory, Clocks: clocks, Seeds: m.seeds, Departed: s.farewell.say, Logger: cfg.Logger,
+		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, Guarded: cfg.RootTokens != "",
+		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks, Seeds: b.seeds, Departed: s.removal.receive, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("taking part in the cluster: %w", err)
 	}
 	s.joined.Store(s.cluster)
 	if !known {
-		if err := m.belong(s.node); err != nil {
+		if err := b.announce(s.node); err != nil {
 			return err
 		}
 		s.follow(ctx)
@@ -241,14 +243,14 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	return err
 }
 
-// follow begins to follow what gossip hears.
+// follow starts following gossip.
 func (s *Server) follow(ctx context.Context) {
-	if s.meeting.gossip == nil {
+	if s.bootstrap.gossip == nil {
 		return
 	}
 	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.unfollow = cancel
-	s.following.Go(func() { s.meeting.follow(following, &s.joined) })
+	s.following.Go(func() { s.bootstrap.follow(following, &s.joined) })
 }
 
 // watch begins to watch when the certificates end, and which tokens there are.
@@ -373,10 +375,10 @@ func (s *Server) PeerAddress() string { return s.node.Status().PeerAddr }
 
 // GossipAddress returns the address that other nodes gossip with the server at; empty if there can be none.
 func (s *Server) GossipAddress() string {
-	if s.meeting == nil || s.meeting.gossip == nil {
+	if s.bootstrap == nil || s.bootstrap.gossip == nil {
 		return ""
 	}
-	return s.meeting.gossip.Addr().String()
+	return s.bootstrap.gossip.Addr().String()
 }
 
 // URL returns the base of all its URLs.
@@ -427,7 +429,7 @@ func (s *Server) Ready() <-chan struct{} { return s.cluster.Confirmed() }
 func (s *Server) Done() <-chan struct{} { return s.ended }
 
 // Departed returns a *DepartedError if the node was told that it left its cluster for good, else nil. Such a server is of no use and should be stopped.
-func (s *Server) Departed() error { return s.farewell.text() }
+func (s *Server) Departed() error { return s.removal.cause() }
 
 // Stop drains the server, waits until calls that are under way are answered, and closes the node. After ctx ends it waits
 // no longer. It may be called more than once.
@@ -472,8 +474,8 @@ func (s *Server) close(ctx context.Context) error {
 			problems = append(problems, fmt.Errorf("closing the node: %w", err))
 		}
 	}
-	if s.meeting != nil {
-		problems = append(problems, s.meeting.close())
+	if s.bootstrap != nil {
+		problems = append(problems, s.bootstrap.close())
 	}
 	if s.lock != nil {
 		problems = append(problems, s.lock.Close())

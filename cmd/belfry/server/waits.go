@@ -16,7 +16,7 @@ func (s *Server) Waits() func(ctx context.Context) string {
 	return func(ctx context.Context) string {
 		var found []string
 		heard := map[string]bool{}
-		if g := s.meeting.gossip; g != nil {
+		if g := s.bootstrap.gossip; g != nil {
 			for _, m := range g.Members() {
 				heard[m.ServerID] = heard[m.ServerID] || m.Alive
 			}

@@ -10,37 +10,37 @@ import (
 	"testing"
 )
 
-// TestLobbyIsBounded: who says nothing to a process that looks for its cluster keeps nobody out. That those who do are closed is
-// shown in rpc.
-func TestLobbyIsBounded(t *testing.T) {
+// TestNotReadyServerIsBounded: silent connections do not keep a client out. A test of rpc shows that they
+// are closed.
+func TestNotReadyServerIsBounded(t *testing.T) {
 	t.Parallel()
-	l, listener := enterLobby(t)
-	for range lobbyMost + 1 {
+	l, listener := startNotReady(t)
+	for range notReadyConnsMax + 1 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	if status := askLobby(t, listener); status != http.StatusOK {
-		t.Errorf("whoever comes last is answered %d", status)
+	if status := askLiveness(t, listener); status != http.StatusOK {
+		t.Errorf("the last client is answered %d", status)
 	}
 	if l.server.ConnState == nil {
-		t.Error("nobody looks who of those in the lobby has a call")
+		t.Error("the connections with calls are not known")
 	}
 }
 
-// enterLobby begins to answer on loopback until the test ends.
-func enterLobby(t *testing.T) (*lobby, net.Listener) {
+// startNotReady answers on loopback until the test ends.
+func startNotReady(t *testing.T) (*notReadyServer, net.Listener) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLobby(listener, Config{Logger: slog.New(slog.DiscardHandler)}, (*tls.Config)(nil))
-	l.enter("n1")
+	l := newNotReadyServer(listener, Config{Logger: slog.New(slog.DiscardHandler)}, (*tls.Config)(nil))
+	l.start("n1")
 	t.Cleanup(func() {
-		if err := l.leave(context.WithoutCancel(t.Context())); err != nil {
+		if err := l.stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 		_ = listener.Close()
@@ -48,8 +48,8 @@ func enterLobby(t *testing.T) (*lobby, net.Listener) {
 	return l, listener
 }
 
-// askLobby asks whether the process lives, on a connection of its own.
-func askLobby(t *testing.T, listener net.Listener) int {
+// askLiveness calls /livez on a new connection.
+func askLiveness(t *testing.T, listener net.Listener) int {
 	t.Helper()
 	own := &http.Transport{}
 	defer own.CloseIdleConnections()
@@ -65,10 +65,11 @@ func askLobby(t *testing.T, listener net.Listener) int {
 	return response.StatusCode
 }
 
-// TestLobbyIsNotHeld: who lets no answer be sent, which HTTP/2 allows, keeps nobody out, and is not waited for.
-func TestLobbyIsNotHeld(t *testing.T) {
+// TestNotReadyServerIsNotHeld: clients that let no answer be sent, which HTTP/2 allows, do not keep others
+// out and do not delay stop.
+func TestNotReadyServerIsNotHeld(t *testing.T) {
 	t.Parallel()
-	l, listener := enterLobby(t)
+	l, listener := startNotReady(t)
 	if l.server.WriteTimeout != helloWait { // what that does is net/http's
 		t.Errorf("an answer may take %v, want %v", l.server.WriteTimeout, helloWait)
 	}
@@ -76,7 +77,7 @@ func TestLobbyIsNotHeld(t *testing.T) {
 		window0 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00"
 		livez   = "\x00\x00\x0d\x01\x05\x00\x00\x00\x01\x82\x86\x04\x06/livez\x41\x01x"
 	)
-	for i := range lobbyMost {
+	for i := range notReadyConnsMax {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestLobbyIsNotHeld(t *testing.T) {
 			}
 		}
 	}
-	if status := askLobby(t, listener); status != http.StatusOK {
-		t.Errorf("whoever comes last is answered %d", status)
+	if status := askLiveness(t, listener); status != http.StatusOK {
+		t.Errorf("the last client is answered %d", status)
 	}
 }

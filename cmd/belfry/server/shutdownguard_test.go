@@ -7,23 +7,23 @@ import (
 	"testing"
 )
 
-// TestFence: before fatal is called, every connection is at its end on both sides, and no other comes about.
-func TestFence(t *testing.T) {
+// TestShutdownGuard: before fatal is called, every connection is closed and no new one is accepted.
+func TestShutdownGuard(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFence()
-	l := f.around(inner)
+	g := newShutdownGuard()
+	l := g.wrap(inner)
 	clients, servers := connectTwo(t, l)
 	if err := servers[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.open) != 2 { // the listener and one connection
-		t.Errorf("the fence holds %d things after one of two connections was closed", len(f.open))
+	if len(g.open) != 2 { // the listener and one connection
+		t.Errorf("the guard has %d things after one of two connections was closed", len(g.open))
 	}
 	cause := errors.New("the disk hangs")
-	f.before(func(err error) {
+	g.beforeFatal(func(err error) {
 		if !errors.Is(err, cause) {
 			t.Errorf("ended because of %v", err)
 		}
@@ -37,8 +37,8 @@ func TestFence(t *testing.T) {
 			t.Errorf("accepting: %v", err)
 		}
 	})(cause)
-	if f.add(inner) {
-		t.Error("what comes after the fence has fallen is let in")
+	if g.add(inner) {
+		t.Error("the guard takes more after closeAll")
 	}
 }
 
@@ -60,9 +60,9 @@ func connectTwo(t *testing.T, l net.Listener) (clients, servers []net.Conn) {
 	return clients, servers
 }
 
-// TestFenceAroundNothing: a server without a listener for peers stays without one.
-func TestFenceAroundNothing(t *testing.T) {
-	if l := newFence().around(nil); l != nil {
-		t.Errorf("around nothing there is %v", l)
+// TestGuardWithoutListener: a server without a listener for peers stays without one.
+func TestGuardWithoutListener(t *testing.T) {
+	if l := newShutdownGuard().wrap(nil); l != nil {
+		t.Errorf("nil became %v", l)
 	}
 }
