@@ -18,24 +18,24 @@ const pathAttempt = "/shard/attempt"
 // attemptCall asks for the turn of an attempt at a request. Its answer begins when it is the attempt's turn, has a byte when a newer one comes, and
 // ends with the call.
 type attemptCall struct {
-	Shard         uint32 `json:"shard"`
-	RequestID     string `json:"requestId"`
-	PatienceNanos int64  `json:"patienceNanos"`
+	Shard       uint32 `json:"shard"`
+	RequestID   string `json:"requestId"`
+	BudgetNanos int64  `json:"patienceNanos"`
 }
 
 // Attempt takes the turn of an attempt at a request that reserves from several shards, at the leader of one of them: see node.Attempts. If that leader ends
 // meanwhile, the attempt goes on, and one that comes to the next leader then is not kept apart from it.
 func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
-	p := newPatience(ctx, leaderWait, nil)
-	err = r.seeker.follow(ctx, shard, p, func() error {
+	p := newRetryBudget(ctx, leaderWait, nil)
+	err = r.routing.route(ctx, shard, p, func() error {
 		if !r.Node.Serves(shard) {
 			return fmt.Errorf("shard %d: %w", shard, node.ErrNotLeader)
 		}
 		newer, end, err = r.attempts.Begin(ctx, requestID, wait)
 		return err
 	}, func(server string) error {
-		return r.stayAt(ctx, p.at(server, shard), strayGrace, func(ctx context.Context) error {
-			newer, end, err = r.peers.attempt(ctx, server, attemptCall{Shard: shard, RequestID: requestID, PatienceNanos: int64(wait)})
+		return r.forward(ctx, p.target(server, shard), oldLeaderGrace, func(ctx context.Context) error {
+			newer, end, err = r.peers.attempt(ctx, server, attemptCall{Shard: shard, RequestID: requestID, BudgetNanos: int64(wait)})
 			return err
 		})
 	})
@@ -57,7 +57,7 @@ func answerAttempts(p *peers, host shardHost, attempts *node.Attempts) {
 			writePeerError(w, fmt.Errorf("shard %d: %w", call.Shard, node.ErrNotLeader))
 			return
 		}
-		newer, end, err := attempts.Begin(r.Context(), call.RequestID, time.Duration(call.PatienceNanos))
+		newer, end, err := attempts.Begin(r.Context(), call.RequestID, time.Duration(call.BudgetNanos))
 		if err != nil {
 			writePeerError(w, err)
 			return

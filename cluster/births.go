@@ -110,7 +110,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if _, err := c.group.Confirm(ctx); err == nil {
 		return nil
 	}
-	bounded, cancel := context.WithDeadline(ctx, newPatience(ctx, leaderWait, nil).until)
+	bounded, cancel := context.WithDeadline(ctx, newRetryBudget(ctx, leaderWait, nil).until)
 	defer cancel()
 	err := c.follow(bounded)
 	if bounded.Err() != nil && ctx.Err() == nil {

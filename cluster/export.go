@@ -23,7 +23,7 @@ type exportHost interface {
 // everything in it is checked on the way.
 func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	to := &filter{keep: keep, emit: emit}
-	return r.seeker.follow(ctx, shard, newPatience(ctx, leaderWait, nil), func() error {
+	return r.routing.route(ctx, shard, newRetryBudget(ctx, leaderWait, nil), func() error {
 		return to.unbegun(r.Node.Export(ctx, shard, keep, to.note))
 	}, func(server string) error {
 		return to.unbegun(r.peers.export(ctx, server, shard, to))
@@ -115,7 +115,7 @@ func (f *filter) note(r fsm.BackupRecord) error {
 // unbegun returns the error of an export such that it is begun again, elsewhere, only if nothing was emitted.
 func (f *filter) unbegun(err error) error {
 	switch {
-	case err == nil, !elsewhere(err):
+	case err == nil, !servedElsewhere(err):
 		return err
 	case f.begun:
 		return fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)

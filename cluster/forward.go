@@ -53,7 +53,7 @@ type offersCall struct {
 
 // answerShards registers the calls of shards. They are answered here or refused: a call is forwarded once.
 func answerShards(p *peers, n shardHost, self string) {
-	host := patientHost{n, self, leaderWait}
+	host := waitingHost{n, self, leaderWait}
 	p.mux.HandleFunc("POST "+pathDo, func(w http.ResponseWriter, r *http.Request) {
 		shard, body, err := readShardCall(w, r)
 		var req *fsm.Request
@@ -64,7 +64,7 @@ func answerShards(p *peers, n shardHost, self string) {
 			refuseForwarded(w, err)
 			return
 		}
-		reply, err := host.patient(r).Do(r.Context(), shard, req)
+		reply, err := host.withBudget(r).Do(r.Context(), shard, req)
 		if err != nil {
 			writePeerError(w, err)
 			return
@@ -72,7 +72,7 @@ func answerShards(p *peers, n shardHost, self string) {
 		writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
 	})
 	answerQueries(p, pathQuery, func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
-		return host.patient(r).Query(r.Context(), shard, q)
+		return host.withBudget(r).Query(r.Context(), shard, q)
 	})
 	answerQueries(p, pathPeek, func(_ *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 		return n.Peek(shard, q)
@@ -83,16 +83,16 @@ func answerShards(p *peers, n shardHost, self string) {
 	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
 
-// patientHost has calls wait that come before this node, which was elected a moment ago, serves.
-type patientHost struct {
+// waitingHost makes calls wait that arrive before this node serves: it was elected a moment ago.
+type waitingHost struct {
 	shardHost
 	self string
-	// most is how long they wait.
+	// most bounds the wait.
 	most time.Duration
 }
 
-// patient returns the host for a call of which the caller may have said how long it can still wait.
-func (h patientHost) patient(r *http.Request) patientHost {
+// withBudget returns the host for a call that may carry its caller's retry budget.
+func (h waitingHost) withBudget(r *http.Request) waitingHost {
 	if most, err := time.ParseDuration(r.URL.Query().Get("patience")); err == nil {
 		h.most = min(most, leaderWait)
 	}
@@ -100,8 +100,8 @@ func (h patientHost) patient(r *http.Request) patientHost {
 }
 
 // Do implements shardHost.
-func (h patientHost) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply node.Reply, err error) {
-	err = h.wait(ctx, shard, newPatience(ctx, h.most, nil), func() error {
+func (h waitingHost) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply node.Reply, err error) {
+	err = h.wait(ctx, shard, newRetryBudget(ctx, h.most, nil), func() error {
 		reply, err = h.shardHost.Do(ctx, shard, req)
 		return err
 	})
@@ -109,12 +109,12 @@ func (h patientHost) Do(ctx context.Context, shard uint32, req *fsm.Request) (re
 }
 
 // Reserve implements shardHost.
-func (h patientHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (reply node.Reply, err error) {
+func (h waitingHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (reply node.Reply, err error) {
 	most := h.most
 	if wait.For > 0 {
 		most = wait.For
 	}
-	err = h.wait(ctx, shard, newPatience(ctx, most, wait.Stop), func() error {
+	err = h.wait(ctx, shard, newRetryBudget(ctx, most, wait.Stop), func() error {
 		reply, err = h.shardHost.Reserve(ctx, shard, req, wait)
 		return err
 	})
@@ -122,35 +122,36 @@ func (h patientHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request
 }
 
 // Query implements shardHost.
-func (h patientHost) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
-	err = h.wait(ctx, shard, newPatience(ctx, h.most, nil), func() error {
+func (h waitingHost) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
+	err = h.wait(ctx, shard, newRetryBudget(ctx, h.most, nil), func() error {
 		reading, witness, err = h.shardHost.Query(ctx, shard, q)
 		return err
 	})
 	return reading, witness, err
 }
 
-// wait makes a call, and again while it is refused only because this node does not serve yet, or hands over because its disk is nearly full. If it
-// has handed over, the answer is the one of a node that refuses because of itself, so that the caller's node goes on to the next leader.
-func (h patientHost) wait(ctx context.Context, shard uint32, p *patience, call func() error) (err error) {
+// wait runs a call, and runs it again while it is refused only because this node does not serve yet, or
+// hands over because its disk is nearly full. After a handover it returns ErrShuttingDown, so that the
+// caller's node goes on to the next leader.
+func (h waitingHost) wait(ctx context.Context, shard uint32, p *retryBudget, call func() error) (err error) {
 	yields := false
 	defer func() {
-		if yields && elsewhere(err) {
+		if yields && servedElsewhere(err) {
 			err = fmt.Errorf("%w: shard %d is handed over", node.ErrShuttingDown, shard)
 		}
 	}()
 	for {
-		if err = call(); !elsewhere(err) {
+		if err = call(); !servedElsewhere(err) {
 			return err
 		}
 		yields = yields || errors.Is(err, node.ErrDiskFull)
 		for elected := true; elected && !h.Serves(shard); {
 			leader, unknown := h.Leader(shard)
-			if elected = unknown == nil && leader == h.self; elected && !p.last(ctx) {
+			if elected = unknown == nil && leader == h.self; elected && !p.wait(ctx) {
 				return err
 			}
 		}
-		if !h.Serves(shard) || !p.last(ctx) {
+		if !h.Serves(shard) || !p.wait(ctx) {
 			return err
 		}
 	}
@@ -190,7 +191,7 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 
 // answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so. When this node stops and still
 // leads, nobody else would end the wait; what is being granted at that moment is answered.
-func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host patientHost) {
+func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waitingHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
 	var wait node.Wait
@@ -228,7 +229,7 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host patie
 		case <-ended:
 		}
 	}()
-	reply, err := host.patient(r).Reserve(r.Context(), shard, req, wait)
+	reply, err := host.withBudget(r).Reserve(r.Context(), shard, req, wait)
 	if err == nil && isClosed(closing) && !isClosed(enough) && !granted(&reply) {
 		err = node.ErrShuttingDown // its time was not over
 	}
@@ -312,27 +313,28 @@ func (p *peers) forwarded(req *fsm.Request) []byte {
 	return fsm.AppendEntryIn(nil, p.spoken(), 0, [][]byte{fsm.AppendRequest(nil, req)})
 }
 
-// patienceStep is how exactly a patience is told.
-const patienceStep = 100 * time.Millisecond
+// budgetStep is the precision of the retry budget that a forwarded call carries.
+const budgetStep = 100 * time.Millisecond
 
-// forwardedTo is where a call goes, and how long it may wait there for the leader to serve; 0 for as long as that node sees fit.
+// forwardedTo is where a call goes. budget is how long it may wait there until the leader serves; 0 lets
+// that node decide.
 type forwardedTo struct {
-	server   string
-	shard    uint32
-	patience time.Duration
+	server string
+	shard  uint32
+	budget time.Duration
 }
 
-// at says where a call goes next.
-func (p *patience) at(server string, shard uint32) forwardedTo {
-	return forwardedTo{server, shard, max(lookPauseMin, p.left())}
+// target returns where a call goes next, with what is left of its budget.
+func (b *retryBudget) target(server string, shard uint32) forwardedTo {
+	return forwardedTo{server, shard, max(retryPauseMin, b.left())}
 }
 
 // at returns the path and the parameters of a call.
 func (to forwardedTo) at(path string) string {
 	path += "?shard=" + strconv.Itoa(int(to.shard))
-	if to.patience > 0 {
-		// In few values: HTTP/2 remembers paths that were sent before, and each new one costs as much as the rest of a call.
-		path += "&patience=" + max(to.patience.Truncate(patienceStep), lookPauseMin).String()
+	if to.budget > 0 {
+		// Few distinct values: HTTP/2 compresses repeated paths, and a new one costs as much as the rest of a call.
+		path += "&patience=" + max(to.budget.Truncate(budgetStep), retryPauseMin).String()
 	}
 	return path
 }

@@ -11,111 +11,115 @@ import (
 )
 
 const (
-	// strayLook is how often it is looked whether the nodes at which calls are under way still lead.
-	strayLook = 250 * time.Millisecond
-	// strayGrace is how long another leader must have been known before a call that waits for nothing but its answer is given up: a leader that was
-	// replaced and still runs says within this time what became of it. Where there is no replica here to tell who leads, the others are asked once a call
-	// has not been answered for as long.
-	strayGrace = time.Second
+	// leaderCheckPause is the time between two checks whether the nodes that have calls of this one still lead.
+	leaderCheckPause = 250 * time.Millisecond
+	// oldLeaderGrace is how long another leader must have been known before a call is given up. A replaced leader
+	// that still runs answers within this time. If this node has no replica of the shard, it asks those that have
+	// one when a call has been out for as long.
+	oldLeaderGrace = time.Second
 )
 
-// stays are the calls that are under way at other nodes. The zero value is ready for use.
-type stays struct {
+// forwardedCalls are the calls that are under way at other nodes. The zero value is ready for use.
+type forwardedCalls struct {
 	mu  sync.Mutex
-	all map[*stay]struct{}
+	all map[*forwardedCall]struct{}
 }
 
-// stay is one of them.
-type stay struct {
+// forwardedCall is a call that is under way at another node.
+type forwardedCall struct {
 	shard  uint32
 	server string
-	leave  context.CancelFunc
+	cancel context.CancelFunc
 	grace  time.Duration // how long another leader must have been known
-	since  time.Time     // since when one is; zero if none is
+	since  time.Time     // when another leader became known; zero if none is
 	direct bool          // the call goes straight to the server
 }
 
-// add adds a call until end is called.
-func (s *stays) add(st *stay) (end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[*stay]struct{}{}
+// add adds a call; end removes it.
+func (f *forwardedCalls) add(call *forwardedCall) (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil {
+		f.all = map[*forwardedCall]struct{}{}
 	}
-	s.all[st] = struct{}{}
+	f.all[call] = struct{}{}
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.all, st)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.all, call)
 	}
 }
 
-// look has those calls leave that are at a node which leads no more, as leader says, once their grace is over, or at one that is lost, as this node does not
-// reach it. Where no leader is known they stay: the old one may go on.
-func (s *stays) look(leader func(shard uint32) string, lost func(server string) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// cancelMoved cancels calls at a node that does not lead any more, once their grace is over, and direct
+// calls to a node that is lost: this node cannot reach it. It keeps calls of shards without a known
+// leader, since the old one may go on.
+func (f *forwardedCalls) cancelMoved(leader func(shard uint32) string, lost func(server string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	known := map[uint32]string{}
-	for st := range s.all {
-		now, asked := known[st.shard]
+	for call := range f.all {
+		now, asked := known[call.shard]
 		if !asked {
-			now = leader(st.shard)
-			known[st.shard] = now
+			now = leader(call.shard)
+			known[call.shard] = now
 		}
-		st.hear(now)
-		if st.direct && lost(st.server) {
-			st.leave()
+		call.setLeader(now)
+		if call.direct && lost(call.server) {
+			call.cancel()
 		}
 	}
 }
 
-// hear tells one call who leads its shard, empty if nobody is known to.
-func (s *stays) hear(st *stay, leader string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.hear(leader)
+// setLeader tells a call the leader of its shard, empty if none is known.
+func (f *forwardedCalls) setLeader(call *forwardedCall, leader string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	call.setLeader(leader)
 }
 
-// hear is stays.hear, with its lock held.
-func (st *stay) hear(leader string) {
+// setLeader is forwardedCalls.setLeader. Called with its mu held.
+func (c *forwardedCall) setLeader(leader string) {
 	switch {
 	case leader == "":
 		return
-	case leader == st.server:
-		st.since = time.Time{}
+	case leader == c.server:
+		c.since = time.Time{}
 		return
-	case st.since.IsZero():
-		st.since = time.Now()
+	case c.since.IsZero():
+		c.since = time.Now()
 	}
-	if time.Since(st.since) >= st.grace {
-		st.leave()
+	if time.Since(c.since) >= c.grace {
+		c.cancel()
 	}
 }
 
-// stayAt makes a call of a shard at another node, for as long as this one does not hear of another leader: a leader that is cut off, or whose process
-// stands still, says nothing. The outcome of a call that was sent and given up is unknown; one that was not sent yet may go on to the other leader.
-func (r *Router) stayAt(ctx context.Context, to forwardedTo, grace time.Duration, call func(ctx context.Context) error) error {
-	staying, leave := context.WithCancel(ctx)
-	defer leave()
-	st := &stay{shard: to.shard, server: to.server, leave: leave, grace: grace, direct: r.peers.direct(to.server)}
-	defer r.stays.add(st)()
-	if _, err := r.Node.Leader(to.shard); err != nil && grace > 0 { // no replica here will tell
-		defer time.AfterFunc(strayGrace, func() { r.doubt(staying, st) }).Stop()
+// forward makes a call of a shard at another node until this node learns of another leader: a leader
+// that is cut off, or whose process is stopped, does not answer. If the call was sent and then given up,
+// its outcome is unknown; a call that was not sent may go to the other leader.
+func (r *Router) forward(ctx context.Context, to forwardedTo, grace time.Duration, call func(ctx context.Context) error) error {
+	calling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	forwarded := &forwardedCall{
+		shard: to.shard, server: to.server, cancel: cancel, grace: grace, direct: r.peers.direct(to.server),
 	}
-	err := call(staying)
-	if staying.Err() != nil && ctx.Err() == nil && errors.Is(err, node.ErrCanceled) {
+	defer r.forwarded.add(forwarded)()
+	if _, err := r.Node.Leader(to.shard); err != nil && grace > 0 { // no replica here knows the leader
+		defer time.AfterFunc(oldLeaderGrace, func() { r.checkLeader(calling, forwarded) }).Stop()
+	}
+	err := call(calling)
+	if calling.Err() != nil && ctx.Err() == nil && errors.Is(err, node.ErrCanceled) {
 		return fmt.Errorf("%w: %w: %s leads shard %d no more", node.ErrNoLeader, errAgain, to.server, to.shard)
 	}
 	return err
 }
 
-// doubt asks the nodes that run a shard who leads it, again and again while a call is not answered.
-func (r *Router) doubt(ctx context.Context, st *stay) {
-	again := time.NewTicker(strayLook)
+// checkLeader asks the replicas of a shard for its leader, repeatedly until ctx ends with the call.
+func (r *Router) checkLeader(ctx context.Context, call *forwardedCall) {
+	again := time.NewTicker(leaderCheckPause)
 	defer again.Stop()
 	for {
-		r.rumours.forget(st.shard, st.server)
-		r.stays.hear(st, r.rumours.leader(ctx, st.shard))
+		r.leaders.markFailed(call.shard, call.server)
+		r.forwarded.setLeader(call, r.leaders.leader(ctx, call.shard))
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -124,9 +128,9 @@ func (r *Router) doubt(ctx context.Context, st *stay) {
 	}
 }
 
-// watch looks again and again until ctx ends.
+// watch checks the forwarded calls repeatedly until ctx ends.
 func (r *Router) watch(ctx context.Context) {
-	tick := time.NewTicker(strayLook)
+	tick := time.NewTicker(leaderCheckPause)
 	defer tick.Stop()
 	for {
 		select {
@@ -134,7 +138,7 @@ func (r *Router) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.stays.look(func(shard uint32) string {
+		r.forwarded.cancelMoved(func(shard uint32) string {
 			server, err := r.Node.Leader(shard)
 			if err != nil {
 				return ""

@@ -50,7 +50,7 @@ func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 		elected := time.Now()
 		for what, ended := range calls {
 			err := <-ended
-			if took := time.Since(elected); took > strayGrace+2*strayLook || (what == "read") != (err == nil) || err != nil && !errors.Is(err, node.ErrUnknownOutcome) {
+			if took := time.Since(elected); took > oldLeaderGrace+2*leaderCheckPause || (what == "read") != (err == nil) || err != nil && !errors.Is(err, node.ErrUnknownOutcome) {
 				t.Errorf("%s: %v after there was another leader: %v", what, took, err)
 			}
 		}
@@ -64,22 +64,22 @@ func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 func TestCallInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leads, changes := "a.1", time.Now().Add(10*time.Second)
-		r := &Router{rumours: newRumours(func(context.Context, uint32) string {
+		r := &Router{leaders: newLeaderCache(func(context.Context, uint32) string {
 			if time.Now().After(changes) {
 				return "b.2"
 			}
 			return leads
 		})}
-		if r.rumours.leader(t.Context(), 1) != leads {
+		if r.leaders.leader(t.Context(), 1) != leads {
 			t.Fatal("nobody is heard of")
 		}
 		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 		defer leave()
-		r.doubt(ctx, &stay{shard: 1, server: leads, leave: leave, grace: strayGrace})
-		if late := time.Since(changes); late < strayGrace || late > strayGrace+2*strayLook {
+		r.checkLeader(ctx, &forwardedCall{shard: 1, server: leads, cancel: leave, grace: oldLeaderGrace})
+		if late := time.Since(changes); late < oldLeaderGrace || late > oldLeaderGrace+2*leaderCheckPause {
 			t.Errorf("the call left %v after the change", late)
 		}
-		if known := r.rumours.known(1); known != "b.2" {
+		if known := r.leaders.known(1); known != "b.2" {
 			t.Errorf("calls would go to %q", known)
 		}
 	})
@@ -93,7 +93,7 @@ func TestReserveSaysHowLongItCanWaitForTheLeader(t *testing.T) {
 		host.electing = true
 		const patience = time.Second / 2
 		began := time.Now()
-		_, err := from.reserve(t.Context(), forwardedTo{server: "b.2", patience: patience}, aPut(), node.Wait{})
+		_, err := from.reserve(t.Context(), forwardedTo{server: "b.2", budget: patience}, aPut(), node.Wait{})
 		if took := time.Since(began); !errors.Is(err, node.ErrNotLeader) || took > 2*patience {
 			t.Errorf("after %v: %v, want ErrNotLeader within %v", took, err, 2*patience)
 		}
@@ -135,10 +135,10 @@ func TestPollsBesideALeaderThatStandsStill(t *testing.T) {
 		})
 		elected := time.Now()
 		err := <-ended
-		if errors.Is(err, node.ErrNoLeader) && elected.Sub(began) > leaderWait-strayGrace { // an election may take longer than a call waits
+		if errors.Is(err, node.ErrNoLeader) && elected.Sub(began) > leaderWait-oldLeaderGrace { // an election may take longer than a call waits
 			err = turn()
 		}
-		if took := time.Since(elected); err != nil || took > strayGrace+2*strayLook {
+		if took := time.Since(elected); err != nil || took > oldLeaderGrace+2*leaderCheckPause {
 			t.Errorf("%v after there was another leader: %v", took, err)
 		}
 		if err := offers(); err != nil {

@@ -24,7 +24,7 @@ import (
 //	uvarint  length of the content
 //	then the content
 //
-// A call has the shard, the patience and, of a Reserve, the wait in nanoseconds as uvarints, and then the request as a log entry of one request.
+// A call has the shard, the retry budget and, of a Reserve, the wait in nanoseconds as uvarints, and then the request as a log entry of one request.
 const pathLane = "/shard/lane"
 
 // The kinds of messages in a lane, and who sends them.
@@ -158,7 +158,7 @@ func (p *peers) inLane(ctx context.Context, to forwardedTo, kind byte, wait node
 		return nil, errNoLane
 	}
 	head := binary.AppendUvarint(nil, uint64(to.shard))
-	head = binary.AppendUvarint(head, uint64(max(0, to.patience)))
+	head = binary.AppendUvarint(head, uint64(max(0, to.budget)))
 	if kind == laneReserve {
 		head = binary.AppendUvarint(head, uint64(max(0, wait.For)))
 	}

@@ -320,7 +320,7 @@ func TestLaneAtANodeThatStops(t *testing.T) {
 
 // TestCallsThatCrossAGoodbye: what was sent before the other node heard that this one stops is refused such that it goes elsewhere.
 func TestCallsThatCrossAGoodbye(t *testing.T) {
-	h := newLaneHost(t.Context(), nil, patientHost{}, "a.1")
+	h := newLaneHost(t.Context(), nil, waitingHost{}, "a.1")
 	h.close()
 	h.take(laneMessage{kind: laneDo, id: 5})
 	from := bufio.NewReader(bytes.NewReader(h.out))
@@ -375,7 +375,7 @@ func (lt *laneTest) send(t *testing.T, parts ...[]byte) time.Duration {
 // TestIdleGoroutinesOfALane are used again, and few of them are kept.
 func TestIdleGoroutinesOfALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newLaneHost(t.Context(), nil, patientHost{}, "a.1")
+		h := newLaneHost(t.Context(), nil, waitingHost{}, "a.1")
 		idle := func() int {
 			synctest.Wait()
 			h.mu.Lock()

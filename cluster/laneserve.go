@@ -30,7 +30,7 @@ const laneIdleMax = 64
 // laneHost is the end of a lane at the node that carries calls out.
 type laneHost struct {
 	peers *peers
-	host  patientHost
+	host  waitingHost
 	from  string // the server id of the caller
 	ctx   context.Context
 	wake  chan struct{} // told that there is something to write
@@ -57,7 +57,7 @@ type laneTask struct {
 }
 
 // answerLane answers the calls in a lane for as long as it lasts.
-func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientHost) {
+func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host waitingHost) {
 	from, _ := r.Context().Value(peerKey{}).(string)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -98,7 +98,7 @@ func (p *peers) answerLane(w http.ResponseWriter, r *http.Request, host patientH
 	writing.Wait()
 }
 
-func newLaneHost(ctx context.Context, p *peers, host patientHost, from string) *laneHost {
+func newLaneHost(ctx context.Context, p *peers, host waitingHost, from string) *laneHost {
 	return &laneHost{
 		peers: p, host: host, from: from, ctx: ctx, wake: make(chan struct{}, 1), calls: make(chan func()), ended: make(chan struct{}), tasks: map[uint64]*laneTask{},
 	}
@@ -200,7 +200,7 @@ func (h *laneHost) carryOut(ctx context.Context, m laneMessage, task *laneTask) 
 	if err := h.peers.admits(h.from); err != nil {
 		return node.Reply{}, err
 	}
-	var fields [3]uint64 // shard, patience, wait
+	var fields [3]uint64 // shard, retry budget, wait
 	n, content := 2, m.content
 	if m.kind == laneReserve {
 		n = 3

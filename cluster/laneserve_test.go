@@ -63,7 +63,7 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 		}}
 		host.format.Store(uint32(fsm.LatestFormat))
 		p := newPeers(newPipes().link("b.2"), slog.New(slog.DiscardHandler))
-		h := newLaneHost(t.Context(), p, patientHost{shardHost: host}, "a.1")
+		h := newLaneHost(t.Context(), p, waitingHost{shardHost: host}, "a.1")
 		call := append([]byte{0, 0}, p.forwarded(aPut())...)
 		for id := range uint64(3 * peerBytesMax / size) {
 			h.take(laneMessage{kind: laneDo, id: id, content: call})

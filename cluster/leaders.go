@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	// leaderWait bounds how long a call waits for a leader of its shard to be known and to be reached. An election takes one to three
-	// seconds.
+	// leaderWait bounds how long a call waits for a leader of its shard. An election takes one to three seconds.
 	leaderWait = 5 * time.Second
-	// lookPauseMin and lookPauseMax are between two looks for a leader.
-	lookPauseMin = 5 * time.Millisecond
-	lookPauseMax = 50 * time.Millisecond
-	// hearsayFor is how long what other nodes said of a leader counts before they are asked again, hearsayWait how long they may take.
-	hearsayFor  = 100 * time.Millisecond
-	hearsayWait = time.Second
-	// seekersMax bounds the calls that wait for a leader; what comes beyond is refused at once.
-	seekersMax = 16 << 10
+	// retryPauseMin and retryPauseMax bound the time between two lookups of a leader.
+	retryPauseMin = 5 * time.Millisecond
+	retryPauseMax = 50 * time.Millisecond
+	// hintTTL is how long the answer that there is no leader is valid; hintTimeout bounds the question to other nodes.
+	hintTTL     = 100 * time.Millisecond
+	hintTimeout = time.Second
+	// leaderWaitersMax bounds the calls that wait for a leader; further calls are refused at once.
+	leaderWaitersMax = 16 << 10
 )
 
-// errAgain is beneath the errors of calls that may go to another node: nothing of them was sent, or the node refused them because of itself, or they
-// only read.
+// errAgain is wrapped in the errors of calls that may go to another node: they were not sent, the node
+// refused them for a reason of its own, or they only read.
 var errAgain = errors.New("the call was not taken")
 
-// errCutOff is beneath the refusal of a call to a node that this one has not reached for long, neither straight nor by way of another. Nothing was sent.
+// errCutOff is wrapped in the refusal of a call to a node that this one has not reached for a while,
+// directly or through another node. Nothing was sent.
 var errCutOff = errors.New("the node is cut off")
 
-// patience is the time that one call still has to find a leader.
-type patience struct {
-	until time.Time // no look begins after it
-	looks time.Time // by then the last one has ended
-	pause time.Duration
-	stop  <-chan struct{} // ends the patience; nil for never
+// retryBudget is the time that a call has to find a leader.
+type retryBudget struct {
+	until     time.Time // no lookup starts after it
+	lookupEnd time.Time // the last lookup ends by then
+	pause     time.Duration
+	stop      <-chan struct{} // ends the budget; nil for never
 }
 
 // The share of the time until a caller's deadline that is kept for the answer, and its bounds.
@@ -47,71 +47,73 @@ const (
 	answerTimeMax = 250 * time.Millisecond
 )
 
-// newPatience returns a patience of at most leaderWait. It ends a little before the deadline of ctx: who only sees the own deadline pass does not hear
-// that there was no leader, and has to take what was never sent on for a call of unknown outcome.
-func newPatience(ctx context.Context, most time.Duration, stop <-chan struct{}) *patience {
+// newRetryBudget returns a budget of at most leaderWait. It ends a little before the deadline of ctx, so
+// that the caller learns that there was no leader. A caller that only saw its deadline pass would have
+// to treat a call that was never sent as one of unknown outcome.
+func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{}) *retryBudget {
 	bound, now := leaderWait, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		left := deadline.Sub(now)
 		bound = max(0, min(bound, left-min(max(left/answerShare, answerTimeMin), answerTimeMax)))
 	}
-	return &patience{until: now.Add(min(most, bound)), looks: now.Add(min(max(most, hearsayWait), bound)), pause: lookPauseMin, stop: stop}
+	return &retryBudget{until: now.Add(min(most, bound)), lookupEnd: now.Add(min(max(most, hintTimeout), bound)), pause: retryPauseMin, stop: stop}
 }
 
-// left returns what is left of the patience.
-func (p *patience) left() time.Duration { return max(0, time.Until(p.until)) }
+// left returns the time that is left.
+func (b *retryBudget) left() time.Duration { return max(0, time.Until(b.until)) }
 
-// last waits before the next look. It reports false if the patience has ended.
-func (p *patience) last(ctx context.Context) bool {
-	left := p.left()
+// wait waits before the next lookup. It reports false if the budget is used up.
+func (b *retryBudget) wait(ctx context.Context) bool {
+	left := b.left()
 	if left == 0 {
 		return false
 	}
-	timer := time.NewTimer(min(p.pause, left))
+	timer := time.NewTimer(min(b.pause, left))
 	defer timer.Stop()
-	p.pause = min(2*p.pause, lookPauseMax)
+	b.pause = min(2*b.pause, retryPauseMax)
 	select {
 	case <-timer.C:
 		return true
-	case <-p.stop:
+	case <-b.stop:
 		return false
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// hearsay is what other nodes said of a shard's leader.
-type hearsay struct {
+// leaderHint is what other nodes said about a shard's leader.
+type leaderHint struct {
 	leader string    // empty if they know none
-	at     time.Time // when they had answered; zero while they are asked for the first time
+	at     time.Time // when they answered; zero before the first answer
 	asking chan struct{}
-	// failed is the server that failed a call last, and failedAt when that was.
+	// failed is the server that last failed a call, at failedAt.
 	failed   string
 	failedAt time.Time
 }
 
-// rumours are the hearsays about all shards.
-type rumours struct {
+// leaderCache holds the leader hints learned from peers.
+type leaderCache struct {
 	ask func(ctx context.Context, shard uint32) string
 
 	mu      sync.Mutex
-	byShard map[uint32]*hearsay
+	byShard map[uint32]*leaderHint
 }
 
-func newRumours(ask func(ctx context.Context, shard uint32) string) *rumours {
-	return &rumours{ask: ask, byShard: map[uint32]*hearsay{}}
+func newLeaderCache(ask func(ctx context.Context, shard uint32) string) *leaderCache {
+	return &leaderCache{ask: ask, byShard: map[uint32]*leaderHint{}}
 }
 
-// leader returns what is said of a shard's leader. A name counts until it is forgotten, that there is none for a moment.
-func (r *rumours) leader(ctx context.Context, shard uint32) string {
-	r.mu.Lock()
-	h := r.byShard[shard]
+// leader returns the hint for a shard, empty if there is none. A hint is valid until markFailed; that
+// there is none is valid for hintTTL. Concurrent callers share one question to the peers.
+func (c *leaderCache) leader(ctx context.Context, shard uint32) string {
+	c.mu.Lock()
+	h := c.byShard[shard]
 	if h == nil {
-		h = &hearsay{}
-		r.byShard[shard] = h
+		h = &leaderHint{}
+		c.byShard[shard] = h
 	}
-	if h.leader != "" || time.Since(h.at) < hearsayFor {
-		defer r.mu.Unlock()
+	if h.leader != "" || time.Since(h.at) < hintTTL {
+		defer c.mu.Unlock()
 		return h.leader
 	}
 	asking, mine := h.asking, h.asking == nil
@@ -119,41 +121,41 @@ func (r *rumours) leader(ctx context.Context, shard uint32) string {
 		asking = make(chan struct{})
 		h.asking = asking
 	}
-	r.mu.Unlock()
-	if !mine { // one asks for all
+	c.mu.Unlock()
+	if !mine {
 		select {
 		case <-asking:
 		case <-ctx.Done():
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		return h.leader
 	}
-	wait := hearsayWait
+	wait := hintTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline))
 	}
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer cancel()
-	leader := r.ask(asked, shard)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	leader := c.ask(asked, shard)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	h.leader, h.asking = leader, nil
-	if wait == hearsayWait || asked.Err() == nil { // that one who was in a hurry heard nothing does not count for the others
+	if wait == hintTimeout || asked.Err() == nil { // a question cut short by one caller's deadline says nothing for the others
 		h.at = time.Now()
 	}
 	close(asking)
 	return leader
 }
 
-// forget forgets a leader who says that it is none, or does not answer.
-func (r *rumours) forget(shard uint32, leader string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.byShard[shard]
+// markFailed drops the hint that a server leads a shard: the server denied it, or did not answer.
+func (c *leaderCache) markFailed(shard uint32, leader string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.byShard[shard]
 	if h == nil {
-		h = &hearsay{}
-		r.byShard[shard] = h
+		h = &leaderHint{}
+		c.byShard[shard] = h
 	}
 	if h.leader == leader {
 		h.leader = ""
@@ -161,35 +163,37 @@ func (r *rumours) forget(shard uint32, leader string) {
 	h.failed, h.failedAt = leader, time.Now()
 }
 
-// doubtFor is longer than a replica that hears nothing takes its last leader for one.
-const doubtFor = 2 * time.Second
+// distrustFor is longer than a replica that hears nothing keeps its last leader.
+const distrustFor = 2 * time.Second
 
-// doubted reports whether a server has failed a call of the shard a moment ago.
-func (r *rumours) doubted(shard uint32, leader string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.byShard[shard]
-	return h != nil && h.failed == leader && time.Since(h.failedAt) < doubtFor
+// distrusted reports whether a server failed a call of the shard within distrustFor.
+func (c *leaderCache) distrusted(shard uint32, leader string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.byShard[shard]
+	return h != nil && h.failed == leader && time.Since(h.failedAt) < distrustFor
 }
 
-// find returns the server that a call of a shard goes to: this one if it serves, else the leader as far as it is known; empty if nobody is.
-func (r *Router) find(ctx context.Context, shard uint32) string {
+// findLeader returns the server that a call of a shard goes to: this one if it serves, else the leader
+// if one is known, else "".
+func (r *Router) findLeader(ctx context.Context, shard uint32) string {
 	self := r.catalog.self.ServerID
 	switch server, err := r.Node.Leader(shard); {
 	case err == nil && server == self && r.Node.Serves(shard):
 		return self
 	case err == nil && server == self: // elected a moment ago
 		return ""
-	case err == nil && server != "" && !r.rumours.doubted(shard, server):
+	case err == nil && server != "" && !r.leaders.distrusted(shard, server):
 		return server
 	}
-	// There is no replica here, or one that is no member any more and hears nothing, or there is an election.
-	return r.rumours.leader(ctx, shard)
+	// This node has no replica, or one that was removed, or there is an election.
+	return r.leaders.leader(ctx, shard)
 }
 
-// ask asks the nodes that run a shard who leads it. One that says it leads itself is believed, else the first that names another than this node. A node that joined a moment ago,
-// and has not heard from the catalog who they are, asks all that it has heard of: callers may come to it already.
-func (r *Router) ask(ctx context.Context, shard uint32) string {
+// askReplicas asks the nodes that have a replica of a shard for its leader. It returns the first server
+// that says it leads itself, else the first other server that is named. A node that joined a moment ago
+// and does not know the placement yet asks all nodes that it knows, since it may have callers already.
+func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type said struct{ by, leader string }
@@ -210,7 +214,7 @@ func (r *Router) ask(ctx context.Context, shard uint32) string {
 	var leader string
 	for range servers {
 		switch a := <-answers; {
-		case a.leader == "" || a.leader == r.catalog.self.ServerID: // they have not heard yet that this node leads no more
+		case a.leader == "" || a.leader == r.catalog.self.ServerID: // they do not know yet that this node lost the leadership
 		case a.leader == a.by:
 			return a.leader
 		case leader == "":
@@ -220,49 +224,53 @@ func (r *Router) ask(ctx context.Context, shard uint32) string {
 	return leader
 }
 
-// seeker brings calls to where the leaders of their shards are.
-type seeker struct {
-	// self is this server's id. follows reports whether it would refuse a call, since another one leads. find returns the server that a call goes to, empty if nobody is
-	// known; forget is told of one that failed it.
-	self    string
-	follows func(shard uint32) bool
-	find    func(ctx context.Context, shard uint32) string
-	forget  func(shard uint32, server string)
-	// seeking counts the calls that wait for a leader.
-	seeking atomic.Int64
+// leaderRouter routes calls to the leaders of their shards.
+type leaderRouter struct {
+	// self is this server's id. follows reports whether this node would refuse a call because another one leads.
+	// findLeader returns the server that a call goes to, "" if none is known. markFailed is called with a server
+	// that failed a call.
+	self       string
+	follows    func(shard uint32) bool
+	findLeader func(ctx context.Context, shard uint32) string
+	markFailed func(shard uint32, server string)
+	// waiting counts the calls that wait for a leader.
+	waiting atomic.Int64
 }
 
-// follow has a call of a shard carried out where its leader is: by here on this node, or by there on the one named. Until something was sent that
-// may have changed something, it looks again, for as long as p lasts; a call that was sent on is answered as it ended. here and there may be called several times.
+// route runs a call of a shard where its leader is: with here on this node, or with there on the server
+// named. While nothing was sent that may have changed something, it looks the leader up again until the
+// budget is used up. The result of a call that was sent is final. here and there may be called several
+// times.
 //
-// Where the named leader is cut off, it looks once more at once: it may have been dead for long, and another one leads.
-func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here func() error, there func(server string) error) error {
+// If the named leader is cut off, route looks it up once more at once: that leader may have been dead
+// for a while, and another one may lead.
+func (s *leaderRouter) route(ctx context.Context, shard uint32, p *retryBudget, here func() error, there func(server string) error) error {
 	var err error
 	if !s.follows(shard) {
-		if err = here(); !elsewhere(err) {
+		if err = here(); !servedElsewhere(err) {
 			return err
 		}
 	}
-	looking, cancel := context.WithDeadline(ctx, p.looks)
+	looking, cancel := context.WithDeadline(ctx, p.lookupEnd)
 	defer cancel()
-	server, cutOff := s.find(looking, shard), false
+	server, cutOff := s.findLeader(looking, shard), false
 	for {
 		switch server {
 		case "":
 			if !errors.Is(err, node.ErrNoLeader) {
-				err = fmt.Errorf("shard %d: %w", shard, node.ErrNoLeader) // whoever led it is gone
+				err = fmt.Errorf("shard %d: %w", shard, node.ErrNoLeader) // the last leader is gone
 			}
 		case s.self:
-			if err = here(); !elsewhere(err) {
+			if err = here(); !servedElsewhere(err) {
 				return err
 			}
 		default:
 			if err = there(server); err != nil && !refusedByLeader(err) {
-				s.forget(shard, server)
+				s.markFailed(shard, server)
 			}
 			if !cutOff && errors.Is(err, errCutOff) {
 				cutOff = true
-				if next := s.find(looking, shard); next != "" && next != server {
+				if next := s.findLeader(looking, shard); next != "" && next != server {
 					server = next
 					continue
 				}
@@ -277,35 +285,36 @@ func (s *seeker) follow(ctx context.Context, shard uint32, p *patience, here fun
 			}
 			return err
 		}
-		server = s.find(looking, shard)
+		server = s.findLeader(looking, shard)
 	}
 }
 
-// wait waits for the next look. It reports false if there is to be none.
-func (s *seeker) wait(ctx context.Context, p *patience) bool {
-	defer s.seeking.Add(-1)
-	return s.seeking.Add(1) <= seekersMax && p.last(ctx)
+// wait waits for the next lookup. It reports false if there is none.
+func (s *leaderRouter) wait(ctx context.Context, p *retryBudget) bool {
+	defer s.waiting.Add(-1)
+	return s.waiting.Add(1) <= leaderWaitersMax && p.wait(ctx)
 }
 
-// elsewhere reports whether a call was refused, unlogged, because this node does not lead the shard and serve, or no longer.
-func elsewhere(err error) bool {
+// servedElsewhere reports whether this node refused a call without logging it because it does not lead
+// the shard, or does not serve it yet.
+func servedElsewhere(err error) bool {
 	if errors.Is(err, node.ErrUnknownOutcome) {
 		return false
 	}
-	// A leader whose clock does not agree is handing over, and logs nothing.
+	// A leader whose clock disagrees hands over and logs nothing.
 	return errors.Is(err, node.ErrNotLeader) || errors.Is(err, node.ErrNotHere) || errors.Is(err, node.ErrNoLeader) || errors.Is(err, node.ErrClockAhead)
 }
 
-// refusedByLeader reports whether an error is what only the leader says, for reasons of the caller's.
+// refusedByLeader reports whether an error is a refusal that only a leader gives.
 func refusedByLeader(err error) bool {
 	return errors.Is(err, node.ErrQuota) || errors.Is(err, node.ErrRateLimited)
 }
 
-// known returns what was last said of a shard's leader, without asking.
-func (r *rumours) known(shard uint32) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h := r.byShard[shard]; h != nil {
+// known returns the hint for a shard without asking.
+func (c *leaderCache) known(shard uint32) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.byShard[shard]; h != nil {
 		return h.leader
 	}
 	return ""

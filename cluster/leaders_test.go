@@ -25,7 +25,7 @@ func TestFollow(t *testing.T) {
 		found, here, there []error
 		want               error
 		calls              string // h for one here, t for one there
-		bounded            bool   // it takes as long as the patience
+		bounded            bool   // it takes as long as the budget
 		follows            bool
 	}{
 		{name: "it leads", here: []error{nil}, calls: "h"},
@@ -55,7 +55,7 @@ func TestFollow(t *testing.T) {
 					}
 					return err
 				}
-				s := &seeker{self: "a.1", follows: func(uint32) bool { return tt.follows }, forget: func(uint32, string) {}, find: func(context.Context, uint32) string {
+				s := &leaderRouter{self: "a.1", follows: func(uint32) bool { return tt.follows }, markFailed: func(uint32, string) {}, findLeader: func(context.Context, uint32) string {
 					return map[error]string{errHere: "a.1", errThere: "b.2"}[take(&tt.found)]
 				}}
 				answer := func(mark byte, from *[]error) error {
@@ -63,14 +63,14 @@ func TestFollow(t *testing.T) {
 					return take(from)
 				}
 				began := time.Now()
-				err := s.follow(t.Context(), 0, newPatience(t.Context(), time.Hour, nil), func() error { return answer('h', &tt.here) }, func(server string) error {
+				err := s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, nil), func() error { return answer('h', &tt.here) }, func(server string) error {
 					if server != "b.2" {
 						t.Errorf("sent to %q", server)
 					}
 					return answer('t', &tt.there)
 				})
 				took := time.Since(began)
-				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == leaderWait) != tt.bounded || took > leaderWait || s.seeking.Load() != 0 {
+				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == leaderWait) != tt.bounded || took > leaderWait || s.waiting.Load() != 0 {
 					t.Errorf("after %v, calls %s: %v", took, calls.String(), err)
 				}
 			})
@@ -97,16 +97,16 @@ func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls, forgotten string
-				s := &seeker{
-					self: "a.1", follows: func(uint32) bool { return true }, forget: func(_ uint32, server string) { forgotten += server },
-					find: func(context.Context, uint32) string {
+				s := &leaderRouter{
+					self: "a.1", follows: func(uint32) bool { return true }, markFailed: func(_ uint32, server string) { forgotten += server },
+					findLeader: func(context.Context, uint32) string {
 						server := tt.found[0]
 						tt.found = tt.found[1:]
 						return server
 					},
 				}
 				began := time.Now()
-				err := s.follow(t.Context(), 0, newPatience(t.Context(), 0, nil), func() error { calls += "a.1"; return nil }, func(server string) error {
+				err := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), func() error { calls += "a.1"; return nil }, func(server string) error {
 					if strings.HasSuffix(server, ".2") {
 						return cutOff
 					}
@@ -127,10 +127,10 @@ func TestElsewhere(t *testing.T) {
 		node.ErrNotLeader: true, node.ErrNotHere: true, node.ErrNoLeader: true, node.ErrClockAhead: true, nil: false,
 		node.ErrShuttingDown: false, node.ErrOverloaded: false, node.ErrDiskFull: false, node.ErrCanceled: false, node.ErrUnknownOutcome: false,
 	} {
-		if got := elsewhere(err); got != want {
+		if got := servedElsewhere(err); got != want {
 			t.Errorf("%v: %v", err, got)
 		}
-		if unknown := fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err); err != nil && elsewhere(unknown) {
+		if unknown := fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err); err != nil && servedElsewhere(unknown) {
 			t.Errorf("%v is asked of another", unknown)
 		}
 	}
@@ -144,39 +144,40 @@ var (
 // TestFollowEndsWithItsCaller: a deadline or the end of the caller's interest ends the wait; nothing was applied.
 func TestFollowEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &seeker{self: "a.1", follows: func(uint32) bool { return false }, find: func(context.Context, uint32) string { return "" }}
+		s := &leaderRouter{self: "a.1", follows: func(uint32) bool { return false }, findLeader: func(context.Context, uint32) string { return "" }}
 		here := func() error { return node.ErrNoLeader }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := s.follow(ctx, 0, newPatience(t.Context(), time.Hour, nil), here, nil)
+		err := s.route(ctx, 0, newRetryBudget(t.Context(), time.Hour, nil), here, nil)
 		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) || node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("after %v: %v", took, err)
 		}
 		began = time.Now()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err = s.follow(ctx, 0, newPatience(ctx, time.Hour, nil), here, nil)
+		err = s.route(ctx, 0, newRetryBudget(ctx, time.Hour, nil), here, nil)
 		if took := time.Since(began); took != time.Second-time.Second/answerShare || !errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
 			t.Errorf("the caller would not hear that there is no leader: after %v: %v", took, err)
 		}
 		stop := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(stop) })
 		began = time.Now()
-		err = s.follow(t.Context(), 0, newPatience(t.Context(), time.Hour, stop), here, nil)
+		err = s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, stop), here, nil)
 		if took := time.Since(began); took != time.Second || !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("after %v: %v", took, err)
 		}
-		s.seeking.Store(seekersMax)
+		s.waiting.Store(leaderWaitersMax)
 		began = time.Now()
-		if err = s.follow(t.Context(), 0, newPatience(t.Context(), time.Hour, nil), here, nil); time.Since(began) != 0 || !errors.Is(err, node.ErrNoLeader) {
+		if err = s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, nil), here, nil); time.Since(began) != 0 || !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("one too many: after %v: %v", time.Since(began), err)
 		}
 	})
 }
 
-// TestRumours asks once for all who want to know at a time, believes a name until it is forgotten, and that there is none for a moment.
-func TestRumours(t *testing.T) {
+// TestLeaderCache: concurrent callers share one question. A leader is kept until it failed, the answer that
+// there is none for hintTTL.
+func TestLeaderCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		asked, says := 0, ""
@@ -185,7 +186,7 @@ func TestRumours(t *testing.T) {
 			defer mu.Unlock()
 			says = name
 		}
-		r := newRumours(func(context.Context, uint32) string {
+		c := newLeaderCache(func(context.Context, uint32) string {
 			time.Sleep(10 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
@@ -194,46 +195,47 @@ func TestRumours(t *testing.T) {
 		})
 		all := func() []string {
 			var group sync.WaitGroup
-			heard := make([]string, 5)
-			for i := range heard {
-				group.Go(func() { heard[i] = r.leader(t.Context(), 1) })
+			hints := make([]string, 5)
+			for i := range hints {
+				group.Go(func() { hints[i] = c.leader(t.Context(), 1) })
 			}
 			group.Wait()
-			return slices.Compact(heard)
+			return slices.Compact(hints)
 		}
 		expect := func(what, name string, times int) {
 			t.Helper()
-			if heard := all(); !slices.Equal(heard, []string{name}) || asked != times {
-				t.Errorf("%s: heard %q, asked %d times", what, heard, asked)
+			if hint := all(); !slices.Equal(hint, []string{name}) || asked != times {
+				t.Errorf("%s: got %q, asked %d times", what, hint, asked)
 			}
 		}
 		expect("nobody is known", "", 1)
 		set("b.2")
 		expect("asked again too early", "", 1)
-		time.Sleep(hearsayFor)
+		time.Sleep(hintTTL)
 		expect("later", "b.2", 2)
 		time.Sleep(time.Hour)
 		expect("much later", "b.2", 2)
-		r.forget(1, "c.3")
+		c.markFailed(1, "c.3")
 		expect("another was forgotten", "b.2", 2)
 		set("c.3")
-		r.forget(1, "b.2")
+		c.markFailed(1, "b.2")
 		expect("forgotten", "c.3", 3)
 	})
 }
 
-// TestNobodyHearsOfItself: the others go on naming a leader after it has given the leadership up. Kept as a rumour, that would never be forgotten, as
-// it is by calling there that one learns that a leader is none: calls would wait for a leader in vain once the replica has left this node.
-func TestNobodyHearsOfItself(t *testing.T) {
+// TestLeaderIsNoHintForItself: other nodes go on naming this node after it gave the leadership up. Kept as
+// a hint, that would never be dropped, since a node drops a hint when a call there fails: calls would
+// wait for a leader in vain once the replica has left this node.
+func TestLeaderIsNoHintForItself(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		const shard = 0
 		leader, other := newTrio(t, dir).leader(shard)
-		if heard := other.cluster.Router().rumours.leader(t.Context(), shard); heard != leader.cluster.self.ServerID {
-			t.Errorf("%s hears that %q leads, want %s", other.name, heard, leader.name)
+		if hint := other.cluster.Router().leaders.leader(t.Context(), shard); hint != leader.cluster.self.ServerID {
+			t.Errorf("%s is told that %q leads, want %s", other.name, hint, leader.name)
 		}
-		if heard := leader.cluster.Router().rumours.leader(t.Context(), shard); heard != "" {
-			t.Errorf("the leader hears that %q leads, want nobody", heard)
+		if hint := leader.cluster.Router().leaders.leader(t.Context(), shard); hint != "" {
+			t.Errorf("the leader is told that %q leads, want none", hint)
 		}
 	})
 }
@@ -246,19 +248,19 @@ func TestLeaderThatRefused(t *testing.T) {
 		const shard = 0
 		leader, other := newTrio(t, dir).leader(shard)
 		r, names := other.cluster.Router(), leader.cluster.self.ServerID
-		r.rumours.byShard[shard] = &hearsay{leader: "x.9"}
+		r.leaders.byShard[shard] = &leaderHint{leader: "x.9"}
 		expect := func(what, want string) {
 			t.Helper()
-			if got := r.find(t.Context(), shard); got != want {
+			if got := r.findLeader(t.Context(), shard); got != want {
 				t.Errorf("%s: a call goes to %q, want %q", what, got, want)
 			}
 		}
 		expect("the replica here knows its leader", names)
-		r.rumours.forget(shard, names)
+		r.leaders.markFailed(shard, names)
 		expect("that one has refused", "x.9")
-		r.rumours.forget(shard, "x.9")
+		r.leaders.markFailed(shard, "x.9")
 		expect("so has the other", names) // what the others say, too
-		time.Sleep(doubtFor)
+		time.Sleep(distrustFor)
 		expect("that was a while ago", names)
 	})
 }
@@ -267,7 +269,7 @@ func TestLeaderThatRefused(t *testing.T) {
 func TestHurriedQuestionForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := time.Second / 2
-		r := newRumours(func(ctx context.Context, _ uint32) string {
+		r := newLeaderCache(func(ctx context.Context, _ uint32) string {
 			answered := time.NewTimer(answers)
 			defer answered.Stop()
 			select {
@@ -280,30 +282,30 @@ func TestHurriedQuestionForALeader(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/10)
 		defer cancel()
 		began := time.Now()
-		if heard := r.leader(ctx, 1); heard != "" || time.Since(began) != time.Second/10 {
-			t.Errorf("in a hurry: heard %q after %v", heard, time.Since(began))
+		if hint := r.leader(ctx, 1); hint != "" || time.Since(began) != time.Second/10 {
+			t.Errorf("in a hurry: heard %q after %v", hint, time.Since(began))
 		}
-		if heard := r.leader(t.Context(), 1); heard != "b.2" {
-			t.Errorf("without: heard %q", heard)
+		if hint := r.leader(t.Context(), 1); hint != "b.2" {
+			t.Errorf("without: heard %q", hint)
 		}
 	})
 }
 
 // TestStays has those leave who wait at a node that leads no more or that is not reached, but not while nobody is known to lead, nor those that go by way of another node.
 func TestStays(t *testing.T) {
-	var s stays
+	var s forwardedCalls
 	var left []string
 	add := func(name string, shard uint32, server string) func() {
-		return s.add(&stay{shard: shard, server: server, leave: func() { left = append(left, name) }})
+		return s.add(&forwardedCall{shard: shard, server: server, cancel: func() { left = append(left, name) }})
 	}
 	add("old", 1, "a.1")
 	add("new", 1, "b.2")
 	add("leaderless", 2, "a.1")
 	add("gone", 1, "a.1")()
-	defer s.add(&stay{shard: 1, server: "a.1", grace: time.Hour, leave: func() { left = append(left, "patient") }})()
-	defer s.add(&stay{shard: 3, server: "c.3", direct: true, leave: func() { left = append(left, "lost") }})()
-	defer s.add(&stay{shard: 3, server: "c.3", leave: func() { left = append(left, "relayed") }})()
-	s.look(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] }, func(server string) bool { return server == "c.3" })
+	defer s.add(&forwardedCall{shard: 1, server: "a.1", grace: time.Hour, cancel: func() { left = append(left, "patient") }})()
+	defer s.add(&forwardedCall{shard: 3, server: "c.3", direct: true, cancel: func() { left = append(left, "lost") }})()
+	defer s.add(&forwardedCall{shard: 3, server: "c.3", cancel: func() { left = append(left, "relayed") }})()
+	s.cancelMoved(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] }, func(server string) bool { return server == "c.3" })
 	if slices.Sort(left); !slices.Equal(left, []string{"lost", "old"}) {
 		t.Errorf("left: %q", left)
 	}

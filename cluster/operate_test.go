@@ -62,7 +62,7 @@ func TestDrainedNode(t *testing.T) {
 			leader, err := c.node.Leader(0)
 			return err == nil && leader == ""
 		})
-		if server := c.cluster.Router().find(t.Context(), 0); server != a.node.Status().ServerID && server != b.node.Status().ServerID {
+		if server := c.cluster.Router().findLeader(t.Context(), 0); server != a.node.Status().ServerID && server != b.node.Status().ServerID {
 			t.Errorf("calls of a shard of which only a forgotten replica is here go to %q", server)
 		}
 		// Started again, it remembers no leader of what it has left.

@@ -57,7 +57,7 @@ func (r *Router) lookAround(ctx context.Context) (leaders []string, reports map[
 	leaders = make([]string, r.ShardCount())
 	var finding sync.WaitGroup
 	for shard := range leaders {
-		finding.Go(func() { leaders[shard] = r.find(ctx, uint32(shard)) })
+		finding.Go(func() { leaders[shard] = r.findLeader(ctx, uint32(shard)) })
 	}
 	finding.Wait()
 	servers := map[string]bool{r.catalog.group.Leader(): true}

@@ -17,12 +17,12 @@ import (
 // goroutine.
 type Router struct {
 	*node.Node
-	catalog *Catalog
-	peers   *peers
-	rumours *rumours
-	stays   stays
-	seeker  seeker
-	reach   reach
+	catalog   *Catalog
+	peers     *peers
+	leaders   *leaderCache
+	forwarded forwardedCalls
+	routing   leaderRouter
+	reach     reach
 	// others returns the servers that this node has heard of, itself excepted; nil if it can hear of none.
 	others func() []string
 	// attempts are those at requests whose first shard this node leads.
@@ -31,20 +31,20 @@ type Router struct {
 
 func newRouter(n *node.Node, c *Catalog) *Router {
 	r := &Router{Node: n, catalog: c, peers: c.peers}
-	r.rumours = newRumours(r.ask)
-	r.seeker.self, r.seeker.follows, r.seeker.find, r.seeker.forget = c.self.ServerID, n.Follows, r.find, r.rumours.forget
+	r.leaders = newLeaderCache(r.askReplicas)
+	r.routing.self, r.routing.follows, r.routing.findLeader, r.routing.markFailed = c.self.ServerID, n.Follows, r.findLeader, r.leaders.markFailed
 	return r
 }
 
 // Do is node.Node's Do for any shard.
 func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply node.Reply, err error) {
-	p := newPatience(ctx, leaderWait, nil)
-	err = r.seeker.follow(ctx, shard, p, func() error {
+	p := newRetryBudget(ctx, leaderWait, nil)
+	err = r.routing.route(ctx, shard, p, func() error {
 		reply, err = r.Node.Do(ctx, shard, req)
 		return err
 	}, func(server string) error {
-		to := p.at(server, shard)
-		return r.stayAt(ctx, to, strayGrace, func(ctx context.Context) error {
+		to := p.target(server, shard)
+		return r.forward(ctx, to, oldLeaderGrace, func(ctx context.Context) error {
 			reply, err = r.peers.do(ctx, to, req)
 			return err
 		})
@@ -54,13 +54,13 @@ func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply 
 
 // Query is node.Node's Query for any shard.
 func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
-	p := newPatience(ctx, leaderWait, nil)
-	err = r.seeker.follow(ctx, shard, p, func() error {
+	p := newRetryBudget(ctx, leaderWait, nil)
+	err = r.routing.route(ctx, shard, p, func() error {
 		reading, witness, err = r.Node.Query(ctx, shard, q)
 		return err
 	}, func(server string) error {
-		to := p.at(server, shard)
-		err := r.stayAt(ctx, to, strayLook, func(ctx context.Context) error { // not strayGrace: to ask twice does no harm
+		to := p.target(server, shard)
+		err := r.forward(ctx, to, leaderCheckPause, func(ctx context.Context) error { // shorter than oldLeaderGrace: a repeated query does no harm
 			reading, witness, err = r.peers.query(ctx, pathQuery, to, q)
 			return err
 		})
@@ -122,7 +122,7 @@ const offersWait = 500 * time.Millisecond
 func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (offers bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, offersWait)
 	defer cancel()
-	err = r.seeker.follow(ctx, shard, newPatience(ctx, 0, nil), func() error {
+	err = r.routing.route(ctx, shard, newRetryBudget(ctx, 0, nil), func() error {
 		offers, err = r.Node.Offers(shard, queues)
 		return err
 	}, func(server string) error {
@@ -132,23 +132,25 @@ func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (off
 	return offers, err
 }
 
-// Reserve is node.Node's Reserve for any shard. A call that waits follows the leader: when the one that it waits at hands over, falls silent or ends, it
-// waits on at the next. What it was granted by one that ended in that moment comes again under the same request id; without one, its lease
-// lapses, as if the answer had been lost on its way to the client. If there is no next leader, the call's outcome is unknown when one stay's was.
+// Reserve is node.Node's Reserve for any shard. A call that waits follows the leadership: when its leader
+// hands over, falls silent or ends, the call goes on waiting at the next one. Jobs granted by a leader
+// that ended in that moment are granted again under the same request id; without one their leases lapse,
+// as if the answer to the client had been lost. If there is no next leader, the call has an unknown
+// outcome if one of its attempts had.
 func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	until, led := time.Now().Add(wait.For), time.Now() // led: when the call last was at a leader
-	var lost error                                     // of a stay of which the outcome is unknown
+	var lost error                                     // of an attempt with unknown outcome
 	for {
 		most := leaderWait
 		if wait.For > 0 {
 			most = wait.For
 		}
-		reply, err := r.reserve(ctx, shard, req, wait, newPatience(ctx, most, wait.Stop), &led)
+		reply, err := r.reserve(ctx, shard, req, wait, newRetryBudget(ctx, most, wait.Stop), &led)
 		drifts := adrift(err)
 		if errors.Is(err, node.ErrUnknownOutcome) {
 			lost = err
 		} else if err != nil && lost != nil {
-			err = lost // whatever this leader did not do, that one may have done
+			err = lost // the other leader may have granted jobs
 		}
 		if err == nil || wait.For <= 0 || !drifts || ctx.Err() != nil || isClosed(wait.Stop) {
 			return reply, err
@@ -156,31 +158,31 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 		if wait.For = time.Until(until); wait.For <= 0 || time.Since(led) >= leaderWait {
 			return reply, err
 		}
-		if !(&patience{until: until, pause: lookPauseMin, stop: wait.Stop}).last(ctx) {
+		if !(&retryBudget{until: until, pause: retryPauseMin, stop: wait.Stop}).wait(ctx) {
 			return reply, err
 		}
 	}
 }
 
-// reserve is one stay at one leader, of which led is told the end.
-func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *patience, led *time.Time) (reply node.Reply, err error) {
-	stayed := func(since time.Time) {
-		if time.Since(since) > strayLook { // a refusal takes less
+// reserve is one attempt at one leader. It sets led when the attempt ends, unless it was refused at once.
+func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *retryBudget, led *time.Time) (reply node.Reply, err error) {
+	ended := func(since time.Time) {
+		if time.Since(since) > leaderCheckPause { // a refusal takes less
 			*led = time.Now()
 		}
 	}
-	err = r.seeker.follow(ctx, shard, p, func() error {
-		defer stayed(time.Now())
+	err = r.routing.route(ctx, shard, p, func() error {
+		defer ended(time.Now())
 		reply, err = r.Node.Reserve(ctx, shard, req, wait)
 		return err
 	}, func(server string) error {
-		defer stayed(time.Now())
-		to, grace := p.at(server, shard), time.Duration(0)
-		if wait.For <= strayLook {
-			grace = strayGrace
+		defer ended(time.Now())
+		to, grace := p.target(server, shard), time.Duration(0)
+		if wait.For <= leaderCheckPause {
+			grace = oldLeaderGrace
 		}
 		// What a leader that was replaced grants now it cannot commit, or gives back, since the call has left.
-		return r.stayAt(ctx, to, grace, func(ctx context.Context) error {
+		return r.forward(ctx, to, grace, func(ctx context.Context) error {
 			reply, err = r.peers.reserve(ctx, to, req, wait)
 			return err
 		})
@@ -190,7 +192,7 @@ func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 
 // adrift reports whether a call that waited has lost its leader.
 func adrift(err error) bool {
-	return elsewhere(err) || errors.Is(err, node.ErrUnknownOutcome)
+	return servedElsewhere(err) || errors.Is(err, node.ErrUnknownOutcome)
 }
 
 // isClosed reports whether a channel, which may be nil, is closed.
@@ -207,7 +209,7 @@ func isClosed(c <-chan struct{}) bool {
 func (r *Router) ClientAddr(shard uint32) string {
 	server, err := r.Node.Leader(shard)
 	if err != nil {
-		server = r.rumours.known(shard)
+		server = r.leaders.known(shard)
 	}
 	if server == "" {
 		return ""

@@ -146,11 +146,11 @@ func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 		node.ErrNotLeader: true, node.ErrUnknownOutcome: true, node.ErrOverloaded: true,
 	} {
 		forgot := false
-		s := &seeker{
+		s := &leaderRouter{
 			self: "a.1", follows: func(uint32) bool { return true },
-			find: func(context.Context, uint32) string { return "b.1" }, forget: func(uint32, string) { forgot = true },
+			findLeader: func(context.Context, uint32) string { return "b.1" }, markFailed: func(uint32, string) { forgot = true },
 		}
-		got := s.follow(t.Context(), 0, newPatience(t.Context(), 0, nil), nil, func(string) error { return fmt.Errorf("b.1: %w", err) })
+		got := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), nil, func(string) error { return fmt.Errorf("b.1: %w", err) })
 		if !errors.Is(got, err) || forgot != want {
 			t.Errorf("%v: %v; the leader was forgotten: %v, want %v", err, got, forgot, want)
 		}

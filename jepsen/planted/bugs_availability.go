@@ -38,10 +38,10 @@ func availabilityBugs() []Bug {
 			Name: "leader-never-forgotten", What: "a node sends calls to the first leader of a shard that it heard of, whoever leads now",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-leader", "isolate-leader"},
 			Edits: []Edit{{
-				"cluster/leaders.go", `case err == nil && server != "" && !r.rumours.doubted(shard, server):
+				"cluster/leaders.go", `case err == nil && server != "" && !r.leaders.distrusted(shard, server):
 		return server`, `case err == nil && server != "" && planted("leader-never-forgotten"):
 		return plantedFirst(shard, server)
-	case err == nil && server != "" && !r.rumours.doubted(shard, server):
+	case err == nil && server != "" && !r.leaders.distrusted(shard, server):
 		return server`,
 			}},
 		},
@@ -49,7 +49,7 @@ func availabilityBugs() []Bug {
 			Name: "reserve-refused-for-good", What: "a node that lost the leader of a shard during a reserve refuses all further reserves of that shard, and takes puts",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-leader", "isolate-leader"},
 			Edits: []Edit{
-				after("cluster/router.go", `to, grace := p.at(server, shard), time.Duration(0)`, `if planted("reserve-refused-for-good") && plantedLost(shard, nil) {
+				after("cluster/router.go", `to, grace := p.target(server, shard), time.Duration(0)`, `if planted("reserve-refused-for-good") && plantedLost(shard, nil) {
 			return node.ErrNoLeader
 		}`),
 				after("cluster/router.go", `reply, err = r.peers.reserve(ctx, to, req, wait)`, `if planted("reserve-refused-for-good") {
