@@ -13,15 +13,16 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// ErrQueueExists is returned by CreateQueue for a queue that is there already: in the catalog, or in its home shard, where a put brought it to life.
+// ErrQueueExists is returned by CreateQueue for a queue that exists: in the catalog, or in its home shard,
+// where a put created it.
 var ErrQueueExists = errors.New("the queue exists already")
 
 const (
 	groupName = "catalog"
 	// updateAttempts bounds how often UpdateQueue starts over because another change came first.
 	updateAttempts = 16
-	// healInterval is the pause between attempts to bring records to shards that lag.
-	healInterval = 5 * time.Second
+	// reconcileInterval is the time between two attempts to update shards that lag behind the records.
+	reconcileInterval = 5 * time.Second
 )
 
 // Shards is what the catalog needs of the node's shards. *node.Node implements it.
@@ -70,7 +71,7 @@ func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
 func (c *Catalog) start(ctx context.Context, n *node.Node) error {
 	m := newMachine()
 	m.access = c.access
-	m.begun = c.kick // whichever node proposed it: that one may end before it has told the shards
+	m.begun = c.requeue // the node that proposed it may end before the shards are updated
 	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: m, Lead: c.lead})
 	if err != nil {
 		return fmt.Errorf("starting the catalog: %w", err)
@@ -132,7 +133,7 @@ func (c *Catalog) create(ctx context.Context, record *queueRecord) (QueueConfig,
 	if q, remembered, err := c.recall(); err != nil || remembered {
 		return q, err
 	}
-	if c.born(ctx, name) {
+	if c.existsUnrecorded(ctx, name) {
 		return QueueConfig{}, fmt.Errorf("queue %q: %w", name, ErrQueueExists)
 	}
 	out, err := c.proposeOnce(ctx, command{Create: record})
@@ -142,26 +143,27 @@ func (c *Catalog) create(ctx context.Context, record *queueRecord) (QueueConfig,
 	if out.verdict == exists {
 		return QueueConfig{}, fmt.Errorf("queue %q: %w", name, ErrQueueExists)
 	}
-	defer c.kick() // completes what fails below
+	defer c.requeue() // completes what fails below
 	if out.replayed {
 		return out.queue, nil
 	}
-	return c.bear(ctx, out.queue)
+	return c.finishCreate(ctx, out.queue)
 }
 
-// bear is open for a queue that may still be unborn: if a shard refuses it, because a put came first, its record goes.
-func (c *Catalog) bear(ctx context.Context, q QueueConfig) (QueueConfig, error) {
-	config, err := c.open(ctx, q)
+// finishCreate is openPartitions for a queue that may still be in state Creating. If a shard refuses it
+// because a put created the queue first, finishCreate removes the record.
+func (c *Catalog) finishCreate(ctx context.Context, q QueueConfig) (QueueConfig, error) {
+	config, err := c.openPartitions(ctx, q)
 	if q.State == Creating && errors.Is(err, ErrQueueExists) {
-		// What was opened so far stays as an empty partition that nothing routes to.
+		// Partitions opened so far stay empty, and no call is routed to them.
 		_, forgot := c.propose(ctx, command{Forget: &versioned{Name: q.Name, Version: q.Version}})
 		return QueueConfig{}, errors.Join(err, forgot)
 	}
 	return config, err
 }
 
-// born reports whether the home shard holds a queue that is not recorded.
-func (c *Catalog) born(ctx context.Context, name string) bool {
+// existsUnrecorded reports whether the queue is recorded, or its home shard holds it without a record.
+func (c *Catalog) existsUnrecorded(ctx context.Context, name string) bool {
 	if _, recorded := c.Queue(name); recorded {
 		return true
 	}
@@ -170,13 +172,13 @@ func (c *Catalog) born(ctx context.Context, name string) bool {
 	return err == nil && len(r.Queues) > 0
 }
 
-// open brings a record to its shards, the home shard first, and ends the birth.
-func (c *Catalog) open(ctx context.Context, q QueueConfig) (QueueConfig, error) {
-	leave, err := c.enter(ctx)
+// openPartitions opens the partitions of a queue, the home shard's first, and makes its record Active.
+func (c *Catalog) openPartitions(ctx context.Context, q QueueConfig) (QueueConfig, error) {
+	unlock, err := c.lockQueues(ctx)
 	if err != nil {
 		return QueueConfig{}, err
 	}
-	defer leave()
+	defer unlock()
 	if held, recorded := c.Queue(q.Name); !recorded || held.State == Deleting {
 		return QueueConfig{}, fmt.Errorf("queue %q was deleted while it was created", q.Name)
 	}
@@ -194,7 +196,7 @@ func (c *Catalog) open(ctx context.Context, q QueueConfig) (QueueConfig, error) 
 	}
 	out, err := c.propose(ctx, command{Activate: &versioned{Name: q.Name}})
 	if err != nil {
-		return QueueConfig{}, fmt.Errorf("ending the birth of queue %q: %w", q.Name, err)
+		return QueueConfig{}, fmt.Errorf("activating queue %q: %w", q.Name, err)
 	}
 	if out.verdict == overtaken {
 		return QueueConfig{}, fmt.Errorf("queue %q was deleted while it was created", q.Name)
@@ -222,9 +224,10 @@ func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32
 	return w, nil
 }
 
-// UpdateQueue records what change makes of a queue's settings, of the default ones if the queue is not recorded. change may be called more than
-// once: the record changes only if it is still the one that the change was made from. Bring has the shards know it; if that is not called, the leader
-// sees to it later.
+// UpdateQueue records the settings that change returns for a queue's present ones, or for the default ones
+// if the queue is not recorded. change may be called more than once: the record is replaced only if it is
+// still the one that the change was made from. Reconcile updates the shards; without it the leader does so
+// later.
 func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
 	if q, remembered, err := c.recall(); err != nil || remembered {
 		return q, err
@@ -240,7 +243,7 @@ func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.
 			return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w", name, err)
 		}
 		if out.verdict == done {
-			c.kick()
+			c.requeue()
 			return out.queue, nil
 		}
 	}

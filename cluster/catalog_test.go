@@ -138,13 +138,13 @@ func TestCreateQueueRefusesOneThatAPutMade(t *testing.T) {
 		if _, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{}); !errors.Is(err, ErrQueueExists) {
 			t.Errorf("error is %v, want ErrQueueExists", err)
 		}
-		// The same when the put comes between the look into the shard and the birth.
+		// The same when the put comes between the look into the shard and the creation.
 		q := QueueConfig{Name: "orders", Partitions: 2, State: Creating}
 		out, err := c.propose(t.Context(), command{Create: &queueRecord{Name: q.Name, Partitions: q.Partitions}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.bear(t.Context(), out.queue); !errors.Is(err, ErrQueueExists) {
+		if _, err := c.finishCreate(t.Context(), out.queue); !errors.Is(err, ErrQueueExists) {
 			t.Errorf("error is %v, want ErrQueueExists", err)
 		}
 		if q, ok := c.Queue("orders"); ok {
@@ -214,7 +214,7 @@ func TestShardsThatLagAreHealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(healInterval + time.Second) // virtual
+		time.Sleep(reconcileInterval + time.Second) // virtual
 		if got := versions(t, n, q); !slices.Equal(got, []uint64{q.Version}) {
 			t.Errorf("the shard has version %d, want %d", got, q.Version)
 		}
@@ -233,7 +233,7 @@ func TestARestartHealsWhatACrashLeft(t *testing.T) {
 		if _, err := c.UpdateQueue(t.Context(), "configured", maxJobs(5)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.propose(t.Context(), command{Create: &queueRecord{Name: "unborn", Partitions: 3}}); err != nil {
+		if _, err := c.propose(t.Context(), command{Create: &queueRecord{Name: "creating", Partitions: 3}}); err != nil {
 			t.Fatal(err)
 		}
 		end()
@@ -241,7 +241,7 @@ func TestARestartHealsWhatACrashLeft(t *testing.T) {
 		n, c, _ := open(t, dir)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		for _, name := range []string{"configured", "unborn"} {
+		for _, name := range []string{"configured", "creating"} {
 			q, ok := c.Queue(name)
 			if !ok || q.State != Active {
 				t.Errorf("after the restart %s is %+v, %v", name, q, ok)
@@ -314,12 +314,12 @@ func TestCreateQueueThatCannotReachAShardIsCompletedLater(t *testing.T) {
 		if _, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{}); !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("error is %v, want ErrNoLeader", err)
 		}
-		time.Sleep(2 * healInterval) // in vain
+		time.Sleep(2 * reconcileInterval) // in vain
 		if q, ok := c.Queue("orders"); !ok || q.State != Creating {
 			t.Errorf("the record is %+v, %v, want one of a queue in creation", q, ok)
 		}
 		shards.cut.Store(false)
-		time.Sleep(2 * healInterval)
+		time.Sleep(2 * reconcileInterval)
 		if q, ok := c.Queue("orders"); !ok || q.State != Active {
 			t.Errorf("the record is %+v, %v, want an active queue", q, ok)
 		}

@@ -8,10 +8,10 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// end is DeleteQueue where the catalog is led.
-func (c *Catalog) end(ctx context.Context, name string) error {
+// deleteQueue is DeleteQueue on the catalog's leader.
+func (c *Catalog) deleteQueue(ctx context.Context, name string) error {
 	if _, recorded := c.Queue(name); !recorded {
-		// One that was replaced may not know it yet.
+		// A replaced leader may not have the record yet.
 		if _, err := c.group.Confirm(ctx); err != nil {
 			return fmt.Errorf("deleting queue %q: %w", name, err)
 		}
@@ -24,27 +24,28 @@ func (c *Catalog) end(ctx context.Context, name string) error {
 		return fmt.Errorf("deleting queue %q: %w", name, err)
 	}
 	if out.verdict == overtaken {
-		return nil // another call came first
+		return nil // another call deletes it
 	}
-	defer c.kick() // completes what fails below
-	return c.bury(ctx, out.queue)
+	defer c.requeue() // completes what fails below
+	return c.finishDelete(ctx, out.queue)
 }
 
-// bury empties the shards of a queue that is being deleted and forgets its record, unless that is another one by now.
-func (c *Catalog) bury(ctx context.Context, q QueueConfig) error {
-	leave, err := c.enter(ctx)
+// finishDelete empties the shards of a queue that is being deleted and removes its record, unless that has
+// been replaced.
+func (c *Catalog) finishDelete(ctx context.Context, q QueueConfig) error {
+	unlock, err := c.lockQueues(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	if held, recorded := c.Queue(q.Name); !recorded || held.State != Deleting {
-		return nil // another call came first, and the queue may have been made again
+		return nil // another call deleted it, and the queue may have been created again
 	}
 	for p := range q.Partitions {
 		if err := c.stillLeads(); err != nil {
 			return err
 		}
-		if err := c.empty(ctx, q.Name, p); err != nil {
+		if err := c.emptyShard(ctx, q.Name, p); err != nil {
 			return fmt.Errorf("deleting partition %d of queue %q: %w", p, q.Name, err)
 		}
 	}
@@ -54,8 +55,8 @@ func (c *Catalog) bury(ctx context.Context, q QueueConfig) error {
 	return nil
 }
 
-// empty removes what one shard holds of a queue, step by step.
-func (c *Catalog) empty(ctx context.Context, name string, partition uint32) error {
+// emptyShard removes a queue's partition from its shard, in steps.
+func (c *Catalog) emptyShard(ctx context.Context, name string, partition uint32) error {
 	shard := node.ShardOf(name, partition, c.shards.ShardCount())
 	for {
 		reply, err := c.shards.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.DeleteQueue{Queue: name}}})
@@ -73,8 +74,8 @@ func (c *Catalog) empty(ctx context.Context, name string, partition uint32) erro
 	}
 }
 
-// enter waits until nobody else opens or empties partitions. leave must be called.
-func (c *Catalog) enter(ctx context.Context) (leave func(), err error) {
+// lockQueues waits until no other call opens or empties partitions. The caller must call unlock.
+func (c *Catalog) lockQueues(ctx context.Context) (unlock func(), err error) {
 	select {
 	case c.turn <- struct{}{}:
 		return func() { <-c.turn }, nil

@@ -69,7 +69,7 @@ func TestADeletionThatWasCutShortIsCompleted(t *testing.T) {
 			t.Errorf("changing it meanwhile: %v, want ErrOverloaded", err)
 		}
 		shards.cut.Store(false)
-		time.Sleep(2 * healInterval)
+		time.Sleep(2 * reconcileInterval)
 		if _, recorded := c.Queue("orders"); recorded || holders(t, n, "orders") != 0 {
 			t.Errorf("recorded: %v; %d shards hold the queue", recorded, holders(t, n, "orders"))
 		}
@@ -108,7 +108,7 @@ func TestALateBirthOpensNothing(t *testing.T) {
 		if err := c.DeleteQueue(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.open(t.Context(), q); err == nil || holders(t, n, "orders") != 0 {
+		if _, err := c.openPartitions(t.Context(), q); err == nil || holders(t, n, "orders") != 0 {
 			t.Errorf("error is %v; %d shards hold the queue", err, holders(t, n, "orders"))
 		}
 	})

@@ -42,7 +42,7 @@ type command struct {
 	Lower bool `json:"lower,omitempty"`
 	// Create records a queue that is not recorded yet. Version is ignored.
 	Create *queueRecord `json:"create,omitempty"`
-	// Activate ends a queue's birth.
+	// Activate makes a queue that is being created Active.
 	Activate *versioned `json:"activate,omitempty"`
 	// Configure replaces a queue's settings if nobody else has meanwhile.
 	Configure *configuration `json:"configure,omitempty"`
@@ -122,7 +122,7 @@ type machine struct {
 	state  catalogState
 	byName map[string]*queueRecord
 	byID   map[string]*answer // by request id
-	// begun is called when something begins that the leader is to bring to the shards.
+	// begun is called when a record changes, so that the leader updates the shards.
 	begun func()
 	// altered tells of changed records of queues; a machine hands it on to the one that is restored in its place.
 	altered *bell

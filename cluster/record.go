@@ -7,7 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// QueueState is where a queue is between its birth and its end.
+// QueueState is the state of a queue between its creation and its deletion.
 type QueueState string
 
 // The states.
@@ -25,7 +25,7 @@ type QueueConfig struct {
 	Name       string
 	Partitions uint32
 	State      QueueState
-	// Version grows with every change of the settings, also over the queue's deletion and new birth: it is the index of the
+	// Version grows with every change of the settings, also over deletion and a new creation: it is the index of the
 	// change in the catalog's log.
 	Version  uint64
 	Settings fsm.Settings

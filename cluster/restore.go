@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// RestoreQueue records a queue of a backup and brings it to its shards, which hold its partitions already, or some of them. It may be
-// repeated until it succeeds.
+// RestoreQueue records a queue of a backup. Its shards hold all or some of its partitions already;
+// RestoreQueue opens the others. It may be repeated until it succeeds.
 func (c *Catalog) RestoreQueue(ctx context.Context, q QueueConfig) error {
 	record := &queueRecord{Name: q.Name, Partitions: max(1, q.Partitions), Settings: settingsRecord(q.Settings)}
 	if c.group.Serving() {
@@ -18,7 +18,7 @@ func (c *Catalog) RestoreQueue(ctx context.Context, q QueueConfig) error {
 	return nil
 }
 
-// restore is RestoreQueue where the catalog is led.
+// restore is RestoreQueue on the catalog's leader.
 func (c *Catalog) restore(ctx context.Context, record *queueRecord) error {
 	out, err := c.propose(ctx, command{Create: record})
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Catalog) restore(ctx context.Context, record *queueRecord) error {
 	if out.queue.Partitions != record.Partitions {
 		return fmt.Errorf("queue %q: %w, with %d partitions instead of %d", record.Name, ErrQueueExists, out.queue.Partitions, record.Partitions)
 	}
-	if _, err := c.open(ctx, out.queue); err != nil {
+	if _, err := c.openPartitions(ctx, out.queue); err != nil {
 		return fmt.Errorf("restoring queue %q: %w", record.Name, err)
 	}
 	return nil

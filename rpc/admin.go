@@ -43,7 +43,7 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	if err != nil {
 		return nil, faultOfError(err)
 	}
-	witnesses, pending, err := s.bring(ctx, config, remembers)
+	witnesses, pending, err := s.reconcile(ctx, config, remembers)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +53,11 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	}, nil
 }
 
-// bring is configure for a record that was just changed, or that is the answer of an earlier call, which is not brought to the shards if the queue
-// has another one by now. The change itself is made: shards that cannot be told of it now are pending, which is no failure of the call, nor is a deletion
-// that came after it.
-func (s *adminService) bring(ctx context.Context, config QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+// reconcile is configure for a record that was just changed, or that is the answer to an earlier call; the
+// shards are not updated from such an answer if the record has changed since. The change itself is made:
+// shards that cannot be reached are pending, which is no failure of the call, and neither is a later
+// deletion.
+func (s *adminService) reconcile(ctx context.Context, config QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
 	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
@@ -81,8 +82,8 @@ func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
 		}
 		return existing(config.Name)
 	}
-	born, err := s.born(ctx, queue)
-	if err == nil && born {
+	exists, err := s.existsUnrecorded(ctx, queue)
+	if err == nil && exists {
 		return existing(queue)
 	}
 	return err
@@ -102,18 +103,19 @@ func beingDeleted(queue string) *Fault {
 	return f
 }
 
-// configure brings a queue's record to its shards: opens its partitions and sets the settings. Both are safe to repeat.
-// pending are the shards that could not be reached; it is an error only if none could.
+// configure updates the shards of a queue from its record: it opens the partitions and sets the settings.
+// Both are safe to repeat. pending are the shards that could not be reached; it is an error only if none
+// could.
 func (s *queueService) configure(ctx context.Context, config QueueConfig) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
-	if catalog, ok := s.catalog.(Bringing); ok {
-		brought, err := catalog.Bring(ctx, config.Name)
+	if catalog, ok := s.catalog.(Reconciling); ok {
+		done, err := catalog.Reconcile(ctx, config.Name)
 		if err != nil {
 			return nil, nil, faultOfError(err)
 		}
-		for _, w := range brought.Witnesses {
+		for _, w := range done.Witnesses {
 			witnesses = append(witnesses, wireWitness(w))
 		}
-		return witnesses, brought.Pending, nil
+		return witnesses, done.Pending, nil
 	}
 	s.openings.RLock()
 	defer s.openings.RUnlock()
@@ -188,7 +190,7 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	if err != nil {
 		return nil, faultOfError(err)
 	}
-	witnesses, pending, err := s.bring(ctx, config, remembers)
+	witnesses, pending, err := s.reconcile(ctx, config, remembers)
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +217,11 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 	if _, ok := s.catalog.Queue(queue); ok {
 		return nil
 	}
-	born, err := s.born(ctx, queue)
+	exists, err := s.existsUnrecorded(ctx, queue)
 	if err != nil {
 		return err
 	}
-	if !born {
+	if !exists {
 		return fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
 	return nil

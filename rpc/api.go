@@ -82,15 +82,17 @@ type Catalog interface {
 	Queue(name string) (QueueConfig, bool)
 }
 
-// Bringing is a Catalog that brings its records to the shards itself, in an order with births and ends on all nodes.
-type Bringing interface {
-	// Bring has the shards of a queue know its record as it is now. It fails with a *Fault of reason QUEUE_CHANGED if the queue is not recorded any more,
-	// or is being deleted, and otherwise only if no shard was reached.
-	Bring(ctx context.Context, name string) (Brought, error)
+// Reconciling is a Catalog that updates the shards from its records itself, in one order with the creation
+// and deletion of queues on all nodes.
+type Reconciling interface {
+	// Reconcile updates the shards of a queue from its record. It fails with a *Fault of reason QUEUE_CHANGED if
+	// the queue is not recorded any more or is being deleted, and otherwise only if no shard was reached.
+	Reconcile(ctx context.Context, name string) (Reconciled, error)
 }
 
-// Brought says where a queue's record is known: Witnesses are of the shards that have it, Pending those that could not be reached.
-type Brought struct {
+// Reconciled says which shards have a queue's record: Witnesses are of those that have it, Pending are
+// those that could not be reached.
+type Reconciled struct {
 	Witnesses []node.Witness
 	Pending   []uint32
 }

@@ -34,7 +34,7 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 	}
 	newer := false
 	if recorded && done.replayed && !config.deleting() {
-		if newer, err = s.born(ctx, queue); err != nil {
+		if newer, err = s.existsUnrecorded(ctx, queue); err != nil {
 			return nil, err
 		}
 	}
@@ -56,9 +56,10 @@ func (s *adminService) forget(ctx context.Context, queue string) error {
 	return nil
 }
 
-// born reports whether the home shard holds a queue. A repeated deletion whose answer came from memory must leave such a
-// queue alone: it was made after the first deletion, which empties the home shard before it forgets the record.
-func (s *adminService) born(ctx context.Context, queue string) (born bool, err error) {
+// existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer came from
+// memory must not delete such a queue: it was created after the first deletion, which empties the home
+// shard before it removes the record.
+func (s *adminService) existsUnrecorded(ctx context.Context, queue string) (exists bool, err error) {
 	home := s.shard(queue, 0)
 	r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
 	if err != nil {

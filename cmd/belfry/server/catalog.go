@@ -33,16 +33,16 @@ func (c *catalog) DeleteQueue(ctx context.Context, name string) error {
 	return c.inner.DeleteQueue(ctx, name)
 }
 
-// Bring implements rpc.Bringing.
-func (c *catalog) Bring(ctx context.Context, name string) (rpc.Brought, error) {
-	brought, err := c.inner.Bring(ctx, name)
+// Reconcile implements rpc.Reconciling.
+func (c *catalog) Reconcile(ctx context.Context, name string) (rpc.Reconciled, error) {
+	done, err := c.inner.Reconcile(ctx, name)
 	switch {
 	case errors.Is(err, cluster.ErrQueueGone):
-		return rpc.Brought{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
+		return rpc.Reconciled{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
 	case errors.Is(err, cluster.ErrQueueExists):
-		return rpc.Brought{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+		return rpc.Reconciled{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
 	}
-	return rpc.Brought(brought), err
+	return rpc.Reconciled(done), err
 }
 
 // ForRequest implements rpc.RequestCatalog.

@@ -45,8 +45,8 @@ func TestUpdatesThroughAllNodes(t *testing.T) {
 					if err != nil {
 						t.Errorf("through %s: %v", m.name, err)
 					}
-					if brought, err := m.cluster.Bring(t.Context(), "wide"); err != nil || len(brought.Witnesses) != testShards || len(brought.Pending) > 0 {
-						t.Errorf("bringing it through %s: %+v, %v", m.name, brought, err)
+					if done, err := m.cluster.Reconcile(t.Context(), "wide"); err != nil || len(done.Witnesses) != testShards || len(done.Pending) > 0 {
+						t.Errorf("reconciling through %s: %+v, %v", m.name, done, err)
 					}
 				})
 			}
@@ -89,8 +89,8 @@ func TestUpdatesAndEndsThroughAllNodes(t *testing.T) {
 				})
 				for range 3 {
 					calls.Go(func() {
-						if _, err := m.cluster.Bring(t.Context(), name); err != nil && !errors.Is(err, ErrQueueGone) {
-							t.Errorf("bringing: %v", err)
+						if _, err := m.cluster.Reconcile(t.Context(), name); err != nil && !errors.Is(err, ErrQueueGone) {
+							t.Errorf("reconciling: %v", err)
 						}
 					})
 				}
@@ -113,9 +113,9 @@ func TestBringLogsNothingWhereNothingLags(t *testing.T) {
 		}
 		before := logged(all)
 		for _, m := range all {
-			brought, err := m.cluster.Bring(t.Context(), "wide")
-			if err != nil || len(brought.Witnesses) != testShards || brought.Witnesses[0].Index == 0 {
-				t.Errorf("through %s: %+v, %v", m.name, brought, err)
+			done, err := m.cluster.Reconcile(t.Context(), "wide")
+			if err != nil || len(done.Witnesses) != testShards || done.Witnesses[0].Index == 0 {
+				t.Errorf("through %s: %+v, %v", m.name, done, err)
 			}
 		}
 		if after := logged(all); after != before {
@@ -134,7 +134,7 @@ func logged(all []*member) (entries uint64) {
 	return entries
 }
 
-// TestRestoreQueueThroughAllNodes: a restore may come to any node, and the leader of the catalog opens what it brought.
+// TestRestoreQueueThroughAllNodes: a restore may come to any node, and the leader of the catalog opens what it done.
 func TestRestoreQueueThroughAllNodes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

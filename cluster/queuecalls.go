@@ -9,32 +9,34 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// Births and ends are carried out by the node that leads the catalog. Any other may not have heard yet of the record that it is to end, or of the end
-// that it would undo, and a birth and an end on two nodes could cross.
+// The catalog's leader creates and deletes queues. Any other node may lack the record that it should delete,
+// or a deletion that it would undo, and a creation and a deletion on two nodes could cross.
 
 const (
 	pathQueue = "/catalog/queue"
 	pathIndex = "/catalog/index"
 )
 
-// queueCall has the leader carry out a birth or an end, or bring a record to its shards. Restore is a birth of what the shards hold already.
+// queueCall asks the leader to create or delete a queue, or to reconcile one. Restore creates a queue that
+// the shards hold already.
 type queueCall struct {
-	Create  *queueRecord `json:"create,omitempty"`
-	Restore *queueRecord `json:"restore,omitempty"`
-	Bring   string       `json:"bring,omitempty"`
-	Delete  string       `json:"delete,omitempty"`
-	Request *request     `json:"request,omitempty"`
+	Create    *queueRecord `json:"create,omitempty"`
+	Restore   *queueRecord `json:"restore,omitempty"`
+	Reconcile string       `json:"bring,omitempty"`
+	Delete    string       `json:"delete,omitempty"`
+	Request   *request     `json:"request,omitempty"`
 }
 
-// queueAnswer is the answer to a queueCall that was carried out, or whose request was misused.
+// queueAnswer is the answer to a queueCall that succeeded, or whose request id was used for another call.
 type queueAnswer struct {
-	Queue   QueueConfig `json:"queue"`
-	Brought Brought     `json:"brought"`
-	Misused bool        `json:"misused,omitempty"`
+	Queue      QueueConfig `json:"queue"`
+	Reconciled Reconciled  `json:"brought"`
+	Misused    bool        `json:"misused,omitempty"`
 }
 
-// CreateQueue makes a queue ahead of its first put. When it returns without error, every partition is open with the settings.
-// Of an unknown outcome, or a failure after the record was made, the leader completes the birth.
+// CreateQueue creates a queue ahead of its first put. When it returns without error, every partition is open
+// with the settings. After an unknown outcome, or a failure after the record was made, the leader completes
+// the creation.
 func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
 	record := &queueRecord{Name: name, Partitions: max(1, partitions), Settings: settingsRecord(settings)}
 	if c.group.Serving() {
@@ -47,12 +49,12 @@ func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint3
 	return answer.Queue, nil
 }
 
-// DeleteQueue ends a recorded queue; there need be none. It marks the record, removes what the shards hold, and forgets the
-// record that it marked. From the mark on the deletion is carried to its end, if not by this call then by the leader or by
-// the next call. What the shards hold of a queue without a record is the caller's to delete.
+// DeleteQueue deletes a recorded queue, if there is one. It marks the record, removes the queue from the
+// shards, and removes the marked record. Once the record is marked, the leader or the next call completes
+// the deletion if this call cannot. The caller must delete what shards hold of a queue without a record.
 func (c *Catalog) DeleteQueue(ctx context.Context, name string) error {
 	if c.group.Serving() {
-		return c.end(ctx, name)
+		return c.deleteQueue(ctx, name)
 	}
 	if _, err := c.askLeader(ctx, queueCall{Delete: name}); err != nil {
 		return fmt.Errorf("deleting queue %q: %w", name, err)
@@ -87,11 +89,11 @@ func (c *Catalog) answerQueue(ctx context.Context, _ string, call queueCall) (qu
 	switch {
 	case call.Restore != nil:
 		return queueAnswer{}, c.restore(ctx, call.Restore)
-	case call.Bring != "":
-		brought, err := c.bring(ctx, call.Bring)
-		return queueAnswer{Brought: brought}, err
+	case call.Reconcile != "":
+		done, err := c.reconcile(ctx, call.Reconcile)
+		return queueAnswer{Reconciled: done}, err
 	case call.Create == nil:
-		return queueAnswer{}, c.end(ctx, call.Delete)
+		return queueAnswer{}, c.deleteQueue(ctx, call.Delete)
 	}
 	bound := c
 	if call.Request != nil {
@@ -158,7 +160,7 @@ func (c *Catalog) leaderElsewhere() (string, error) {
 	return leader, nil
 }
 
-// stillLeads fails when this node does not lead the catalog any more: its successor goes on with what is left.
+// stillLeads fails if this node does not lead the catalog any more; the next leader does the rest.
 func (c *Catalog) stillLeads() error {
 	if !c.group.Serving() {
 		return fmt.Errorf("%s: %w: this node led it when this began", groupName, node.ErrNoLeader)

@@ -13,22 +13,22 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// bringingCatalog brings its records to the shards itself, as the cluster's does.
-type bringingCatalog struct {
+// reconcilingCatalog brings its records to the shards itself, as the cluster's does.
+type reconcilingCatalog struct {
 	*memoryCatalog
-	brought Brought
+	brought Reconciled
 	err     error
 	asked   []string
 }
 
-func (c *bringingCatalog) Bring(_ context.Context, name string) (Brought, error) {
+func (c *reconcilingCatalog) Reconcile(_ context.Context, name string) (Reconciled, error) {
 	c.asked = append(c.asked, name)
 	return c.brought, c.err
 }
 
-// TestRecordsAreBroughtByTheCatalog: this node logs nothing in the shards itself, and answers with what the catalog says.
-func TestRecordsAreBroughtByTheCatalog(t *testing.T) {
-	catalog := &bringingCatalog{memoryCatalog: newMemoryCatalog(), brought: Brought{Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1}}}
+// TestCatalogReconciles: a Reconciling catalog updates the shards itself, and its answer is the call's.
+func TestCatalogReconciles(t *testing.T) {
+	catalog := &reconcilingCatalog{memoryCatalog: newMemoryCatalog(), brought: Reconciled{Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1}}}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	_, a := s.bothClients()
 	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3})

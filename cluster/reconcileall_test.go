@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestLeaderCompletesWhatAnotherNodeBegan has a node end, or lose its way, right after it had a birth and an end logged.
+// TestLeaderCompletesWhatAnotherNodeBegan has a node end, or lose its way, right after it had a creation and a deletion logged.
 func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 			}
 		}
 		begin(command{Create: &queueRecord{Name: "wide", Partitions: testShards}})
-		await(t, "the birth to be completed", func() bool {
+		await(t, "the creation to be completed", func() bool {
 			q, _ := leader.cluster.Queue("wide")
 			return q.State == Active
 		})
@@ -32,7 +32,7 @@ func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 	})
 }
 
-// TestChangesWithoutEndPutNothingOff changes one queue more often than the leader looks, while another one's birth is to be completed.
+// TestChangesWithoutEndPutNothingOff changes one queue more often than the leader looks, while the creation of another one is to be completed.
 func TestChangesWithoutEndPutNothingOff(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestChangesWithoutEndPutNothingOff(t *testing.T) {
 		if _, err := a.cluster.propose(t.Context(), command{Create: &queueRecord{Name: "wide", Partitions: testShards}}); err != nil {
 			t.Fatal(err)
 		}
-		busy := time.NewTicker(healInterval / 2)
+		busy := time.NewTicker(reconcileInterval / 2)
 		defer busy.Stop()
 		for i := range 10 {
 			<-busy.C

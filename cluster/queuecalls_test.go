@@ -52,7 +52,7 @@ func TestBirthThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); took > 200*time.Millisecond { // of virtual time
-				t.Errorf("a birth took %v", took)
+				t.Errorf("a creation took %v", took)
 			}
 		}
 	})
@@ -90,7 +90,7 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 		began = time.Now()
 		_, err = lags.cluster.CreateQueue(t.Context(), late(100), 1, fsm.Settings{})
 		if took := time.Since(began); node.OutcomeOf(err) != node.Unknown || took < leaderWait || took > leaderWait+time.Second {
-			t.Errorf("a birth, after %v: %v", took, err)
+			t.Errorf("a creation, after %v: %v", took, err)
 		}
 		network.breakAt("", "")
 		if err := lags.cluster.Refresh(t.Context()); err != nil {

@@ -86,9 +86,9 @@ func TestUnreachedShardsAreWaitedForOnce(t *testing.T) {
 		var calls sync.WaitGroup
 		for _, name := range []string{"a", "b", "a", "b", "a", "b"} {
 			calls.Go(func() {
-				b, err := c.Bring(t.Context(), name)
+				b, err := c.Reconcile(t.Context(), name)
 				if took := time.Since(began); err != nil || took > leaderWait+time.Second || len(b.Witnesses) != 1 || !slices.Equal(slices.Sorted(slices.Values(b.Pending)), []uint32{1, 2, 3}) {
-					t.Errorf("bringing %s took %v: %+v, %v; want shards 1, 2 and 3 pending after %v", name, took, b, err, leaderWait)
+					t.Errorf("reconciling %s took %v: %+v, %v; want shards 1, 2 and 3 pending after %v", name, took, b, err, leaderWait)
 				}
 			})
 		}
@@ -112,16 +112,16 @@ func TestRecordThatChangesWhileItIsBrought(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {
 		n, c, shards := openAway(t, dir, "changed", "deleted")
-		bring := func(name string) <-chan error {
+		reconcile := func(name string) <-chan error {
 			ended := make(chan error, 1)
 			go func() {
-				_, err := c.Bring(t.Context(), name)
+				_, err := c.Reconcile(t.Context(), name)
 				ended <- err
 			}()
 			synctest.Wait() // it asks
 			return ended
 		}
-		changed, deleted := bring("changed"), bring("deleted")
+		changed, deleted := reconcile("changed"), reconcile("deleted")
 		q, err := c.UpdateQueue(t.Context(), "changed", maxJobs(200))
 		if err != nil {
 			t.Fatal(err)
@@ -130,13 +130,13 @@ func TestRecordThatChangesWhileItIsBrought(t *testing.T) {
 			t.Fatal(out, err)
 		}
 		if err := <-changed; err != nil {
-			t.Errorf("bringing a queue that was changed meanwhile: %v", err)
+			t.Errorf("reconciling a queue that was changed meanwhile: %v", err)
 		}
 		if got := versions(t, n, q); !slices.Contains(got, q.Version) {
 			t.Errorf("the shards have the versions %d, one should have %d", got, q.Version)
 		}
 		if err := <-deleted; !errors.Is(err, ErrQueueGone) {
-			t.Errorf("bringing a queue that is being deleted: %v, want ErrQueueGone", err)
+			t.Errorf("reconciling a queue that is being deleted: %v, want ErrQueueGone", err)
 		}
 		shards.away.Store(false)
 		if err := c.DeleteQueue(t.Context(), "deleted"); err != nil {
