@@ -45,7 +45,7 @@ func (m *members) enrol(ctx context.Context) error {
 		}
 		// What the cluster says weighs more than who cannot be reached.
 		if refused == nil {
-			return &DepartedError{ServerID: c.self.ServerID, ClusterID: c.found.ClusterID, Heir: answer.Departed.Heir}
+			return &DepartedError{ServerID: c.self.ServerID, ClusterID: c.found.ClusterID, Replacement: answer.Departed.Replacement}
 		}
 		if errors.Is(refused, ErrNameTaken) || errors.Is(refused, ErrFormat) {
 			return refused
@@ -158,7 +158,7 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 		return admission{}, fmt.Errorf("%w: %s asks for the admission of %s", node.ErrCanceled, from, n.ServerID)
 	}
 	if left := m.catalog.Departed(n.ServerID); left != nil {
-		return admission{Departed: &departure{ServerID: n.ServerID, Heir: left.Heir}}, nil
+		return admission{Departed: &departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
 	}
 	if m.catalog.holds(n) {
 		return admission{}, nil
@@ -168,7 +168,7 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 		err = m.catalog.admit(ctx, n, silent...)
 	}
 	if left, ok := errors.AsType[*DepartedError](err); ok {
-		return admission{Departed: &departure{ServerID: n.ServerID, Heir: left.Heir}}, nil
+		return admission{Departed: &departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
 	}
 	return admission{}, err
 }
@@ -213,7 +213,7 @@ func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
 	case taken:
 		return fmt.Errorf("%w: another node of the name %s was admitted meanwhile", ErrNameTaken, n.Name)
 	case gone:
-		return &DepartedError{ServerID: n.ServerID, ClusterID: c.found.ClusterID, Heir: c.heirOf(n.ServerID)}
+		return &DepartedError{ServerID: n.ServerID, ClusterID: c.found.ClusterID, Replacement: c.replacementOf(n.ServerID)}
 	case unread:
 		c.view(func(m *machine) { err = m.admits(&n) })
 	case done, exists, overtaken, misused, impossible, needed:
@@ -221,10 +221,10 @@ func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
 	return err
 }
 
-// heirOf returns who has the place of a server that left; empty if nobody has.
-func (c *Catalog) heirOf(serverID string) string {
+// replacementOf returns who has the place of a server that left; empty if nobody has.
+func (c *Catalog) replacementOf(serverID string) string {
 	if left := c.Departed(serverID); left != nil {
-		return left.Heir
+		return left.Replacement
 	}
 	return ""
 }

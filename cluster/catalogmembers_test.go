@@ -75,7 +75,7 @@ func TestCatalogVoters(t *testing.T) {
 	s.node("n2.1").lost = true
 	s.settle()
 	s.voters("n1.1", "n3.1", "n4.1", "n5.1", "n6.1")
-	s.node("n4.1").silent, s.node("n4.1").heir = true, "n4.2"
+	s.node("n4.1").silent, s.node("n4.1").replacement = true, "n4.2"
 	s.nodes = append(s.nodes, worldNode{server: "n4.2"})
 	s.settle()
 	if c := s.shards[0]; slices.Contains(c.voters, "n4.1") || len(c.voters) != catalogVotersMax {
@@ -97,12 +97,12 @@ func TestCatalogVotersWithoutASpare(t *testing.T) {
 func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
 	s := newCatalogSim(t, nodesNamed(3)...)
 	s.settle()
-	s.node("n3.1").silent, s.node("n3.1").awaitedHeir = true, "n3.2"
+	s.node("n3.1").silent, s.node("n3.1").nextReplacement = true, "n3.2"
 	s.nodes = append(s.nodes, worldNode{server: "n3.2"})
 	c := &s.shards[0]
 	for i := range 10 {
 		if i == 3 { // it has answered for long enough
-			s.node("n3.1").heir, s.node("n3.1").awaitedHeir = "n3.2", ""
+			s.node("n3.1").replacement, s.node("n3.1").nextReplacement = "n3.2", ""
 		}
 		s.look()
 		st, ok := planCatalog(&s.world, c)

@@ -264,8 +264,8 @@ type members struct {
 	peers   *peers
 	config  Config
 	process string // another one after each start
-	// story is what this node knows as the leader of the catalog; nil while it is not.
-	story atomic.Pointer[Story]
+	// placement is what this node knows as the leader of the catalog; nil while it is not.
+	placement atomic.Pointer[PlacementStatus]
 	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed says.
 	confirmed chan struct{}
 	led       time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
@@ -300,7 +300,7 @@ func (m *members) answer() {
 // self is this node's own report.
 func (m *members) self() Report {
 	st := m.host.Status()
-	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Story: m.story.Load()}
+	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
 	r.Unreached = m.peers.contacts.unreached(m.config.Directory.address)
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
@@ -377,9 +377,9 @@ func (m *members) lead(ctx context.Context) {
 	}
 	p := &placer{
 		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
-		told: m.story.Store, reported: m.raise, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
+		publish: m.placement.Store, reported: m.raise, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
 	}
-	defer m.story.Store(nil)
+	defer m.placement.Store(nil)
 	p.run(ctx)
 }
 

@@ -12,22 +12,22 @@ const departedMax = 1024
 // departure is a server id that left the cluster for good.
 type departure struct {
 	ServerID string `json:"serverId"`
-	// Heir is the server that took its place under the same name; empty if it was removed.
-	Heir string `json:"heir,omitempty"`
+	// Replacement is the server that took its place under the same name; empty if it was removed.
+	Replacement string `json:"heir,omitempty"`
 }
 
 // DepartedError says that a server is a node of its cluster no more, for good: it was removed, or a new node of its name has its place. What it has on its
 // disk is of no use to the cluster.
 type DepartedError struct {
 	ServerID, ClusterID string
-	// Heir is the server that took its place; empty if it was removed.
-	Heir string
+	// Replacement is the server that took its place; empty if it was removed.
+	Replacement string
 }
 
 // Error says which of the two it is.
 func (e *DepartedError) Error() string {
-	if e.Heir != "" {
-		return fmt.Sprintf("%s is no node of cluster %s any more: %s, a new node of the same name, has taken its place", e.ServerID, e.ClusterID, e.Heir)
+	if e.Replacement != "" {
+		return fmt.Sprintf("%s is no node of cluster %s any more: %s, a new node of the same name, has taken its place", e.ServerID, e.ClusterID, e.Replacement)
 	}
 	return fmt.Sprintf("%s was removed from cluster %s", e.ServerID, e.ClusterID)
 }
@@ -58,7 +58,7 @@ func (m *machine) leave(d departure) outcome {
 func (c *Catalog) Departed(serverID string) (left *DepartedError) {
 	c.view(func(m *machine) {
 		if d, ok := m.departed(serverID); ok {
-			left = &DepartedError{ServerID: serverID, ClusterID: c.found.ClusterID, Heir: d.Heir}
+			left = &DepartedError{ServerID: serverID, ClusterID: c.found.ClusterID, Replacement: d.Replacement}
 		}
 	})
 	return left

@@ -23,7 +23,7 @@ func TestDepartureIsRemembered(t *testing.T) {
 		want verdict
 	}{
 		{"a stranger leaves", command{Leave: &departure{ServerID: "x.9"}}, overtaken},
-		{"it leaves", command{Leave: &departure{ServerID: "x.1", Heir: "x.2"}}, done},
+		{"it leaves", command{Leave: &departure{ServerID: "x.1", Replacement: "x.2"}}, done},
 		{"it leaves again", command{Leave: &departure{ServerID: "x.1"}}, overtaken},
 		{"it comes back", command{Join: &x, Silent: []string{"x.2"}}, gone},
 		{"it comes back from elsewhere", command{Join: &moved, Silent: []string{"x.2"}}, gone},
@@ -33,8 +33,8 @@ func TestDepartureIsRemembered(t *testing.T) {
 			t.Errorf("%s: verdict %d, want %d", step.name, got.verdict, step.want)
 		}
 	}
-	if got, _ := m.departed("x.1"); got.Heir != "x.2" {
-		t.Errorf("its heir is %q", got.Heir)
+	if got, _ := m.departed("x.1"); got.Replacement != "x.2" {
+		t.Errorf("its replacement is %q", got.Replacement)
 	}
 	var stored bytes.Buffer
 	if _, err := m.Snapshot().WriteTo(&stored); err != nil {
@@ -106,7 +106,7 @@ func removedNodeReturns(t *testing.T, cut bool) {
 				t.Error("before it was cut off it was never sure to be a node of the cluster")
 			}
 		}
-		if left.ServerID != removed || left.Heir != "" || left.ClusterID != a.node.Status().ClusterID || !strings.Contains(left.Error(), "was removed from cluster") {
+		if left.ServerID != removed || left.Replacement != "" || left.ClusterID != a.node.Status().ClusterID || !strings.Contains(left.Error(), "was removed from cluster") {
 			t.Errorf("it is told %v", left)
 		}
 		<-time.After(time.Minute)

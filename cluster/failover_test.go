@@ -248,8 +248,8 @@ func TestHandOverIsNotFelt(t *testing.T) {
 	})
 }
 
-// TestHandOverWithoutAnHeir: the leader goes on to serve.
-func TestHandOverWithoutAnHeir(t *testing.T) {
+// TestHandOverWithoutASuccessor: the leader goes on to serve.
+func TestHandOverWithoutASuccessor(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newMember(t, newPipes(), dir, "a", nil)

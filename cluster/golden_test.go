@@ -29,7 +29,7 @@ func everyEntry() []command {
 	member := func(name, incarnation string) Node {
 		return Node{Name: name, ServerID: name + "." + incarnation, PeerAddr: name + ":7401", ClientAddr: name + ":7400", Zone: "z-" + name, Format: fsm.FirstFormat}
 	}
-	a, b, heir := member("a", "1"), member("b", "1"), member("b", "2")
+	a, b, replacement := member("a", "1"), member("b", "1"), member("b", "2")
 	return []command{
 		{Found: &foundation{ClusterID: "c1", Shards: 2}},
 		{Settle: &Settings{Factor: 3, Grace: time.Minute}},
@@ -44,8 +44,8 @@ func everyEntry() []command {
 		{Forget: &versioned{Name: "mails"}},
 		{Delete: &versioned{Name: "orders", Version: 8}},
 		{Drain: &drain{ServerID: "a.1", Draining: true, Keep: 1}},
-		{Join: &heir, Silent: []string{"b.1"}},
-		{Leave: &departure{ServerID: "b.1", Heir: "b.2"}},
+		{Join: &replacement, Silent: []string{"b.1"}},
+		{Leave: &departure{ServerID: "b.1", Replacement: "b.2"}},
 		{Raise: &raise{Format: fsm.FirstFormat}},
 		{AddToken: &tokens.Record{
 			ID: "aaaaaaaaaaaaaaaa", Hash: tokens.Hash(strings.Repeat("0", 64)), About: "shop", Created: 7, NotAfter: 9, CreatedBy: "bbbbbbbbbbbbbbbb",

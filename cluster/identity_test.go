@@ -166,14 +166,14 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		} else {
 			b.stop()
 		}
-		heir := &member{t: t, name: "b", addr: "elsewhere", dir: filepath.Join(dir, "another disk"), network: network}
+		replacement := &member{t: t, name: "b", addr: "elsewhere", dir: filepath.Join(dir, "another disk"), network: network}
 		await(t, "b's absence to be noticed", func() bool {
 			_, err := a.cluster.members.nameFree(t.Context(), joinCall{Node: Node{Name: "b"}})
 			return err == nil
 		})
-		heir.start(a)
-		t.Cleanup(heir.stop)
-		await(t, "the place of b", func() bool { return settled(a.cluster, 3, a, heir, c) && len(a.cluster.Nodes()) == 3 })
+		replacement.start(a)
+		t.Cleanup(replacement.stop)
+		await(t, "the place of b", func() bool { return settled(a.cluster, 3, a, replacement, c) && len(a.cluster.Nodes()) == 3 })
 		if cut {
 			network.isolate("b", false)
 		} else {
@@ -181,10 +181,10 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 			b.known.Hear(a.id(), a.addr) // as gossip says
 		}
 		left := b.awaitLeft()
-		if left.ServerID != b.id() || left.Heir != heir.id() || !strings.Contains(left.Error(), heir.id()) {
+		if left.ServerID != b.id() || left.Replacement != replacement.id() || !strings.Contains(left.Error(), replacement.id()) {
 			t.Errorf("it is told %v", left)
 		}
-		if why := b.cluster.Router().Unreached(t.Context())[groupName]; !strings.Contains(why, heir.id()) {
+		if why := b.cluster.Router().Unreached(t.Context())[groupName]; !strings.Contains(why, replacement.id()) {
 			t.Errorf("what keeps it from being ready: %q", why)
 		}
 		if n := a.cluster.Nodes(); len(n) != 3 {
@@ -195,6 +195,6 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 				t.Errorf("the old incarnation has a replica of shard %d again", p.Shard)
 			}
 		}
-		await(t, "the groups to be led by the three that belong", func() bool { return settled(a.cluster, 3, a, heir, c) })
+		await(t, "the groups to be led by the three that belong", func() bool { return settled(a.cluster, 3, a, replacement, c) })
 	})
 }

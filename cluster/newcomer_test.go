@@ -82,8 +82,8 @@ func TestPlanGivesUpAFollowerThatIsGone(t *testing.T) {
 	}
 }
 
-// TestHeirMustStay: a node under the name of a silent one is its heir when it has stayed for a while, and until then nobody else is given the places.
-func TestHeirMustStay(t *testing.T) {
+// TestReplacementMustStay: a node under the name of a silent one is its replacement when it has stayed for a while, and until then nobody else is given the places.
+func TestReplacementMustStay(t *testing.T) {
 	c := newFakeCluster(6, "a.1")
 	c.add("b.1", "c.1", "d.1")
 	p := c.placer()

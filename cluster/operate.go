@@ -22,23 +22,23 @@ type MemberStatus struct {
 // waits; it never waits longer than two seconds.
 func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []Move) {
 	reports := askAll(ctx, c.Nodes(), c.members)
-	story := storyOf(reports)
+	status := placementStatusOf(reports)
 	var all []MemberStatus
 	for _, n := range c.Nodes() {
 		m := MemberStatus{Node: n, Report: reports[n.ServerID]}
-		for _, silence := range story.Silent {
+		for _, silence := range status.Silent {
 			if silence.ServerID == n.ServerID && m.Report == nil {
 				m.SilentSince = silence.Since
 			}
 		}
-		for _, b := range story.Behind {
+		for _, b := range status.Behind {
 			if b.ServerID == n.ServerID {
 				m.Behind = append(m.Behind, b)
 			}
 		}
 		all = append(all, m)
 	}
-	return all, story.Moves
+	return all, status.Moves
 }
 
 // VotersWanted returns how many voters each shard should have, from memory: the replication factor, whether or not there are as many

@@ -70,8 +70,8 @@ type Report struct {
 	Conditions []node.Condition `json:"conditions,omitempty"`
 	// Unreached are the nodes that it cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
-	// Story is told by the node that leads the catalog.
-	Story *Story `json:"story,omitempty"`
+	// Placement is told by the node that leads the catalog.
+	Placement *PlacementStatus `json:"story,omitempty"`
 }
 
 // Change asks the leader of a group to change its members.
@@ -114,9 +114,9 @@ type placer struct {
 	nodes  nodes
 	logger *slog.Logger
 	shards int
-	// told is given the story of each round; nil for nobody.
-	told func(*Story)
-	now  func() time.Time
+	// publish receives the status of each round; nil if there is no receiver.
+	publish func(*PlacementStatus)
+	now     func() time.Time
 	// reported is given the reports of each round; nil for nobody.
 	reported func(ctx context.Context, reports map[string]*Report)
 
@@ -172,10 +172,10 @@ func (p *placer) round(ctx context.Context) bool {
 	p.compare(ctx, &w, &catalog, reports)
 	steps := plan(w)
 	behind := p.noteBehind(&w, &catalog, reports)
-	if p.told != nil {
-		story := p.tell(&w, steps)
-		story.Behind = behind
-		p.told(story)
+	if p.publish != nil {
+		status := p.status(&w, steps)
+		status.Behind = behind
+		p.publish(status)
 	}
 	p.correct(ctx, &w, steps)
 	var changing sync.WaitGroup
@@ -290,7 +290,7 @@ func (p *placer) world(reports map[string]*Report) world {
 			declines: p.now().Before(p.declined[n.ServerID].until()),
 		})
 	}
-	p.findHeirs(w.nodes, recorded)
+	p.findReplacements(w.nodes, recorded)
 	p.noteCuts(w.nodes, reports)
 	placed := map[uint32][]string{}
 	for _, pl := range p.record.Placements() {

@@ -274,9 +274,9 @@ func TestPlacerWaitsForSilence(t *testing.T) {
 	c.want(t, 3, "b.1")
 }
 
-// TestPlacerHeir replaces a node by the new incarnation of its name, and not by a node that is empty, and forgets the old one when nothing is left
+// TestPlacerReplacement replaces a node by the new incarnation of its name, and not by a node that is empty, and forgets the old one when nothing is left
 // to it. As long as two nodes of the name answer, nothing happens.
-func TestPlacerHeir(t *testing.T) {
+func TestPlacerReplacement(t *testing.T) {
 	c := newFakeCluster(6, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()
@@ -300,7 +300,7 @@ func TestPlacerHeir(t *testing.T) {
 			}
 		}
 	}
-	if want := []departure{{ServerID: "b.1", Heir: "b.2"}}; !slices.Equal(c.departed, want) {
+	if want := []departure{{ServerID: "b.1", Replacement: "b.2"}}; !slices.Equal(c.departed, want) {
 		t.Errorf("of who left is remembered %v, want %v", c.departed, want)
 	}
 	for _, m := range c.members {
@@ -315,7 +315,7 @@ func TestPlacerHeir(t *testing.T) {
 	}
 }
 
-// TestOldIncarnationIsForgottenLast: not before its heir has what the catalog has, nor while it may be a member of a shard.
+// TestOldIncarnationIsForgottenLast: not before its replacement has what the catalog has, nor while it may be a member of a shard.
 func TestOldIncarnationIsForgottenLast(t *testing.T) {
 	level, lagging := []string{"a", "b.2"}, []string{"a"}
 	for _, tt := range []struct {
@@ -325,7 +325,7 @@ func TestOldIncarnationIsForgottenLast(t *testing.T) {
 		back     bool
 		want     int
 	}{
-		{"the heir lacks what the catalog has", lagging, worldShard{leader: "a"}, false, 3},
+		{"the replacement lacks what the catalog has", lagging, worldShard{leader: "a"}, false, 3},
 		{"a shard has it as a member", level, worldShard{leader: "a", nonvoters: []string{"b.1"}}, false, 3},
 		{"a shard has no leader to say so", level, worldShard{}, false, 3},
 		{"it is back", level, worldShard{leader: "a", voters: []string{"a", "b.2"}}, true, 3},
@@ -334,7 +334,7 @@ func TestOldIncarnationIsForgottenLast(t *testing.T) {
 		c := newFakeCluster(1, "a")
 		c.add("b.1", "b.2")
 		c.down["b.1"] = !tt.back
-		w := world{nodes: []worldNode{{server: "a"}, {server: "b.1", silent: true, heir: "b.2"}, {server: "b.2"}}, shards: []worldShard{tt.shard}}
+		w := world{nodes: []worldNode{{server: "a"}, {server: "b.1", silent: true, replacement: "b.2"}, {server: "b.2"}}, shards: []worldShard{tt.shard}}
 		c.placer().retire(t.Context(), &w, &worldShard{leader: "a", caughtUp: tt.caughtUp})
 		if got := len(c.Nodes()); got != tt.want {
 			t.Errorf("%s: %d nodes are recorded, want %d", tt.name, got, tt.want)

@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// heirAfter is how long a node must be silent before another incarnation of its name takes its places. Nobody waits for the grace period then:
-// whoever started a node under the same name says that the old one is gone.
-const heirAfter = 10 * time.Second
+// replacementAfter is how long a node must be silent before another incarnation of its name takes its
+// replicas. Placement does not wait for the grace period: starting a node under the same name says that the
+// old one is gone.
+const replacementAfter = 10 * time.Second
 
-// findHeirs notes which silent nodes have a newer incarnation that answers. Of two that answer neither is the heir: they clash, and an operator
-// must say which of them is meant. One that has only just come is not the heir yet: others would be given the places.
-func (p *placer) findHeirs(nodes []worldNode, recorded []Node) {
+// findReplacements finds the silent nodes that have a newer incarnation which answers. Of two incarnations
+// that answer, neither is the replacement: an operator must choose. One that has just arrived is not the
+// replacement yet: its replicas would go to other nodes.
+func (p *placer) findReplacements(nodes []worldNode, recorded []Node) {
 	answering := map[string][]*worldNode{} // by name
 	for i, n := range recorded {
 		if !nodes[i].silent {
@@ -20,35 +22,35 @@ func (p *placer) findHeirs(nodes []worldNode, recorded []Node) {
 		}
 	}
 	for i, n := range recorded {
-		heirs := answering[n.Name]
-		if !nodes[i].silent || len(heirs) != 1 {
+		newer := answering[n.Name]
+		if !nodes[i].silent || len(newer) != 1 {
 			continue
 		}
-		nodes[i].awaitedHeir = heirs[0].server
-		if !heirs[0].fresh && p.now().Sub(p.heard[n.ServerID]) >= heirAfter {
-			nodes[i].heir = heirs[0].server
+		nodes[i].nextReplacement = newer[0].server
+		if !newer[0].fresh && p.now().Sub(p.heard[n.ServerID]) >= replacementAfter {
+			nodes[i].replacement = newer[0].server
 		}
 	}
 }
 
-// retire forgets one node whose new incarnation has caught up: it has every place in a shard that the old one had, and has what the catalog
-// has.
+// retire removes the record of one node whose replacement has caught up: it has all replicas of the old node
+// and the catalog.
 func (p *placer) retire(ctx context.Context, w *world, catalog *worldShard) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.heir == "" || catalog.leader == "" || !slices.Contains(catalog.caughtUp, n.heir) || w.holds(n.server) {
+		if n.replacement == "" || catalog.leader == "" || !slices.Contains(catalog.caughtUp, n.replacement) || w.holds(n.server) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
 		if _, err := p.nodes.report(ctx, n.server); err == nil {
-			return // it has come back, and forgetting is for good
+			return // it has come back, and a removal is final
 		}
-		if err := p.record.leave(ctx, departure{ServerID: n.server, Heir: n.heir}); err != nil {
-			p.logger.Warn("forgetting the old incarnation of a node", "server", n.server, "new", n.heir, "error", err)
+		if err := p.record.leave(ctx, departure{ServerID: n.server, Replacement: n.replacement}); err != nil {
+			p.logger.Warn("forgetting the old incarnation of a node", "server", n.server, "new", n.replacement, "error", err)
 			return
 		}
-		p.logger.Info("a new incarnation of a node has taken the place of the old one", "server", n.heir, "old", n.server)
+		p.logger.Info("a new incarnation of a node has taken the place of the old one", "server", n.replacement, "old", n.server)
 		return
 	}
 }

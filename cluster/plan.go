@@ -27,9 +27,9 @@ type worldNode struct {
 	cutOff int
 	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
 	declines bool
-	// heir is a newer incarnation of a silent node's name, to which the node's places go; empty if there is none. awaitedHeir is one that will be
-	// the heir if it goes on answering, and the node on being silent.
-	heir, awaitedHeir string
+	// replacement is a newer incarnation of a silent node's name, which takes its replicas; "" if there is none.
+	// nextReplacement is one that becomes the replacement if it goes on answering and the node stays silent.
+	replacement, nextReplacement string
 }
 
 // unsettled reports whether the node should lead only if nobody else can.
@@ -39,7 +39,7 @@ func (n *worldNode) unsettled() bool { return n.declines || n.fresh }
 func (n *worldNode) takes() bool { return n.stays() && !n.silent && !n.leaving && !n.fresh }
 
 // stays reports whether the node may keep its replicas.
-func (n *worldNode) stays() bool { return !n.lost && !n.draining && n.heir == "" }
+func (n *worldNode) stays() bool { return !n.lost && !n.draining && n.replacement == "" }
 
 // worldShard is a shard as its leader sees it.
 type worldShard struct {
@@ -135,7 +135,7 @@ func newPlanner(w world) *planner {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		p.byID[n.server] = n
-		if !n.draining && n.heir == "" {
+		if !n.draining && n.replacement == "" {
 			takers++ // also one that is lost: without a spare node its replicas wait for it
 		}
 	}
@@ -312,7 +312,7 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 // replicas.
 func (p *planner) candidate(s *worldShard) (string, bool) {
 	zones := p.zonesOf(s.voters)
-	heirs := p.heirs(s)
+	replacements := p.replacements(s)
 	var best *worldNode
 	for i := range p.nodes {
 		n := &p.nodes[i]
@@ -322,7 +322,7 @@ func (p *planner) candidate(s *worldShard) (string, bool) {
 		if slices.Contains(s.recorded, n.server) {
 			return n.server, true
 		}
-		if best == nil || cmp.Or(compareBool(heirs[best.server], heirs[n.server]), compareBool(n.impaired, best.impaired), cmp.Compare(zones[n.zone], zones[best.zone]), cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
+		if best == nil || cmp.Or(compareBool(replacements[best.server], replacements[n.server]), compareBool(n.impaired, best.impaired), cmp.Compare(zones[n.zone], zones[best.zone]), cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
 			best = n
 		}
 	}
@@ -332,15 +332,15 @@ func (p *planner) candidate(s *worldShard) (string, bool) {
 	return best.server, true
 }
 
-// heirs returns the nodes to which places of the shard's voters go.
-func (p *planner) heirs(s *worldShard) map[string]bool {
-	heirs := map[string]bool{}
+// replacements returns the nodes that take over replicas of the shard's voters.
+func (p *planner) replacements(s *worldShard) map[string]bool {
+	all := map[string]bool{}
 	for _, id := range s.voters {
-		if n := p.byID[id]; n != nil && n.heir != "" {
-			heirs[n.heir] = true
+		if n := p.byID[id]; n != nil && n.replacement != "" {
+			all[n.replacement] = true
 		}
 	}
-	return heirs
+	return all
 }
 
 // zonesOf counts the good members by zone.

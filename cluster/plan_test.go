@@ -271,12 +271,12 @@ func TestPlanSparesTheSilent(t *testing.T) {
 	}
 }
 
-// TestPlanHeir gives the places of a node that lost its disk to its new incarnation, although another node is empty.
-func TestPlanHeir(t *testing.T) {
+// TestPlanReplacement gives the places of a node that lost its disk to its new incarnation, although another node is empty.
+func TestPlanReplacement(t *testing.T) {
 	s := newSim(t, 6, 5, nodesNamed(3)...) // the old incarnation must not count among those that five voters could be on
 	s.settle()
 	old := s.node("n2.1")
-	old.silent, old.heir = true, "n2.2"
+	old.silent, old.replacement = true, "n2.2"
 	s.nodes = append(s.nodes, worldNode{server: "n0.1"}, worldNode{server: "n2.2"})
 	s.look()
 	steps := plan(s.world)
@@ -342,10 +342,10 @@ func TestPlanAnyWorld(t *testing.T) {
 			case 2:
 				n.draining = !n.draining
 			case 3:
-				n.silent, n.lost, n.draining, n.heir = false, false, false, ""
+				n.silent, n.lost, n.draining, n.replacement = false, false, false, ""
 			case 5:
-				n.silent, n.heir = true, fmt.Sprintf("n%d.1", len(s.nodes)+1)
-				s.nodes = append(s.nodes, worldNode{server: n.heir, zone: n.zone})
+				n.silent, n.replacement = true, fmt.Sprintf("n%d.1", len(s.nodes)+1)
+				s.nodes = append(s.nodes, worldNode{server: n.replacement, zone: n.zone})
 			case 4:
 				s.nodes = append(s.nodes, worldNode{server: fmt.Sprintf("n%d.1", len(s.nodes)+1), zone: fmt.Sprint(rng.IntN(zones))})
 			}
@@ -353,7 +353,7 @@ func TestPlanAnyWorld(t *testing.T) {
 		}
 		for i := range s.nodes {
 			n := &s.nodes[i]
-			n.silent, n.lost, n.draining, n.heir = false, false, false, ""
+			n.silent, n.lost, n.draining, n.replacement = false, false, false, ""
 		}
 		s.settle()
 		spread := 1

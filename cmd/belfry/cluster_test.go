@@ -162,8 +162,8 @@ func TestClusterStatusOfAnUnhealthyCluster(t *testing.T) {
 	}
 }
 
-// TestClusterStatusTellsTheStory says since when a node is silent and which shard moves where and why.
-func TestClusterStatusTellsTheStory(t *testing.T) {
+// TestClusterStatusShowsPlacement says since when a node is silent and which shard moves where and why.
+func TestClusterStatusShowsPlacement(t *testing.T) {
 	answer := shownCluster()
 	answer.GracePeriod = durationpb.New(10 * time.Minute)
 	answer.Nodes[2].SilentSince = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -204,7 +204,7 @@ func TestClusterStatusOfAReplacedDisk(t *testing.T) {
 	}
 	answer.Nodes = append(answer.Nodes, &belfryv1.Node{Name: "n3", Incarnation: "0000000000000005", State: belfryv1.NodeState_NODE_STATE_LIVE})
 	if got := newHarness(t, always(answer)).run("cluster", "status").out; strings.Contains(got, "takes its places") {
-		t.Errorf("of two that answer neither is the heir: %s", got)
+		t.Errorf("of two that answer neither is the replacement: %s", got)
 	}
 }
 

@@ -22,7 +22,7 @@ func renderCluster(w io.Writer, c *belfryv1.GetClusterResponse) {
 	for _, problem := range c.Problems {
 		fmt.Fprintf(w, "  %s\n", problem)
 	}
-	renderStory(w, c)
+	renderPlacement(w, c)
 	for _, advice := range c.Advice {
 		fmt.Fprintf(w, "  advice: %s\n", advice)
 	}
@@ -32,15 +32,15 @@ func renderCluster(w io.Writer, c *belfryv1.GetClusterResponse) {
 	renderShards(w, c)
 }
 
-// renderStory says who is silent since when, and what is done about which shard, and why.
-func renderStory(w io.Writer, c *belfryv1.GetClusterResponse) {
+// renderPlacement says who is silent since when, and what is done about which shard, and why.
+func renderPlacement(w io.Writer, c *belfryv1.GetClusterResponse) {
 	for _, n := range c.Nodes {
 		if n.SilentSince == nil {
 			continue
 		}
 		since, name := n.SilentSince.AsTime().Format(time.RFC3339), labelOf(c, n)
-		if heir := heirOf(c, n); heir != nil {
-			fmt.Fprintf(w, "  %s is silent since %s; %s, which started anew under its name, takes its places, and then it is forgotten\n", name, since, labelOf(c, heir))
+		if replacement := replacementOf(c, n); replacement != nil {
+			fmt.Fprintf(w, "  %s is silent since %s; %s, which started anew under its name, takes its places, and then it is forgotten\n", name, since, labelOf(c, replacement))
 			continue
 		}
 		if before := earlierOf(c, n); before != nil {
@@ -86,18 +86,18 @@ func earlierOf(c *belfryv1.GetClusterResponse, empty *belfryv1.Node) *belfryv1.N
 	return nil
 }
 
-// heirOf returns the one node that answers under the name of a silent one; nil if there is none, or more.
-func heirOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (heir *belfryv1.Node) {
+// replacementOf returns the one node that answers under the name of a silent one; nil if there is none, or more.
+func replacementOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (replacement *belfryv1.Node) {
 	for _, other := range c.Nodes {
 		if other.Name != silent.Name || other.Incarnation == silent.Incarnation || other.State == belfryv1.NodeState_NODE_STATE_SILENT {
 			continue
 		}
-		if heir != nil {
+		if replacement != nil {
 			return nil
 		}
-		heir = other
+		replacement = other
 	}
-	return heir
+	return replacement
 }
 
 // labelOf returns a node's name as a command takes it: with its incarnation if another has the same name.

@@ -57,7 +57,7 @@ func checkDeparted(dir string) error {
 	if who.ClusterID != r.ClusterID || who.ServerID != r.ServerID {
 		return nil
 	}
-	return &DepartedError{dir, &cluster.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Heir: r.Heir}}
+	return &DepartedError{dir, &cluster.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Replacement: r.Heir}}
 }
 
 // removalNotice is the cluster's notice that it removed this node.
@@ -84,7 +84,7 @@ func (f *removalNotice) receive(left *cluster.DepartedError) {
 }
 
 func (f *removalNotice) save(left *cluster.DepartedError) error {
-	data, err := json.Marshal(departedRecord{ClusterID: left.ClusterID, ServerID: left.ServerID, Heir: left.Heir})
+	data, err := json.Marshal(departedRecord{ClusterID: left.ClusterID, ServerID: left.ServerID, Heir: left.Replacement})
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", departedFile, err)
 	}

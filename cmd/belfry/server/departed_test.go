@@ -27,7 +27,7 @@ func TestDepartedServerStaysDown(t *testing.T) {
 		t.Errorf("a node of its cluster has left it: %v", err)
 	}
 	st := s.Status()
-	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID, Heir: "n1.2"})
+	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID, Replacement: "n1.2"})
 	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID})
 	<-s.Done()
 	if err := s.Stop(t.Context()); err != nil {
@@ -36,7 +36,7 @@ func TestDepartedServerStaysDown(t *testing.T) {
 	_, again := Start(t.Context(), cfg)
 	for _, err := range []error{s.Departed(), again} {
 		left, ok := errors.AsType[*DepartedError](err)
-		if !ok || left.Err.Heir != "n1.2" || left.Dir != cfg.Dir {
+		if !ok || left.Err.Replacement != "n1.2" || left.Dir != cfg.Dir {
 			t.Fatalf("it says %v", err)
 		}
 		for _, want := range []string{st.ServerID, st.ClusterID, "n1.2", cfg.Dir, "empty data directory"} {

@@ -15,7 +15,7 @@ func freshest(nodes []worldNode) []worldNode {
 	return nodes
 }
 
-func TestStoryOfAShard(t *testing.T) {
+func TestExplainShard(t *testing.T) {
 	nodes := func(change func(second *worldNode)) []worldNode {
 		all := nodesNamed(4)
 		change(&all[1])
@@ -58,11 +58,11 @@ func TestStoryOfAShard(t *testing.T) {
 		},
 		{"leads", nodes(func(n *worldNode) { n.draining = true }), worldShard{leader: "n2.1", voters: three, caughtUp: three}, "n2 hands over to n1: n2 is draining"},
 		{
-			"started anew, and has only just come", freshest(nodes(func(n *worldNode) { n.awaitedHeir, n.silent = "n4.1", true })), worldShard{leader: "n1.1", voters: three, caughtUp: three},
+			"started anew, and has only just come", freshest(nodes(func(n *worldNode) { n.nextReplacement, n.silent = "n4.1", true })), worldShard{leader: "n1.1", voters: three, caughtUp: three},
 			"n2, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has been silent for 10s",
 		},
 		{
-			"is replaced", nodes(func(n *worldNode) { n.heir, n.silent = "n4.1", true }),
+			"is replaced", nodes(func(n *worldNode) { n.replacement, n.silent = "n4.1", true }),
 			worldShard{leader: "n1.1", voters: append(slices.Clone(three), "n4.1"), caughtUp: []string{"n1.1", "n3.1", "n4.1"}},
 			"n2 leaves: it started anew without its data",
 		},
@@ -70,22 +70,22 @@ func TestStoryOfAShard(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := world{nodes: test.nodes, shards: []worldShard{test.shard}, factor: 3, steadyAfter: DefaultSteadyAfter}
-			if got := newPlanner(w).tell(&w.shards[0], plan(w)); got != test.want {
+			if got := newPlanner(w).explain(&w.shards[0], plan(w)); got != test.want {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 		})
 	}
 }
 
-// TestStoryOfARound: the placer tells since when who is silent, and of moves for evenness.
-func TestStoryOfARound(t *testing.T) {
+// TestStatusOfARound: the placer reports since when a node is silent, and moves for balance.
+func TestStatusOfARound(t *testing.T) {
 	c := newFakeCluster(2, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()
-	var told *Story
-	p.told = func(s *Story) { told = s }
+	var told *PlacementStatus
+	p.publish = func(s *PlacementStatus) { told = s }
 	c.rounds(t, p, 30)
-	if diff := cmp.Diff(&Story{}, told); diff != "" {
+	if diff := cmp.Diff(&PlacementStatus{}, told); diff != "" {
 		t.Errorf("at rest (-want +got):\n%s", diff)
 	}
 	c.down["b.1"] = true
@@ -104,7 +104,7 @@ func TestStoryOfARound(t *testing.T) {
 	p = c.placer()
 	c.rounds(t, p, 60)
 	c.add("d.1")
-	p.told = func(s *Story) {
+	p.publish = func(s *PlacementStatus) {
 		if len(s.Moves) > 0 && told == nil {
 			told = s
 		}
@@ -116,13 +116,13 @@ func TestStoryOfARound(t *testing.T) {
 	}
 }
 
-// TestStoryOfAReplacedDisk is told from the first round that sees the new incarnation, and until the old one is forgotten.
-func TestStoryOfAReplacedDisk(t *testing.T) {
+// TestStatusOfAReplacedDisk is reported from the first round that sees the new incarnation, and until the old one is forgotten.
+func TestStatusOfAReplacedDisk(t *testing.T) {
 	c := newFakeCluster(2, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()
-	var told *Story
-	p.told = func(s *Story) { told = s }
+	var told *PlacementStatus
+	p.publish = func(s *PlacementStatus) { told = s }
 	c.rounds(t, p, 30)
 	c.down["b.1"] = true
 	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2"})
@@ -154,23 +154,23 @@ func TestStoryOfAReplacedDisk(t *testing.T) {
 	}
 }
 
-func TestStoryIsTheLeaders(t *testing.T) {
-	report := func(serving bool, term uint64, story *Story) *Report {
-		return &Report{Groups: []GroupReport{{Group: groupName, Serving: serving, Term: term}}, Story: story}
+func TestStatusIsTheLeaders(t *testing.T) {
+	report := func(serving bool, term uint64, status *PlacementStatus) *Report {
+		return &Report{Groups: []GroupReport{{Group: groupName, Serving: serving, Term: term}}, Placement: status}
 	}
 	since := time.Unix(1_800_000_000, 0)
-	old, newer := &Story{Silent: []Silence{{"a.1", since}}}, &Story{Silent: []Silence{{"b.1", since}}}
-	got := storyOf(map[string]*Report{"a.1": report(true, 3, old), "b.1": report(true, 4, newer), "c.1": report(false, 5, old), "d.1": nil})
+	old, newer := &PlacementStatus{Silent: []Silence{{"a.1", since}}}, &PlacementStatus{Silent: []Silence{{"b.1", since}}}
+	got := placementStatusOf(map[string]*Report{"a.1": report(true, 3, old), "b.1": report(true, 4, newer), "c.1": report(false, 5, old), "d.1": nil})
 	if diff := cmp.Diff(*newer, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(Story{}, storyOf(map[string]*Report{"a.1": report(false, 3, old)})); diff != "" {
+	if diff := cmp.Diff(PlacementStatus{}, placementStatusOf(map[string]*Report{"a.1": report(false, 3, old)})); diff != "" {
 		t.Errorf("without a leader (-want +got):\n%s", diff)
 	}
 }
 
-// TestStoryNamesWhoLeaves, so that whoever sees that it has left can leave the move out.
-func TestStoryNamesWhoLeaves(t *testing.T) {
+// TestStatusNamesTheLeavingServer, so that a move is omitted once the server has left.
+func TestStatusNamesTheLeavingServer(t *testing.T) {
 	steps := []step{{0, addNonvoter, "n4.1"}, {1, remove, "n3.1"}}
 	for shard, want := range []string{"", "n3.1", ""} {
 		if got := leaves(uint32(shard), steps); got != want { //nolint:gosec // three shards

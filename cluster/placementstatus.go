@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Story is what the leader of the catalog knows of the cluster that the nodes do not know of themselves.
-type Story struct {
+// PlacementStatus is what the catalog's leader knows about the cluster beyond what the nodes report of
+// themselves.
+type PlacementStatus struct {
 	// Silent are the nodes that do not answer.
 	Silent []Silence `json:"silent,omitempty"`
 	// Moves are the shards that are not where they should be.
 	Moves []Move `json:"moves,omitempty"`
-	// Behind are the voters that answer and do not get what their leaders have.
+	// Behind are the voters that answer but do not receive their leaders' entries.
 	Behind []Behind `json:"behind,omitempty"`
 }
 
@@ -23,17 +24,18 @@ type Silence struct {
 	Since    time.Time `json:"since"`
 }
 
-// Move says, for people, what placement does about a shard and why.
+// Move explains, for people, what placement does about a shard and why.
 type Move struct {
 	Shard uint32 `json:"shard"`
 	Text  string `json:"text"`
-	// Leaves is the server that Text says leaves the shard; empty for other moves. Once it is no member, the move is history.
+	// Leaves is the server that leaves the shard by this move; empty for other moves. The move is over once the
+	// server is no member any more.
 	Leaves string `json:"leaves,omitempty"`
 }
 
-// tell tells the story of a round.
-func (p *placer) tell(w *world, steps []step) *Story {
-	s := &Story{}
+// status returns the placement status of a round.
+func (p *placer) status(w *world, steps []step) *PlacementStatus {
+	s := &PlacementStatus{}
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.silent {
 			s.Silent = append(s.Silent, Silence{ServerID: n.server, Since: p.heard[n.server]})
@@ -41,7 +43,7 @@ func (p *placer) tell(w *world, steps []step) *Story {
 	}
 	planned := newPlanner(*w)
 	for i := range w.shards {
-		if text := planned.tell(&w.shards[i], steps); text != "" {
+		if text := planned.explain(&w.shards[i], steps); text != "" {
 			s.Moves = append(s.Moves, Move{Shard: w.shards[i].shard, Text: text, Leaves: leaves(w.shards[i].shard, steps)})
 		}
 	}
@@ -58,13 +60,14 @@ func leaves(shard uint32, steps []step) string {
 	return ""
 }
 
-// tell says what is done about a shard, or waited for; nothing if all is well, or if it has no leader, which is not placement's to mend.
-func (p *planner) tell(s *worldShard, steps []step) string {
+// explain says what placement does about a shard or waits for. It returns "" if the shard needs nothing, or
+// has no leader, which placement cannot change.
+func (p *planner) explain(s *worldShard, steps []step) string {
 	if s.leader == "" {
 		return ""
 	}
 	if i := slices.IndexFunc(steps, func(st step) bool { return st.shard == s.shard }); i >= 0 {
-		return p.tellStep(s, steps[i])
+		return p.explainStep(s, steps[i])
 	}
 	leaving, kept := p.leaving(s), 0
 	for _, id := range s.voters {
@@ -83,14 +86,14 @@ func (p *planner) tell(s *worldShard, steps []step) string {
 		return "one voter more than wanted leaves when enough others answer and have everything" + because("", leaving)
 	case p.superseded(s) != "":
 		return fmt.Sprintf("%s, which started anew without its data, gets a replica when it has answered for %v and its old incarnation has been silent for %v",
-			p.superseded(s), p.steadyAfter, heirAfter)
+			p.superseded(s), p.steadyAfter, replacementAfter)
 	default:
 		return ""
 	}
 }
 
-// tellStep says what a step does and why.
-func (p *planner) tellStep(s *worldShard, st step) string {
+// explainStep says what a step does and why.
+func (p *planner) explainStep(s *worldShard, st step) string {
 	name, why := nameOf(st.server), p.why(st.server)
 	leaving := p.leaving(s)
 	switch st.action {
@@ -116,7 +119,7 @@ func (p *planner) tellStep(s *worldShard, st step) string {
 	}
 }
 
-// coming names a node that will be given a replica of a shard if it goes on answering; empty if there is none.
+// coming returns a node that gets a replica of a shard if it goes on answering, "" if there is none.
 func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.fresh && !n.silent && n.stays() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
@@ -126,17 +129,17 @@ func (p *planner) coming(s *worldShard) string {
 	return ""
 }
 
-// superseded names a voter of a shard whose new incarnation is there and waits for its place; empty if there is none.
+// superseded returns a voter of a shard whose new incarnation waits to replace it, "" if there is none.
 func (p *planner) superseded(s *worldShard) string {
 	for _, id := range s.voters {
-		if n := p.byID[id]; n != nil && n.awaitedHeir != "" && n.heir == "" && !slices.Contains(s.voters, n.awaitedHeir) {
+		if n := p.byID[id]; n != nil && n.nextReplacement != "" && n.replacement == "" && !slices.Contains(s.voters, n.nextReplacement) {
 			return nameOf(id)
 		}
 	}
 	return ""
 }
 
-// because writes a reason that may be missing.
+// because returns a reason with a prefix, "" if there is no reason.
 func because(before, reason string) string {
 	if reason == "" {
 		return ""
@@ -144,7 +147,7 @@ func because(before, reason string) string {
 	return ", " + before + reason
 }
 
-// leaving names a voter that is not to stay, and why; empty if all are.
+// leaving returns a voter that placement removes, and why; "" if all voters stay.
 func (p *planner) leaving(s *worldShard) string {
 	for _, id := range s.voters {
 		if why := p.why(id); why != "" && !p.stays(id) {
@@ -154,13 +157,13 @@ func (p *planner) leaving(s *worldShard) string {
 	return ""
 }
 
-// why says what is wrong with a node; empty if nothing is.
+// why says why placement moves replicas or leaderships off a node, "" if it does not.
 func (p *planner) why(id string) string {
 	n := p.byID[id]
 	switch {
 	case n == nil:
 		return "was removed"
-	case n.heir != "":
+	case n.replacement != "":
 		return "started anew without its data"
 	case n.lost:
 		return "has been silent for longer than the grace period"
@@ -179,14 +182,15 @@ func nameOf(serverID string) string {
 	return name
 }
 
-// storyOf returns the story that the leader of the catalog tells, of two the later one's; empty if nobody leads it.
-func storyOf(reports map[string]*Report) Story {
-	var story Story
+// placementStatusOf returns the status that the catalog's leader reports, of two leaders the later one's;
+// an empty one if there is no leader.
+func placementStatusOf(reports map[string]*Report) PlacementStatus {
+	var status PlacementStatus
 	var term uint64
 	for _, r := range reports {
-		if g := r.group(groupName); g != nil && g.Serving && r.Story != nil && g.Term >= term {
-			story, term = *r.Story, g.Term
+		if g := r.group(groupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
+			status, term = *r.Placement, g.Term
 		}
 	}
-	return story
+	return status
 }
