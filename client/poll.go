@@ -53,7 +53,7 @@ type pollKey struct {
 type caller struct {
 	serial   uint64
 	deadline time.Time
-	wake     *broadcast // rings after answered is set; guarded by poller.mu
+	wake     *broadcast // sent after answered is set; guarded by poller.mu
 	got      polled
 	answered atomic.Bool // got is set, and the memory the caller's again
 }

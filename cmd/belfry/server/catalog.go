@@ -13,6 +13,12 @@ import (
 // catalog shows the cluster's catalog as the public edge wants it: the two packages do not know each other.
 type catalog struct{ inner *cluster.Catalog }
 
+// The edge finds these by type assertions, and would update shards itself without them.
+var (
+	_ rpc.Reconciling = (*catalog)(nil)
+	_ rpc.Refreshing  = (*catalog)(nil)
+)
+
 // CreateQueue implements rpc.Catalog.
 func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
 	config, err := c.inner.CreateQueue(ctx, name, partitions, settings)
