@@ -31,8 +31,8 @@ func Reach(ctx context.Context, r redis.UniversalClient) error {
 	if _, answered := errors.AsType[redis.Error](err); answered {
 		return nil
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-		return fmt.Errorf("the connection was closed at once; if this Redis speaks TLS the URL begins with rediss://: %w", err)
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("the connection was closed at once; if %s: %w", missing(r), err)
 	}
 	var late net.Error
 	if errors.As(err, &late) && late.Timeout() && speaksTLS(r) {
@@ -56,6 +56,15 @@ func otherKind(err error) string {
 	default:
 		return ""
 	}
+}
+
+// missing says what a client probably lacks if Redis closes its connection at once. With TLS 1.3 a server refuses
+// a missing certificate after the handshake, and the reset of the connection may overtake its alert.
+func missing(r redis.UniversalClient) string {
+	if speaksTLS(r) {
+		return "Redis wants a certificate, name one and its key with --redis-cert and --redis-key"
+	}
+	return "this Redis speaks TLS the URL begins with rediss://"
 }
 
 // speaksTLS reports whether a client does.

@@ -3,8 +3,10 @@ package mirror_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,6 +101,39 @@ func TestTLS(t *testing.T) {
 	}
 	if _, err := (mirror.Access{TLS: known}).Connect(plain.URL()); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("certificates without TLS: %v", err)
+	}
+}
+
+// TestResetAfterTheHandshakeNamesTheCertificate: the reset of a connection may overtake the alert that refuses a
+// client without a certificate.
+func TestResetAfterTheHandshakeNamesTheCertificate(t *testing.T) {
+	t.Parallel()
+	a := redistest.NewAuthority(t)
+	pair, err := tls.LoadX509KeyPair(a.Issue(t, "127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var resets sync.WaitGroup
+	defer resets.Wait()
+	defer l.Close()
+	resets.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}).HandshakeContext(t.Context())
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	})
+	err = mirror.Reach(t.Context(), access(t, mirror.Access{TLS: trust(t, a, "", "")}, "rediss://"+l.Addr().String()))
+	if err == nil || !strings.Contains(err.Error(), "--redis-cert and --redis-key") {
+		t.Errorf("it said %v", err)
 	}
 }
 

@@ -24,7 +24,11 @@ func TestMirrorAccess(t *testing.T) {
 	}
 	url := "rediss://app@" + r.Address()
 	h.run("mirror", "run", url, "-q", "orders").holds(t, 1, "--redis-ca")
-	h.run("mirror", "inspect", url, "--redis-ca", a.File).holds(t, 1, "--redis-cert and --redis-key")
+	refused := h.run("mirror", "inspect", url, "--redis-ca", a.File)
+	if refused.code != codeUnavailable { // the connection's reset may overtake the alert that refuses the handshake
+		refused.holds(t, 1)
+	}
+	refused.holds(t, refused.code, "--redis-cert and --redis-key")
 	h.run("mirror", "inspect", url, "--redis-ca", a.File, "--redis-cert", cert, "--redis-key", key, "--redis-tls-name", "elsewhere").holds(t, 1, "--redis-tls-name")
 	all := []string{"--redis-ca", a.File, "--redis-cert", cert, "--redis-key", key, "--redis-password-file", password}
 	h.run(append([]string{"mirror", "inspect", url}, all...)...).holds(t, 0)
