@@ -31,7 +31,7 @@ func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wa
 		if !r.Node.Serves(shard) {
 			return fmt.Errorf("shard %d: %w", shard, node.ErrNotLeader)
 		}
-		newer, end, err = r.attempts.Begin(ctx, requestID, wait)
+		newer, end, err = r.attempts.Lock(ctx, requestID, wait)
 		return err
 	}, func(server string) error {
 		return r.forward(ctx, p.target(server, shard), oldLeaderGrace, func(ctx context.Context) error {
@@ -46,7 +46,7 @@ func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wa
 }
 
 // answerAttempts registers the calls of attempts.
-func answerAttempts(p *peers, host shardHost, attempts *node.Attempts) {
+func answerAttempts(p *peers, host shardHost, attempts *node.RequestMutex) {
 	p.mux.HandleFunc("POST "+pathAttempt, func(w http.ResponseWriter, r *http.Request) {
 		var call attemptCall
 		if err := json.NewDecoder(inbound(w, r)).Decode(&call); err != nil {
@@ -57,7 +57,7 @@ func answerAttempts(p *peers, host shardHost, attempts *node.Attempts) {
 			writePeerError(w, fmt.Errorf("shard %d: %w", call.Shard, node.ErrNotLeader))
 			return
 		}
-		newer, end, err := attempts.Begin(r.Context(), call.RequestID, time.Duration(call.BudgetNanos))
+		newer, end, err := attempts.Lock(r.Context(), call.RequestID, time.Duration(call.BudgetNanos))
 		if err != nil {
 			writePeerError(w, err)
 			return

@@ -26,7 +26,7 @@ type Router struct {
 	// others returns the servers that this node has heard of, itself excepted; nil if it can hear of none.
 	others func() []string
 	// attempts are those at requests whose first shard this node leads.
-	attempts node.Attempts
+	attempts node.RequestMutex
 }
 
 func newRouter(n *node.Node, c *Catalog) *Router {

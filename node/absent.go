@@ -65,15 +65,15 @@ func (t *raftTransport) await(id raft.ServerID, term uint64, err error) bool {
 		if failed.answered {
 			pause = refusedPause
 		}
-		if !t.owes(id, term) || !rest(ctx, pause) {
+		if !t.owes(id, term) || !sleep(ctx, pause) {
 			return false
 		}
 		err = t.reach(ctx, id)
 	}
 }
 
-// rest waits. It reports false if ctx ended first.
-func rest(ctx context.Context, pause time.Duration) bool {
+// sleep waits for a duration. It returns false if ctx ended first.
+func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

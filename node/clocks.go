@@ -59,12 +59,12 @@ type said struct {
 	at    time.Duration // monotonic
 }
 
-// peerClock is what is known of a peer's clock. turn has a value while nobody asks; who takes it may read and write the rest.
+// peerClock is what is known of a peer's clock. unlocked is a mutex: it has a value while no goroutine holds it.
 type peerClock struct {
-	turn  chan struct{}
-	known bool
-	at    time.Duration // monotonic, of the reading
-	clock reckoned
+	unlocked chan struct{}
+	known    bool
+	at       time.Duration // monotonic, of the reading
+	clock    reckoned
 }
 
 // reckoned is a reading less the monotonic time of this node at which it held: in this form readings of several nodes, made one after the
@@ -92,8 +92,8 @@ func (k *clocks) peer(serverID string) *peerClock {
 	defer k.mu.Unlock()
 	p := k.peers[serverID]
 	if p == nil {
-		p = &peerClock{turn: make(chan struct{}, 1)}
-		p.turn <- struct{}{}
+		p = &peerClock{unlocked: make(chan struct{}, 1)}
+		p.unlocked <- struct{}{}
 		k.peers[serverID] = p
 	}
 	return p
@@ -106,11 +106,11 @@ func (k *clocks) read(ctx context.Context, serverID string) (reckoned, error) {
 	}
 	p := k.peer(serverID)
 	select {
-	case <-p.turn:
+	case <-p.unlocked:
 	case <-ctx.Done():
 		return reckoned{}, context.Cause(ctx)
 	}
-	defer func() { p.turn <- struct{}{} }()
+	defer func() { p.unlocked <- struct{}{} }()
 	if p.known && k.own.Monotonic()-p.at < clockFresh {
 		return p.clock, nil
 	}

@@ -30,7 +30,7 @@ func newShardCounters(shard uint32) *shardCounters {
 }
 
 // entryApplied counts an entry of this node that was applied.
-func (c *shardCounters) entryApplied(f *flight, commands int, now time.Time) {
+func (c *shardCounters) entryApplied(f *inflightEntry, commands int, now time.Time) {
 	c.entries.Add(1)
 	c.commands.Add(uint64(commands))
 	c.applied.Add(uint64(len(f.batch)))

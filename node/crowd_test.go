@@ -52,8 +52,8 @@ func TestCrowdBeforeABacklog(t *testing.T) {
 	})
 }
 
-// TestCrowdThatIsToldOfItsEntry: a call that stood in line in vain says all the same which entry it cost.
-func TestCrowdThatIsToldOfItsEntry(t *testing.T) {
+// TestEmptyAnswerNamesItsEntry: a call that stood in line in vain says all the same which entry it cost.
+func TestEmptyAnswerNamesItsEntry(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
@@ -63,7 +63,7 @@ func TestCrowdThatIsToldOfItsEntry(t *testing.T) {
 		}
 		first := Reply{Witness: Witness{Term: 2, Index: 7, Time: 1}, Results: make([]fsm.Result, 1)}
 		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
-		if reply, err := s.standInLine(t.Context(), req, first); err != nil || reply.Witness != first.Witness {
+		if reply, err := s.parkBriefly(t.Context(), req, first); err != nil || reply.Witness != first.Witness {
 			t.Errorf("answered %+v, %v; want the witness %+v", reply, err, first.Witness)
 		}
 	})

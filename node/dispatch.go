@@ -7,36 +7,36 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// look is a queue that the dispatcher looks at, and what it finds.
-type look struct {
+// queueView is what the dispatcher reads of a queue.
+type queueView struct {
 	queue *waitQueue
-	// asking is what was on the way before the machine was read: a reservation that is applied between the two is then
-	// counted twice, never not at all, and its answer has the queue looked at again.
-	asking    uint64
+	// reserving is waitQueue.reserving from before the machine was read. A reservation that is applied between the two
+	// reads counts twice, never zero times, and its answer makes run check the queue again.
+	reserving uint64
 	available uint64
 	withheld  bool
 	next      fsm.Time
 }
 
-// ask is a waiter who may reserve, on behalf of a queue, up to max jobs.
-type ask struct {
-	waiter  *waiter
-	request *fsm.Request // the waiter's, or what it may reserve of it: see rationed
-	queue   *waitQueue
-	max     uint64
-	claim   *claim // of its reservation; see claims
-	taken   *ticket
+// reserveAttempt is the reservation of a chosen waiter: up to max jobs, for which queue has jobs.
+type reserveAttempt struct {
+	waiter       *waiter
+	request      *fsm.Request // the waiter's, or the part of it that memory allows: see rationed
+	queue        *waitQueue
+	max          uint64
+	pendingGrant *pendingGrant // of its proposal
+	reservation  *reservation
 }
 
-// run hands out jobs until ctx ends.
+// run dispatches jobs to waiters until ctx ends.
 func (ws *waiters) run(ctx context.Context) {
 	timer := time.NewTimer(never)
 	defer timer.Stop()
 	for {
-		for _, a := range ws.recalled() {
+		for _, a := range ws.repeatedWaiters() {
 			ws.propose(ctx, a)
 		}
-		for _, a := range ws.choose(ws.inspect()) {
+		for _, a := range ws.chooseWaiters(ws.readQueues()) {
 			ws.propose(ctx, a)
 		}
 		wait := ws.untilDue()
@@ -53,7 +53,7 @@ func (ws *waiters) run(ctx context.Context) {
 	}
 }
 
-// untilDue returns for how long nothing needs to be looked at because of time alone.
+// untilDue returns the time until the next scheduled check.
 func (ws *waiters) untilDue() time.Duration {
 	now := ws.shard.clock.now()
 	ws.mu.Lock()
@@ -67,8 +67,8 @@ func (ws *waiters) untilDue() time.Duration {
 	return min(max(0, ws.due[0].next.Sub(now)), clockRecheck)
 }
 
-// inspect reads from the machine what there is in the queues that something happened to.
-func (ws *waiters) inspect() []look {
+// readQueues reads the dirty queues from the machine.
+func (ws *waiters) readQueues() []queueView {
 	now := ws.shard.clock.now()
 	ws.mu.Lock()
 	for len(ws.due) > 0 && ws.due[0].next <= now {
@@ -76,14 +76,14 @@ func (ws *waiters) inspect() []look {
 		ws.schedule(q, 0)
 		ws.mark(q)
 	}
-	looks := make([]look, 0, len(ws.dirty))
+	looks := make([]queueView, 0, len(ws.dirty))
 	for _, q := range ws.dirty {
 		q.dirty = false
 		if q.head == nil {
-			ws.tidy(q)
+			ws.forgetIfEmpty(q)
 			continue
 		}
-		looks = append(looks, look{queue: q, asking: q.asking})
+		looks = append(looks, queueView{queue: q, reserving: q.reserving})
 	}
 	clear(ws.dirty)
 	ws.dirty = ws.dirty[:0]
@@ -101,30 +101,30 @@ func (ws *waiters) inspect() []look {
 	return looks
 }
 
-// recalled returns the waiters whose request was granted something by an earlier attempt that was applied while they wait:
-// they need no job to be had, only the answer.
-func (ws *waiters) recalled() []ask {
+// repeatedWaiters returns the waiters whose request has grants from an earlier attempt that was applied while they wait.
+// They need no further job, only the answer.
+func (ws *waiters) repeatedWaiters() []reserveAttempt {
 	ws.mu.Lock()
 	repeats := ws.repeats
 	ws.repeats = nil
 	ws.mu.Unlock()
-	var asks []ask
+	var asks []reserveAttempt
 	for _, w := range repeats {
 		if !ws.shard.remembers(w.request) {
 			continue
 		}
 		ws.mu.Lock()
 		if w.state == parked && w.nodes != nil {
-			w.state = asking
-			asks = append(asks, ask{waiter: w, request: w.request, queue: w.nodes[0].queue})
+			w.state = reserving
+			asks = append(asks, reserveAttempt{waiter: w, request: w.request, queue: w.nodes[0].queue})
 		}
 		ws.mu.Unlock()
 	}
 	return asks
 }
 
-// choose returns the waiters, first come first, for whom there are jobs.
-func (ws *waiters) choose(looks []look) []ask {
+// chooseWaiters returns the waiters for which there are jobs, in FIFO order.
+func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 	if len(looks) == 0 {
 		return nil
 	}
@@ -133,79 +133,79 @@ func (ws *waiters) choose(looks []look) []ask {
 	defer ws.mu.Unlock()
 	ws.looking = false
 	scarce := ws.scarce()
-	var asks []ask
+	var asks []reserveAttempt
 	for _, lk := range looks {
 		q := lk.queue
 		if ws.queues[q.name] != q {
-			continue // nobody waits any more
+			continue // it has no waiters any more
 		}
 		if q.withheld && !lk.withheld {
 			q.opened = now
 		}
 		q.withheld = lk.withheld
-		if scarce { // no reservation may be logged: who waits goes on waiting
+		if scarce { // no reservation may be logged: the calls wait on
 			ws.schedule(q, now.Add(scarcePause))
 			continue
 		}
-		if q.fruitless >= 2 && lk.available > 0 {
-			// All came back empty although there was something: rest, then try again.
-			ws.schedule(q, now.Add(min(fruitlessPause<<q.pauses, fruitlessPauseMax)))
+		if q.emptyCount >= 2 && lk.available > 0 {
+			// All came back empty although jobs were available: pause, then try again.
+			ws.schedule(q, now.Add(min(emptyPause<<q.pauses, emptyPauseMax)))
 			q.pauses = min(q.pauses+1, 10)
-			q.fruitless = 0
+			q.emptyCount = 0
 			continue
 		}
 		ws.schedule(q, lk.next)
-		free := lk.available - min(lk.available, lk.asking)
-		asks = ws.letThrough(asks, q, free, now)
+		free := lk.available - min(lk.available, lk.reserving)
+		asks = ws.admitWaiters(asks, q, free, now)
 	}
 	return asks
 }
 
-// letThrough chooses those who wait for a queue that has so many jobs for them. mu is held.
-func (ws *waiters) letThrough(asks []ask, q *waitQueue, free uint64, now fsm.Time) []ask {
-	limits := ws.shard.shares.limits()
+// admitWaiters chooses the waiters of a queue that has free jobs for them. mu is held.
+func (ws *waiters) admitWaiters(asks []reserveAttempt, q *waitQueue, free uint64, now fsm.Time) []reserveAttempt {
+	limits := ws.shard.quotas.limitsAny()
 	for n := q.head; n != nil && free > 0; n = n.next {
 		if n.waiter.state != parked {
 			continue
 		}
 		request, err := ws.shard.rationed(n.waiter.request)
 		if err != nil { // until an ack makes room
-			ws.lookBy(q, now.Add(scarcePause))
+			ws.recheckBy(q, now.Add(scarcePause))
 			break
 		}
 		want := min(n.wants(), free)
-		var taken *ticket
+		var reserved *reservation
 		if limits {
 			var ok, full bool
-			if taken, ok, full = ws.shard.shares.offer(n.waiter.request, q.name); !ok {
-				ws.lookBy(q, now.Add(quotaPause))
+			if reserved, ok, full = ws.shard.quotas.reserveLeases(n.waiter.request, q.name); !ok {
+				ws.recheckBy(q, now.Add(quotaPause))
 				if full {
-					ws.shard.shares.miss(q.name, n.lack(free))
+					ws.shard.quotas.noteRefusedLeases(q.name, n.unmet(free))
 					break
 				}
-				continue // it lacks something for another queue that it names as well; who comes after it need not
+				continue // it lacks quota for another queue that it names; the next waiters may not
 			}
 		}
-		n.waiter.state = asking
-		q.asking += want
+		n.waiter.state = reserving
+		q.reserving += want
 		free -= want
-		asks = append(asks, ask{waiter: n.waiter, request: request, queue: q, max: want, taken: taken})
+		asks = append(asks, reserveAttempt{waiter: n.waiter, request: request, queue: q, max: want, reservation: reserved})
 	}
 	return asks
 }
 
-// lookBy sets that a queue is looked at again at that time at the latest. mu is held.
-func (ws *waiters) lookBy(q *waitQueue, at fsm.Time) {
+// recheckBy schedules the next check of a queue for that time at the latest. mu is held.
+func (ws *waiters) recheckBy(q *waitQueue, at fsm.Time) {
 	if q.next == 0 || q.next > at {
 		ws.schedule(q, at)
 	}
 }
 
-// wants returns how many jobs a waiter takes at most.
+// wants returns the most jobs that a waiter takes.
 func (n *waitNode) wants() uint64 { return uint64(max(n.waiter.reserve.Max, 1)) }
 
-// lack returns how many of so many jobs a waiter and those after it would take. mu is held.
-func (n *waitNode) lack(free uint64) (sum uint64) {
+// unmet returns how many of the free jobs this waiter and those after it would take. mu is held.
+func (n *waitNode) unmet(free uint64) (sum uint64) {
 	for ; n != nil && sum < free; n = n.next {
 		if n.waiter.state == parked {
 			sum += n.wants()
@@ -214,78 +214,78 @@ func (n *waitNode) lack(free uint64) (sum uint64) {
 	return min(sum, free)
 }
 
-// propose sends the reservation of a chosen waiter.
-func (ws *waiters) propose(ctx context.Context, a ask) {
+// propose proposes the reservation of a chosen waiter.
+func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	pr := &proposal{
-		taken: a.taken, request: a.request, encoded: fsm.AppendRequest(nil, a.request), format: ws.shard.node.Format(),
+		reservation: a.reservation, request: a.request, encoded: fsm.AppendRequest(nil, a.request), format: ws.shard.node.Format(),
 		came: max(a.waiter.came, a.queue.opened),
 	}
 	pr.complete = func(reply Reply, err error) {
-		a.claim = pr.claim
-		ws.outcome(ctx, a, reply, err)
+		a.pendingGrant = pr.pendingGrant
+		ws.reserveDone(ctx, a, reply, err)
 	}
-	err := ws.shard.claims.enqueue(pr)
+	err := ws.shard.pendingGrants.enqueue(pr)
 	if err != nil {
-		a.taken.leave()
+		a.reservation.release()
 		ws.shard.stats.failed(err, 1)
-		ws.outcome(ctx, a, Reply{}, err)
+		ws.reserveDone(ctx, a, Reply{}, err)
 	}
 }
 
-// outcome takes the end of a waiter's reservation. ctx ends with the leadership.
-func (ws *waiters) outcome(ctx context.Context, a ask, reply Reply, err error) {
+// reserveDone records the outcome of a waiter's reservation. ctx ends with the leadership.
+func (ws *waiters) reserveDone(ctx context.Context, a reserveAttempt, reply Reply, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, q := a.waiter, a.queue
-	q.asking -= a.max
+	q.reserving -= a.max
 	ws.mark(q)
 	empty := err == nil && reply.Results[0].Code == fsm.OK && len(reply.Results[0].Grants) == 0
 	if empty {
-		q.fruitless++
+		q.emptyCount++
 	} else if err == nil {
-		q.fruitless, q.pauses = 0, 0
+		q.emptyCount, q.pauses = 0, 0
 	}
 	switch {
 	case w.state == abandoned:
-		ws.shard.giveBack(ctx, a.claim, answer{reply: reply, err: err})
+		ws.shard.releaseAbandoned(ctx, a.pendingGrant, answer{reply: reply, err: err})
 	case empty && w.nodes != nil && ws.closed == nil:
 		w.state, w.last = parked, reply
-		ws.shard.claims.nothing(a.claim)
-		for i := range w.nodes { // while it asked for one queue, others passed it over
+		ws.shard.pendingGrants.noteNoGrants(a.pendingGrant)
+		for i := range w.nodes { // while it reserved from one queue, the others passed it over
 			ws.mark(w.nodes[i].queue)
 		}
 	default:
-		w.claim = a.claim
-		ws.finish(w, answer{reply: reply, err: err})
+		w.pendingGrant = a.pendingGrant
+		ws.complete(w, answer{reply: reply, err: err})
 	}
 }
 
-// giveBack releases what a request was granted after its caller had left, without counting an attempt: at once if it has no id, else
-// when no repeat has come for it.
-func (s *shard) giveBack(ctx context.Context, c *claim, a answer) {
+// releaseAbandoned releases the grants of a request whose caller has left, without counting an attempt: at once if the
+// request has no id, else if no repeat collects them.
+func (s *shard) releaseAbandoned(ctx context.Context, c *pendingGrant, a answer) {
 	if c != nil {
-		s.claims.leave(c, a)
+		s.pendingGrants.noteAbandoned(c, a)
 		return
 	}
 	if a.err != nil || !hasGrants(a.reply) {
 		return
 	}
 	req := releaseOf(a.reply.Results[0].Grants)
-	s.spawn(func() { // or, if the shard is being stopped, the leases lapse
+	s.spawn(func() { // if the shard is being stopped, the leases expire
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 		defer cancel()
 		if _, err := s.do(ctx, req); err != nil {
-			s.note("releasing jobs whose caller had left; their leases will lapse", err)
+			s.note("releasing jobs whose caller had left; their leases will expire", err)
 		}
 	})
 }
 
-// reserve lets a request reserve, waiting its turn until the wait is over.
+// reserve carries out a Reserve. It parks the call if there is no job and wait allows it.
 func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
-	if req.ID != "" && s.remembers(req) { // the answer to an earlier attempt is to be had at once
+	if req.ID != "" && s.remembers(req) { // the answer to an earlier attempt is known
 		return s.do(ctx, req)
 	}
 	if err := s.admit(req); err != nil {
@@ -293,20 +293,20 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 		return Reply{}, err
 	}
 	switch {
-	case req.ID != "" && (wait.For <= 0 || wait.stopped()) && s.claims.underway(req): // or soon
+	case req.ID != "" && (wait.For <= 0 || wait.stopped()) && s.pendingGrants.isInProgress(req): // or soon
 		return s.do(ctx, req)
 	case wait.stopped():
 		return Reply{Results: make([]fsm.Result, 1)}, nil
 	case wait.For > 0:
 		return s.park(ctx, req, wait)
-	case s.offers(req.Commands[0].(*fsm.Reserve).Queues):
+	case s.hasFreeJobs(req.Commands[0].(*fsm.Reserve).Queues):
 		return s.reserveNow(ctx, req)
 	default:
 		return Reply{Results: make([]fsm.Result, 1)}, nil
 	}
 }
 
-// park lets a request wait.
+// park parks a Reserve.
 func (s *shard) park(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
 	reply, err := s.waiters.wait(ctx, req, wait)
 	if err != nil {
@@ -315,22 +315,25 @@ func (s *shard) park(ctx context.Context, req *fsm.Request, wait Wait) (Reply, e
 	return reply, err
 }
 
-// crowdWait is how long a call that does not wait stands in line when others of its entry took all that the entry moved to the ready jobs.
-const crowdWait = 250 * time.Millisecond
+// emptyEntryWait is how long a call without a wait is parked if other calls of its entry took all jobs that the entry
+// made ready.
+const emptyEntryWait = 250 * time.Millisecond
 
-// reserveNow reserves without waiting. An entry settles a queue once, by fsm.StepMax jobs; where a large backlog meets many callers, the last of an entry
-// would find nothing although thousands of jobs are due. They stand in line for the next entries instead.
+// reserveNow reserves without waiting. One entry makes at most fsm.StepMax due jobs of a queue ready. If many callers
+// meet a large backlog, the last ones of an entry would get nothing although thousands of jobs are due. They are parked
+// briefly, for the next entries.
 func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (Reply, error) {
 	reply, err := s.do(ctx, req)
-	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) || !s.holds(req.Commands[0].(*fsm.Reserve).Queues) {
+	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) || !s.hasJobs(req.Commands[0].(*fsm.Reserve).Queues) {
 		return reply, err
 	}
-	return s.standInLine(ctx, req, reply)
+	return s.parkBriefly(ctx, req, reply)
 }
 
-// standInLine waits for a moment after an entry that granted nothing, which first tells of. It is told of also if nothing is logged meanwhile.
-func (s *shard) standInLine(ctx context.Context, req *fsm.Request, first Reply) (Reply, error) {
-	wait := crowdWait
+// parkBriefly parks a call for a moment after an entry that granted nothing, of which first is the answer. It returns
+// first if no reservation of the call is logged meanwhile.
+func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first Reply) (Reply, error) {
+	wait := emptyEntryWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/2) // the rest is for the answer
 	}
@@ -341,8 +344,8 @@ func (s *shard) standInLine(ctx context.Context, req *fsm.Request, first Reply) 
 	return reply, err
 }
 
-// holds reports whether a job is to be had in one of the queues, even if waiters are about to get it.
-func (s *shard) holds(queues []string) (some bool) {
+// hasJobs reports whether one of the queues has a reservable job, even one that a waiter is about to get.
+func (s *shard) hasJobs(queues []string) (some bool) {
 	s.view(func(m *fsm.Machine, now fsm.Time) {
 		for _, name := range queues {
 			available, _ := m.Available(name, now)
@@ -352,8 +355,8 @@ func (s *shard) holds(queues []string) (some bool) {
 	return some
 }
 
-// remembers reports whether the machine answers a request from memory: with live grants to an earlier attempt, or with the
-// refusal of other content under the same id.
+// remembers reports whether the machine knows the answer to a request: live grants of an earlier attempt, or the refusal
+// of other content under the same id.
 func (s *shard) remembers(req *fsm.Request) (remembered bool) {
 	s.view(func(m *fsm.Machine, now fsm.Time) {
 		grants, code := m.Recall(req, now)
@@ -362,9 +365,9 @@ func (s *shard) remembers(req *fsm.Request) (remembered bool) {
 	return remembered
 }
 
-// offers reports whether a job is to be had in one of the queues that no waiter is about to get.
-func (s *shard) offers(queues []string) (free bool) {
-	asking := s.waiters.asking(queues)
+// hasFreeJobs reports whether one of the queues has a reservable job that no waiter is about to get.
+func (s *shard) hasFreeJobs(queues []string) (free bool) {
+	asking := s.waiters.reservingJobs(queues)
 	s.view(func(m *fsm.Machine, now fsm.Time) {
 		for i, name := range queues {
 			available, _ := m.Available(name, now)
@@ -374,14 +377,14 @@ func (s *shard) offers(queues []string) (free bool) {
 	return free
 }
 
-// asking returns how many jobs of each queue waiters are about to get.
-func (ws *waiters) asking(queues []string) []uint64 {
+// reservingJobs returns how many jobs of each queue the waiters are about to get.
+func (ws *waiters) reservingJobs(queues []string) []uint64 {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	asking := make([]uint64, len(queues))
 	for i, name := range queues {
 		if q := ws.queues[name]; q != nil {
-			asking[i] = q.asking
+			asking[i] = q.reserving
 		}
 	}
 	return asking

@@ -15,15 +15,15 @@ func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
-	if err := ws.enter(w); err != nil {
+	if err := ws.add(w); err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range ws.queues {
 		q.dirty = false
 	}
 	ws.dirty = nil
-	w.state, ws.queues["a"].asking = asking, 1
-	ws.outcome(t.Context(), ask{waiter: w, queue: ws.queues["a"], max: 1}, Reply{Results: make([]fsm.Result, 1)}, nil)
+	w.state, ws.queues["a"].reserving = reserving, 1
+	ws.reserveDone(t.Context(), reserveAttempt{waiter: w, queue: ws.queues["a"], max: 1}, Reply{Results: make([]fsm.Result, 1)}, nil)
 	if w.state != parked || !ws.queues["a"].dirty || !ws.queues["b"].dirty {
 		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty, ws.queues["b"].dirty)
 	}
@@ -34,13 +34,13 @@ func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
-	if err := ws.enter(w); err != nil {
+	if err := ws.add(w); err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range ws.queues {
 		q.dirty = false
 	}
-	if ws.touchedAll(); !ws.queues["a"].dirty || !ws.queues["b"].dirty {
+	if ws.recheckAll(); !ws.queues["a"].dirty || !ws.queues["b"].dirty {
 		t.Error("a queue with a waiter is not looked at")
 	}
 }
@@ -48,28 +48,30 @@ func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
 func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	clock := newHandClock()
 	s := &shard{clock: newShardClock(clock, time.Second), group: &group{node: &Node{memory: newMemory(Config{})}}}
-	s.shares = newShares(s)
+	s.quotas = newQuotas(s)
 	ws := newWaiters(s, 10)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
-	if err := ws.enter(w); err != nil {
+	if err := ws.add(w); err != nil {
 		t.Fatal(err)
 	}
 	q := ws.queues["a"]
-	available := func() []ask { return ws.choose([]look{{queue: q, asking: q.asking, available: 1}}) }
-	var rests []time.Duration
-	for len(rests) < 9 {
+	available := func() []reserveAttempt {
+		return ws.chooseWaiters([]queueView{{queue: q, reserving: q.reserving, available: 1}})
+	}
+	var pauses []time.Duration
+	for len(pauses) < 9 {
 		asks := available()
 		if len(asks) == 0 {
-			rests = append(rests, q.next.Sub(clock.Wall()))
+			pauses = append(pauses, q.next.Sub(clock.Wall()))
 			continue
 		}
-		ws.outcome(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)
+		ws.reserveDone(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)
 	}
 	ms := time.Millisecond
 	want := []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second}
-	if diff := cmp.Diff(want, rests); diff != "" {
-		t.Errorf("rests (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, pauses); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
 	}
 }

@@ -160,7 +160,7 @@ func (g *group) standWhenFounded(ctx context.Context, voters []string) {
 		}
 	})
 	for pause := foundersPause; g.reached(ctx, voters[1:])+1 <= len(voters)/2; pause = min(2*pause, foundersPauseMax) {
-		if _, leader := g.instance().LeaderWithID(); leader != "" || !rest(ctx, pause) {
+		if _, leader := g.instance().LeaderWithID(); leader != "" || !sleep(ctx, pause) {
 			return
 		}
 	}

@@ -57,7 +57,7 @@ type group struct {
 	reloading sync.Mutex // held from reading Raft's configuration to replacing it
 
 	// submitting orders proposals and changes of leadership; see submit.
-	submitting turn
+	submitting storage.ChannelMutex
 	current    *leadership // nil unless this node leads
 	latest     *leadership // the one that began last
 	serving    atomic.Pointer[leadership]
@@ -81,10 +81,10 @@ type leadership struct {
 // newGroup returns a group that start has to start.
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
-		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: newTurn(), wedged: make(chan struct{}, 1),
-		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), pace: n.pace},
+		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: make(chan struct{}, 1),
+		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), throttle: n.throttle},
 	}
-	g.replica.grown, g.replica.rest = n.grown, g.restAfter
+	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter
 	return g
 }
 
@@ -136,13 +136,13 @@ func (g *group) open(notify chan<- bool) error {
 
 // storeConfig returns the configuration of the group's files. A group that is known to be here, or to have been, has some.
 func (g *group) storeConfig() storage.Config {
-	birth := storage.CreateIfMissing
+	mode := storage.CreateIfMissing
 	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
-		birth = storage.MustExist
+		mode = storage.MustExist
 	}
 	return storage.Config{
 		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
-		Birth: birth, Engine: storage.Engine(g.node.id.Store), FS: g.node.cfg.FS, SegmentBytes: g.node.cfg.SegmentBytes, Logger: g.logger,
+		Mode:  mode, Engine: storage.Engine(g.node.id.Store), FS: g.node.cfg.FS, SegmentBytes: g.node.cfg.SegmentBytes, Logger: g.logger,
 		Watchdog: g.node.watchdog, OnFatal: g.node.diskFailed,
 	}
 }
@@ -258,10 +258,10 @@ func (g *group) restart(notify chan<- bool) error {
 func (g *group) gain(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &leadership{end: cancel, over: make(chan struct{})}
-	g.submitting.take()
+	g.submitting.Lock()
 	before := g.latest
 	g.current, g.latest = l, l
-	g.submitting.give()
+	g.submitting.Unlock()
 	g.leaderChanges.Add(1)
 	g.running.Go(func() {
 		defer close(l.over)
@@ -319,11 +319,11 @@ func insist(ctx context.Context, attempt func() error) error {
 // lose ends the leadership, if there is one. It does not wait for its duties to end: they may be waiting for Raft, which
 // waits for watch.
 func (g *group) lose() {
-	g.submitting.take()
+	g.submitting.Lock()
 	l := g.current
 	g.current = nil
 	g.serving.Store(nil)
-	g.submitting.give()
+	g.submitting.Unlock()
 	if l != nil {
 		l.end()
 		g.leaderChanges.Add(1)
@@ -336,8 +336,8 @@ func (g *group) lose() {
 // only after lose has had its turn. So an entry that passes the check here is either taken in the term of l or refused:
 // it never gets into a later term, where it would come before that term's Lead.
 func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
-	g.submitting.take()
-	defer g.submitting.give()
+	g.submitting.Lock()
+	defer g.submitting.Unlock()
 	if g.current != l {
 		return nil, ErrNoLeader
 	}
@@ -347,8 +347,8 @@ func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 
 // serve lets callers in. It reports false if the leadership is over.
 func (g *group) serve(l *leadership) bool {
-	g.submitting.take()
-	defer g.submitting.give()
+	g.submitting.Lock()
+	defer g.submitting.Unlock()
 	if g.current != l {
 		return false
 	}

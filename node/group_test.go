@@ -138,7 +138,7 @@ func TestRestartBesideStopLeavesNothingOpen(t *testing.T) {
 				t.Errorf("the stop ended with %v", err)
 			}
 			// Files that were left open could not be opened.
-			stores, err := storage.Open(g.dir, storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other", Birth: storage.MustExist})
+			stores, err := storage.Open(g.dir, storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other", Mode: storage.MustExist})
 			if err != nil {
 				t.Fatal(err)
 			}

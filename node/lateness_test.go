@@ -62,7 +62,7 @@ func TestLatenessIsSplit(t *testing.T) {
 			}
 			pass(4 * time.Second)
 			for range cap(slots.slots) {
-				slots.land()
+				slots.releaseSlot()
 			}
 			p.grants(t)
 		}, 3 * time.Second, 0, 1},

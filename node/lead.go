@@ -26,7 +26,7 @@ func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 	if _, err := s.leader(); err != nil {
 		return false, err
 	}
-	return s.offers(queues), nil
+	return s.hasFreeJobs(queues), nil
 }
 
 // HandOver gives each leadership of this node to another voter where there is one, and returns when that is done, has failed, or ctx ends. The node
@@ -71,8 +71,8 @@ func (s *shard) yield(ctx context.Context) {
 	}
 	s.handOver(ctx)
 	// Under this lock the leadership does not end between the look and the opening: whoever ends it closes both afterwards.
-	s.submitting.take()
-	defer s.submitting.give()
+	s.submitting.Lock()
+	defer s.submitting.Unlock()
 	if s.serving.Load() != nil { // nobody took it
 		s.proposer.open()
 		s.waiters.open()

@@ -23,7 +23,7 @@ const progressBytes = 256 << 10
 type inboundConn struct {
 	*framedConn
 	scan     messageScan
-	patience time.Duration // left for the message, or for the next progressBytes of a snapshot
+	timeLeft time.Duration // left for the message, or for the next progressBytes of a snapshot
 	progress int64         // bytes of the snapshot since patience was renewed
 	snapshot int64         // bytes that the snapshot may still have
 }
@@ -37,7 +37,7 @@ func newInboundConn(conn *framedConn) net.Conn {
 
 // reset prepares for the next message.
 func (c *inboundConn) reset() {
-	c.scan, c.patience, c.progress, c.snapshot = messageScan{}, rpcTimeout, 0, 0
+	c.scan, c.timeLeft, c.progress, c.snapshot = messageScan{}, rpcTimeout, 0, 0
 }
 
 // Read reads what is within the limits. An error ends the connection at once: if the library answered first, which it does
@@ -57,11 +57,11 @@ func (c *inboundConn) read(p []byte) (int, error) {
 		}
 	}
 	start := time.Now()
-	if err := c.framedConn.SetReadDeadline(start.Add(c.patience)); err != nil {
+	if err := c.framedConn.SetReadDeadline(start.Add(c.timeLeft)); err != nil {
 		return 0, fmt.Errorf("setting a deadline for a peer's message: %w", err)
 	}
 	n, err := c.framedConn.Read(p)
-	c.patience -= time.Since(start)
+	c.timeLeft -= time.Since(start)
 	if broken := c.follow(p[:n]); broken != nil {
 		return 0, fmt.Errorf("from server %q: %w", c.peer, broken)
 	}
@@ -84,7 +84,7 @@ func (c *inboundConn) follow(p []byte) error {
 			return err
 		}
 		if p = p[used:]; c.scan.ended && c.scan.kind == kindInstallSnapshot {
-			c.patience, c.snapshot = rpcTimeout, int64(min(c.mux.room(), 1<<62))
+			c.timeLeft, c.snapshot = rpcTimeout, int64(min(c.mux.room(), 1<<62))
 		}
 	}
 	if len(p) == 0 {
@@ -97,7 +97,7 @@ func (c *inboundConn) follow(p []byte) error {
 		return fmt.Errorf("a snapshot that is larger than the room on the disk")
 	}
 	if c.progress += int64(len(p)); c.progress >= progressBytes {
-		c.patience, c.progress = rpcTimeout, 0
+		c.timeLeft, c.progress = rpcTimeout, 0
 	}
 	return nil
 }

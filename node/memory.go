@@ -116,12 +116,12 @@ func (m *memory) judge() {
 		return
 	}
 	used, held := m.used()
-	m.turn(&m.full, "full", used >= m.fullAt, used < m.fullAt-m.fullAt/16 && m.restores.Load() == 0)
-	m.turn(&m.critical, "critical", held >= m.criticalAt, held < m.criticalAt-m.criticalAt/16)
+	m.setFlag(&m.full, "full", used >= m.fullAt, used < m.fullAt-m.fullAt/16 && m.restores.Load() == 0)
+	m.setFlag(&m.critical, "critical", held >= m.criticalAt, held < m.criticalAt-m.criticalAt/16)
 }
 
-// turn sets a flag on or off, or leaves it if neither, and logs a change.
-func (m *memory) turn(flag *atomic.Bool, name string, on, off bool) {
+// setFlag sets a flag if on, clears it if off, and logs a change.
+func (m *memory) setFlag(flag *atomic.Bool, name string, on, off bool) {
 	was := flag.Load()
 	now := on || was && !off
 	if now == was || !flag.CompareAndSwap(was, now) {

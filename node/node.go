@@ -35,13 +35,13 @@ type Node struct {
 	calls    *peerListener // nil before PeerListener
 	stopping bool          // nothing is started any more
 
-	clockChecked chan struct{}
-	fatalOnce    sync.Once
-	pace         *pace
-	snapshotTurn turn       // held while a snapshot is taken
-	moveMu       sync.Mutex // held while a shard is started or stopped
-	snapshotWake chan struct{}
-	planning     sync.Mutex // held by planSpace
+	clockChecked  chan struct{}
+	fatalOnce     sync.Once
+	throttle      *throttle
+	snapshotMutex storage.ChannelMutex // held while a snapshot is taken
+	moveMu        sync.Mutex           // held while a shard is started or stopped
+	snapshotWake  chan struct{}
+	planning      sync.Mutex // held by planSpace
 
 	format       atomic.Uint32 // see Format
 	minVoters    atomic.Int32  // see RequireVoters
@@ -75,9 +75,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotTurn: newTurn(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
-	n.pace = &pace{hurry: n.hurries}
+	n.throttle = &throttle{urgent: n.snapshotsUrgent}
 	n.memory = newMemory(cfg)
 	n.active.Store(1)
 	if n.lock, err = lockDir(cfg); err != nil {
@@ -283,11 +283,11 @@ func (n *Node) fatal(err error) {
 			defer close(said)
 			n.cfg.Logger.Error("the node cannot go on", "error", err)
 		}()
-		patience := time.NewTimer(lastWordsMax)
-		defer patience.Stop()
+		timeout := time.NewTimer(lastWordsMax)
+		defer timeout.Stop()
 		select {
 		case <-said:
-		case <-patience.C:
+		case <-timeout.C:
 		}
 		n.cfg.Fatal(err)
 	})

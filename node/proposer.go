@@ -13,68 +13,72 @@ import (
 )
 
 const (
-	// requestBytesMax bounds one encoded request. The edge refuses far less; this keeps an entry within what log stores take.
+	// requestBytesMax bounds one encoded request. The API refuses far smaller ones; this keeps an entry within what log
+	// stores accept.
 	requestBytesMax = 16 << 20
-	// entryCostMax bounds the work of one entry, for which the machine is locked: a few tens of milliseconds. A request that costs more alone has an entry alone.
+	// entryCostMax bounds the work of one entry, during which the machine is locked: a few tens of milliseconds. A
+	// request that costs more gets an entry of its own.
 	entryCostMax = 32 << 10
-	// givingUp is how long it may take until what waits for an entry hears that its callers were given up.
-	givingUp = 100 * time.Millisecond
-	// entryFrameBytes is room for what an entry has around its requests: format, stamp, number and sum.
+	// giveUpMargin is how much longer than ProposeTimeout waiting requests wait for a slot, so that the entry ahead of
+	// them has failed first.
+	giveUpMargin = 100 * time.Millisecond
+	// entryFrameBytes is room for the frame of an entry: format, timestamp, request count and checksum.
 	entryFrameBytes = 32
-	// bufferBytesKept is the size up to which the buffers of callers are used again.
+	// bufferBytesKept is the largest buffer that is kept for reuse.
 	bufferBytesKept = 1 << 20
 )
 
 // proposal is one request on its way into the log.
 type proposal struct {
-	request *fsm.Request
-	encoded []byte
-	format  fsm.Format // in which it is encoded
-	cost    uint64     // of the request, set by enqueue
-	queued  time.Time
-	came    fsm.Time // when a reservation could first have been had, had there been jobs; see shardCounters.granted
-	claim   *claim   // of a reservation with an id; see claims
-	taken   *ticket  // of shares, until it has landed; who withdraws it, or is refused, gives that back himself
+	request      *fsm.Request
+	encoded      []byte
+	format       fsm.Format // of encoded
+	cost         uint64     // of the request, set by enqueue
+	queued       time.Time
+	came         fsm.Time      // when a reservation could first have been granted; see shardCounters.granted
+	pendingGrant *pendingGrant // of a Reserve with an id
+	reservation  *reservation  // quota for this proposal; released on completion, refusal or withdrawal
 	// complete is called once, unless the proposal was withdrawn.
 	complete func(Reply, error)
 
-	line       *line // in which it waits; this and the following are guarded by proposer.mu
-	prev, next *proposal
-	waiting    bool
+	tenantQueue *tenantQueue // that it waits in; this and the following are guarded by proposer.mu
+	prev, next  *proposal
+	waiting     bool
 }
 
-// proposer turns concurrent requests of one shard into log entries: what has gathered by the time that an entry may be in
-// flight goes into it, of each owner in the order of arrival; see lines. While one is in flight, only a full one follows it. There is no linger. Callers
-// encode their own requests, so that putting an entry together is only copying.
+// proposer batches concurrent requests of one shard into log entries. As soon as a slot for an entry is free, the
+// requests that wait go into one entry; fairQueue gives their order. While an entry is in flight, only a full one
+// follows it. The proposer never waits for a batch to fill. Callers encode their own requests, so that building an
+// entry is only copying.
 type proposer struct {
 	cfg Config
-	// submit hands an entry to Raft, stamp gives its time; both are called from one goroutine at a time.
+	// submit hands an entry to Raft, stamp returns its timestamp. One goroutine at a time calls them.
 	submit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
 	stamp  func() fsm.Time
-	// stamped is told of each batch after its entry was stamped; nil for nobody.
+	// stamped is called with each batch after its entry was stamped; may be nil.
 	stamped func(batch []*proposal)
-	// births says which puts would make too many queues; nil for none.
-	births *births
-	// applied is told of each entry of this proposer that was applied, before its callers are.
+	// queueLimit refuses puts that would create too many queues; nil for no limit.
+	queueLimit *queueCountLimit
+	// applied is called with each applied entry of this proposer, before its callers are answered.
 	applied func(batch []*proposal, did *shardResult)
-	// late is told that an entry was applied whose callers had been given up; their requests are theirs again.
-	late  func()
-	fatal func(error)
-	stats *shardCounters
+	// answeredLate is called when an entry was applied after its callers had been given up.
+	answeredLate func()
+	fatal        func(error)
+	stats        *shardCounters
 
-	wake  chan struct{}
-	slots chan struct{} // one for each entry in flight
-	owing atomic.Int32  // entries in flight whose callers were neither answered nor given up
+	wake       chan struct{}
+	slots      chan struct{} // one for each entry in flight
+	unanswered atomic.Int32  // entries in flight whose callers were neither answered nor given up
 
 	mu       sync.Mutex
-	lines    lines
+	queue    fairQueue
 	requests int
 	bytes    int64
 	cost     uint64
-	closed   error // why nothing is taken; nil while a leadership serves
+	closed   error // refuses all requests; nil while a leadership serves
 }
 
-// newProposer returns a proposer that takes nothing until run.
+// newProposer returns a closed proposer.
 func newProposer(cfg Config, stats *shardCounters) *proposer {
 	return &proposer{
 		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: make(chan struct{}, 1),
@@ -82,14 +86,14 @@ func newProposer(cfg Config, stats *shardCounters) *proposer {
 	}
 }
 
-// open lets requests in.
+// open accepts requests.
 func (p *proposer) open() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = nil
 }
 
-// close refuses new requests with err and answers those that wait with it.
+// close fails new requests and those that wait with err.
 func (p *proposer) close(err error) {
 	p.mu.Lock()
 	p.closed = err
@@ -97,7 +101,7 @@ func (p *proposer) close(err error) {
 	p.refuse(err)
 }
 
-// refuse answers everything that waits with err.
+// refuse fails all waiting requests with err.
 func (p *proposer) refuse(err error) {
 	p.mu.Lock()
 	var all []*proposal
@@ -106,7 +110,7 @@ func (p *proposer) refuse(err error) {
 	}
 	p.mu.Unlock()
 	for _, pr := range all {
-		pr.taken.leave()
+		pr.reservation.release()
 		pr.complete(Reply{}, err)
 	}
 }
@@ -117,18 +121,18 @@ func (p *proposer) enqueue(pr *proposal) error {
 	if size > requestBytesMax {
 		return fmt.Errorf("%w: %d bytes, %d are the most", ErrTooLarge, size, requestBytesMax)
 	}
-	pr.cost, pr.format = requestCost(pr.request), max(pr.format, fsm.FirstFormat) // who does not say wrote in the first
+	pr.cost, pr.format = requestCost(pr.request), max(pr.format, fsm.FirstFormat) // the first format, unless the caller set one
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
 		return p.closed
 	}
-	owner := ownerOf(pr.request)
-	if !p.roomLocked(owner, size) {
+	tenant := tenantOf(pr.request)
+	if !p.hasRoomLocked(tenant, size) {
 		return ErrOverloaded
 	}
 	pr.queued = time.Now()
-	p.lines.add(owner, pr)
+	p.queue.add(tenant, pr)
 	was := p.fullLocked()
 	p.requests++
 	p.bytes += size
@@ -139,7 +143,7 @@ func (p *proposer) enqueue(pr *proposal) error {
 	return nil
 }
 
-// wakeUp has run look at what waits.
+// wakeUp makes run look at the queue.
 func (p *proposer) wakeUp() {
 	select {
 	case p.wake <- struct{}{}:
@@ -147,26 +151,27 @@ func (p *proposer) wakeUp() {
 	}
 }
 
-// fullLocked reports whether what waits fills an entry.
+// fullLocked reports whether the waiting requests fill an entry.
 func (p *proposer) fullLocked() bool {
 	return p.bytes >= int64(p.cfg.EntryBytesMax) || p.cost >= entryCostMax
 }
 
-// full is fullLocked.
+// full is fullLocked under the lock.
 func (p *proposer) full() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fullLocked()
 }
 
-// idle reports whether requests are taken, nothing waits to be logged and no entry is in flight: what was enqueued before is applied then.
+// idle reports whether the proposer is open, no request waits and no entry is in flight. All earlier requests are
+// applied then.
 func (p *proposer) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed == nil && p.requests == 0 && len(p.slots) == 0
 }
 
-// withdraw takes a proposal back. It reports false if that is too late.
+// withdraw removes a waiting proposal. It returns false if the proposal is in an entry already.
 func (p *proposer) withdraw(pr *proposal) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,13 +183,14 @@ func (p *proposer) withdraw(pr *proposal) bool {
 }
 
 func (p *proposer) unlinkLocked(pr *proposal) {
-	p.lines.remove(pr)
+	p.queue.remove(pr)
 	p.requests--
 	p.bytes -= int64(len(pr.encoded))
 	p.cost -= pr.cost
 }
 
-// requestCost returns about how many jobs a request may touch: a few bytes of it may ask for the work of a thousand puts.
+// requestCost returns about how many jobs a request may touch: a request of a few bytes may cost as much as a thousand
+// puts.
 func requestCost(req *fsm.Request) (cost uint64) {
 	for _, c := range req.Commands {
 		switch c := c.(type) {
@@ -204,20 +210,21 @@ func requestCost(req *fsm.Request) (cost uint64) {
 func (p *proposer) take() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.takeLocked(int64(p.cfg.EntryBytesMax), entryCostMax, p.crowdedLocked())
+	return p.takeLocked(int64(p.cfg.EntryBytesMax), entryCostMax, p.contendedLocked())
 }
 
-// waiting returns what is in the queue.
+// waiting returns the size of the queue.
 func (p *proposer) waiting() (requests int, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.requests, p.bytes
 }
 
-// run proposes for one leadership until ctx ends, and returns when the last of its entries is answered. The proposer must be closed by then.
+// run proposes for one leadership until ctx ends, and returns after its last entry is answered. The proposer must be
+// closed before ctx ends.
 func (p *proposer) run(ctx context.Context, l *leadership) {
-	var flights sync.WaitGroup
-	defer flights.Wait()
+	var entries sync.WaitGroup
+	defer entries.Wait()
 	for {
 		if requests, _ := p.waiting(); requests == 0 {
 			select {
@@ -227,32 +234,33 @@ func (p *proposer) run(ctx context.Context, l *leadership) {
 				return
 			}
 		}
-		if !p.slot(ctx) {
+		if !p.waitForSlot(ctx) {
 			return
 		}
-		batch := p.thin(p.take())
+		batch := p.refuseOverLimit(p.take())
 		if len(batch) == 0 {
 			<-p.slots
 			continue
 		}
 		f := p.propose(l, batch)
 		if f == nil {
-			p.land()
+			p.releaseSlot()
 			continue
 		}
-		flights.Go(func() {
-			p.await(f)
-			p.land()
+		entries.Go(func() {
+			p.awaitEntry(f)
+			p.releaseSlot()
 		})
 	}
 }
 
-// thin answers those of a batch whose puts would make queues that their namespaces may not have, and returns the others.
-func (p *proposer) thin(batch []*proposal) []*proposal {
-	if p.births == nil || p.births.roomy(batch) {
+// refuseOverLimit fails the proposals of a batch whose puts would create queues beyond their namespace's limit, and
+// returns the others.
+func (p *proposer) refuseOverLimit(batch []*proposal) []*proposal {
+	if p.queueLimit == nil || p.queueLimit.farFromLimit(batch) {
 		return batch
 	}
-	refused := p.births.look(batch)
+	refused := p.queueLimit.check(batch)
 	kept := batch[:0]
 	for i, pr := range batch {
 		err := refused[i]
@@ -261,47 +269,48 @@ func (p *proposer) thin(batch []*proposal) []*proposal {
 			continue
 		}
 		p.stats.failed(err, 1)
-		pr.taken.leave()
+		pr.reservation.release()
 		pr.complete(Reply{}, err)
 	}
 	return kept
 }
 
-// land gives the slot of an entry back.
-func (p *proposer) land() {
+// releaseSlot releases the slot of an entry.
+func (p *proposer) releaseSlot() {
 	<-p.slots
 	p.wakeUp()
 }
 
-// slot waits until an entry may be in flight. If none may for too long, what waits is refused. It reports false when ctx ends.
-func (p *proposer) slot(ctx context.Context) bool {
-	if p.free() {
+// waitForSlot waits for a free slot and acquires it. If none becomes free in time, it fails all waiting requests. It
+// returns false when ctx ends.
+func (p *proposer) waitForSlot(ctx context.Context) bool {
+	if p.tryAcquireSlot() {
 		return true
 	}
-	patience := time.NewTimer(p.cfg.ProposeTimeout + givingUp)
-	defer patience.Stop()
+	timeout := time.NewTimer(p.cfg.ProposeTimeout + giveUpMargin)
+	defer timeout.Stop()
 	for {
 		select {
 		case <-p.wake:
-			if p.free() {
+			if p.tryAcquireSlot() {
 				return true
 			}
-		case <-patience.C:
-			if p.free() {
+		case <-timeout.C:
+			if p.tryAcquireSlot() {
 				return true
 			}
 			p.refuse(fmt.Errorf("%w: no entry was applied for %v", ErrOverloaded, p.cfg.ProposeTimeout))
-			patience.Reset(p.cfg.ProposeTimeout + givingUp)
+			timeout.Reset(p.cfg.ProposeTimeout + giveUpMargin)
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// free takes the slot of an entry, if there is one. Beside another entry that may yet be answered only a full one has one: each costs
-// every voter a sync and a round of messages.
-func (p *proposer) free() bool {
-	if p.owing.Load() > 0 && !p.full() {
+// tryAcquireSlot acquires a slot if one is free. While another entry is unanswered, only a full entry gets a slot:
+// each entry costs every voter a sync and a round of messages.
+func (p *proposer) tryAcquireSlot() bool {
+	if p.unanswered.Load() > 0 && !p.full() {
 		return false
 	}
 	select {
@@ -312,48 +321,48 @@ func (p *proposer) free() bool {
 	}
 }
 
-// flight is one entry that was handed to Raft.
-type flight struct {
-	batch    []*proposal
-	taken    []*ticket // of those in batch, who may be given up before it lands, and are used again
-	entry    []byte
-	future   raft.ApplyFuture
-	start    time.Time
-	deadline *time.Timer
-	answered atomic.Bool // who sets it answers the batch
+// inflightEntry is one entry that was handed to Raft.
+type inflightEntry struct {
+	batch        []*proposal
+	reservations []*reservation // of the batch; its callers may be given up and reuse their proposals earlier
+	entry        []byte
+	future       raft.ApplyFuture
+	start        time.Time
+	deadline     *time.Timer
+	answered     atomic.Bool // the goroutine that sets it answers the batch
 
-	cost  uint64   // of the batch
-	read  bool     // makes was read; this and the following are for births
-	makes []string // the queues that the entry makes if there are none of their names
+	cost        uint64   // of the batch
+	createsRead bool     // creates is set; this and the following are for queueCountLimit
+	creates     []string // the queues that the entry creates if they do not exist
 }
 
-// propose puts an entry together and hands it to Raft. It answers the batch itself, and returns nil, if Raft is not to have it.
-func (p *proposer) propose(l *leadership, batch []*proposal) *flight {
-	f := &flight{batch: batch, start: time.Now()}
-	p.owing.Add(1)
+// propose builds an entry and hands it to Raft. If that fails, it fails the batch and returns nil.
+func (p *proposer) propose(l *leadership, batch []*proposal) *inflightEntry {
+	f := &inflightEntry{batch: batch, start: time.Now()}
+	p.unanswered.Add(1)
 	for _, pr := range batch {
 		f.cost += pr.cost
-		if pr.taken != nil {
-			f.taken = append(f.taken, pr.taken)
+		if pr.reservation != nil {
+			f.reservations = append(f.reservations, pr.reservation)
 		}
 	}
 	f.entry = p.encode(batch)
 	future, err := p.submit(l, f.entry)
 	if err != nil {
-		leaveAll(f.taken)
-		p.fail(f, err)
+		releaseAll(f.reservations)
+		p.failOnce(f, err)
 		return nil
 	}
 	f.future = future
-	p.births.depart(f)
-	// Raft's own timeout ends when it takes the entry; the future may stay open for ever, if a disk hangs for example.
+	p.queueLimit.entryProposed(f)
+	// Raft's own timeout covers enqueueing only; the future may stay open for ever, for example if a disk hangs.
 	f.deadline = time.AfterFunc(p.cfg.ProposeTimeout, func() {
-		p.fail(f, fmt.Errorf("%w: no outcome within %v", ErrUnknownOutcome, p.cfg.ProposeTimeout))
+		p.failOnce(f, fmt.Errorf("%w: no outcome within %v", ErrUnknownOutcome, p.cfg.ProposeTimeout))
 	})
 	return f
 }
 
-// encode returns the entry of a batch. Its bytes stay as they are: recentLog keeps them.
+// encode returns the entry of a batch. Its bytes must not change: recentLog keeps them.
 func (p *proposer) encode(batch []*proposal) []byte {
 	requests := make([][]byte, len(batch))
 	size := entryFrameBytes
@@ -368,31 +377,31 @@ func (p *proposer) encode(batch []*proposal) []byte {
 	return entry
 }
 
-// await waits for the end of a flight and answers its batch.
-func (p *proposer) await(f *flight) {
+// awaitEntry waits for the outcome of an entry and answers its batch.
+func (p *proposer) awaitEntry(f *inflightEntry) {
 	err := f.future.Error()
 	f.deadline.Stop()
-	leaveAll(f.taken) // it is applied, or never will be in this leadership
-	p.births.arrive(f)
+	releaseAll(f.reservations) // applied, or never will be in this leadership
+	p.queueLimit.entryDone(f)
 	if err != nil {
-		p.fail(f, proposalError(err))
+		p.failOnce(f, proposalError(err))
 		return
 	}
 	out := f.future.Response().(*appliedEntry)
 	if out.err != nil {
-		p.fail(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, out.err))
+		p.failOnce(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, out.err))
 		return
 	}
 	if f.answered.CompareAndSwap(false, true) {
-		p.answer(f, out)
-		p.owing.Add(-1)
+		p.completeWithResults(f, out)
+		p.unanswered.Add(-1)
 	} else {
-		p.late()
+		p.answeredLate()
 	}
 }
 
-// answer gives each proposal of an applied entry its own part of the results.
-func (p *proposer) answer(f *flight, out *appliedEntry) {
+// completeWithResults answers each proposal of an applied entry with its part of the results.
+func (p *proposer) completeWithResults(f *inflightEntry, out *appliedEntry) {
 	value := out.value.(*shardResult)
 	commands := 0
 	for _, pr := range f.batch {
@@ -401,7 +410,7 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 	if commands != len(value.results) {
 		err := fmt.Errorf("entry %d has %d commands, but the machine gave %d results", out.index, commands, len(value.results))
 		p.fatal(err)
-		p.complete(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, err))
+		p.completeWithError(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, err))
 		return
 	}
 	p.applied(f.batch, value)
@@ -417,17 +426,17 @@ func (p *proposer) answer(f *flight, out *appliedEntry) {
 	}
 }
 
-// fail answers a batch with an error, unless it is answered already.
-func (p *proposer) fail(f *flight, err error) {
+// failOnce answers a batch with an error, unless it was answered before.
+func (p *proposer) failOnce(f *inflightEntry, err error) {
 	if f.answered.CompareAndSwap(false, true) {
-		p.owing.Add(-1)
-		p.wakeUp() // its slot may be taken for ever
-		p.complete(f, err)
+		p.unanswered.Add(-1)
+		p.wakeUp() // its slot may stay occupied for ever
+		p.completeWithError(f, err)
 	}
 }
 
-// complete answers a batch with an error.
-func (p *proposer) complete(f *flight, err error) {
+// completeWithError answers a batch with an error.
+func (p *proposer) completeWithError(f *inflightEntry, err error) {
 	p.stats.failed(err, len(f.batch))
 	for _, pr := range f.batch {
 		pr.complete(Reply{}, err)

@@ -90,7 +90,7 @@ func startProposer(t *testing.T, cfg Config) *bench {
 	}
 	b.stamp = func() fsm.Time { b.stamps++; return b.stamps }
 	b.applied = func([]*proposal, *shardResult) {}
-	b.late = func() { b.lateEntries.Add(1) }
+	b.answeredLate = func() { b.lateEntries.Add(1) }
 	b.fatal = func(err error) { t.Errorf("the proposer gave up: %v", err) }
 	b.open()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -189,14 +189,14 @@ func TestProposerKeepsEntriesInFlight(t *testing.T) {
 		t.Run(fmt.Sprint(inFlight), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := startProposer(t, Config{EntriesInFlight: inFlight, EntryBytesMax: 1}) // each request fills one
-				var flights []*fakeFuture
+				var futures []*fakeFuture
 				for range inFlight {
 					b.send(t, 1)
-					flights = append(flights, b.next(t))
+					futures = append(futures, b.next(t))
 				}
 				b.send(t, 1)
 				b.none(t)
-				for i, f := range flights {
+				for i, f := range futures {
 					f.apply(t, uint64(i))
 				}
 				b.next(t).apply(t, 9)
@@ -298,7 +298,7 @@ func TestProposerGivesUpWaiting(t *testing.T) {
 		if a := <-logged; OutcomeOf(a.err) != Unknown || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v what was logged ended with %v", time.Since(start), a.err)
 		}
-		if a := <-queued; !errors.Is(a.err, ErrOverloaded) || time.Since(start) != 10*time.Second+givingUp {
+		if a := <-queued; !errors.Is(a.err, ErrOverloaded) || time.Since(start) != 10*time.Second+giveUpMargin {
 			t.Errorf("after %v what was queued ended with %v", time.Since(start), a.err)
 		}
 		stuck.apply(t, 1) // too late; and the slot is free again

@@ -158,7 +158,7 @@ func (r *Recovery) tag(clusterID, name string) string {
 
 func (r *Recovery) open(name string) (*storage.Stores, error) {
 	return storage.Open(r.dirOf(name), storage.Config{
-		Group: r.tag(r.id.ClusterID, name), Birth: storage.MustExist, Engine: storage.Engine(r.id.Store), Logger: r.cfg.Logger,
+		Group: r.tag(r.id.ClusterID, name), Mode: storage.MustExist, Engine: storage.Engine(r.id.Store), Logger: r.cfg.Logger,
 	})
 }
 

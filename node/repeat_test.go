@@ -43,7 +43,7 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 				}()
 				synctest.Wait()
 				for range cap(s.proposer.slots) {
-					s.proposer.land()
+					s.proposer.releaseSlot()
 				}
 				time.Sleep(tt.stuck)
 				close(held)
@@ -54,8 +54,8 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 				if put, first := <-outcomes, <-outcomes; put != tt.first || first != tt.first {
 					t.Errorf("the first attempt ended %v, %v, want %v", put, first, tt.first)
 				}
-				if ws := s.waiters; len(ws.named) > 0 {
-					t.Errorf("requests are kept: %v", ws.named)
+				if ws := s.waiters; len(ws.byName) > 0 {
+					t.Errorf("requests are kept: %v", ws.byName)
 				}
 			})
 		})

@@ -254,7 +254,7 @@ func longLog(t *testing.T, group string) Config {
 	}
 	closeNode(t, n)
 	st, err := storage.Open(groupDir(cfg.Dir, group), storage.Config{
-		Group: n.id.ClusterID + "/" + n.id.serverID() + "/" + group, Birth: storage.MustExist,
+		Group: n.id.ClusterID + "/" + n.id.serverID() + "/" + group, Mode: storage.MustExist,
 	})
 	if err != nil {
 		t.Fatal(err)

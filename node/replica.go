@@ -48,9 +48,9 @@ type replica struct {
 	// stopped, drops it, as it happens, and goes on with the next. The machine would get entries without those before them, callers results that
 	// never were, and a snapshot a state that no other replica has.
 	stopped atomic.Bool
-	// pace is told of each entry, nil for none. rest spreads the writing of snapshots, nil for none.
-	pace *pace
-	rest func(worked time.Duration) bool
+	// throttle is told of each entry, nil for none. rest spreads the writing of snapshots, nil for none.
+	throttle *throttle
+	pause    func(worked time.Duration) bool
 
 	mu          sync.RWMutex
 	machine     Machine
@@ -147,8 +147,8 @@ func (r *replica) Apply(log *raft.Log) any {
 		r.grown()
 	}
 	r.wake()
-	if r.pace != nil {
-		r.pace.applied.Add(1)
+	if r.throttle != nil {
+		r.throttle.applied.Add(1)
 	}
 	if r.after != nil {
 		r.after(r.machine)
@@ -369,8 +369,8 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 		d.SetDigest(snapshot.Digest())
 	}
 	var w io.Writer = sink
-	if s.replica.rest != nil {
-		w = &pacedWriter{Writer: sink, rest: s.replica.rest, since: time.Now()}
+	if s.replica.pause != nil {
+		w = &throttledWriter{Writer: sink, pause: s.replica.pause, resumedAt: time.Now()}
 	}
 	_, err := snapshot.WriteTo(w)
 	s.Release() // what is left to be done, syncing and cutting the log, needs nothing of it

@@ -57,7 +57,7 @@ func (ws *waiters) settled() bool {
 	defer ws.mu.Unlock()
 	busy := ws.closed == nil && (ws.looking || len(ws.dirty) > 0)
 	for _, q := range ws.queues {
-		busy = busy || q.asking > 0
+		busy = busy || q.reserving > 0
 	}
 	return !busy
 }

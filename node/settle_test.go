@@ -52,7 +52,7 @@ func TestSettleAfterAJumpOfTheClock(t *testing.T) {
 func TestSettleWaitsForReservations(t *testing.T) {
 	s := &shard{}
 	ws := newWaiters(s, 1)
-	ws.queues["orders"] = &waitQueue{name: "orders", place: -1, asking: 1}
+	ws.queues["orders"] = &waitQueue{name: "orders", heapIndex: -1, reserving: 1}
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)

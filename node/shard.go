@@ -12,34 +12,35 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// shard is one shard on this node: a group around an fsm.Machine, and what its leader does.
+// shard is one shard on this node: a Raft group around an fsm.Machine, and the duties of its leader.
 type shard struct {
 	*group
-	number   uint32
-	cfg      Config
-	clock    *shardClock
-	proposer *proposer
-	waiters  *waiters
-	claims   *claims
-	shares   *shares
-	limited  limited
-	pacer    *pacer
-	stats    *shardCounters
-	memory   machineMemory
-	ration   ration
-	// votersFull is the figures of another voter whose memory is full; nil if there is none.
+	number        uint32
+	cfg           Config
+	clock         *shardClock
+	proposer      *proposer
+	waiters       *waiters
+	pendingGrants *pendingGrants
+	quotas        *quotas
+	fullQueues    fullQueues
+	pacer         *pacer
+	stats         *shardCounters
+	memory        machineMemory
+	ration        ration
+	// votersFull is the state of another voter whose memory is full; nil if there is none.
 	votersFull atomic.Pointer[MemoryError]
 	pool       sync.Pool // of *call
 
-	// caughtUp is closed when this node is elected for the first time and every committed entry is applied, led when it then serves.
-	// Between the two the node opens gate, once it has compared its clock with the last stamps of all its shards.
+	// caughtUp is closed when this node is elected for the first time and has applied every committed entry, led when it
+	// then serves. Between the two, the node closes gate once it has compared its clock with the last timestamps of all
+	// its shards.
 	caughtUp, led         chan struct{}
 	caughtUpOnce, ledOnce sync.Once
 	gate                  <-chan struct{}
 
-	// comparing guards comparedIn, the leadership whose comparisons of clocks count, and the writing of what they say: medianOff, by how much this
-	// node's clock was ahead of the median of the voters' last, and held, why this leader stamps nothing. gaveAway is when a leadership last ended that was
-	// held because of clocks.
+	// comparing guards comparedIn, the leadership whose clock comparisons count, and the writes of their results:
+	// medianOff, how far this node's clock was ahead of the voters' median at the last comparison, and held, the reason
+	// why this leader stamps no entries. gaveAway is when a leadership that was held because of clocks last ended.
 	comparing    sync.Mutex
 	comparedIn   *leadership
 	gaveAway     time.Time
@@ -69,11 +70,11 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer = newProposer(n.cfg, s.stats)
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
-	s.proposer.births = newBirths(s, machine.m)
-	s.claims, s.shares = newClaims(s), newShares(s)
+	s.proposer.queueLimit = newQueueCountLimit(s, machine.m)
+	s.pendingGrants, s.quotas = newPendingGrants(s), newQuotas(s)
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
 	s.waiters.scarce = func() bool { return n.space.Scarce() || s.lacksVoters() != nil }
-	s.proposer.late = s.waiters.touchedAll
+	s.proposer.answeredLate = s.waiters.recheckAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: make(chan struct{}, 1)}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
@@ -81,7 +82,7 @@ func newShard(n *Node, number uint32) *shard {
 		s.follow(machine.Clock())
 		s.ration.reserved.Store(int64(machine.Leases()))
 		s.pacer.moved(s.dutyOf(machine))
-		s.proposer.births.follow(machine)
+		s.proposer.queueLimit.setQueues(machine)
 	}
 	if n.cfg.Applied != nil {
 		opening := n.openings.Add(1)
@@ -91,32 +92,32 @@ func newShard(n *Node, number uint32) *shard {
 	}
 	s.pool.New = func() any {
 		c := &call{done: make(chan answer, 1)}
-		c.complete = func(reply Reply, err error) { c.end(answer{reply, err}) }
+		c.complete = func(reply Reply, err error) { c.deliver(answer{reply, err}) }
 		return c
 	}
 	return s
 }
 
-// call is a proposal that its caller waits for.
+// call is a proposal with a waiting caller.
 type call struct {
 	proposal
 	done chan answer
-	// over is set by whichever comes first: the answer, or the caller's leaving.
-	over atomic.Bool
-	// leave is set by a caller that leaves: it takes the answer.
-	leave func(answer)
+	// settled is set by the first of two events: the answer arrives, or the caller leaves.
+	settled atomic.Bool
+	// abandoned receives the answer after the caller has left; the caller sets it.
+	abandoned func(answer)
 }
 
-// end takes the answer to a call.
-func (c *call) end(a answer) {
-	if c.over.CompareAndSwap(false, true) {
+// deliver passes the answer to the caller, or to abandoned after the caller has left.
+func (c *call) deliver(a answer) {
+	if c.settled.CompareAndSwap(false, true) {
 		c.done <- a
 		return
 	}
-	c.leave(a)
+	c.abandoned(a)
 }
 
-// answer is how a request ended.
+// answer is the outcome of a request.
 type answer struct {
 	reply Reply
 	err   error
@@ -128,7 +129,7 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	if results, refused := s.refuses(req); refused {
+	if results, refused := s.refusesFull(req); refused {
 		s.stats.notApplied.Add(1)
 		return Reply{Results: results}, nil
 	}
@@ -138,21 +139,21 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 		return Reply{}, err
 	}
 	req = rationed
-	taken, err := s.shares.enter(ctx, req)
+	reserved, err := s.quotas.reserve(ctx, req)
 	if err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	return s.enqueue(ctx, req, taken)
+	return s.enqueue(ctx, req, reserved)
 }
 
-// enqueue proposes a request that has taken what it needs of shares, and waits for its results.
-func (s *shard) enqueue(ctx context.Context, req *fsm.Request, taken *ticket) (reply Reply, err error) {
+// enqueue proposes a request that holds its quota, and waits for its results.
+func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *reservation) (reply Reply, err error) {
 	c := s.pool.Get().(*call)
-	c.request, c.came, c.taken = req, s.clock.now(), taken
+	c.request, c.came, c.reservation = req, s.clock.now(), reserved
 	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
-	if err = s.claims.enqueue(&c.proposal); err != nil {
-		taken.leave()
+	if err = s.pendingGrants.enqueue(&c.proposal); err != nil {
+		reserved.release()
 		s.recycle(c)
 		err = s.refusal(err)
 		s.stats.failed(err, 1)
@@ -160,42 +161,42 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, taken *ticket) (r
 	}
 	select {
 	case a := <-c.done:
-		s.claims.settle(c.claim, a)
+		s.pendingGrants.noteDelivered(c.pendingGrant, a)
 		s.recycle(c)
 		return a.reply, a.err
 	case <-ctx.Done():
 	}
 	if s.proposer.withdraw(&c.proposal) {
-		taken.leave()
-		s.claims.nothing(c.claim)
+		reserved.release()
+		s.pendingGrants.noteNoGrants(c.pendingGrant)
 		s.recycle(c)
 		err = canceled(ctx)
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	claimed := c.claim
-	c.leave = func(a answer) { s.giveBack(context.WithoutCancel(ctx), claimed, a) }
-	if !c.over.CompareAndSwap(false, true) { // answered at the same moment
+	pending := c.pendingGrant
+	c.abandoned = func(a answer) { s.releaseAbandoned(context.WithoutCancel(ctx), pending, a) }
+	if !c.settled.CompareAndSwap(false, true) { // answered at the same moment
 		a := <-c.done
-		s.claims.settle(claimed, a)
+		s.pendingGrants.noteDelivered(pending, a)
 		s.recycle(c)
 		return a.reply, a.err
 	}
-	// The call is left to the collector: its proposal is still in use.
+	// The call is not recycled: its proposal is still in use.
 	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // recycle keeps a call for the next request.
 func (s *shard) recycle(c *call) {
-	c.request, c.claim, c.taken, c.leave = nil, nil, nil, nil
-	c.over.Store(false)
+	c.request, c.pendingGrant, c.reservation, c.abandoned = nil, nil, nil, nil
+	c.settled.Store(false)
 	if cap(c.encoded) > bufferBytesKept {
 		c.encoded = nil
 	}
 	s.pool.Put(c)
 }
 
-// refusal names the shard and, for a shard without a serving leader here, the leader.
+// refusal wraps err with the name of the shard. For ErrNoLeader it adds the known leader.
 func (s *shard) refusal(err error) error {
 	if errors.Is(err, ErrNoLeader) {
 		_, named := s.leader()
@@ -209,10 +210,11 @@ func (s *shard) refusal(err error) error {
 	return fmt.Errorf("%s: %w", s.name, err)
 }
 
-// admit refuses what would add to a full disk or a full memory: puts when either is low, and when space is scarce all that does not free some.
-// An entry that cannot be written ends the process, so when space is exhausted nothing of callers is logged. Who does not lead leaves it
-// to the leader. A repeat adds nothing to memory, and passes. Nor is taken what would be on too few disks. In the first moments, when the leadership is
-// handed over, the answer is that there is no leader: the next one takes the call.
+// admit refuses requests that would fill a full disk or memory further: puts if either is low, and everything that frees
+// no space if space is scarce. An entry that cannot be written ends the process, so if space is exhausted, no caller's
+// request is logged. It also refuses what too few voters would store. A node that does not lead leaves all this to the
+// leader. A repeat adds nothing to memory, and passes. While the leader hands over, the refusal is ErrNoLeader: the
+// next leader takes the call.
 func (s *shard) admit(req *fsm.Request) error {
 	if err := s.admitVoters(req); err != nil {
 		return err
@@ -241,7 +243,7 @@ func (s *shard) admit(req *fsm.Request) error {
 	}
 }
 
-// diskRefusal returns the error for what the disk has no room for.
+// diskRefusal returns the error for requests that the disk has no room for.
 func (s *shard) diskRefusal() error {
 	if s.node.relieved() && !s.soleVoter() {
 		return fmt.Errorf("%s: %w: its leader hands over: %w", s.name, ErrNoLeader, ErrDiskFull)
@@ -259,7 +261,7 @@ func frees(k fsm.Kind) bool {
 	}
 }
 
-// lead is what a new leader does, once every entry of earlier terms is applied. See group.onLead.
+// lead runs the duties of a new leader, once every entry of earlier terms is applied. See group.onLead.
 func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.caughtUpOnce.Do(func() { close(s.caughtUp) })
 	select {
@@ -279,20 +281,20 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		}
 		return
 	}
-	s.claims.begin()
+	s.pendingGrants.open()
 	s.stats.measures.clear()
-	s.shares.begin(l.term)
-	defer s.shares.begin(0)
+	s.quotas.reset(l.term)
+	defer s.quotas.reset(0)
 	s.proposer.open()
 	s.waiters.open()
 	if !s.serve(l) {
 		s.proposer.close(ErrNoLeader)
 		s.waiters.close(ErrNoLeader)
-		s.claims.close()
+		s.pendingGrants.close()
 		return
 	}
 	s.logger.Info("leading", "term", l.term)
-	s.watchTime() // before anybody who waited can reset it
+	s.watchTime() // before a call that waited can reset it
 	s.ledOnce.Do(func() { close(s.led) })
 
 	var duties sync.WaitGroup
@@ -300,8 +302,8 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	duties.Go(func() { s.waiters.run(ctx) })
 	duties.Go(func() { s.pacer.run(ctx) })
 	<-ctx.Done()
-	s.claims.close()
-	// Closed in this order: a waiter's reservation that is refused needs the waiters still.
+	s.pendingGrants.close()
+	// The proposer is closed first: a refused reservation still needs its waiter.
 	s.proposer.close(ErrNoLeader)
 	s.waiters.close(ErrNoLeader)
 	duties.Wait()
@@ -324,7 +326,7 @@ func (s *shard) logLead(ctx context.Context, l *leadership) error {
 	})
 }
 
-// applied passes on what an entry of this leader did.
+// applied passes on the results of an applied entry of this leader.
 func (s *shard) applied(batch []*proposal, did *shardResult) {
 	results := did.results
 	for _, pr := range batch {
@@ -335,14 +337,15 @@ func (s *shard) applied(batch []*proposal, did *shardResult) {
 				s.stats.granted(pr.came, &own[i], did.clock)
 			}
 		}
-		s.limited.note(pr.request.Commands, own)
+		s.fullQueues.noteRefused(pr.request.Commands, own)
 	}
-	s.shares.touched(batch)
+	s.quotas.entryApplied(batch)
 	s.stats.measures.ended(did.endings)
-	s.waiters.touched(batch)
+	s.waiters.entryApplied(batch)
 }
 
-// expire proposes one Expire. Every entry forgets something as well, so that work is left undone also if there is more to forget while memory is full.
+// expire proposes one Expire. Every entry also forgets old records, so more is true as well while memory is full and
+// there are more records to forget.
 func (s *shard) expire(ctx context.Context) (more bool, err error) {
 	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
 	if err != nil {
@@ -363,9 +366,9 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 	return deadline
 }
 
-// view runs f on the machine as it is on this node, under a shared lock: f must be quick and keep nothing that aliases the machine.
-// now is the time at which reads evaluate: that of the stamps where the node leads, else what the node takes the time to be, since nothing brings the
-// clock of the stamps back from a wrong time before the node leads.
+// view runs f on this node's copy of the machine under a shared lock. f must be quick and must not keep memory of the
+// machine. now is the time for reads: the clock of the timestamps on the leader, else the node's own clock, because a
+// wrong clock of the timestamps is corrected only when the node leads.
 func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	now := s.node.clock.Wall()
 	if s.serving.Load() != nil {
@@ -379,7 +382,8 @@ func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	return w
 }
 
-// peek answers a query from what this node has applied, or with ErrNotHere while the replica gets back what it had applied.
+// peek answers a query from this node's copy of the machine. While the replica is catching up to what it had applied
+// before, peek returns ErrNotHere.
 func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness, err error) {
 	w = s.view(func(m *fsm.Machine, now fsm.Time) {
 		if s.replica.lacks() {
@@ -391,14 +395,14 @@ func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness, err error) {
 	return r, w, err
 }
 
-// query is peek such that the answer shows every request that was answered before.
+// query is a linearizable peek: the answer shows every request that was answered before.
 func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, Witness, error) {
 	l, err := s.leader()
 	if err != nil {
 		return fsm.Reading{}, Witness{}, err
 	}
-	// Confirmed first: this node leads at some moment after the call, hence has applied all that was answered before it. What it
-	// applies between the confirmation and the reading only makes the answer show more.
+	// Confirmed first: this node leads at some moment after the call, so it has applied every request that was answered
+	// before the call. Entries applied between the confirmation and the read only make the answer newer.
 	if err := s.confirm(ctx, l); err != nil {
 		return fsm.Reading{}, Witness{}, err
 	}
@@ -406,14 +410,14 @@ func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, Witness, e
 	if !ok {
 		return s.peek(q)
 	}
-	r, w := s.claims.recall(of, func() (r fsm.Reading, w Witness) {
+	r, w := s.pendingGrants.recall(of, func() (r fsm.Reading, w Witness) {
 		r, w, err = s.peek(q)
 		return r, w
 	})
 	return r, w, err
 }
 
-// granted returns the jobs that the results of a Reserve handed out here.
+// granted returns the jobs of the grants in the results of a Reserve.
 func (s *shard) granted(results []fsm.Result) ([]fsm.Job, error) {
 	if len(results) == 0 || len(results[0].Grants) == 0 {
 		return nil, nil
@@ -454,7 +458,7 @@ func (s *shard) statistics() ShardStats {
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
 	st.QuotaRefusals = c.quotas.value()
 	if s.serving.Load() != nil {
-		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.shares.usage()
+		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.quotas.usage()
 		s.waiters.waiting(st.Queues)
 	}
 	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()

@@ -192,7 +192,7 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 		s.clock.raise(s.machineClock()) // it was lowered when the entry was stamped
 		return ClockReset{}, err
 	}
-	s.waiters.touchedAll()
+	s.waiters.recheckAll()
 	s.watchTime()
 	return ClockReset{From: from, To: reply.Witness.Time}, nil
 }

@@ -16,15 +16,15 @@ const snapshotRetry = 30 * time.Second
 
 // snapshotCounters describe the snapshots of one group.
 type snapshotCounters struct {
-	mu    sync.Mutex
-	stats SnapshotStats
-	rest  time.Time // no further attempt before
+	mu      sync.Mutex
+	stats   SnapshotStats
+	retryAt time.Time // no further attempt before
 }
 
 // snapshotDue reports whether the group has logged enough since its last snapshot.
 func (g *group) snapshotDue(now time.Time) bool {
 	g.snapshots.mu.Lock()
-	rest := g.snapshots.rest
+	rest := g.snapshots.retryAt
 	g.snapshots.mu.Unlock()
 	return now.After(rest) && g.replica.loggedVolume().bytes > g.replica.snapshotAt.Load()
 }
@@ -80,7 +80,7 @@ func (g *group) takeSnapshot() error {
 	if err != nil && !overtaken {
 		g.node.releaseIfFull(err)
 		g.snapshots.stats.Failed++
-		g.snapshots.rest = time.Now().Add(snapshotRetry)
+		g.snapshots.retryAt = time.Now().Add(snapshotRetry)
 		return fmt.Errorf("taking a snapshot of %s: %w", g.name, err)
 	}
 	g.planSnapshot()
@@ -109,7 +109,7 @@ func (i *instance) stopped() bool {
 }
 
 // tidy removes the files that the group needs no more.
-func (g *group) tidy() { g.instance().stores.Tidy(g.restAfter) }
+func (g *group) tidy() { g.instance().stores.Tidy(g.pauseAfter) }
 
 // setTrailing has Raft keep about TrailingBytes of log behind the next snapshot for followers that lag, by the size that entries
 // had since the last one. A group with one voter has nobody to keep it for.
@@ -150,11 +150,11 @@ func (n *Node) runSnapshots(ctx context.Context) {
 	for {
 		for _, g := range n.allGroups() {
 			if ctx.Err() == nil && g.snapshotDue(time.Now()) {
-				n.snapshotTurn.take()
+				n.snapshotMutex.Lock()
 				if err := g.takeSnapshot(); err != nil && ctx.Err() == nil && !errors.Is(err, raft.ErrRaftShutdown) {
 					g.note("snapshot", err)
 				}
-				n.snapshotTurn.give()
+				n.snapshotMutex.Unlock()
 			}
 			g.tidy() // what an installed snapshot has replaced
 		}
@@ -176,8 +176,8 @@ func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
 	result := make(chan error, 1)
 	started := n.spawn(func() {
 		defer done()
-		n.snapshotTurn.take()
-		defer n.snapshotTurn.give()
+		n.snapshotMutex.Lock()
+		defer n.snapshotMutex.Unlock()
 		result <- s.takeSnapshot()
 		s.tidy()
 	})

@@ -8,16 +8,16 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// refusedSpacesMax bounds the namespaces whose refusals a shard counts one by one. The others are counted as OtherQueues.
+// refusedSpacesMax bounds the namespaces that are counted one by one. The others are counted as OtherQueues.
 const refusedSpacesMax = 1000
 
-// spaceRefusals counts the requests that were refused for the quotas of namespaces, since the start of the node.
+// spaceRefusals counts the requests that quotas of namespaces refused since the start of the node.
 type spaceRefusals struct {
 	mu sync.Mutex
 	by map[string]Amounts
 }
 
-// note counts requests that were refused so.
+// note counts requests if err is a QuotaError.
 func (r *spaceRefusals) note(err error, requests uint64) {
 	e, ok := errors.AsType[*QuotaError](err)
 	if !ok || e.Limit >= Limits {
@@ -43,19 +43,18 @@ func (r *spaceRefusals) value() map[string]Amounts {
 	return maps.Clone(r.by)
 }
 
-// usage returns what is used in the shard of each quota that it has a share of: what is applied. It changes nothing, so that who measures does not take away
-// what the keeper of shares is told.
-func (sh *shares) usage() map[string]Amounts {
-	sh.mu.Lock()
-	all := make(map[string]Amounts, len(sh.spaces))
-	for name, s := range sh.spaces {
-		all[name] = Amounts{PutRate: s.rate}
+// usage returns the applied use of each quota, for metrics. It changes nothing, unlike sharesUsed.
+func (q *quotas) usage() map[string]Amounts {
+	q.mu.Lock()
+	all := make(map[string]Amounts, len(q.namespaces))
+	for name, s := range q.namespaces {
+		all[name] = Amounts{PutRate: s.putRate}
 	}
-	sh.mu.Unlock()
+	q.mu.Unlock()
 	if len(all) == 0 {
 		return nil
 	}
-	sh.shard.view(func(m *fsm.Machine, _ fsm.Time) {
+	q.shard.view(func(m *fsm.Machine, _ fsm.Time) {
 		for name, used := range all {
 			u := m.UsageOf(name)
 			used[JobsLimit], used[BytesLimit], used[LeasesLimit] = u.Jobs, u.Bytes, u.InFlight

@@ -18,7 +18,7 @@ func holdBack(s *shard) (let func()) {
 	}
 	return func() {
 		for range cap(s.proposer.slots) {
-			s.proposer.land()
+			s.proposer.releaseSlot()
 		}
 	}
 }

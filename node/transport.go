@@ -147,8 +147,8 @@ func (m *mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 		err = passing{errors.New("another connection took its slot")}
 	}
 	if err == nil {
-		patience := time.NewTimer(handshakeTimeout)
-		defer patience.Stop()
+		timeout := time.NewTimer(handshakeTimeout)
+		defer timeout.Stop()
 		select {
 		case s.accepted <- newFramedConn(conn):
 			return
@@ -156,7 +156,7 @@ func (m *mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 			err = passing{errors.New("the group is stopping")}
 		case <-m.done:
 			err = passing{errors.New("the node is stopping")}
-		case <-patience.C:
+		case <-timeout.C:
 			err = fmt.Errorf("nobody took the connection for %v", handshakeTimeout)
 		}
 	}

@@ -260,7 +260,7 @@ func TestPollThatComesWhileTheOnlyJobIsOnItsWay(t *testing.T) {
 			t.Errorf("%d reservations are on their way for one job", requests)
 		}
 		for range cap(p.slots) {
-			p.land()
+			p.releaseSlot()
 		}
 		if !late.running() {
 			t.Errorf("the late poll ended with %+v, %v", late.reply, late.err)
@@ -368,7 +368,7 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 			t.Errorf("error is %v with outcome %v", leaver.err, OutcomeOf(leaver.err))
 		}
 		for range cap(slots) {
-			n.shards[0].Load().proposer.land()
+			n.shards[0].Load().proposer.releaseSlot()
 		}
 		g := startPoll(t, n, time.Hour, 1, "orders").grants(t)
 		if len(g) != 1 || g[0].Attempt != 1 {
@@ -398,7 +398,7 @@ func TestPollWhoseTimeEndsWhileItIsGranted(t *testing.T) {
 			t.Fatalf("the poll ended with %+v, %v while its reservation was on the way", p.reply, p.err)
 		}
 		for range cap(slots) {
-			n.shards[0].Load().proposer.land()
+			n.shards[0].Load().proposer.releaseSlot()
 		}
 		if g := p.grants(t); len(g) != 1 {
 			t.Errorf("granted %+v, want the job", g)

@@ -16,17 +16,17 @@ import (
 // arbitratedNode is one of several nodes that keep attempts apart together.
 type arbitratedNode struct {
 	*crossingNode
-	attempts *node.Attempts
+	attempts *node.RequestMutex
 }
 
 func (n arbitratedNode) Attempt(ctx context.Context, _ uint32, id string, patience time.Duration) (<-chan struct{}, func(), error) {
-	return n.attempts.Begin(ctx, id, patience)
+	return n.attempts.Lock(ctx, id, patience)
 }
 
 // TestRepeatThroughAnotherNode: as with a repeat through the same node, it gets what the first attempt keeps, and nothing that it releases.
 func TestRepeatThroughAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		attempts := &node.Attempts{}
+		attempts := &node.RequestMutex{}
 		req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
 		c := startPoll(t.Context(), t, 100*time.Millisecond, &belfryv1.ReserveRequest{MaxJobs: 1})
 		crossed := c.queues.node.(*crossingNode)

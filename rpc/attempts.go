@@ -12,7 +12,7 @@ import (
 // attempts are the attempts at polls over several shards that come through this node. The zero value is ready for use.
 type attempts struct {
 	// here keeps them apart if the node does not.
-	here node.Attempts
+	here node.RequestMutex
 	// finishing are attempts that were answered and have not ended yet.
 	finishing sync.WaitGroup
 }
@@ -25,7 +25,7 @@ func (p *poll) name() string {
 
 // begin is node.Attempts.Begin.
 func (a *attempts) begin(ctx context.Context, name string, patience time.Duration) (newer <-chan struct{}, end func(), err error) {
-	if newer, end, err = a.here.Begin(ctx, name, patience); err != nil {
+	if newer, end, err = a.here.Lock(ctx, name, patience); err != nil {
 		return nil, nil, faultOfError(err)
 	}
 	return newer, end, nil

@@ -73,7 +73,7 @@ type lease struct {
 type ledger struct {
 	name                  string
 	partition, partitions uint32
-	birth                 uint64
+	creation              uint64
 	version               uint64
 	settings              fsm.Settings
 	format                fsm.Format // that the shard spoke when it was created
@@ -97,11 +97,11 @@ type books struct {
 	log   *shardLog
 	found *findings
 
-	queues map[string]*ledger
-	births uint64
-	format fsm.Format // the highest of the entries so far
-	jobs   map[uint64]*account
-	leases map[uint64]*lease
+	queues    map[string]*ledger
+	creations uint64
+	format    fsm.Format // the highest of the entries so far
+	jobs      map[uint64]*account
+	leases    map[uint64]*lease
 	// remembered are the results of requests with an id that took effect, the last of each.
 	remembered map[string]*command
 
@@ -215,10 +215,10 @@ func (b *books) effect(a *account) {
 	}
 }
 
-// birth makes a queue.
-func (b *books) birth(name string, partition, partitions uint32) *ledger {
-	b.births++
-	q := &ledger{name: name, partition: partition, partitions: partitions, birth: b.births, settled: b.entry.index, byID: map[string]*account{}, format: b.format}
+// createQueue creates a queue.
+func (b *books) createQueue(name string, partition, partitions uint32) *ledger {
+	b.creations++
+	q := &ledger{name: name, partition: partition, partitions: partitions, creation: b.creations, settled: b.entry.index, byID: map[string]*account{}, format: b.format}
 	q.withheld = b.c.limited[fsm.NamespaceOf(name)] // whose jobs wait for leases that the quota allows
 	b.queues[name] = q
 	return q

@@ -156,7 +156,7 @@ func (b *books) open(c *fsm.Open, r *fsm.Result) {
 		return
 	}
 	if b.expect(24, r.Code, fsm.OK) {
-		b.birth(c.Queue, c.Partition, c.Partitions)
+		b.createQueue(c.Queue, c.Partition, c.Partitions)
 		b.effect(nil)
 	}
 }
@@ -197,7 +197,7 @@ func (b *books) adopt(m *fsm.Machine) {
 func (b *books) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
 	q := b.queues[v.Name]
 	if q == nil {
-		q = b.birth(v.Name, v.Partition, v.Partitions)
+		q = b.createQueue(v.Name, v.Partition, v.Partitions)
 	}
 	q.version, q.settings, q.counters, q.counts = v.Version, v.Settings, v.Counters, fsm.Counts{Bytes: v.Counts.Bytes}
 	q.format = v.Format

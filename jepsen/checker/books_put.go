@@ -15,7 +15,7 @@ func (b *books) home(name string, partition, partitions uint32) (*ledger, fsm.Co
 		if partition != 0 || partitions != 1 {
 			return nil, fsm.QueueChanged
 		}
-		return b.birth(name, 0, 1), fsm.OK
+		return b.createQueue(name, 0, 1), fsm.OK
 	}
 	b.settle(q)
 	if q.partition != partition || q.partitions != partitions {

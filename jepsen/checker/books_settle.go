@@ -174,7 +174,7 @@ func (b *books) overdue() (first *ledger) {
 	var at fsm.Time
 	for _, q := range b.queues {
 		d := q.deadline()
-		if d != 0 && d <= b.clock && (first == nil || d < at || d == at && q.birth < first.birth) {
+		if d != 0 && d <= b.clock && (first == nil || d < at || d == at && q.creation < first.creation) {
 			first, at = q, d
 		}
 	}

@@ -7,7 +7,7 @@ func answerBugs() []Bug {
 		{
 			Name: "ok-though-lost", What: "an ack, and a put with an id, whose entry was lost with the leadership is answered as done",
 			Claims: []string{"I36"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"isolate-leader"},
-			Edits: []Edit{before("node/shard.go", `s.claims.settle(c.claim, a)`, `if OutcomeOf(a.err) == Unknown && planted("ok-though-lost") {
+			Edits: []Edit{before("node/shard.go", `s.pendingGrants.noteDelivered(c.pendingGrant, a)`, `if OutcomeOf(a.err) == Unknown && planted("ok-though-lost") {
 			if reply, ok := plantedReply(req); ok {
 				a = answer{reply: reply}
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// patience is how long, in virtual time, a cluster may take for what Await waits for.
-const patience = time.Minute
+// awaitMax is how long, in virtual time, Await waits.
+const awaitMax = time.Minute
 
 // Options describe a cluster.
 type Options struct {
@@ -179,7 +179,7 @@ func (c *Cluster) stop(m *Member) error {
 		return nil
 	}
 	c.network.isolate(m.name)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), awaitMax)
 	defer cancel()
 	err := m.Node.Close(ctx)
 	c.network.heal(m.name)
@@ -196,7 +196,7 @@ func (c *Cluster) Shut(m *Member) (wait func()) {
 	n := m.Node
 	m.Node = nil // callers go elsewhere
 	closed := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), awaitMax)
 	go func() { closed <- n.Close(ctx) }()
 	return func() {
 		defer cancel()
@@ -259,7 +259,7 @@ func (c *Cluster) Followers(shard uint32) (followers []*Member) {
 // Await lets time pass until condition holds, and fails the test if it does not within a minute.
 func (c *Cluster) Await(what string, condition func() bool) {
 	c.t.Helper()
-	for range patience / (10 * time.Millisecond) {
+	for range awaitMax / (10 * time.Millisecond) {
 		synctest.Wait()
 		if condition() {
 			return
@@ -272,7 +272,7 @@ func (c *Cluster) Await(what string, condition func() bool) {
 			c.t.Logf("%s: %+v", m.name, m.Node.Status().Shards)
 		}
 	}
-	c.t.Fatalf("after %v it is not true that %s", patience, what)
+	c.t.Fatalf("after %v it is not true that %s", awaitMax, what)
 }
 
 // Converge waits until all members that run have applied the same entries of a shard, and fails the test if their states differ then.

@@ -69,7 +69,7 @@ func (d *disks) end(name string, err error) {
 // expectEnd waits until a node gives up, and fails the test unless it is m.
 func (d *disks) expectEnd(t *testing.T, m *Member) error {
 	t.Helper()
-	late := time.NewTimer(patience)
+	late := time.NewTimer(awaitMax)
 	defer late.Stop()
 	select {
 	case end := <-d.gaveUp:

@@ -9,7 +9,7 @@ import (
 // create makes a new group in dir. The manifest is written last: a crash before leaves a directory without one
 // and without data, which the next create starts over; a manifest therefore proves that every other file existed.
 func create(dir string, p paths, cfg Config) (manifest, error) {
-	if cfg.Birth == MustExist {
+	if cfg.Mode == MustExist {
 		return manifest{}, &CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
 	}
 	if err := cfg.FS.MkdirAll(dir); err != nil {

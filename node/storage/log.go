@@ -22,7 +22,7 @@ type LogStore struct {
 	now     func() time.Time
 	onClear func(last uint64) // told the last index of a log that is about to be emptied
 
-	turn turn // of who writes
+	mu   ChannelMutex // of writes
 	held atomic.Pointer[span]
 
 	entries, bytes atomic.Uint64
@@ -86,8 +86,8 @@ func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	s.turn.take()
-	defer s.turn.give()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	next := *s.held.Load()
 	if next.last == 0 {
 		next.first, next.last = logs[0].Index, logs[0].Index-1
@@ -119,8 +119,8 @@ func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore for a prefix, a suffix or all of the log; another range is an error. The files are left to Stores.Tidy.
 func (s *LogStore) DeleteRange(first, last uint64) error {
-	s.turn.take()
-	defer s.turn.give()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	held := *s.held.Load()
 	if first > last || held.last == 0 || last < held.first || first > held.last {
 		return nil

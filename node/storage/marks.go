@@ -39,7 +39,7 @@ type marks struct {
 
 	guard *guard // told of a sync that fails beside the appends
 
-	turn     turn // of who reads or writes what follows; no mutex, since a write may hang
+	mu       ChannelMutex // guards the following
 	seq      uint64
 	current  mark
 	lastSync time.Time
@@ -87,7 +87,7 @@ func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Ti
 	if len(b) != marksFileBytes {
 		return nil, &CorruptError{File: name, Detail: fmt.Sprintf("%d bytes, expected %d", len(b), marksFileBytes)}
 	}
-	m := &marks{turn: newTurn(), name: name, syncEvery: syncEvery, now: now}
+	m := &marks{mu: NewChannelMutex(), name: name, syncEvery: syncEvery, now: now}
 	// One bad slot is what a power cut in the middle of a write leaves: the other is a true, older mark.
 	for _, slot := range [][]byte{b[:markSlotBytes], b[markSlotStride:]} {
 		if seq, cur, ok := decodeSlot(slot); ok && seq > m.seq {
@@ -104,15 +104,15 @@ func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Ti
 }
 
 func (m *marks) get() mark {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return m.current
 }
 
 // raiseLog notes that the log is durable up to index. Call it only after the append's sync returned.
 func (m *marks) raiseLog(index uint64) error {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.current.log = index
 	if err := m.writeSlot(); err != nil {
 		return err
@@ -121,12 +121,12 @@ func (m *marks) raiseLog(index uint64) error {
 	if rest <= 0 {
 		return m.sync()
 	}
-	m.syncLater(rest)
+	m.scheduleSync(rest)
 	return nil
 }
 
-// syncLater sees that the mark of the last append of many is synced too, though no other follows. Called in turn.
-func (m *marks) syncLater(rest time.Duration) {
+// scheduleSync schedules the sync of the last mark, for the case that no append follows. mu is held.
+func (m *marks) scheduleSync(rest time.Duration) {
 	if m.late == nil {
 		m.late = time.AfterFunc(rest, func() {
 			// After a failed write, or a close, the guard lets nothing pass.
@@ -136,14 +136,14 @@ func (m *marks) syncLater(rest time.Duration) {
 }
 
 func (m *marks) syncLate() error {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.late = nil
 	if m.closed || !m.unsynced {
 		return nil
 	}
 	if rest := m.syncEvery - m.now().Sub(m.lastSync); rest > 0 { // an append has synced meanwhile, and others came after it
-		m.syncLater(rest)
+		m.scheduleSync(rest)
 		return nil
 	}
 	return m.sync()
@@ -151,8 +151,8 @@ func (m *marks) syncLate() error {
 
 // lowerLog durably takes the log's mark back. Call it before the log is cut.
 func (m *marks) lowerLog(index uint64) error {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.current.log <= index {
 		return nil
 	}
@@ -163,8 +163,8 @@ func (m *marks) lowerLog(index uint64) error {
 
 // settle makes the mark durable that was found: a process that was killed may have lowered it in the kernel's cache only.
 func (m *marks) settle() error {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return m.writeBoth()
 }
 
@@ -172,8 +172,8 @@ func (m *marks) writeBoth() error { return errors.Join(m.writeSlot(), m.writeSlo
 
 // raiseSnapshot durably notes a snapshot. Call it after the snapshot is durable and before the log is compacted.
 func (m *marks) raiseSnapshot(index uint64) error {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.current.snapshot = max(m.current.snapshot, index)
 	return errors.Join(m.writeSlot(), m.sync())
 }
@@ -198,8 +198,8 @@ func (m *marks) sync() error {
 }
 
 func (m *marks) close() error {
-	m.turn.take()
-	defer m.turn.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.closed = true
 	if m.late != nil {
 		m.late.Stop()

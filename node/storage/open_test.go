@@ -47,7 +47,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 func TestOpenMustExist(t *testing.T) {
 	d := newDisk()
 	cfg := testConfig(d, storage.EngineWAL)
-	cfg.Birth = storage.MustExist
+	cfg.Mode = storage.MustExist
 	_, err := storage.Open(groupDir, cfg)
 	wantCorrupt(t, err, "MANIFEST")
 	if !errors.Is(err, storage.ErrNoGroup) || len(d.Files()) != 0 {

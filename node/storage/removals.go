@@ -23,7 +23,7 @@ type removals struct {
 	guard  *guard
 	logger *slog.Logger
 	now    func() time.Time
-	steps  turn // of carryOut and close
+	steps  ChannelMutex // of carryOut and close
 
 	mu    sync.Mutex
 	later bool
@@ -112,18 +112,18 @@ func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (go
 
 // step does one piece of work, unless the group is closed, and asks whether to go on.
 func (r *removals) step(name string, rest func(worked time.Duration) bool, do func() error) (goOn bool, err error) {
-	r.steps.take()
+	r.steps.Lock()
 	start := r.now()
 	err = r.guard.watch("remove "+name, do)
 	worked := r.now().Sub(start)
-	r.steps.give()
+	r.steps.Unlock()
 	return rest == nil || rest(worked), err
 }
 
 // close waits for the step under way. It follows guard.close: whoever opens the group next must not meet another one.
 func (r *removals) close() {
-	r.steps.take()
-	r.steps.give()
+	r.steps.Lock()
+	r.steps.Unlock()
 }
 
 func (r *removals) remove(name string) error {

@@ -43,7 +43,7 @@ func TestRetiredGroupKeepsTermAndVote(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cfg.Birth = storage.MustExist
+			cfg.Mode = storage.MustExist
 			if s, err = storage.Open(dir, cfg); err != nil {
 				t.Fatal(err)
 			}

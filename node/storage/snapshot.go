@@ -35,7 +35,7 @@ type SnapshotStore struct {
 	gone   *removals
 
 	readers    atomic.Int64 // of files that are open
-	publishing turn         // held from the last look at newest until it is set
+	publishing ChannelMutex // held from the last look at newest until it is set
 
 	mu     sync.Mutex
 	serial uint64

@@ -128,7 +128,7 @@ func TestSnapshotMayNotGoBack(t *testing.T) {
 	}
 }
 
-// While the node writes a snapshot with rests, newer ones may be installed.
+// While the node writes a snapshot with pauses, newer ones may be installed.
 func TestSnapshotThatIsOvertakenIsGivenUp(t *testing.T) {
 	for what, end := range map[string]func(raft.SnapshotSink) error{
 		"while it is written": func(sink raft.SnapshotSink) error {

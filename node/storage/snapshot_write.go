@@ -86,7 +86,8 @@ func (s *snapshotSink) flush() error {
 	return s.append(s.out)
 }
 
-// append writes b, unless a newer snapshot is durable by now: with rests between its blocks, and beside an install, a snapshot may come too late.
+// append writes b, unless a newer snapshot is durable by now: with pauses between its blocks, or beside an install, a
+// snapshot may come too late.
 func (s *snapshotSink) append(b []byte) error {
 	if err := s.store.overtaken(s.meta.ID, s.meta.Index); err != nil {
 		return err
@@ -114,8 +115,8 @@ func (s *snapshotSink) Close() error {
 	if errors.Is(s.err, errSinkDone) {
 		return s.err
 	}
-	s.store.publishing.take()
-	defer s.store.publishing.give()
+	s.store.publishing.Lock()
+	defer s.store.publishing.Unlock()
 	if s.err == nil {
 		s.err = s.finish()
 	}

@@ -156,8 +156,8 @@ func (s *Space) Check() error {
 	}
 	mark := s.cfg.LowWaterBytes + s.snapshot
 	high := mark + s.cfg.LowWaterBytes/8
-	s.turn(&s.pressure, "pressure", free < high || s.fewerFiles(9, 8), free >= mark+s.cfg.LowWaterBytes/4 && !s.fewerFiles(5, 4))
-	s.turn(&s.low, "low", free < mark || s.fewerFiles(1, 1), free >= high && !s.fewerFiles(9, 8))
+	s.setFlag(&s.pressure, "pressure", free < high || s.fewerFiles(9, 8), free >= mark+s.cfg.LowWaterBytes/4 && !s.fewerFiles(5, 4))
+	s.setFlag(&s.low, "low", free < mark || s.fewerFiles(1, 1), free >= high && !s.fewerFiles(9, 8))
 	if s.reserve && free < s.cfg.LowWaterBytes/4 {
 		if err := s.release(); err != nil {
 			return err
@@ -167,8 +167,8 @@ func (s *Space) Check() error {
 		}
 		s.free = free
 	}
-	s.turn(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8 || s.fewerFiles(1, 8), free >= s.cfg.LowWaterBytes/4 && !s.fewerFiles(1, 4))
-	s.turn(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16 || s.fewerFiles(1, 16), free >= s.cfg.LowWaterBytes/8 && !s.fewerFiles(1, 8))
+	s.setFlag(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8 || s.fewerFiles(1, 8), free >= s.cfg.LowWaterBytes/4 && !s.fewerFiles(1, 4))
+	s.setFlag(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16 || s.fewerFiles(1, 16), free >= s.cfg.LowWaterBytes/8 && !s.fewerFiles(1, 8))
 	if !s.reserve && free >= high+s.cfg.ReserveBytes && !time.Now().Before(s.reserveAfter) {
 		if err := s.hold(); err != nil { // not needed as long as there is room
 			s.reserveAfter = time.Now().Add(reserveRetry)
@@ -202,8 +202,8 @@ func (s SpaceStats) Shortage() string {
 	return fmt.Sprintf("%d MiB of its disk are free, the mark is %d MiB", s.FreeBytes>>20, s.LowWaterBytes>>20)
 }
 
-// turn sets a flag on or off, or leaves it if neither, and logs a change. mu is held.
-func (s *Space) turn(flag *atomic.Bool, name string, on, off bool) {
+// setFlag sets a flag if on, clears it if off, and logs a change. mu is held.
+func (s *Space) setFlag(flag *atomic.Bool, name string, on, off bool) {
 	was := flag.Load()
 	now := on || was && !off
 	flag.Store(now)

@@ -29,7 +29,7 @@ type StableStore struct {
 	name  string
 	guard *guard
 
-	turn     turn // of who reads or writes
+	mu       ChannelMutex // guards the following
 	durable  map[string][]byte
 	voteTerm []byte // LastVoteTerm waiting for its candidate, nil if none
 }
@@ -48,14 +48,14 @@ func openStable(fsys FS, name string, g *guard) (*StableStore, error) {
 	if err != nil {
 		return nil, &CorruptError{File: name, Detail: err.Error()}
 	}
-	return &StableStore{turn: newTurn(), fsys: fsys, name: name, guard: g, durable: values}, nil
+	return &StableStore{mu: NewChannelMutex(), fsys: fsys, name: name, guard: g, durable: values}, nil
 }
 
 // Set implements raft.StableStore. It returns once the value is durable, together with a vote's term if key is
 // the vote's candidate.
 func (s *StableStore) Set(key, value []byte) error {
-	s.turn.take()
-	defer s.turn.give()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if string(key) == keyLastVoteTerm {
 		s.voteTerm = bytes.Clone(value)
 		return nil
@@ -90,15 +90,15 @@ func (s *StableStore) SetUint64(key []byte, value uint64) error {
 
 // Get implements raft.StableStore: the durable value, or nil if there is none.
 func (s *StableStore) Get(key []byte) ([]byte, error) {
-	s.turn.take()
-	defer s.turn.give()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return bytes.Clone(s.durable[string(key)]), nil
 }
 
 // GetUint64 implements raft.StableStore: the durable value, or 0 if there is none.
 func (s *StableStore) GetUint64(key []byte) (uint64, error) {
-	s.turn.take()
-	defer s.turn.give()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	value := s.durable[string(key)]
 	switch len(value) {
 	case 0:

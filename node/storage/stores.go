@@ -11,20 +11,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Birth says whether Open may create a group.
-type Birth int
+// OpenMode says whether Open may create a group.
+type OpenMode int
 
-// The births. A node that knows from its own records that it holds a group opens it with MustExist, so that a
-// directory that vanished is noticed.
+// The modes. A node whose own records say that it holds a group opens it with MustExist, so that a lost directory is an
+// error.
 const (
-	CreateIfMissing Birth = iota
+	CreateIfMissing OpenMode = iota
 	MustExist
 )
 
 // Config is what Open needs to know. It is not changed after Open.
 type Config struct {
 	Group    string           // identity of the group, such as cluster id and shard; a directory of another is refused
-	Birth    Birth            // default CreateIfMissing
+	Mode     OpenMode         // default CreateIfMissing
 	Engine   Engine           // for a new group, default EngineWAL; an existing one keeps its own
 	FS       FS               // default OSFS
 	Now      func() time.Time // default time.Now; for latencies, ages and the pace of mark syncs only
@@ -164,7 +164,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	}
 	g := &guard{watchdog: cfg.Watchdog, onFatal: cfg.OnFatal}
 	s := &Stores{dir: dir, guard: g, restart: make(chan struct{})}
-	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now, steps: newTurn()}
+	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now, steps: NewChannelMutex()}
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if s.Stable, err = openStable(cfg.FS, p.stable, g); err != nil {
 		return nil, err
 	}
-	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone, publishing: newTurn()}
+	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone, publishing: NewChannelMutex()}
 	if err := openSnapshots(s.Snapshots); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if err := s.marks.settle(); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	s.Log = &LogStore{turn: newTurn(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
+	s.Log = &LogStore{mu: NewChannelMutex(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
 	if err := s.reconcile(p, cfg.Logger); err != nil {
 		return nil, errors.Join(err, e.close())
 	}

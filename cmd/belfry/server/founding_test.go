@@ -124,8 +124,9 @@ func TestFoundingAsks(t *testing.T) {
 	}
 }
 
-// birth is processes that found a cluster together in one goroutine: while one asks, anything may happen to the others.
-type birth struct {
+// foundingSim simulates processes that found a cluster together, in one goroutine: while one asks, anything may happen
+// to the others.
+type foundingSim struct {
 	t       *testing.T
 	rng     *rand.Rand
 	expect  int
@@ -183,7 +184,7 @@ type proc struct {
 	seen                    map[string]bool // whom it has ever seen
 }
 
-func (b *birth) start(p *proc) {
+func (b *foundingSim) start(p *proc) {
 	p.alive = true
 	if p.cluster != "" {
 		return
@@ -196,7 +197,7 @@ func (b *birth) start(p *proc) {
 }
 
 // view returns what gossip may show a process: whom it has seen, as they are, and some of the others.
-func (b *birth) view(p *proc) (members []gossip.Member) {
+func (b *foundingSim) view(p *proc) (members []gossip.Member) {
 	for _, other := range b.procs {
 		if other != p && other.alive && b.rng.IntN(3) > 0 {
 			p.seen[other.serverID] = true
@@ -216,7 +217,7 @@ func (b *birth) view(p *proc) (members []gossip.Member) {
 }
 
 // act has one process try, or end, or start.
-func (b *birth) act() {
+func (b *foundingSim) act() {
 	p := b.procs[b.rng.IntN(len(b.procs))]
 	switch chance := b.rng.IntN(10); {
 	case !p.alive:
@@ -232,7 +233,7 @@ func (b *birth) act() {
 	}
 }
 
-func (b *birth) try(p *proc) {
+func (b *foundingSim) try(p *proc) {
 	starts := p.starts
 	f := &founding{self: gossip.Info{Name: p.name, ServerID: p.serverID}, expect: b.expect, consent: p.consent}
 	f.ask = func(_ context.Context, addr, asker string) (node.Introduction, error) {
@@ -272,7 +273,7 @@ func (b *birth) try(p *proc) {
 func TestFoundingOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		b := &birth{t: t, rng: rng, expect: 2 + rng.IntN(4)}
+		b := &foundingSim{t: t, rng: rng, expect: 2 + rng.IntN(4)}
 		for i := range b.expect {
 			p := &proc{name: fmt.Sprintf("n%d", i+1)}
 			b.procs = append(b.procs, p)
@@ -310,7 +311,7 @@ func TestFoundingOnce(t *testing.T) {
 func TestFoundingAmongMore(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		b := &birth{t: t, rng: rng, expect: 3, final: true}
+		b := &foundingSim{t: t, rng: rng, expect: 3, final: true}
 		for i := range 3 + rng.IntN(3) {
 			p := &proc{name: fmt.Sprintf("n%d", i+1)}
 			b.procs = append(b.procs, p)

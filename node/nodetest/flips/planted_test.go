@@ -216,7 +216,7 @@ func found(disk *diskfault.Disk, dir string) *storage.CorruptError {
 	name, err := storage.Named(dir, copied)
 	if err == nil {
 		var s *storage.Stores
-		if s, err = storage.Open(dir, storage.Config{Group: name, FS: copied, Birth: storage.MustExist, SegmentBytes: segmentBytes}); err == nil {
+		if s, err = storage.Open(dir, storage.Config{Group: name, FS: copied, Mode: storage.MustExist, SegmentBytes: segmentBytes}); err == nil {
 			err = s.Close()
 		}
 	}

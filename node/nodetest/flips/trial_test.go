@@ -22,7 +22,7 @@ func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.D
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := storage.Open(dir, storage.Config{Group: group, FS: copied, Birth: storage.MustExist, SegmentBytes: 4 * segmentBytes})
+	s, err := storage.Open(dir, storage.Config{Group: group, FS: copied, Mode: storage.MustExist, SegmentBytes: 4 * segmentBytes})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -50,7 +50,7 @@ func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 		for _, step := range []struct {
 			rate uint64
 			wait time.Duration
-		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond}, {0, shareWait}, {100_000, 10 * time.Millisecond}} {
+		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond}, {0, quotaWait}, {100_000, 10 * time.Millisecond}} {
 			giveShare(t, n, limitOf(PutRate, 1_000_000, step.rate))
 			quota, ok := errors.AsType[*QuotaError](tryPut(t, n, put("t/q", "", 0)))
 			if !ok || quota.Wait.Round(time.Millisecond) != step.wait {
@@ -73,7 +73,7 @@ func TestRateIsWaitedFor(t *testing.T) {
 		}
 		do(t, n, 0, puts(100, "t/q")...)
 		began = time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrRateLimited) || time.Since(began) != shareWait {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrRateLimited) || time.Since(began) != quotaWait {
 			t.Errorf("after %v: %v, want a refusal after a second", time.Since(began), err)
 		}
 	})
@@ -87,12 +87,12 @@ func TestRoomIsNoticed(t *testing.T) {
 				n := openLimited(t, moreOf(JobsLimit, 10, 1))
 				do(t, n, 0, &fsm.Put{Queue: "t/q", Partitions: 1, ID: "x"})
 				began, ended := time.Now(), waitingPut(t, n, put("t/other", "", 0))
-				time.Sleep(shareWait / 2)
+				time.Sleep(quotaWait / 2)
 				if r := do(t, n, 0, end).Results[0]; r.Code != fsm.OK {
 					t.Fatalf("%+v", r)
 				}
-				if err := <-ended; err != nil || time.Since(began) != shareWait/2 {
-					t.Errorf("after %v: %v, want %v", time.Since(began), err, shareWait/2)
+				if err := <-ended; err != nil || time.Since(began) != quotaWait/2 {
+					t.Errorf("after %v: %v, want %v", time.Since(began), err, quotaWait/2)
 				}
 			})
 		})
@@ -128,14 +128,14 @@ func TestShortIsWhatAllLack(t *testing.T) {
 		if _, short := shortOf(n, JobsLimit); short != 5 {
 			t.Errorf("%d are lacking, want what the first did", short)
 		}
-		time.Sleep(missedFor + 1)
+		time.Sleep(shortageKept + 1)
 		if _, short := shortOf(n, JobsLimit); short != 0 {
 			t.Errorf("%d are lacking after a while", short)
 		}
 	})
 }
 
-// TestShortOfPolls: those who wait for jobs of a namespace that may have no more in flight lack as many as there are for them.
+// TestShortOfPolls: those who wait for jobs of a namespace that may have no more in entry lack as many as there are for them.
 func TestShortOfPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(LeasesLimit, 100, 0))
@@ -188,19 +188,19 @@ func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 }
 
 // taker has shares of a namespace and takes some of them.
-func taker(t *testing.T, n *Node, puts ...fsm.Command) *ticket {
+func taker(t *testing.T, n *Node, puts ...fsm.Command) *reservation {
 	t.Helper()
 	req := &fsm.Request{Commands: puts}
-	var w lacker
-	taken, err := n.shards[0].Load().shares.try(req, demand(req), &w)
+	var w quotaWaiter
+	taken, err := n.shards[0].Load().quotas.tryReserve(req, demand(req), &w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return taken
 }
 
-// TestTakenOfAQuotaThatIsSetAgain: what is on its way counts also if the quota was removed and set again meanwhile, and is forgotten when it has landed.
-func TestTakenOfAQuotaThatIsSetAgain(t *testing.T) {
+// TestPendingSurvivesRemovalOfQuota: what is on its way counts also if the quota was removed and set again meanwhile, and is forgotten when it was applied.
+func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(JobsLimit, 10, 10))
 		term, _ := n.SharesUsed(0)
@@ -209,18 +209,18 @@ func TestTakenOfAQuotaThatIsSetAgain(t *testing.T) {
 		if free := taker(t, n, puts(1, "t/q")...); free != nil {
 			t.Errorf("%+v was taken of no quota", free)
 		}
-		first.leave()
+		first.release()
 		for _, want := range []uint64{2, 0} {
 			giveShare(t, n, limitOf(JobsLimit, 10, 10))
 			if used, _ := shortOf(n, JobsLimit); used != want {
 				t.Errorf("%d are used, want %d", used, want)
 			}
 			n.SetShares(0, term, nil)
-			second.leave()
-			second.leave()
+			second.release()
+			second.release()
 		}
-		if sh := n.shards[0].Load().shares; len(sh.spaces) > 0 {
-			t.Errorf("%+v is remembered", sh.spaces)
+		if sh := n.shards[0].Load().quotas; len(sh.namespaces) > 0 {
+			t.Errorf("%+v is remembered", sh.namespaces)
 		}
 	})
 }
@@ -233,7 +233,7 @@ func TestNothingIsTakenOfNoQuota(t *testing.T) {
 			t.Errorf("%+v was taken", taken)
 		}
 		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"u/q"}, Max: 1}}}
-		if taken, ok, _ := n.shards[0].Load().shares.offer(poll, "u/q"); taken != nil || !ok {
+		if taken, ok, _ := n.shards[0].Load().quotas.reserveLeases(poll, "u/q"); taken != nil || !ok {
 			t.Errorf("%+v was offered", taken)
 		}
 	})
@@ -248,8 +248,8 @@ func TestTakenUntilItLands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := startProposer(t, Config{EntriesInFlight: 1})
-				sh := &shares{}
-				space := &spaceShare{name: "t", limited: true}
+				sh := &quotas{}
+				space := &namespaceQuota{name: "t", limited: true}
 				pending := func() uint64 {
 					sh.mu.Lock()
 					defer sh.mu.Unlock()
@@ -261,32 +261,32 @@ func TestTakenUntilItLands(t *testing.T) {
 					ended = make(chan error, 1)
 					return &proposal{
 						request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(_ Reply, err error) { ended <- err },
-						taken: &ticket{shares: sh, taken: []taking{{space, Amounts{JobsLimit: 1}}}},
+						reservation: &reservation{quotas: sh, charges: []charge{{space, Amounts{JobsLimit: 1}}}},
 					}, ended
 				}
 				pr, ended := take()
 				if err := b.enqueue(pr); err != nil {
 					t.Fatal(err)
 				}
-				flight := b.next(t)
+				entry := b.next(t)
 				if err := <-ended; !errors.Is(err, ErrUnknownOutcome) || b.withdraw(pr) {
 					t.Errorf("given up as %v, want unknown", err)
 				}
-				pr.taken = nil // its caller uses it again
+				pr.reservation = nil // its caller uses it again
 				if got := pending(); got != 1 {
 					t.Errorf("%d are on their way while the entry may yet be applied, want 1", got)
 				}
-				end(flight)
+				end(entry)
 				synctest.Wait()
 				if got := pending(); got != 0 {
-					t.Errorf("%d are on their way after it has landed", got)
+					t.Errorf("%d are pending after it was applied", got)
 				}
 				waits, refused := take()
 				b.close(ErrNoLeader)
 				if err := b.enqueue(waits); err == nil {
 					t.Error("a closed proposer took a request")
 				}
-				waits.taken.leave()
+				waits.reservation.release()
 				if got := pending(); got != 0 || len(refused) != 0 {
 					t.Errorf("%d are on their way of what was refused", got)
 				}
@@ -313,11 +313,11 @@ func TestNothingStaysTaken(t *testing.T) {
 		}
 		calls.Wait()
 		synctest.Wait()
-		sh := n.shards[0].Load().shares
+		sh := n.shards[0].Load().quotas
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		if s := sh.spaces["t"]; s.pending != (Amounts{}) || s.lacking != (Amounts{}) || sh.waiting != 0 {
-			t.Errorf("%+v is on its way, %d wait for %+v", s.pending, sh.waiting, s.lacking)
+		if s := sh.namespaces["t"]; s.pending != (Amounts{}) || s.waitersNeed != (Amounts{}) || sh.waiting != 0 {
+			t.Errorf("%+v is on its way, %d wait for %+v", s.pending, sh.waiting, s.waitersNeed)
 		}
 	})
 }
@@ -328,14 +328,14 @@ func TestFewWaitForAShare(t *testing.T) {
 		n := openLimited(t, moreOf(JobsLimit, 10, 0))
 		began := time.Now()
 		var waiting []<-chan error
-		for range spaceWaitersMax {
+		for range namespaceWaitersMax {
 			waiting = append(waiting, waitingPut(t, n, put("t/q", "", 0)))
 		}
 		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), JobsLimit, lastIndex(n))
 		if past := time.Since(began); past > 0 {
 			t.Errorf("refused after %v", past)
 		}
-		if _, short := shortOf(n, JobsLimit); short != spaceWaitersMax+1 {
+		if _, short := shortOf(n, JobsLimit); short != namespaceWaitersMax+1 {
 			t.Errorf("%d are lacking, want those that wait and the one that does not", short)
 		}
 		for _, w := range waiting {
@@ -343,7 +343,7 @@ func TestFewWaitForAShare(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != 2*shareWait {
+		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != 2*quotaWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
@@ -353,27 +353,27 @@ func TestFewWaitForAShare(t *testing.T) {
 func TestShareIsAskedForSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(LeasesLimit, 10, 0))
-		var kicks atomic.Int64
-		n.OnShort(func() { kicks.Add(1) })
+		var asked atomic.Int64
+		n.OnShort(func() { asked.Add(1) })
 		do(t, n, 0, put("t/q", "", 0))
 		var waiting sync.WaitGroup
 		waiting.Go(func() { reserve(t, n, 0, "t/q", 10*time.Second) })
 		synctest.Wait()
-		if got := kicks.Load(); got != 1 {
+		if got := asked.Load(); got != 1 {
 			t.Errorf("it was asked for %d times at once", got)
 		}
 		for range 500 { // each has the poll looked at
 			time.Sleep(10 * time.Millisecond)
 			do(t, n, 0, put("t/q", "", 0))
 		}
-		if got, most := kicks.Load(), int64(5*time.Second/kickPauseMax)+5; got > most || got < most/2 {
+		if got, most := asked.Load(), int64(5*time.Second/askPauseMax)+5; got > most || got < most/2 {
 			t.Errorf("it was asked for %d times within five seconds, want about %d", got, most)
 		}
-		kicks.Store(0)
+		asked.Store(0)
 		giveShare(t, n, moreOf(LeasesLimit, 20, 0)) // something has changed
 		do(t, n, 0, put("t/q", "", 0))
 		synctest.Wait()
-		if got := kicks.Load(); got != 1 {
+		if got := asked.Load(); got != 1 {
 			t.Errorf("it was asked for %d times when something had changed, want once", got)
 		}
 		waiting.Wait()

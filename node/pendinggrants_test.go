@@ -44,7 +44,7 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 					close(held)
 					synctest.Wait()
 					s.proposer.submit = submit
-					s.claims.underway(reserveOrder()) // its lock has giveBack see the change
+					s.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
 				})
 				t.Cleanup(let)
 				first.cancel()
@@ -53,8 +53,8 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 				}
 				test(t, abandonedOrder{n, s, let})
 				synctest.Wait()
-				if left := len(s.claims.byName); left > 0 {
-					t.Errorf("%d claims are kept", left)
+				if left := len(s.pendingGrants.byName); left > 0 {
+					t.Errorf("%d pending grants are kept", left)
 				}
 			})
 		})
@@ -73,7 +73,7 @@ func (o abandonedOrder) expectFree(t *testing.T, released uint64) {
 func TestGrantForWhichNobodyComesGoesBack(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
-		time.Sleep(repeatPatience - 1)
+		time.Sleep(repeatWait - 1)
 		expectReleased(t, o.node, "orders", 0)
 		time.Sleep(time.Nanosecond)
 		o.expectFree(t, 1)
@@ -92,7 +92,7 @@ func TestRepeatThatDoesNotWaitGetsWhatIsOnItsWay(t *testing.T) {
 		if len(g) != 1 || g[0].Attempt != 1 {
 			t.Fatalf("the repeat was granted %+v", g)
 		}
-		time.Sleep(2 * repeatPatience)
+		time.Sleep(2 * repeatWait)
 		expectReleased(t, o.node, "orders", 0)
 		do(t, o.node, 0, &fsm.Ack{Ref: refOf(g[0])})
 	})
@@ -121,11 +121,11 @@ func TestGrantThatIsCollectedStays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 				o.let()
-				time.Sleep(repeatPatience - 1)
+				time.Sleep(repeatWait - 1)
 				if got := tt.collect(t, o.node); got != 1 {
 					t.Fatalf("%d jobs were collected", got)
 				}
-				time.Sleep(2 * repeatPatience)
+				time.Sleep(2 * repeatWait)
 				expectReleased(t, o.node, "orders", 0)
 			})
 		})
@@ -139,7 +139,7 @@ func TestRecallBeforeTheGrantTakesNothing(t *testing.T) {
 			t.Fatalf("the recall found %+v, %v", r.Jobs, err)
 		}
 		o.let()
-		time.Sleep(repeatPatience)
+		time.Sleep(repeatWait)
 		o.expectFree(t, 1)
 	})
 }
@@ -151,8 +151,8 @@ func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 		held := make(chan struct{})
 		submit := o.shard.proposer.submit
 		holdEntry(o.shard, held)
-		o.shard.claims.underway(reserveOrder()) // as above
-		time.Sleep(repeatPatience)
+		o.shard.pendingGrants.isInProgress(reserveOrder()) // as above
+		time.Sleep(repeatWait)
 		synctest.Wait()
 		o.shard.proposer.submit = submit
 		r, _, err := o.node.Query(t.Context(), 0, fsm.RecallOf(reserveOrder()))
@@ -170,7 +170,7 @@ func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		do(t, n, 0, put("orders", "x", 0))
-		cs := n.shards[0].Load().claims
+		cs := n.shards[0].Load().pendingGrants
 		first := &proposal{request: reserveOrder(), encoded: fsm.AppendRequest(nil, reserveOrder())}
 		var granted answer
 		first.complete = func(reply Reply, err error) { granted = answer{reply, err} }
@@ -181,8 +181,8 @@ func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
 		if g := startRequest(t, n, Wait{}, reserveOrder()).grants(t); len(g) != 1 {
 			t.Fatalf("the repeat was granted %+v", g)
 		}
-		cs.leave(first.claim, granted)
-		time.Sleep(2 * repeatPatience)
+		cs.noteAbandoned(first.pendingGrant, granted)
+		time.Sleep(2 * repeatWait)
 		expectReleased(t, n, "orders", 0)
 	})
 }
@@ -211,7 +211,7 @@ func TestRepeatThatLeavesToo(t *testing.T) {
 			t.Fatalf("the repeat ended with %v", err)
 		}
 		close(held)
-		time.Sleep(2 * repeatPatience)
+		time.Sleep(2 * repeatWait)
 		expectReleased(t, n, "orders", 0) // the first has them
 	})
 }
@@ -220,14 +220,14 @@ func TestRepeatThatLeavesToo(t *testing.T) {
 func TestGrantOfAnEndedLeadershipStays(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
-		o.shard.claims.close()
-		time.Sleep(2 * repeatPatience)
+		o.shard.pendingGrants.close()
+		time.Sleep(2 * repeatWait)
 		expectReleased(t, o.node, "orders", 0)
-		o.shard.claims.begin()
+		o.shard.pendingGrants.open()
 	})
 }
 
-// A release of which it is not known what became is proposed again until that is known, and the claim ends with it: it would hide what the request is
+// A release of which it is not known what became is proposed again until that is known, and the pending grant ends with it: it would hide what the request is
 // granted later, for as long as the leadership lasts.
 func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 	for _, tt := range []struct {
@@ -244,11 +244,11 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 				held := make(chan struct{})
 				submit := o.shard.proposer.submit
 				holdEntry(o.shard, held)
-				o.shard.claims.underway(reserveOrder()) // its lock has giveBack see the change
-				time.Sleep(repeatPatience)
+				o.shard.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
+				time.Sleep(repeatWait)
 				synctest.Wait()
 				o.shard.proposer.submit = submit
-				o.shard.claims.underway(reserveOrder())
+				o.shard.pendingGrants.isInProgress(reserveOrder())
 				time.Sleep(defaultProposeTimeout)
 				synctest.Wait()
 				if r, _, err := o.node.Query(t.Context(), 0, fsm.RecallOf(reserveOrder())); err != nil || len(r.Jobs) != 0 {
@@ -256,10 +256,10 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 				}
 				expectReleased(t, o.node, "orders", 0)
 				tt.let(held)
-				time.Sleep(2 * repeatPatience)
+				time.Sleep(2 * repeatWait)
 				o.expectFree(t, 1)
-				if left := len(o.shard.claims.byName); left > 0 {
-					t.Errorf("%d claims are kept", left)
+				if left := len(o.shard.pendingGrants.byName); left > 0 {
+					t.Errorf("%d pending grants are kept", left)
 				}
 				select {
 				case <-held:
@@ -281,11 +281,11 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		submit := o.shard.proposer.submit
 		release, repeat := make(chan struct{}), make(chan struct{})
 		holdEntry(o.shard, release)
-		o.shard.claims.underway(reserveOrder()) // its lock has giveBack see the change
-		time.Sleep(repeatPatience)
+		o.shard.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
+		time.Sleep(repeatWait)
 		synctest.Wait()
 		o.shard.proposer.submit = submit
-		o.shard.claims.underway(reserveOrder())
+		o.shard.pendingGrants.isInProgress(reserveOrder())
 		time.Sleep(defaultProposeTimeout)
 		synctest.Wait() // the release is doubted
 		close(release)  // and applied late
@@ -296,13 +296,13 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		second.cancel()
 		<-second.ended
 		o.shard.proposer.submit = submit
-		o.shard.claims.underway(reserveOrder())
+		o.shard.pendingGrants.isInProgress(reserveOrder())
 		close(repeat)
 		synctest.Wait()
-		time.Sleep(5 * repeatPatience)
+		time.Sleep(5 * repeatWait)
 		synctest.Wait()
-		if kept := len(o.shard.claims.byName); kept > 0 {
-			t.Errorf("%d claims are kept", kept)
+		if kept := len(o.shard.pendingGrants.byName); kept > 0 {
+			t.Errorf("%d pending grants are kept", kept)
 		}
 		o.expectFree(t, 2)
 	})

@@ -43,8 +43,8 @@ func (b *bench) mustPut(t *testing.T, queue string, puts, bytes int) {
 	}
 }
 
-// TestOwnersTakeTurns has one owner fill the line before another comes: the other's request is in the next entry, and soon in it.
-func TestOwnersTakeTurns(t *testing.T) {
+// TestTenantsAreServedRoundRobin has one tenant fill the line before another comes: the other's request is in the next entry, and soon in it.
+func TestTenantsAreServedRoundRobin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})
 		b.mustPut(t, "first", 1, 0)
@@ -59,7 +59,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 		second := b.next(t)
 		got := queuesOf(t, second)
 		if len(got) > 8 {
-			t.Errorf("an entry of several owners has %d requests, %v: those of the quiet ones wait for all of them", len(got), got)
+			t.Errorf("an entry of several tenants has %d requests, %v: those of the quiet ones wait for all of them", len(got), got)
 			got = got[:8]
 		}
 		want := []string{"loud/a", "quiet/q", "plain", "loud/b", "loud/a", "loud/b"}
@@ -88,14 +88,14 @@ func TestOneOwnerHasWholeEntries(t *testing.T) {
 		held.apply(t, 1)
 		second := b.next(t)
 		if got := len(queuesOf(t, second)); got != 3000 {
-			t.Errorf("an entry of one owner has %d requests, want all 3000", got)
+			t.Errorf("an entry of one tenant has %d requests, want all 3000", got)
 		}
 		b.refuseRest(second)
 	})
 }
 
-// TestOneOwnerLeavesRoom has one owner fill all the room there is: others get in, but not without end.
-func TestOneOwnerLeavesRoom(t *testing.T) {
+// TestOneTenantLeavesRoom has one tenant fill all the room there is: others get in, but not without end.
+func TestOneTenantLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1, QueueRequestsMax: 80})
 		b.mustPut(t, "first", 1, 0)
@@ -119,8 +119,8 @@ func TestOneOwnerLeavesRoom(t *testing.T) {
 	})
 }
 
-// TestOneOwnerLeavesRoomToWait has one owner's polls fill all the places there are: others may wait all the same.
-func TestOneOwnerLeavesRoomToWait(t *testing.T) {
+// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant may wait all the same.
+func TestOneTenantLeavesRoomToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t, t.TempDir())
 		cfg.WaitersMax = 16
@@ -162,24 +162,24 @@ func TestOneOwnerLeavesRoomToWait(t *testing.T) {
 	})
 }
 
-// TestEntriesTakeWhatTheyMay: an entry ends only when it is full, or when each line has had its share or is empty; of each it takes no more than that, and at least
-// one request.
+// TestEntriesTakeWhatTheyMay: a batch ends only when it is full, or when each tenant is at its limit or has no request
+// left. It takes no more of a tenant than that limit, or one request.
 func TestEntriesTakeWhatTheyMay(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		p := newProposer(Config{}.withDefaults(), newShardCounters(0))
 		p.open()
-		left := map[string][]uint64{} // what the requests of each line cost
+		left := map[string][]uint64{} // the cost of the requests of each tenant
 		for range 1 + random.IntN(300) {
-			owner := fmt.Sprintf("n%d/q", random.IntN(1+random.IntN(8)))
+			tenant := fmt.Sprintf("n%d/q", random.IntN(1+random.IntN(8)))
 			req := &fsm.Request{}
 			for range 1 + random.IntN(400)*random.IntN(2) {
-				req.Commands = append(req.Commands, &fsm.Ack{Ref: fsm.Ref{Queue: owner}})
+				req.Commands = append(req.Commands, &fsm.Ack{Ref: fsm.Ref{Queue: tenant}})
 			}
 			if err := p.enqueue(&proposal{request: req, encoded: make([]byte, 1)}); err != nil {
 				t.Fatal(err)
 			}
-			left[owner] = append(left[owner], uint64(len(req.Commands)))
+			left[tenant] = append(left[tenant], uint64(len(req.Commands)))
 		}
 		for len(left) > 0 {
 			most := 1 + random.Uint64N(3000)
@@ -187,27 +187,27 @@ func TestEntriesTakeWhatTheyMay(t *testing.T) {
 			waiting := len(left)
 			batch := p.takeLocked(1<<20, most, true)
 			for _, pr := range batch {
-				owner := queueNamed(pr.request.Commands[0])
-				if cost := left[owner][0]; had[owner] > 0 && had[owner]+cost > shareCost || cost != pr.cost {
-					t.Fatalf("seed %d: %s has had %d, and gets %d more", seed, owner, had[owner], pr.cost)
+				tenant := queueNamed(pr.request.Commands[0])
+				if cost := left[tenant][0]; had[tenant] > 0 && had[tenant]+cost > tenantCostMax || cost != pr.cost {
+					t.Fatalf("seed %d: %s has had %d, and gets %d more", seed, tenant, had[tenant], pr.cost)
 				}
-				had[owner] += pr.cost
+				had[tenant] += pr.cost
 				total += pr.cost
-				if left[owner] = left[owner][1:]; len(left[owner]) == 0 {
-					delete(left, owner)
+				if left[tenant] = left[tenant][1:]; len(left[tenant]) == 0 {
+					delete(left, tenant)
 				}
 			}
-			var next *proposal // who is the first to be passed over although his line has had less than its share
+			var next *proposal // the first request that was passed over although its tenant was below its limit
 			for range len(left) {
-				l := p.lines.turn
-				if cost := had[l.owner+"/q"]; cost == 0 || cost+l.head.cost <= shareCost {
+				l := p.queue.next
+				if cost := had[l.tenant+"/q"]; cost == 0 || cost+l.head.cost <= tenantCostMax {
 					next = l.head
 					break
 				}
-				p.lines.turn = l.next
+				p.queue.next = l.next
 			}
 			if len(batch) == 0 || next != nil && total+next.cost <= most {
-				t.Fatalf("seed %d: an entry of %d lines has %d requests at a cost of %d of %d, and leaves one of %d", seed, waiting, len(batch), total, most, next.cost)
+				t.Fatalf("seed %d: an entry of %d tenants has %d requests at a cost of %d of %d, and leaves one of %d", seed, waiting, len(batch), total, most, next.cost)
 			}
 		}
 	}

@@ -13,8 +13,8 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
 		do(t, n, 0, put("t/a", "", 0))
-		sh := n.shards[0].Load().shares
-		sh.begin(sh.term) // as a leadership begins
+		sh := n.shards[0].Load().quotas
+		sh.reset(sh.term) // as a leadership begins
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) > 0 {
 			t.Errorf("%d jobs were handed out", len(got))
 		}
@@ -41,9 +41,9 @@ func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 		began, ended := time.Now(), make(chan error)
 		do(t, n, 0, put("plain", "", 0))
 		go func() { ended <- tryPut(t, n, put("t/q", "", 0)) }()
-		time.Sleep(shareWait / 2)
+		time.Sleep(quotaWait / 2)
 		n.LimitSpaces(0)
-		if err := <-ended; err != nil || time.Since(began) != shareWait/2 {
+		if err := <-ended; err != nil || time.Since(began) != quotaWait/2 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
@@ -53,14 +53,14 @@ func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 func TestOffersCountWhatMayBeGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
-		sh := n.shards[0].Load().shares
+		sh := n.shards[0].Load().quotas
 		many := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/a"}, Max: 1000}}}
-		first, ok, _ := sh.offer(many, "t/a")
-		if _, more, full := sh.offer(many, "t/a"); !ok || more || !full {
+		first, ok, _ := sh.reserveLeases(many, "t/a")
+		if _, more, full := sh.reserveLeases(many, "t/a"); !ok || more || !full {
 			t.Errorf("the first was offered %v; two may be granted more than there is", first)
 		}
-		first.leave()
-		if _, ok, _ := sh.offer(many, "t/a"); !ok {
+		first.release()
+		if _, ok, _ := sh.reserveLeases(many, "t/a"); !ok {
 			t.Error("what was given back is not offered again")
 		}
 	})

@@ -120,17 +120,17 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		more := limitOf(JobsLimit, 10, 0)
 		more.More[JobsLimit] = true
 		n := openLimited(t, more)
-		var kicks int
-		n.OnShort(func() { kicks++ })
+		var asked int
+		n.OnShort(func() { asked++ })
 		began := time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != shareWait || kicks == 0 {
-			t.Errorf("after %v: %v, asked for more %d times", time.Since(began), err, kicks)
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != quotaWait || asked == 0 {
+			t.Errorf("after %v: %v, asked for more %d times", time.Since(began), err, asked)
 		}
 		for _, unknown := range []Share{more, {Waiting: true}} {
 			giveShare(t, n, unknown)
 			put1 := make(chan error)
 			go func() { put1 <- tryPut(t, n, put("t/q", "", 0)) }()
-			time.Sleep(shareWait / 2)
+			time.Sleep(quotaWait / 2)
 			giveShare(t, n, limitOf(JobsLimit, 100, 10))
 			if err := <-put1; err != nil {
 				t.Error(err)
@@ -140,7 +140,7 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("a share that is not known: %v", err)
 		}
-		n.shards[0].Load().shares.begin(5) // as a leadership begins
+		n.shards[0].Load().quotas.reset(5) // as a leadership begins
 		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("shares of which nothing is known: %v", err)
 		}
@@ -158,16 +158,16 @@ func TestSharesAreWaitedFor(t *testing.T) {
 func TestShareOutsideOfALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(JobsLimit, 10, 0))
-		sh := n.shards[0].Load().shares
+		sh := n.shards[0].Load().quotas
 		term, _ := n.SharesUsed(0)
 		before := lastIndex(n)
-		sh.begin(0) // the proposer goes on: it is as if the next leadership had opened it by then
+		sh.reset(0) // the proposer goes on: it is as if the next leadership had opened it by then
 		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrNoLeader) || OutcomeOf(err) != NotApplied {
 			t.Errorf("%v, want that nobody leads", err)
 		}
 		do(t, n, 0, put("plain", "", 0))
 		expectEntries(t, n, before, 1)
-		sh.begin(term)
+		sh.reset(term)
 		giveShare(t, n, limitOf(JobsLimit, 10, 0))
 		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), JobsLimit, lastIndex(n))
 	})

@@ -14,26 +14,26 @@ import (
 
 func TestRestAfterWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hurry := false
-		p := &pace{hurry: func() bool { return hurry }}
+		urgent := false
+		p := &throttle{urgent: func() bool { return urgent }}
 		expect := func(what string, worked, want time.Duration) {
 			t.Helper()
-			if got := p.restFor(worked); got != want {
-				t.Errorf("%s: after %v of work the rest is %v, want %v", what, worked, got, want)
+			if got := p.pauseFor(worked); got != want {
+				t.Errorf("%s: after %v of work the pause is %v, want %v", what, worked, got, want)
 			}
 		}
 		expect("nothing was ever applied", time.Millisecond, 0)
 		p.applied.Add(1)
-		expect("an entry was applied", time.Millisecond, restTimes*time.Millisecond)
-		time.Sleep(calmAfter)
-		expect("a second ago", time.Second, restMax)
-		hurry = true
+		expect("an entry was applied", time.Millisecond, pauseFactor*time.Millisecond)
+		time.Sleep(idleAfter)
+		expect("a second ago", time.Second, pauseMax)
+		urgent = true
 		expect("it is urgent", time.Millisecond, 0)
-		hurry = false
+		urgent = false
 		time.Sleep(time.Nanosecond)
 		expect("more than a second ago", time.Millisecond, 0)
 		p.applied.Add(1)
-		expect("and again", time.Millisecond, restTimes*time.Millisecond)
+		expect("and again", time.Millisecond, pauseFactor*time.Millisecond)
 	})
 }
 
@@ -73,9 +73,9 @@ func (*slowSink) Close() error { return nil }
 
 // pacedGroup returns a group in which something is applied all the time.
 func pacedGroup() *group {
-	g := &group{node: &Node{pace: &pace{hurry: func() bool { return false }}}, replica: &replica{}}
-	g.replica.rest = g.restAfter
-	g.node.pace.applied.Add(1)
+	g := &group{node: &Node{throttle: &throttle{urgent: func() bool { return false }}}, replica: &replica{}}
+	g.replica.pause = g.pauseAfter
+	g.node.throttle.applied.Add(1)
 	return g
 }
 
@@ -85,7 +85,7 @@ func TestSnapshotIsWrittenWithRests(t *testing.T) {
 		if err := (&replicaSnapshot{replica: g.replica, snapshot: pieces(5)}).Persist(sink); err != nil {
 			t.Fatal(err)
 		}
-		if took, want := time.Since(start), 5*(1+restTimes)*10*time.Millisecond; took != want || sink.Len() != 5*pieceBytes {
+		if took, want := time.Since(start), 5*(1+pauseFactor)*10*time.Millisecond; took != want || sink.Len() != 5*pieceBytes {
 			t.Errorf("%d bytes took %v, want %v", sink.Len(), took, want)
 		}
 	})
@@ -100,13 +100,13 @@ func TestStopEndsASnapshot(t *testing.T) {
 		time.Sleep(time.Second)
 		g.replica.stopped.Store(true)
 		start := time.Now()
-		if err := <-ended; !errors.Is(err, raft.ErrRaftShutdown) || time.Since(start) > restMax+20*time.Millisecond {
+		if err := <-ended; !errors.Is(err, raft.ErrRaftShutdown) || time.Since(start) > pauseMax+20*time.Millisecond {
 			t.Errorf("after %v it ended with %v", time.Since(start), err)
 		}
 	})
 }
 
-// What must not wait, or would let the log grow without end, is written without rests.
+// What must not wait, or would let the log grow without end, is written without pauses.
 func TestSnapshotsHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := uint64(1 << 40)
@@ -117,8 +117,8 @@ func TestSnapshotsHurry(t *testing.T) {
 		r := n.shards[1].Load().replica
 		expect := func(what string, want bool) {
 			t.Helper()
-			if got := n.hurries(); got != want {
-				t.Errorf("%s: hurries is %v", what, got)
+			if got := n.snapshotsUrgent(); got != want {
+				t.Errorf("%s: snapshotsUrgent is %v", what, got)
 			}
 		}
 		logged := func(bytes, captured int64) {
@@ -139,7 +139,7 @@ func TestSnapshotsHurry(t *testing.T) {
 		for _, left := range []struct {
 			what  string
 			free  uint64
-			hurry bool
+			urgent bool
 		}{
 			{"there is room", 2 * n.cfg.DiskLowBytes, false},
 			{"the disk is filling", 2*n.cfg.DiskLowBytes - 1, true},
@@ -148,7 +148,7 @@ func TestSnapshotsHurry(t *testing.T) {
 			if free = left.free; n.space.Check() != nil {
 				t.Fatal("the space cannot be looked at")
 			}
-			expect(left.what, left.hurry)
+			expect(left.what, left.urgent)
 		}
 		closeNode(t, n)
 	})

@@ -149,7 +149,7 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 4, EntryBytesMax: 1, ProposeTimeout: time.Second})
 		m := fsm.New(fsm.Config{QueuesMax: 100})
-		b.births = &births{max: 100, none: new(atomic.Bool), view: func(f func(*fsm.Machine, fsm.Time)) Witness {
+		b.queueLimit = &queueCountLimit{max: 100, noAutoCreate: new(atomic.Bool), view: func(f func(*fsm.Machine, fsm.Time)) Witness {
 			f(m, m.Clock())
 			return Witness{}
 		}}
@@ -165,25 +165,25 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 		all := numbered("t", 100)
 		b.sendPuts(t, all[:40]...)
 		first := b.next(t)
-		if b.births.flights[0].read {
+		if b.queueLimit.inflight[0].createsRead {
 			t.Error("an entry was looked at that nobody could be refused for")
 		}
 		time.Sleep(2 * time.Second) // its callers are given up
 		refused(50, 50, all[40:51]...)
-		flights := []*fakeFuture{first}
+		entries := []*fakeFuture{first}
 		for _, queues := range [][]string{all[:10], all[40:50], {"u/0"}} {
 			b.sendPuts(t, queues...)
-			flights = append(flights, b.next(t))
+			entries = append(entries, b.next(t))
 		}
-		flights[1].fail(raft.ErrLeadershipLost) // all that it makes another one makes too
+		entries[1].fail(raft.ErrLeadershipLost) // all that it makes another one makes too
 		synctest.Wait()
 		refused(50, 49, "t/50")
 		if _, err := m.Apply(1, first.entry); err != nil {
 			t.Fatal(err)
 		}
-		b.births.follow(m)
+		b.queueLimit.setQueues(m)
 		refused(50, 49, "t/50")
-		for _, f := range []*fakeFuture{first, flights[2], flights[3]} {
+		for _, f := range []*fakeFuture{first, entries[2], entries[3]} {
 			f.fail(raft.ErrLeadershipLost)
 		}
 		synctest.Wait()

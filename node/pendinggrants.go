@@ -1,0 +1,217 @@
+package node
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// repeatWait is how long the grants of a request with an id wait for a repeat after its caller has left. Callers that
+// repeat do so much sooner, and other consumers must not wait long for the jobs.
+const repeatWait = 2 * time.Second
+
+// pendingGrants makes sure that the grants of a Reserve with a request id either reach a caller or are released. It is
+// soft state of a shard's leader. A repeat may get the grants of a request whose caller has left, by a proposal that is
+// logged after the first one or by a recall, which is not logged. Both, and the release, go through here under one
+// lock: delivered grants are never released, and grants that are being released are never delivered.
+type pendingGrants struct {
+	shard *shard
+
+	mu     sync.Mutex
+	closed bool
+	byName map[requestName]*pendingGrant
+}
+
+// pendingGrant is a request with an id that has reservations in flight or grants that wait for a repeat. It is guarded by
+// pendingGrants.mu.
+type pendingGrant struct {
+	name requestName
+	// inProgress is the number of its reservations that have not ended.
+	inProgress int
+	// delivered says that a caller received the grants.
+	delivered bool
+	// abandoned are the grants whose caller has left, releasing those whose release was proposed and has no certain
+	// outcome yet. releaseInFlight says that the proposal is in flight, releaseUnknown that an earlier one may have been
+	// applied, or may still be.
+	abandoned, releasing            []fsm.Grant
+	releaseInFlight, releaseUnknown bool
+	timer                           *time.Timer
+}
+
+func newPendingGrants(s *shard) *pendingGrants { return &pendingGrants{shard: s, closed: true} }
+
+// open begins a leadership.
+func (pg *pendingGrants) open() {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	pg.closed, pg.byName = false, map[requestName]*pendingGrant{}
+}
+
+// close forgets all grants: from now on another leader may deliver them. Leases that no repeat collects expire.
+func (pg *pendingGrants) close() {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	pg.closed = true
+	for _, c := range pg.byName {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}
+	pg.byName = nil
+}
+
+// enqueue proposes a request. If it is a reservation with an id, it sets pr.pending, and exactly one of noteDelivered,
+// noteAbandoned and noteNoGrants must follow.
+func (pg *pendingGrants) enqueue(pr *proposal) error {
+	if pr.pendingGrant = nil; pr.request.ID == "" || len(pr.request.Commands) != 1 || pr.request.Commands[0].Kind() != fsm.KindReserve {
+		return pg.shard.proposer.enqueue(pr)
+	}
+	name := nameOf(pr.request)
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	c := pg.byName[name]
+	if c == nil {
+		c = &pendingGrant{name: name}
+	}
+	pr.pendingGrant = c // before another goroutine has the proposal
+	if err := pg.shard.proposer.enqueue(pr); err != nil {
+		pr.pendingGrant = nil
+		return err
+	}
+	c.inProgress++
+	if !pg.closed {
+		pg.byName[name] = c
+	}
+	return nil
+}
+
+// noteNoGrants ends a reservation without grants, or of unknown outcome.
+func (pg *pendingGrants) noteNoGrants(c *pendingGrant) { pg.finish(c, func() {}) }
+
+// noteDelivered ends a reservation whose caller has its answer.
+func (pg *pendingGrants) noteDelivered(c *pendingGrant, a answer) {
+	pg.finish(c, func() {
+		if a.err == nil && hasGrants(a.reply) {
+			c.delivered = true
+		}
+	})
+}
+
+// noteAbandoned ends a reservation whose caller has left. If no repeat collects its grants, they are released.
+func (pg *pendingGrants) noteAbandoned(c *pendingGrant, a answer) {
+	pg.finish(c, func() {
+		if a.err != nil || !hasGrants(a.reply) || a.reply.Results[0].Replayed || c.delivered || pg.byName[c.name] != c {
+			return
+		}
+		if c.abandoned = a.reply.Results[0].Grants; c.timer != nil {
+			c.timer.Stop()
+		}
+		c.timer = time.AfterFunc(repeatWait, func() { pg.release(c) })
+	})
+}
+
+// finish ends a reservation. The last one removes its pendingGrant, unless it has grants that a repeat may collect.
+func (pg *pendingGrants) finish(c *pendingGrant, how func()) {
+	if c == nil {
+		return
+	}
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	c.inProgress--
+	how()
+	pg.forgetIfDoneLocked(c)
+}
+
+// forgetIfDoneLocked forgets a pendingGrant with nothing in flight and no grants to collect.
+func (pg *pendingGrants) forgetIfDoneLocked(c *pendingGrant) {
+	if c.inProgress == 0 && c.releasing == nil && (c.delivered || c.abandoned == nil) && pg.byName[c.name] == c {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+		delete(pg.byName, c.name)
+	}
+}
+
+// isInProgress reports whether reservations of a request are in flight.
+func (pg *pendingGrants) isInProgress(req *fsm.Request) bool {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	c := pg.byName[nameOf(req)]
+	return c != nil && c.inProgress > 0
+}
+
+// recall reads the grants of a request with read. What it returns counts as delivered.
+func (pg *pendingGrants) recall(q *fsm.RecallQuery, read func() (fsm.Reading, Witness)) (fsm.Reading, Witness) {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	r, w := read()
+	if c := pg.byName[requestName{caller: q.Caller, id: q.RequestID}]; c != nil && len(r.Jobs) > 0 {
+		if c.releasing != nil {
+			r.Jobs = nil
+		} else {
+			c.delivered = true
+			pg.forgetIfDoneLocked(c)
+		}
+	}
+	return r, w
+}
+
+// release proposes the release of grants that no repeat collected, without counting an attempt. A release of unknown
+// outcome is proposed again: the grants' fences turn each further one into a refusal.
+func (pg *pendingGrants) release(c *pendingGrant) {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	again := c.releasing != nil
+	if pg.byName[c.name] != c || !again && (c.delivered || c.abandoned == nil) {
+		return
+	}
+	grants := c.abandoned
+	if again {
+		grants = c.releasing
+	}
+	req := releaseOf(grants)
+	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), complete: func(_ Reply, err error) { pg.releaseDone(c, err) }}
+	// Try again later if a release or a repeat is in flight, or the shard has no room.
+	if c.releaseInFlight || !again && c.inProgress > 0 || pg.shard.admit(req) != nil || pg.shard.proposer.enqueue(pr) != nil {
+		c.timer.Reset(repeatWait)
+		return
+	}
+	if c.releaseInFlight = true; !again {
+		c.releasing, c.abandoned = grants, nil
+	}
+}
+
+// releaseDone records the outcome of a release.
+func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	c.releaseInFlight = false
+	if c.releaseUnknown = err != nil && (c.releaseUnknown || errors.Is(err, ErrUnknownOutcome)); c.releaseUnknown {
+		if pg.byName[c.name] == c {
+			c.timer.Reset(repeatWait)
+		}
+		return
+	}
+	if c.releasing = nil; err != nil {
+		pg.shard.note("releasing jobs whose caller had left; their leases will expire", err)
+	}
+	if c.abandoned != nil && !c.delivered && pg.byName[c.name] == c { // meanwhile the caller of a repeat with grants has left too
+		c.timer.Reset(repeatWait)
+	}
+	pg.forgetIfDoneLocked(c)
+}
+
+// hasGrants reports whether a reply hands out jobs.
+func hasGrants(reply Reply) bool { return len(reply.Results) == 1 && len(reply.Results[0].Grants) > 0 }
+
+// releaseOf returns a request that releases grants.
+func releaseOf(grants []fsm.Grant) *fsm.Request {
+	req := &fsm.Request{}
+	for _, g := range grants {
+		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
+		req.Commands = append(req.Commands, &fsm.Release{Ref: ref})
+	}
+	return req
+}

@@ -1,0 +1,355 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// Limit names one of the limits of a namespace.
+type Limit uint8
+
+// The limits. PutRate is in thousandths of a put per second.
+const (
+	JobsLimit Limit = iota
+	BytesLimit
+	LeasesLimit
+	PutRate
+	// Limits is the number of limits.
+	Limits
+)
+
+// String returns the limit's name in words.
+func (l Limit) String() string {
+	switch l {
+	case JobsLimit:
+		return "jobs"
+	case BytesLimit:
+		return "bytes"
+	case LeasesLimit:
+		return "jobs in flight"
+	case PutRate:
+		return "puts per second"
+	default:
+		return fmt.Sprintf("limit %d", uint8(l))
+	}
+}
+
+// Amounts holds one amount for each limit.
+type Amounts [Limits]uint64
+
+// Share is the part of a namespace's quota that one shard may use.
+type Share struct {
+	// Quota is the whole quota of the namespace; 0 stands for no limit.
+	Quota Amounts `json:"quota"`
+	// Granted is what this shard may use. It has a meaning only where there is a limit.
+	Granted Amounts `json:"granted"`
+	// More says for which limits other shards may have some to spare, so that a request waits a moment for it.
+	More [Limits]bool `json:"more"`
+	// Waiting says that the share of this shard is not known yet.
+	Waiting bool `json:"waiting"`
+}
+
+// SpaceUse is what a shard uses of a namespace's quota, requests in flight included.
+type SpaceUse struct {
+	Use Amounts
+	// Short is how much more of each limit is needed: the sum over the requests that wait, and the most that one request
+	// needed that was refused within the last second and a half.
+	Short Amounts
+}
+
+// QuotaError refuses a request of a namespace that has used up its quota. Nothing was logged. It is an ErrQuota, or an
+// ErrRateLimited if the limit is PutRate.
+type QuotaError struct {
+	Namespace string
+	Limit     Limit
+	// Max is the limit of the namespace, Used what this shard uses of it and Share what this shard may use. PutRate is
+	// in thousandths of a put per second.
+	Max, Used, Share uint64
+	// Wait is how long to wait before the next attempt.
+	Wait time.Duration
+}
+
+// Error names the namespace, the limit and the use.
+func (e *QuotaError) Error() string {
+	if e.Limit == PutRate {
+		return fmt.Sprintf("namespace %q takes %g puts per second, of which this shard has %g; they are used up", e.Namespace, float64(e.Max)/1000, float64(e.Share)/1000)
+	}
+	return fmt.Sprintf("namespace %q may have %d %s, of which this shard has %d and uses %d", e.Namespace, e.Max, e.Limit, e.Share, e.Used)
+}
+
+// Unwrap returns ErrQuota or ErrRateLimited.
+func (e *QuotaError) Unwrap() error {
+	if e.Limit == PutRate {
+		return ErrRateLimited
+	}
+	return ErrQuota
+}
+
+const (
+	// quotaWait is how long a request waits for its share to grow, or to become known.
+	quotaWait = time.Second
+	// quotaWaitersMax bounds how many requests of a shard wait at a time. Further ones are refused at once.
+	quotaWaitersMax = 1024
+	// namespaceWaitersMax bounds how many of them belong to one namespace, so that there is room for others.
+	namespaceWaitersMax = quotaWaitersMax / 4
+	// quotaRetry is the delay before the next attempt that a refused caller is told.
+	quotaRetry = time.Second
+	// shortageKept is how long the need of a refused request counts: until its caller tries again after quotaRetry.
+	shortageKept = quotaRetry + 500*time.Millisecond
+	// askPause is the least time between two requests for a larger share. It doubles up to askPauseMax while they change
+	// nothing; the shares are recomputed that often in any case.
+	askPause    = 20 * time.Millisecond
+	askPauseMax = 200 * time.Millisecond
+)
+
+// quotas holds the shares of a shard's leader: soft state of one leadership. It checks only requests that name a queue
+// of a namespace with a quota.
+type quotas struct {
+	shard      *shard
+	anyLimited atomic.Bool // some namespace has a quota
+
+	mu    sync.Mutex
+	term  uint64 // of the leadership; 0 for none
+	known bool   // the namespaces that have a quota are known
+	// namespaces are those that have a quota, and those that had one and still have requests in flight.
+	namespaces map[string]*namespaceQuota
+	// waiting is how many requests wait. change is closed when it becomes known which namespaces have quotas; nil if no
+	// request waits for that.
+	waiting int
+	change  chan struct{}
+	// askedAt is when a larger share was asked for last, askAgainAfter the pause until the next such request.
+	askedAt       time.Time
+	askAgainAfter time.Duration
+}
+
+// namespaceQuota is the share of one namespace and its use.
+type namespaceQuota struct {
+	Share
+	name    string
+	limited bool    // has a quota
+	pending Amounts // of requests in flight
+	// putDebt are the thousandths of puts that were admitted ahead of the rate, as of debtAsOf.
+	putDebt   float64
+	debtAsOf  time.Time
+	puts      uint64 // thousandths of puts that were admitted since putsSince
+	putsSince time.Time
+	putRate   uint64 // of the last second
+	// waitersNeed is the sum of what the waiting requests lack, refusedNeed the most that one refused request lacked, and
+	// refusedAt the time of the last refusal.
+	waitersNeed, refusedNeed Amounts
+	waiting                  int // the number of waiting requests
+	refusedAt                [Limits]time.Time
+	change                   chan struct{} // closed at the next change; nil if no request waits
+}
+
+func newQuotas(s *shard) *quotas { return &quotas{shard: s} }
+
+// wakeLocked wakes the requests that wait for a namespace. With nil it wakes those that wait to learn which namespaces
+// have quotas.
+func (q *quotas) wakeLocked(s *namespaceQuota) {
+	change := &q.change
+	if s != nil {
+		change = &s.change
+	}
+	if *change != nil {
+		close(*change)
+		*change = nil
+	}
+}
+
+// wakeAll wakes the requests that wait to learn which namespaces have quotas.
+func (q *quotas) wakeAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wakeLocked(nil)
+}
+
+// reset forgets the shares of an earlier leadership: its entries are applied, or never will be.
+func (q *quotas) reset(term uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.namespaces {
+		q.wakeLocked(s)
+	}
+	q.wakeLocked(nil)
+	q.term, q.known, q.namespaces, q.askAgainAfter = term, false, nil, 0
+	q.anyLimited.Store(false)
+}
+
+// setShares sets the shares of a leadership, those of all namespaces with a quota, and returns what is used of each.
+func (q *quotas) setShares(term uint64, all map[string]Share) (used map[string]Amounts) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if term != q.term || term == 0 {
+		return nil
+	}
+	if q.namespaces == nil {
+		q.namespaces = map[string]*namespaceQuota{}
+	}
+	now := time.Now()
+	used = map[string]Amounts{}
+	for name, share := range all {
+		s := q.namespaces[name]
+		if s == nil {
+			s = &namespaceQuota{name: name, putsSince: now, debtAsOf: now}
+			q.namespaces[name] = s
+		}
+		s.refillTo(now) // at the old rate
+		if share.Quota[PutRate] == 0 {
+			s.putDebt = 0
+		}
+		if !s.limited || s.Share != share {
+			s.limited, s.Share, q.askAgainAfter = true, share, 0
+			q.wakeLocked(s)
+		}
+		used[name] = q.usedLocked(s)
+	}
+	for name, s := range q.namespaces {
+		if _, limited := all[name]; !limited {
+			s.limited = false
+			q.wakeLocked(s)
+			q.forgetUnlimitedLocked(s)
+		}
+	}
+	q.anyLimited.Store(len(all) > 0)
+	if !q.known {
+		q.known, q.askAgainAfter = true, 0
+		q.wakeLocked(nil)
+	}
+	return used
+}
+
+// forgetUnlimitedLocked forgets a namespace without a quota, unless it has requests in flight: a new quota would have to
+// count them.
+func (q *quotas) forgetUnlimitedLocked(s *namespaceQuota) {
+	if !s.limited && s.pending == (Amounts{}) && q.namespaces[s.name] == s {
+		delete(q.namespaces, s.name)
+	}
+}
+
+// sharesUsed returns the use of each quota.
+func (q *quotas) sharesUsed() (term uint64, all map[string]SpaceUse) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all = map[string]SpaceUse{}
+	now := time.Now()
+	for name, s := range q.namespaces {
+		if !s.limited {
+			continue
+		}
+		u := SpaceUse{Use: q.usedLocked(s), Short: s.waitersNeed}
+		for l := range s.refusedNeed {
+			if now.Sub(s.refusedAt[l]) > shortageKept {
+				s.refusedNeed[l] = 0
+			}
+			u.Short[l] += s.refusedNeed[l]
+		}
+		if past := now.Sub(s.putsSince); past >= time.Second {
+			s.putRate = uint64(float64(s.puts) / past.Seconds())
+			s.puts, s.putsSince = 0, now
+		}
+		u.Use[PutRate] = s.putRate
+		all[name] = u
+	}
+	return q.term, all
+}
+
+// usedLocked returns what a namespace uses in the shard. A request that is applied and still pending counts twice; none
+// is missed.
+func (q *quotas) usedLocked(s *namespaceQuota) (used Amounts) {
+	used = s.pending
+	q.shard.view(func(m *fsm.Machine, _ fsm.Time) {
+		u := m.UsageOf(s.name)
+		used[JobsLimit] += u.Jobs
+		used[BytesLimit] += u.Bytes
+		used[LeasesLimit] += u.InFlight
+	})
+	return used
+}
+
+// refillTo reduces putDebt by what the rate allows until now.
+func (s *namespaceQuota) refillTo(now time.Time) {
+	s.putDebt = max(0, s.putDebt-float64(s.Granted[PutRate])*float64(now.Sub(s.debtAsOf))/float64(time.Second))
+	s.debtAsOf = now
+}
+
+// putAllowedIn returns how long it takes until the next put is admitted; 0 for now. The burst is one second of the rate,
+// and at least one put.
+func (s *namespaceQuota) putAllowedIn(now time.Time) time.Duration {
+	rate := float64(s.Granted[PutRate])
+	if rate == 0 {
+		return quotaWait
+	}
+	s.refillTo(now)
+	more := s.putDebt - max(0, rate-1000)
+	if more <= 1 { // a thousandth, for rounding
+		return 0
+	}
+	return max(time.Millisecond, time.Duration(min(more/rate, putAllowedInMax.Seconds())*float64(time.Second)))
+}
+
+// putAllowedInMax bounds the result of putAllowedIn.
+const putAllowedInMax = 24 * time.Hour
+
+// noteRefused records what a refused request lacked.
+func (s *namespaceQuota) noteRefused(lacks Amounts, now time.Time) {
+	for l, n := range lacks {
+		if n > 0 {
+			s.refusedNeed[l], s.refusedAt[l] = max(s.refusedNeed[l], n), now
+		}
+	}
+}
+
+// limitsAny reports whether any namespace has a quota.
+func (q *quotas) limitsAny() bool { return q.anyLimited.Load() || q.shard.node.limitedSpaces.Load() }
+
+// askForMoreLocked asks for larger shares, less and less often while that changes nothing.
+func (q *quotas) askForMoreLocked(now time.Time) {
+	if now.Sub(q.askedAt) < q.askAgainAfter {
+		return
+	}
+	q.askedAt, q.askAgainAfter = now, min(max(askPause, 2*q.askAgainAfter), askPauseMax)
+	if f := q.shard.node.onShort.Load(); f != nil {
+		(*f)()
+	}
+}
+
+// SetShares sets what a shard may use of the quotas of all namespaces that have one, in a leadership of this node. It
+// ignores shares of another term. It returns what is used of each quota at that moment: after a share was lowered, the
+// use stays at most the larger of that figure and the share.
+func (n *Node) SetShares(shard uint32, term uint64, all map[string]Share) (used map[string]Amounts) {
+	s, err := n.replicaOf(shard)
+	if err != nil {
+		return nil
+	}
+	return s.quotas.setShares(term, maps.Clone(all))
+}
+
+// SharesUsed returns the term in which this node leads a shard, and what the shard uses of the quotas of namespaces. The
+// term is 0 if the shard is not served here.
+func (n *Node) SharesUsed(shard uint32) (term uint64, all map[string]SpaceUse) {
+	s, err := n.replicaOf(shard)
+	if err != nil || s.serving.Load() == nil {
+		return 0, nil
+	}
+	return s.quotas.sharesUsed()
+}
+
+// LimitSpaces sets how many namespaces have a quota; a caller that does not know yet passes 1. While any has one, a new
+// leader admits no request into any namespace before SetShares.
+func (n *Node) LimitSpaces(spaces int) {
+	if n.limitedSpaces.Swap(spaces > 0) == (spaces > 0) {
+		return
+	}
+	for _, s := range n.here() {
+		s.quotas.wakeAll()
+	}
+}
+
+// OnShort sets a function to call when a request waits for a larger share. It must return at once.
+func (n *Node) OnShort(f func()) { n.onShort.Store(&f) }

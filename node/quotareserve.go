@@ -1,0 +1,364 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// reservation is the quota that a request holds until it is applied, and the machine counts it, or never will be. A nil
+// reservation holds nothing.
+type reservation struct {
+	quotas  *quotas
+	charges []charge
+}
+
+// charge is what a reservation holds of one namespace. It keeps the pointer: by the time of the release, another
+// namespaceQuota may have the name.
+type charge struct {
+	namespace *namespaceQuota
+	amounts   Amounts
+}
+
+// quotaWaiter is a request that waits for quota. It is guarded by quotas.mu.
+type quotaWaiter struct {
+	waits      bool
+	namespace  *namespaceQuota // whose quota is short; nil if the quotas are not known yet
+	needs      Amounts
+	changed    <-chan struct{} // closed when another attempt may succeed
+	retryAfter time.Duration   // after which another attempt may succeed in any case; 0 for never
+}
+
+// demand returns what a request needs of each namespace's quota; nil if it needs none.
+func demand(req *fsm.Request) (all map[string]Amounts) {
+	add := func(queue string, a Amounts) {
+		name := fsm.NamespaceOf(queue)
+		if name == "" {
+			return
+		}
+		if all == nil {
+			all = map[string]Amounts{}
+		}
+		sum := all[name]
+		for l := range sum {
+			sum[l] += a[l]
+		}
+		all[name] = sum
+	}
+	for _, c := range req.Commands {
+		switch c := c.(type) {
+		case *fsm.Put:
+			add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: fsm.PutBytes(c), PutRate: 1000})
+		case *fsm.Reserve:
+			for _, queue := range c.Queues {
+				add(queue, Amounts{LeasesLimit: uint64(max(c.Max, 1))})
+			}
+		}
+	}
+	return all
+}
+
+// reserve reserves the quota that a request needs. If any quota is left, the whole request is admitted, so the use
+// exceeds a share by less than one request. If the share may still grow, or time alone helps, reserve waits for up to
+// quotaWait. The caller must release the reservation once.
+func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, error) {
+	if !q.limitsAny() {
+		return nil, nil
+	}
+	all := demand(req)
+	if all == nil {
+		return nil, nil
+	}
+	var w quotaWaiter
+	t, refused := q.tryReserve(req, all, &w)
+	if !w.waits {
+		return t, q.withLeaderHint(refused)
+	}
+	defer q.removeWaiter(&w)
+	timeout, refill := time.NewTimer(quotaWait), time.NewTimer(never)
+	defer timeout.Stop()
+	defer refill.Stop()
+	for last := false; ; {
+		if w.retryAfter > 0 {
+			refill.Reset(w.retryAfter)
+		}
+		select {
+		case <-w.changed:
+		case <-refill.C:
+		case <-timeout.C:
+			last = true
+		case <-ctx.Done():
+			return nil, canceled(ctx)
+		}
+		t, refused = q.tryReserve(req, all, &w)
+		if !w.waits || last {
+			return t, q.withLeaderHint(refused)
+		}
+	}
+}
+
+// withLeaderHint adds the known leader to ErrNoLeader.
+func (q *quotas) withLeaderHint(refused error) error {
+	if errors.Is(refused, ErrNoLeader) {
+		return q.shard.refusal(ErrNoLeader)
+	}
+	return refused
+}
+
+// tryReserve is reserve without waiting. It sets w if the request is to wait.
+func (q *quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWaiter) (t *reservation, refused error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.removeWaiterLocked(w)
+	if q.term == 0 {
+		return nil, ErrNoLeader // a leadership may begin before the request is proposed, and this check would not be its own
+	}
+	now := time.Now()
+	if !q.known && q.shard.node.limitedSpaces.Load() {
+		q.askForMoreLocked(now)
+		q.addWaiterLocked(w, nil, Amounts{})
+		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.shard.name, ErrShareUnknown)
+	}
+	for name, want := range all {
+		s := q.namespaces[name]
+		if s == nil || !s.limited {
+			continue
+		}
+		lacks, more, refused := q.shortageLocked(s, want, now)
+		if refused == nil {
+			continue
+		}
+		if q.isRepeat(req) {
+			return nil, nil
+		}
+		if more {
+			q.askForMoreLocked(now)
+			q.addWaiterLocked(w, s, lacks)
+		}
+		if !w.waits {
+			s.noteRefused(lacks, now)
+		} else if lacks[PutRate] > 0 {
+			w.retryAfter = s.putAllowedIn(now)
+		}
+		return nil, refused
+	}
+	return q.chargeLocked(all, now), nil
+}
+
+// addWaiterLocked makes a request wait for a namespace's quota, or to learn which namespaces have quotas. It does
+// nothing if too many requests wait.
+func (q *quotas) addWaiterLocked(w *quotaWaiter, s *namespaceQuota, lacks Amounts) {
+	if q.waiting >= quotaWaitersMax || s != nil && s.waiting >= namespaceWaitersMax {
+		return
+	}
+	change := &q.change
+	if s != nil {
+		change = &s.change
+		s.waiting++
+		for l := range lacks {
+			s.waitersNeed[l] += lacks[l]
+		}
+	}
+	if *change == nil {
+		*change = make(chan struct{})
+	}
+	q.waiting++
+	*w = quotaWaiter{waits: true, namespace: s, needs: lacks, changed: *change}
+}
+
+// removeWaiter ends the wait of a request.
+func (q *quotas) removeWaiter(w *quotaWaiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.removeWaiterLocked(w)
+}
+
+func (q *quotas) removeWaiterLocked(w *quotaWaiter) {
+	if !w.waits {
+		return
+	}
+	q.waiting--
+	if w.namespace != nil {
+		w.namespace.waiting--
+		for l := range w.needs {
+			w.namespace.waitersNeed[l] -= w.needs[l]
+		}
+	}
+	*w = quotaWaiter{}
+}
+
+// shortageLocked checks what a request wants against a namespace's share. If that is too little, it returns an error and
+// what is lacking; more says that waiting may help.
+func (q *quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
+	if s.Waiting {
+		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.shard.name, ErrShareUnknown, s.name)
+	}
+	var used Amounts
+	read := false
+	more = true
+	for l := range Limits {
+		if s.Quota[l] == 0 || want[l] == 0 {
+			continue
+		}
+		e := &QuotaError{Namespace: s.name, Limit: l, Max: s.Quota[l], Share: s.Granted[l], Wait: quotaRetry}
+		if l == PutRate {
+			if e.Wait = s.putAllowedIn(now); e.Wait == 0 {
+				continue
+			}
+			e.Used = s.putRate
+		} else {
+			if !read {
+				used, read = q.usedLocked(s), true
+			}
+			if used[l] < e.Share {
+				continue
+			}
+			e.Used = used[l]
+		}
+		if lacks[l] = want[l]; refused == nil {
+			refused = e
+		}
+		more = more && (s.More[l] || l != PutRate && s.pending[l] > 0)
+	}
+	return lacks, more, refused
+}
+
+// chargeLocked reserves what a request needs.
+func (q *quotas) chargeLocked(all map[string]Amounts, now time.Time) *reservation {
+	var t *reservation
+	for name, want := range all {
+		s := q.namespaces[name]
+		if s == nil || !s.limited {
+			continue
+		}
+		if want[LeasesLimit] > 0 && s.Quota[LeasesLimit] > 0 { // the grant may be smaller; other requests wait for the rest instead of being refused
+			used := q.usedLocked(s)[LeasesLimit]
+			want[LeasesLimit] = min(want[LeasesLimit], s.Granted[LeasesLimit]-min(used, s.Granted[LeasesLimit]))
+		}
+		if t == nil {
+			t = &reservation{quotas: q}
+		}
+		s.puts += want[PutRate]
+		if s.Quota[PutRate] > 0 {
+			s.refillTo(now)
+			s.putDebt += float64(want[PutRate])
+		}
+		want[PutRate] = 0 // the rate has no pending part
+		t.charges = append(t.charges, charge{s, want})
+		for l := range want {
+			s.pending[l] += want[l]
+		}
+	}
+	return t
+}
+
+// reserveLeases reserves leases for a waiting Reserve that is served from queue, without waiting. ok is false if a
+// namespace that it names has none left; full says that the namespace of queue itself has none.
+func (q *quotas) reserveLeases(req *fsm.Request, queue string) (t *reservation, ok, full bool) {
+	all := demand(req)
+	if all == nil {
+		return nil, true, false
+	}
+	own := fsm.NamespaceOf(queue)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if !q.known && q.shard.node.limitedSpaces.Load() {
+		q.askForMoreLocked(now)
+		return nil, false, own != "" // the shares are not known yet
+	}
+	ok = true
+	for name, want := range all {
+		s := q.namespaces[name]
+		if s == nil || !s.limited {
+			continue
+		}
+		if lacks, _, refused := q.shortageLocked(s, want, now); refused != nil {
+			s.noteRefused(lacks, now)
+			ok, full = false, full || name == own
+		}
+	}
+	if !ok {
+		q.askForMoreLocked(now)
+		return nil, false, full
+	}
+	return q.chargeLocked(all, now), true, false
+}
+
+// noteRefusedLeases records how many leases the waiters of a queue lack.
+func (q *quotas) noteRefusedLeases(queue string, leases uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s := q.namespaces[fsm.NamespaceOf(queue)]; s != nil && s.limited && s.Quota[LeasesLimit] > 0 {
+		s.noteRefused(Amounts{LeasesLimit: leases}, time.Now())
+	}
+}
+
+// isRepeat reports whether a request is a repeat of an applied one, which adds nothing.
+func (q *quotas) isRepeat(req *fsm.Request) (repeats bool) {
+	q.shard.view(func(m *fsm.Machine, now fsm.Time) { repeats = m.Knows(req, now) })
+	return repeats
+}
+
+// entryApplied wakes the requests that wait for quota that an applied entry may have freed.
+func (q *quotas) entryApplied(batch []*proposal) {
+	if !q.anyLimited.Load() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting == 0 {
+		return
+	}
+	for _, pr := range batch {
+		for _, c := range pr.request.Commands {
+			switch c := c.(type) {
+			case *fsm.Expire: // of any queue
+				for _, s := range q.namespaces {
+					q.wakeLocked(s)
+				}
+			case *fsm.DeleteQueue:
+				q.wakeNamespaceLocked(c.Queue)
+			default:
+				q.wakeNamespaceLocked(freed(c))
+			}
+		}
+	}
+}
+
+// wakeNamespaceLocked wakes the requests that wait for the namespace of a queue.
+func (q *quotas) wakeNamespaceLocked(queue string) {
+	if s := q.namespaces[fsm.NamespaceOf(queue)]; s != nil {
+		q.wakeLocked(s)
+	}
+}
+
+// release releases a reservation: its request is applied, or never will be.
+func (t *reservation) release() {
+	if t != nil {
+		releaseAll([]*reservation{t})
+	}
+}
+
+// releaseAll releases reservations of one shard.
+func releaseAll(tickets []*reservation) {
+	if len(tickets) == 0 {
+		return
+	}
+	q := tickets[0].quotas
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range tickets {
+		for _, took := range t.charges {
+			for l, n := range took.amounts {
+				took.namespace.pending[l] -= n
+			}
+			q.wakeLocked(took.namespace)
+			q.forgetUnlimitedLocked(took.namespace)
+		}
+		t.charges = nil
+	}
+}
