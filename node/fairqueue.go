@@ -51,43 +51,8 @@ func tenantOf(req *fsm.Request) string {
 	if req == nil || len(req.Commands) == 0 {
 		return ""
 	}
-	tenant, _, _ := strings.Cut(queueNamed(req.Commands[0]), "/")
+	tenant, _, _ := strings.Cut(fsm.QueueOf(req.Commands[0]), "/")
 	return tenant
-}
-
-// queueNamed returns the queue that a command names, the first if there are several; empty if there is none.
-func queueNamed(c fsm.Command) string {
-	switch c := c.(type) {
-	case *fsm.Put:
-		return c.Queue
-	case *fsm.Reserve:
-		if len(c.Queues) > 0 {
-			return c.Queues[0]
-		}
-	case *fsm.Ack:
-		return c.Queue
-	case *fsm.Nack:
-		return c.Queue
-	case *fsm.Release:
-		return c.Queue
-	case *fsm.Extend:
-		return c.Queue
-	case *fsm.Cancel:
-		return c.Queue
-	case *fsm.Reschedule:
-		return c.Queue
-	case *fsm.Redrive:
-		return c.Queue
-	case *fsm.Purge:
-		return c.Queue
-	case *fsm.Configure:
-		return c.Queue
-	case *fsm.Open:
-		return c.Queue
-	case *fsm.DeleteQueue:
-		return c.Queue
-	}
-	return ""
 }
 
 // of returns the queue of a tenant, nil if none of its requests waits.

@@ -31,7 +31,7 @@ func queuesOf(t *testing.T, f *fakeFuture) (names []string) {
 		t.Fatal(err)
 	}
 	for _, r := range requests {
-		names = append(names, queueNamed(r.Commands[0]))
+		names = append(names, fsm.QueueOf(r.Commands[0]))
 	}
 	return names
 }
@@ -187,7 +187,7 @@ func TestEntriesTakeWhatTheyMay(t *testing.T) {
 			waiting := len(left)
 			batch := p.takeLocked(1<<20, most, true)
 			for _, pr := range batch {
-				tenant := queueNamed(pr.request.Commands[0])
+				tenant := fsm.QueueOf(pr.request.Commands[0])
 				if cost := left[tenant][0]; had[tenant] > 0 && had[tenant]+cost > tenantCostMax || cost != pr.cost {
 					t.Fatalf("seed %d: %s has had %d, and gets %d more", seed, tenant, had[tenant], pr.cost)
 				}

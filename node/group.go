@@ -62,7 +62,7 @@ type group struct {
 	latest     *leadership // the one that began last
 	serving    atomic.Pointer[leadership]
 
-	wedged        chan struct{} // a request to restart; see catchUp
+	wedged        wakeup // a request to restart; see catchUp
 	running       sync.WaitGroup
 	done          chan struct{}
 	leaderChanges atomic.Uint64
@@ -81,7 +81,7 @@ type leadership struct {
 // newGroup returns a group that start has to start.
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
-		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: make(chan struct{}, 1),
+		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: newWakeup(),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), throttle: n.throttle},
 	}
 	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter
@@ -288,10 +288,7 @@ func (g *group) catchUp(ctx context.Context) error {
 		r := g.instance()
 		err := r.outcome(r.Barrier(submitTimeout))
 		if errors.Is(err, raft.ErrLeadershipTransferInProgress) && time.Since(begun) > transferMax {
-			select {
-			case g.wedged <- struct{}{}:
-			default:
-			}
+			g.wedged.signal()
 		}
 		return proposalError(err)
 	})

@@ -40,7 +40,7 @@ type Node struct {
 	throttle      *throttle
 	snapshotMutex storage.ChannelMutex // held while a snapshot is taken
 	moveMu        sync.Mutex           // held while a shard is started or stopped
-	snapshotWake  chan struct{}
+	snapshotWake  wakeup
 	planning      sync.Mutex // held by planSpace
 
 	format       atomic.Uint32 // see Format
@@ -75,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: make(chan struct{}, 1), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: newWakeup(), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.throttle = &throttle{urgent: n.snapshotsUrgent}
 	n.memory = newMemory(cfg)
@@ -310,13 +310,8 @@ func (n *Node) releaseIfFull(err error) {
 	}
 }
 
-// grown has the snapshots looked at.
-func (n *Node) grown() {
-	select {
-	case n.snapshotWake <- struct{}{}:
-	default:
-	}
-}
+// grown makes runSnapshots check which groups need a snapshot.
+func (n *Node) grown() { n.snapshotWake.signal() }
 
 // Drain wakes every waiter with what it has and refuses all new work with ErrShuttingDown. What is under way goes on. Groups
 // that this node leads and that have other voters are handed over to one of them in the background; what is still under way then

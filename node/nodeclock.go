@@ -17,7 +17,7 @@ type nodeClock struct {
 	// alone reports whether this node is the only voter of all that it runs.
 	alone func() bool
 	// strayed has a value when the wall clock is too far away and others have to be asked.
-	strayed chan struct{}
+	strayed wakeup
 
 	mu         sync.Mutex
 	anchor     fsm.Time
@@ -27,7 +27,7 @@ type nodeClock struct {
 // newNodeClock returns a clock that is anchored at the wall clock.
 func newNodeClock(clock Clock, bound time.Duration, alone func() bool) *nodeClock {
 	return &nodeClock{
-		clock: clock, bound: bound, alone: alone, strayed: make(chan struct{}, 1), anchor: clock.Wall(), anchorMono: clock.Monotonic(),
+		clock: clock, bound: bound, alone: alone, strayed: newWakeup(), anchor: clock.Wall(), anchorMono: clock.Monotonic(),
 	}
 }
 
@@ -49,10 +49,7 @@ func (c *nodeClock) read() (ClockReading, time.Duration) {
 	if c.alone() {
 		return c.follow()
 	}
-	select {
-	case c.strayed <- struct{}{}:
-	default:
-	}
+	c.strayed.signal()
 	return reading, mono
 }
 

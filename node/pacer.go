@@ -25,7 +25,7 @@ type pacer struct {
 	expire func(ctx context.Context) (more bool, err error)
 
 	armed atomic.Int64 // the deadline that the pacer waits for; 0 for none
-	wake  chan struct{}
+	wake  wakeup
 }
 
 // moved is told the machine's next deadline (0 for none) after each entry, by the goroutine that applies entries.
@@ -34,10 +34,7 @@ func (p *pacer) moved(deadline fsm.Time) {
 		return // waking up in vain once is all that comes of it
 	}
 	if armed := p.armed.Load(); armed == 0 || int64(deadline) < armed {
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+		p.wake.signal()
 	}
 }
 

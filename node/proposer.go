@@ -66,7 +66,7 @@ type proposer struct {
 	fatal        func(error)
 	stats        *shardCounters
 
-	wake       chan struct{}
+	wake       wakeup
 	slots      chan struct{} // one for each entry in flight
 	unanswered atomic.Int32  // entries in flight whose callers were neither answered nor given up
 
@@ -81,7 +81,7 @@ type proposer struct {
 // newProposer returns a closed proposer.
 func newProposer(cfg Config, stats *shardCounters) *proposer {
 	return &proposer{
-		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: make(chan struct{}, 1),
+		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: newWakeup(),
 		slots: make(chan struct{}, cfg.EntriesInFlight),
 	}
 }
@@ -138,17 +138,9 @@ func (p *proposer) enqueue(pr *proposal) error {
 	p.bytes += size
 	p.cost += pr.cost
 	if p.requests == 1 || !was && p.fullLocked() {
-		p.wakeUp()
+		p.wake.signal()
 	}
 	return nil
-}
-
-// wakeUp makes run look at the queue.
-func (p *proposer) wakeUp() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // fullLocked reports whether the waiting requests fill an entry.
@@ -278,7 +270,7 @@ func (p *proposer) refuseOverLimit(batch []*proposal) []*proposal {
 // releaseSlot releases the slot of an entry.
 func (p *proposer) releaseSlot() {
 	<-p.slots
-	p.wakeUp()
+	p.wake.signal()
 }
 
 // waitForSlot waits for a free slot and acquires it. If none becomes free in time, it fails all waiting requests. It
@@ -430,7 +422,7 @@ func (p *proposer) completeWithResults(f *inflightEntry, out *appliedEntry) {
 func (p *proposer) failOnce(f *inflightEntry, err error) {
 	if f.answered.CompareAndSwap(false, true) {
 		p.unanswered.Add(-1)
-		p.wakeUp() // its slot may stay occupied for ever
+		p.wake.signal() // its slot may stay occupied for ever
 		p.completeWithError(f, err)
 	}
 }

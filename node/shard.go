@@ -75,7 +75,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.waiters = newWaiters(s, n.cfg.WaitersMax)
 	s.waiters.scarce = func() bool { return n.space.Scarce() || s.lacksVoters() != nil }
 	s.proposer.answeredLate = s.waiters.recheckAll
-	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: make(chan struct{}, 1)}
+	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: newWakeup()}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
 		n.memory.follow(&s.memory, machine.Memory())

@@ -137,8 +137,8 @@ func TestSnapshotsHurry(t *testing.T) {
 		expect("which failed", true)
 		logged(0, 0)
 		for _, left := range []struct {
-			what  string
-			free  uint64
+			what   string
+			free   uint64
 			urgent bool
 		}{
 			{"there is room", 2 * n.cfg.DiskLowBytes, false},

@@ -30,7 +30,7 @@ type waiters struct {
 	most  int
 	// scarce reports whether no reservation may be logged: the disk is nearly full, or there are too few voters.
 	scarce func() bool
-	wake   chan struct{}
+	wake   wakeup
 
 	mu     sync.Mutex
 	closed error // refuses all calls; nil while a leadership serves
@@ -105,7 +105,7 @@ type waiter struct {
 // newWaiters returns waiters that refuse all calls until open.
 func newWaiters(s *shard, most int) *waiters {
 	return &waiters{
-		shard: s, most: most, scarce: func() bool { return false }, wake: make(chan struct{}, 1), closed: ErrNoLeader,
+		shard: s, most: most, scarce: func() bool { return false }, wake: newWakeup(), closed: ErrNoLeader,
 		queues: map[string]*waitQueue{}, byName: map[requestName][]*waiter{}, tenants: map[string]int{},
 	}
 }
@@ -310,15 +310,7 @@ func (ws *waiters) mark(q *waitQueue) {
 	}
 	q.dirty = true
 	ws.dirty = append(ws.dirty, q)
-	ws.wakeUp()
-}
-
-// wakeUp wakes run.
-func (ws *waiters) wakeUp() {
-	select {
-	case ws.wake <- struct{}{}:
-	default:
-	}
+	ws.wake.signal()
 }
 
 // schedule sets the time of the next check of a queue. mu is held.
@@ -383,33 +375,17 @@ func (ws *waiters) markRepeats(name requestName) {
 		return
 	}
 	ws.repeats = append(ws.repeats, ws.byName[name]...)
-	ws.wakeUp()
+	ws.wake.signal()
 }
 
 // freed returns the queue in which a command may have made a job reservable; empty if there is none. Time is not
 // considered.
 func freed(c fsm.Command) string {
-	switch c := c.(type) {
-	case *fsm.Put:
-		return c.Queue
-	case *fsm.Ack: // frees room below maxInFlight, as do some of the others
-		return c.Queue
-	case *fsm.Nack:
-		return c.Queue
-	case *fsm.Release:
-		return c.Queue
-	case *fsm.Cancel:
-		return c.Queue
-	case *fsm.Reschedule:
-		return c.Queue
-	case *fsm.Redrive:
-		return c.Queue
-	case *fsm.Purge:
-		return c.Queue
-	case *fsm.Configure:
-		return c.Queue
-	default:
+	switch c.Kind() {
+	case fsm.KindReserve, fsm.KindExtend, fsm.KindOpen, fsm.KindDeleteQueue:
 		return ""
+	default: // an Ack, for example, frees room below maxInFlight
+		return fsm.QueueOf(c)
 	}
 }
 

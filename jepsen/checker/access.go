@@ -248,11 +248,11 @@ func touched(c fsm.Command) (action, []string) {
 	case *fsm.Reserve:
 		return consuming, k.Queues
 	case *fsm.Cancel, *fsm.Reschedule:
-		return putting, []string{queueOf(c)}
+		return putting, []string{fsm.QueueOf(c)}
 	case *fsm.Ack, *fsm.Nack, *fsm.Release, *fsm.Extend:
-		return consuming, []string{queueOf(c)}
+		return consuming, []string{fsm.QueueOf(c)}
 	case *fsm.Redrive, *fsm.Purge, *fsm.DeleteQueue:
-		return administer, []string{queueOf(c)}
+		return administer, []string{fsm.QueueOf(c)}
 	default:
 		return "", nil
 	}

@@ -305,40 +305,12 @@ func (j *joiner) steps(s *steps) {
 		if one == nil {
 			return
 		}
-		if one.command.Kind() != s.kind || queueOf(one.command) != s.queue || !partOf(one.request.ID, s.requestID) {
-			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.command, queueOf(one.command), one.request.ID)
+		if one.command.Kind() != s.kind || fsm.QueueOf(one.command) != s.queue || !partOf(one.request.ID, s.requestID) {
+			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.command, fsm.QueueOf(one.command), one.request.ID)
 			return
 		}
 		sum += one.result.Count
 	}
 	full := s.kind == fsm.KindDeleteQueue || (s.count-min(s.count, sum))%fsm.StepMax == 0
 	j.differ(24, s.count >= sum && full, "the number of jobs", s.count, sum)
-}
-
-// queueOf returns the queue that a command names, empty if it names none or several.
-func queueOf(c fsm.Command) string {
-	switch c := c.(type) {
-	case *fsm.Put:
-		return c.Queue
-	case *fsm.Ack:
-		return c.Queue
-	case *fsm.Nack:
-		return c.Queue
-	case *fsm.Release:
-		return c.Queue
-	case *fsm.Extend:
-		return c.Queue
-	case *fsm.Cancel:
-		return c.Queue
-	case *fsm.Reschedule:
-		return c.Queue
-	case *fsm.Redrive:
-		return c.Queue
-	case *fsm.Purge:
-		return c.Queue
-	case *fsm.DeleteQueue:
-		return c.Queue
-	default:
-		return ""
-	}
 }

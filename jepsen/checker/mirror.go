@@ -17,10 +17,7 @@ const (
 
 // ofMirror reports whether a command is about a queue on which the mirror acts, beside the clients of the run: what it sends is in no history.
 func (c *check) ofMirror(command fsm.Command) bool {
-	queue := queueOf(command)
-	if reserve, ok := command.(*fsm.Reserve); ok {
-		queue = reserve.Queues[0]
-	}
+	queue := fsm.QueueOf(command)
 	return c.mirrored && (strings.HasPrefix(queue, mirrorQueues) || strings.HasPrefix(queue, mirrorControl))
 }
 

@@ -188,7 +188,7 @@ func (l *shardLog) wide() map[string][]place {
 		switch one.command.(type) {
 		case *fsm.Redrive, *fsm.Purge, *fsm.DeleteQueue:
 			if one.effect {
-				wide[queueOf(one.command)] = append(wide[queueOf(one.command)], place{one.entry.index, one.number})
+				wide[fsm.QueueOf(one.command)] = append(wide[fsm.QueueOf(one.command)], place{one.entry.index, one.number})
 			}
 		}
 	}

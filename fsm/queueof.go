@@ -1,0 +1,37 @@
+package fsm
+
+// QueueOf returns the queue that a command names: the first one of a Reserve, empty for a command without a queue. An
+// Import names its queues inside its records.
+func QueueOf(c Command) string {
+	switch c := c.(type) {
+	case *Put:
+		return c.Queue
+	case *Reserve:
+		if len(c.Queues) > 0 {
+			return c.Queues[0]
+		}
+	case *Ack:
+		return c.Queue
+	case *Nack:
+		return c.Queue
+	case *Release:
+		return c.Queue
+	case *Extend:
+		return c.Queue
+	case *Cancel:
+		return c.Queue
+	case *Reschedule:
+		return c.Queue
+	case *Redrive:
+		return c.Queue
+	case *Purge:
+		return c.Queue
+	case *Configure:
+		return c.Queue
+	case *Open:
+		return c.Queue
+	case *DeleteQueue:
+		return c.Queue
+	}
+	return ""
+}
