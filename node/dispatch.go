@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -21,7 +22,7 @@ type queueView struct {
 // reserveAttempt is the reservation of a chosen waiter: up to max jobs, for which queue has jobs.
 type reserveAttempt struct {
 	waiter       *waiter
-	request      *fsm.Request // the waiter's, or the part of it that memory allows: see rationed
+	request      *fsm.Request // the waiter's, or what the lease budget allows of it
 	queue        *waitQueue
 	max          uint64
 	pendingGrant *pendingGrant // of its proposal
@@ -55,7 +56,7 @@ func (ws *waiters) run(ctx context.Context) {
 
 // untilDue returns the time until the next scheduled check.
 func (ws *waiters) untilDue() time.Duration {
-	now := ws.shard.clock.now()
+	now := ws.clock.now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.dirty) > 0 {
@@ -69,7 +70,7 @@ func (ws *waiters) untilDue() time.Duration {
 
 // readQueues reads the dirty queues from the machine.
 func (ws *waiters) readQueues() []queueView {
-	now := ws.shard.clock.now()
+	now := ws.clock.now()
 	ws.mu.Lock()
 	for len(ws.due) > 0 && ws.due[0].next <= now {
 		q := ws.due[0]
@@ -92,7 +93,7 @@ func (ws *waiters) readQueues() []queueView {
 	if len(looks) == 0 {
 		return nil
 	}
-	ws.shard.view(func(m *fsm.Machine, now fsm.Time) {
+	ws.view(func(m *fsm.Machine, now fsm.Time) {
 		for i := range looks {
 			looks[i].available, looks[i].next = m.Available(looks[i].queue.name, now)
 			looks[i].withheld = looks[i].available == 0 && m.Withheld(looks[i].queue.name, now)
@@ -110,7 +111,7 @@ func (ws *waiters) repeatedWaiters() []reserveAttempt {
 	ws.mu.Unlock()
 	var asks []reserveAttempt
 	for _, w := range repeats {
-		if !ws.shard.remembers(w.request) {
+		if !ws.view.remembers(w.request) {
 			continue
 		}
 		ws.mu.Lock()
@@ -128,11 +129,11 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 	if len(looks) == 0 {
 		return nil
 	}
-	now := ws.shard.clock.now()
+	now := ws.clock.now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.looking = false
-	scarce := ws.scarce()
+	scarce := ws.admission.scarce()
 	var asks []reserveAttempt
 	for _, lk := range looks {
 		q := lk.queue
@@ -163,12 +164,12 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 
 // admitWaiters chooses the waiters of a queue that has free jobs for them. mu is held.
 func (ws *waiters) admitWaiters(asks []reserveAttempt, q *waitQueue, free uint64, now fsm.Time) []reserveAttempt {
-	limits := ws.shard.quotas.limitsAny()
+	limits := ws.admission.quotas.limitsAny()
 	for n := q.head; n != nil && free > 0; n = n.next {
 		if n.waiter.state != parked {
 			continue
 		}
-		request, err := ws.shard.rationed(n.waiter.request)
+		request, err := ws.admission.boundLeases(n.waiter.request)
 		if err != nil { // until an ack makes room
 			ws.recheckBy(q, now.Add(scarcePause))
 			break
@@ -177,10 +178,10 @@ func (ws *waiters) admitWaiters(asks []reserveAttempt, q *waitQueue, free uint64
 		var reserved *reservation
 		if limits {
 			var ok, full bool
-			if reserved, ok, full = ws.shard.quotas.reserveLeases(n.waiter.request, q.name); !ok {
+			if reserved, ok, full = ws.admission.quotas.reserveLeases(n.waiter.request, q.name); !ok {
 				ws.recheckBy(q, now.Add(quotaPause))
 				if full {
-					ws.shard.quotas.noteRefusedLeases(q.name, n.unmet(free))
+					ws.admission.quotas.noteRefusedLeases(q.name, n.unmet(free))
 					break
 				}
 				continue // it lacks quota for another queue that it names; the next waiters may not
@@ -217,17 +218,17 @@ func (n *waitNode) unmet(free uint64) (sum uint64) {
 // propose proposes the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	pr := &proposal{
-		reservation: a.reservation, request: a.request, encoded: fsm.AppendRequest(nil, a.request), format: ws.shard.node.Format(),
+		reservation: a.reservation, request: a.request, encoded: fsm.AppendRequest(nil, a.request), format: ws.format(),
 		came: max(a.waiter.came, a.queue.opened),
 	}
 	pr.complete = func(reply Reply, err error) {
 		a.pendingGrant = pr.pendingGrant
 		ws.reserveDone(ctx, a, reply, err)
 	}
-	err := ws.shard.pendingGrants.enqueue(pr)
+	err := ws.grants.enqueue(pr)
 	if err != nil {
 		a.reservation.release()
-		ws.shard.stats.failed(err, 1)
+		ws.stats.failed(err, 1)
 		ws.reserveDone(ctx, a, Reply{}, err)
 	}
 }
@@ -247,10 +248,10 @@ func (ws *waiters) reserveDone(ctx context.Context, a reserveAttempt, reply Repl
 	}
 	switch {
 	case w.state == abandoned:
-		ws.shard.releaseAbandoned(ctx, a.pendingGrant, answer{reply: reply, err: err})
+		ws.abandoned(ctx, a.pendingGrant, answer{reply: reply, err: err})
 	case empty && w.nodes != nil && ws.closed == nil:
 		w.state, w.last = parked, reply
-		ws.shard.pendingGrants.noteNoGrants(a.pendingGrant)
+		ws.grants.noteNoGrants(a.pendingGrant)
 		for i := range w.nodes { // while it reserved from one queue, the others passed it over
 			ws.mark(w.nodes[i].queue)
 		}
@@ -285,10 +286,10 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
-	if req.ID != "" && s.remembers(req) { // the answer to an earlier attempt is known
+	if req.ID != "" && machineView(s.view).remembers(req) { // the answer to an earlier attempt is known
 		return s.do(ctx, req)
 	}
-	if err := s.admit(req); err != nil {
+	if err := s.admission.check(req); err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
@@ -345,36 +346,19 @@ func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first Reply) 
 }
 
 // hasJobs reports whether one of the queues has a reservable job, even one that a waiter is about to get.
-func (s *shard) hasJobs(queues []string) (some bool) {
-	s.view(func(m *fsm.Machine, now fsm.Time) {
-		for _, name := range queues {
-			available, _ := m.Available(name, now)
-			some = some || available > 0
-		}
-	})
-	return some
-}
-
-// remembers reports whether the machine knows the answer to a request: live grants of an earlier attempt, or the refusal
-// of other content under the same id.
-func (s *shard) remembers(req *fsm.Request) (remembered bool) {
-	s.view(func(m *fsm.Machine, now fsm.Time) {
-		grants, code := m.Recall(req, now)
-		remembered = len(grants) > 0 || code != fsm.OK
-	})
-	return remembered
+func (s *shard) hasJobs(queues []string) bool {
+	return slices.ContainsFunc(machineView(s.view).available(queues), func(jobs uint64) bool { return jobs > 0 })
 }
 
 // hasFreeJobs reports whether one of the queues has a reservable job that no waiter is about to get.
-func (s *shard) hasFreeJobs(queues []string) (free bool) {
-	asking := s.waiters.reservingJobs(queues)
-	s.view(func(m *fsm.Machine, now fsm.Time) {
-		for i, name := range queues {
-			available, _ := m.Available(name, now)
-			free = free || available > asking[i]
+func (s *shard) hasFreeJobs(queues []string) bool {
+	reserving := s.waiters.reservingJobs(queues) // read first: a job that is granted meanwhile counts twice, never zero times
+	for i, jobs := range machineView(s.view).available(queues) {
+		if jobs > reserving[i] {
+			return true
 		}
-	})
-	return free
+	}
+	return false
 }
 
 // reservingJobs returns how many jobs of each queue the waiters are about to get.

@@ -1,17 +1,19 @@
 package node
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
 )
 
 // Two entries may be answered in the wrong order: what came free in one queue is passed over while a waiter's reservation
 // seems to be on its way, although it was applied before and found nothing.
 func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
-	ws := newWaiters(&shard{}, 10)
+	ws := newWaiters(10)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
@@ -30,7 +32,7 @@ func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 }
 
 func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
-	ws := newWaiters(&shard{}, 10)
+	ws := newWaiters(10)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
@@ -47,9 +49,12 @@ func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
 
 func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	clock := newHandClock()
-	s := &shard{clock: newShardClock(clock, time.Second), group: &group{node: &Node{memory: newMemory(Config{})}}}
-	s.quotas = newQuotas(s)
-	ws := newWaiters(s, 10)
+	ws := newWaiters(10)
+	ws.clock = newShardClock(clock, time.Second)
+	ws.admission = &admission{
+		leads: func() bool { return true }, voters: func() *VotersError { return nil }, space: &storage.Space{},
+		memory: newMemory(Config{}), quotas: &quotas{nodeLimited: new(atomic.Bool)},
+	}
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}

@@ -69,20 +69,19 @@ func (l *fullQueues) forget(commands []fsm.Command) {
 	l.any.Store(len(l.queues) > 0)
 }
 
-// refusesFull refuses a request of puts that the machine would refuse because of the limits of its queues. It decides
+// refusedByQueues refuses a request of puts that the machine would refuse because of the limits of its queues. It decides
 // from what this leader has applied; nothing is logged. Every answered request is applied, so a caller that has made
 // room is not refused. While an entry is in flight, the request is logged and the machine decides: that entry may hold
 // an earlier attempt at the same put. While this leader hands over, its successor decides, for the same reason.
-func (s *shard) refusesFull(req *fsm.Request) (results []fsm.Result, refused bool) {
-	if !s.fullQueues.containsAll(req.Commands) || !s.proposer.idle() {
-		return nil, false
+func (a *admission) refusedByQueues(req *fsm.Request) (results []fsm.Result) {
+	if !a.fullQueues.containsAll(req.Commands) || !a.idle() || !a.leads() {
+		return nil
 	}
-	if _, err := s.leader(); err != nil {
-		return nil, false // only a leader can decide
-	}
-	s.view(func(m *fsm.Machine, now fsm.Time) { results, refused = m.Refuses(req, now) })
+	refused := false
+	a.view(func(m *fsm.Machine, now fsm.Time) { results, refused = m.Refuses(req, now) })
 	if !refused {
-		s.fullQueues.forget(req.Commands)
+		a.fullQueues.forget(req.Commands)
+		return nil
 	}
-	return results, refused
+	return results
 }

@@ -360,6 +360,9 @@ func (g *group) instance() *instance {
 	return g.raft
 }
 
+// serves reports whether this node leads the group and serves.
+func (g *group) serves() bool { return g.serving.Load() != nil }
+
 // leader returns the serving leadership, or the error for callers if there is none.
 func (g *group) leader() (*leadership, error) {
 	if l := g.serving.Load(); l != nil {

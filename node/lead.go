@@ -12,7 +12,7 @@ const yieldPoll = 2 * time.Millisecond
 // Serves reports whether this node leads a shard and serves. One that was elected a moment ago does not serve yet.
 func (n *Node) Serves(shard uint32) bool {
 	s, err := n.replicaOf(shard)
-	return err == nil && s.serving.Load() != nil
+	return err == nil && s.serves()
 }
 
 // Offers reports whether a Reserve of these queues that does not wait would find something, as far as the leader knows at this moment. Nothing
@@ -38,7 +38,7 @@ func (n *Node) HandOver(ctx context.Context) {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, s := range n.here() {
-		if s.serving.Load() != nil && !s.soleVoter() {
+		if s.serves() && !s.soleVoter() {
 			all.Go(func() { s.yield(ctx) })
 		}
 	}
@@ -73,7 +73,7 @@ func (s *shard) yield(ctx context.Context) {
 	// Under this lock the leadership does not end between the look and the opening: whoever ends it closes both afterwards.
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
-	if s.serving.Load() != nil { // nobody took it
+	if s.serves() { // nobody took it
 		s.proposer.open()
 		s.waiters.open()
 	}

@@ -191,7 +191,7 @@ func (n *Node) sumMemory() {
 	m.judge()
 	for _, s := range n.here() {
 		s.watchForgetting()
-		s.renewRation()
+		s.admission.recountLeases()
 	}
 	if m.full.Load() {
 		n.RaiseCondition(MemoryPressure, m.pressure())
@@ -205,7 +205,7 @@ func (m *memory) pressure() string {
 	used, _ := m.used()
 	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are refused", used>>20, m.limit>>20, m.fullAt>>20)
 	if m.critical.Load() {
-		text += fmt.Sprintf(", and a shard has at most %d jobs reserved at a time", rationLeases)
+		text += fmt.Sprintf(", and a shard has at most %d jobs reserved at a time", criticalLeases)
 	}
 	return text
 }

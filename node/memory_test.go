@@ -179,10 +179,10 @@ func TestPollsWaitWhileMemoryIsCritical(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n, h := openInMemory(t, dir, 1024)
-		for range rationLeases + 2 {
+		for range criticalLeases + 2 {
 			do(t, n, 0, put("orders", "x", 0))
 		}
-		held := do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: rationLeases, TTR: time.Hour}).Results[0].Grants
+		held := do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: criticalLeases, TTR: time.Hour}).Results[0].Grants
 		h.set(n, 900)
 		for _, relief := range []func(){
 			func() { do(t, n, 0, &fsm.Ack{Ref: refOf(held[0])}) }, func() { h.set(n, 100) },

@@ -74,7 +74,7 @@ func (n *Node) reviewPeers() {
 // judgePeers has the shards here know which of their voters are full. peerMemory.mu is held.
 func (n *Node) judgePeers() {
 	for _, s := range n.here() {
-		s.votersFull.Store(n.memory.peers.fullest(s.replica.committedMembers().Voters))
+		s.admission.votersFull.Store(n.memory.peers.fullest(s.replica.committedMembers().Voters))
 		s.watchForgetting()
 	}
 }

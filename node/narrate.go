@@ -22,7 +22,7 @@ func (n *Node) narrateStart() (end func()) {
 				return
 			}
 			for _, s := range n.here() {
-				if s.serving.Load() == nil && s.soleVoter() {
+				if !s.serves() && s.soleVoter() {
 					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index", s.instance().LastIndex())
 				}
 			}

@@ -409,7 +409,7 @@ func (n *Node) Leader(shard uint32) (string, error) {
 // Follows reports whether the replica of a shard here names another leader, and the node takes calls: they would only be refused with ErrNotLeader.
 func (n *Node) Follows(shard uint32) bool {
 	s, err := n.replicaOf(shard)
-	if err != nil || s.serving.Load() != nil || n.draining.Load() {
+	if err != nil || s.serves() || n.draining.Load() {
 		return false
 	}
 	_, id := s.instance().LeaderWithID()

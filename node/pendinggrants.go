@@ -17,7 +17,10 @@ const repeatWait = 2 * time.Second
 // logged after the first one or by a recall, which is not logged. Both, and the release, go through here under one
 // lock: delivered grants are never released, and grants that are being released are never delivered.
 type pendingGrants struct {
-	shard *shard
+	propose func(*proposal) error
+	// check returns an error if the shard has no room for a request; failed reports a release that failed.
+	check  func(*fsm.Request) error
+	failed func(doing string, err error)
 
 	mu     sync.Mutex
 	closed bool
@@ -39,8 +42,6 @@ type pendingGrant struct {
 	releaseInFlight, releaseUnknown bool
 	timer                           *time.Timer
 }
-
-func newPendingGrants(s *shard) *pendingGrants { return &pendingGrants{shard: s, closed: true} }
 
 // open begins a leadership.
 func (pg *pendingGrants) open() {
@@ -66,7 +67,7 @@ func (pg *pendingGrants) close() {
 // noteAbandoned and noteNoGrants must follow.
 func (pg *pendingGrants) enqueue(pr *proposal) error {
 	if pr.pendingGrant = nil; pr.request.ID == "" || len(pr.request.Commands) != 1 || pr.request.Commands[0].Kind() != fsm.KindReserve {
-		return pg.shard.proposer.enqueue(pr)
+		return pg.propose(pr)
 	}
 	name := nameOf(pr.request)
 	pg.mu.Lock()
@@ -76,7 +77,7 @@ func (pg *pendingGrants) enqueue(pr *proposal) error {
 		c = &pendingGrant{name: name}
 	}
 	pr.pendingGrant = c // before another goroutine has the proposal
-	if err := pg.shard.proposer.enqueue(pr); err != nil {
+	if err := pg.propose(pr); err != nil {
 		pr.pendingGrant = nil
 		return err
 	}
@@ -174,7 +175,7 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 	req := releaseOf(grants)
 	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), complete: func(_ Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
-	if c.releaseInFlight || !again && c.inProgress > 0 || pg.shard.admit(req) != nil || pg.shard.proposer.enqueue(pr) != nil {
+	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {
 		c.timer.Reset(repeatWait)
 		return
 	}
@@ -195,7 +196,7 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 		return
 	}
 	if c.releasing = nil; err != nil {
-		pg.shard.note("releasing jobs whose caller had left; their leases will expire", err)
+		pg.failed("releasing jobs whose caller had left; their leases will expire", err)
 	}
 	if c.abandoned != nil && !c.delivered && pg.byName[c.name] == c { // meanwhile the caller of a repeat with grants has left too
 		c.timer.Reset(repeatWait)

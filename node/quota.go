@@ -110,8 +110,14 @@ const (
 // quotas holds the shares of a shard's leader: soft state of one leadership. It checks only requests that name a queue
 // of a namespace with a quota.
 type quotas struct {
-	shard      *shard
-	anyLimited atomic.Bool // some namespace has a quota
+	name string // of the shard
+	view machineView
+	// nodeLimited says that some namespace of the cluster has a quota, askForMore asks for larger shares, and noLeader
+	// returns ErrNoLeader with the known leader.
+	nodeLimited *atomic.Bool
+	askForMore  func()
+	noLeader    func() error
+	anyLimited  atomic.Bool // some namespace has a quota
 
 	mu    sync.Mutex
 	term  uint64 // of the leadership; 0 for none
@@ -146,8 +152,6 @@ type namespaceQuota struct {
 	refusedAt                [Limits]time.Time
 	change                   chan struct{} // closed at the next change; nil if no request waits
 }
-
-func newQuotas(s *shard) *quotas { return &quotas{shard: s} }
 
 // wakeLocked wakes the requests that wait for a namespace. With nil it wakes those that wait to learn which namespaces
 // have quotas.
@@ -263,7 +267,7 @@ func (q *quotas) sharesUsed() (term uint64, all map[string]SpaceUse) {
 // is missed.
 func (q *quotas) usedLocked(s *namespaceQuota) (used Amounts) {
 	used = s.pending
-	q.shard.view(func(m *fsm.Machine, _ fsm.Time) {
+	q.view(func(m *fsm.Machine, _ fsm.Time) {
 		u := m.UsageOf(s.name)
 		used[JobsLimit] += u.Jobs
 		used[BytesLimit] += u.Bytes
@@ -306,7 +310,7 @@ func (s *namespaceQuota) noteRefused(lacks Amounts, now time.Time) {
 }
 
 // limitsAny reports whether any namespace has a quota.
-func (q *quotas) limitsAny() bool { return q.anyLimited.Load() || q.shard.node.limitedSpaces.Load() }
+func (q *quotas) limitsAny() bool { return q.anyLimited.Load() || q.nodeLimited.Load() }
 
 // askForMoreLocked asks for larger shares, less and less often while that changes nothing.
 func (q *quotas) askForMoreLocked(now time.Time) {
@@ -314,9 +318,7 @@ func (q *quotas) askForMoreLocked(now time.Time) {
 		return
 	}
 	q.askedAt, q.askAgainAfter = now, min(max(askPause, 2*q.askAgainAfter), askPauseMax)
-	if f := q.shard.node.onShort.Load(); f != nil {
-		(*f)()
-	}
+	q.askForMore()
 }
 
 // SetShares sets what a shard may use of the quotas of all namespaces that have one, in a leadership of this node. It
@@ -327,17 +329,17 @@ func (n *Node) SetShares(shard uint32, term uint64, all map[string]Share) (used 
 	if err != nil {
 		return nil
 	}
-	return s.quotas.setShares(term, maps.Clone(all))
+	return s.admission.quotas.setShares(term, maps.Clone(all))
 }
 
 // SharesUsed returns the term in which this node leads a shard, and what the shard uses of the quotas of namespaces. The
 // term is 0 if the shard is not served here.
 func (n *Node) SharesUsed(shard uint32) (term uint64, all map[string]SpaceUse) {
 	s, err := n.replicaOf(shard)
-	if err != nil || s.serving.Load() == nil {
+	if err != nil || !s.serves() {
 		return 0, nil
 	}
-	return s.quotas.sharesUsed()
+	return s.admission.quotas.sharesUsed()
 }
 
 // LimitSpaces sets how many namespaces have a quota; a caller that does not know yet passes 1. While any has one, a new
@@ -347,9 +349,16 @@ func (n *Node) LimitSpaces(spaces int) {
 		return
 	}
 	for _, s := range n.here() {
-		s.quotas.wakeAll()
+		s.admission.quotas.wakeAll()
 	}
 }
 
 // OnShort sets a function to call when a request waits for a larger share. It must return at once.
 func (n *Node) OnShort(f func()) { n.onShort.Store(&f) }
+
+// askForMoreQuota calls the function of OnShort.
+func (n *Node) askForMoreQuota() {
+	if f := n.onShort.Load(); f != nil {
+		(*f)()
+	}
+}

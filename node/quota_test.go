@@ -140,7 +140,7 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("a share that is not known: %v", err)
 		}
-		n.shards[0].Load().quotas.reset(5) // as a leadership begins
+		n.shards[0].Load().admission.quotas.reset(5) // as a leadership begins
 		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("shares of which nothing is known: %v", err)
 		}
@@ -158,7 +158,7 @@ func TestSharesAreWaitedFor(t *testing.T) {
 func TestShareOutsideOfALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(JobsLimit, 10, 0))
-		sh := n.shards[0].Load().quotas
+		sh := n.shards[0].Load().admission.quotas
 		term, _ := n.SharesUsed(0)
 		before := lastIndex(n)
 		sh.reset(0) // the proposer goes on: it is as if the next leadership had opened it by then

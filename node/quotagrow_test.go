@@ -13,7 +13,7 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
 		do(t, n, 0, put("t/a", "", 0))
-		sh := n.shards[0].Load().quotas
+		sh := n.shards[0].Load().admission.quotas
 		sh.reset(sh.term) // as a leadership begins
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) > 0 {
 			t.Errorf("%d jobs were handed out", len(got))
@@ -53,7 +53,7 @@ func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 func TestOffersCountWhatMayBeGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
-		sh := n.shards[0].Load().quotas
+		sh := n.shards[0].Load().admission.quotas
 		many := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/a"}, Max: 1000}}}
 		first, ok, _ := sh.reserveLeases(many, "t/a")
 		if _, more, full := sh.reserveLeases(many, "t/a"); !ok || more || !full {

@@ -103,7 +103,7 @@ func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, e
 // withLeaderHint adds the known leader to ErrNoLeader.
 func (q *quotas) withLeaderHint(refused error) error {
 	if errors.Is(refused, ErrNoLeader) {
-		return q.shard.refusal(ErrNoLeader)
+		return q.noLeader()
 	}
 	return refused
 }
@@ -117,10 +117,10 @@ func (q *quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 		return nil, ErrNoLeader // a leadership may begin before the request is proposed, and this check would not be its own
 	}
 	now := time.Now()
-	if !q.known && q.shard.node.limitedSpaces.Load() {
+	if !q.known && q.nodeLimited.Load() {
 		q.askForMoreLocked(now)
 		q.addWaiterLocked(w, nil, Amounts{})
-		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.shard.name, ErrShareUnknown)
+		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.name, ErrShareUnknown)
 	}
 	for name, want := range all {
 		s := q.namespaces[name]
@@ -131,7 +131,7 @@ func (q *quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 		if refused == nil {
 			continue
 		}
-		if q.isRepeat(req) {
+		if q.view.knows(req) {
 			return nil, nil
 		}
 		if more {
@@ -194,7 +194,7 @@ func (q *quotas) removeWaiterLocked(w *quotaWaiter) {
 // what is lacking; more says that waiting may help.
 func (q *quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
 	if s.Waiting {
-		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.shard.name, ErrShareUnknown, s.name)
+		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, ErrShareUnknown, s.name)
 	}
 	var used Amounts
 	read := false
@@ -266,7 +266,7 @@ func (q *quotas) reserveLeases(req *fsm.Request, queue string) (t *reservation, 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	if !q.known && q.shard.node.limitedSpaces.Load() {
+	if !q.known && q.nodeLimited.Load() {
 		q.askForMoreLocked(now)
 		return nil, false, own != "" // the shares are not known yet
 	}
@@ -295,12 +295,6 @@ func (q *quotas) noteRefusedLeases(queue string, leases uint64) {
 	if s := q.namespaces[fsm.NamespaceOf(queue)]; s != nil && s.limited && s.Quota[LeasesLimit] > 0 {
 		s.noteRefused(Amounts{LeasesLimit: leases}, time.Now())
 	}
-}
-
-// isRepeat reports whether a request is a repeat of an applied one, which adds nothing.
-func (q *quotas) isRepeat(req *fsm.Request) (repeats bool) {
-	q.shard.view(func(m *fsm.Machine, now fsm.Time) { repeats = m.Knows(req, now) })
-	return repeats
 }
 
 // entryApplied wakes the requests that wait for quota that an applied entry may have freed.

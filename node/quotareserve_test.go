@@ -192,7 +192,7 @@ func taker(t *testing.T, n *Node, puts ...fsm.Command) *reservation {
 	t.Helper()
 	req := &fsm.Request{Commands: puts}
 	var w quotaWaiter
-	taken, err := n.shards[0].Load().quotas.tryReserve(req, demand(req), &w)
+	taken, err := n.shards[0].Load().admission.quotas.tryReserve(req, demand(req), &w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 			second.release()
 			second.release()
 		}
-		if sh := n.shards[0].Load().quotas; len(sh.namespaces) > 0 {
+		if sh := n.shards[0].Load().admission.quotas; len(sh.namespaces) > 0 {
 			t.Errorf("%+v is remembered", sh.namespaces)
 		}
 	})
@@ -233,7 +233,7 @@ func TestNothingIsTakenOfNoQuota(t *testing.T) {
 			t.Errorf("%+v was taken", taken)
 		}
 		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"u/q"}, Max: 1}}}
-		if taken, ok, _ := n.shards[0].Load().quotas.reserveLeases(poll, "u/q"); taken != nil || !ok {
+		if taken, ok, _ := n.shards[0].Load().admission.quotas.reserveLeases(poll, "u/q"); taken != nil || !ok {
 			t.Errorf("%+v was offered", taken)
 		}
 	})
@@ -313,7 +313,7 @@ func TestNothingStaysTaken(t *testing.T) {
 		}
 		calls.Wait()
 		synctest.Wait()
-		sh := n.shards[0].Load().quotas
+		sh := n.shards[0].Load().admission.quotas
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		if s := sh.namespaces["t"]; s.pending != (Amounts{}) || s.waitersNeed != (Amounts{}) || sh.waiting != 0 {

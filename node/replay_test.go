@@ -61,13 +61,13 @@ func TestLeaderThatRaftKeepsWaitingServesInTheEnd(t *testing.T) {
 		s.lose()
 		s.gain(t.Context())
 		time.Sleep(3 * submitTimeout)
-		if s.serving.Load() != nil {
+		if s.serves() {
 			t.Error("the shard serves although nothing was applied")
 		}
 		release()
 		time.Sleep(2 * insistPause)
 		synctest.Wait()
-		if s.serving.Load() == nil {
+		if !s.serves() {
 			t.Fatalf("the shard never serves again: %+v", n.Status().Shards[0])
 		}
 		do(t, n, 0, put("orders", "y", 0))

@@ -13,7 +13,7 @@ const settlePoll = time.Millisecond
 // why ctx ended; it may be repeated after any.
 func (n *Node) Settle(ctx context.Context) error {
 	for _, s := range n.here() {
-		if s.serving.Load() == nil {
+		if !s.serves() {
 			continue
 		}
 		if err := s.settle(ctx); err != nil {

@@ -50,8 +50,7 @@ func TestSettleAfterAJumpOfTheClock(t *testing.T) {
 
 // Settle waits for reservations under way, no longer than its context.
 func TestSettleWaitsForReservations(t *testing.T) {
-	s := &shard{}
-	ws := newWaiters(s, 1)
+	ws := newWaiters(1)
 	ws.queues["orders"] = &waitQueue{name: "orders", heapIndex: -1, reserving: 1}
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -21,15 +21,11 @@ type shard struct {
 	proposer      *proposer
 	waiters       *waiters
 	pendingGrants *pendingGrants
-	quotas        *quotas
-	fullQueues    fullQueues
+	admission     *admission
 	pacer         *pacer
 	stats         *shardCounters
 	memory        machineMemory
-	ration        ration
-	// votersFull is the state of another voter whose memory is full; nil if there is none.
-	votersFull atomic.Pointer[MemoryError]
-	pool       sync.Pool // of *call
+	pool          sync.Pool // of *call
 
 	// caughtUp is closed when this node is elected for the first time and has applied every committed entry, led when it
 	// then serves. Between the two, the node closes gate once it has compared its clock with the last timestamps of all
@@ -71,16 +67,19 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
 	s.proposer.queueLimit = newQueueCountLimit(s, machine.m)
-	s.pendingGrants, s.quotas = newPendingGrants(s), newQuotas(s)
-	s.waiters = newWaiters(s, n.cfg.WaitersMax)
-	s.waiters.scarce = func() bool { return n.space.Scarce() || s.lacksVoters() != nil }
+	s.admission = newAdmission(s)
+	s.pendingGrants = &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.check, failed: s.note}
+	s.waiters = newWaiters(n.cfg.WaitersMax)
+	s.waiters.clock, s.waiters.view, s.waiters.admission = s.clock, s.view, s.admission
+	s.waiters.grants, s.waiters.stats, s.waiters.format = s.pendingGrants, s.stats, n.Format
+	s.waiters.abandoned = s.releaseAbandoned
 	s.proposer.answeredLate = s.waiters.recheckAll
 	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: newWakeup()}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
 		n.memory.follow(&s.memory, machine.Memory())
 		s.follow(machine.Clock())
-		s.ration.reserved.Store(int64(machine.Leases()))
+		s.admission.leases.reserved.Store(int64(machine.Leases()))
 		s.pacer.moved(s.dutyOf(machine))
 		s.proposer.queueLimit.setQueues(machine)
 	}
@@ -125,26 +124,16 @@ type answer struct {
 
 // do proposes a request and waits for its results.
 func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
-	if err := s.admit(req); err != nil {
-		s.stats.failed(err, 1)
-		return Reply{}, err
-	}
-	if results, refused := s.refusesFull(req); refused {
-		s.stats.notApplied.Add(1)
-		return Reply{Results: results}, nil
-	}
-	rationed, err := s.rationed(req)
-	if err != nil && !s.knows(req) {
-		s.stats.failed(err, 1)
-		return Reply{}, err
-	}
-	req = rationed
-	reserved, err := s.quotas.reserve(ctx, req)
+	a, err := s.admission.admit(ctx, req)
 	if err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	return s.enqueue(ctx, req, reserved)
+	if a.refused != nil {
+		s.stats.notApplied.Add(1)
+		return Reply{Results: a.refused}, nil
+	}
+	return s.enqueue(ctx, a.request, a.reservation)
 }
 
 // enqueue proposes a request that holds its quota, and waits for its results.
@@ -210,57 +199,6 @@ func (s *shard) refusal(err error) error {
 	return fmt.Errorf("%s: %w", s.name, err)
 }
 
-// admit refuses requests that would fill a full disk or memory further: puts if either is low, and everything that frees
-// no space if space is scarce. An entry that cannot be written ends the process, so if space is exhausted, no caller's
-// request is logged. It also refuses what too few voters would store. A node that does not lead leaves all this to the
-// leader. A repeat adds nothing to memory, and passes. While the leader hands over, the refusal is ErrNoLeader: the
-// next leader takes the call.
-func (s *shard) admit(req *fsm.Request) error {
-	if err := s.admitVoters(req); err != nil {
-		return err
-	}
-	space, memory := s.node.space, s.node.memory
-	low, full, voter := space.Low(), memory.full.Load(), s.votersFull.Load()
-	if !low && !full && voter == nil || s.serving.Load() == nil {
-		return nil
-	}
-	scarce, exhausted, some := space.Scarce(), space.Exhausted(), false
-	for _, c := range req.Commands {
-		k := c.Kind()
-		adds := k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport
-		if exhausted || adds && low || scarce && !frees(k) {
-			return s.diskRefusal()
-		}
-		some = some || adds
-	}
-	switch {
-	case !some || !full && voter == nil || s.knows(req):
-		return nil
-	case full:
-		return fmt.Errorf("%s: %w", s.name, memory.refusal())
-	default:
-		return fmt.Errorf("%s: %w", s.name, voter)
-	}
-}
-
-// diskRefusal returns the error for requests that the disk has no room for.
-func (s *shard) diskRefusal() error {
-	if s.node.relieved() && !s.soleVoter() {
-		return fmt.Errorf("%s: %w: its leader hands over: %w", s.name, ErrNoLeader, ErrDiskFull)
-	}
-	return fmt.Errorf("%s: %w", s.name, ErrDiskFull)
-}
-
-// frees reports whether a command ends jobs, or must be logged for the shard to be served at all.
-func frees(k fsm.Kind) bool {
-	switch k {
-	case fsm.KindAck, fsm.KindCancel, fsm.KindPurge, fsm.KindDeleteQueue, fsm.KindExpire, fsm.KindLead, fsm.KindResetClock:
-		return true
-	default:
-		return false
-	}
-}
-
 // lead runs the duties of a new leader, once every entry of earlier terms is applied. See group.onLead.
 func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.caughtUpOnce.Do(func() { close(s.caughtUp) })
@@ -283,8 +221,8 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	}
 	s.pendingGrants.open()
 	s.stats.measures.clear()
-	s.quotas.reset(l.term)
-	defer s.quotas.reset(0)
+	s.admission.quotas.reset(l.term)
+	defer s.admission.quotas.reset(0)
 	s.proposer.open()
 	s.waiters.open()
 	if !s.serve(l) {
@@ -337,9 +275,9 @@ func (s *shard) applied(batch []*proposal, did *shardResult) {
 				s.stats.granted(pr.came, &own[i], did.clock)
 			}
 		}
-		s.fullQueues.noteRefused(pr.request.Commands, own)
+		s.admission.fullQueues.noteRefused(pr.request.Commands, own)
 	}
-	s.quotas.entryApplied(batch)
+	s.admission.quotas.entryApplied(batch)
 	s.stats.measures.ended(did.endings)
 	s.waiters.entryApplied(batch)
 }
@@ -371,7 +309,7 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 // wrong clock of the timestamps is corrected only when the node leads.
 func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	now := s.node.clock.Wall()
-	if s.serving.Load() != nil {
+	if s.serves() {
 		now = s.clock.now()
 	}
 	s.replica.view(func(m Machine, term, _ uint64) {
@@ -457,8 +395,8 @@ func (s *shard) statistics() ShardStats {
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
 	st.QuotaRefusals = c.quotas.value()
-	if s.serving.Load() != nil {
-		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.quotas.usage()
+	if s.serves() {
+		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.quotas.usage()
 		s.waiters.waiting(st.Queues)
 	}
 	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()

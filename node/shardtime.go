@@ -56,7 +56,7 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *comparison) bool {
 		if fits {
 			s.held.Store(nil)
 		}
-		handedBack = s.serving.Load() == nil && time.Since(s.gaveAway) < clockFresh
+		handedBack = !s.serves() && time.Since(s.gaveAway) < clockFresh
 	})
 	if !current || fits {
 		return current

@@ -1,10 +1,6 @@
 package node
 
-import (
-	"fmt"
-
-	"github.com/belfrydb/belfry/fsm"
-)
+import "fmt"
 
 // VotersError says that a shard has fewer voters than the cluster asks for. It wraps ErrTooFewVoters.
 type VotersError struct {
@@ -37,21 +33,7 @@ func (n *Node) RequireVoters(least int) error {
 	return nil
 }
 
-// admitVoters refuses what adds to a shard that has too few voters.
-func (s *shard) admitVoters(req *fsm.Request) error {
-	short := s.lacksVoters()
-	if short == nil || s.serving.Load() == nil { // who does not lead leaves it to the leader
-		return nil
-	}
-	for _, c := range req.Commands {
-		if !frees(c.Kind()) {
-			return fmt.Errorf("%s: %w", s.name, short)
-		}
-	}
-	return nil
-}
-
-// lacksVoters returns how many voters the shard has if they are too few, else nil.
+// lacksVoters returns the shortage of voters; nil if the shard has enough.
 func (s *shard) lacksVoters() *VotersError {
 	if least, have := s.node.MinVoters(), int(s.replica.voters.Load()); have < least {
 		return &VotersError{Have: have, Want: least}

@@ -26,11 +26,16 @@ const (
 // One goroutine dispatches jobs to them. It lets as many waiters reserve as there are jobs, so a due job costs one log
 // entry whatever the number of waiters. Its one timer is set to the first moment at which time alone may make a job due.
 type waiters struct {
-	shard *shard
-	most  int
-	// scarce reports whether no reservation may be logged: the disk is nearly full, or there are too few voters.
-	scarce func() bool
-	wake   wakeup
+	most      int
+	clock     *shardClock
+	view      machineView
+	admission *admission
+	grants    *pendingGrants
+	stats     *shardCounters
+	format    func() fsm.Format // of new entries
+	// abandoned receives the answer of a call whose caller has left.
+	abandoned func(ctx context.Context, c *pendingGrant, a answer)
+	wake      wakeup
 
 	mu     sync.Mutex
 	closed error // refuses all calls; nil while a leadership serves
@@ -103,9 +108,9 @@ type waiter struct {
 }
 
 // newWaiters returns waiters that refuse all calls until open.
-func newWaiters(s *shard, most int) *waiters {
+func newWaiters(most int) *waiters {
 	return &waiters{
-		shard: s, most: most, scarce: func() bool { return false }, wake: newWakeup(), closed: ErrNoLeader,
+		most: most, wake: newWakeup(), closed: ErrNoLeader,
 		queues: map[string]*waitQueue{}, byName: map[requestName][]*waiter{}, tenants: map[string]int{},
 	}
 }
@@ -158,7 +163,7 @@ func (ws *waiters) size() int {
 
 // wait parks a Reserve until it is granted jobs, its wait is over or ctx ends.
 func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.shard.clock.now(), done: make(chan answer, 1)}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.clock.now(), done: make(chan answer, 1)}
 	if err := ws.add(w); err != nil {
 		return Reply{}, err
 	}
@@ -168,7 +173,7 @@ func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 	for {
 		select {
 		case a := <-w.done:
-			ws.shard.pendingGrants.noteDelivered(w.pendingGrant, a)
+			ws.grants.noteDelivered(w.pendingGrant, a)
 			return a.reply, a.err
 		case <-timer.C:
 			ws.timeOut(w) // if its reservation is in flight, the outcome follows soon
@@ -245,7 +250,7 @@ func (ws *waiters) abandon(ctx context.Context, w *waiter) (Reply, error) {
 		ws.unlink(w)
 		w.state = abandoned
 	case answered: // at the same moment
-		ws.shard.releaseAbandoned(context.WithoutCancel(ctx), w.pendingGrant, <-w.done)
+		ws.abandoned(context.WithoutCancel(ctx), w.pendingGrant, <-w.done)
 	case abandoned:
 	}
 	return Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", ErrUnknownOutcome, context.Cause(ctx))

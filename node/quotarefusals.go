@@ -54,7 +54,7 @@ func (q *quotas) usage() map[string]Amounts {
 	if len(all) == 0 {
 		return nil
 	}
-	q.shard.view(func(m *fsm.Machine, _ fsm.Time) {
+	q.view(func(m *fsm.Machine, _ fsm.Time) {
 		for name, used := range all {
 			u := m.UsageOf(name)
 			used[JobsLimit], used[BytesLimit], used[LeasesLimit] = u.Jobs, u.Bytes, u.InFlight

@@ -84,7 +84,7 @@ func endJobs(t *testing.T, n *Node, jobs int) {
 // TestCriticalMemoryIsDrained: while memory is critical few jobs are reserved at a time, and all can be ended.
 func TestCriticalMemoryIsDrained(t *testing.T) {
 	n, h := openInMemory(t, t.TempDir(), 1024)
-	const jobs = 3 * rationLeases
+	const jobs = 3 * criticalLeases
 	for range jobs {
 		do(t, n, 0, put("orders", "x", 0))
 	}
@@ -112,7 +112,7 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 		}
 		held = held[count:]
 	}
-	take("", 100, rationLeases)
+	take("", 100, criticalLeases)
 	take("", 100, 0)
 	ack(10)
 	take("", 100, 10)
@@ -120,8 +120,8 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 	take("with an id", 20, 20)
 	take("another", 1, 0)
 	ack(len(held))
-	for ended := rationLeases + 30; ended < jobs; ended += rationLeases {
-		take("", 100, min(rationLeases, jobs-ended))
+	for ended := criticalLeases + 30; ended < jobs; ended += criticalLeases {
+		take("", 100, min(criticalLeases, jobs-ended))
 		ack(len(held))
 	}
 	if counts := queueOf(t, n, "orders").Counts; counts.Jobs() != 0 {
@@ -135,7 +135,7 @@ func TestLetThroughIsCountedAnew(t *testing.T) {
 	do(t, n, 0, put("orders", "x", 0))
 	h.set(n, n.memory.criticalAt>>20+1)
 	s := n.shards[0].Load()
-	s.ration.take(rationLeases)
+	s.admission.leases.take(criticalLeases)
 	n.sumMemory()
 	if g := reserve(t, n, 0, "orders", 0); len(g) != 1 {
 		t.Errorf("granted %+v", g)
@@ -154,7 +154,7 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range rationLeases {
+	for range criticalLeases {
 		do(t, n, 0, put("orders", "y", 0))
 	}
 	take := named("r", &fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour})
@@ -162,7 +162,7 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: rationLeases - 1, TTR: time.Hour})
+	do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: criticalLeases - 1, TTR: time.Hour})
 	h.set(n, n.memory.criticalAt>>20+1)
 	check := func(when string) {
 		t.Helper()
