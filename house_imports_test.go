@@ -47,12 +47,23 @@ var importTable = []importRow{
 	{
 		dir:     "node",
 		may:     []string{"fsm", "node/...", "access/connlimit"},
-		testMay: []string{"node/nodetest", "node/nodetest/pipetest"},
+		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "node/clock/clocktest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
 			"golang.org/x/sync", "golang.org/x/sys",
 		},
 		reason: "the node runs machines; it knows neither the wire nor the cluster",
+	},
+	{
+		dir:      "node/clock",
+		may:      []string{"fsm", "node/wakeup"},
+		testMay:  []string{"node/clock/clocktest"},
+		external: []string{"golang.org/x/sys"},
+		reason:   "time is kept without a shard, a node or a network",
+	},
+	{
+		dir:    "node/wakeup",
+		reason: "a channel knows nothing of what it wakes",
 	},
 	{
 		dir:      "node/nodetest",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // The calls about time between nodes.
@@ -29,15 +30,15 @@ func NewClocks() *Clocks { return &Clocks{} }
 // errNoCalls says that this node does not call others yet.
 var errNoCalls = errors.New("this node does not call others yet")
 
-// ReadClock implements node.Clocks.
-func (c *Clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReading, error) {
+// ReadClock implements clock.Peers.
+func (c *Clocks) ReadClock(ctx context.Context, serverID string) (clock.Reading, error) {
 	c.mu.Lock()
 	p := c.peers
 	c.mu.Unlock()
 	if p == nil {
-		return node.ClockReading{}, errNoCalls
+		return clock.Reading{}, errNoCalls
 	}
-	return callPeer[node.ClockReading](ctx, p, serverID, pathClock, struct{}{})
+	return callPeer[clock.Reading](ctx, p, serverID, pathClock, struct{}{})
 }
 
 // begin lets c ask.
@@ -52,13 +53,13 @@ func (c *Clocks) begin(p *peers) {
 
 // clockHost is what of a node's time is called from others. *node.Node implements it.
 type clockHost interface {
-	ReadClock() node.ClockReading
+	ReadClock() clock.Reading
 	ResetClock(ctx context.Context, shard uint32) (node.ClockReset, error)
 }
 
 // answerClocks registers the calls about time.
 func answerClocks(p *peers, host clockHost) {
-	handlePeer(p, pathClock, func(context.Context, string, struct{}) (node.ClockReading, error) { return host.ReadClock(), nil })
+	handlePeer(p, pathClock, func(context.Context, string, struct{}) (clock.Reading, error) { return host.ReadClock(), nil })
 	handlePeer(p, pathResetClock, func(ctx context.Context, _ string, shard uint32) (node.ClockReset, error) {
 		return host.ResetClock(ctx, shard)
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 func TestClocksAskNobodyBeforeTheyCan(t *testing.T) {
@@ -21,11 +21,11 @@ func TestClocksAskNobodyBeforeTheyCan(t *testing.T) {
 
 // aheadClock is a node's wall clock that a test sets back to true time.
 type aheadClock struct {
-	node.Clock
+	clock.Source
 	ahead time.Duration
 }
 
-func (c aheadClock) Wall() fsm.Time { return c.Clock.Wall().Add(c.ahead) }
+func (c aheadClock) Wall() fsm.Time { return c.Source.Wall().Add(c.ahead) }
 
 // Nodes with right clocks join one whose clock is wrong: they lead, every node says how far shard time is ahead, and a reset asked of any of them
 // brings it back.
@@ -34,7 +34,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wrong = 1000 * time.Hour
 		network := newPipes()
-		a := &member{t: t, name: "a", dir: dir + "/a", network: network, clock: aheadClock{node.SystemClock(), wrong}}
+		a := &member{t: t, name: "a", dir: dir + "/a", network: network, clock: aheadClock{clock.System(), wrong}}
 		a.start(nil)
 		t.Cleanup(a.stop)
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
@@ -59,7 +59,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 			}
 			return len(led) == testShards && settledVoters(c.cluster, 3)
 		})
-		reading, err := callPeer[node.ClockReading](t.Context(), b.cluster.peers, a.cluster.self.ServerID, pathClock, struct{}{})
+		reading, err := callPeer[clock.Reading](t.Context(), b.cluster.peers, a.cluster.self.ServerID, pathClock, struct{}{})
 		if err != nil || time.Duration(reading.Wall)-time.Duration(time.Now().UnixNano()) < wrong {
 			t.Errorf("the node whose clock is wrong says %+v, %v", reading, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -32,7 +33,7 @@ type member struct {
 	known   *Directory
 	node    *node.Node
 	cluster *Cluster
-	clock   node.Clock // nil for the system's
+	clock   clock.Source // nil for the system's
 	machine fsm.Config
 	heap    func() (live, cycles uint64) // of a node with a limit of memory of 1 GiB; nil for one without
 	logger  *slog.Logger                 // nil for none

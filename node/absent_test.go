@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 	"github.com/hashicorp/raft"
 )
 
@@ -29,7 +30,7 @@ func newAbsentee(t *testing.T) *absentee {
 	m, l := startMux(t)
 	a := &absentee{raft: raftOn(t, m, m.transport("g"), "n1.1")}
 	for a.raft.State() != raft.Leader {
-		elapse(100 * time.Millisecond)
+		clocktest.Elapse(100 * time.Millisecond)
 	}
 	if err := a.raft.AddNonvoter("n2.1", "n2.1", 0, 0).Error(); err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func TestEntriesWaitForTheirFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAbsentee(t)
 		ended := a.send(a.entries())
-		elapse(time.Hour)
+		clocktest.Elapse(time.Hour)
 		asked := make(chan raft.AppendEntriesRequest, 1)
 		a.back(t, "c", func(rpc raft.RPC) {
 			req := rpc.Command.(*raft.AppendEntriesRequest)
@@ -131,7 +132,7 @@ func TestWaitsForFollowersEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAbsentee(t)
 				ended := a.send(a.entries())
-				elapse(time.Minute)
+				clocktest.Elapse(time.Minute)
 				select {
 				case err := <-ended:
 					t.Fatalf("it did not wait: %v", err)
@@ -170,7 +171,7 @@ func TestFollowerThatRefusesIsAskedSeldom(t *testing.T) {
 		a := newAbsentee(t)
 		a.back(t, "d", func(raft.RPC) { t.Error("a stranger was sent entries") })
 		ended := a.send(a.entries())
-		elapse(time.Minute)
+		clocktest.Elapse(time.Minute)
 		if looks := a.looks.Load(); looks < 2 || looks > int64(time.Minute/refusedPause)+1 {
 			t.Errorf("it was asked %d times in a minute", looks)
 		}
@@ -187,7 +188,7 @@ func TestAttemptThatHangsIsGivenUp(t *testing.T) {
 		a := newAbsentee(t)
 		a.here.Store(newPipeListener()) // where nobody accepts
 		ended := a.send(a.entries())
-		elapse(time.Minute)
+		clocktest.Elapse(time.Minute)
 		a.back(t, "c", answerTerm)
 		back := time.Now()
 		if err := <-ended; err != nil || time.Since(back) > dialTimeout+absentPause {
@@ -196,7 +197,7 @@ func TestAttemptThatHangsIsGivenUp(t *testing.T) {
 		a.here.Store(newPipeListener())
 		a.CloseStreams()
 		ended = a.send(a.entries())
-		elapse(dialTimeout + absentPause + dialTimeout/2) // in the middle of an attempt
+		clocktest.Elapse(dialTimeout + absentPause + dialTimeout/2) // in the middle of an attempt
 		began := time.Now()
 		a.leave()
 		if err := <-ended; !unreached(err) || time.Since(began) > 0 {
@@ -231,7 +232,7 @@ func TestSnapshotIsLetGoWhileItsFollowerIsAway(t *testing.T) {
 			req := &raft.InstallSnapshotRequest{Term: a.raft.CurrentTerm(), Size: 1}
 			ended <- a.InstallSnapshot("n2.1", "n2.1", req, &raft.InstallSnapshotResponse{}, file)
 		}()
-		elapse(time.Hour)
+		clocktest.Elapse(time.Hour)
 		if !file.closed.Load() {
 			t.Error("the file stays open")
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -146,15 +147,9 @@ type Stats struct {
 	// Shards are those that are here, in order of their number. One that left and came back counts from its return.
 	Shards []ShardStats
 	// Clocks are what other voters of shards that this node leads said about the time within the last minute, in order of their server ids.
-	Clocks []PeerClock
+	Clocks []clock.PeerOffset
 	// PeersChanged counts the connections of peers that were ended because bytes on them had been changed on the way.
 	PeersChanged uint64
-}
-
-// PeerClock is by how much another node's wall clock was ahead of this node's when it was last asked, with an error of at most a quarter of the clock bound.
-type PeerClock struct {
-	Server string
-	Ahead  time.Duration
 }
 
 // FollowerStats are what a leader knows of a follower.

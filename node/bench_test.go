@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // benchNode opens a node with the default number of shards and the log on the disk of the temporary directory, synced.
@@ -173,7 +174,7 @@ func BenchmarkLateness(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		late = append(late, SystemClock().Wall().Sub(reply.Results[0].Grants[0].Due))
+		late = append(late, clock.System().Wall().Sub(reply.Results[0].Grants[0].Due))
 	}
 	slices.Sort(late)
 	b.ReportMetric(late[len(late)/2].Seconds()*1000, "p50-ms")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // TestComparisonThatOutlivesItsLeadership: what is found out about a leader's clock when it leads no more is not left behind.
@@ -13,7 +14,7 @@ func TestComparisonThatOutlivesItsLeadership(t *testing.T) {
 	s := n.shards[0].Load()
 	l := s.serving.Load()
 	const far = fsm.Time(time.Hour)
-	ahead := judge(map[string]reckoned{n.id.serverID(): {far, far}, "b": {}, "c": {}}, 3, DefaultClockBound)
+	ahead := clock.Judge(map[string]clock.Reckoned{n.id.serverID(): {Stamp: far, Wall: far}, "b": {}, "c": {}}, 3, clock.DefaultBound)
 	heed := func(when string, counts bool) {
 		t.Helper()
 		if s.heed(t.Context(), l, &ahead) {
@@ -28,7 +29,7 @@ func TestComparisonThatOutlivesItsLeadership(t *testing.T) {
 	heed("when its leadership has ended", false)
 	s.beginComparing(&leadership{})
 	heed("in its next leadership", false)
-	s.hold(l, errClockMajority)
+	s.hold(l, clock.ErrNoMajority)
 	if s.held.Load() != nil {
 		t.Error("an earlier leadership's failure is held against the next")
 	}

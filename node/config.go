@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -55,9 +56,9 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	// Clock is where stamps come from; defaults to the system's.
-	Clock Clock
+	Clock clock.Source
 	// Clocks asks other nodes for the time. Without it a shard with other voters cannot be led by this node.
-	Clocks Clocks
+	Clocks clock.Peers
 	// ClockBound is how far a shard's clock may be from true time; defaults to 500 ms. It must be equal on all nodes.
 	ClockBound time.Duration
 	// AcceptClock starts the node although its wall clock contradicts the last stamp of a shard.
@@ -115,7 +116,6 @@ const ShardsMax = 1024
 // The defaults of Config.
 const (
 	DefaultShards           = 6
-	DefaultClockBound       = 500 * time.Millisecond
 	defaultStore            = "wal"
 	DefaultName             = "node"
 	defaultQueueRequestsMax = 16 << 10
@@ -134,7 +134,7 @@ const (
 // withDefaults returns cfg with every zero replaced by its default.
 func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Store, defaultStore)
-	setDefault(&cfg.ClockBound, DefaultClockBound)
+	setDefault(&cfg.ClockBound, clock.DefaultBound)
 	setDefault(&cfg.QueueRequestsMax, defaultQueueRequestsMax)
 	setDefault(&cfg.QueueBytesMax, cfg.portion(64, 8<<20, defaultQueueBytesMax))
 	setDefault(&cfg.EntryBytesMax, int(cfg.portion(2048, 64<<10, defaultEntryBytesMax)))
@@ -148,7 +148,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.FS = storage.OSFS{}
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = SystemClock()
+		cfg.Clock = clock.System()
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = dialTCP

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // queueView is what the dispatcher reads of a queue.
@@ -56,7 +57,7 @@ func (ws *waiters) run(ctx context.Context) {
 
 // untilDue returns the time until the next scheduled check.
 func (ws *waiters) untilDue() time.Duration {
-	now := ws.clock.now()
+	now := ws.clock.Now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.dirty) > 0 {
@@ -65,12 +66,12 @@ func (ws *waiters) untilDue() time.Duration {
 	if len(ws.due) == 0 {
 		return never
 	}
-	return min(max(0, ws.due[0].next.Sub(now)), clockRecheck)
+	return min(max(0, ws.due[0].next.Sub(now)), clock.Recheck)
 }
 
 // readQueues reads the dirty queues from the machine.
 func (ws *waiters) readQueues() []queueView {
-	now := ws.clock.now()
+	now := ws.clock.Now()
 	ws.mu.Lock()
 	for len(ws.due) > 0 && ws.due[0].next <= now {
 		q := ws.due[0]
@@ -129,7 +130,7 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 	if len(looks) == 0 {
 		return nil
 	}
-	now := ws.clock.now()
+	now := ws.clock.Now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.looking = false

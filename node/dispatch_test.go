@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
 )
@@ -48,9 +50,9 @@ func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
 }
 
 func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
-	clock := newHandClock()
+	hand := clocktest.NewHand()
 	ws := newWaiters(10)
-	ws.clock = newShardClock(clock, time.Second)
+	ws.clock = clock.NewShard(hand, time.Second)
 	ws.admission = &admission{
 		leads: func() bool { return true }, voters: func() *VotersError { return nil }, space: &storage.Space{},
 		memory: newMemory(Config{}), quotas: &quotas{nodeLimited: new(atomic.Bool)},
@@ -69,7 +71,7 @@ func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	for len(pauses) < 9 {
 		asks := available()
 		if len(asks) == 0 {
-			pauses = append(pauses, q.next.Sub(clock.Wall()))
+			pauses = append(pauses, q.next.Sub(hand.Wall()))
 			continue
 		}
 		ws.reserveDone(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
 )
 
@@ -62,7 +63,7 @@ type group struct {
 	latest     *leadership // the one that began last
 	serving    atomic.Pointer[leadership]
 
-	wedged        wakeup // a request to restart; see catchUp
+	wedged        wakeup.Signal // a request to restart; see catchUp
 	running       sync.WaitGroup
 	done          chan struct{}
 	leaderChanges atomic.Uint64
@@ -81,7 +82,7 @@ type leadership struct {
 // newGroup returns a group that start has to start.
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
-		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: newWakeup(),
+		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: wakeup.New(),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), throttle: n.throttle},
 	}
 	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter
@@ -288,7 +289,7 @@ func (g *group) catchUp(ctx context.Context) error {
 		r := g.instance()
 		err := r.outcome(r.Barrier(submitTimeout))
 		if errors.Is(err, raft.ErrLeadershipTransferInProgress) && time.Since(begun) > transferMax {
-			g.wedged.signal()
+			g.wedged.Send()
 		}
 		return proposalError(err)
 	})

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/wakeup"
 )
 
 // Node is one process's shards. Open makes one, Close ends it.
@@ -23,8 +25,8 @@ type Node struct {
 	memory     *memory
 	watchdog   *storage.Watchdog
 	mux        *mux
-	clock      *nodeClock
-	clocks     *clocks
+	clock      *clock.Node
+	clocks     *clock.Comparer
 	conditions *conditions
 	// shards has a place for each shard of the cluster, empty unless a replica of it is here.
 	shards []atomic.Pointer[shard]
@@ -40,7 +42,7 @@ type Node struct {
 	throttle      *throttle
 	snapshotMutex storage.ChannelMutex // held while a snapshot is taken
 	moveMu        sync.Mutex           // held while a shard is started or stopped
-	snapshotWake  wakeup
+	snapshotWake  wakeup.Signal
 	planning      sync.Mutex // held by planSpace
 
 	format       atomic.Uint32 // see Format
@@ -75,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: newWakeup(), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.throttle = &throttle{urgent: n.snapshotsUrgent}
 	n.memory = newMemory(cfg)
@@ -99,8 +101,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		n.fatal(fmt.Errorf("the disk hangs: %q has not returned for %v", op, limit))
 	})
 	n.shards = make([]atomic.Pointer[shard], n.id.Shards)
-	n.clock = newNodeClock(cfg.Clock, cfg.ClockBound, n.alone)
-	n.clocks = newClocks(cfg, n.clock, n.id.serverID())
+	n.clock = clock.NewNode(cfg.Clock, cfg.ClockBound, n.alone)
+	n.clocks = clock.NewComparer(n.id.serverID(), n.clock, cfg.ClockBound, cfg.Clocks)
 	n.mux = newMux(cfg, n.id, n.snapshotRoom)
 	n.mux.full = n.space.Exhausted
 	n.speaks(n.id.Speaks)
@@ -178,7 +180,7 @@ func (n *Node) awaitLeading(ctx context.Context) error {
 		}
 		newest = max(newest, s.machineClock())
 	}
-	if err := checkClock(n.cfg.Clock.Wall(), newest, n.cfg.ClockBound); err != nil {
+	if err := clock.Check(n.cfg.Clock.Wall(), newest, n.cfg.ClockBound); err != nil {
 		if !n.cfg.AcceptClock {
 			return err
 		}
@@ -311,7 +313,7 @@ func (n *Node) releaseIfFull(err error) {
 }
 
 // grown makes runSnapshots check which groups need a snapshot.
-func (n *Node) grown() { n.snapshotWake.signal() }
+func (n *Node) grown() { n.snapshotWake.Send() }
 
 // Drain wakes every waiter with what it has and refuses all new work with ErrShuttingDown. What is under way goes on. Groups
 // that this node leads and that have other voters are handed over to one of them in the background; what is still under way then

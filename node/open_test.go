@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
 )
@@ -76,17 +77,17 @@ func TestRefusedClockStampsNothing(t *testing.T) {
 
 // shiftedClock is the system's clock with the wall off by d.
 func shiftedClock(d time.Duration) *offClock {
-	c := &offClock{Clock: SystemClock()}
+	c := &offClock{Source: clock.System()}
 	c.off.Store(int64(d))
 	return c
 }
 
 type offClock struct {
-	Clock
+	clock.Source
 	off atomic.Int64
 }
 
-func (c *offClock) Wall() fsm.Time { return c.Clock.Wall() + fsm.Time(c.off.Load()) }
+func (c *offClock) Wall() fsm.Time { return c.Source.Wall() + fsm.Time(c.off.Load()) }
 
 func TestOpenRefusesASecondProcess(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())

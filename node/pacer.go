@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/wakeup"
 )
 
 const (
@@ -25,7 +27,7 @@ type pacer struct {
 	expire func(ctx context.Context) (more bool, err error)
 
 	armed atomic.Int64 // the deadline that the pacer waits for; 0 for none
-	wake  wakeup
+	wake  wakeup.Signal
 }
 
 // moved is told the machine's next deadline (0 for none) after each entry, by the goroutine that applies entries.
@@ -34,7 +36,7 @@ func (p *pacer) moved(deadline fsm.Time) {
 		return // waking up in vain once is all that comes of it
 	}
 	if armed := p.armed.Load(); armed == 0 || int64(deadline) < armed {
-		p.wake.signal()
+		p.wake.Send()
 	}
 }
 
@@ -50,7 +52,7 @@ func (p *pacer) run(ctx context.Context) {
 		case wait == 0 && ctx.Err() == nil:
 			continue
 		default:
-			wait = min(wait, clockRecheck)
+			wait = min(wait, clock.Recheck)
 		}
 		timer.Reset(wait)
 		select {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
 )
 
@@ -66,7 +67,7 @@ type proposer struct {
 	fatal        func(error)
 	stats        *shardCounters
 
-	wake       wakeup
+	wake       wakeup.Signal
 	slots      chan struct{} // one for each entry in flight
 	unanswered atomic.Int32  // entries in flight whose callers were neither answered nor given up
 
@@ -81,7 +82,7 @@ type proposer struct {
 // newProposer returns a closed proposer.
 func newProposer(cfg Config, stats *shardCounters) *proposer {
 	return &proposer{
-		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: newWakeup(),
+		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: wakeup.New(),
 		slots: make(chan struct{}, cfg.EntriesInFlight),
 	}
 }
@@ -138,7 +139,7 @@ func (p *proposer) enqueue(pr *proposal) error {
 	p.bytes += size
 	p.cost += pr.cost
 	if p.requests == 1 || !was && p.fullLocked() {
-		p.wake.signal()
+		p.wake.Send()
 	}
 	return nil
 }
@@ -270,7 +271,7 @@ func (p *proposer) refuseOverLimit(batch []*proposal) []*proposal {
 // releaseSlot releases the slot of an entry.
 func (p *proposer) releaseSlot() {
 	<-p.slots
-	p.wake.signal()
+	p.wake.Send()
 }
 
 // waitForSlot waits for a free slot and acquires it. If none becomes free in time, it fails all waiting requests. It
@@ -422,7 +423,7 @@ func (p *proposer) completeWithResults(f *inflightEntry, out *appliedEntry) {
 func (p *proposer) failOnce(f *inflightEntry, err error) {
 	if f.answered.CompareAndSwap(false, true) {
 		p.unanswered.Add(-1)
-		p.wake.signal() // its slot may stay occupied for ever
+		p.wake.Send() // its slot may stay occupied for ever
 		p.completeWithError(f, err)
 	}
 }

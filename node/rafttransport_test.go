@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 	"github.com/hashicorp/raft"
 )
 
@@ -99,7 +100,7 @@ func TestHeartbeatsToACandidateWaitForTheMainLoop(t *testing.T) {
 		trans.raft.Store(r)
 		beside := countBeside(trans)
 		for r.State() != raft.Candidate {
-			elapse(100 * time.Millisecond)
+			clocktest.Elapse(100 * time.Millisecond)
 		}
 		peer := peerOf(t, l, "c", "n2").transport("g")
 		defer func() { _ = peer.Close() }()

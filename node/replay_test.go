@@ -28,7 +28,7 @@ func stall(t *testing.T, s *shard) (release func()) {
 		after(m)
 	}
 	s.replica.mu.Unlock()
-	entry := fsm.AppendEntry(nil, s.clock.stamp(), [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
+	entry := fsm.AppendEntry(nil, s.clock.Stamp(), [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
 	for range 10_000 {
 		future := s.instance().Apply(entry, time.Second)
 		if enqueueFailed(future) {

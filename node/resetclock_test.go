@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 )
 
 // A node alone that first started in 2099: when its clock is put right, it says so, it refuses to start until the clock is accepted, and
@@ -82,25 +84,25 @@ func TestResetClockOfAClockThatIsRight(t *testing.T) {
 
 // An entry that is stamped right behind a reset is stamped with the new time, also while the reset is in flight.
 func TestNoStampOfTheOldTimeFollowsAReset(t *testing.T) {
-	hand := newHandClock()
-	s := &shard{clock: newShardClock(hand, DefaultClockBound)}
-	s.clock.begin(hand.Wall().Add(time.Hour))
+	hand := clocktest.NewHand()
+	s := &shard{clock: clock.NewShard(hand, clock.DefaultBound)}
+	s.clock.Begin(hand.Wall().Add(time.Hour))
 	to := hand.Wall()
-	old := s.clock.stamp()
+	old := s.clock.Stamp()
 	s.stamped([]*proposal{{request: &fsm.Request{}}, {request: &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to}}}}})
-	if now := s.clock.stamp(); now >= old || now < to {
+	if now := s.clock.Stamp(); now >= old || now < to {
 		t.Errorf("after %d the stamp is %d, want one from %d on", old, now, to)
 	}
 	// A replica that has not stamped it follows when it is applied.
-	other := &shard{clock: newShardClock(hand, DefaultClockBound)}
-	other.clock.begin(old)
+	other := &shard{clock: clock.NewShard(hand, clock.DefaultBound)}
+	other.clock.Begin(old)
 	other.follow(old)
 	other.follow(to)
-	if now := other.clock.stamp(); now >= old {
+	if now := other.clock.Stamp(); now >= old {
 		t.Errorf("a replica stamps %d after it applied a reset to %d", now, to)
 	}
 	other.follow(to.Add(time.Second))
-	if now := other.clock.stamp(); now >= old {
+	if now := other.clock.Stamp(); now >= old {
 		t.Errorf("and %d after the next entry", now)
 	}
 }

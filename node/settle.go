@@ -25,7 +25,7 @@ func (n *Node) Settle(ctx context.Context) error {
 
 func (s *shard) settle(ctx context.Context) error {
 	deadline := s.nextDeadline()
-	for more := deadline != 0 && deadline <= s.clock.now(); more; {
+	for more := deadline != 0 && deadline <= s.clock.Now(); more; {
 		var err error
 		if more, err = s.expire(ctx); err != nil {
 			return s.refusal(err)

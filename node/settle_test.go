@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 )
 
 // After a clock that is moved by hand has jumped, Settle hands what fell due to the calls that wait, and carries out the rest, without that any time passes.
 func TestSettleAfterAJumpOfTheClock(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		cfg, hand := testConfig(t, dir), newHandClock()
+		cfg, hand := testConfig(t, dir), clocktest.NewHand()
 		cfg.Clock = hand
 		n := openNode(t, cfg)
 		puts := do(t, n, 0, put("orders", "late", 40*time.Minute), put("orders", "soon", 20*time.Minute)).Results
 		do(t, n, 0, &fsm.Put{Queue: "mails", Partitions: 1, Given: fsm.GivenTTL, TTL: time.Minute})
 		first, second := startPoll(t, n, 30*time.Second, 1, "orders"), startPoll(t, n, 30*time.Second, 1, "orders")
 		other := startPoll(t, n, 30*time.Second, 1, "parcels")
-		hand.run(20*time.Minute - 1)
+		hand.Run(20*time.Minute - 1)
 		if err := n.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,7 @@ func TestSettleAfterAJumpOfTheClock(t *testing.T) {
 			t.Fatal("a job was handed out before it was due")
 		}
 		began := time.Now()
-		hand.run(time.Hour)
+		hand.Run(time.Hour)
 		if err := n.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}

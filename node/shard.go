@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
 )
 
@@ -17,7 +19,7 @@ type shard struct {
 	*group
 	number        uint32
 	cfg           Config
-	clock         *shardClock
+	clock         *clock.Shard
 	proposer      *proposer
 	waiters       *waiters
 	pendingGrants *pendingGrants
@@ -49,7 +51,7 @@ type shard struct {
 // newShard returns a shard that start has to start.
 func newShard(n *Node, number uint32) *shard {
 	s := &shard{
-		number: number, cfg: n.cfg, clock: newShardClock(n.clock, n.cfg.ClockBound),
+		number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
 		stats: newShardCounters(number), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
@@ -64,7 +66,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.onStateless = func(ctx context.Context, why error) { n.abandon(ctx, s, why) }
 	s.replica.applySeconds = s.stats.apply
 	s.proposer = newProposer(n.cfg, s.stats)
-	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.stamp, n.fatal
+	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.Stamp, n.fatal
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
 	s.proposer.queueLimit = newQueueCountLimit(s, machine.m)
 	s.admission = newAdmission(s)
@@ -74,7 +76,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.waiters.grants, s.waiters.stats, s.waiters.format = s.pendingGrants, s.stats, n.Format
 	s.waiters.abandoned = s.releaseAbandoned
 	s.proposer.answeredLate = s.waiters.recheckAll
-	s.pacer = &pacer{now: s.clock.now, deadline: s.nextDuty, expire: s.expire, wake: newWakeup()}
+	s.pacer = &pacer{now: s.clock.Now, deadline: s.nextDuty, expire: s.expire, wake: wakeup.New()}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
 		n.memory.follow(&s.memory, machine.Memory())
@@ -139,7 +141,7 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
 // enqueue proposes a request that holds its quota, and waits for its results.
 func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *reservation) (reply Reply, err error) {
 	c := s.pool.Get().(*call)
-	c.request, c.came, c.reservation = req, s.clock.now(), reserved
+	c.request, c.came, c.reservation = req, s.clock.Now(), reserved
 	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
 	if err = s.pendingGrants.enqueue(&c.proposal); err != nil {
 		reserved.release()
@@ -212,7 +214,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	if s.agree(ctx, l) != nil {
 		return
 	}
-	s.clock.begin(s.machineClock())
+	s.clock.Begin(s.machineClock())
 	if err := s.logLead(ctx, l); err != nil {
 		if ctx.Err() == nil {
 			s.note("logging the leader's first entry", err)
@@ -251,7 +253,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 func (s *shard) logLead(ctx context.Context, l *leadership) error {
 	lead := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
 	return insist(ctx, func() error {
-		future, err := s.submit(l, fsm.AppendEntryIn(nil, s.node.Format(), s.clock.stamp(), [][]byte{lead}))
+		future, err := s.submit(l, fsm.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
 		if err != nil {
 			return err
 		}
@@ -310,7 +312,7 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	now := s.node.clock.Wall()
 	if s.serves() {
-		now = s.clock.now()
+		now = s.clock.Now()
 	}
 	s.replica.view(func(m Machine, term, _ uint64) {
 		machine := m.(shardMachine).m

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/hashicorp/raft"
 )
 
@@ -23,17 +24,17 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 			s.compared(l, func() { s.medianOff.Store(0) })
 			return nil
 		}
-		c, err := s.node.clocks.compare(ctx, voters)
+		c, err := s.node.clocks.Compare(ctx, voters)
 		if err == nil && s.heed(ctx, l, &c) {
 			return nil
 		}
 		if ctx.Err() != nil { // which is why it failed, and no trouble
 			return context.Cause(ctx)
 		}
-		if err != nil && time.Since(began) > clockWait { // of nodes that start together most cannot ask, or be asked, for a moment
+		if err != nil && time.Since(began) > clock.PeerTimeout { // of nodes that start together most cannot ask, or be asked, for a moment
 			s.hold(l, err)
 		}
-		pause := time.NewTimer(clockPause)
+		pause := time.NewTimer(clock.ComparePause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -47,16 +48,16 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 //
 // Whom it hands over to may know fewer clocks, find its own wrong by those, and hand back: by readings that serve for a second both would go on for as long,
 // and without end where the two cannot ask the same voters. So a leader that gave the leadership away within that second keeps it, and goes on comparing.
-func (s *shard) heed(ctx context.Context, l *leadership, c *comparison) bool {
+func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bool {
 	self := s.node.id.serverID()
-	off, fits := c.off(self), c.fits(self)
+	off, fits := c.Off(self), c.Fits(self)
 	handedBack := false
 	current := s.compared(l, func() {
 		s.medianOff.Store(int64(off))
 		if fits {
 			s.held.Store(nil)
 		}
-		handedBack = !s.serves() && time.Since(s.gaveAway) < clockFresh
+		handedBack = !s.serves() && time.Since(s.gaveAway) < clock.Fresh
 	})
 	if !current || fits {
 		return current
@@ -68,7 +69,7 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *comparison) bool {
 	unfit := map[raft.ServerID]bool{}
 	voters, _ := s.members()
 	for _, voter := range voters {
-		if !c.fits(voter) {
+		if !c.Fits(voter) {
 			unfit[raft.ServerID(voter)] = true
 		}
 	}
@@ -173,23 +174,23 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	to := s.node.clock.Wall()
 	if !s.soleVoter() {
 		voters, _ := s.members()
-		c, err := s.node.clocks.compare(ctx, voters)
+		c, err := s.node.clocks.Compare(ctx, voters)
 		if err != nil {
 			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name, ErrClockAhead, err)
 		}
-		if n := c.nearMedian(); n <= len(voters)/2 {
+		if n := c.NearMedian(); n <= len(voters)/2 {
 			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait for them", s.name, ErrClockAhead, n, len(voters))
 		}
-		to = c.median + fsm.Time(s.node.clock.Monotonic())
+		to = c.Median + fsm.Time(s.node.clock.Monotonic())
 	}
-	from := max(s.machineClock(), s.clock.now())
+	from := max(s.machineClock(), s.clock.Now())
 	if from.Sub(to) <= s.cfg.ClockBound {
 		return ClockReset{From: from, To: from}, nil
 	}
 	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from), "to", instant(to))
 	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to, Grace: 2 * s.cfg.ClockBound}}})
 	if err != nil {
-		s.clock.raise(s.machineClock()) // it was lowered when the entry was stamped
+		s.clock.Raise(s.machineClock()) // it was lowered when the entry was stamped
 		return ClockReset{}, err
 	}
 	s.waiters.recheckAll()
@@ -202,7 +203,7 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 func (s *shard) stamped(batch []*proposal) {
 	for _, pr := range batch {
 		if len(pr.request.Commands) == 1 && pr.request.Commands[0].Kind() == fsm.KindResetClock {
-			s.clock.lower(pr.request.Commands[0].(*fsm.ResetClock).To)
+			s.clock.Lower(pr.request.Commands[0].(*fsm.ResetClock).To)
 		}
 	}
 }
@@ -210,7 +211,7 @@ func (s *shard) stamped(batch []*proposal) {
 // follow is told the machine's clock after each entry: where it was moved back, this replica's stamps follow.
 func (s *shard) follow(clock fsm.Time) {
 	if before := s.appliedClock.Swap(int64(clock)); int64(clock) < before {
-		s.clock.lower(clock)
+		s.clock.Lower(clock)
 	}
 }
 
@@ -218,26 +219,26 @@ func (s *shard) follow(clock fsm.Time) {
 func instant(t fsm.Time) time.Time { return time.Unix(0, int64(t)).UTC() }
 
 // ReadClock returns what this node takes the time to be, for peers that ask.
-func (n *Node) ReadClock() ClockReading {
-	reading, _ := n.clock.read()
+func (n *Node) ReadClock() clock.Reading {
+	reading, _ := n.clock.Read()
 	return reading
 }
 
 // runClocks compares clocks until ctx ends: every clockInterval for the shards that this node leads, and when its own clock is far from its
 // wall clock.
 func (n *Node) runClocks(ctx context.Context) {
-	tick := time.NewTicker(clockInterval)
+	tick := time.NewTicker(clock.CompareInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			n.compareLed(ctx)
-		case <-n.clock.strayed:
+		case <-n.clock.Strayed:
 			n.compareOnce(ctx)
 		case <-ctx.Done():
 			return
 		}
-		pause := time.NewTimer(clockFresh)
+		pause := time.NewTimer(clock.Fresh)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -258,7 +259,7 @@ func (n *Node) compareLed(ctx context.Context) {
 		comparing.Go(func() {
 			if !s.soleVoter() {
 				voters, _ := s.members()
-				if c, err := n.clocks.compare(ctx, voters); err == nil {
+				if c, err := n.clocks.Compare(ctx, voters); err == nil {
 					s.heed(ctx, l, &c)
 				}
 			}
@@ -273,7 +274,7 @@ func (n *Node) compareLed(ctx context.Context) {
 func (n *Node) compareOnce(ctx context.Context) {
 	for _, s := range n.here() {
 		if voters, _ := s.members(); slices.Contains(voters, n.id.serverID()) && len(voters) > 1 {
-			if c, err := n.clocks.compare(ctx, voters); err == nil && c.follows(n.id.serverID()) {
+			if c, err := n.clocks.Compare(ctx, voters); err == nil && c.Follows(n.id.serverID()) {
 				n.cfg.Logger.Warn("the clock was anchored anew at the wall clock, with which the others agree")
 			}
 			break

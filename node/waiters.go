@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/wakeup"
 )
 
 // emptyPause is how long a queue pauses after two reservations came back empty although jobs were available; it doubles
@@ -27,7 +29,7 @@ const (
 // entry whatever the number of waiters. Its one timer is set to the first moment at which time alone may make a job due.
 type waiters struct {
 	most      int
-	clock     *shardClock
+	clock     *clock.Shard
 	view      machineView
 	admission *admission
 	grants    *pendingGrants
@@ -35,7 +37,7 @@ type waiters struct {
 	format    func() fsm.Format // of new entries
 	// abandoned receives the answer of a call whose caller has left.
 	abandoned func(ctx context.Context, c *pendingGrant, a answer)
-	wake      wakeup
+	wake      wakeup.Signal
 
 	mu     sync.Mutex
 	closed error // refuses all calls; nil while a leadership serves
@@ -110,7 +112,7 @@ type waiter struct {
 // newWaiters returns waiters that refuse all calls until open.
 func newWaiters(most int) *waiters {
 	return &waiters{
-		most: most, wake: newWakeup(), closed: ErrNoLeader,
+		most: most, wake: wakeup.New(), closed: ErrNoLeader,
 		queues: map[string]*waitQueue{}, byName: map[requestName][]*waiter{}, tenants: map[string]int{},
 	}
 }
@@ -163,7 +165,7 @@ func (ws *waiters) size() int {
 
 // wait parks a Reserve until it is granted jobs, its wait is over or ctx ends.
 func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.clock.now(), done: make(chan answer, 1)}
+	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.clock.Now(), done: make(chan answer, 1)}
 	if err := ws.add(w); err != nil {
 		return Reply{}, err
 	}
@@ -315,7 +317,7 @@ func (ws *waiters) mark(q *waitQueue) {
 	}
 	q.dirty = true
 	ws.dirty = append(ws.dirty, q)
-	ws.wake.signal()
+	ws.wake.Send()
 }
 
 // schedule sets the time of the next check of a queue. mu is held.
@@ -380,7 +382,7 @@ func (ws *waiters) markRepeats(name requestName) {
 		return
 	}
 	ws.repeats = append(ws.repeats, ws.byName[name]...)
-	ws.wake.signal()
+	ws.wake.Send()
 }
 
 // freed returns the queue in which a command may have made a job reservable; empty if there is none. Time is not

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -196,21 +197,21 @@ func TestJobsRingWhenTheClockCatchesUp(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t, dir)
-		clock := shiftedClock(0)
-		cfg.Clock = clock
+		shifted := shiftedClock(0)
+		cfg.Clock = shifted
 		n := openNode(t, cfg)
 		do(t, n, 0, put("orders", "x", 10*time.Hour), put("unwatched", "y", 10*time.Hour))
 		p := startPoll(t, n, time.Hour, 1, "orders")
 		time.Sleep(time.Minute)
-		clock.off.Store(int64(10 * time.Hour))
+		shifted.off.Store(int64(10 * time.Hour))
 		start := time.Now()
 		if g := p.grants(t); len(g) != 1 {
 			t.Errorf("granted %+v", g)
 		}
-		if late := p.at.Sub(start); late > clockRecheck {
+		if late := p.at.Sub(start); late > clock.Recheck {
 			t.Errorf("granted %v after the clock caught up", late)
 		}
-		time.Sleep(2 * clockRecheck)
+		time.Sleep(2 * clock.Recheck)
 		if q := queueOf(t, n, "unwatched"); q.Counts.Ready != 1 {
 			t.Errorf("the job that nobody waits for is not ready: %+v", q.Counts)
 		}

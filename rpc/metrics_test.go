@@ -19,6 +19,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 func TestMetrics(t *testing.T) {
@@ -184,7 +185,7 @@ belfry_queue_bytes{queue="led",shard="0"} 4
 // statsNode is a memoryNode that tells of other nodes too.
 type statsNode struct {
 	*memoryNode
-	clocks    []node.PeerClock
+	clocks    []clock.PeerOffset
 	followers []node.FollowerStats
 	snapshot  node.SnapshotStats // of shard 0
 }
@@ -198,7 +199,7 @@ func (n *statsNode) Stats() node.Stats {
 // TestMetricsOfPeers: other nodes go by their names, unless two have one.
 func TestMetricsOfPeers(t *testing.T) {
 	n := &statsNode{
-		memoryNode: newMemoryNode(1), clocks: []node.PeerClock{{Server: "n2.0a", Ahead: -time.Second}},
+		memoryNode: newMemoryNode(1), clocks: []clock.PeerOffset{{Server: "n2.0a", Ahead: -time.Second}},
 		followers: []node.FollowerStats{{Server: "n2.0a", Lag: 7, Heard: time.UnixMilli(1500)}, {Server: "n3.0b", Lag: 8}, {Server: "n3.0c", Lag: 9}},
 	}
 	expectMetrics(t, scrape(t, n, 1), `belfry_clock_offset_seconds{peer="n2"} -1

@@ -27,10 +27,10 @@ func newStoppedClock(now time.Time) (*stoppedClock, error) {
 	return &stoppedClock{start: fsm.Time(now.Truncate(time.Millisecond).UnixNano())}, nil
 }
 
-// Wall implements node.Clock.
+// Wall implements clock.Source.
 func (c *stoppedClock) Wall() fsm.Time { return c.start + fsm.Time(c.passed.Load()) }
 
-// Monotonic implements node.Clock.
+// Monotonic implements clock.Source.
 func (c *stoppedClock) Monotonic() time.Duration { return time.Duration(c.passed.Load()) }
 
 // now returns the wall clock in the form of package time.

@@ -47,10 +47,10 @@ func timeBugs() []Bug {
 				after("fsm/machine.go", `m.scalars.Clock = max(before, e.stamp)`, `if planted("clock-runs-back") {
 		m.scalars.Clock = e.stamp
 	}`),
-				after("node/clock.go", `c.last = max(c.last, c.read())`, `if planted("clock-runs-back") {
+				after("node/clock/clock.go", `c.last = max(c.last, c.read())`, `if planted("clock-runs-back") {
 		c.last = c.read()
 	}`),
-				before("node/clock.go", `elapsed := mono - c.anchorMono`, `if planted("clock-runs-back") {
+				before("node/clock/clock.go", `elapsed := mono - c.anchorMono`, `if planted("clock-runs-back") {
 		return wall
 	}`),
 				ownWallClock(),
@@ -77,7 +77,7 @@ func timeBugs() []Bug {
 
 // ownWallClock has a node take its wall clock for the time.
 func ownWallClock() Edit {
-	return after("node/nodeclock.go", `t := c.anchor.Add(elapsed)`, `if planted("own-clock") || planted("clock-runs-back") {
+	return after("node/clock/nodeclock.go", `t := c.anchor.Add(elapsed)`, `if planted("own-clock") || planted("clock-runs-back") {
 		t = wall
 	}`)
 }

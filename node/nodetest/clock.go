@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // Clock is a node's clock that a test can set wrong.
 type Clock struct {
-	node.Clock
+	clock.Source
 	off    atomic.Int64
 	missed atomic.Int64
 }
 
 // Wall returns the wall clock, as wrong as it was set.
-func (c *Clock) Wall() fsm.Time { return c.Clock.Wall() + fsm.Time(c.off.Load()) }
+func (c *Clock) Wall() fsm.Time { return c.Source.Wall() + fsm.Time(c.off.Load()) }
 
 // Monotonic returns the monotonic clock without the time that it missed.
 func (c *Clock) Monotonic() time.Duration {
-	return c.Clock.Monotonic() - time.Duration(c.missed.Load())
+	return c.Source.Monotonic() - time.Duration(c.missed.Load())
 }
 
 // Step sets the wall clock off by d.
@@ -37,11 +37,11 @@ type clocks struct {
 	from    string
 }
 
-// ReadClock implements node.Clocks.
-func (k clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReading, error) {
+// ReadClock implements clock.Peers.
+func (k clocks) ReadClock(ctx context.Context, serverID string) (clock.Reading, error) {
 	name, err := nameOf(serverID)
 	if err != nil {
-		return node.ClockReading{}, err
+		return clock.Reading{}, err
 	}
 	// Timers of one bubble that are due at once, in several goroutines, have been seen to crash the runtime under the race detector (golang/go issue 78156).
 	if k.cluster.options.Latency > 0 {
@@ -53,11 +53,11 @@ func (k clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReadi
 		}
 	}
 	if ctx.Err() != nil {
-		return node.ClockReading{}, context.Cause(ctx)
+		return clock.Reading{}, context.Cause(ctx)
 	}
 	n := k.cluster.running(name)
 	if n == nil || !k.cluster.network.joins(k.from, name) {
-		return node.ClockReading{}, errCut
+		return clock.Reading{}, errCut
 	}
 	return n.ReadClock(), nil
 }

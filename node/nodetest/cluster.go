@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // awaitMax is how long, in virtual time, Await waits.
@@ -75,7 +76,7 @@ func New(t testing.TB, options Options) *Cluster {
 		}
 	})
 	for i := range options.Nodes {
-		m := &Member{name: fmt.Sprintf("n%d", i+1), Clock: &Clock{Clock: node.SystemClock()}}
+		m := &Member{name: fmt.Sprintf("n%d", i+1), Clock: &Clock{Source: clock.System()}}
 		if i < len(options.Clocks) {
 			m.Clock.Step(options.Clocks[i])
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 func put(body string) *fsm.Put {
@@ -141,7 +142,7 @@ func TestNewLeaderProlongsLeasesByTheGrace(t *testing.T) {
 		}
 		leader := c.LeaderExcept(0, old)
 		job := held(t, leader, result.Grants[0])
-		if least := w.Time.Add(2 * node.DefaultClockBound); job.Until < least {
+		if least := w.Time.Add(2 * clock.DefaultBound); job.Until < least {
 			t.Errorf("a lease that was to end at %d ends at %d, before the grace %d", result.Grants[0].Until, job.Until, least)
 		}
 	})

@@ -9,26 +9,27 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // estranged are the clocks of a member that does not tell some others the time, nor hear it from them, while apart is true.
 type estranged struct {
-	node.Clocks
+	clock.Peers
 	from  string
 	those []string
 	apart *atomic.Bool
 }
 
-// ReadClock implements node.Clocks.
-func (k estranged) ReadClock(ctx context.Context, serverID string) (node.ClockReading, error) {
+// ReadClock implements clock.Peers.
+func (k estranged) ReadClock(ctx context.Context, serverID string) (clock.Reading, error) {
 	name, err := nameOf(serverID)
 	if err != nil {
-		return node.ClockReading{}, err
+		return clock.Reading{}, err
 	}
 	if k.apart.Load() && slices.Contains(k.those, k.from) && slices.Contains(k.those, name) {
-		return node.ClockReading{}, errCut
+		return clock.Reading{}, errCut
 	}
-	return k.Clocks.ReadClock(ctx, serverID)
+	return k.Peers.ReadClock(ctx, serverID)
 }
 
 // A node whose clock is far behind hears from both others that it is, and hands over; they hear nothing from one another, of two clocks the lower is the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // TestLeaderMeasuresItsFollowers: how far behind they are, when they were heard, and by how much their clocks are ahead.
@@ -44,7 +45,7 @@ func TestLeaderMeasuresItsFollowers(t *testing.T) {
 			f.Clock.Step(off)
 		}
 		c.Await("the leader sees it", func() bool {
-			return slices.ContainsFunc(leader.Node.Stats().Clocks, func(clock node.PeerClock) bool { return (clock.Ahead - off).Abs() < 10*time.Millisecond })
+			return slices.ContainsFunc(leader.Node.Stats().Clocks, func(clock clock.PeerOffset) bool { return (clock.Ahead - off).Abs() < 10*time.Millisecond })
 		})
 		for _, f := range followers {
 			c.Stop(f)

@@ -11,10 +11,11 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 const (
-	bound = node.DefaultClockBound
+	bound = clock.DefaultBound
 	year  = 365 * 24 * time.Hour
 )
 

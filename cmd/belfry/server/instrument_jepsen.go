@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/journal"
 )
 
@@ -76,7 +77,7 @@ func keepJournal(cfg *node.Config, dir string) error {
 // The wall clock reads `reading` at the true time `at`, and from then on runs at 1 + rate/10⁹ of the true speed; -10⁹ has it stand still. The
 // monotonic clock is the true one less what it missed, as if the machine had been suspended that long. Version 0 means that there are no faults; an odd version that they are being changed.
 type faultyClock struct {
-	node.Clock
+	clock.Source
 	words *[clockWords]atomic.Uint64
 }
 
@@ -92,10 +93,10 @@ func openFaultyClock(path string) (*faultyClock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping the file of clock faults: %w", err)
 	}
-	return &faultyClock{Clock: node.SystemClock(), words: (*[clockWords]atomic.Uint64)(unsafe.Pointer(&raw[0]))}, nil
+	return &faultyClock{Source: clock.System(), words: (*[clockWords]atomic.Uint64)(unsafe.Pointer(&raw[0]))}, nil
 }
 
-// Wall implements node.Clock.
+// Wall implements clock.Source.
 func (c *faultyClock) Wall() fsm.Time {
 	for {
 		version := c.word(0)
@@ -103,7 +104,7 @@ func (c *faultyClock) Wall() fsm.Time {
 		if version%2 != 0 || c.word(0) != version {
 			continue
 		}
-		now := c.Clock.Wall()
+		now := c.Source.Wall()
 		if version == 0 {
 			return now
 		}
@@ -112,9 +113,9 @@ func (c *faultyClock) Wall() fsm.Time {
 	}
 }
 
-// Monotonic implements node.Clock.
+// Monotonic implements clock.Source.
 func (c *faultyClock) Monotonic() time.Duration {
-	return c.Clock.Monotonic() - time.Duration(c.word(4))
+	return c.Source.Monotonic() - time.Duration(c.word(4))
 }
 
 // word reads one number, which is little endian on every machine.

@@ -3,7 +3,7 @@ package soak
 import (
 	"context"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // clocks are the other members' clocks as a life can ask them: over links that may be cut, lossy or slow, of nodes that may be paused or dead.
@@ -12,14 +12,14 @@ type clocks struct {
 	from  *life
 }
 
-// ReadClock implements node.Clocks.
-func (k clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReading, error) {
+// ReadClock implements clock.Peers.
+func (k clocks) ReadClock(ctx context.Context, serverID string) (clock.Reading, error) {
 	name, err := nameOf(serverID)
 	if err != nil {
-		return node.ClockReading{}, err
+		return clock.Reading{}, err
 	}
 	if err := k.travel(ctx, way{k.from.name, name}); err != nil {
-		return node.ClockReading{}, err
+		return clock.Reading{}, err
 	}
 	for _, m := range k.world.all() {
 		if m.name != name || k.world.idOf(m) != serverID {
@@ -33,7 +33,7 @@ func (k clocks) ReadClock(ctx context.Context, serverID string) (node.ClockReadi
 		reading := there.node.ReadClock()
 		return reading, k.travel(ctx, way{name, k.from.name})
 	}
-	return node.ClockReading{}, errCut
+	return clock.Reading{}, errCut
 }
 
 // travel is the way of a message.

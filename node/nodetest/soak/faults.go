@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
 // skewMax is how wrong a clock may be set: such that none is further from any other than a leader may be from the median.
-const skewMax = node.DefaultClockBound / 4
+const skewMax = clock.DefaultBound / 4
 
 // wildMax is how wrong one clock may be.
 const wildMax = time.Hour

@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // stampSlack is what a stamp may be ahead of the true time at which its entry was applied, beside what the clocks were set wrong by: slewing.
@@ -99,7 +100,7 @@ func (w *World) aheadMax(at time.Duration) time.Duration {
 	if wild := time.Duration(w.wild.Load()); wild == 0 || at < wild {
 		return skewMax + stampSlack
 	}
-	return skewMax + node.DefaultClockBound/2 + stampSlack
+	return skewMax + clock.DefaultBound/2 + stampSlack
 }
 
 // own reports whether commands are such as nodes log by themselves.

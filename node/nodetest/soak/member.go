@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
@@ -28,23 +29,23 @@ const (
 	diskLowBytes  = 1 << 20
 )
 
-// clock is a node's clock, which can be wrong by a constant and lose time.
-type clock struct {
-	base node.Clock
+// faultyClock is a node's clock that can be wrong by a constant and lose time.
+type faultyClock struct {
+	base clock.Source
 	off  atomic.Int64 // of the wall clock
 	lost atomic.Int64 // of the monotonic clock, in suspensions
 }
 
-// Wall implements node.Clock.
-func (c *clock) Wall() fsm.Time { return c.base.Wall() + fsm.Time(c.off.Load()) }
+// Wall implements clock.Source.
+func (c *faultyClock) Wall() fsm.Time { return c.base.Wall() + fsm.Time(c.off.Load()) }
 
-// Monotonic implements node.Clock.
-func (c *clock) Monotonic() time.Duration { return c.base.Monotonic() - time.Duration(c.lost.Load()) }
+// Monotonic implements clock.Source.
+func (c *faultyClock) Monotonic() time.Duration { return c.base.Monotonic() - time.Duration(c.lost.Load()) }
 
 // member is one node with its disk, over all its lives. Its fields are guarded by world.mu.
 type member struct {
 	name  string
-	clock *clock
+	clock *faultyClock
 	disk  *diskfault.Disk // of the present life, or of the next one
 	life  *life           // nil while it is down
 	// serverID is the present one; a wiped disk gets another.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -92,7 +93,7 @@ func (w *World) tellsTime(m *member) bool {
 		return l == nil && !starting // one that starts now may have begun with a clock that was wrong
 	}
 	off := l.node.ReadClock().Stamp.Sub(m.clock.Wall()) + time.Duration(m.clock.off.Load())
-	return off.Abs() <= node.DefaultClockBound/2+skewMax
+	return off.Abs() <= clock.DefaultBound/2+skewMax
 }
 
 // claim makes the caller the only one who changes members. It reports false if another does.

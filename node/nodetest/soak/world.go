@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -165,7 +166,7 @@ func (w *World) found(ctx context.Context) error {
 }
 
 func (w *World) newMember(name string) *member {
-	return &member{name: name, clock: &clock{base: node.SystemClock()}, disk: diskfault.New()}
+	return &member{name: name, clock: &faultyClock{base: clock.System()}, disk: diskfault.New()}
 }
 
 // supervise starts what is down again, after a while, as an init system does.

@@ -1,72 +1,36 @@
-package node
+package clock
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 )
-
-// handClock is a clock that tests move by hand.
-type handClock struct {
-	mu   sync.Mutex
-	wall fsm.Time
-	mono time.Duration
-}
-
-func newHandClock() *handClock { return &handClock{wall: fsm.Time(1_800_000_000e9)} }
-
-func (c *handClock) Wall() fsm.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wall
-}
-
-func (c *handClock) Monotonic() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mono
-}
-
-// run lets time pass on both clocks.
-func (c *handClock) run(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wall += fsm.Time(d)
-	c.mono += d
-}
-
-// step moves the wall clock alone.
-func (c *handClock) step(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wall += fsm.Time(d)
-}
 
 // wakingClock runs on by an hour, as a machine that was suspended has, before a reading of the wall clock.
 type wakingClock struct {
-	*handClock
+	*clocktest.Hand
 	in int // readings of the wall clock until then
 }
 
 func (c *wakingClock) Wall() fsm.Time {
 	if c.in--; c.in == 0 {
-		c.run(time.Hour)
+		c.Run(time.Hour)
 	}
-	return c.handClock.Wall()
+	return c.Hand.Wall()
 }
 
 // A suspension between any two readings of the clocks must not be counted twice.
 func TestShardClockWhenSuspendedBetweenReadings(t *testing.T) {
 	for in := range 4 {
-		waking := &wakingClock{handClock: newHandClock()}
-		clock := newShardClock(newNodeClock(waking, DefaultClockBound, func() bool { return true }), DefaultClockBound)
-		waking.step(time.Hour) // so that it is anchored anew
+		waking := &wakingClock{Hand: clocktest.NewHand()}
+		clock := NewShard(NewNode(waking, DefaultBound, func() bool { return true }), DefaultBound)
+		waking.Step(time.Hour) // so that it is anchored anew
 		waking.in = in + 1
 		for range 3 {
-			if ahead := clock.stamp().Sub(waking.handClock.Wall()); ahead > 0 {
+			if ahead := clock.Stamp().Sub(waking.Hand.Wall()); ahead > 0 {
 				t.Errorf("suspended before reading %d it stamps %v ahead", in+1, ahead)
 			}
 		}
@@ -74,11 +38,11 @@ func TestShardClockWhenSuspendedBetweenReadings(t *testing.T) {
 }
 
 func TestShardClockFollowsTheWallClock(t *testing.T) {
-	hand := newHandClock()
-	clock := newShardClock(hand, DefaultClockBound)
+	hand := clocktest.NewHand()
+	clock := NewShard(hand, DefaultBound)
 	for range 1000 {
-		hand.run(7 * time.Millisecond)
-		if got, want := clock.stamp(), hand.Wall(); got != want {
+		hand.Run(7 * time.Millisecond)
+		if got, want := clock.Stamp(), hand.Wall(); got != want {
 			t.Fatalf("stamp is %d, want the wall clock %d", got, want)
 		}
 	}
@@ -106,19 +70,19 @@ func TestShardClockAfterAStepOfTheWallClock(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			hand := newHandClock()
-			clock := newShardClock(hand, DefaultClockBound)
-			before := clock.stamp()
-			hand.step(tt.step)
+			hand := clocktest.NewHand()
+			clock := NewShard(hand, DefaultBound)
+			before := clock.Stamp()
+			hand.Step(tt.step)
 			for range tt.after {
-				hand.run(second)
-				now := clock.stamp()
+				hand.Run(second)
+				now := clock.Stamp()
 				if now <= before {
 					t.Fatalf("stamp went from %d to %d while a second passed", before, now)
 				}
 				before = now
 			}
-			if got := clock.stamp().Sub(hand.Wall()); got != tt.offset {
+			if got := clock.Stamp().Sub(hand.Wall()); got != tt.offset {
 				t.Errorf("stamp is %v off the wall clock, want %v", got, tt.offset)
 			}
 		})
@@ -126,32 +90,32 @@ func TestShardClockAfterAStepOfTheWallClock(t *testing.T) {
 }
 
 func TestShardClockSlewsAtAnyRateOfStamps(t *testing.T) {
-	hand := newHandClock()
-	clock := newShardClock(hand, DefaultClockBound)
-	hand.step(-10 * time.Second)
+	hand := clocktest.NewHand()
+	clock := NewShard(hand, DefaultBound)
+	hand.Step(-10 * time.Second)
 	for range 1_000_000 { // 10 s in steps of 10 µs, each too short to be slewed on its own
-		hand.run(10 * time.Microsecond)
-		clock.stamp()
+		hand.Run(10 * time.Microsecond)
+		clock.Stamp()
 	}
-	if got, want := clock.now().Sub(hand.Wall()), 10*time.Second-5*time.Millisecond; got != want {
+	if got, want := clock.Now().Sub(hand.Wall()), 10*time.Second-5*time.Millisecond; got != want {
 		t.Errorf("after 10 s the clock is %v ahead, want %v", got, want)
 	}
 }
 
 func TestShardClockNeverStampsBelowItsFloor(t *testing.T) {
-	hand := newHandClock()
-	clock := newShardClock(hand, DefaultClockBound)
+	hand := clocktest.NewHand()
+	clock := NewShard(hand, DefaultBound)
 	floor := hand.Wall().Add(time.Hour)
-	clock.raise(floor)
-	if got := clock.stamp(); got != floor {
+	clock.Raise(floor)
+	if got := clock.Stamp(); got != floor {
 		t.Errorf("stamp is %d, want the floor %d", got, floor)
 	}
-	hand.run(2 * time.Second)
-	if got, want := clock.stamp(), floor.Add(2*time.Second-time.Millisecond); got != want {
+	hand.Run(2 * time.Second)
+	if got, want := clock.Stamp(), floor.Add(2*time.Second-time.Millisecond); got != want {
 		t.Errorf("after 2 s the stamp is %d, want %d: time goes on from the floor, slewed", got, want)
 	}
-	clock.raise(hand.Wall()) // a floor below changes nothing
-	if got := clock.stamp(); got < floor {
+	clock.Raise(hand.Wall()) // a floor below changes nothing
+	if got := clock.Stamp(); got < floor {
 		t.Errorf("stamp went back to %d, below %d", got, floor)
 	}
 }
@@ -160,16 +124,16 @@ func TestShardClockNeverStampsBelowItsFloor(t *testing.T) {
 func TestShardClockOfANewLeader(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the machine is ahead": 200 * time.Millisecond, "the machine is behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			hand := newHandClock()
-			c := newShardClock(hand, DefaultClockBound)
+			hand := clocktest.NewHand()
+			c := NewShard(hand, DefaultBound)
 			floor := hand.Wall() + fsm.Time(ahead)
-			c.begin(floor)
+			c.Begin(floor)
 			from := max(floor, hand.Wall())
-			if got := c.stamp(); got != from {
+			if got := c.Stamp(); got != from {
 				t.Errorf("the first stamp is %v from where it should be", got.Sub(from))
 			}
-			hand.run(time.Second)
-			if on := c.stamp().Sub(from); on < 999*time.Millisecond || on > time.Second {
+			hand.Run(time.Second)
+			if on := c.Stamp().Sub(from); on < 999*time.Millisecond || on > time.Second {
 				t.Errorf("after a second it is %v later", on)
 			}
 		})
@@ -177,17 +141,17 @@ func TestShardClockOfANewLeader(t *testing.T) {
 }
 
 func TestShardClockNowIsTheNextStamp(t *testing.T) {
-	hand := newHandClock()
-	clock := newShardClock(hand, DefaultClockBound)
-	hand.run(time.Minute)
-	hand.step(-time.Second)
-	if now, stamp := clock.now(), clock.stamp(); now != stamp {
+	hand := clocktest.NewHand()
+	clock := NewShard(hand, DefaultBound)
+	hand.Run(time.Minute)
+	hand.Step(-time.Second)
+	if now, stamp := clock.Now(), clock.Stamp(); now != stamp {
 		t.Errorf("now is %d, and the stamp at the same moment %d", now, stamp)
 	}
 }
 
 func TestSystemClockRuns(t *testing.T) {
-	clock := SystemClock()
+	clock := System()
 	mono, wall := clock.Monotonic(), clock.Wall()
 	for clock.Monotonic() == mono { // ends as soon as the clock moves
 	}
@@ -206,14 +170,14 @@ func TestCheckClock(t *testing.T) {
 	}{
 		{"no stamp yet", newest, 0, ""},
 		{"equal", newest, newest, ""},
-		{"behind by the bound", newest - fsm.Time(DefaultClockBound), newest, ""},
-		{"behind by more than the bound", newest - fsm.Time(DefaultClockBound) - 1, newest, "behind the last stamp"},
+		{"behind by the bound", newest - fsm.Time(DefaultBound), newest, ""},
+		{"behind by more than the bound", newest - fsm.Time(DefaultBound) - 1, newest, "behind the last stamp"},
 		{"ahead by 30 days", newest.Add(clockGapMax), newest, ""},
 		{"ahead by more than 30 days", newest.Add(clockGapMax + 1), newest, "ahead of the last stamp"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := checkClock(tt.wall, tt.newest, DefaultClockBound)
+			err := Check(tt.wall, tt.newest, DefaultBound)
 			if tt.problem == "" && err != nil {
 				t.Errorf("refused: %v", err)
 			}

@@ -1,4 +1,4 @@
-package node
+package clock
 
 import (
 	"context"
@@ -12,41 +12,48 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// ClockReading is what a node says about the time at one moment.
-type ClockReading struct {
+// Reading is what a node says about the time at one moment.
+type Reading struct {
 	// Stamp is what the node takes the time to be, and would stamp entries with if it led a shard whose own time is not ahead of it.
 	Stamp fsm.Time
 	// Wall is its wall clock.
 	Wall fsm.Time
 }
 
-// Clocks asks other nodes for the time.
-type Clocks interface {
+// Peers asks other nodes for the time.
+type Peers interface {
 	// ReadClock returns what Node.ReadClock returns on the node with the given server id. It must return soon after ctx has ended.
-	ReadClock(ctx context.Context, serverID string) (ClockReading, error)
+	ReadClock(ctx context.Context, serverID string) (Reading, error)
 }
 
 const (
-	// clockInterval is the time between two comparisons of a leader with its peers. At the fastest that two clocks can part, 500 ppm each,
+	// CompareInterval is the time between two comparisons of a leader with its peers. At the fastest that two clocks can part, 500 ppm each,
 	// they part by 5 ms meanwhile.
-	clockInterval = 5 * time.Second
-	// clockFresh is how long a reading of a peer is used again: all shards that begin to be led at once need one.
-	clockFresh = time.Second
-	// clockWait bounds the question for a peer's clock, connecting included.
-	clockWait = 2 * time.Second
-	// clockPause is the time between two comparisons of a leader that may not stamp yet.
-	clockPause = 200 * time.Millisecond
+	CompareInterval = 5 * time.Second
+	// Fresh is how long a reading of a peer is used again: all shards that begin to be led at once need one.
+	Fresh = time.Second
+	// PeerTimeout bounds the question for a peer's clock, connecting included.
+	PeerTimeout = 2 * time.Second
+	// ComparePause is the time between two comparisons of a leader that may not stamp yet.
+	ComparePause = 200 * time.Millisecond
 	// clockAttempts is how often a peer is asked for the sake of a quick answer.
 	clockAttempts = 3
 )
 
-// clocks compares this node's clock with its peers', by the method of F. Cristian (Probabilistic clock synchronization, 1989): a remote
+// PeerOffset is how far another node's wall clock was ahead of this node's when it was last read. The error is at most a
+// quarter of the clock bound.
+type PeerOffset struct {
+	Server string
+	Ahead  time.Duration
+}
+
+// Comparer compares this node's clock with its peers', by the method of F. Cristian (Probabilistic clock synchronization, 1989): a remote
 // clock is taken to have been read in the middle between question and answer, so that the error is at most half of the time between them.
-type clocks struct {
-	own    *nodeClock
+type Comparer struct {
+	own    *Node
 	bound  time.Duration
 	self   string
-	source Clocks // nil if there is no way to ask
+	source Peers // nil if there is no way to ask
 
 	mu    sync.Mutex
 	peers map[string]*peerClock
@@ -64,30 +71,30 @@ type peerClock struct {
 	unlocked chan struct{}
 	known    bool
 	at       time.Duration // monotonic, of the reading
-	clock    reckoned
+	clock    Reckoned
 }
 
-// reckoned is a reading less the monotonic time of this node at which it held: in this form readings of several nodes, made one after the
+// Reckoned is a reading less the monotonic time of this node at which it held: in this form readings of several nodes, made one after the
 // other, can be compared.
-type reckoned struct{ stamp, wall fsm.Time }
+type Reckoned struct{ Stamp, Wall fsm.Time }
 
 // reckon returns the reckoned form of a reading.
-func reckon(r ClockReading, mono time.Duration) reckoned {
-	return reckoned{r.Stamp - fsm.Time(mono), r.Wall - fsm.Time(mono)}
+func reckon(r Reading, mono time.Duration) Reckoned {
+	return Reckoned{r.Stamp - fsm.Time(mono), r.Wall - fsm.Time(mono)}
 }
 
 // errClockSlow says that every answer of a peer took so long that it says too little.
 var errClockSlow = errors.New("the answers take too long to tell the time by")
 
-// errClockMajority says that too few voters tell the time.
-var errClockMajority = errors.New("a majority of the voters does not tell the time")
+// ErrNoMajority says that too few voters tell the time.
+var ErrNoMajority = errors.New("a majority of the voters does not tell the time")
 
-func newClocks(cfg Config, own *nodeClock, self string) *clocks {
-	return &clocks{own: own, bound: cfg.ClockBound, self: self, source: cfg.Clocks, peers: map[string]*peerClock{}, said: map[string]said{}}
+func NewComparer(self string, own *Node, bound time.Duration, source Peers) *Comparer {
+	return &Comparer{own: own, bound: bound, self: self, source: source, peers: map[string]*peerClock{}, said: map[string]said{}}
 }
 
 // peer returns what is known of a peer's clock.
-func (k *clocks) peer(serverID string) *peerClock {
+func (k *Comparer) peer(serverID string) *peerClock {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.peers[serverID]
@@ -100,18 +107,18 @@ func (k *clocks) peer(serverID string) *peerClock {
 }
 
 // read returns a peer's clock, as it was at most clockFresh ago.
-func (k *clocks) read(ctx context.Context, serverID string) (reckoned, error) {
+func (k *Comparer) read(ctx context.Context, serverID string) (Reckoned, error) {
 	if k.source == nil {
-		return reckoned{}, errors.New("there is no way to ask other nodes for the time")
+		return Reckoned{}, errors.New("there is no way to ask other nodes for the time")
 	}
 	p := k.peer(serverID)
 	select {
 	case <-p.unlocked:
 	case <-ctx.Done():
-		return reckoned{}, context.Cause(ctx)
+		return Reckoned{}, context.Cause(ctx)
 	}
 	defer func() { p.unlocked <- struct{}{} }()
-	if p.known && k.own.Monotonic()-p.at < clockFresh {
+	if p.known && k.own.Monotonic()-p.at < Fresh {
 		return p.clock, nil
 	}
 	p.known = false
@@ -120,7 +127,7 @@ func (k *clocks) read(ctx context.Context, serverID string) (reckoned, error) {
 		asked := k.own.Monotonic()
 		reading, err := k.source.ReadClock(ctx, serverID)
 		if err != nil {
-			return reckoned{}, fmt.Errorf("asking %s for the time: %w", serverID, err)
+			return Reckoned{}, fmt.Errorf("asking %s for the time: %w", serverID, err)
 		}
 		answered := k.own.Monotonic()
 		if took := answered - asked; took <= best {
@@ -131,25 +138,25 @@ func (k *clocks) read(ctx context.Context, serverID string) (reckoned, error) {
 		}
 	}
 	if !p.known {
-		return reckoned{}, fmt.Errorf("asking %s for the time: %w", serverID, errClockSlow)
+		return Reckoned{}, fmt.Errorf("asking %s for the time: %w", serverID, errClockSlow)
 	}
 	k.note(serverID, p)
 	return p.clock, nil
 }
 
 // note keeps what a peer's clock said. p is the caller's.
-func (k *clocks) note(serverID string, p *peerClock) {
-	own := reckon(k.own.read())
+func (k *Comparer) note(serverID string, p *peerClock) {
+	own := reckon(k.own.Read())
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.said[serverID] = said{ahead: p.clock.wall.Sub(own.wall), at: p.at}
+	k.said[serverID] = said{ahead: p.clock.Wall.Sub(own.Wall), at: p.at}
 }
 
 // clockShown is for how long what a peer's clock said is shown.
 const clockShown = time.Minute
 
-// lately returns by how much the clocks of those peers were ahead that were asked within clockShown.
-func (k *clocks) lately() (all []PeerClock) {
+// Lately returns by how much the clocks of those peers were ahead that were asked within clockShown.
+func (k *Comparer) Lately() (all []PeerOffset) {
 	now := k.own.Monotonic()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,27 +165,27 @@ func (k *clocks) lately() (all []PeerClock) {
 			delete(k.said, server)
 			continue
 		}
-		all = append(all, PeerClock{Server: server, Ahead: s.ahead})
+		all = append(all, PeerOffset{Server: server, Ahead: s.ahead})
 	}
-	slices.SortFunc(all, func(a, b PeerClock) int { return strings.Compare(a.Server, b.Server) })
+	slices.SortFunc(all, func(a, b PeerOffset) int { return strings.Compare(a.Server, b.Server) })
 	return all
 }
 
-// compare compares this node's clock with those of the voters of a shard, of which it is one, and anchors it anew if the majority agrees with its wall
+// Compare compares this node's clock with those of the voters of a shard, of which it is one, and anchors it anew if the majority agrees with its wall
 // clock. It returns as soon as a majority agrees with it, or when all have answered that do within clockWait; an error means that those are no
 // majority.
-func (k *clocks) compare(ctx context.Context, voters []string) (comparison, error) {
-	ctx, cancel := context.WithTimeout(ctx, clockWait)
+func (k *Comparer) Compare(ctx context.Context, voters []string) (Comparison, error) {
+	ctx, cancel := context.WithTimeout(ctx, PeerTimeout)
 	type answer struct {
 		server string
-		clock  reckoned
+		clock  Reckoned
 		err    error
 	}
 	answers := make(chan answer, len(voters))
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
-	known := map[string]reckoned{k.self: {}}
+	known := map[string]Reckoned{k.self: {}}
 	for _, server := range voters {
 		if server != k.self {
 			asking.Go(func() {
@@ -201,7 +208,7 @@ func (k *clocks) compare(ctx context.Context, voters []string) (comparison, erro
 		}
 	}
 	if len(known) <= len(voters)/2 {
-		return comparison{}, fmt.Errorf("%w: %d of %d: %w", errClockMajority, len(known), len(voters), last)
+		return Comparison{}, fmt.Errorf("%w: %d of %d: %w", ErrNoMajority, len(known), len(voters), last)
 	}
 	c := k.judge(known, len(voters))
 	k.heed(&c)
@@ -209,52 +216,52 @@ func (k *clocks) compare(ctx context.Context, voters []string) (comparison, erro
 }
 
 // heed anchors this node's clock anew if a comparison says that it does.
-func (k *clocks) heed(c *comparison) {
-	if c.follows(k.self) {
+func (k *Comparer) heed(c *Comparison) {
+	if c.Follows(k.self) {
 		k.own.follow()
 	}
 }
 
 // judge compares the clocks that are known with this node's as it is now.
-func (k *clocks) judge(known map[string]reckoned, voters int) comparison {
-	known[k.self] = reckon(k.own.read())
-	return judge(known, voters, k.bound)
+func (k *Comparer) judge(known map[string]Reckoned, voters int) Comparison {
+	known[k.self] = reckon(k.own.Read())
+	return Judge(known, voters, k.bound)
 }
 
-// comparison is what becomes of the clocks of several nodes that are held against one another.
-type comparison struct {
+// Comparison is what becomes of the clocks of several nodes that are held against one another.
+type Comparison struct {
 	bound time.Duration
-	// median is that of the stamps, reckoned.
-	median fsm.Time
+	// Median is that of the stamps, reckoned.
+	Median fsm.Time
 	// stamps are what each node would stamp, reckoned; followers those that would anchor their clocks at their wall clocks first.
 	stamps    map[string]fsm.Time
 	followers []string
 }
 
-// judge compares the clocks of those voters that are known. A node whose wall clock has left it behind, or fallen behind, by more than half
+// Judge compares the clocks of those voters that are known. A node whose wall clock has left it behind, or fallen behind, by more than half
 // the bound stamps by the wall clock if those of most voters are near it; that most of the known ones are would not do, since stamps jump with it.
 // Of an even number of clocks the lower median counts: of two nodes that differ, and of which nobody can tell which is right, the one
 // that is behind makes jobs late, the other would make them early.
-func judge(known map[string]reckoned, voters int, bound time.Duration) comparison {
-	c := comparison{bound: bound, stamps: map[string]fsm.Time{}}
+func Judge(known map[string]Reckoned, voters int, bound time.Duration) Comparison {
+	c := Comparison{bound: bound, stamps: map[string]fsm.Time{}}
 	var stamps []fsm.Time
 	for server, r := range known {
-		stamp := r.stamp
-		if r.stamp.Sub(r.wall).Abs() > bound/2 && wallsNear(known, r.wall, bound/2) > voters/2 {
-			stamp = r.wall
+		stamp := r.Stamp
+		if r.Stamp.Sub(r.Wall).Abs() > bound/2 && wallsNear(known, r.Wall, bound/2) > voters/2 {
+			stamp = r.Wall
 			c.followers = append(c.followers, server)
 		}
 		c.stamps[server] = stamp
 		stamps = append(stamps, stamp)
 	}
-	c.median = lowerMedian(stamps)
+	c.Median = lowerMedian(stamps)
 	return c
 }
 
 // wallsNear counts the wall clocks that are no further from a time than that.
-func wallsNear(known map[string]reckoned, t fsm.Time, most time.Duration) (n int) {
+func wallsNear(known map[string]Reckoned, t fsm.Time, most time.Duration) (n int) {
 	for _, r := range known {
-		if r.wall.Sub(t).Abs() <= most {
+		if r.Wall.Sub(t).Abs() <= most {
 			n++
 		}
 	}
@@ -267,20 +274,20 @@ func lowerMedian(values []fsm.Time) fsm.Time {
 	return values[(len(values)-1)/2]
 }
 
-// off returns how far ahead of the median a node's stamps would be.
-func (c *comparison) off(server string) time.Duration { return c.stamps[server].Sub(c.median) }
+// Off returns how far ahead of the median a node's stamps would be.
+func (c *Comparison) Off(server string) time.Duration { return c.stamps[server].Sub(c.Median) }
 
-// fits reports whether a node's clock is near enough to the median for the node to lead. One that is not known does not fit.
-func (c *comparison) fits(server string) bool {
+// Fits reports whether a node's clock is near enough to the median for the node to lead. One that is not known does not fit.
+func (c *Comparison) Fits(server string) bool {
 	_, known := c.stamps[server]
-	return known && c.off(server).Abs() <= c.bound/2
+	return known && c.Off(server).Abs() <= c.bound/2
 }
 
-// nearMedian counts the nodes whose clocks are near the median. Of two that differ by far, only the one that is behind is: nothing that cannot be taken
+// NearMedian counts the nodes whose clocks are near the median. Of two that differ by far, only the one that is behind is: nothing that cannot be taken
 // back follows from that.
-func (c *comparison) nearMedian() (n int) {
+func (c *Comparison) NearMedian() (n int) {
 	for server := range c.stamps {
-		if c.fits(server) {
+		if c.Fits(server) {
 			n++
 		}
 	}
@@ -288,7 +295,7 @@ func (c *comparison) nearMedian() (n int) {
 }
 
 // agreeing counts the nodes, it included, whose clocks are near enough to that of a node.
-func (c *comparison) agreeing(server string) (n int) {
+func (c *Comparison) agreeing(server string) (n int) {
 	for _, stamp := range c.stamps {
 		if stamp.Sub(c.stamps[server]).Abs() <= c.bound/2 {
 			n++
@@ -297,5 +304,5 @@ func (c *comparison) agreeing(server string) (n int) {
 	return n
 }
 
-// follows reports whether a node anchors its clock at its wall clock.
-func (c *comparison) follows(server string) bool { return slices.Contains(c.followers, server) }
+// Follows reports whether a node anchors its clock at its wall clock.
+func (c *Comparison) Follows(server string) bool { return slices.Contains(c.followers, server) }

@@ -1,4 +1,4 @@
-package node
+package clock
 
 import (
 	"context"
@@ -10,57 +10,58 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/clock/clocktest"
 )
 
-const half = DefaultClockBound / 2
+const half = DefaultBound / 2
 
 func TestJudge(t *testing.T) {
 	const far = 10 * time.Second
-	at := func(stamp, wall time.Duration) reckoned { return reckoned{fsm.Time(stamp), fsm.Time(wall)} }
+	at := func(stamp, wall time.Duration) Reckoned { return Reckoned{fsm.Time(stamp), fsm.Time(wall)} }
 	right := at(0, 0)
 	tests := []struct {
 		name  string
-		known map[string]reckoned
+		known map[string]Reckoned
 		// off is how far a's stamps are from the median, fit who may lead, follow who anchors its clock anew.
 		off    time.Duration
 		fit    string
 		follow string
 		voters int // if there are more than the known ones
 	}{
-		{"one alone", map[string]reckoned{"a": at(far, far)}, 0, "a", "", 0},
-		{"all right", map[string]reckoned{"a": right, "b": right, "c": right}, 0, "abc", "", 0},
-		{"within half the bound", map[string]reckoned{"a": at(half, half), "b": right, "c": at(-half, -half)}, half, "abc", "", 0},
-		{"just beyond", map[string]reckoned{"a": at(half+1, half+1), "b": right, "c": right}, half + 1, "bc", "", 0},
-		{"one far ahead", map[string]reckoned{"a": at(far, far), "b": right, "c": right}, far, "bc", "", 0},
-		{"one far behind", map[string]reckoned{"a": right, "b": at(-far, -far), "c": right}, 0, "ac", "", 0},
-		{"of two the one that is behind", map[string]reckoned{"a": at(far, far), "b": right}, far, "b", "", 0},
-		{"a wall clock stepped, nobody agrees", map[string]reckoned{"a": at(0, far), "b": right, "c": right}, 0, "abc", "", 0},
-		{"suspended, the others agree with its wall clock", map[string]reckoned{"a": at(-far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
-		{"suspended, and the wall clock is wrong too", map[string]reckoned{"a": at(-far, far), "b": right, "c": right}, -far, "bc", "", 0},
-		{"all were suspended", map[string]reckoned{"a": at(-far, 0), "b": at(-far, 0), "c": at(-far, 1)}, 0, "abc", "abc", 0},
-		{"most were suspended", map[string]reckoned{"a": right, "b": at(-far, 0), "c": at(-far, 0)}, 0, "abc", "bc", 0},
-		{"set right after a start in the wrong year", map[string]reckoned{"a": at(far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
-		{"four of five", map[string]reckoned{"a": right, "b": right, "c": at(far, far), "d": at(2*far, 2*far)}, 0, "ab", "", 0},
-		{"suspended, and a third does not answer", map[string]reckoned{"a": at(-far, 0), "b": right}, 0, "ab", "a", 3},
-		{"the wall clock of the one that is ahead is behind, and a third does not answer", map[string]reckoned{"a": at(far, -far), "b": right}, far, "b", "", 3},
-		{"two of five, though they agree", map[string]reckoned{"a": at(-far, 0), "b": right}, 0, "a", "", 5},
+		{"one alone", map[string]Reckoned{"a": at(far, far)}, 0, "a", "", 0},
+		{"all right", map[string]Reckoned{"a": right, "b": right, "c": right}, 0, "abc", "", 0},
+		{"within half the bound", map[string]Reckoned{"a": at(half, half), "b": right, "c": at(-half, -half)}, half, "abc", "", 0},
+		{"just beyond", map[string]Reckoned{"a": at(half+1, half+1), "b": right, "c": right}, half + 1, "bc", "", 0},
+		{"one far ahead", map[string]Reckoned{"a": at(far, far), "b": right, "c": right}, far, "bc", "", 0},
+		{"one far behind", map[string]Reckoned{"a": right, "b": at(-far, -far), "c": right}, 0, "ac", "", 0},
+		{"of two the one that is behind", map[string]Reckoned{"a": at(far, far), "b": right}, far, "b", "", 0},
+		{"a wall clock stepped, nobody agrees", map[string]Reckoned{"a": at(0, far), "b": right, "c": right}, 0, "abc", "", 0},
+		{"suspended, the others agree with its wall clock", map[string]Reckoned{"a": at(-far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
+		{"suspended, and the wall clock is wrong too", map[string]Reckoned{"a": at(-far, far), "b": right, "c": right}, -far, "bc", "", 0},
+		{"all were suspended", map[string]Reckoned{"a": at(-far, 0), "b": at(-far, 0), "c": at(-far, 1)}, 0, "abc", "abc", 0},
+		{"most were suspended", map[string]Reckoned{"a": right, "b": at(-far, 0), "c": at(-far, 0)}, 0, "abc", "bc", 0},
+		{"set right after a start in the wrong year", map[string]Reckoned{"a": at(far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
+		{"four of five", map[string]Reckoned{"a": right, "b": right, "c": at(far, far), "d": at(2*far, 2*far)}, 0, "ab", "", 0},
+		{"suspended, and a third does not answer", map[string]Reckoned{"a": at(-far, 0), "b": right}, 0, "ab", "a", 3},
+		{"the wall clock of the one that is ahead is behind, and a third does not answer", map[string]Reckoned{"a": at(far, -far), "b": right}, far, "b", "", 3},
+		{"two of five, though they agree", map[string]Reckoned{"a": at(-far, 0), "b": right}, 0, "a", "", 5},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := judge(tt.known, max(tt.voters, len(tt.known)), DefaultClockBound)
+			c := Judge(tt.known, max(tt.voters, len(tt.known)), DefaultBound)
 			var fit, follow string
 			for _, server := range []string{"a", "b", "c", "d"} {
-				if c.fits(server) {
+				if c.Fits(server) {
 					fit += server
 				}
-				if c.follows(server) {
+				if c.Follows(server) {
 					follow += server
 				}
 			}
-			if c.off("a") != tt.off || fit != tt.fit || follow != tt.follow {
-				t.Errorf("a is %v off, %q fit, %q follow; want %v, %q, %q", c.off("a"), fit, follow, tt.off, tt.fit, tt.follow)
+			if c.Off("a") != tt.off || fit != tt.fit || follow != tt.follow {
+				t.Errorf("a is %v off, %q fit, %q follow; want %v, %q, %q", c.Off("a"), fit, follow, tt.off, tt.fit, tt.follow)
 			}
-			if near := c.nearMedian(); near != len(tt.fit) {
+			if near := c.NearMedian(); near != len(tt.fit) {
 				t.Errorf("%d are near the median, want %d", near, len(tt.fit))
 			}
 		})
@@ -83,29 +84,19 @@ type farClocks struct {
 	asked map[string]int
 }
 
-func (f *farClocks) ReadClock(ctx context.Context, serverID string) (ClockReading, error) {
+func (f *farClocks) ReadClock(ctx context.Context, serverID string) (Reading, error) {
 	f.mu.Lock()
 	p, n := f.peers[serverID], f.asked[serverID]
 	f.asked[serverID]++
 	f.mu.Unlock()
 	if p == nil {
 		<-ctx.Done()
-		return ClockReading{}, context.Cause(ctx)
+		return Reading{}, context.Cause(ctx)
 	}
-	elapse(p.there[min(n, len(p.there)-1)])
-	now := SystemClock().Wall() + fsm.Time(p.off)
-	elapse(p.back[min(n, len(p.back)-1)])
-	return ClockReading{Stamp: now, Wall: now}, p.err
-}
-
-// elapse lets time pass. There is no timer that is due at once: several of one bubble, in several goroutines, have been seen to crash the runtime under
-// the race detector (golang/go issue 78156).
-func elapse(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	<-timer.C
+	clocktest.Elapse(p.there[min(n, len(p.there)-1)])
+	now := System().Wall() + fsm.Time(p.off)
+	clocktest.Elapse(p.back[min(n, len(p.back)-1)])
+	return Reading{Stamp: now, Wall: now}, p.err
 }
 
 // far returns a peer whose question and answer take as long as named.
@@ -113,12 +104,13 @@ func far(off, there, back time.Duration) *farClock {
 	return &farClock{off: off, there: []time.Duration{there}, back: []time.Duration{back}}
 }
 
-func newTestClocks(peers map[string]*farClock) (*clocks, *farClocks) {
+func newTestClocks(peers map[string]*farClock) (*Comparer, *farClocks) {
 	source := &farClocks{peers: peers, asked: map[string]int{}}
-	cfg := Config{ClockBound: DefaultClockBound, Clocks: source}
-	own := newNodeClock(SystemClock(), DefaultClockBound, func() bool { return false })
-	return newClocks(cfg, own, "a"), source
+	own := NewNode(System(), DefaultBound, func() bool { return false })
+	return NewComparer("a", own, DefaultBound, source), source
 }
+
+var errPeer = errors.New("the peer does not answer")
 
 func TestReadingAPeersClock(t *testing.T) {
 	const ms = time.Millisecond
@@ -136,7 +128,7 @@ func TestReadingAPeersClock(t *testing.T) {
 		{"a slow way is tried again, and the best counts", &farClock{there: []time.Duration{0, 0, 0}, back: []time.Duration{200 * ms, 80 * ms, 160 * ms}}, -40 * ms, 3, nil},
 		{"the first is slow because it connects", &farClock{there: []time.Duration{time.Second, ms}, back: []time.Duration{0, ms}}, 0, 2, nil},
 		{"too slow to say anything", far(0, 126*ms, 126*ms), 0, 3, errClockSlow},
-		{"an error", &farClock{there: []time.Duration{0}, back: []time.Duration{0}, err: ErrNoLeader}, 0, 1, ErrNoLeader},
+		{"an error", &farClock{there: []time.Duration{0}, back: []time.Duration{0}, err: errPeer}, 0, 1, errPeer},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,16 +142,16 @@ func TestReadingAPeersClock(t *testing.T) {
 					if err != nil {
 						return
 					}
-					reading, mono := k.own.read()
+					reading, mono := k.own.Read()
 					own := reckon(reading, mono)
-					if off := got.stamp.Sub(own.stamp); (off - tt.off).Abs() > time.Microsecond {
+					if off := got.Stamp.Sub(own.Stamp); (off - tt.off).Abs() > time.Microsecond {
 						t.Errorf("the clock is taken to be %v off, want %v", off, tt.off)
 					}
 				}
 				if source.asked["b"] != tt.asked {
 					t.Errorf("asked %d times, want %d", source.asked["b"], tt.asked)
 				}
-				elapse(clockFresh)
+				clocktest.Elapse(Fresh)
 				if _, err := k.read(t.Context(), "b"); err != nil || source.asked["b"] == tt.asked {
 					t.Errorf("an old reading was used again: %v", err)
 				}
@@ -182,20 +174,20 @@ func TestComparing(t *testing.T) {
 		{"the first that agrees is enough", map[string]*farClock{"b": far(0, 0, 0)}, true, nil, 0, 0},
 		{"one disagrees, the other decides", map[string]*farClock{"b": far(-time.Hour, 0, 0), "c": far(0, 0, 90*time.Millisecond)}, true, nil, time.Millisecond, time.Second},
 		{"two disagree", map[string]*farClock{"b": far(-time.Hour, 0, 0), "c": far(-time.Hour, 0, 0)}, false, nil, 0, 0},
-		{"the only other one is behind", map[string]*farClock{"b": far(-time.Hour, 0, 0)}, false, nil, clockWait, clockWait},
-		{"nobody answers", nil, false, errClockMajority, clockWait, clockWait},
+		{"the only other one is behind", map[string]*farClock{"b": far(-time.Hour, 0, 0)}, false, nil, PeerTimeout, PeerTimeout},
+		{"nobody answers", nil, false, ErrNoMajority, PeerTimeout, PeerTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k, _ := newTestClocks(tt.peers)
 				start := time.Now()
-				c, err := k.compare(t.Context(), voters)
+				c, err := k.Compare(t.Context(), voters)
 				if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 					t.Fatalf("the error is %v, want %v", err, tt.err)
 				}
-				if err == nil && c.fits("a") != tt.fits {
-					t.Errorf("this node fits: %v", c.fits("a"))
+				if err == nil && c.Fits("a") != tt.fits {
+					t.Errorf("this node fits: %v", c.Fits("a"))
 				}
 				if took := time.Since(start); took < tt.least || took > tt.most {
 					t.Errorf("it took %v", took)
@@ -212,7 +204,7 @@ func TestShardsShareReadings(t *testing.T) {
 		var comparing sync.WaitGroup
 		for range 6 {
 			comparing.Go(func() {
-				if _, err := k.compare(t.Context(), []string{"a", "b", "c"}); err != nil {
+				if _, err := k.Compare(t.Context(), []string{"a", "b", "c"}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -244,17 +236,17 @@ func TestNodeClock(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			hand := newHandClock()
-			clock := newNodeClock(hand, DefaultClockBound, func() bool { return tt.alone })
-			hand.step(tt.step)
+			hand := clocktest.NewHand()
+			clock := NewNode(hand, DefaultBound, func() bool { return tt.alone })
+			hand.Step(tt.step)
 			if off := clock.Wall().Sub(hand.Wall()); off != tt.off {
 				t.Errorf("at once it is %v off, want %v", off, tt.off)
 			}
-			if asks := len(clock.strayed) > 0; asks != tt.asks {
+			if asks := len(clock.Strayed) > 0; asks != tt.asks {
 				t.Errorf("it asks for others: %v", asks)
 			}
 			for range 100 {
-				hand.run(second)
+				hand.Run(second)
 				clock.Wall()
 			}
 			if off := clock.Wall().Sub(hand.Wall()); off != tt.later {
@@ -287,11 +279,11 @@ func TestSystemClockCountsSuspensions(t *testing.T) {
 
 // steppedClock is a clock whose wall clock was stepped.
 type steppedClock struct {
-	Clock
+	Source
 	off time.Duration
 }
 
-func (s *steppedClock) Wall() fsm.Time { return s.Clock.Wall() + fsm.Time(s.off) }
+func (s *steppedClock) Wall() fsm.Time { return s.Source.Wall() + fsm.Time(s.off) }
 
 // TestOnlyAMajorityIsFollowed: a node whose wall clock is wrong does not anchor its clock at it because the first that answer seem to agree.
 func TestOnlyAMajorityIsFollowed(t *testing.T) {
@@ -316,13 +308,13 @@ func TestOnlyAMajorityIsFollowed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				wall := &steppedClock{Clock: SystemClock()}
-				own := newNodeClock(wall, DefaultClockBound, func() bool { return false })
-				k := newClocks(Config{ClockBound: DefaultClockBound, Clocks: &farClocks{peers: tt.peers, asked: map[string]int{}}}, own, "a")
+				wall := &steppedClock{Source: System()}
+				own := NewNode(wall, DefaultBound, func() bool { return false })
+				k := NewComparer("a", own, DefaultBound, &farClocks{peers: tt.peers, asked: map[string]int{}})
 				wall.off = tt.step
-				_, err := k.compare(t.Context(), tt.voters)
-				reading, _ := own.read()
-				if off := reading.Stamp.Sub(SystemClock().Wall()).Abs(); off > time.Second {
+				_, err := k.Compare(t.Context(), tt.voters)
+				reading, _ := own.Read()
+				if off := reading.Stamp.Sub(System().Wall()).Abs(); off > time.Second {
 					t.Errorf("the clock is %v off: it has followed (%v)", off, err)
 				}
 			})

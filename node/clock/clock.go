@@ -1,4 +1,4 @@
-package node
+package clock
 
 import (
 	"fmt"
@@ -9,8 +9,11 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// Clock is the source of time. Its methods may be called from any goroutine.
-type Clock interface {
+// DefaultBound is how far the clocks of nodes may be apart by default.
+const DefaultBound = 500 * time.Millisecond
+
+// Source is the source of time. Its methods may be called from any goroutine.
+type Source interface {
 	// Wall returns the wall clock as nanoseconds since the Unix epoch. It may step.
 	Wall() fsm.Time
 	// Monotonic returns the time since some fixed moment of this process. It never steps back. It should go on while the machine is
@@ -18,8 +21,8 @@ type Clock interface {
 	Monotonic() time.Duration
 }
 
-// SystemClock returns the clock of the operating system.
-func SystemClock() Clock {
+// System returns the clock of the operating system.
+func System() Source {
 	c := &systemClock{start: time.Now()}
 	c.before, _ = suspendedTime()
 	return c
@@ -58,22 +61,22 @@ const (
 	slewPerMillion = 500
 	// slewStep is the least time between two corrections, so that the whole nanoseconds of each are worth counting.
 	slewStep = time.Millisecond
-	// clockRecheck is the longest that anything sleeps towards a shard time: a timer does not notice when the clock is
+	// Recheck is the longest that anything sleeps towards a shard time: a timer does not notice when the clock is
 	// anchored anew, and does not run while the machine is suspended.
-	clockRecheck = time.Second
+	Recheck = time.Second
 	// suspendedLeast is the shortest suspension that is counted.
 	suspendedLeast = 10 * time.Millisecond
 	// clockGapMax is how far the wall clock may have run ahead of the last stamp while the node was stopped.
 	clockGapMax = 30 * 24 * time.Hour
 )
 
-// shardClock gives the stamps of one shard: an anchor plus the monotonic time since, so that steps of the wall clock do not reach it.
+// Shard gives the stamps of one shard: an anchor plus the monotonic time since, so that steps of the wall clock do not reach it.
 //
 // A stamp is never below an earlier one. Ahead of the wall clock, or behind by less than half the bound, it is slewed
 // towards it; behind by more (a suspended machine, a late first synchronisation) it is anchored anew at once. The wall clock that
 // it follows is the node's own (nodeClock), which only steps when that is agreed upon.
-type shardClock struct {
-	clock Clock
+type Shard struct {
+	clock Source
 	bound time.Duration
 
 	mu         sync.Mutex
@@ -82,36 +85,36 @@ type shardClock struct {
 	last       fsm.Time
 }
 
-// newShardClock returns a clock that is anchored at the wall clock.
-func newShardClock(clock Clock, bound time.Duration) *shardClock {
-	return &shardClock{clock: clock, bound: bound, anchor: clock.Wall(), anchorMono: clock.Monotonic()}
+// NewShard returns a clock that is anchored at the wall clock.
+func NewShard(clock Source, bound time.Duration) *Shard {
+	return &Shard{clock: clock, bound: bound, anchor: clock.Wall(), anchorMono: clock.Monotonic()}
 }
 
-// stamp returns the time for the next entry.
-func (c *shardClock) stamp() fsm.Time {
+// Stamp returns the time for the next entry.
+func (c *Shard) Stamp() fsm.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last, c.read())
 	return c.last
 }
 
-// now returns the stamp that the next entry would get if it were proposed at once.
-func (c *shardClock) now() fsm.Time {
+// Now returns the stamp that the next entry would get if it were proposed at once.
+func (c *Shard) Now() fsm.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(c.last, c.read())
 }
 
-// begin is for a new leader, whose node's clock is right: stamps go on from there, or from floor, the clock of the machine, if that is later. What
+// Begin is for a new leader, whose node's clock is right: stamps go on from there, or from floor, the clock of the machine, if that is later. What
 // the clock was before does not count; it may have been read while the node's was wrong.
-func (c *shardClock) begin(floor fsm.Time) {
+func (c *Shard) Begin(floor fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.anchor, c.anchorMono, c.last = max(floor, c.clock.Wall()), c.clock.Monotonic(), floor
 }
 
-// raise makes every later stamp at least floor. Time goes on from there.
-func (c *shardClock) raise(floor fsm.Time) {
+// Raise makes every later stamp at least floor. Time goes on from there.
+func (c *Shard) Raise(floor fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if floor > c.read() {
@@ -120,24 +123,24 @@ func (c *shardClock) raise(floor fsm.Time) {
 	c.last = max(c.last, floor)
 }
 
-// lower takes the stamps back to where the machine's clock was reset to: the only way in which they ever decrease.
-func (c *shardClock) lower(to fsm.Time) {
+// Lower takes the stamps back to where the machine's clock was reset to: the only way in which they ever decrease.
+func (c *Shard) Lower(to fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.anchor, c.anchorMono, c.last = to, c.clock.Monotonic(), to
 }
 
 // readBoth reads a clock. That of a node reads its monotonic clock for its wall clock anyway, which costs three calls of the kernel.
-func readBoth(c Clock) (mono time.Duration, wall fsm.Time) {
-	if n, ok := c.(*nodeClock); ok {
-		reading, mono := n.read()
+func readBoth(c Source) (mono time.Duration, wall fsm.Time) {
+	if n, ok := c.(*Node); ok {
+		reading, mono := n.Read()
 		return mono, reading.Stamp
 	}
 	return c.Monotonic(), c.Wall()
 }
 
 // read advances the anchor to the present and returns it. mu is held.
-func (c *shardClock) read() fsm.Time {
+func (c *Shard) read() fsm.Time {
 	mono, wall := readBoth(c.clock)
 	elapsed := mono - c.anchorMono
 	t := c.anchor.Add(max(0, elapsed))
@@ -154,8 +157,8 @@ func (c *shardClock) read() fsm.Time {
 	return t
 }
 
-// checkClock returns an error if the wall clock contradicts the newest stamp that the node's shards ever got; newest is zero if there is none.
-func checkClock(wall, newest fsm.Time, bound time.Duration) error {
+// Check returns an error if the wall clock contradicts the newest stamp that the node's shards ever got; newest is zero if there is none.
+func Check(wall, newest fsm.Time, bound time.Duration) error {
 	if newest == 0 {
 		return nil
 	}
