@@ -7,8 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestModelSnapshotOfManyAnswers takes a snapshot when most of thousands of remembered requests were swept, and fills their
-// places while it is open. Random events come there too seldom.
+// TestModelSnapshotOfManyAnswers takes a snapshot when most of thousands of remembered requests
+// were swept, and fills their records while it is open. Random events get there too seldom.
 func TestModelSnapshotOfManyAnswers(t *testing.T) {
 	t.Parallel()
 	requests := func(name string, n int) []fsm.Request {

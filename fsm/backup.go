@@ -11,10 +11,12 @@ import (
 //	byte     Format: no record says what that format does not have
 //	blocks   4 bytes length of the content, 8 bytes number of the block from 0, content, 4 bytes CRC32C of these three; little-endian
 //
-// The content of the blocks, taken together, is records: byte BackupKind, uvarint length, so many bytes; none lies in two blocks. The
-// first record is the header, the last the trailer, alone in its block, with the SHA-256 of all before that block. Between them come the
-// queues of the catalog and the quotas of namespaces, then each shard: its head, its queues, jobs and tombstones, and its end. A queue comes before what it holds.
-// Records name their queue and so mean the same in whichever shard they are placed.
+// The content of the blocks, taken together, is records: byte BackupKind, uvarint length, so many
+// bytes; none lies in two blocks. The first record is the header, the last the trailer, alone in
+// its block, with the SHA-256 of all before that block. Between them come the queues of the catalog
+// and the quotas of namespaces, then each shard: its head, its queues, jobs and tombstones, and its
+// end. A queue comes before what it holds. Records name their queue and so mean the same in every
+// shard.
 const backupMagic = "BELFBK\x00"
 
 // BackupKind is the byte that names a kind of record in a backup. Kinds are never reused.
@@ -111,7 +113,7 @@ func SectionRecord(s *BackupSection) BackupRecord {
 	return BackupRecord{BackupShard, dst}
 }
 
-// EndRecord returns the end of a shard of which so much came before.
+// EndRecord returns the end of a shard with these totals.
 func EndRecord(shard uint32, t *BackupTotals) BackupRecord {
 	dst := binary.AppendUvarint(nil, uint64(shard))
 	for _, v := range [...]uint64{t.Queues, t.Jobs, t.Tombstones} {
@@ -142,7 +144,7 @@ func (b *BackupRecord) parse(kind BackupKind, f func(r *reader)) error {
 	}
 	r := newReader(b.Data)
 	f(&r)
-	if err := r.end(); err != nil {
+	if err := r.checkEnd(); err != nil {
 		return fmt.Errorf("record of kind %d: %w", b.Kind, err)
 	}
 	return nil
@@ -166,11 +168,12 @@ func (b *BackupRecord) Section() (s BackupSection, err error) {
 
 // End reads a BackupShardEnd and returns the number of the shard.
 func (b *BackupRecord) End() (shard uint32, err error) {
-	shard, _, err = b.end()
+	shard, _, err = b.parseEnd()
 	return shard, err
 }
 
-func (b *BackupRecord) end() (shard uint32, t BackupTotals, err error) {
+// parseEnd reads a BackupShardEnd with its totals.
+func (b *BackupRecord) parseEnd() (shard uint32, t BackupTotals, err error) {
 	err = b.parse(BackupShardEnd, func(r *reader) {
 		shard, t = r.uint32(), BackupTotals{Queues: r.uvarint(), Jobs: r.uvarint(), Tombstones: r.uvarint()}
 	})
@@ -235,18 +238,21 @@ func (b *BackupRecord) Owner() (string, error) {
 	return name, nil
 }
 
-// Export passes the shard on as records of a backup: head, queues, jobs, tombstones, end. A queue for which keep returns false is left out
-// with all that it holds. A record is valid until emit returns, and the first error of emit ends the export. Remembered requests and
-// finished leases are not in it: they end within minutes, and say nothing in another cluster. As WriteTo it may run beside Apply.
+// Export emits the shard as records of a backup: head, queues, jobs, tombstones, end. It leaves out
+// a queue for which keep returns false, with all that the queue holds. A record is valid until emit
+// returns. The first error of emit ends the export. Remembered requests and finished leases are
+// left out: they end within minutes, and mean nothing in another cluster. Export may run beside
+// Apply, as WriteTo may.
 func (s *Snapshot) Export(shard uint32, keep func(*QueueRecord) bool, emit func(BackupRecord) error) error {
-	if err := emit(SectionRecord(&BackupSection{Shard: shard, Index: s.index, Clock: s.scalars.Clock, Serial: s.scalars.Serial})); err != nil {
+	head := BackupSection{Shard: shard, Index: s.applied, Clock: s.scalars.Clock, Serial: s.scalars.Serial}
+	if err := emit(SectionRecord(&head)); err != nil {
 		return err
 	}
 	x := exporter{emit: emit, kept: map[uint64]string{}}
 	for _, page := range s.queues {
 		for i := range page {
-			if q := &page[i]; q.Birth != 0 && keep(q) {
-				x.kept[q.Birth] = q.Name
+			if q := &page[i]; q.CreateSeq != 0 && keep(q) {
+				x.kept[q.CreateSeq] = q.Name
 				x.totals.Queues++
 				x.send(BackupQueue, appendQueueRecord(x.room[:0], q))
 			}
@@ -254,7 +260,7 @@ func (s *Snapshot) Export(shard uint32, keep func(*QueueRecord) bool, emit func(
 	}
 	for _, page := range s.slots {
 		for i := range page {
-			if j := &page[i]; j.serial != 0 && x.begin(s.queue(j.queue).Birth) {
+			if j := &page[i]; j.serial != 0 && x.beginRecord(s.queue(j.queue).CreateSeq) {
 				x.totals.Jobs++
 				x.send(BackupJob, s.appendHeld(x.room, j))
 			}
@@ -262,7 +268,7 @@ func (s *Snapshot) Export(shard uint32, keep func(*QueueRecord) bool, emit func(
 	}
 	for _, page := range s.tombs {
 		for i := range page {
-			if t := &page[i]; t.serial != 0 && x.begin(s.queue(t.queue).Birth) {
+			if t := &page[i]; t.serial != 0 && x.beginRecord(s.queue(t.queue).CreateSeq) {
 				x.totals.Tombstones++
 				x.send(BackupTombstone, s.appendTomb(x.room, t))
 			}
@@ -274,18 +280,19 @@ func (s *Snapshot) Export(shard uint32, keep func(*QueueRecord) bool, emit func(
 	return x.err
 }
 
-// exporter passes records on until the first error.
+// exporter emits records until the first error.
 type exporter struct {
 	emit   func(BackupRecord) error
-	kept   map[uint64]string // by birth
+	kept   map[uint64]string // the names of exported queues, by CreateSeq
 	room   []byte
 	totals BackupTotals
 	err    error
 }
 
-// begin starts a record of the queue of the given birth, unless that is left out or all is over.
-func (x *exporter) begin(birth uint64) bool {
-	name, kept := x.kept[birth]
+// beginRecord starts a record of the queue with the given CreateSeq. It reports false if that queue
+// is left out, or after an error.
+func (x *exporter) beginRecord(createSeq uint64) bool {
+	name, kept := x.kept[createSeq]
 	if x.err != nil || !kept {
 		return false
 	}

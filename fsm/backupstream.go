@@ -313,7 +313,7 @@ func (b *BackupReader) follow(r *BackupRecord) error {
 }
 
 func (b *BackupReader) checkEnd(r *BackupRecord) error {
-	shard, s, err := r.end()
+	shard, s, err := r.parseEnd()
 	if err != nil {
 		return err
 	}
@@ -326,8 +326,8 @@ func (b *BackupReader) checkEnd(r *BackupRecord) error {
 func (b *BackupReader) checkTotals(r *BackupRecord) error {
 	rd := reader{b: r.Data}
 	t := BackupTotals{Shards: rd.uvarint(), Queues: rd.uvarint(), Jobs: rd.uvarint(), Tombstones: rd.uvarint(), Serial: rd.uvarint()}
-	rd.take(sha256.Size)
-	if err := rd.end(); err != nil {
+	rd.nextBytes(sha256.Size)
+	if err := rd.checkEnd(); err != nil {
 		return err
 	}
 	if b.inShard || t != b.totals || t.Shards != uint64(b.header.Parts) {

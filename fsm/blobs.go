@@ -2,25 +2,28 @@ package fsm
 
 import "slices"
 
-// blobRef is the place of a blob: its page in the upper half, its offset in the lower. 0 means none.
+// blobRef is the address of a blob: its page in the upper half, its offset in the lower. 0 means
+// none.
 type blobRef uint64
 
 func (r blobRef) page() uint32   { return uint32(r >> 32) }
 func (r blobRef) offset() uint32 { return uint32(r) }
 
-// blobBytesShared is the largest blob that shares a page with others; larger ones have a page of their own.
-const blobBytesShared = 32 << 10
+// packedBytesMax bounds the blobs that are packed into a page with others; a larger one has a page
+// of its own.
+const packedBytesMax = 32 << 10
 
-// blobs stores immutable byte strings in size-class pages, so that the collector sees pages and never jobs. A blob's own
-// bytes tell its length; the store knows only its class. While a share is open no freed blob's bytes are written to.
+// blobs stores immutable byte strings in size-class pages, so that the collector sees pages and
+// never jobs. A blob's own bytes tell its length; the store knows only its class. While the store
+// is pinned, no byte of a freed blob is overwritten.
 type blobs struct {
 	meta    []blobPage // meta[0] is unused, so that page numbers start at 1
 	data    [][]byte
 	partial [classCount]uint32 // first page of each class with room; 0 if none
 	spare   []uint32           // page numbers to use again
-	blank   []byte             // the bytes of a page that became empty, for the next that is made: where one blob comes and goes, no page does
-	limbo   []blobRef          // freed while a share is open
-	open    int
+	blank   []byte             // the bytes of a page that became empty, reused for the next page
+	limbo   []blobRef          // freed while the store is pinned
+	pins    int
 	bytes   int64 // of all pages, not of blank
 	// allocated is what the pages and blank take of the heap.
 	allocated int64
@@ -39,7 +42,8 @@ type blobPage struct {
 // blobUnit divides the sizes of all classes, so that a slot needs 16 bits for an offset: a page has at most 2^16 units.
 const blobUnit = 4
 
-// Classes are blobUnit bytes apart up to 256, then eighths of a power of two up to blobBytesShared: 64 + 7·8 of them.
+// Classes are blobUnit bytes apart up to 256, then eighths of a power of two up to packedBytesMax:
+// 64 + 7·8 of them.
 const (
 	classFineMax = 256
 	classFine    = classFineMax / blobUnit
@@ -47,7 +51,7 @@ const (
 	classOwn     = classCount // the class of a page with one blob
 )
 
-// classOf returns the class of a blob of n bytes, 1 ≤ n ≤ blobBytesShared.
+// classOf returns the class of a blob of n bytes, 1 ≤ n ≤ packedBytesMax.
 func classOf(n int) int {
 	if n <= classFineMax {
 		return (n - 1) / blobUnit
@@ -73,7 +77,7 @@ func newBlobs() blobs { return blobs{meta: make([]blobPage, 1), data: make([][]b
 
 // put stores a copy of b, which must not be empty.
 func (s *blobs) put(b []byte) blobRef {
-	if len(b) > blobBytesShared {
+	if len(b) > packedBytesMax {
 		page := s.newPage(classOwn, len(b))
 		copy(s.data[page], b)
 		s.meta[page].live = 1
@@ -102,12 +106,12 @@ func (s *blobs) put(b []byte) blobRef {
 	return blobRef(page)<<32 | blobRef(offset)
 }
 
-// at returns the blob's bytes and whatever follows them in their place.
+// at returns the bytes of the blob, and what follows them in its page.
 func (s *blobs) at(r blobRef) []byte { return s.data[r.page()][r.offset():] }
 
-// release frees a blob, at once or when the last share is closed.
+// release frees a blob, at once or when the last pin is gone.
 func (s *blobs) release(r blobRef) {
-	if s.open > 0 {
+	if s.pins > 0 {
 		s.limbo = append(s.limbo, r)
 		return
 	}
@@ -135,14 +139,15 @@ func (s *blobs) release(r blobRef) {
 	}
 }
 
-// share returns the pages; every blob that is stored now keeps its bytes until unshare.
-func (s *blobs) share() [][]byte {
-	s.open++
+// pin returns the pages. Every blob that is stored now keeps its bytes until unpin.
+func (s *blobs) pin() [][]byte {
+	s.pins++
 	return slices.Clone(s.data)
 }
 
-func (s *blobs) unshare() {
-	if s.open--; s.open > 0 {
+// unpin ends a pin. The last one to end frees the blobs that were released meanwhile.
+func (s *blobs) unpin() {
+	if s.pins--; s.pins > 0 {
 		return
 	}
 	limbo := s.limbo

@@ -12,7 +12,7 @@ const (
 	Invalid Code = 1
 	// JobExists (JOB_EXISTS): the id is taken by a job with other content.
 	JobExists Code = 2
-	// JobNotFound (JOB_NOT_FOUND): no such job is held; Result.State tells how it ended, if that is remembered.
+	// JobNotFound (JOB_NOT_FOUND): no such job is held; Result.State is how it ended, if that is remembered.
 	JobNotFound Code = 3
 	// JobReserved (JOB_RESERVED): the job is under a lease and the command does not apply to such a job.
 	JobReserved Code = 4
@@ -26,7 +26,7 @@ const (
 	QueueChanged Code = 8
 	// QueueFull (QUEUE_FULL): maxJobs or maxBytes is reached.
 	QueueFull Code = 9
-	// RateLimited (RATE_LIMITED): putsPerSecond is used up; Result.Wait tells for how long.
+	// RateLimited (RATE_LIMITED): putsPerSecond is used up; Result.Wait says for how long.
 	RateLimited Code = 10
 	// RequestExpired (REQUEST_EXPIRED): the request id is older than what is remembered; whether it was applied earlier is unknown.
 	RequestExpired Code = 11

@@ -95,7 +95,7 @@ func ParseRequest(b []byte) (*Request, error) {
 		e.r.damaged("bytes after the end")
 	}
 	req.Commands = e.ownCommands(h.commands)
-	if err := e.r.end(); err != nil {
+	if err := e.r.checkEnd(); err != nil {
 		return nil, err
 	}
 	return req, nil
@@ -179,7 +179,7 @@ func (e *entryReader) nextRequest() requestHeader {
 }
 
 // skip passes over the commands of the request at hand.
-func (e *entryReader) skip(encoded []byte) { e.r.take(len(encoded)) }
+func (e *entryReader) skip(encoded []byte) { e.r.nextBytes(len(encoded)) }
 
 // nextCommand returns the next command, nil after an error. It is overwritten by the next command of its kind.
 func (e *entryReader) nextCommand() Command {
@@ -241,8 +241,8 @@ func (r *reader) damaged(what string) {
 	r.fail(fmt.Errorf("%w: %s, %d bytes before the end", ErrDamaged, what, len(r.b)))
 }
 
-// take returns the next n bytes, aliasing b.
-func (r *reader) take(n int) []byte {
+// nextBytes returns the next n bytes, which alias b.
+func (r *reader) nextBytes(n int) []byte {
 	if n < 0 || n > len(r.b) {
 		r.damaged("value cut short")
 		return nil
@@ -261,7 +261,7 @@ func (r *reader) peek(n int) []byte {
 }
 
 func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
+	if b := r.nextBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
@@ -312,7 +312,7 @@ func (r *reader) uint32() uint32 {
 }
 
 func (r *reader) uint64() uint64 {
-	if b := r.take(8); b != nil {
+	if b := r.nextBytes(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
@@ -341,7 +341,7 @@ func (r *reader) length(size int) int {
 
 func (r *reader) text() string {
 	n := r.length(1)
-	b := r.take(n)
+	b := r.nextBytes(n)
 	if len(b) == 0 || r.dry {
 		return ""
 	}
@@ -369,7 +369,7 @@ func (r *reader) ownText() string {
 }
 
 // bytes reads a length and that many bytes, aliasing the input.
-func (r *reader) bytes() []byte { return r.take(r.length(1)) }
+func (r *reader) bytes() []byte { return r.nextBytes(r.length(1)) }
 
 func (r *reader) durations() []time.Duration {
 	n := r.length(1)
@@ -396,7 +396,7 @@ func (r *reader) headers() []Header {
 }
 
 func (r *reader) array16() (a [16]byte) {
-	copy(a[:], r.take(16))
+	copy(a[:], r.nextBytes(16))
 	return a
 }
 

@@ -6,7 +6,7 @@ import "encoding/binary"
 func appendCommand(dst []byte, c Command) []byte {
 	switch c := c.(type) {
 	case *Put:
-		dst = appendPlace(dst, c.Queue, c.Partition, c.Partitions)
+		dst = appendPartition(dst, c.Queue, c.Partition, c.Partitions)
 		return appendContent(appendFlag(appendText(dst, c.ID), c.Again), c)
 	case *Reserve:
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.Max)), unsigned(c.TTR))
@@ -30,10 +30,10 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *Purge:
 		return binary.AppendUvarint(append(appendText(dst, c.Queue), byte(c.States)), uint64(c.Max))
 	case *Configure:
-		dst = appendPlace(dst, c.Queue, c.Partition, c.Partitions)
+		dst = appendPartition(dst, c.Queue, c.Partition, c.Partitions)
 		return appendSettings(binary.AppendUvarint(dst, c.Version), &c.Settings)
 	case *Open:
-		return appendPlace(dst, c.Queue, c.Partition, c.Partitions)
+		return appendPartition(dst, c.Queue, c.Partition, c.Partitions)
 	case *DeleteQueue:
 		return appendText(dst, c.Queue)
 	case *Lead:
@@ -245,7 +245,8 @@ func (s *commandScratch) readPut(r *reader) {
 	p.Body = r.bytes()
 }
 
-func appendPlace(dst []byte, queue string, partition, partitions uint32) []byte {
+// appendPartition appends the name of a queue, the partition, and the number of partitions.
+func appendPartition(dst []byte, queue string, partition, partitions uint32) []byte {
 	dst = binary.AppendUvarint(appendText(dst, queue), uint64(partition))
 	return binary.AppendUvarint(dst, uint64(partitions))
 }

@@ -60,7 +60,7 @@ func ParseQuery(b []byte) (Query, error) {
 	r := newReader(b)
 	format := r.format()
 	q := r.query(format, QueryKind(r.byte()))
-	if err := r.end(); err != nil {
+	if err := r.checkEnd(); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -167,7 +167,7 @@ func ParseReading(b []byte) (Reading, error) {
 			v.Queues[i].Recent, v.Queues[i].Format = r.recent(), Format(r.byte())
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := r.checkEnd(); err != nil {
 		return Reading{}, err
 	}
 	return v, nil
@@ -247,7 +247,7 @@ func (r *reader) job(j *Job, queueBefore string) {
 }
 
 func appendQueue(dst []byte, q *Queue) []byte {
-	dst = binary.AppendUvarint(appendPlace(dst, q.Name, q.Partition, q.Partitions), q.Version)
+	dst = binary.AppendUvarint(appendPartition(dst, q.Name, q.Partition, q.Partitions), q.Version)
 	dst = appendCounts(appendSettings(dst, &q.Settings), &q.Counts, &q.Counters)
 	for _, v := range [...]uint64{unsigned(q.OldestReady), unsigned(q.NextDue), unsigned(q.Created), unsigned(q.DedupSince), q.Tombstones} {
 		dst = binary.AppendUvarint(dst, v)

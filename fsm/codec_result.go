@@ -35,7 +35,7 @@ func ParseResults(b []byte) ([]Result, error) {
 		}
 		results[i] = v
 	}
-	if err := r.end(); err != nil {
+	if err := r.checkEnd(); err != nil {
 		return nil, err
 	}
 	return results, nil
@@ -48,8 +48,8 @@ func (r *reader) version(format string, want byte) {
 	}
 }
 
-// end returns the first error; bytes that are left are one.
-func (r *reader) end() error {
+// checkEnd returns the first error. Bytes that are left over are one.
+func (r *reader) checkEnd() error {
 	if r.err == nil && len(r.b) > 0 {
 		r.damaged("bytes after the end")
 	}
@@ -155,7 +155,7 @@ func (r *reader) result() Result {
 	return v
 }
 
-// grants reads a number and so many grants.
+// grants reads the number of grants and the grants.
 func (r *reader) grants() []Grant {
 	n := r.length(7)
 	if n == 0 {

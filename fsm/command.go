@@ -30,7 +30,8 @@ const (
 // checked here: the edge refuses what is malformed, and the machine takes any bytes. Negative times and durations count as 0.
 type Command interface{ Kind() Kind }
 
-// Request is what one caller asks of one shard: commands that share a log entry, in order, and a request id.
+// Request is what one caller asks of one shard: commands of one log entry, in order, and a request
+// id.
 type Request struct {
 	// Caller is the namespace that the request id belongs to.
 	Caller string
@@ -39,7 +40,7 @@ type Request struct {
 	Commands []Command
 }
 
-// Given tells which options a Put carries; what is omitted stays omitted in the job.
+// Given says which options a Put carries; what is omitted stays omitted in the job.
 type Given uint8
 
 // The options. GivenDelay and GivenDueAt exclude each other; neither means due at once.
@@ -82,13 +83,15 @@ type Put struct {
 	Body        []byte
 }
 
-// Reserve grants leases on up to Max ready jobs of the queues, tried in order. Result: Grants (may be empty), code OK.
+// Reserve grants leases on up to Max ready jobs of the queues, tried in order. Result: Grants (may
+// be empty), code OK.
 type Reserve struct {
 	Queues []string
 	Max    uint32
 	// TTR is the length of the lease; 0 means the job's own.
 	TTR time.Duration
-	// Bytes bounds the sum of the bytes of the granted jobs, of which the first is granted whatever its size; 0 means no bound.
+	// Bytes bounds the sum of the bytes of the granted jobs; the first job is granted whatever its
+	// size. 0 means no bound.
 	Bytes uint64
 }
 
@@ -178,12 +181,13 @@ type Open struct {
 // DeleteQueue removes a queue with all that it holds, StepMax records at a time. Results: Count, More. Code: QueueNotFound.
 type DeleteQueue struct{ Queue string }
 
-// Expire carries out what is overdue and nobody asked for. Results: Count, More. Only the leader's pacer proposes it.
+// Expire carries out what is overdue in any queue. Results: Count, More. Only the pacer of the
+// leader proposes it.
 type Expire struct{}
 
 // Lead is a leader's first command in its term; the entry's stamp is its first stamp.
 type Lead struct {
-	// Grace is how long leases granted before are held at least from the stamp on.
+	// Grace is how long, from the stamp on, earlier leases are held at least.
 	Grace time.Duration
 }
 

@@ -47,7 +47,7 @@ func (g *generator) resetClock() fsm.Command {
 // control returns one of the commands about whole queues.
 func (g *generator) control() fsm.Command {
 	queue := g.queue()
-	partition, partitions := g.place(queue)
+	partition, partitions := g.partition(queue)
 	switch n := g.r.IntN(100); {
 	case n < 15:
 		return &fsm.Purge{Queue: queue, States: fsm.StateSet(g.r.Uint32()), Max: uint32(g.r.IntN(4))}
@@ -62,13 +62,13 @@ func (g *generator) control() fsm.Command {
 	}
 }
 
-// queue returns the name of a queue; "never" is asked for and never made, as long as nobody opens it.
+// queue returns the name of a queue; "never" is named, and is created only by an Open.
 func (g *generator) queue() string {
 	return pick(g, "a", "a", "a", "b", "b", "ns/part", "ns/part", "never")
 }
 
-// place is how a caller routes to a queue: mostly rightly.
-func (g *generator) place(queue string) (partition, partitions uint32) {
+// partition returns how a caller routes to a queue: in most cases correctly.
+func (g *generator) partition(queue string) (partition, partitions uint32) {
 	if g.chance(4) {
 		return uint32(g.r.IntN(3)), uint32(g.r.IntN(4))
 	}
@@ -90,7 +90,7 @@ func (g *generator) id() string {
 
 func (g *generator) put() *fsm.Put {
 	p := &fsm.Put{Queue: g.queue(), ID: pick(g, jobIDs()...), Again: g.chance(15)}
-	p.Partition, p.Partitions = g.place(p.Queue)
+	p.Partition, p.Partitions = g.partition(p.Queue)
 	if g.chance(60) { // few contents, so that some are equal
 		if g.chance(50) {
 			p.Given, p.Delay = fsm.GivenDelay, pick(g, 0, time.Millisecond, time.Second)

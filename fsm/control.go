@@ -24,37 +24,43 @@ func ParseID(id string) (partition uint32, serial uint64, ok bool) {
 	return uint32(p), n, true
 }
 
-// lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen one.
-func (m *Machine) lookup(q *queue, id string) (j job, stone uint32) {
+// lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen
+// id. At most one of the two is not 0.
+func (m *Machine) lookup(q *queue, id string) (j job, tombstone uint32) {
 	if partition, serial, ok := ParseID(id); ok {
-		j := job{m.store.bySerial(q.place, serial), q}
-		if j.place != 0 && (m.slot(j).queue != q.place || m.record(q).Partition != partition || m.slot(j).flags&slotHasID != 0) {
-			j.place = 0
+		j := job{m.store.bySerial(q.index, serial), q}
+		if j.index == 0 {
+			return j, 0
+		}
+		s := m.slot(j)
+		if s.queue != q.index || m.record(q).Partition != partition || s.flags&slotHasID != 0 {
+			j.index = 0
 		}
 		return j, 0
 	}
-	place, stone := m.store.byID(q, id)
-	return job{place, q}, stone
+	index, tombstone := m.store.byID(q, id)
+	return job{index, q}, tombstone
 }
 
-// named settles the queue and finds the job that a command names. If it is not held, the result to answer is returned.
+// named settles the queue and finds the job that a command names. If the job is not held, it
+// returns the result to answer.
 func (m *Machine) named(name, id string) (job, Result) {
 	missing := Result{Code: JobNotFound}
 	q := m.queues.byName[name]
 	if q == nil {
 		return job{}, missing
 	}
-	m.settle(q)
-	j, stone := m.lookup(q, id)
-	if stone != 0 && !m.forgotten(q, stone) {
-		missing.State = m.store.tombs.at(stone).state
+	m.settleQueue(q)
+	j, tombstone := m.lookup(q, id)
+	if tombstone != 0 && !m.forgotten(q, tombstone) {
+		missing.State = m.store.tombs.at(tombstone).state
 	}
 	return j, missing
 }
 
 func (m *Machine) cancel(c *Cancel) Result {
 	j, missing := m.named(c.Queue, c.ID)
-	if j.place == 0 {
+	if j.index == 0 {
 		return missing
 	}
 	state := m.slot(j).state()
@@ -69,7 +75,7 @@ func (m *Machine) cancel(c *Cancel) Result {
 
 func (m *Machine) reschedule(c *Reschedule) Result {
 	j, missing := m.named(c.Queue, c.ID)
-	if j.place == 0 {
+	if j.index == 0 {
 		return missing
 	}
 	if state := m.slot(j).state(); state == Reserved {
@@ -91,10 +97,10 @@ func (m *Machine) redrive(c *Redrive) Result {
 	if q == nil {
 		return Result{Code: QueueNotFound}
 	}
-	m.settle(q)
+	m.settleQueue(q)
 	var n uint64
 	for _, id := range c.IDs {
-		if j, _ := m.lookup(q, id); j.place != 0 && m.slot(j).state() == Dead {
+		if j, _ := m.lookup(q, id); j.index != 0 && m.slot(j).state() == Dead {
 			m.revive(j)
 			n++
 		}
@@ -104,19 +110,20 @@ func (m *Machine) redrive(c *Redrive) Result {
 		if !ok {
 			break
 		}
-		m.revive(job{k.place, q})
+		m.revive(job{k.index, q})
 	}
 	return Result{Count: n, changed: n > 0}
 }
 
-// revive makes a dead job ready, with all its attempts before it and without a ttl, which would end it at once.
+// revive makes a dead job ready, with no attempts counted and without a ttl, which would end it at
+// once.
 func (m *Machine) revive(j job) {
 	m.touch(j.q).Counters.Redriven++
 	m.lift(j)
-	g := m.grantPlace(j)
-	g.attempt = 0
-	g.redrives++
-	m.store.slots.edit(j.place).flags &^= slotHasTTL
+	l := m.editLease(j)
+	l.attempt = 0
+	l.redrives++
+	m.store.slots.edit(j.index).flags &^= slotHasTTL
 	m.set(j, Ready, m.scalars.Clock.After(0))
 }
 
@@ -133,7 +140,7 @@ func (m *Machine) purge(c *Purge) Result {
 	if q == nil {
 		return Result{Code: QueueNotFound}
 	}
-	m.settle(q)
+	m.settleQueue(q)
 	n := m.removeJobs(q, c.States, stepLimit(c.Max), Cancelled)
 	_, more := m.nextOf(q, c.States)
 	return Result{Count: n, More: more, changed: n > 0}
@@ -153,7 +160,8 @@ func (m *Machine) removeJobs(q *queue, states StateSet, limit uint64, ended Stat
 	return limit
 }
 
-// nextOf returns the first job in the given states: DELAYED, READY, RESERVED, DEAD in turn, each in its order.
+// nextOf returns the first job in the given states: DELAYED before READY before RESERVED before
+// DEAD, each in its order.
 func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
 	var k key
 	var ok bool
@@ -172,17 +180,17 @@ func (m *Machine) nextOf(q *queue, states StateSet) (job, bool) {
 	if !ok {
 		return job{}, false
 	}
-	return job{k.place, q}, true
+	return job{k.index, q}, true
 }
 
 func (m *Machine) configure(c *Configure) Result {
-	births := m.scalars.Births
+	created := m.scalars.QueuesCreated
 	q, code := m.home(c.Queue, c.Partition, c.Partitions)
 	if code != OK {
 		return Result{Code: code}
 	}
 	if c.Version <= m.record(q).Version {
-		return Result{changed: m.scalars.Births != births}
+		return Result{changed: m.scalars.QueuesCreated != created}
 	}
 	r := m.touch(q)
 	r.Version, r.Settings = c.Version, c.Settings.Clone()
@@ -192,13 +200,13 @@ func (m *Machine) configure(c *Configure) Result {
 
 func (m *Machine) open(c *Open) Result {
 	if q := m.queues.byName[c.Queue]; q != nil {
-		m.settle(q)
+		m.settleQueue(q)
 		if r := m.record(q); r.Partition != c.Partition || r.Partitions != c.Partitions {
 			return Result{Code: QueueExists}
 		}
 		return Result{}
 	}
-	if _, code := m.birth(c.Queue, c.Partition, c.Partitions); code != OK {
+	if _, code := m.createQueue(c.Queue, c.Partition, c.Partitions); code != OK {
 		return Result{Code: code}
 	}
 	return Result{Created: true, changed: true}
@@ -209,18 +217,18 @@ func (m *Machine) deleteQueue(c *DeleteQueue) Result {
 	if q == nil {
 		return Result{Code: QueueNotFound}
 	}
-	m.settle(q)
+	m.settleQueue(q)
 	n := m.removeJobs(q, Set(Delayed, Ready, Reserved, Dead), StepMax, StateNone)
 	for budget := StepMax - n; budget > 0; budget-- {
 		k, ok := q.ended.min()
 		if !ok {
 			break
 		}
-		m.forgetTomb(q, k.place)
+		m.forgetTombstone(q, k.index)
 	}
 	if m.record(q).Counts.Jobs() > 0 || q.ended.len() > 0 {
 		return Result{Count: n, More: true, changed: true}
 	}
-	m.bury(q)
+	m.dropQueue(q)
 	return Result{Count: n, changed: true}
 }

@@ -2,14 +2,15 @@ package fsm
 
 // HashJob is a held job's part of the digest. content is the content hash of a job with a client-chosen id, else zero.
 func HashJob(j *Job, content [16]byte) uint64 {
-	return jobHash(bornHash(j, content), &jobNow{
+	return jobHash(payloadHash(j, content), &jobNow{
 		State: j.State, Due: j.Due, TTL: j.TTL, Attempt: j.Attempt, Fence: j.Fence, Until: j.Until,
 		LeaseTTR: j.LeaseTTR, Redrives: j.Redrives, LastError: j.LastError, Died: j.Died,
 	})
 }
 
-// bornHash covers what never changes in a job's life. It is computed once, at put, and kept with the job.
-func bornHash(j *Job, content [16]byte) uint64 {
+// payloadHash covers what never changes in the life of a job. It is computed once, at put, and kept
+// in the payload.
+func payloadHash(j *Job, content [16]byte) uint64 {
 	h := hashOfJob.text(j.Queue).word(j.Serial)
 	if !j.Generated {
 		h = h.text(j.ID).bytes(content[:])
@@ -40,8 +41,8 @@ type jobNow struct {
 	Died      Time
 }
 
-func jobHash(born uint64, n *jobNow) uint64 {
-	h := hasher(born).word(uint64(n.State)).time(n.Due).time(n.TTL)
+func jobHash(payload uint64, n *jobNow) uint64 {
+	h := hasher(payload).word(uint64(n.State)).time(n.Due).time(n.TTL)
 	if n.Fence != 0 {
 		h = h.word(uint64(n.Attempt)).word(n.Fence).time(n.Until).word(uint64(n.LeaseTTR)).
 			word(uint64(n.Redrives)).text(n.LastError).time(n.Died)
@@ -69,7 +70,7 @@ func hashAnswerBytes(at Time, encoded []byte) uint64 {
 
 // HashQueue is a queue's part of the digest.
 func HashQueue(q *QueueRecord) uint64 {
-	h := hashOfQueue.text(q.Name).word(uint64(q.Partition)).word(uint64(q.Partitions)).word(q.Birth).time(q.Created).
+	h := hashOfQueue.text(q.Name).word(uint64(q.Partition)).word(uint64(q.Partitions)).word(q.CreateSeq).time(q.Created).
 		word(q.Version).bytes(appendSettings(nil, &q.Settings))
 	for _, v := range q.Counts.list() {
 		h = h.word(v)
@@ -85,7 +86,7 @@ func HashQueue(q *QueueRecord) uint64 {
 
 // HashScalars is the part of the digest that belongs to the shard as a whole.
 func HashScalars(s Scalars) uint64 {
-	return hashOfScalars.time(s.Clock).word(s.Serial).word(s.Births).time(s.LowWater).sum()
+	return hashOfScalars.time(s.Clock).word(s.Serial).word(s.QueuesCreated).time(s.LowWater).sum()
 }
 
 func (c *Counts) list() [5]uint64 {
@@ -108,7 +109,8 @@ func (c *Counters) set(v [14]uint64) {
 	c.Cancelled, c.Expired, c.Died, c.Redriven, c.Rescheduled, c.Purged = v[8], v[9], v[10], v[11], v[12], v[13]
 }
 
-// idHash keys the id table. seed differs between processes, so that nobody can choose ids that all fall into one bucket.
+// idHash keys the id table. seed differs between processes, so that no client can choose
+// ids that all fall into one bucket.
 func idHash(seed uint64, queue uint32, id string) uint32 {
 	return uint32(hashOfID.word(seed).word(uint64(queue)).text(id).sum())
 }

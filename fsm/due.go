@@ -56,7 +56,8 @@ type dueCounts struct {
 	slots, old []dueSlot // their lengths are powers of 2; old is what moves
 	used, live int       // slots that have a key, and those whose count is not 0
 	moved      int       // slots of old
-	// open is what the entry under way adds to one minute and is not in the slots: most jobs that an entry puts, or that fall due in it, share theirs.
+	// open is what the current entry adds to one minute and has not added to the slots yet. Most
+	// jobs that an entry puts, or that fall due in it, fall due in the same minute.
 	open struct {
 		minute Time // since the epoch
 		jobs   uint32
@@ -74,7 +75,7 @@ const (
 	dueMoves = 8
 )
 
-// find returns the place of a key's slot, or of the free one where it belongs.
+// find returns the position of the slot of a key, or of the free slot where the key belongs.
 func (c *dueCounts) find(slots []dueSlot, k dueKey) int {
 	mask := len(slots) - 1
 	for i := int(hasher(c.seed).word(uint64(k))) & mask; ; i = (i + 1) & mask {
@@ -206,12 +207,12 @@ func (c *dueCounts) close() {
 // countDues counts the jobs that were restored: in minutes, and those in hours and days. One pass costs half of what counting job by job does.
 func (m *Machine) countDues() {
 	m.restoring = false
-	for place := uint32(1); place < m.store.slots.next; place++ {
-		if s := m.store.slots.at(place); s.state() == Delayed {
-			m.queues.byPlace[s.queue].due.add(dueMinute.key(s.due/minute), 1)
+	for index := uint32(1); index < m.store.slots.next; index++ {
+		if s := m.store.slots.at(index); s.state() == Delayed {
+			m.queues.byIndex[s.queue].due.add(dueMinute.key(s.due/minute), 1)
 		}
 	}
-	for _, q := range m.queues.byPlace {
+	for _, q := range m.queues.byIndex {
 		if q == nil {
 			continue
 		}

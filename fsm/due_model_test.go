@@ -29,9 +29,9 @@ func TestModelScenarioDue(t *testing.T) {
 	for i, d := range []time.Duration{
 		20 * time.Second, 50 * time.Second, 59*time.Minute + 59*time.Second, time.Hour, 20 * time.Hour, 24 * time.Hour, 29 * day, 30 * day, 3650 * day,
 	} {
-		puts, answers = append(puts, put("", delay(d))), append(answers, born(uint64(i+1), fsm.Delayed, d))
+		puts, answers = append(puts, put("", delay(d))), append(answers, created(uint64(i+1), fsm.Delayed, d))
 	}
-	puts, answers = append(puts, put("ready")), append(answers, born(10, fsm.Ready, 0))
+	puts, answers = append(puts, put("ready")), append(answers, created(10, fsm.Ready, 0))
 	runScenarios(t, []scenario{{name: "when jobs fall due", steps: []step{
 		{do: puts, want: answers, look: seen(0, fsm.Due{
 			Overdue: 1, Minute: 2, Hour: 3, Day: 5, Month: 7, Later: 2,
@@ -50,6 +50,6 @@ func TestModelScenarioDue(t *testing.T) {
 			Days: []fsm.DueSlice{slice(29*day-8*time.Hour, 1), slice(30*day-8*time.Hour, 1)},
 		})},
 		{at: 100 * day, do: do(&fsm.Expire{}), want: results(count(8)), look: seen(0, fsm.Due{Overdue: 9, Later: 1})},
-		{at: 100 * day, do: do(&fsm.DeleteQueue{Queue: "q"}, put("")), want: results(count(10), born(11, fsm.Ready, 100*day)), look: seen(0, fsm.Due{Overdue: 1})},
+		{at: 100 * day, do: do(&fsm.DeleteQueue{Queue: "q"}, put("")), want: results(count(10), created(11, fsm.Ready, 100*day)), look: seen(0, fsm.Due{Overdue: 1})},
 	}}})
 }

@@ -38,7 +38,7 @@ func asItIs() plant {
 	return plant{config: func(*fsm.Config) {}, apply: (*model.Model).Apply}
 }
 
-// openSnapshot is a snapshot that shares memory with a machine that goes on.
+// openSnapshot is a snapshot whose pages the machine has pinned while it goes on.
 type openSnapshot struct {
 	snapshot *fsm.Snapshot
 	owner    *fsm.Machine
@@ -177,15 +177,16 @@ func (d *duel) knows(e *event) bool {
 	return len(e.requests) > 0 && d.machine.Knows(&e.requests[0], max(e.stamp, d.machine.Clock()))
 }
 
-// queuesAfter returns how many queues there are after an entry of one request of puts, by what Births says that it makes.
+// queuesAfter returns how many queues there are after an entry of one request of puts, from what
+// QueuesToCreate returns.
 func (d *duel) queuesAfter(e *event) (queues int, ok bool) {
 	if len(e.requests) != 1 || slices.ContainsFunc(e.requests[0].Commands, func(c fsm.Command) bool { return c.Kind() != fsm.KindPut }) {
 		return 0, false
 	}
-	births := d.machine.Births(&e.requests[0], max(e.stamp, d.machine.Clock()))
-	slices.Sort(births)
+	created := d.machine.QueuesToCreate(&e.requests[0], max(e.stamp, d.machine.Clock()))
+	slices.Sort(created)
 	held, most := d.machine.QueueRoom()
-	return min(most, held+len(slices.Compact(births))), true
+	return min(most, held+len(slices.Compact(created))), true
 }
 
 // usage compares what a namespace holds with what its queues do, and how many there are.

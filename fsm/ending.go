@@ -2,8 +2,8 @@ package fsm
 
 import "time"
 
-// An Ending tells that a job was acked or died, for whoever measures how long jobs take. It is no part of the state: an entry that is repeated from a
-// remembered answer ends nothing.
+// An Ending reports that a job was acked or died. It serves measurements of how long jobs take, and
+// is no part of the state: an entry that is answered from memory ends nothing.
 type Ending struct {
 	Queue string
 	// State is Acked or Dead.
@@ -17,14 +17,15 @@ type Ending struct {
 // Endings returns what the entry applied last has ended. It holds until the next Apply.
 func (m *Machine) Endings() []Ending { return m.endings }
 
-// ends notes the ending of a job that still has its grant.
-func (m *Machine) ends(j job, state State) {
+// noteEnding records the ending of a job that still has its lease.
+func (m *Machine) noteEnding(j job, state State) {
 	m.endings = append(m.endings, Ending{
-		Queue: j.q.name, State: state, Attempts: m.grantOf(j).attempt, Took: m.scalars.Clock.Sub(m.born(j).created()),
+		Queue: j.q.name, State: state, Attempts: m.leaseOf(j).attempt,
+		Took: m.scalars.Clock.Sub(m.payload(j).created()),
 	})
 }
 
-// forgetEndings makes room for those of an entry. Memory for very many is given up.
+// forgetEndings makes room for the endings of an entry. It drops the memory if that held very many.
 func (m *Machine) forgetEndings() {
 	if m.endings = m.endings[:0]; cap(m.endings) > StepMax {
 		m.endings = nil

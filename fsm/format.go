@@ -2,8 +2,9 @@ package fsm
 
 import "fmt"
 
-// Format is the version of a log entry and of a snapshot. A program reads all from FirstFormat to LatestFormat, and writes the one that it is
-// told, because a replica of an older program may have to read it. What a format adds is refused until that format is written.
+// Format is the version of a log entry and of a snapshot. A program reads all formats from
+// FirstFormat to LatestFormat. It writes the one that it is told to write, because a replica of an
+// older program may have to read it. What a format adds is refused until that format is written.
 type Format byte
 
 // FirstFormat is the format that every program reads.

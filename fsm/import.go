@@ -14,15 +14,17 @@ const (
 	ImportBegin ImportStep = 1
 	// ImportRecords brings a part of the records.
 	ImportRecords ImportStep = 2
-	// ImportEnd closes the restore, if as many records were placed as Total says, and the shard serves.
+	// ImportEnd closes the restore, if as many records were imported as Total says. Then the shard
+	// serves.
 	ImportEnd ImportStep = 3
-	// ImportAbandon takes back a restore that has placed nothing.
+	// ImportAbandon takes back a restore that has imported nothing.
 	ImportAbandon ImportStep = 4
 )
 
-// Import brings a backup into a shard that holds no queue. Results: Count, the Sequence that the shard waits for; More, unless the
-// restore has ended; Serial, the number of records placed. Codes: QueueExists if the shard holds queues, or another restore, or the same
-// one begun with other options, with More if that restore is open; Invalid for a step that does not fit.
+// Import brings a backup into a shard that holds no queue. Results: Count, the Sequence that the
+// shard waits for; More, unless the restore has ended; Serial, the number of records imported.
+// Codes: QueueExists if the shard holds queues, or another restore, or the same one begun with
+// other options, with More if that restore is open; Invalid for a step that does not fit.
 type Import struct {
 	// Restore names the restore: the id of the backup.
 	Restore [16]byte
@@ -30,15 +32,16 @@ type Import struct {
 	// Sequence numbers the ImportRecords of a shard from 1. One that was carried out already changes nothing, so that an unknown
 	// outcome may be repeated, and a restore that was interrupted goes on where it stood.
 	Sequence uint64
-	// Floor is the highest serial of the backup, as far as it was read: of all of it with ImportEnd. Ids and fences of the shard begin
-	// above it, and a record with one above it is not placed: the shard would give it out again.
+	// Floor is the highest serial of the backup, as far as it was read: of all of it with
+	// ImportEnd. The ids and fences of the shard begin above it. A record with a serial or fence
+	// above it is not imported, since the shard would give that number out again.
 	Floor uint64
 	// Overdue, with ImportBegin, says what becomes of delayed jobs that fell due after Since, when the backup was taken, and before
 	// the restore began; Period is for ImportSpread.
 	Overdue ImportOverdue
 	Period  time.Duration
 	Since   Time
-	// Total, with ImportEnd, is the number of records that the shard must have placed.
+	// Total, with ImportEnd, is the number of records that the shard must have imported.
 	Total uint64
 	// Records are queues, jobs and tombstones of a backup, a queue before what it holds.
 	Records []BackupRecord
@@ -62,9 +65,11 @@ const (
 // RestoreMark is what a shard remembers of the restore that filled it; zero if none did.
 type RestoreMark struct {
 	ID [16]byte
-	// Next is the sequence number that is waited for, Placed the number of records placed.
-	Next, Placed uint64
-	// Floor, once the restore has ended, is the serial that the shard went on from: leases up to it were granted before the backup.
+	// Next is the sequence number that the shard waits for, Imported the number of records
+	// imported.
+	Next, Imported uint64
+	// Floor, once the restore has ended, is the serial from which the shard went on: leases up to
+	// it were granted before the backup.
 	Floor   uint64
 	Overdue ImportOverdue
 	Period  time.Duration
@@ -84,7 +89,7 @@ func (k Kind) whileRestoring() bool {
 	return k == KindImport || k == KindOpen || k == KindConfigure || k == KindLead
 }
 
-// Restored returns what the shard remembers of the restore that filled it.
+// Restored returns the mark of the restore that filled the shard.
 func (m *Machine) Restored() RestoreMark { return m.restored }
 
 func (m *Machine) imports(c *Import) Result {
@@ -100,28 +105,28 @@ func (m *Machine) imports(c *Import) Result {
 		return mark.result()
 	case c.Step == ImportRecords && c.Sequence == mark.Next:
 		m.scalars.Serial = max(m.scalars.Serial, c.Floor)
-		placed := mark.Placed
+		imported := mark.Imported
 		for i := range c.Records {
-			if m.placeRecord(&c.Records[i]) {
-				placed++
+			if m.importRecord(&c.Records[i]) {
+				imported++
 			}
 		}
-		m.setRestored(func(r *RestoreMark) { r.Next, r.Placed = r.Next+1, placed })
+		m.setRestored(func(r *RestoreMark) { r.Next, r.Imported = r.Next+1, imported })
 	case c.Step == ImportEnd && mark.Ended:
-	case c.Step == ImportEnd && mark.Placed == c.Total:
+	case c.Step == ImportEnd && mark.Imported == c.Total:
 		m.scalars.Serial = max(m.scalars.Serial, c.Floor)
 		m.scalars.LowWater = max(m.scalars.LowWater, m.scalars.Clock) // what requests from before did is not known here
 		m.setRestored(func(r *RestoreMark) { r.Ended, r.Floor = true, m.scalars.Serial })
-	case c.Step == ImportAbandon && mark.Open() && mark.Placed == 0 && len(m.queues.byName) == 0:
+	case c.Step == ImportAbandon && mark.Open() && mark.Imported == 0 && len(m.queues.byName) == 0:
 		m.setRestored(func(r *RestoreMark) { *r = RestoreMark{} })
 		return Result{changed: true}
 	default:
-		return Result{Code: Invalid, Serial: mark.Placed}
+		return Result{Code: Invalid, Serial: mark.Imported}
 	}
 	return mark.result()
 }
 
-// beginImport opens a restore, or answers how far one that is the same has come.
+// beginImport opens a restore. If the same one has begun, it answers how far that has come.
 func (m *Machine) beginImport(c *Import) Result {
 	mark := &m.restored
 	if mark.Next > 0 && mark.ID == c.Restore {
@@ -140,7 +145,7 @@ func (m *Machine) beginImport(c *Import) Result {
 }
 
 func (r *RestoreMark) result() Result {
-	return Result{Count: r.Next, More: !r.Ended, Serial: r.Placed, changed: true}
+	return Result{Count: r.Next, More: !r.Ended, Serial: r.Imported, changed: true}
 }
 
 // setRestored changes the mark and the digest with it.
@@ -150,58 +155,62 @@ func (m *Machine) setRestored(change func(*RestoreMark)) {
 	m.sum += HashRestoreMark(&m.restored)
 }
 
-// placeRecord stores one record of a backup. It reports false for one that cannot be read, is there already, or does not belong here;
-// then fewer records are placed than the end of the restore asks for.
-func (m *Machine) placeRecord(record *BackupRecord) bool {
+// importRecord stores one record of a backup. It reports false for a record that cannot be read, is
+// there already, or does not belong here. ImportEnd then finds fewer records than it asks for.
+func (m *Machine) importRecord(record *BackupRecord) bool {
 	switch record.Kind {
 	case BackupQueue:
 		q, err := record.Queue()
-		return err == nil && q.Format <= m.format && m.placeQueue(&q)
+		return err == nil && q.Format <= m.format && m.importQueue(&q)
 	case BackupJob:
 		name, v, err := record.held()
 		return err == nil && m.importJob(m.queues.byName[name], &v)
 	case BackupTombstone:
 		t, err := record.Tombstone()
-		return err == nil && m.importTomb(m.queues.byName[t.Queue], &t)
+		return err == nil && m.importTombstone(m.queues.byName[t.Queue], &t)
 	default:
 		return false
 	}
 }
 
-// placeQueue creates a queue as it was, without jobs. Its settings have no version: the catalog that gave it one was another.
-func (m *Machine) placeQueue(v *QueueRecord) bool {
+// importQueue creates a queue as it was, without jobs. Its settings have no version here, since
+// another catalog gave it.
+func (m *Machine) importQueue(v *QueueRecord) bool {
 	if m.queues.byName[v.Name] != nil {
 		return false
 	}
-	q, code := m.birth(v.Name, v.Partition, v.Partitions)
+	q, code := m.createQueue(v.Name, v.Partition, v.Partitions)
 	if code != OK {
 		return false
 	}
 	r := m.touch(q)
-	birth := r.Birth
+	createSeq := r.CreateSeq
 	*r = *v
-	r.Birth, r.Version, r.Counts = birth, 0, Counts{}
+	r.CreateSeq, r.Version, r.Counts = createSeq, 0, Counts{}
 	r.Settings = v.Settings.Clone()
 	return true
 }
 
 func (m *Machine) importJob(q *queue, v *heldJob) bool {
-	if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.scalars.Serial || m.store.bySerial(q.place, v.Serial) != 0 {
+	if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.scalars.Serial {
+		return false
+	}
+	if m.store.bySerial(q.index, v.Serial) != 0 {
 		return false
 	}
 	if !v.Generated {
-		if held, stone := m.store.byID(q, v.ID); held != 0 || stone != 0 {
+		if held, tombstone := m.store.byID(q, v.ID); held != 0 || tombstone != 0 {
 			return false
 		}
 	}
 	v.Queue = q.name
-	j := m.placeHeld(q, v)
+	j := m.storeHeldJob(q, v)
 	m.set(j, v.State, v.Due)
 	m.importOverdue(j)
 	return true
 }
 
-// importOverdue does what the restore's policy says with a job that was just placed.
+// importOverdue applies the policy of the restore to a job that was just imported.
 func (m *Machine) importOverdue(j job) {
 	mark, s := &m.restored, m.slot(j)
 	if s.state() != Delayed || s.due <= mark.Since || s.due > mark.Began {
@@ -219,7 +228,7 @@ func (m *Machine) importOverdue(j job) {
 	}
 }
 
-// policyFor returns what the restore does with overdue jobs of a queue with these settings.
+// policyFor returns what the restore does with overdue jobs of a queue that has these settings.
 func (r *RestoreMark) policyFor(s *Settings) (ImportOverdue, Duration) {
 	if r.Overdue != ImportByQueue {
 		return r.Overdue, r.Period
@@ -240,15 +249,18 @@ func (r *RestoreMark) policyFor(s *Settings) (ImportOverdue, Duration) {
 	return ImportFire, 0
 }
 
-func (m *Machine) importTomb(q *queue, t *Tombstone) bool {
-	if q == nil || t.State.Held() || t.State == StateNone || t.Serial > m.scalars.Serial || m.tombOf(q, t.Serial) != 0 {
+func (m *Machine) importTombstone(q *queue, t *Tombstone) bool {
+	if q == nil || t.State.Held() || t.State == StateNone || t.Serial > m.scalars.Serial {
 		return false
 	}
-	if held, stone := m.store.byID(q, t.ID); held != 0 || stone != 0 {
+	if m.findTombstone(q, t.Serial) != 0 {
 		return false
 	}
-	m.roomForTomb()
-	m.placeTomb(q, t)
+	if held, tombstone := m.store.byID(q, t.ID); held != 0 || tombstone != 0 {
+		return false
+	}
+	m.evictTombstones()
+	m.storeTombstone(q, t)
 	return true
 }
 
@@ -260,10 +272,11 @@ func HashRestoreMark(r *RestoreMark) uint64 {
 	return hashOfRestore.bytes(appendRestoreMark(nil, r)).sum()
 }
 
-// appendRestoreMark appends: 16 bytes id; uvarint next, placed, floor; byte policy; uvarint period, since, began; flag ended.
+// appendRestoreMark appends: 16 bytes id; uvarint next, imported, floor; byte policy; uvarint
+// period, since, began; flag ended.
 func appendRestoreMark(dst []byte, r *RestoreMark) []byte {
 	dst = append(dst, r.ID[:]...)
-	for _, v := range [...]uint64{r.Next, r.Placed, r.Floor} {
+	for _, v := range [...]uint64{r.Next, r.Imported, r.Floor} {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	dst = append(dst, byte(r.Overdue))
@@ -275,7 +288,7 @@ func appendRestoreMark(dst []byte, r *RestoreMark) []byte {
 
 func (r *reader) restoreMark() RestoreMark {
 	return RestoreMark{
-		ID: r.array16(), Next: r.uvarint(), Placed: r.uvarint(), Floor: r.uvarint(), Overdue: ImportOverdue(r.byte()),
+		ID: r.array16(), Next: r.uvarint(), Imported: r.uvarint(), Floor: r.uvarint(), Overdue: ImportOverdue(r.byte()),
 		Period: r.duration(), Since: r.time(), Began: r.time(), Ended: r.flag(),
 	}
 }

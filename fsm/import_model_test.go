@@ -185,7 +185,7 @@ func logical(t *testing.T, records []fsm.BackupRecord) (sum uint64) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			q.Birth, q.Version = 0, 0
+			q.CreateSeq, q.Version = 0, 0
 			sum += fsm.HashQueue(&q)
 		case fsm.BackupJob:
 			j, content, err := r.Job()

@@ -5,32 +5,34 @@ import (
 	"math"
 )
 
-// job is a held job at hand: its place and its queue. Every change of a job goes through lift and one of set and drop, which
-// keep orders, counters and digest in step.
+// job names a held job by the index of its slot and its queue. Every change of a job goes through
+// lift and then set or drop, which keep orders, counters and digest in step.
 type job struct {
-	place uint32
+	index uint32
 	q     *queue
 }
 
-func (m *Machine) slot(j job) *slot { return m.store.slots.at(j.place) }
+// slot returns the mutable part of a job for reading.
+func (m *Machine) slot(j job) *slot { return m.store.slots.at(j.index) }
 
-func (m *Machine) born(j job) born { return openBorn(m.store.blobs.at(m.slot(j).blob())) }
+// payload returns the immutable contents of a job.
+func (m *Machine) payload(j job) jobPayload { return openPayload(m.store.blobs.at(m.slot(j).blob())) }
 
-// grantOf returns the job's grant record for reading, an empty one if it was never granted.
-func (m *Machine) grantOf(j job) grant {
-	if g := m.slot(j).grant; g != 0 {
-		return *m.store.grants.at(g)
+// leaseOf returns a copy of the lease record of a job, an empty one if it has none.
+func (m *Machine) leaseOf(j job) lease {
+	if l := m.slot(j).lease; l != 0 {
+		return *m.store.leases.at(l)
 	}
-	return grant{}
+	return lease{}
 }
 
-// grantPlace returns the job's grant record for writing and makes it if there is none.
-func (m *Machine) grantPlace(j job) *grant {
-	s := m.store.slots.edit(j.place)
-	if s.grant == 0 {
-		s.grant = m.store.grants.alloc()
+// editLease returns the lease record of a job for writing. It creates the record if there is none.
+func (m *Machine) editLease(j job) *lease {
+	s := m.store.slots.edit(j.index)
+	if s.lease == 0 {
+		s.lease = m.store.leases.alloc()
 	}
-	return m.store.grants.edit(s.grant)
+	return m.store.leases.edit(s.lease)
 }
 
 // ttl returns when the job expires, 0 if never.
@@ -44,71 +46,71 @@ func (m *Machine) expiredTTL(j job) bool {
 
 // hash is the job's part of the digest.
 func (m *Machine) hash(j job) uint64 {
-	s, g := m.slot(j), m.grantOf(j)
-	return jobHash(m.born(j).hash(), &jobNow{
-		State: s.state(), Due: s.due, TTL: m.ttl(j), Attempt: g.attempt, Fence: g.fence, Until: g.until, LeaseTTR: g.ttr,
-		Redrives: g.redrives, LastError: m.note(g.note), Died: g.died,
+	s, l := m.slot(j), m.leaseOf(j)
+	return jobHash(m.payload(j).hash(), &jobNow{
+		State: s.state(), Due: s.due, TTL: m.ttl(j), Attempt: l.attempt, Fence: l.fence, Until: l.until, LeaseTTR: l.ttr,
+		Redrives: l.redrives, LastError: m.note(l.note), Died: l.died,
 	})
 }
 
-// lift takes the job out of the order and count of its state, and its hash out of the digest. It must be followed by set
-// or drop.
+// lift takes the job out of the order and count of its state, and its hash out of the digest. A
+// call of set or drop must follow.
 func (m *Machine) lift(j job) {
 	m.sum -= m.hash(j)
 	s, r := m.slot(j), m.touch(j.q)
 	switch s.state() {
 	case Delayed:
-		j.q.delayed.remove(j.place)
+		j.q.delayed.remove(j.index)
 		r.Counts.Delayed--
 		m.countDue(j.q, s.due, ^uint32(0))
 	case Ready:
-		j.q.ready.remove(j.place)
+		j.q.ready.remove(j.index)
 		r.Counts.Ready--
 	case Reserved:
-		j.q.leases.remove(j.place)
-		j.q.working.remove(j.place)
+		j.q.leases.remove(j.index)
+		j.q.working.remove(j.index)
 		r.Counts.Reserved--
 		m.leases--
 	case Dead:
-		j.q.dead.remove(j.place)
+		j.q.dead.remove(j.index)
 		r.Counts.Dead--
 	default:
 		panic("fsm: a job that is not held is lifted")
 	}
 	if s.state() == Delayed || s.state() == Ready {
 		if s.flags&slotHasTTL != 0 {
-			j.q.ttls.remove(j.place)
+			j.q.ttls.remove(j.index)
 		}
 	}
 }
 
 // set puts a lifted job into a held state.
 func (m *Machine) set(j job, state State, due Time) {
-	s, r := m.store.slots.edit(j.place), m.touch(j.q)
+	s, r := m.store.slots.edit(j.index), m.touch(j.q)
 	s.due = due
 	s.setState(state)
 	switch state {
 	case Delayed:
-		j.q.delayed.insert(j.place)
+		j.q.delayed.insert(j.index)
 		r.Counts.Delayed++
 		m.countDue(j.q, due, 1)
 	case Ready:
-		j.q.ready.insert(j.place)
+		j.q.ready.insert(j.index)
 		r.Counts.Ready++
 	case Reserved:
-		j.q.leases.insert(j.place)
-		j.q.working.insert(j.place)
+		j.q.leases.insert(j.index)
+		j.q.working.insert(j.index)
 		r.Counts.Reserved++
 		m.leases++
 	case Dead:
-		j.q.dead.insert(j.place)
+		j.q.dead.insert(j.index)
 		r.Counts.Dead++
 	default:
 		panic("fsm: a job is set to a state in which none is held")
 	}
 	if state == Delayed || state == Ready {
 		if s.flags&slotHasTTL != 0 {
-			j.q.ttls.insert(j.place)
+			j.q.ttls.insert(j.index)
 		}
 	}
 	m.sum += m.hash(j)
@@ -126,8 +128,8 @@ func (m *Machine) setDue(j job, due Time) State {
 
 // setDead puts a lifted job among the dead letters.
 func (m *Machine) setDead(j job) {
-	m.grantPlace(j).died = m.scalars.Clock
-	m.ends(j, Dead)
+	m.editLease(j).died = m.scalars.Clock
+	m.noteEnding(j, Dead)
 	m.touch(j.q).Counters.Died++
 	m.set(j, Dead, m.slot(j).due)
 }
@@ -135,7 +137,7 @@ func (m *Machine) setDead(j job) {
 // setExpired ends a lifted job whose ttl has passed, or makes it dead if its queue says so.
 func (m *Machine) setExpired(j job) State {
 	if m.record(j.q).Settings.ExpireToDead {
-		m.store.slots.edit(j.place).flags &^= slotHasTTL
+		m.store.slots.edit(j.index).flags &^= slotHasTTL
 		m.setDead(j)
 		return Dead
 	}
@@ -144,26 +146,27 @@ func (m *Machine) setExpired(j job) State {
 	return Expired
 }
 
-// drop ends a lifted job in the given ended state; its id is remembered if the client chose it. StateNone forgets it.
+// drop ends a lifted job in the given ended state and adds a tombstone if the client chose its id.
+// With StateNone it adds none.
 func (m *Machine) drop(j job, ended State) {
 	s := *m.slot(j)
-	b := m.born(j)
+	b := m.payload(j)
 	m.touch(j.q).Counts.Bytes -= b.bytes()
-	m.store.serials.remove(serialHash(s.serial), j.place)
+	m.store.serials.remove(serialHash(s.serial), j.index)
 	if s.flags&slotHasID != 0 {
 		m.store.withID--
 		m.store.idBytes -= len(b.id())
-		m.store.ids.remove(b.idHash(), j.place<<1)
+		m.store.ids.remove(b.idHash(), j.index<<1)
 		if ended != StateNone {
-			m.entomb(j.q, b, &s, ended)
+			m.addTombstone(j.q, b, &s, ended)
 		}
 	}
-	if s.grant != 0 {
-		m.setNote(s.grant, "")
-		m.store.grants.release(s.grant)
+	if s.lease != 0 {
+		m.setNote(s.lease, "")
+		m.store.leases.release(s.lease)
 	}
 	m.store.blobs.release(s.blob())
-	m.store.slots.release(j.place)
+	m.store.slots.release(j.index)
 }
 
 func jobBytes(j *Job) uint64 {
@@ -187,98 +190,101 @@ func (m *Machine) note(ref blobRef) string {
 	return string(b[w : w+int(n)])
 }
 
-// setNote replaces the last error of a grant record.
-func (m *Machine) setNote(place uint32, text string) {
-	g := m.store.grants.edit(place)
-	if g.note != 0 {
-		m.store.blobs.release(g.note)
-		g.note = 0
+// setNote replaces the last error of the lease record at index.
+func (m *Machine) setNote(index uint32, text string) {
+	l := m.store.leases.edit(index)
+	if l.note != 0 {
+		m.store.blobs.release(l.note)
+		l.note = 0
 	}
 	if text != "" {
-		g.note = m.store.blobs.put(appendText(nil, text))
+		l.note = m.store.blobs.put(appendText(nil, text))
 	}
 }
 
-// entomb remembers a job that ends, after making room for it.
-func (m *Machine) entomb(q *queue, b born, s *slot, ended State) {
-	m.roomForTomb()
-	place := m.store.tombs.alloc()
-	*m.store.tombs.edit(place) = tomb{
-		serial: s.serial, firstDue: b.firstDue(), ended: m.scalars.Clock, queue: q.place, state: ended, attempts: m.attemptsOf(s),
-		blob: m.store.blobs.put(appendBornStone(nil, string(b.id()), b.content(), b.idHash())),
+// addTombstone adds the tombstone of a job that ends, after it has made room.
+func (m *Machine) addTombstone(q *queue, b jobPayload, s *slot, ended State) {
+	m.evictTombstones()
+	index := m.store.tombs.alloc()
+	*m.store.tombs.edit(index) = tomb{
+		serial: s.serial, firstDue: b.firstDue(), ended: m.scalars.Clock, queue: q.index, state: ended,
+		attempts: m.attemptsOf(s),
+		blob:     m.store.blobs.put(appendTombPayload(nil, string(b.id()), b.content(), b.idHash())),
 	}
-	m.addTomb(q, place)
-	m.sum += m.tombHash(q, place)
+	m.indexTombstone(q, index)
+	m.sum += m.tombstoneHash(q, index)
 }
 
-// attemptsOf returns what a tombstone keeps of the attempts of a job that ends.
+// attemptsOf returns what the tombstone of a job that ends keeps of its attempts.
 func (m *Machine) attemptsOf(s *slot) uint16 {
-	if s.grant == 0 {
+	if s.lease == 0 {
 		return 1
 	}
-	return uint16(min(m.store.grants.at(s.grant).attempt, math.MaxUint16-1) + 1)
+	return uint16(min(m.store.leases.at(s.lease).attempt, math.MaxUint16-1) + 1)
 }
 
-// roomForTomb forgets the oldest tombstones while there are as many as there may be.
-func (m *Machine) roomForTomb() {
+// evictTombstones forgets the oldest tombstones until there is room for one more.
+func (m *Machine) evictTombstones() {
 	for m.store.tombs.count() >= m.cfg.TombstonesMax {
 		first, ok := m.queues.oldest.first()
 		if !ok {
 			break
 		}
-		old := m.queues.byPlace[first.queue]
+		old := m.queues.byIndex[first.queue]
 		k, _ := old.ended.min()
 		r := m.touch(old)
 		r.Forgotten = max(r.Forgotten, k.at)
-		m.forgetTomb(old, k.place)
+		m.forgetTombstone(old, k.index)
 	}
 }
 
-// addTomb puts a stored tombstone into table, order, and agendas.
-func (m *Machine) addTomb(q *queue, place uint32) {
-	t := m.store.tombs.at(place)
-	b := openBorn(m.store.blobs.at(t.blob))
-	m.store.ids.insert(b.idHash(), place<<1|1)
-	m.store.stones.insert(serialHash(t.serial), place)
-	q.ended.insert(place)
+// indexTombstone adds a stored tombstone to tables, order, and agendas.
+func (m *Machine) indexTombstone(q *queue, index uint32) {
+	t := m.store.tombs.at(index)
+	b := openPayload(m.store.blobs.at(t.blob))
+	m.store.ids.insert(b.idHash(), index<<1|1)
+	m.store.tombSerials.insert(serialHash(t.serial), index)
+	q.ended.insert(index)
 	m.planForgetting(q)
 }
 
-// forgetTomb removes a tombstone.
-func (m *Machine) forgetTomb(q *queue, place uint32) {
-	m.sum -= m.tombHash(q, place)
-	t := *m.store.tombs.at(place)
-	b := openBorn(m.store.blobs.at(t.blob))
-	m.store.ids.remove(b.idHash(), place<<1|1)
-	m.store.stones.remove(serialHash(t.serial), place)
-	q.ended.remove(place)
+// forgetTombstone removes a tombstone.
+func (m *Machine) forgetTombstone(q *queue, index uint32) {
+	m.sum -= m.tombstoneHash(q, index)
+	t := *m.store.tombs.at(index)
+	b := openPayload(m.store.blobs.at(t.blob))
+	m.store.ids.remove(b.idHash(), index<<1|1)
+	m.store.tombSerials.remove(serialHash(t.serial), index)
+	q.ended.remove(index)
 	m.store.blobs.release(t.blob)
-	m.store.tombs.release(place)
+	m.store.tombs.release(index)
 	m.planForgetting(q)
 }
 
-// tombOf finds a tombstone of the queue by serial.
-func (m *Machine) tombOf(q *queue, serial uint64) uint32 {
-	return m.store.stones.find(serialHash(serial), func(place uint32) bool {
-		t := m.store.tombs.at(place)
-		return t.serial == serial && t.queue == q.place
+// findTombstone returns the index of the tombstone with a serial in the queue, 0 if there is none.
+func (m *Machine) findTombstone(q *queue, serial uint64) uint32 {
+	return m.store.tombSerials.find(serialHash(serial), func(index uint32) bool {
+		t := m.store.tombs.at(index)
+		return t.serial == serial && t.queue == q.index
 	})
 }
 
-func (m *Machine) tombstone(q *queue, place uint32) Tombstone {
-	t := m.store.tombs.at(place)
-	b := openBorn(m.store.blobs.at(t.blob))
+// tombstone returns a stored tombstone as readers see it.
+func (m *Machine) tombstone(q *queue, index uint32) Tombstone {
+	t := m.store.tombs.at(index)
+	b := openPayload(m.store.blobs.at(t.blob))
 	return Tombstone{
 		Queue: q.name, ID: string(b.id()), Serial: t.serial, Content: b.content(), FirstDue: t.firstDue, State: t.state, Ended: t.ended,
 	}
 }
 
-func (m *Machine) tombHash(q *queue, place uint32) uint64 {
-	t := m.tombstone(q, place)
+func (m *Machine) tombstoneHash(q *queue, index uint32) uint64 {
+	t := m.tombstone(q, index)
 	return HashTombstone(&t)
 }
 
-// planForgetting brings the queue's turns for its tombstones up to date: by their end, and by the end of their window.
+// planForgetting updates when the queue is due in the two agendas of tombstones: by their end, and
+// by the end of their window.
 func (m *Machine) planForgetting(q *queue) {
 	oldest := q.ended.firstAt()
 	forget := Time(0)

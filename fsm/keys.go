@@ -5,12 +5,12 @@ import "github.com/google/btree"
 // treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest nodes to visit.
 const treeDegree = 64
 
-// key orders records by a time and, within it, by serial: the order in which they were put or granted. Only keys of jobs that are ready have a
-// priority, which comes first.
+// key orders records by a time and, within it, by serial: the order in which they were put or
+// leased. Only keys of jobs that are ready have a priority, which comes first.
 type key struct {
 	at       Time
 	serial   uint64
-	place    uint32 // of the record; no part of the order
+	index    uint32 // of the record; not compared
 	priority int8
 }
 
@@ -35,37 +35,37 @@ func (k key) compare(l key) int {
 	}
 }
 
-// turn is a queue's place in an agenda.
-type turn struct {
-	at    Time
-	birth uint64
-	queue uint32
+// agendaEntry is when a queue is due in an agenda.
+type agendaEntry struct {
+	at        Time
+	createSeq uint64
+	queue     uint32
 }
 
-func (t turn) less(u turn) bool {
+func (t agendaEntry) less(u agendaEntry) bool {
 	if t.at != u.at {
 		return t.at < u.at
 	}
-	return t.birth < u.birth
+	return t.createSeq < u.createSeq
 }
 
-// agenda keeps queues in the order of the next time at which each has something to do.
-type agenda struct{ tree *btree.BTreeG[turn] }
+// agenda orders queues by the next time at which each has something to do.
+type agenda struct{ tree *btree.BTreeG[agendaEntry] }
 
-func newAgenda() agenda { return agenda{btree.NewG(treeDegree, turn.less)} }
+func newAgenda() agenda { return agenda{btree.NewG(treeDegree, agendaEntry.less)} }
 
-// move puts the queue's turn from one time to another; 0 stands for no turn.
+// move changes the entry of a queue from one time to another; time 0 stands for no entry.
 func (a *agenda) move(q *queue, from, to Time) {
 	if from == to {
 		return
 	}
 	if from != 0 {
-		a.tree.Delete(turn{from, q.birth, q.place})
+		a.tree.Delete(agendaEntry{from, q.createSeq, q.index})
 	}
 	if to != 0 {
-		a.tree.ReplaceOrInsert(turn{to, q.birth, q.place})
+		a.tree.ReplaceOrInsert(agendaEntry{to, q.createSeq, q.index})
 	}
 }
 
-// first returns the earliest turn.
-func (a *agenda) first() (turn, bool) { return a.tree.Min() }
+// first returns the earliest entry.
+func (a *agenda) first() (agendaEntry, bool) { return a.tree.Min() }

@@ -1,15 +1,15 @@
 package fsm
 
-// reservation is a Reserve under way.
+// reservation is the state of a Reserve in progress.
 type reservation struct {
 	*Reserve
 	grants    []Grant
 	bytes     uint64 // of the jobs granted
-	expirable int    // how many jobs it may still expire on its way
+	expirable int    // how many jobs it may still expire
 	full      bool   // the next job would be one too many
 }
 
-// reserve hands out ready jobs of the queues, in the order of the queues.
+// reserve leases ready jobs of the queues, in the order of the queues.
 func (m *Machine) reserve(c *Reserve) Result {
 	r := reservation{Reserve: c, expirable: StepMax, full: c.Max == 0}
 	for _, name := range c.Queues {
@@ -17,25 +17,26 @@ func (m *Machine) reserve(c *Reserve) Result {
 			break
 		}
 		if q := m.queues.byName[name]; q != nil {
-			m.settle(q)
+			m.settleQueue(q)
 			m.reserveFrom(q, &r)
 		}
 	}
 	return Result{Grants: r.grants, changed: len(r.grants) > 0}
 }
 
+// reserveFrom leases jobs of one queue until the reservation is full or no job may be leased.
 func (m *Machine) reserveFrom(q *queue, r *reservation) {
 	record := m.record(q)
 	if record.Settings.PausedAt(m.scalars.Clock) {
 		return
 	}
-	inFlight := share(record.Settings.MaxInFlight, record)
+	inFlight := partitionLimit(record.Settings.MaxInFlight, record)
 	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
 		k, ok := q.ready.min()
 		if !ok {
 			return
 		}
-		j := job{k.place, q}
+		j := job{k.index, q}
 		if m.expiredTTL(j) {
 			if r.expirable == 0 {
 				return
@@ -45,7 +46,7 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 			m.setExpired(j)
 			continue
 		}
-		bytes := m.born(j).bytes()
+		bytes := m.payload(j).bytes()
 		if r.Bytes > 0 && len(r.grants) > 0 && r.bytes+bytes > r.Bytes {
 			r.full = true
 			return
@@ -54,37 +55,39 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 		if r.grants == nil {
 			r.grants = make([]Grant, 0, min(uint64(r.Max), m.record(q).Counts.Ready))
 		}
-		r.grants = append(r.grants, m.grantJob(j, r.TTR))
+		r.grants = append(r.grants, m.leaseJob(j, r.TTR))
 		r.full = len(r.grants) >= int(r.Max)
 	}
 }
 
-// grantJob puts a ready job under a lease of the given length, or of the job's own if that is 0.
-func (m *Machine) grantJob(j job, ttr Duration) Grant {
+// leaseJob puts a ready job under a lease of length ttr. If ttr is 0, the length is the job's own.
+func (m *Machine) leaseJob(j job, ttr Duration) Grant {
 	if ttr == 0 {
 		ttr = m.ttrOf(j)
 	}
 	m.lift(j)
 	m.scalars.Serial++
-	g := m.grantPlace(j)
-	g.fence, g.until, g.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
-	g.attempt++
+	l := m.editLease(j)
+	l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
+	l.attempt++
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
-	if g.attempt == 1 {
+	if l.attempt == 1 {
 		m.countLate(j.q, s.due)
 	}
 	grant := Grant{
-		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Fence: g.fence, Attempt: g.attempt, Due: s.due, Until: g.until,
+		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Fence: l.fence, Attempt: l.attempt,
+		Due: s.due, Until: l.until,
 	}
 	m.set(j, Reserved, s.due)
 	return grant
 }
 
-// ttrOf is the length of a lease where the reserve names none: the job's, else the queue's, else the default.
+// ttrOf returns the length of a lease if the Reserve names none: the length of the job, else of the
+// queue, else the default.
 func (m *Machine) ttrOf(j job) Duration {
 	var v Job
-	if b := m.born(j); b.given().Has(GivenTTR) {
+	if b := m.payload(j); b.given().Has(GivenTTR) {
 		b.read(&v)
 	}
 	return leaseLength(&v, &m.record(j.q).Settings)
@@ -108,16 +111,16 @@ func (m *Machine) leased(ref Ref) (job, bool) {
 	if q == nil {
 		return job{}, false
 	}
-	m.settle(q)
+	m.settleQueue(q)
 	if m.record(q).Partition != ref.Partition {
 		return job{}, false
 	}
-	j := job{m.store.bySerial(q.place, ref.Serial), q}
-	if j.place == 0 {
+	j := job{m.store.bySerial(q.index, ref.Serial), q}
+	if j.index == 0 {
 		return job{}, false
 	}
-	s, g := m.slot(j), m.grantOf(j)
-	return j, s.queue == q.place && s.state() == Reserved && g.fence == ref.Fence && m.scalars.Clock < g.until
+	s, l := m.slot(j), m.leaseOf(j)
+	return j, s.queue == q.index && s.state() == Reserved && l.fence == ref.Fence && m.scalars.Clock < l.until
 }
 
 func (m *Machine) ack(c *Ack) Result {
@@ -128,12 +131,13 @@ func (m *Machine) ack(c *Ack) Result {
 		}
 		return Result{Code: StaleLease}
 	}
-	if c.Fence > m.restored.Floor { // an older fence may have been granted in two of the shards that were restored into this one
-		m.finish(c.Serial, c.Fence, m.grantOf(j).until.Add(FinishedWindow))
+	// An older fence may have been given out by two of the shards that were restored into this one.
+	if c.Fence > m.restored.Floor {
+		m.finish(c.Serial, c.Fence, m.leaseOf(j).until.Add(FinishedWindow))
 	}
 	m.touch(j.q).Counters.Acked++
 	m.lift(j)
-	m.ends(j, Acked)
+	m.noteEnding(j, Acked)
 	m.drop(j, Acked)
 	return Result{State: Acked, changed: true}
 }
@@ -146,7 +150,7 @@ func (m *Machine) nack(c *Nack) Result {
 	m.touch(j.q).Counters.Nacked++
 	m.lift(j)
 	if c.Error != "" {
-		m.setNote(m.slot(j).grant, c.Error)
+		m.setNote(m.slot(j).lease, c.Error)
 	}
 	delay := c.Delay
 	if !c.DelayGiven {
@@ -163,20 +167,20 @@ func (m *Machine) nack(c *Nack) Result {
 	return Result{State: m.setDue(j, due), Due: due, changed: true}
 }
 
-// retryDelay is what the schedule says after the job's present attempt.
+// retryDelay returns the delay that the retry schedule gives after the present attempt.
 func (m *Machine) retryDelay(j job) Duration {
 	var v Job
-	m.born(j).read(&v)
-	delays, r, g, jitter := v.RetryDelays, m.record(j.q), m.grantOf(j), false
+	m.payload(j).read(&v)
+	delays, r, l, jitter := v.RetryDelays, m.record(j.q), m.leaseOf(j), false
 	if !v.Given.Has(GivenRetryDelays) {
 		delays, jitter = r.retryDelays()
 	}
 	if len(delays) == 0 {
 		return 0
 	}
-	delay := delays[min(int(g.attempt), len(delays))-1]
+	delay := delays[min(int(l.attempt), len(delays))-1]
 	if jitter {
-		delay = Jitter(delay, g.fence)
+		delay = Jitter(delay, l.fence)
 	}
 	return delay
 }
@@ -188,7 +192,7 @@ func (m *Machine) release(c *Release) Result {
 	}
 	m.touch(j.q).Counters.Released++
 	m.lift(j)
-	m.grantPlace(j).attempt--
+	m.editLease(j).attempt--
 	if m.expiredTTL(j) {
 		return Result{State: m.setExpired(j), changed: true}
 	}
@@ -209,12 +213,12 @@ func (m *Machine) extend(c *Extend) Result {
 	}
 	m.touch(j.q).Counters.Extended++
 	m.lift(j)
-	g := m.grantPlace(j)
+	l := m.editLease(j)
 	if c.TTR > 0 {
-		g.ttr = c.TTR
+		l.ttr = c.TTR
 	}
-	g.until = max(g.until, m.scalars.Clock.After(g.ttr))
-	until := g.until
+	l.until = max(l.until, m.scalars.Clock.After(l.ttr))
+	until := l.until
 	m.set(j, Reserved, m.slot(j).due)
 	return Result{Until: until, changed: true}
 }

@@ -2,7 +2,7 @@ package fsm
 
 import "slices"
 
-// Cursor is the place of a job in a listing; the zero Cursor is before the first.
+// Cursor is the position of a job in a listing; the zero Cursor is before the first.
 type Cursor struct {
 	Due    Time
 	Serial uint64
@@ -20,15 +20,16 @@ type ListQuery struct {
 	Max int
 }
 
-// List returns up to Max jobs as they are at time now, which must not be before Clock, and whether there are more. Jobs that fell due,
-// lapsed or expired since the last entry are looked at one by one, ready jobs once for each priority there is.
+// List returns up to Max jobs as they are at time now, which must not be before Clock, and whether
+// there are more. It looks one by one at jobs that fell due, lapsed or expired since the last
+// entry, and at ready jobs once for each priority in use.
 func (m *Machine) List(query *ListQuery, now Time) (jobs []Job, more bool) {
 	q := m.queues.byName[query.Queue]
 	if q == nil {
 		return nil, false
 	}
 	for _, k := range m.candidates(q, query, now) {
-		v := m.view(job{k.place, q})
+		v := m.view(job{k.index, q})
 		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.at {
 			continue
 		}
@@ -40,8 +41,8 @@ func (m *Machine) List(query *ListQuery, now Time) (jobs []Job, more bool) {
 	return jobs, false
 }
 
-// candidates returns at least the first Max+1 jobs of the page, as keys in listing order, and perhaps some that turn out to
-// be in another state at time now.
+// candidates returns at least the first Max+1 jobs of the page, as keys in listing order. It may
+// add some that are in another state at time now.
 func (m *Machine) candidates(q *queue, query *ListQuery, now Time) []key {
 	from := key{at: query.DueAfter}
 	if after := (key{at: query.After.Due, serial: query.After.Serial + 1}); query.After != (Cursor{}) && from.less(after) {
@@ -95,8 +96,8 @@ func (p *page) add(k key) {
 	}
 }
 
-// ordered adds keys of an order by due. Those that are in another state by now take no room on the page, so they are
-// counted only from the present on.
+// ordered adds keys of an order by due. Keys of jobs that are in another state at time now take no
+// room on the page, so only those from the present on are counted.
 func (p *page) ordered(order *order, from key) {
 	n := 0
 	order.ascend(from, func(k key) bool {
@@ -133,15 +134,16 @@ func (p *page) ready(q *queue) {
 	}
 }
 
-// upTo adds the jobs of an order whose time has come by now, as what they are then: lapsed, expired or spread.
+// upTo adds the jobs of an order whose time has come by now, as they are then: lapsed, expired or
+// spread.
 func (p *page) upTo(m *Machine, q *queue, order *order) {
 	order.ascend(key{}, func(k key) bool {
 		if k.at > p.now {
 			return false
 		}
-		v := m.view(job{k.place, q})
+		v := m.view(job{k.index, q})
 		if m.at(q, &v, p.now) {
-			p.add(key{at: v.Due, serial: k.serial, place: k.place})
+			p.add(key{at: v.Due, serial: k.serial, index: k.index})
 		}
 		return true
 	})

@@ -9,7 +9,8 @@ import (
 
 // The bounds of one step.
 const (
-	// StepMax is the number of jobs of one kind that one settling, and of all kinds that one Expire, Purge or DeleteQueue, touches.
+	// StepMax bounds the jobs of one kind that one settling touches, and the jobs of all kinds that
+	// one Expire, Purge or DeleteQueue touches.
 	StepMax = 4096
 	// SweepMax is the number of remembered records of each kind that the end of one entry forgets.
 	SweepMax = 1024
@@ -49,13 +50,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Machine is the state of one shard. See the package comment for who may call what when.
+// Machine is the state of one shard. The package comment says which methods may run beside others.
 type Machine struct {
-	cfg    Config
-	index  uint64 // of the entry applied last
-	format Format // the highest of the entries applied, in which snapshots are written
+	cfg     Config
+	applied uint64 // of the entry applied last
+	format  Format // the highest of the entries applied, in which snapshots are written
 	scalars
-	sum uint64 // of the hashes of all records but the queues touched by the entry under way and the scalars
+	sum uint64 // of the hashes of all records, without the scalars and the queues that the current entry touched
 
 	store  store
 	queues queues
@@ -64,10 +65,10 @@ type Machine struct {
 	answers  answers
 	restored RestoreMark
 	recents  recents
-	touched  []*queue // by the entry under way
+	touched  []*queue // by the current entry
 	endings  []Ending // of the entry applied last
 	leases   int      // how many jobs are reserved
-	// restoring is set while Restore reads jobs: when they fall due is counted afterwards.
+	// restoring is set while Restore reads jobs. Their due times are counted afterwards.
 	restoring bool
 	scratch   commandScratch
 }
@@ -91,23 +92,25 @@ func New(cfg Config) *Machine {
 func (m *Machine) Clock() Time { return m.scalars.Clock }
 
 // Index returns the index of the entry applied last, 0 if there was none.
-func (m *Machine) Index() uint64 { return m.index }
+func (m *Machine) Index() uint64 { return m.applied }
 
-// Format returns the highest format of the entries applied. Snapshots have it too: one is never newer than the log that it stands for.
+// Format returns the highest format of the entries applied. Snapshots have it too, so that a
+// snapshot is never newer than the log that it stands for.
 func (m *Machine) Format() Format { return m.format }
 
 // Digest returns the sum of the hashes of all logical records. It is equal on all replicas at equal index.
 func (m *Machine) Digest() uint64 { return m.sum + HashScalars(m.scalars) }
 
-// Apply carries out one committed entry and returns the results of its commands, in order. The machine keeps no reference to entry.
-// An error means that the entry cannot be read: it is damaged or of a later version. The state is then unchanged, and the
-// caller must stop, since skipping it would let replicas diverge.
+// Apply carries out one committed entry and returns the results of its commands, in order. The
+// machine keeps no reference to entry. An error means that the entry cannot be read: it is damaged
+// or of a later version. The state is then unchanged, and the caller must stop, since replicas
+// would diverge if it skipped the entry.
 func (m *Machine) Apply(index uint64, entry []byte) ([]Result, error) {
 	e, err := openEntry(entry, &m.scratch)
 	if err != nil {
 		return nil, fmt.Errorf("fsm: entry %d: %w", index, err)
 	}
-	m.index, m.format = index, max(m.format, e.format)
+	m.applied, m.format = index, max(m.format, e.format)
 	before := m.scalars.Clock
 	m.scalars.Clock = max(before, e.stamp)
 	m.forgetEndings()
@@ -121,7 +124,8 @@ func (m *Machine) Apply(index uint64, entry []byte) ([]Result, error) {
 	return results, nil
 }
 
-// request carries out one request of an entry that openEntry has checked, or repeats what is remembered of it.
+// request carries out one request of an entry that openEntry has checked, or answers it from
+// memory.
 func (m *Machine) request(e *entryReader, before Time, results []Result) []Result {
 	r := e.nextRequest()
 	first := len(results)
@@ -196,8 +200,8 @@ func (m *Machine) apply(c Command, before Time) Result {
 	panic(fmt.Sprintf("fsm: command %T has no rule", c))
 }
 
-// NextDeadline returns the earliest time at which a lease lapses, a job expires or a delayed job falls due; none while a restore is
-// open.
+// NextDeadline returns the earliest time at which a lease lapses, a job expires or a delayed job
+// falls due. There is none while a restore is open.
 func (m *Machine) NextDeadline() (Time, bool) {
 	if m.restored.Open() {
 		return 0, false
@@ -206,12 +210,12 @@ func (m *Machine) NextDeadline() (Time, bool) {
 	return t.at, ok
 }
 
-// queue is what the machine derives for one queue: the orders over its jobs, and its turns in the agendas. What must be
-// stored is in its QueueRecord.
+// queue is the derived state of one queue: the orders over its jobs, and when it is due in the
+// agendas. Its stored state is in its QueueRecord.
 type queue struct {
-	name  string
-	place uint32 // of its record
-	birth uint64
+	name      string
+	index     uint32 // of its record
+	createSeq uint64
 
 	delayed order // by due
 	ready   order // by priority, due
@@ -222,23 +226,23 @@ type queue struct {
 	ended   order // tombstones by time of end
 	due     dueCounts
 
-	deadline Time   // its turn in queues.deadlines, 0 if none
-	forget   Time   // its turn in queues.forgets
-	oldest   Time   // its turn in queues.oldest
+	deadline Time   // when it is due in queues.deadlines, 0 if never
+	forget   Time   // when it is due in queues.forgets, 0 if never
+	oldest   Time   // when it is due in queues.oldest, 0 if never
 	settled  uint64 // index of the entry that settled it last
 	touched  uint64 // index of the entry that touched it last
 
 	space   *space // its namespace, nil if it has none
-	counted Usage  // what space counts of it
+	counted Usage  // the usage that space has taken account of
 
-	recent *recent    // what it did lately, nil if that was nothing
-	seen   recentSeen // what recent counts of it
+	recent *recent    // its recent activity, nil if there was none
+	seen   recentSeen // the counters that recent has taken account of
 }
 
 // queues are all queues of the shard.
 type queues struct {
 	records   pages[QueueRecord]
-	byPlace   []*queue // nil where there is none
+	byIndex   []*queue // by index of the record; nil if there is none
 	byName    map[string]*queue
 	names     *btree.BTreeG[string]
 	deadlines agenda // by next deadline
@@ -251,56 +255,56 @@ type queues struct {
 
 func newQueues(o *orders) queues {
 	return queues{
-		records: newPages[QueueRecord](7), byPlace: make([]*queue, 1), byName: map[string]*queue{},
+		records: newPages[QueueRecord](7), byIndex: make([]*queue, 1), byName: map[string]*queue{},
 		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
 		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
 		spaces: map[string]*space{}, orders: o,
 	}
 }
 
-// add makes the runtime part of a queue whose record is stored at place.
-func (qs *queues) add(place uint32, name string, birth uint64) *queue {
+// add creates the derived state of a queue whose record is stored at index.
+func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 	q := &queue{
-		name: name, place: place, birth: birth,
+		name: name, index: index, createSeq: createSeq,
 		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil), working: qs.orders.by(byDue),
 		dead: qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
-		due: dueCounts{seed: qs.orders.store.seed}, seen: seenOf(&qs.records.at(place).Counters),
+		due: dueCounts{seed: qs.orders.store.seed}, seen: seenOf(&qs.records.at(index).Counters),
 	}
-	for int(place) >= len(qs.byPlace) {
-		qs.byPlace = append(qs.byPlace, nil)
+	for int(index) >= len(qs.byIndex) {
+		qs.byIndex = append(qs.byIndex, nil)
 	}
-	qs.byPlace[place] = q
+	qs.byIndex[index] = q
 	qs.byName[name] = q
 	qs.names.ReplaceOrInsert(name)
-	qs.enter(q)
+	qs.addToNamespace(q)
 	return q
 }
 
-// record returns a queue's record for reading.
-func (m *Machine) record(q *queue) *QueueRecord { return m.queues.records.at(q.place) }
+// record returns the record of a queue for reading.
+func (m *Machine) record(q *queue) *QueueRecord { return m.queues.records.at(q.index) }
 
-// touch returns a queue's record for writing; the digest follows at the end of the entry.
+// touch returns the record of a queue for writing. The end of the entry updates the digest.
 func (m *Machine) touch(q *queue) *QueueRecord {
-	if q.touched != m.index {
-		q.touched = m.index
+	if q.touched != m.applied {
+		q.touched = m.applied
 		m.sum -= HashQueue(m.record(q))
 		m.touched = append(m.touched, q)
 	}
-	return m.queues.records.edit(q.place)
+	return m.queues.records.edit(q.index)
 }
 
-// planTouched brings the deadlines up to date within an entry.
+// planTouched updates the deadlines of the queues that the current entry has touched so far.
 func (m *Machine) planTouched() {
 	for _, q := range m.touched {
 		m.plan(q)
 	}
 }
 
-// closeQueues brings digest, agendas and counts up to date for the queues that the entry touched.
+// closeQueues updates digest, agendas and counts for the queues that the entry touched.
 func (m *Machine) closeQueues() {
 	for _, q := range m.touched {
 		m.plan(q)
-		if m.queues.byPlace[q.place] == q {
+		if m.queues.byIndex[q.index] == q {
 			m.sum += HashQueue(m.record(q))
 			m.account(q)
 			m.countRecent(q)
@@ -311,38 +315,40 @@ func (m *Machine) closeQueues() {
 	m.touched = m.touched[:0]
 }
 
-// birth creates a queue, unless there are too many. Having nothing to settle, it counts as settled.
-func (m *Machine) birth(name string, partition, partitions uint32) (*queue, Code) {
+// createQueue creates a queue, unless there are too many. A new queue has nothing to settle, so it
+// counts as settled.
+func (m *Machine) createQueue(name string, partition, partitions uint32) (*queue, Code) {
 	if len(m.queues.byName) >= m.cfg.QueuesMax {
 		return nil, Quota
 	}
-	m.scalars.Births++
-	place := m.queues.records.alloc()
-	*m.queues.records.edit(place) = QueueRecord{
-		Name: name, Partition: partition, Partitions: partitions, Birth: m.scalars.Births, Created: m.scalars.Clock,
-		Format: m.format,
+	m.scalars.QueuesCreated++
+	index := m.queues.records.alloc()
+	*m.queues.records.edit(index) = QueueRecord{
+		Name: name, Partition: partition, Partitions: partitions,
+		CreateSeq: m.scalars.QueuesCreated, Created: m.scalars.Clock, Format: m.format,
 	}
-	q := m.queues.add(place, name, m.scalars.Births)
-	q.touched, q.settled = m.index, m.index
-	m.touched = append(m.touched, q) // its hash is added when the entry ends
+	q := m.queues.add(index, name, m.scalars.QueuesCreated)
+	q.touched, q.settled = m.applied, m.applied
+	m.touched = append(m.touched, q) // closeQueues adds its hash
 	return q, OK
 }
 
-// bury removes a queue that holds and remembers nothing.
-func (m *Machine) bury(q *queue) {
+// dropQueue removes a queue without jobs and tombstones.
+func (m *Machine) dropQueue(q *queue) {
 	m.touch(q)
 	for _, o := range [...]*order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
 		o.discard()
 	}
 	m.dropRecent(q)
-	m.queues.leave(q)
-	m.queues.byPlace[q.place] = nil
-	m.queues.records.release(q.place)
+	m.queues.removeFromNamespace(q)
+	m.queues.byIndex[q.index] = nil
+	m.queues.records.release(q.index)
 	delete(m.queues.byName, q.name)
 	m.queues.names.Delete(q.name)
 }
 
-// plan brings the queue's turn among the deadlines up to date, at the end of every entry that touched it.
+// plan updates when the queue is due among the deadlines, at the end of every entry that touched
+// it.
 func (m *Machine) plan(q *queue) {
 	next := q.delayed.firstAt()
 	for _, o := range [...]*order{&q.leases, &q.ttls} {

@@ -1,30 +1,35 @@
 package fsm
 
-// Memory is what a machine takes of the heap, in bytes. It is kept up with each change, so that reading it costs the same however
-// many jobs there are. It is no part of the state: replicas that hold the same may differ in it.
+// Memory is what a machine takes of the heap, in bytes. Each change updates it, so that reading it
+// costs the same however many jobs there are. It is no part of the state: replicas that hold the
+// same may differ in it.
 type Memory struct {
 	// Held is what the machine has now: records, bodies, tables, orders, and what an open snapshot keeps alive beside them.
 	Held uint64
-	// Promised is what the held jobs may come to take without another put: the record of a first grant, and for a job with a
-	// client-chosen id its tombstone. Space of ended jobs is not counted against it, since it comes back only by whole pages.
+	// Promised is what the held jobs may come to take without another put: the lease record of
+	// each, and the tombstone of a job with a client-chosen id. Memory of ended jobs is not
+	// subtracted, since it comes back only by whole pages.
 	Promised uint64
-	// Shareable is what changes may have to copy while a snapshot is open, besides what is copied already.
-	Shareable uint64
+	// CopyOnWrite is what changes may have to copy while a snapshot is open, besides what is copied
+	// already.
+	CopyOnWrite uint64
 }
 
 // The sizes of records in memory, and what comes with them. A test compares them with the heap.
 const (
 	slotBytes     = 32
-	grantBytes    = 48
+	leaseBytes    = 48
 	tombBytes     = 40
 	finishedBytes = 24
 	answerBytes   = 40
 	recordBytes   = 368 // of a QueueRecord
 	bucketBytes   = 64
 	keyBytes      = 24
-	// indexBytes is what an index takes for each slice: its key, and as much again because blocks are half full at the least.
+	// indexBytes is what a sliceIndex takes for each slice: its key, and as much again because
+	// blocks are at least half full.
 	indexBytes = 2 * keyBytes
-	// queueBytes is what a queue takes besides its record and its orders: the runtime part, and its place in maps, trees and agendas.
+	// queueBytes is what a queue takes besides its record and its orders: its derived state, and
+	// its entries in maps, trees and agendas.
 	queueBytes = 1032
 	// recentBytes is what the recent counts of a queue take.
 	recentBytes = 1120
@@ -32,24 +37,26 @@ const (
 	tableBytes = bucketBytes * 10 / (bucketFill * 9)
 	// reservedBytes is what a job takes in the orders of leases, in slices that are half full.
 	reservedBytes = 16
-	// stoneBytes is the blob of a tombstone without its id.
-	stoneBytes = 1 + 1 + 4 + 16 + 2
+	// tombPayloadBytes is the payload of a tombstone without its id.
+	tombPayloadBytes = 1 + 1 + 4 + 16 + 2
 	// heapPage is what the runtime rounds large allocations up to.
 	heapPage = 8 << 10
 	// pageEntryBytes is what a page takes in the directory of its pages.
 	pageEntryBytes = 24 + 8 + 4
 )
 
-// heapBytes is what an allocation of n bytes takes, n being 0 or larger than the runtime's size classes, which end at 32 KiB.
+// heapBytes returns what an allocation of n bytes takes. n is 0 or above the size classes of the
+// runtime, which end at 32 KiB.
 func heapBytes(n int) int64 { return (int64(n) + heapPage - 1) / heapPage * heapPage }
 
-// memory returns what the pages take, of which each record has so many bytes, and of that what a share may make copy.
-func (p *pages[T]) memory(recordBytes int) (held, shareable uint64) {
+// memory returns what pages of records of this size take, and how much of that a pin may make
+// changes copy.
+func (p *pages[T]) memory(recordBytes int) (held, copyOnWrite uint64) {
 	page := uint64(recordBytes) << p.shift
 	if page > heapPage {
 		page = uint64(heapBytes(int(page))) //nolint:gosec // a page has at most pageBytesMax
 	}
-	held = uint64(p.made+p.superseded)*page + uint64(cap(p.dir)*pageEntryBytes+p.open*len(p.dir)*24+cap(p.free)*4)
+	held = uint64(p.made+p.superseded)*page + uint64(cap(p.dir)*pageEntryBytes+p.pins*len(p.dir)*24+cap(p.free)*4)
 	return held, uint64(max(0, p.made-p.superseded)) * page
 }
 
@@ -59,7 +66,8 @@ func (t *table) memory() uint64 {
 
 func (s *blobs) memory() uint64 {
 	const metaBytes = 24
-	return uint64(s.allocated) + uint64(cap(s.meta)*metaBytes+cap(s.data)*24+s.open*len(s.data)*24+cap(s.spare)*4+cap(s.limbo)*8)
+	directories := cap(s.data)*24 + s.pins*len(s.data)*24
+	return uint64(s.allocated) + uint64(cap(s.meta)*metaBytes+directories+cap(s.spare)*4+cap(s.limbo)*8)
 }
 
 func (o *orders) memory() uint64 {
@@ -71,48 +79,50 @@ func (o *orders) memory() uint64 {
 func (m *Machine) Memory() Memory {
 	s, a, f := &m.store, &m.answers, &m.finished
 	var v Memory
-	add := func(held, shareable uint64) {
+	add := func(held, copyOnWrite uint64) {
 		v.Held += held
-		v.Shareable += shareable
+		v.CopyOnWrite += copyOnWrite
 	}
 	add(s.slots.memory(slotBytes))
-	add(s.grants.memory(grantBytes))
+	add(s.leases.memory(leaseBytes))
 	add(s.tombs.memory(tombBytes))
 	add(f.records.memory(finishedBytes))
 	add(a.records.memory(answerBytes))
 	add(m.queues.records.memory(recordBytes))
-	for _, t := range [...]*table{&s.serials, &s.ids, &s.stones, &f.byFence, &a.table} {
+	for _, t := range [...]*table{&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table} {
 		v.Held += t.memory()
 	}
 	v.Held += s.blobs.memory() + m.queues.orders.memory()
 	v.Held += uint64(cap(a.order)*16 + len(m.queues.byName)*queueBytes + len(m.recents.queues)*recentBytes)
-	ungranted := max(0, s.slots.count()-s.grants.count())
-	v.Promised = uint64(ungranted*(grantBytes+reservedBytes) + s.withID*(tombBytes+stoneBytes+tableBytes+reservedBytes) + s.idBytes)
+	unleased := max(0, s.slots.count()-s.leases.count())
+	const tombstone = tombBytes + tombPayloadBytes + tableBytes + reservedBytes
+	v.Promised = uint64(unleased*(leaseBytes+reservedBytes) + s.withID*tombstone + s.idBytes)
 	return v
 }
 
-// JobMemory returns what each of many held jobs with a body and a client-chosen id of so many bytes, 0 for a generated one, takes of Held, of Promised and
-// of Shareable.
+// JobMemory returns the parts of Held, Promised and CopyOnWrite that belong to each of many held
+// jobs with a body and a client-chosen id of these sizes. The size of a generated id is 0.
 func JobMemory(body, id int) Memory {
 	const (
-		fixed = 8 + 8 + 5 + 1 // hash, created, firstDue, Given: see born
-		// order is a place in a slice of an order that is two thirds full, and a part of its index.
+		fixed = 8 + 8 + 5 + 1 // hash, created, firstDue, Given: see jobPayload
+		// order is an entry in a slice of an order that is two thirds full, and a part of its
+		// sliceIndex.
 		order = 4*3/2 + 1
 	)
 	blob := 1 + fixed + body
 	named := 0
 	if id > 0 {
 		blob += 4 + 16 + 1 + id
-		named = tombBytes + stoneBytes + tableBytes + reservedBytes + id
+		named = tombBytes + tombPayloadBytes + tableBytes + reservedBytes + id
 	}
 	blob += lengthBytes(blob)
-	place := int(heapBytes(blob))
-	if blob <= blobBytesShared {
-		place = classBytes(classOf(blob))
+	stored := int(heapBytes(blob))
+	if blob <= packedBytesMax {
+		stored = classBytes(classOf(blob))
 	}
-	held := slotBytes + place + tableBytes + order
+	held := slotBytes + stored + tableBytes + order
 	if id > 0 {
 		held += tableBytes
 	}
-	return Memory{Held: uint64(held), Promised: uint64(grantBytes + reservedBytes + named), Shareable: slotBytes}
+	return Memory{Held: uint64(held), Promised: uint64(leaseBytes + reservedBytes + named), CopyOnWrite: slotBytes}
 }

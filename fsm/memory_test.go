@@ -119,7 +119,7 @@ func TestJobMemory(t *testing.T) {
 		now, want := d.m.Memory(), fsm.JobMemory(f.body, f.id)
 		for name, each := range map[string][2]uint64{
 			"held": {(now.Held - before.Held) / uint64(jobs), want.Held}, "promised": {now.Promised / uint64(jobs), want.Promised},
-			"shareable": {(now.Shareable - before.Shareable) / uint64(jobs), want.Shareable},
+			"shareable": {(now.CopyOnWrite - before.CopyOnWrite) / uint64(jobs), want.CopyOnWrite},
 		} {
 			if each[0] < each[1]*93/100 || each[0] > each[1]*107/100+uint64(64<<10/jobs) { // the last page of each kind is not full
 				t.Errorf("%+v: a job takes %d bytes %s, the plan says %d", f, each[0], name, each[1])

@@ -2,9 +2,14 @@ package fsm
 
 import "slices"
 
-// order keeps the places of records by key. Only its first keys are kept sorted, as keys; those after them are in slices, each with the places of one
-// range of keys in no order, so that a record costs a few bytes here and putting it touches one slice, however many there are. A slice is
-// sorted when it has become the first. The keys are those that the records have: one that is in an order must not change.
+// order keeps the indexes of records by key. Only its first keys, the front, are sorted and kept as
+// keys. The rest is in slices, each with the indexes of one range of keys, unsorted. So a record
+// costs a few bytes here, and adding one touches one slice, however many there are. A slice is
+// sorted when it has become the first. The keys are read from the records: the key of a record that
+// is in an order must not change.
+//
+// front holds every key below the first slice. It is empty only if the order is empty, so that
+// readers have the first key at hand.
 //
 // front holds every key below the first slice and is empty only if all is, so that the first key is at hand for readers.
 type order struct {
@@ -12,40 +17,42 @@ type order struct {
 	kind   orderKind
 	front  []key // sorted from head on
 	head   int
-	slices *index // the least key that each slice may hold, with the slice's place; nil until there was one
+	slices *sliceIndex // the least key that each slice may hold, with the index of the slice; nil at first
 	n      int
-	after  int // where in its slice the record was that left one last, and one more
+	after  int // the position after the one that the last removal from a slice cleared
 }
 
-// orders is what all orders of a machine have in common.
+// orders is the state common to all orders of a machine.
 type orders struct {
 	store    *store
 	finished *pages[finishedLease]
 	slices   pages[slice]
-	fill     []uint16 // of the slices, by place: together they are soon in the cache
-	spares   [][]key  // the fronts of orders that became empty, for the next that grow
-	// fronts is how many keys the fronts have room for, and spares.
+	fill     []uint16 // of the slices, by index: one array, which is soon in the cache
+	spares   [][]key  // the fronts of orders that became empty, for orders that grow
+	// fronts is how many keys the fronts and the spares have room for.
 	fronts int
 }
 
-// slice holds places of one range of keys in no order, as many as orders.fill says.
+// slice holds the indexes of one range of keys, unsorted, as many as orders.fill says.
 type slice [sliceMax]uint32
 
 const (
 	// frontMax is about the most keys in a front.
 	frontMax = 255
-	// sliceMax is the most places in a slice: 4 KiB. In larger ones it takes longer to find a place, smaller ones are more, and so less often in the
-	// cache when a record is put into one.
+	// sliceMax bounds the indexes in a slice: 4 KiB. In larger slices a search takes longer.
+	// Smaller ones are more, so that the one that a record is added to is less often in the cache.
 	sliceMax   = 1023
 	sliceShift = 4
-	// sliceSample is how many keys of a slice are looked at to find one that parts it.
+	// sliceSample is the size of the sample of keys from which a full slice chooses the key to
+	// split at.
 	sliceSample = 31
-	// frontKept is the most keys for which an order that is empty keeps the room, sparesKept how many larger fronts are kept for all.
+	// frontKept bounds the front that an empty order keeps, in keys. sparesKept bounds the larger
+	// fronts that are kept for all orders.
 	frontKept  = 16
 	sparesKept = 16
 )
 
-// orderKind tells which records an order is of, and by what.
+// orderKind says which records an order is of, and by which key.
 type orderKind uint8
 
 const (
@@ -65,25 +72,25 @@ func newOrders(s *store, f *pages[finishedLease]) *orders {
 func (o *orders) by(kind orderKind) order { return order{in: o, kind: kind} }
 
 // key returns the key of a record in an order of the given kind.
-func (o *orders) key(kind orderKind, place uint32) key {
+func (o *orders) key(kind orderKind, index uint32) key {
 	switch kind {
 	case byEnd:
-		t := o.store.tombs.at(place)
-		return key{at: t.ended, serial: t.serial, place: place}
+		t := o.store.tombs.at(index)
+		return key{at: t.ended, serial: t.serial, index: index}
 	case byExpiry:
-		l := o.finished.at(place)
-		return key{at: l.expiry, serial: l.fence, place: place}
+		l := o.finished.at(index)
+		return key{at: l.expiry, serial: l.fence, index: index}
 	default:
 	}
-	s := o.store.slots.at(place)
-	k := key{at: s.due, serial: s.serial, place: place}
+	s := o.store.slots.at(index)
+	k := key{at: s.due, serial: s.serial, index: index}
 	switch kind {
 	case byPriority:
 		k.priority = s.priority
 	case byUntil:
 		k.at = 0
-		if s.grant != 0 {
-			k.at = o.store.grants.at(s.grant).until
+		if s.lease != 0 {
+			k.at = o.store.leases.at(s.lease).until
 		}
 	case byTTL:
 		k.at = o.store.ttl(s)
@@ -93,8 +100,8 @@ func (o *orders) key(kind orderKind, place uint32) key {
 }
 
 // gather appends the keys of a slice to dst.
-func (o *order) gather(dst []key, place uint32) []key {
-	for _, p := range o.in.slices.at(place)[:o.in.fill[place]] {
+func (o *order) gather(dst []key, index uint32) []key {
+	for _, p := range o.in.slices.at(index)[:o.in.fill[index]] {
 		dst = append(dst, o.in.key(o.kind, p))
 	}
 	return dst
@@ -125,29 +132,30 @@ func (o *order) sliceOf(k key) (found key, ok bool) {
 	return o.slices.blocks[block][i], true
 }
 
-// addTo adds a place to a slice that is not full.
-func (o *order) addTo(slice, place uint32) {
+// addTo adds an index to a slice that is not full.
+func (o *order) addTo(slice, index uint32) {
 	n := &o.in.fill[slice]
-	o.in.slices.edit(slice)[*n] = place
+	o.in.slices.edit(slice)[*n] = index
 	*n++
 }
 
-// insert adds the record at place, whose key is not there yet.
-func (o *order) insert(place uint32) {
-	k := o.in.key(o.kind, place)
+// insert adds the record at index. The order must not have a record of the same key.
+func (o *order) insert(index uint32) {
+	k := o.in.key(o.kind, index)
 	o.n++
 	found, ok := o.sliceOf(k)
 	if !ok {
 		o.insertFront(k)
 		return
 	}
-	if o.in.fill[found.place] == sliceMax {
+	if o.in.fill[found.index] == sliceMax {
 		o.split(found, k)
 		return
 	}
-	o.addTo(found.place, place)
+	o.addTo(found.index, index)
 }
 
+// insertFront adds a key that is below the first slice.
 func (o *order) insertFront(k key) {
 	if len(o.front)-o.head >= frontMax {
 		half := o.head + frontMax/2
@@ -158,7 +166,7 @@ func (o *order) insertFront(k key) {
 		o.addFirst(o.front[half:])
 		o.front = o.front[:half]
 		if found, ok := o.sliceOf(k); ok {
-			o.addTo(found.place, k.place)
+			o.addTo(found.index, k.index)
 			return
 		}
 	}
@@ -171,18 +179,19 @@ func (o *order) insertFront(k key) {
 	o.front[i] = k
 }
 
-// addFirst puts keys, the least of them first, in front of the slices: into the first one if that has room.
+// addFirst moves keys, the least of them first, in front of the slices: into the first slice if
+// that has room.
 func (o *order) addFirst(keys []key) {
 	first := keys[0]
-	if o.slices == nil || o.slices.n == 0 || int(o.in.fill[o.slices.lows[0].place])+len(keys) > sliceMax*3/4 {
+	if o.slices == nil || o.slices.n == 0 || int(o.in.fill[o.slices.lows[0].index])+len(keys) > sliceMax*3/4 {
 		o.addSlice(first, keys)
 		return
 	}
-	first.place = o.slices.lows[0].place
+	first.index = o.slices.lows[0].index
 	o.slices.remove(o.slices.lows[0])
 	o.slices.insert(first)
 	for _, k := range keys {
-		o.addTo(first.place, k.place)
+		o.addTo(first.index, k.index)
 	}
 }
 
@@ -204,7 +213,7 @@ func (o *order) room() {
 	o.front, o.head = append(o.front, kept...), 0
 }
 
-// search returns where in the front a key is or belongs.
+// search returns the position in the front of a key, or where it belongs.
 func (o *order) search(k key) int {
 	low, high := o.head, len(o.front)
 	for low < high {
@@ -217,37 +226,38 @@ func (o *order) search(k key) int {
 	return low
 }
 
-// addSlice makes a slice of keys that are not below the first.
+// addSlice creates a slice of keys, none of which is below first.
 func (o *order) addSlice(first key, keys []key) {
-	place := o.in.slices.alloc()
-	for int(place) >= len(o.in.fill) {
+	index := o.in.slices.alloc()
+	for int(index) >= len(o.in.fill) {
 		o.in.fill = append(o.in.fill, 0)
 	}
-	o.in.fill[place] = 0
+	o.in.fill[index] = 0
 	for _, k := range keys {
-		o.addTo(place, k.place)
+		o.addTo(index, k.index)
 	}
 	if o.slices == nil {
-		o.slices = &index{}
+		o.slices = &sliceIndex{}
 	}
-	first.place = place
+	first.index = index
 	o.slices.insert(first)
 }
 
-// split adds a key to a full slice by making two of it. Keys that come in their order make slices that stay full.
+// split adds a key to a full slice and splits it in two. Keys that come in their order leave full
+// slices behind.
 func (o *order) split(found, k key) {
 	var buffer [sliceMax + 1]key
-	keys := o.gather(buffer[:0], found.place)
+	keys := o.gather(buffer[:0], found.index)
 	pivot := quantile(keys, sliceMax/2)
 	if !slices.ContainsFunc(keys, k.less) {
 		pivot = k
 	}
 	keys = append(keys, k)
-	o.in.fill[found.place] = 0
+	o.in.fill[found.index] = 0
 	upper := keys[:0]
 	for _, k := range keys {
 		if k.less(pivot) {
-			o.addTo(found.place, k.place)
+			o.addTo(found.index, k.index)
 		} else {
 			upper = append(upper, k)
 		}
@@ -255,7 +265,8 @@ func (o *order) split(found, k key) {
 	o.addSlice(pivot, upper)
 }
 
-// quantile returns one of at least sliceSample keys below which are about n of them, and at least one.
+// quantile returns a key that has about n of the keys below it, and at least one. There must be at
+// least sliceSample keys.
 func quantile(keys []key, n int) key {
 	var sample [sliceSample]key
 	for i := range sample {
@@ -265,16 +276,16 @@ func quantile(keys []key, n int) key {
 	return sample[max(1, min(n*sliceSample/len(keys), sliceSample-1))]
 }
 
-// remove takes out a record, whose key is still what it was.
-func (o *order) remove(place uint32) {
-	k := o.in.key(o.kind, place)
+// remove removes the record at index. Its key must be the one that it was added with.
+func (o *order) remove(index uint32) {
+	k := o.in.key(o.kind, index)
 	o.n--
 	if found, ok := o.sliceOf(k); ok {
-		o.removeFrom(found, place)
+		o.removeFrom(found, index)
 		return
 	}
 	i := o.search(k)
-	if i == len(o.front) || o.front[i].place != place {
+	if i == len(o.front) || o.front[i].index != index {
 		panic("fsm: a record is missing from its order")
 	}
 	if i == o.head {
@@ -287,13 +298,13 @@ func (o *order) remove(place uint32) {
 	}
 }
 
-// discard gives up an order that is empty and used no more, with the room that its front keeps.
+// discard frees the front of an empty order that is not used any more.
 func (o *order) discard() {
 	o.in.fronts -= cap(o.front)
 	o.front, o.head = nil, 0
 }
 
-// advance makes the first keys of the first slice the front, which is empty.
+// advance moves the first keys of the first slice into the empty front.
 func (o *order) advance() {
 	o.front, o.head = o.front[:0], 0
 	if o.n == 0 {
@@ -314,19 +325,19 @@ func (o *order) advance() {
 		o.front = make([]key, 0, 2*frontMax)
 	}
 	var buffer [sliceMax]key
-	keys := o.gather(buffer[:0], first.place)
+	keys := o.gather(buffer[:0], first.index)
 	if len(keys) <= frontMax {
 		o.front = append(o.front, keys...)
-		o.in.slices.release(first.place)
+		o.in.slices.release(first.index)
 	} else {
 		pivot := quantile(keys, frontMax)
-		pivot.place = first.place
-		o.in.fill[first.place] = 0
+		pivot.index = first.index
+		o.in.fill[first.index] = 0
 		for _, k := range keys {
 			if k.less(pivot) {
 				o.front = append(o.front, k)
 			} else {
-				o.addTo(first.place, k.place)
+				o.addTo(first.index, k.index)
 			}
 		}
 		o.slices.insert(pivot)
@@ -334,57 +345,62 @@ func (o *order) advance() {
 	slices.SortFunc(o.front, key.compare)
 }
 
-func (o *order) removeFrom(found key, place uint32) {
-	n := &o.in.fill[found.place]
-	places := o.in.slices.edit(found.place)[:*n]
-	// What was put in one after the other often leaves one after the other: the next is looked for behind the last.
-	from := min(o.after, len(places))
-	i := slices.Index(places[from:], place)
+// removeFrom removes the record at index from a slice.
+func (o *order) removeFrom(found key, index uint32) {
+	n := &o.in.fill[found.index]
+	indexes := o.in.slices.edit(found.index)[:*n]
+	// Records that come in a row often go in a row, so the search starts after the last removal.
+	from := min(o.after, len(indexes))
+	i := slices.Index(indexes[from:], index)
 	if i >= 0 {
 		i += from
-	} else if i = slices.Index(places[:from], place); i < 0 {
+	} else if i = slices.Index(indexes[:from], index); i < 0 {
 		panic("fsm: a record is missing from its order")
 	}
 	o.after = i + 1
 	*n--
-	places[i] = places[*n]
+	indexes[i] = indexes[*n]
 	if *n%64 == 0 && *n <= sliceMax/2 {
 		o.merge(found)
 	}
 }
 
-// merge drops a slice that is empty, or makes one of a slice that is half empty and one beside it if both together are not more.
+// merge drops an empty slice. Else it merges a half empty slice with a neighbour if both together
+// are not more than half a slice.
 func (o *order) merge(found key) {
-	if o.in.fill[found.place] == 0 {
+	if o.in.fill[found.index] == 0 {
 		o.drop(found)
 		return
 	}
-	if next, ok := o.slices.beside(found, 1); ok && o.take(found, next) {
+	if next, ok := o.slices.beside(found, 1); ok && o.mergeInto(found, next) {
 		return
 	}
-	if before, ok := o.slices.beside(found, -1); ok { // where keys go in their order, what they leave is before
-		o.take(before, found)
+	if before, ok := o.slices.beside(found, -1); ok { // keys that go in their order leave slices before
+		o.mergeInto(before, found)
 	}
 }
 
-// take moves the places of a slice into the one before it. It reports false if they are too many.
-func (o *order) take(into, from key) bool {
-	if int(o.in.fill[into.place])+int(o.in.fill[from.place]) > sliceMax/2 {
+// mergeInto moves the records of a slice into the one before it. It reports false if they are too
+// many.
+func (o *order) mergeInto(into, from key) bool {
+	if int(o.in.fill[into.index])+int(o.in.fill[from.index]) > sliceMax/2 {
 		return false
 	}
-	for _, place := range o.in.slices.at(from.place)[:o.in.fill[from.place]] {
-		o.addTo(into.place, place)
+	for _, index := range o.in.slices.at(from.index)[:o.in.fill[from.index]] {
+		o.addTo(into.index, index)
 	}
 	o.drop(from)
 	return true
 }
 
+// drop removes a slice from the order.
 func (o *order) drop(found key) {
 	o.slices.remove(found)
-	o.in.slices.release(found.place)
+	o.in.slices.release(found.index)
 }
 
-// ascend calls f for the keys from the given one on, in their order, until it returns false. It changes nothing.
+// ascend calls f for the keys from the given one on, in their order, until f returns false. It
+// changes nothing.
 func (o *order) ascend(from key, f func(key) bool) {
 	for _, k := range o.front[o.search(from):] {
 		if !f(k) {
@@ -396,7 +412,7 @@ func (o *order) ascend(from key, f func(key) bool) {
 	}
 	buffer := make([]key, 0, sliceMax)
 	o.slices.ascend(from, func(s key) bool {
-		buffer = o.gather(buffer[:0], s.place)
+		buffer = o.gather(buffer[:0], s.index)
 		slices.SortFunc(buffer, key.compare)
 		for _, k := range buffer {
 			if !k.less(from) && !f(k) {
@@ -416,8 +432,8 @@ func (o *order) from(k key) (least key, ok bool) {
 		return key{}, false
 	}
 	o.slices.ascend(k, func(s key) bool {
-		for _, place := range o.in.slices.at(s.place)[:o.in.fill[s.place]] {
-			if found := o.in.key(o.kind, place); !found.less(k) && (!ok || found.less(least)) {
+		for _, index := range o.in.slices.at(s.index)[:o.in.fill[s.index]] {
+			if found := o.in.key(o.kind, index); !found.less(k) && (!ok || found.less(least)) {
 				least, ok = found, true
 			}
 		}
@@ -426,7 +442,8 @@ func (o *order) from(k key) (least key, ok bool) {
 	return least, ok
 }
 
-// upTo counts the keys up to now, at most limit, and returns the time of the first one after now, 0 if there is none or the limit is reached.
+// upTo counts the keys up to now, at most limit, and returns the time of the first key after now.
+// That is 0 if there is none or the limit is reached.
 func (o *order) upTo(now Time, limit uint64) (n uint64, next Time) {
 	after := key{at: now + 1}
 	i := o.search(after)
@@ -443,11 +460,11 @@ func (o *order) upTo(now Time, limit uint64) (n uint64, next Time) {
 	last, ok := o.sliceOf(after)
 	o.slices.ascend(key{priority: -128}, func(s key) bool {
 		if ok && s.less(last) {
-			n += uint64(o.in.fill[s.place])
+			n += uint64(o.in.fill[s.index])
 			return n < limit
 		}
 		var buffer [sliceMax]key
-		for _, k := range o.gather(buffer[:0], s.place) {
+		for _, k := range o.gather(buffer[:0], s.index) {
 			if k.at <= now {
 				n++
 			} else if next == 0 || k.at < next {

@@ -23,18 +23,18 @@ func newOrdered(t *testing.T, seed uint64) *ordered {
 
 func (o *ordered) insert(at Time) {
 	o.serial++
-	place := o.leases.alloc()
-	*o.leases.edit(place) = finishedLease{fence: o.serial, expiry: at}
-	o.order.insert(place)
-	k := key{at: at, serial: o.serial, place: place}
+	index := o.leases.alloc()
+	*o.leases.edit(index) = finishedLease{fence: o.serial, expiry: at}
+	o.order.insert(index)
+	k := key{at: at, serial: o.serial, index: index}
 	i, _ := slices.BinarySearchFunc(o.want, k, key.compare)
 	o.want = slices.Insert(o.want, i, k)
 }
 
 func (o *ordered) remove(i int) {
-	place := o.want[i].place
-	o.order.remove(place)
-	o.leases.release(place)
+	index := o.want[i].index
+	o.order.remove(index)
+	o.leases.release(index)
 	o.want = slices.Delete(o.want, i, i+1)
 }
 
@@ -127,9 +127,9 @@ func TestOrderTakesLittleRoom(t *testing.T) {
 		if n := o.order.in.slices.count(); n*sliceMax > 9*keys/4 {
 			t.Errorf("%s: %d slices for %d keys", name, n, keys)
 		}
-		for i, place := range o.rng.Perm(keys) {
+		for i, index := range o.rng.Perm(keys) {
 			if i%50 != 0 {
-				o.order.remove(uint32(place + 1))
+				o.order.remove(uint32(index + 1))
 			}
 		}
 		var last key
@@ -155,10 +155,10 @@ func TestOrderOfSurvivors(t *testing.T) {
 	const keys, behind, survive = 200_000, 3000, 500
 	o := newOrdered(t, 1)
 	for i := range keys + behind {
-		if place := i + 1; i < keys {
+		if index := i + 1; i < keys {
 			o.leases.alloc()
-			*o.leases.edit(uint32(place)) = finishedLease{fence: uint64(place), expiry: Time(place)}
-			o.order.insert(uint32(place))
+			*o.leases.edit(uint32(index)) = finishedLease{fence: uint64(index), expiry: Time(index)}
+			o.order.insert(uint32(index))
 		}
 		if gone := i - behind; gone >= 0 && gone%survive != 0 {
 			o.order.remove(uint32(gone + 1))
@@ -185,8 +185,8 @@ func TestNextToLeaveIsAtHand(t *testing.T) {
 		if !ok {
 			t.Fatal("the front reaches as far as the key")
 		}
-		places := o.order.in.slices.at(found.place)[:o.order.in.fill[found.place]]
-		at := slices.Index(places, k.place)
+		indexes := o.order.in.slices.at(found.index)[:o.order.in.fill[found.index]]
+		at := slices.Index(indexes, k.index)
 		o.remove(i)
 		if o.order.after != at+1 {
 			t.Fatalf("the next is looked for at %d, the last was at %d", o.order.after, at)

@@ -1,22 +1,23 @@
 package fsm
 
-// put creates a job, or answers as its first put was answered. The order of the checks is DESIGN.md's.
+// put creates a job, or repeats the answer of its first put. DESIGN.md gives the order of the
+// checks.
 func (m *Machine) put(c *Put) Result {
 	q, code := m.home(c.Queue, c.Partition, c.Partitions)
 	if code != OK {
 		return Result{Code: code}
 	}
 	var content [16]byte
-	var stone uint32
+	var tombstone uint32
 	if c.ID != "" {
 		content = ContentHash(c)
 		var held uint32
-		held, stone = m.store.byID(q, c.ID)
+		held, tombstone = m.store.byID(q, c.ID)
 		if held != 0 {
 			return m.putAgain(job{held, q}, content)
 		}
-		if stone != 0 && !c.Again && !m.forgotten(q, stone) {
-			return m.putEnded(q, stone, content)
+		if tombstone != 0 && !c.Again && !m.forgotten(q, tombstone) {
+			return m.putEnded(q, tombstone, content)
 		}
 	}
 	if wait := m.rateWait(q, m.scalars.Clock); wait > 0 {
@@ -27,32 +28,34 @@ func (m *Machine) put(c *Put) Result {
 		return Result{Code: QueueFull}
 	}
 	m.takeToken(q)
-	if stone != 0 {
-		m.forgetTomb(q, stone)
+	if tombstone != 0 {
+		m.forgetTombstone(q, tombstone)
 	}
 	state := m.addJob(q, &j, content)
 	return Result{Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue, changed: true}
 }
 
-// home returns the queue that a put or a configuration belongs to, creating an ordinary queue at its first mention, and settles it.
-// The code is QueueChanged if the caller routed by another number of partitions than the queue has.
+// home returns the queue of a put or a configuration and settles it. It creates an ordinary queue
+// at its first mention. The code is QueueChanged if the caller assumes another partition, or
+// another number of them, than the queue has.
 func (m *Machine) home(name string, partition, partitions uint32) (*queue, Code) {
 	q := m.queues.byName[name]
 	if q == nil {
 		if partition != 0 || partitions != 1 {
 			return nil, QueueChanged
 		}
-		return m.birth(name, 0, 1)
+		return m.createQueue(name, 0, 1)
 	}
-	m.settle(q)
+	m.settleQueue(q)
 	if r := m.record(q); r.Partition != partition || r.Partitions != partitions {
 		return nil, QueueChanged
 	}
 	return q, OK
 }
 
+// putAgain answers a put whose id belongs to a held job.
 func (m *Machine) putAgain(j job, content [16]byte) Result {
-	b := m.born(j)
+	b := m.payload(j)
 	if b.content() != content {
 		return Result{Code: JobExists}
 	}
@@ -61,9 +64,10 @@ func (m *Machine) putAgain(j job, content [16]byte) Result {
 	return Result{State: s.state(), Partition: m.record(j.q).Partition, Serial: s.serial, Due: b.firstDue()}
 }
 
-func (m *Machine) putEnded(q *queue, stone uint32, content [16]byte) Result {
-	t := m.store.tombs.at(stone)
-	if openBorn(m.store.blobs.at(t.blob)).content() != content {
+// putEnded answers a put whose id belongs to a tombstone.
+func (m *Machine) putEnded(q *queue, tombstone uint32, content [16]byte) Result {
+	t := m.store.tombs.at(tombstone)
+	if openPayload(m.store.blobs.at(t.blob)).content() != content {
 		return Result{Code: JobExists}
 	}
 	m.touch(q).Counters.Duplicate++
@@ -71,17 +75,17 @@ func (m *Machine) putEnded(q *queue, stone uint32, content [16]byte) Result {
 }
 
 // forgotten reports whether a tombstone is past its window, swept or not.
-func (m *Machine) forgotten(q *queue, stone uint32) bool {
-	return m.forgottenAt(q, stone, m.scalars.Clock)
+func (m *Machine) forgotten(q *queue, tombstone uint32) bool {
+	return m.forgottenAt(q, tombstone, m.scalars.Clock)
 }
 
 // forgottenAt is forgotten at a time that is not before the clock.
-func (m *Machine) forgottenAt(q *queue, stone uint32, now Time) bool {
+func (m *Machine) forgottenAt(q *queue, tombstone uint32, now Time) bool {
 	window, forever := dedupWindow(&m.record(q).Settings)
-	return !forever && m.store.tombs.at(stone).ended.Add(window) <= now
+	return !forever && m.store.tombs.at(tombstone).ended.Add(window) <= now
 }
 
-// newJob makes the record of a job, with the serial that it takes if it is stored.
+// newJob returns the record of a job, with the serial that it gets if it is stored.
 func (m *Machine) newJob(q *queue, c *Put) Job {
 	now := m.scalars.Clock
 	j := Job{
@@ -113,7 +117,7 @@ func (m *Machine) newJob(q *queue, c *Put) Job {
 	return j
 }
 
-// addJob stores a job and returns the state that it is born in.
+// addJob stores a new job and returns its first state.
 func (m *Machine) addJob(q *queue, v *Job, content [16]byte) State {
 	m.scalars.Serial = v.Serial
 	r := m.touch(q)
@@ -122,55 +126,58 @@ func (m *Machine) addJob(q *queue, v *Job, content [16]byte) State {
 	if v.Due <= m.scalars.Clock {
 		state = Ready
 	}
-	m.set(m.place(q, v, content), state, v.Due)
+	m.set(m.storeJob(q, v, content), state, v.Due)
 	return state
 }
 
-// place stores a job's fixed part and enters it into the tables; the caller sets its state.
-func (m *Machine) place(q *queue, v *Job, content [16]byte) job {
+// storeJob stores the payload of a job and adds the job to the tables. The caller sets its state.
+func (m *Machine) storeJob(q *queue, v *Job, content [16]byte) job {
 	idHash := uint32(0)
 	if !v.Generated {
 		idHash = m.store.idHash(q, v.ID)
 	}
-	m.store.scratch = appendBorn(m.store.scratch[:0], v, content, idHash, bornHash(v, content))
+	m.store.scratch = appendPayload(m.store.scratch[:0], v, content, idHash, payloadHash(v, content))
 	j := job{m.store.slots.alloc(), q}
-	s := m.store.slots.edit(j.place)
-	s.serial, s.queue, s.priority, s.due = v.Serial, q.place, v.Priority, v.Due
+	s := m.store.slots.edit(j.index)
+	s.serial, s.queue, s.priority, s.due = v.Serial, q.index, v.Priority, v.Due
 	s.setBlob(m.store.blobs.put(m.store.scratch))
 	if v.TTL != 0 {
 		s.flags |= slotHasTTL
 	}
-	m.store.serials.insert(serialHash(v.Serial), j.place)
+	m.store.serials.insert(serialHash(v.Serial), j.index)
 	if !v.Generated {
 		s.flags |= slotHasID
 		m.store.withID++
 		m.store.idBytes += len(v.ID)
-		m.store.ids.insert(idHash, j.place<<1)
+		m.store.ids.insert(idHash, j.index<<1)
 	}
 	m.touch(q).Counts.Bytes += jobBytes(v)
 	return j
 }
 
-// share is a partition's part of a queue's limit; a limit that is set is never less than 1.
-func share(limit uint64, r *QueueRecord) uint64 {
+// partitionLimit is the limit of a queue as one of its partitions enforces it. A limit that is set
+// is never less than 1.
+func partitionLimit(limit uint64, r *QueueRecord) uint64 {
 	if limit == 0 {
 		return 0
 	}
 	return max(1, limit/uint64(max(1, r.Partitions)))
 }
 
+// full reports whether a job of this size would exceed a limit of the queue.
 func (m *Machine) full(q *queue, bytes uint64) bool {
 	r := m.record(q)
-	jobs, size := share(r.Settings.MaxJobs, r), share(r.Settings.MaxBytes, r)
+	jobs, size := partitionLimit(r.Settings.MaxJobs, r), partitionLimit(r.Settings.MaxBytes, r)
 	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
 }
 
 // The token bucket is kept as the time at which it is full again (the theoretical arrival time of the generic cell rate
 // algorithm, ITU-T I.371): a put passes if that time is at most one bucket's worth ahead of the clock.
 
-// ratePeriod returns the time between tokens and how far ahead RateAt may be; 0 if there is no limit.
+// ratePeriod returns the time between tokens and how far ahead of the clock RateAt may be; both are
+// 0 without a limit.
 func ratePeriod(r *QueueRecord) (period, ahead Duration) {
-	rate := min(share(r.Settings.PutsPerSecond, r), 1e9)
+	rate := min(partitionLimit(r.Settings.PutsPerSecond, r), 1e9)
 	if rate == 0 {
 		return 0, 0
 	}

@@ -46,21 +46,23 @@ type QueuesQuery struct {
 	Max   int
 }
 
-// RecallQuery asks for the jobs that an earlier attempt at a request was granted, as far as these leases are live. Reading: Jobs, and
-// Code, which is Invalid if other content is remembered under the request's id, as Apply would answer. See RecallOf.
+// RecallQuery asks for the jobs that an earlier attempt at a request was granted and whose leases
+// are live. Reading: Jobs, and Code. Code is Invalid if the request's id is remembered with other
+// content, as Apply would answer. See RecallOf.
 type RecallQuery struct {
 	Caller, RequestID string
 	// Content is the RequestHash of the request.
 	Content [16]byte
 }
 
-// RecallOf returns the query for what an earlier attempt at req was granted.
+// RecallOf returns the query for the jobs that an earlier attempt at req was granted.
 func RecallOf(req *Request) *RecallQuery {
 	return &RecallQuery{Caller: req.Caller, RequestID: req.ID, Content: RequestHash(req)}
 }
 
-// HeldQuery asks for the jobs that were handed out by grants of this shard, in that order. What is not held under its grant any
-// more is left out; a lease that has lapsed unnoticed is not. Reading: Jobs.
+// HeldQuery asks for the jobs of grants that this shard gave out, in that order. It leaves out a
+// job that is not held under its grant any more, but not one whose lease has lapsed and is not
+// settled. Reading: Jobs.
 type HeldQuery struct{ Grants []Grant }
 
 // Kind returns KindJobQuery.
@@ -81,18 +83,19 @@ func (*RecallQuery) Kind() QueryKind { return KindRecallQuery }
 // Kind returns KindHeldQuery.
 func (*HeldQuery) Kind() QueryKind { return KindHeldQuery }
 
-// Reading is what a query was answered. Which fields a query fills is said at the query; the others are zero. It shares no memory
-// with the machine.
+// Reading is the answer to a query. The comment of each query names the fields that it fills; the
+// others are zero. A Reading shares no memory with the machine.
 type Reading struct {
 	// Kind is the kind of the query.
 	Kind QueryKind
 	Code Code
 	// Clock is the machine's: counts and counters are exact as of then. Now, which is not before it, is what all else is seen from.
 	Clock, Now Time
-	// Jobs that were handed out are RESERVED and have the Until of their grant: they may have been extended since.
+	// Jobs of grants are RESERVED and have the Until of the grant. Their leases may have been
+	// extended since.
 	Jobs   []Job
 	Queues []Queue
-	// More tells that there are more after the last one.
+	// More reports that there are more after the last one.
 	More bool
 }
 
@@ -165,7 +168,7 @@ func (q *RecallQuery) answer(m *Machine, now Time) Reading {
 
 func (q *HeldQuery) answer(m *Machine, _ Time) Reading { return Reading{Jobs: m.handedOut(q.Grants)} }
 
-// handedOut returns the jobs of the grants that are held still.
+// handedOut returns the jobs that are still held under these grants.
 func (m *Machine) handedOut(grants []Grant) []Job {
 	if len(grants) == 0 {
 		return nil

@@ -287,7 +287,7 @@ func TestReadingsAreTheReadersOwn(t *testing.T) {
 		}
 	}
 	a.do("", &DeleteQueue{Queue: "q"})
-	for i := range 8 { // into the same places
+	for i := range 8 { // into the same slots
 		a.do("", &Put{Queue: "q", Partitions: 1, ID: fmt.Sprint(i), Body: bytes.ToUpper(body(i)), Headers: []Header{{"NAME", fmt.Sprint("VALUE", i)}}})
 	}
 	for i := range readings {

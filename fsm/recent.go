@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RecentWindow is the time over which a machine tells what a queue did lately.
+// RecentWindow is the time over which a machine counts the recent activity of a queue.
 const RecentWindow = time.Minute
 
 const (
@@ -20,14 +20,16 @@ const (
 // LateBuckets is the number of buckets of lateness: bucket i counts what is below 2^i ms, the last one the rest.
 const LateBuckets = 32
 
-// Recent is what a queue did within the last RecentWindow. It is derived from the entries, so that all replicas that
-// applied the same tell the same, whichever leads. It is in no snapshot: a machine knows it from its restore on.
+// Recent is the activity of a queue within the last RecentWindow. It is derived from the entries:
+// all replicas that applied the same entries have the same counts, whichever leads. It is in no
+// snapshot: a machine counts from its restore on.
 type Recent struct {
 	// Window is the time that the counts are of: RecentWindow, or less soon after a restore.
 	Window Duration
 	// Puts, Grants and Acks are those of Counters.
 	Puts, Grants, Acks uint64
-	// Late counts first attempts by how long after their due time they were granted, LateMax is the longest of them.
+	// Late counts first attempts by how long after their due time they were leased. LateMax is the
+	// longest of these times.
 	Late    [LateBuckets]uint64
 	LateMax Duration
 }
@@ -38,15 +40,15 @@ type recents struct {
 	since Time
 	// queues are those that have counts.
 	queues []*queue
-	// refused is the number of the slot in which a queue was last not counted for want of room, swept that in which idle
-	// queues were last looked for.
+	// refused is the number of the slot in which a queue was last not counted for want of room.
+	// swept is the slot in which idle queues were last looked for.
 	refused, swept Time
 }
 
 // recent has the slots of one queue, by their numbers modulo their count.
 type recent struct{ slots [recentSlots]recentSlot }
 
-// recentSlot is what happened in one stretch of shard time.
+// recentSlot counts what happened in one stretch of shard time.
 type recentSlot struct {
 	number             Time
 	puts, grants, acks uint32
@@ -54,12 +56,13 @@ type recentSlot struct {
 	lateMax            Duration
 }
 
-// recentSeen are the counters of a queue as of the last time that they were looked at.
+// recentSeen are the counters of a queue when they were last looked at.
 type recentSeen struct{ put, granted, acked uint64 }
 
 func seenOf(c *Counters) recentSeen { return recentSeen{c.Put, c.Granted, c.Acked} }
 
-// countRecent adds what the counters of a queue gained to the present slot. What a restore brings is not counted.
+// countRecent adds what the counters of a queue gained to the present slot. It does not count what
+// a restore brings.
 func (m *Machine) countRecent(q *queue) {
 	before, now := q.seen, seenOf(&m.record(q).Counters)
 	q.seen = now
@@ -84,7 +87,7 @@ func (m *Machine) countLate(q *queue, due Time) {
 	s.lateMax = max(s.lateMax, late)
 }
 
-// recentSlot returns the present slot of a queue, nil if too many queues are counted.
+// recentSlot returns the present slot of a queue, or nil if too many queues are counted.
 func (m *Machine) recentSlot(q *queue) *recentSlot {
 	number := m.scalars.Clock / recentSlotLength
 	if q.recent == nil {
@@ -132,7 +135,7 @@ func (m *Machine) sweepRecents(number Time) {
 	})
 }
 
-// recent tells what a queue did up to now, nil if that is not known.
+// recent returns the activity of a queue up to now, or nil if it is not known.
 func (m *Machine) recent(q *queue, now Time) *Recent {
 	v := &Recent{Window: min(RecentWindow, now.Sub(m.recents.since))}
 	number := now / recentSlotLength
@@ -150,18 +153,19 @@ func (m *Machine) recent(q *queue, now Time) *Recent {
 	return v
 }
 
-// add adds a slot. Of the oldest one, which the window cuts, it takes as large a part of the events as of the time.
+// add adds a slot. The window cuts the oldest slot: of that one it adds the same part of the events
+// as of the time.
 func (v *Recent) add(s *recentSlot, now Time) {
 	left := (s.number+1)*recentSlotLength - now.before(RecentWindow)
-	share := func(n uint32) uint64 {
+	part := func(n uint32) uint64 {
 		if left >= recentSlotLength {
 			return uint64(n)
 		}
 		return uint64(n) * uint64(left) / uint64(recentSlotLength)
 	}
-	v.Puts += share(s.puts)
-	v.Grants += share(s.grants)
-	v.Acks += share(s.acks)
+	v.Puts += part(s.puts)
+	v.Grants += part(s.grants)
+	v.Acks += part(s.acks)
 	for i, n := range s.late {
 		v.Late[i] += uint64(n)
 	}

@@ -16,8 +16,8 @@ type Job struct {
 	Priority  int8
 	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
 	Due, FirstDue, Created Time
-	// Given tells which of TTR, MaxAttempts, RetryDelays the put named. In a Reading those that it did not name are what counts
-	// instead: the queue's, else the default; elsewhere they are zero.
+	// Given says which of TTR, MaxAttempts, RetryDelays the put named. In a Reading the others have
+	// the value that applies instead: the queue's, else the default; elsewhere they are zero.
 	Given       Given
 	TTR         time.Duration
 	MaxAttempts uint32
@@ -28,7 +28,7 @@ type Job struct {
 	Body    []byte
 	// BodyBytes is the size of the body, also where the body is left out.
 	BodyBytes uint32
-	// Attempt is the running number of attempts that count; Fence and Until are of the last grant.
+	// Attempt is the running number of attempts that count; Fence and Until are of the last lease.
 	Attempt   uint32
 	Fence     uint64
 	Until     Time
@@ -42,7 +42,8 @@ type Job struct {
 	AttemptUnknown bool
 }
 
-// Counters are the totals of one queue since its birth. Put = held + Acked + Cancelled + Expired + Purged at any time.
+// Counters are the totals of one queue since its creation. Put = held + Acked + Cancelled + Expired
+// + Purged at any time.
 type Counters struct {
 	Put, Duplicate, Granted, Acked, Nacked, Released, Lapsed, Extended uint64
 	Cancelled, Expired, Died, Redriven, Rescheduled, Purged            uint64
@@ -68,7 +69,7 @@ type Queue struct {
 	// OldestReady is the due time of the oldest ready job, NextDue the due time of the first delayed one; 0 if there is none.
 	OldestReady, NextDue Time
 	Created              Time
-	// Format tells the queue's defaults: see DefaultRetryDelays.
+	// Format selects the defaults of the queue: see DefaultRetryDelays.
 	Format Format
 	Due    Due
 	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the window that really holds.
@@ -96,31 +97,34 @@ type Answer struct {
 	Results    []Result
 }
 
-// AnswerBytes is what an answer counts against Config.AnswersBytesMax: its encoded size plus 64 bytes for its place.
+// AnswerBytes is what an answer counts against Config.AnswersBytesMax: its encoded size and 64
+// bytes of overhead.
 func AnswerBytes(a *Answer) int64 { return int64(len(appendAnswer(nil, a))) + answerOverheadBytes }
 
 // QueueRecord is everything a shard keeps of a queue besides its jobs and tombstones.
 type QueueRecord struct {
 	Name                  string
 	Partition, Partitions uint32
-	// Birth is the queue's place in the order in which the shard's queues were created, from 1.
-	Birth    uint64
-	Created  Time
-	Version  uint64
-	Settings Settings
-	Counts   Counts
-	Counters Counters
+	// CreateSeq is the creation number of the queue: it numbers the queues of the shard in the
+	// order of their creation, from 1.
+	CreateSeq uint64
+	Created   Time
+	Version   uint64
+	Settings  Settings
+	Counts    Counts
+	Counters  Counters
 	// Format is the format that the shard spoke when the queue was created. The queue keeps its defaults.
 	Format Format
 	// RateAt is the time at which the token bucket is full again; see Machine.takeToken.
 	RateAt Time
 	// OverdueFrom and OverdueTo bound the window (from, to] that the overdue policy applies to; both 0 if there is none.
 	OverdueFrom, OverdueTo Time
-	// Forgotten is when the youngest tombstone ended that was forgotten for want of room.
+	// Forgotten is the end of the youngest tombstone that was forgotten for want of room.
 	Forgotten Time
 }
 
-// retryDelays returns what follows the failed attempts of jobs that have no list of their own, and whether Jitter goes with it.
+// retryDelays returns the delays after failed attempts of jobs without a list of their own, and
+// whether Jitter applies.
 func (q *QueueRecord) retryDelays() (delays []time.Duration, jitter bool) {
 	if len(q.Settings.RetryDelays) > 0 {
 		return q.Settings.RetryDelays, false
@@ -132,8 +136,8 @@ func (q *QueueRecord) retryDelays() (delays []time.Duration, jitter bool) {
 type Scalars struct {
 	Clock  Time
 	Serial uint64
-	// Births counts the queues ever created.
-	Births uint64
+	// QueuesCreated counts the queues ever created.
+	QueuesCreated uint64
 	// LowWater is the time of the youngest remembered request that was forgotten for want of room.
 	LowWater Time
 }

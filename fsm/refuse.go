@@ -1,8 +1,10 @@
 package fsm
 
-// Refuses returns the results of a request of puts all of which are refused at time now because their queues are full or take no more puts for the
-// moment. It reports false for any other request, also if one of its puts may be let in or is to be answered otherwise, or if what has fallen due may
-// yet make room: then only an entry can tell. Like every read it changes nothing. now must not be before Clock.
+// Refuses returns the results of a request of puts, if all of them are refused at time now because
+// their queues are full or take no more puts for the moment. It reports false for any other
+// request, also if one of the puts may be let in or gets another answer. It reports false as well
+// if what has fallen due may yet make room: then only an entry can decide. Like every read it changes
+// nothing. now must not be before Clock.
 func (m *Machine) Refuses(req *Request, now Time) ([]Result, bool) {
 	if m.restored.Open() || req.ID != "" && m.answersRepeat(req, now) {
 		return nil, false
@@ -44,7 +46,7 @@ func (m *Machine) refusesPut(c *Put, now Time) (Result, bool) {
 		return Result{}, false
 	}
 	if c.ID != "" {
-		if held, stone := m.store.byID(q, c.ID); held != 0 || stone != 0 {
+		if held, tombstone := m.store.byID(q, c.ID); held != 0 || tombstone != 0 {
 			return Result{}, false
 		}
 	}

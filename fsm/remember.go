@@ -16,12 +16,14 @@ type answers struct {
 	records pages[answer]
 	blobs   *blobs
 	table   table
-	// order holds the places in the order of remembering. A place that was forgotten out of turn is still in it: its seq tells.
-	order []answerTurn
+	// order holds the answers in the order in which they were remembered. An answer that was
+	// forgotten out of order is still in it: the record at its index then has another seq, or is
+	// free.
+	order []answerRef
 	head  int
 	seq   uint64
 	bytes int64
-	// encoded and blob are memory for the answer that is being remembered.
+	// encoded and blob are buffers that add and remember reuse.
 	encoded, blob []byte
 }
 
@@ -34,8 +36,9 @@ type answer struct {
 	hash  uint32 // of (caller, id)
 }
 
-type answerTurn struct {
-	place uint32
+// answerRef refers to an answer: the index of its record, which may be reused, and its seq.
+type answerRef struct {
+	index uint32
 	seq   uint64
 }
 
@@ -43,42 +46,44 @@ func newAnswers(b *blobs) answers {
 	return answers{records: newPages[answer](10), blobs: b, table: newTable()}
 }
 
-func (a *answers) at(place uint32) []byte {
-	b := a.blobs.at(a.records.at(place).blob)
+// at returns the encoded answer at index.
+func (a *answers) at(index uint32) []byte {
+	b := a.blobs.at(a.records.at(index).blob)
 	n, w := binary.Uvarint(b)
 	return b[w : w+int(n)]
 }
 
-// find returns the place of a remembered request, 0 if there is none.
+// find returns the index of a remembered request, 0 if there is none.
 func (a *answers) find(hash uint32, caller, id string) uint32 {
-	return a.table.find(hash, func(place uint32) bool {
-		r := reader{b: a.at(place)}
+	return a.table.find(hash, func(index uint32) bool {
+		r := reader{b: a.at(index)}
 		return string(r.bytes()) == caller && string(r.bytes()) == id
 	})
 }
 
-// oldest returns the request remembered longest.
-func (a *answers) oldest() (place uint32, ok bool) {
+// oldest returns the index of the oldest remembered request.
+func (a *answers) oldest() (index uint32, ok bool) {
 	if a.head = a.first(); a.head < len(a.order) {
-		return a.order[a.head].place, true
+		return a.order[a.head].index, true
 	}
 	a.order, a.head = nil, 0
 	return 0, false
 }
 
-// first returns where in the order the request is that is remembered longest, its length if there is none.
+// first returns the position in order of the oldest remembered request, or the length of order if
+// there is none.
 func (a *answers) first() int {
 	for i := a.head; i < len(a.order); i++ {
 		t := a.order[i]
-		if a.records.live[t.place>>a.records.shift] > 0 && a.records.at(t.place).seq == t.seq {
+		if a.records.live[t.index>>a.records.shift] > 0 && a.records.at(t.index).seq == t.seq {
 			return i
 		}
 	}
 	return len(a.order)
 }
 
-// recall fills results with what is to be answered without carrying the request out, and reports whether it is so. known
-// is the place of the remembered request, 0 if there is none.
+// recall answers a request from memory if it may: it fills in results and reports true. known is
+// the index of the remembered request, 0 if there is none.
 func (m *Machine) recall(known uint32, r *requestHeader, content [16]byte, results []Result) bool {
 	if known == 0 || m.answers.records.at(known).at.Add(RequestWindow) < m.scalars.Clock {
 		if at, ok := uuid7Time(r.id); ok && (at.Add(RequestWindow) < m.scalars.Clock || at <= m.scalars.LowWater) {
@@ -112,7 +117,7 @@ func fill(results []Result, r Result) {
 	}
 }
 
-// liveGrants returns the grants whose leases are live at the given time.
+// liveGrants returns the grants whose leases are live at time now.
 func (m *Machine) liveGrants(grants []Grant, now Time) []Grant {
 	var live []Grant
 	for _, g := range grants {
@@ -120,8 +125,8 @@ func (m *Machine) liveGrants(grants []Grant, now Time) []Grant {
 		if q == nil {
 			continue
 		}
-		if j := (job{m.store.bySerial(q.place, g.Serial), q}); j.place != 0 && m.slot(j).state() == Reserved {
-			if held := m.grantOf(j); held.fence == g.Fence && now < held.until {
+		if j := (job{m.store.bySerial(q.index, g.Serial), q}); j.index != 0 && m.slot(j).state() == Reserved {
+			if held := m.leaseOf(j); held.fence == g.Fence && now < held.until {
 				live = append(live, g)
 			}
 		}
@@ -135,44 +140,46 @@ func (m *Machine) remember(a *Answer) {
 	m.sum += hashAnswerBytes(a.At, m.answers.encoded)
 	m.answers.add(m.cfg.Seed, a, m.answers.encoded)
 	for m.answers.bytes > m.cfg.AnswersBytesMax {
-		place, ok := m.answers.oldest()
+		index, ok := m.answers.oldest()
 		if !ok {
 			break
 		}
-		m.scalars.LowWater = m.answers.records.at(place).at
-		m.forgetAnswer(place)
+		m.scalars.LowWater = m.answers.records.at(index).at
+		m.forgetAnswer(index)
 	}
 }
 
 func (a *answers) add(seed uint64, v *Answer, encoded []byte) {
-	place := a.records.alloc()
+	index := a.records.alloc()
 	a.seq++
 	a.blob = append(binary.AppendUvarint(a.blob[:0], uint64(len(encoded))), encoded...)
 	rec := answer{
 		hash: requestKeyHash(seed, v.Caller, v.ID), seq: a.seq, at: v.At, blob: a.blobs.put(a.blob),
 		bytes: int64(len(encoded)) + answerOverheadBytes,
 	}
-	*a.records.edit(place) = rec
+	*a.records.edit(index) = rec
 	a.bytes += rec.bytes
-	a.table.insert(rec.hash, place)
+	a.table.insert(rec.hash, index)
 	if a.head > len(a.order)/2 && a.head > 1024 {
 		a.order, a.head = slices.Clone(a.order[a.head:]), 0 // a copy, since a snapshot may read the old one
 	}
-	a.order = append(a.order, answerTurn{place, a.seq})
+	a.order = append(a.order, answerRef{index, a.seq})
 }
 
-func (m *Machine) forgetAnswer(place uint32) {
+// forgetAnswer forgets the remembered request at index.
+func (m *Machine) forgetAnswer(index uint32) {
 	a := &m.answers
-	rec := *a.records.at(place)
-	m.sum -= hashAnswerBytes(rec.at, a.at(place))
-	a.table.remove(rec.hash, place)
+	rec := *a.records.at(index)
+	m.sum -= hashAnswerBytes(rec.at, a.at(index))
+	a.table.remove(rec.hash, index)
 	a.blobs.release(rec.blob)
 	a.bytes -= rec.bytes
-	a.records.release(place)
+	a.records.release(index)
 }
 
-// uuid7Time returns the time in a request id that is a UUID of version 7 (RFC 9562, section 5.7). The edge makes the ids of the
-// parts of a request, and of its second round, by adding a # or a ~ and more to it.
+// uuid7Time returns the time in a request id that is a UUID of version 7 (RFC 9562, section 5.7).
+// The edge derives ids for the parts of a request, and for its second round, by appending a # or a
+// ~ and more.
 func uuid7Time(id string) (Time, bool) {
 	if i := strings.IndexAny(id, "#~"); i >= 0 {
 		id = id[:i]
@@ -192,7 +199,7 @@ func uuid7Time(id string) (Time, bool) {
 	return Time(ms) * Time(time.Millisecond), true
 }
 
-// finished are the leases that an ack ended, so that an ack that is repeated can be told from a stale one.
+// finished are the leases that an ack ended. They tell a repeated ack from a stale one.
 type finished struct {
 	records  pages[finishedLease]
 	byFence  table
@@ -208,41 +215,41 @@ type finishedLease struct {
 const finishedShift = 11
 
 func (f *finished) has(serial, fence uint64, now Time) bool {
-	return f.byFence.find(serialHash(fence), func(place uint32) bool {
-		l := f.records.at(place)
+	return f.byFence.find(serialHash(fence), func(index uint32) bool {
+		l := f.records.at(index)
 		return l.fence == fence && l.serial == serial && now <= l.expiry
 	}) != 0
 }
 
-// finish remembers an acked lease, after making room for it.
+// finish remembers an acked lease, after it has made room.
 func (m *Machine) finish(serial, fence uint64, expiry Time) {
 	for m.finished.records.count() >= m.cfg.FinishedMax {
 		k, _ := m.finished.byExpiry.min()
-		m.forgetFinished(k.place)
+		m.forgetFinished(k.index)
 	}
 	m.addFinished(finishedLease{fence: fence, serial: serial, expiry: expiry})
 }
 
 func (m *Machine) addFinished(l finishedLease) {
 	f := &m.finished
-	place := f.records.alloc()
-	*f.records.edit(place) = l
-	f.byFence.insert(serialHash(l.fence), place)
-	f.byExpiry.insert(place)
+	index := f.records.alloc()
+	*f.records.edit(index) = l
+	f.byFence.insert(serialHash(l.fence), index)
+	f.byExpiry.insert(index)
 	m.sum += HashFinished(l.serial, l.fence, l.expiry)
 }
 
-func (m *Machine) forgetFinished(place uint32) {
+func (m *Machine) forgetFinished(index uint32) {
 	f := &m.finished
-	l := *f.records.at(place)
-	f.byFence.remove(serialHash(l.fence), place)
-	f.byExpiry.remove(place)
-	f.records.release(place)
+	l := *f.records.at(index)
+	f.byFence.remove(serialHash(l.fence), index)
+	f.byExpiry.remove(index)
+	f.records.release(index)
 	m.sum -= HashFinished(l.serial, l.fence, l.expiry)
 }
 
-// NextForget returns the earliest stamp of an entry that forgets something because its time is over; none if nothing is remembered but what is kept
-// without end.
+// NextForget returns the earliest stamp of an entry that forgets something because its time is
+// over. There is none if all that is remembered is kept without end.
 func (m *Machine) NextForget() (next Time, ok bool) {
 	sooner := func(at Time) {
 		if !ok || at < next {
@@ -253,7 +260,7 @@ func (m *Machine) NextForget() (next Time, ok bool) {
 		sooner(first.at)
 	}
 	if i := m.answers.first(); i < len(m.answers.order) {
-		sooner(m.answers.records.at(m.answers.order[i].place).at.Add(RequestWindow + 1))
+		sooner(m.answers.records.at(m.answers.order[i].index).at.Add(RequestWindow + 1))
 	}
 	if k, some := m.finished.byExpiry.min(); some {
 		sooner(k.at.Add(1))
@@ -261,7 +268,7 @@ func (m *Machine) NextForget() (next Time, ok bool) {
 	return next, ok
 }
 
-// sweep forgets what is past its time, a bounded number of each kind.
+// sweep forgets what is past its time, a bounded number of records of each kind.
 func (m *Machine) sweep() {
 	now := m.scalars.Clock
 	for range SweepMax {
@@ -269,22 +276,22 @@ func (m *Machine) sweep() {
 		if !ok || first.at > now {
 			break
 		}
-		q := m.queues.byPlace[first.queue]
+		q := m.queues.byIndex[first.queue]
 		k, _ := q.ended.min()
-		m.forgetTomb(q, k.place)
+		m.forgetTombstone(q, k.index)
 	}
 	for range SweepMax {
-		place, ok := m.answers.oldest()
-		if !ok || m.answers.records.at(place).at.Add(RequestWindow) >= now {
+		index, ok := m.answers.oldest()
+		if !ok || m.answers.records.at(index).at.Add(RequestWindow) >= now {
 			break
 		}
-		m.forgetAnswer(place)
+		m.forgetAnswer(index)
 	}
 	for range SweepMax {
 		k, ok := m.finished.byExpiry.min()
 		if !ok || k.at >= now {
 			break
 		}
-		m.forgetFinished(k.place)
+		m.forgetFinished(k.index)
 	}
 }

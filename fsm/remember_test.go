@@ -70,9 +70,9 @@ func TestRememberingReusesMemory(t *testing.T) {
 	}
 	for k := 1; k <= 300; k++ {
 		a := answer(k)
-		place := m.answers.find(requestKeyHash(m.cfg.Seed, a.Caller, a.ID), a.Caller, a.ID)
-		if place == 0 || string(m.answers.at(place)) != string(appendAnswer(nil, a)) {
-			t.Fatalf("request %d is remembered at %d otherwise than it was", k, place)
+		index := m.answers.find(requestKeyHash(m.cfg.Seed, a.Caller, a.ID), a.Caller, a.ID)
+		if index == 0 || string(m.answers.at(index)) != string(appendAnswer(nil, a)) {
+			t.Fatalf("request %d is remembered at %d otherwise than it was", k, index)
 		}
 	}
 	if allocs := testing.AllocsPerRun(200, remember); allocs > 4 { // the answer itself, its id and results, and now and then a page

@@ -22,26 +22,26 @@ func TestModelScenarioRequest(t *testing.T) {
 	minute := time.Minute
 	runScenarios(t, []scenario{
 		{name: "a repeated request gets its first answer for five minutes", steps: []step{
-			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0), code(fsm.JobExists))},
-			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(replayed(born(1, fsm.Ready, 0)), replayed(born(2, fsm.Ready, 0)), replayed(code(fsm.JobExists)))},
+			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(created(1, fsm.Ready, 0), created(2, fsm.Ready, 0), code(fsm.JobExists))},
+			{id: "r", do: do(put(""), put("a"), put("a", body("x"))), want: results(replayed(created(1, fsm.Ready, 0)), replayed(created(2, fsm.Ready, 0)), replayed(code(fsm.JobExists)))},
 			{at: 5 * minute, id: "r", do: do(put("")), want: results(invalid)},
-			{at: 5*minute + 1, id: "r", do: do(put("")), want: results(born(3, fsm.Ready, 5*minute))},
+			{at: 5*minute + 1, id: "r", do: do(put("")), want: results(created(3, fsm.Ready, 5*minute))},
 		}},
 		{name: "a request that changed nothing is not remembered", steps: []step{
 			{id: "r", do: do(cancel("a")), want: results(code(fsm.JobNotFound))},
-			{do: do(put("a")), want: results(born(1, fsm.Ready, 0))},
+			{do: do(put("a")), want: results(created(1, fsm.Ready, 0))},
 			{id: "s", do: do(put("a"), &fsm.Redrive{Queue: "q"}, &fsm.Purge{Queue: "q"}, configure(0, fsm.Settings{}), reserve(0)),
 				want: results(met(1, fsm.Ready, 0), count(0), count(0), okay(), okay())},
-			{id: "s", do: do(put("b")), want: results(born(2, fsm.Ready, 0))},
+			{id: "s", do: do(put("b")), want: results(created(2, fsm.Ready, 0))},
 			{id: "r", do: do(cancel("a")), want: results(ended(fsm.Ready))},
 			{id: "r", do: do(cancel("a")), want: results(replayed(ended(fsm.Ready)))},
 		}},
 		{name: "a repeated request settles nothing", steps: []step{
-			{id: "r", do: do(put("a", delay(ms))), want: results(born(1, fsm.Delayed, ms))},
-			{at: ms, id: "r", do: do(put("a", delay(ms))), want: results(replayed(born(1, fsm.Delayed, ms))), look: deadlineIs(after(ms))},
+			{id: "r", do: do(put("a", delay(ms))), want: results(created(1, fsm.Delayed, ms))},
+			{at: ms, id: "r", do: do(put("a", delay(ms))), want: results(replayed(created(1, fsm.Delayed, ms))), look: deadlineIs(after(ms))},
 		}},
 		{name: "a repeated reserve collects what is still held, and reserves anew if nothing is", steps: []step{
-			{do: do(put("a"), put("b")), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0))},
+			{do: do(put("a"), put("b")), want: results(created(1, fsm.Ready, 0), created(2, fsm.Ready, 0))},
 			{id: "r", do: do(reserve(2)), want: results(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd)))},
 			{do: do(&fsm.Extend{Ref: ref(2, 4), TTR: time.Hour}), want: results(fsm.Result{Until: after(time.Hour)})},
 			{at: 1, id: "r", do: do(reserve(2)), want: results(replayed(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))))},
@@ -52,29 +52,29 @@ func TestModelScenarioRequest(t *testing.T) {
 			{at: leaseEnd, id: "r", do: do(reserve(1)), want: results(invalid)},
 		}},
 		{name: "an id that tells its age is refused when it is too old", steps: []step{
-			{id: uuidAt(start - fsm.Time(5*minute)), do: do(put("")), want: results(born(1, fsm.Ready, 0))},
+			{id: uuidAt(start - fsm.Time(5*minute)), do: do(put("")), want: results(created(1, fsm.Ready, 0))},
 			{id: uuidAt(start - fsm.Time(5*minute+time.Millisecond)), do: do(put(""), put("")), want: results(expired, expired)},
 			// A part of a request has the age of the whole.
 			{id: uuidAt(start-fsm.Time(5*minute+time.Millisecond)) + "#1#2", do: do(put("")), want: results(expired)},
-			{id: uuidAt(fsm.TimeMax), do: do(put("")), want: results(born(2, fsm.Ready, 0))},
-			{id: "ffffffff-ffff-7000-bfff-ffffffffffff", do: do(put("")), want: results(born(3, fsm.Ready, 0))},
+			{id: uuidAt(fsm.TimeMax), do: do(put("")), want: results(created(2, fsm.Ready, 0))},
+			{id: "ffffffff-ffff-7000-bfff-ffffffffffff", do: do(put("")), want: results(created(3, fsm.Ready, 0))},
 			// Neither version 4 nor the wrong variant nor another form tells an age.
-			{id: "00000000-0000-4000-8000-000000000000", do: do(put("")), want: results(born(4, fsm.Ready, 0))},
-			{id: "00000000-0000-7000-0000-000000000000", do: do(put("")), want: results(born(5, fsm.Ready, 0))},
-			{id: "00000000-0000-7000-8000-00000000000", do: do(put("")), want: results(born(6, fsm.Ready, 0))},
-			{id: "00000000-0000-7000-8000-00000000000G", do: do(put("")), want: results(born(7, fsm.Ready, 0))},
-			{id: "ABCDEF00-0000-7000-8000-000000000000", do: do(put("")), want: results(born(8, fsm.Ready, 0))},
+			{id: "00000000-0000-4000-8000-000000000000", do: do(put("")), want: results(created(4, fsm.Ready, 0))},
+			{id: "00000000-0000-7000-0000-000000000000", do: do(put("")), want: results(created(5, fsm.Ready, 0))},
+			{id: "00000000-0000-7000-8000-00000000000", do: do(put("")), want: results(created(6, fsm.Ready, 0))},
+			{id: "00000000-0000-7000-8000-00000000000G", do: do(put("")), want: results(created(7, fsm.Ready, 0))},
+			{id: "ABCDEF00-0000-7000-8000-000000000000", do: do(put("")), want: results(created(8, fsm.Ready, 0))},
 			{id: "0000000A-0000-7000-8000-000000000000", do: do(put("")), want: results(expired)},
 		}},
 		{name: "want of room evicts the oldest and raises the low-water time", cfg: fsm.Config{AnswersBytesMax: 300}, steps: []step{
-			{id: uuidAt(start), do: do(put("")), want: results(born(1, fsm.Ready, 0))},
-			{id: uuidAt(start), do: do(put("")), want: results(replayed(born(1, fsm.Ready, 0)))},
-			{at: time.Second, id: "x", do: puts(60), want: readyBirths(2, 60, time.Second)},
+			{id: uuidAt(start), do: do(put("")), want: results(created(1, fsm.Ready, 0))},
+			{id: uuidAt(start), do: do(put("")), want: results(replayed(created(1, fsm.Ready, 0)))},
+			{at: time.Second, id: "x", do: puts(60), want: createdReady(2, 60, time.Second)},
 			// That answer was larger than all the room there is: it evicted the first one and itself.
 			{at: time.Second, id: uuidAt(start), do: do(put("")), want: results(expired)},
 			{at: time.Second, id: uuidAt(after(time.Second)), do: do(put("")), want: results(expired)},
-			{at: time.Second, id: "x", do: do(put("")), want: results(born(62, fsm.Ready, time.Second))},
-			{at: time.Second, id: uuidAt(after(time.Second + time.Millisecond)), do: do(put("")), want: results(born(63, fsm.Ready, time.Second))},
+			{at: time.Second, id: "x", do: do(put("")), want: results(created(62, fsm.Ready, time.Second))},
+			{at: time.Second, id: uuidAt(after(time.Second + time.Millisecond)), do: do(put("")), want: results(created(63, fsm.Ready, time.Second))},
 		}},
 	})
 }
@@ -84,7 +84,7 @@ func TestModelScenarioRecall(t *testing.T) {
 	const minute = time.Minute
 	runScenarios(t, []scenario{
 		{name: "a recall tells what a repeat would be answered", steps: []step{
-			{do: do(put("a"), put("b")), want: results(born(1, fsm.Ready, 0), born(2, fsm.Ready, 0)), look: recallIs(0, do(reserve(2)), fsm.OK)},
+			{do: do(put("a"), put("b")), want: results(created(1, fsm.Ready, 0), created(2, fsm.Ready, 0)), look: recallIs(0, do(reserve(2)), fsm.OK)},
 			{id: "r", do: do(reserve(2)), want: results(granted(lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))),
 				look: recallIs(0, do(reserve(2)), fsm.OK, lease(1, 3, 0, leaseEnd), lease(2, 4, 0, leaseEnd))},
 			{do: do(ack(1, 3)), want: results(acked()), look: recallIs(0, do(reserve(2)), fsm.OK, lease(2, 4, 0, leaseEnd))},

@@ -2,7 +2,8 @@ package fsm
 
 import "encoding/binary"
 
-// reset is a ResetClock under way: the shard's time goes from one moment back to an earlier one.
+// reset is the state of a ResetClock in progress: the time of the shard goes back from one moment
+// to an earlier one.
 type reset struct {
 	from, to Time
 	grace    Duration
@@ -16,15 +17,15 @@ func (m *Machine) resetClock(c *ResetClock) Result {
 	}
 	m.scalars.Clock = r.to
 	m.scalars.LowWater = min(m.scalars.LowWater, r.to)
-	for place := uint32(1); place < m.store.slots.next; place++ {
-		if page, _ := m.store.slots.locate(place); m.store.slots.live[page] == 0 {
+	for index := uint32(1); index < m.store.slots.next; index++ {
+		if page, _ := m.store.slots.locate(index); m.store.slots.live[page] == 0 {
 			continue
 		}
-		if s := m.store.slots.at(place); s.state().Held() {
-			m.resetJob(&r, job{place, m.queues.byPlace[s.queue]})
+		if s := m.store.slots.at(index); s.state().Held() {
+			m.resetJob(&r, job{index, m.queues.byIndex[s.queue]})
 		}
 	}
-	for _, q := range m.queues.byPlace {
+	for _, q := range m.queues.byIndex {
 		if q != nil {
 			m.resetQueue(&r, q)
 		}
@@ -33,37 +34,40 @@ func (m *Machine) resetClock(c *ResetClock) Result {
 	return Result{changed: true}
 }
 
-// left is the time that at, a moment on the clock before, is away from the present.
+// left returns how long after the old clock at is, not less than 0.
 func (r *reset) left(at Time) Duration { return max(0, at.Sub(r.from)) }
 
-// kept is the moment as far from the new present as at was from the old one, a whole millisecond.
+// kept returns the moment that is as far from the new clock as at was from the old one, rounded up
+// to a millisecond.
 func (r *reset) kept(at Time) Time { return r.to.After(r.left(at)) }
 
-// until is the end of a lease: its whole length from now, or what was left of it if that is more, and the grace; no later than it was.
-func (r *reset) until(g *grant) Time {
-	return min(g.until, r.to.After(max(g.ttr, r.left(g.until))).Add(r.grace).Ceil())
+// until returns the new end of a lease: its whole length from now, or what was left of it if that
+// is more, plus the grace; no later than the old end.
+func (r *reset) until(l *lease) Time {
+	return min(l.until, r.to.After(max(l.ttr, r.left(l.until))).Add(r.grace).Ceil())
 }
 
-// resetJob brings the times of a job before the new present, or as far behind it as they were.
+// resetJob moves the times of a job to the new clock at the latest, or as far after it as they were
+// after the old one.
 func (m *Machine) resetJob(r *reset, j job) {
 	var v Job
 	m.show(j, &v)
-	g := m.grantOf(j)
-	retaken := v.Created > r.to || g.until.Sub(r.to) > g.ttr // was put or granted in the time that is taken back
-	if v.Due <= r.to && !retaken && g.until <= r.to && g.died <= r.to {
+	l := m.leaseOf(j)
+	retaken := v.Created > r.to || l.until.Sub(r.to) > l.ttr // put or leased in the time taken back
+	if v.Due <= r.to && !retaken && l.until <= r.to && l.died <= r.to {
 		return
 	}
 	m.lift(j)
-	if m.slot(j).grant != 0 {
-		p := m.grantPlace(j)
-		p.until, p.died = r.until(&g), min(g.died, r.to)
+	if m.slot(j).lease != 0 {
+		edited := m.editLease(j)
+		edited.until, edited.died = r.until(&l), min(l.died, r.to)
 	}
 	if v.Created > r.to {
 		v.Created = r.to
 		if v.TTL != 0 {
 			v.TTL = r.kept(v.TTL)
 		}
-		m.bearAgain(j, &v)
+		m.replacePayload(j, &v)
 	}
 	due := v.Due
 	switch v.State {
@@ -79,29 +83,30 @@ func (m *Machine) resetJob(r *reset, j job) {
 	}
 }
 
-// resetDue puts a lifted job that waits where its due time says: one that was ready may have to wait again.
+// resetDue sets the state of a lifted job that waits by its due time: a job that was ready may have
+// to wait again.
 func (m *Machine) resetDue(r *reset, j job, v *Job, due Time) {
 	if v.State == Delayed && v.Due <= r.to {
-		m.set(j, Delayed, due) // nobody has settled it yet
+		m.set(j, Delayed, due) // it is not settled yet
 		return
 	}
 	m.setDue(j, due)
 }
 
-// bearAgain replaces the fixed part of a lifted job.
-func (m *Machine) bearAgain(j job, v *Job) {
-	s := m.store.slots.edit(j.place)
-	b := m.born(j)
+// replacePayload replaces the payload of a lifted job.
+func (m *Machine) replacePayload(j job, v *Job) {
+	s := m.store.slots.edit(j.index)
+	b := m.payload(j)
 	content, hash := b.content(), uint32(0)
 	if s.flags&slotHasID != 0 {
 		hash = b.idHash()
 	}
-	m.store.scratch = appendBorn(m.store.scratch[:0], v, content, hash, bornHash(v, content))
+	m.store.scratch = appendPayload(m.store.scratch[:0], v, content, hash, payloadHash(v, content))
 	m.store.blobs.release(s.blob())
 	s.setBlob(m.store.blobs.put(m.store.scratch))
 }
 
-// resetQueue brings the times of a queue and of its tombstones before the new present.
+// resetQueue moves the times of a queue and of its tombstones to the new clock at the latest.
 func (m *Machine) resetQueue(r *reset, q *queue) {
 	record := m.touch(q)
 	record.Created = min(record.Created, r.to)
@@ -115,47 +120,50 @@ func (m *Machine) resetQueue(r *reset, q *queue) {
 	}
 	var late []uint32
 	q.ended.ascend(key{at: r.to + 1}, func(k key) bool {
-		late = append(late, k.place)
+		late = append(late, k.index)
 		return true
 	})
-	for _, place := range late {
-		m.sum -= m.tombHash(q, place)
-		q.ended.remove(place)
-		m.store.tombs.edit(place).ended = r.to
-		q.ended.insert(place)
-		m.sum += m.tombHash(q, place)
+	for _, index := range late {
+		m.sum -= m.tombstoneHash(q, index)
+		q.ended.remove(index)
+		m.store.tombs.edit(index).ended = r.to
+		q.ended.insert(index)
+		m.sum += m.tombstoneHash(q, index)
 	}
 	m.planForgetting(q)
 }
 
-// resetMemory brings the times of remembered requests before the new present, and of finished leases as far behind it as they were.
+// resetMemory moves the times of remembered requests to the new clock at the latest, and the ends
+// of finished leases as far after it as they were after the old one.
 func (m *Machine) resetMemory(r *reset) {
 	a := &m.answers
 	for _, t := range a.order[a.head:] {
-		if a.records.live[t.place>>a.records.shift] == 0 || a.records.at(t.place).seq != t.seq || a.records.at(t.place).at <= r.to {
+		if a.records.live[t.index>>a.records.shift] == 0 {
 			continue
 		}
-		m.resetAnswer(r, t.place)
+		if rec := a.records.at(t.index); rec.seq == t.seq && rec.at > r.to {
+			m.resetAnswer(r, t.index)
+		}
 	}
 	var late []uint32
 	m.finished.byExpiry.ascend(key{at: r.to + 1}, func(k key) bool {
-		late = append(late, k.place)
+		late = append(late, k.index)
 		return true
 	})
-	for _, place := range late {
-		l := *m.finished.records.at(place)
-		m.forgetFinished(place)
+	for _, index := range late {
+		l := *m.finished.records.at(index)
+		m.forgetFinished(index)
 		l.expiry = r.to.Add(r.left(l.expiry))
 		m.addFinished(l)
 	}
 }
 
-// resetAnswer has a request remembered as of the new present. Its time is in its blob as well.
-func (m *Machine) resetAnswer(r *reset, place uint32) {
+// resetAnswer makes a request remembered as of the new clock. Its time is in its blob as well.
+func (m *Machine) resetAnswer(r *reset, index uint32) {
 	a := &m.answers
-	rec := a.records.edit(place)
-	m.sum -= hashAnswerBytes(rec.at, a.at(place))
-	rd := reader{b: a.at(place)}
+	rec := a.records.edit(index)
+	m.sum -= hashAnswerBytes(rec.at, a.at(index))
+	rd := reader{b: a.at(index)}
 	v := rd.answer()
 	v.At = r.to
 	encoded := appendAnswer(nil, &v)

@@ -12,18 +12,19 @@ import (
 // recordBytesMax bounds a record of a snapshot, so that a damaged length does not make Restore allocate without bound.
 const recordBytesMax = 256 << 20
 
-// Restore reads a snapshot stream into a new machine and checks its checksum, its counts and its digest. The machine that was
-// there before is not touched; the caller swaps it when Restore has succeeded. Errors wrap ErrDamaged, ErrVersion, or r's.
+// Restore reads a snapshot stream into a new machine and checks its checksum, its counts and its
+// digest. It does not touch the machine that was there before; the caller swaps it when Restore has
+// succeeded. Errors wrap ErrDamaged, ErrVersion, or r's.
 func Restore(cfg Config, r io.Reader) (*Machine, error) {
 	m := New(cfg)
-	m.index = 1 // until the real one is read: touch tells entries apart by it
+	m.applied = 1 // until the real index is read: touch compares indexes
 	m.restoring = true
 	in := &recordReader{r: bufio.NewReaderSize(r, 256<<10)}
 	var err error
 	if m.format, err = in.magic(); err != nil {
 		return nil, fmt.Errorf("fsm: restoring: %w", err)
 	}
-	rs := restorer{m: m, births: map[uint64]*queue{}, counts: map[uint64]Counts{}}
+	rs := restorer{m: m, queues: map[uint64]*queue{}, counts: map[uint64]Counts{}}
 	for !rs.done {
 		kind, rest, err := in.next()
 		if err == nil {
@@ -34,18 +35,18 @@ func Restore(cfg Config, r io.Reader) (*Machine, error) {
 		}
 		rs.records++
 	}
-	if err := errors.Join(in.end(), rs.check()); err != nil {
+	if err := errors.Join(in.checkEnd(), rs.check()); err != nil {
 		return nil, fmt.Errorf("fsm: restoring: %w", err)
 	}
 	return m, nil
 }
 
-// restorer puts records into a machine.
+// restorer adds the records of a snapshot to a machine.
 type restorer struct {
 	m       *Machine
-	births  map[uint64]*queue
-	counts  map[uint64]Counts // as stored, by birth; compared with those that the jobs add up to
-	index   uint64
+	queues  map[uint64]*queue // by CreateSeq
+	counts  map[uint64]Counts // as stored; compared with what the jobs add up to
+	applied uint64
 	records uint64
 	digest  uint64
 	done    bool
@@ -56,8 +57,8 @@ func (rs *restorer) record(kind recordKind, rest []byte) error {
 	m := rs.m
 	switch kind {
 	case recordScalars:
-		rs.index = r.uvarint()
-		m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), Births: r.uvarint(), LowWater: r.time()}
+		rs.applied = r.uvarint()
+		m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), QueuesCreated: r.uvarint(), LowWater: r.time()}
 		m.recents.since = m.scalars.Clock
 	case recordRestore:
 		m.restored = r.restoreMark()
@@ -98,36 +99,36 @@ func (rs *restorer) queue(r *reader) {
 	if r.err != nil {
 		return
 	}
-	if rs.births[rec.Birth] != nil || rs.m.queues.byName[rec.Name] != nil {
+	if rs.queues[rec.CreateSeq] != nil || rs.m.queues.byName[rec.Name] != nil {
 		r.damaged("queue comes twice")
 		return
 	}
-	rs.counts[rec.Birth] = rec.Counts
+	rs.counts[rec.CreateSeq] = rec.Counts
 	rec.Counts = Counts{}
-	place := rs.m.queues.records.alloc()
-	*rs.m.queues.records.edit(place) = rec
-	q := rs.m.queues.add(place, rec.Name, rec.Birth)
-	q.touched = rs.m.index
+	index := rs.m.queues.records.alloc()
+	*rs.m.queues.records.edit(index) = rec
+	q := rs.m.queues.add(index, rec.Name, rec.CreateSeq)
+	q.touched = rs.m.applied
 	rs.m.touched = append(rs.m.touched, q)
-	rs.births[rec.Birth] = q
+	rs.queues[rec.CreateSeq] = q
 }
 
 func (rs *restorer) job(r *reader) {
 	m := rs.m
-	q := rs.births[r.uvarint()]
+	q := rs.queues[r.uvarint()]
 	v := r.held()
 	if r.err != nil {
 		return
 	}
-	if q == nil || !v.State.Held() || m.store.bySerial(q.place, v.Serial) != 0 {
+	if q == nil || !v.State.Held() || m.store.bySerial(q.index, v.Serial) != 0 {
 		r.damaged("job of an unknown queue, in an unknown state, or twice")
 		return
 	}
 	v.Queue = q.name
-	m.set(m.placeHeld(q, &v), v.State, v.Due)
+	m.set(m.storeHeldJob(q, &v), v.State, v.Due)
 }
 
-// heldJob is a stored job as it is read back.
+// heldJob is a held job that was read from a record.
 type heldJob struct {
 	Job
 	content [16]byte
@@ -138,7 +139,7 @@ type heldJob struct {
 func (r *reader) held() heldJob {
 	v := heldJob{Job: Job{Serial: r.serial(), Generated: true, Due: r.time()}}
 	v.State, v.Priority, v.flags = State(r.byte()), int8(r.byte()), slotFlags(r.byte())
-	if v.flags&jobGranted != 0 {
+	if v.flags&jobHasLease != 0 {
 		v.Fence, v.Until, v.LeaseTTR, v.Died = r.uvarint(), r.time(), r.duration(), r.time()
 		v.Attempt, v.Redrives, v.LastError = r.uint32(), r.uint32(), r.text()
 	}
@@ -146,11 +147,11 @@ func (r *reader) held() heldJob {
 		v.content, v.ID, v.Generated = r.array16(), r.text(), false
 	}
 	v.Created = r.time()
-	r.born(&v.Job, v.flags&jobHasHeaders != 0)
+	r.payload(&v.Job, v.flags&jobHasHeaders != 0)
 	return v
 }
 
-// serial reads the serial of a job, tombstone or grant. 0 marks a free slot.
+// serial reads the serial of a job or tombstone, or a fence. 0 marks a free slot.
 func (r *reader) serial() uint64 {
 	n := r.uvarint()
 	if n == 0 {
@@ -159,22 +160,23 @@ func (r *reader) serial() uint64 {
 	return n
 }
 
-// placeHeld stores a job that was read back; the caller sets its state.
-func (m *Machine) placeHeld(q *queue, v *heldJob) job {
-	j := m.place(q, &v.Job, v.content)
-	s := m.store.slots.edit(j.place)
+// storeHeldJob stores a job that was read from a record. The caller sets its state.
+func (m *Machine) storeHeldJob(q *queue, v *heldJob) job {
+	j := m.storeJob(q, &v.Job, v.content)
+	s := m.store.slots.edit(j.index)
 	s.flags = s.flags&^slotHasTTL | v.flags&slotHasTTL
-	if v.flags&jobGranted != 0 {
-		*m.grantPlace(j) = grant{
+	if v.flags&jobHasLease != 0 {
+		*m.editLease(j) = lease{
 			fence: v.Fence, until: v.Until, ttr: v.LeaseTTR, died: v.Died, attempt: v.Attempt, redrives: v.Redrives,
 		}
-		m.setNote(m.slot(j).grant, v.LastError)
+		m.setNote(m.slot(j).lease, v.LastError)
 	}
 	return j
 }
 
-// born reads what follows created in a job's fixed part; the body is all that is left.
-func (r *reader) born(v *Job, hasHeaders bool) {
+// payload reads the part of a payload after created: firstDue, options, headers. The body is all
+// that is left.
+func (r *reader) payload(v *Job, hasHeaders bool) {
 	v.FirstDue = v.Created + Time(r.varint())
 	v.Given = Given(r.byte())
 	if v.Given.Has(GivenTTR) {
@@ -192,12 +194,12 @@ func (r *reader) born(v *Job, hasHeaders bool) {
 	if hasHeaders {
 		v.Headers = r.headers()
 	}
-	v.Body = r.take(len(r.b))
+	v.Body = r.nextBytes(len(r.b))
 }
 
 func (rs *restorer) tombstone(r *reader) {
 	m := rs.m
-	q := rs.births[r.uvarint()]
+	q := rs.queues[r.uvarint()]
 	t := r.tombstone()
 	if r.err != nil {
 		return
@@ -206,7 +208,7 @@ func (rs *restorer) tombstone(r *reader) {
 		r.damaged("tombstone of an unknown queue or of a held job")
 		return
 	}
-	m.placeTomb(q, &t)
+	m.storeTombstone(q, &t)
 }
 
 // tombstone reads what Snapshot.appendTomb wrote.
@@ -216,32 +218,32 @@ func (r *reader) tombstone() Tombstone {
 	}
 }
 
-// placeTomb stores a tombstone that was read back.
-func (m *Machine) placeTomb(q *queue, t *Tombstone) {
-	place := m.store.tombs.alloc()
-	*m.store.tombs.edit(place) = tomb{
-		serial: t.Serial, firstDue: t.FirstDue, ended: t.Ended, state: t.State, queue: q.place,
-		blob: m.store.blobs.put(appendBornStone(nil, t.ID, t.Content, m.store.idHash(q, t.ID))),
+// storeTombstone stores a tombstone that was read from a record.
+func (m *Machine) storeTombstone(q *queue, t *Tombstone) {
+	index := m.store.tombs.alloc()
+	*m.store.tombs.edit(index) = tomb{
+		serial: t.Serial, firstDue: t.FirstDue, ended: t.Ended, state: t.State, queue: q.index,
+		blob: m.store.blobs.put(appendTombPayload(nil, t.ID, t.Content, m.store.idHash(q, t.ID))),
 	}
-	m.addTomb(q, place)
-	m.sum += m.tombHash(q, place)
+	m.indexTombstone(q, index)
+	m.sum += m.tombstoneHash(q, index)
 }
 
-// check compares what was read with what the snapshot says of itself.
+// check compares what was read with the counts and the digest in the snapshot.
 func (rs *restorer) check() error {
 	m := rs.m
 	for _, q := range m.touched {
-		if got, want := m.record(q).Counts, rs.counts[q.birth]; got != want {
+		if got, want := m.record(q).Counts, rs.counts[q.createSeq]; got != want {
 			return fmt.Errorf("%w: queue %q has counts %+v, its jobs add up to %+v", ErrDamaged, q.name, want, got)
 		}
 	}
 	m.closeQueues()
-	m.index = rs.index
+	m.applied = rs.applied
 	m.countDues()
 	if got := m.Digest(); got != rs.digest {
 		return fmt.Errorf("%w: digest is %016x, should be %016x", ErrDamaged, got, rs.digest)
 	}
-	for _, q := range m.queues.byPlace {
+	for _, q := range m.queues.byIndex {
 		if q != nil {
 			q.touched, q.settled = 0, 0
 		}
@@ -249,7 +251,7 @@ func (rs *restorer) check() error {
 	return nil
 }
 
-// recordReader reads the frames of a snapshot stream and sums them up.
+// recordReader reads the records of a snapshot stream and computes the checksum.
 type recordReader struct {
 	r   *bufio.Reader
 	sum uint32
@@ -274,7 +276,7 @@ func (in *recordReader) full(b []byte) error {
 	return cut(err)
 }
 
-// cut makes the end of the stream within a value an error of its own.
+// cut returns ErrDamaged for the end of the stream within a value.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: cut short", ErrDamaged)
@@ -282,7 +284,7 @@ func cut(err error) error {
 	return err
 }
 
-// magic reads what a snapshot begins with.
+// magic reads the start of a snapshot and returns its format.
 func (in *recordReader) magic() (Format, error) {
 	var b [len(snapshotMagic) + 1]byte
 	if err := in.full(b[:]); err != nil {
@@ -325,8 +327,8 @@ func (in *recordReader) next() (recordKind, []byte, error) {
 	return recordKind(kind), in.buf[:n], nil
 }
 
-// end reads the checksum and makes sure that nothing follows.
-func (in *recordReader) end() error {
+// checkEnd reads the checksum and makes sure that nothing follows.
+func (in *recordReader) checkEnd() error {
 	sum := in.sum
 	var b [4]byte
 	if err := in.full(b[:]); err != nil {

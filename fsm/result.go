@@ -6,9 +6,9 @@ import "time"
 type Result struct {
 	Code  Code
 	State State
-	// Created tells a put that made a job from one that met its own earlier one.
+	// Created reports that a put created a job. It is false for a put that met its own earlier one.
 	Created bool
-	// More tells that a bounded command left work undone and should be sent again.
+	// More reports that a bounded command left work undone and should be sent again.
 	More bool
 	// Replayed marks the remembered answer to a repeated request.
 	Replayed  bool
@@ -21,11 +21,12 @@ type Result struct {
 	Wait   time.Duration
 	Grants []Grant
 
-	// changed tells that the command changed the state, so that its request must be remembered.
+	// changed reports that the command changed the state, so that its request must be remembered.
 	changed bool
 }
 
-// Grant is one job handed out. Its body is read with Machine.Held, since results are remembered without bodies.
+// Grant is one job under a new lease. Machine.Held reads its body, since results are remembered
+// without bodies.
 type Grant struct {
 	Queue     string
 	Partition uint32

@@ -171,8 +171,8 @@ func configure(version uint64, s fsm.Settings) *fsm.Configure {
 	return &fsm.Configure{Queue: "q", Partitions: 1, Version: version, Settings: s}
 }
 
-// born is the result of a put that made a job of queue "q".
-func born(serial uint64, state fsm.State, due time.Duration) fsm.Result {
+// created is the result of a put that made a job of queue "q".
+func created(serial uint64, state fsm.State, due time.Duration) fsm.Result {
 	return fsm.Result{Created: true, State: state, Serial: serial, Due: after(due)}
 }
 
@@ -183,7 +183,7 @@ func met(serial uint64, state fsm.State, due time.Duration) fsm.Result {
 
 func granted(grants ...fsm.Grant) fsm.Result { return fsm.Result{Grants: grants} }
 
-// lease is the first grant of a job of queue "q".
+// lease is the grant of the first lease of a job of queue "q".
 func lease(serial, fence uint64, due, until time.Duration) fsm.Grant {
 	return fsm.Grant{Queue: "q", Serial: serial, Fence: fence, Attempt: 1, Due: after(due), Until: after(until)}
 }

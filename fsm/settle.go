@@ -2,18 +2,19 @@ package fsm
 
 import "math/bits"
 
-// settle does for a queue what has fallen due, once an entry: see DESIGN.md, Settling.
-func (m *Machine) settle(q *queue) {
-	if q.settled == m.index || m.restored.Open() {
+// settleQueue carries out what has fallen due in a queue, once an entry: see DESIGN.md, Settling.
+func (m *Machine) settleQueue(q *queue) {
+	if q.settled == m.applied || m.restored.Open() {
 		return
 	}
-	q.settled = m.index
+	q.settled = m.applied
 	if m.overdue(q) {
 		m.step(q)
 	}
 }
 
-// overdue reports whether the queue has anything to settle. Its turn may be out of date within an entry, so the orders are asked.
+// overdue reports whether the queue has anything to settle. It asks the orders, since the agenda
+// may be out of date within an entry.
 func (m *Machine) overdue(q *queue) bool {
 	for _, o := range [...]*order{&q.leases, &q.ttls, &q.delayed} {
 		if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {
@@ -23,7 +24,8 @@ func (m *Machine) overdue(q *queue) bool {
 	return false
 }
 
-// step lapses, expires and moves at most StepMax jobs each, and returns how many it touched.
+// step lapses, expires and moves at most StepMax jobs each, and returns the number of jobs that it
+// touched.
 func (m *Machine) step(q *queue) uint64 {
 	n := m.each(q, &q.leases, func(j job) { m.lapse(j) })
 	n += m.each(q, &q.ttls, func(j job) {
@@ -33,22 +35,23 @@ func (m *Machine) step(q *queue) uint64 {
 	return n + m.each(q, &q.delayed, func(j job) { m.move(j) })
 }
 
-// each calls f for the jobs whose time in the order has come; f must take the job out of that place of the order.
+// each calls f for the jobs whose time in the order has come. f must remove the job from the order,
+// or give it another key.
 func (m *Machine) each(q *queue, order *order, f func(job)) uint64 {
 	for n := uint64(0); n < StepMax; n++ {
 		k, ok := order.min()
 		if !ok || k.at > m.scalars.Clock {
 			return n
 		}
-		f(job{k.place, q})
+		f(job{k.index, q})
 	}
 	return StepMax
 }
 
-// lapse ends an overdue lease: a failed attempt.
+// lapse ends a lease that is past its end: a failed attempt.
 func (m *Machine) lapse(j job) {
 	m.touch(j.q).Counters.Lapsed++
-	until := m.grantOf(j).until
+	until := m.leaseOf(j).until
 	m.lift(j)
 	switch {
 	case m.exhausted(j):
@@ -60,7 +63,8 @@ func (m *Machine) lapse(j job) {
 	}
 }
 
-// move makes a delayed job ready, unless it fell due in an outage and the queue's policy has other plans.
+// move makes a delayed job ready, unless it fell due in an outage and the overdue policy of the
+// queue says otherwise.
 func (m *Machine) move(j job) {
 	r := m.record(j.q)
 	due := m.slot(j).due
@@ -96,12 +100,13 @@ func spreadDue(from, to, due Time, period Duration) Time {
 // exhausted reports whether the job has no attempt left.
 func (m *Machine) exhausted(j job) bool {
 	var v Job
-	m.born(j).read(&v)
+	m.payload(j).read(&v)
 	limit := attemptsMax(&v, &m.record(j.q).Settings)
-	return limit > 0 && m.grantOf(j).attempt >= limit
+	return limit > 0 && m.leaseOf(j).attempt >= limit
 }
 
-// expire is the pacer's command: it settles queues in the order of their deadlines until StepMax jobs were touched.
+// expire is the command of the pacer. It settles queues in the order of their deadlines until it
+// has touched StepMax jobs.
 func (m *Machine) expire() Result {
 	m.planTouched()
 	var n uint64
@@ -110,7 +115,7 @@ func (m *Machine) expire() Result {
 		if !ok || first.at > m.scalars.Clock {
 			break
 		}
-		q := m.queues.byPlace[first.queue]
+		q := m.queues.byIndex[first.queue]
 		n += m.step(q)
 		m.plan(q)
 	}
@@ -118,8 +123,9 @@ func (m *Machine) expire() Result {
 	return Result{Count: n, More: ok && next <= m.scalars.Clock}
 }
 
-// outage returns how long nobody settled what fell due, and when that began: at the earliest deadline that is unsettled, but
-// not before the last entry. That alone would not do, since a shard with nothing to do logs nothing.
+// outage returns when the outage began and how long it lasted. It began at the earliest deadline
+// that is unsettled, but not before the last entry. The last entry alone would not do, since a
+// shard with nothing to do logs nothing.
 func (m *Machine) outage(before Time) (from Time, length Duration) {
 	m.planTouched()
 	first, ok := m.queues.deadlines.first()
@@ -130,12 +136,13 @@ func (m *Machine) outage(before Time) (from Time, length Duration) {
 	return from, m.scalars.Clock.Sub(from)
 }
 
-// lead begins a term: it notes the outage in the queues that have a policy for it and grants every lease its grace.
+// lead begins a term: it notes the outage in the queues that have a policy for it, and extends
+// every lease to the grace at least.
 func (m *Machine) lead(c *Lead, before Time) Result {
 	clock := m.scalars.Clock
 	floor := clock.After(c.Grace)
 	from, outage := m.outage(before)
-	for _, q := range m.queues.byPlace {
+	for _, q := range m.queues.byIndex {
 		if q == nil {
 			continue
 		}
@@ -153,9 +160,9 @@ func (m *Machine) lead(c *Lead, before Time) Result {
 			if !ok || k.at >= floor {
 				break
 			}
-			j := job{k.place, q}
+			j := job{k.index, q}
 			m.lift(j)
-			m.grantPlace(j).until = floor
+			m.editLease(j).until = floor
 			m.set(j, Reserved, m.slot(j).due)
 		}
 	}

@@ -18,82 +18,88 @@ import (
 //	records  byte recordKind, uvarint bytes of the rest, rest; the trailer last
 //	4 bytes  CRC32C of all before, little-endian
 //
-// A queue's record comes before those of its jobs and tombstones, which name it by its birth. What can be derived is not stored.
+// The record of a queue comes before those of its jobs and tombstones, which name it by its
+// CreateSeq. What can be derived is not stored.
 const snapshotMagic = "BELFSM\x00"
 
 type recordKind byte
 
 // The kinds of records are never reused.
 const (
-	recordScalars   recordKind = 1 // uvarint index, clock, serial, births, low water
+	recordScalars   recordKind = 1 // uvarint index, clock, serial, queues created, low water
 	recordQueue     recordKind = 2 // see appendQueueRecord
 	recordJob       recordKind = 3 // see Snapshot.appendJob
-	recordTombstone recordKind = 4 // uvarint birth, serial, first due, ended; byte state; text id; 16 bytes content
+	recordTombstone recordKind = 4 // uvarint CreateSeq, and what Snapshot.appendTomb writes
 	recordFinished  recordKind = 5 // uvarint serial, fence, expiry
 	recordAnswer    recordKind = 6 // see appendAnswer
 	recordTrailer   recordKind = 7 // uvarint number of records before; 8 bytes digest
 	recordRestore   recordKind = 8 // see appendRestoreMark; only if there is one
 )
 
-// Snapshot is a machine's state as it was when the snapshot was taken. It shares memory with the machine until it is released.
+// Snapshot is the state of a machine when the snapshot was taken. It pins the machine's pages until
+// its release.
 type Snapshot struct {
 	format  Format
-	index   uint64
+	applied uint64
 	scalars Scalars
 	digest  uint64
 
 	queues   [][]QueueRecord
 	slots    [][]slot
-	grants   [][]grant
+	leases   [][]lease
 	tombs    [][]tomb
 	blobs    [][]byte
 	finished [][]finishedLease
 	answers  [][]answer
-	order    []answerTurn
+	order    []answerRef
 	restored RestoreMark
-	shifts   struct{ queues, grants, answers uint8 }
+	shifts   struct{ queues, leases, answers uint8 }
 }
 
-// Snapshot returns the present state, in time proportional to the number of pages. Release must be called when it is no longer read.
+// Snapshot returns the present state, in time proportional to the number of pages. The caller must
+// call Release when it has read it.
 func (m *Machine) Snapshot() *Snapshot {
 	s := &Snapshot{
-		format: m.format, index: m.index, scalars: m.scalars, digest: m.Digest(),
-		queues: m.queues.records.share(), slots: m.store.slots.share(), grants: m.store.grants.share(),
-		tombs: m.store.tombs.share(), blobs: m.store.blobs.share(), finished: m.finished.records.share(),
-		answers: m.answers.records.share(), order: m.answers.order[m.answers.head:],
+		format: m.format, applied: m.applied, scalars: m.scalars, digest: m.Digest(),
+		queues: m.queues.records.pin(), slots: m.store.slots.pin(), leases: m.store.leases.pin(),
+		tombs: m.store.tombs.pin(), blobs: m.store.blobs.pin(), finished: m.finished.records.pin(),
+		answers: m.answers.records.pin(), order: m.answers.order[m.answers.head:],
 		restored: m.restored,
 	}
-	s.shifts.queues, s.shifts.grants, s.shifts.answers = m.queues.records.shift, m.store.grants.shift, m.answers.records.shift
+	s.shifts.queues, s.shifts.leases = m.queues.records.shift, m.store.leases.shift
+	s.shifts.answers = m.answers.records.shift
 	return s
 }
 
-// Release ends the sharing. The snapshot must not be read afterwards. It is as exclusive as Apply.
+// Release unpins the pages of a snapshot, which must not be read afterwards. Like Apply, it must
+// not run beside any other method.
 func (m *Machine) Release(*Snapshot) {
-	m.queues.records.unshare()
-	m.store.slots.unshare()
-	m.store.grants.unshare()
-	m.store.tombs.unshare()
-	m.finished.records.unshare()
-	m.answers.records.unshare()
-	m.store.blobs.unshare()
+	m.queues.records.unpin()
+	m.store.slots.unpin()
+	m.store.leases.unpin()
+	m.store.tombs.unpin()
+	m.finished.records.unpin()
+	m.answers.records.unpin()
+	m.store.blobs.unpin()
 }
 
 // Digest is the machine's digest at the snapshot's index.
 func (s *Snapshot) Digest() uint64 { return s.digest }
 
 // Index is the index of the last entry that the snapshot holds.
-func (s *Snapshot) Index() uint64 { return s.index }
+func (s *Snapshot) Index() uint64 { return s.applied }
 
 // Restoring reports whether a restore was open.
 func (s *Snapshot) Restoring() bool { return s.restored.Open() }
 
-// WriteTo writes the stream. It may run beside Apply and in another goroutine. It returns the first error of w.
+// WriteTo writes the stream. It may run beside Apply, in another goroutine. It returns the first
+// error of w.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sum := crc32.New(castagnoli)
 	out := &recordWriter{w: bufio.NewWriterSize(io.MultiWriter(w, sum), 256<<10), sum: sum}
 	out.raw(append([]byte(snapshotMagic), byte(s.format)))
 	for _, v := range [...]uint64{
-		s.index, uint64(s.scalars.Clock), s.scalars.Serial, s.scalars.Births, uint64(s.scalars.LowWater),
+		s.applied, uint64(s.scalars.Clock), s.scalars.Serial, s.scalars.QueuesCreated, uint64(s.scalars.LowWater),
 	} {
 		out.scratch = binary.AppendUvarint(out.scratch, v)
 	}
@@ -112,8 +118,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return out.finish(w)
 }
 
-func (s *Snapshot) queue(place uint32) *QueueRecord {
-	return &s.queues[place>>s.shifts.queues][place&(1<<s.shifts.queues-1)]
+// queue returns the record of a queue.
+func (s *Snapshot) queue(index uint32) *QueueRecord {
+	return &s.queues[index>>s.shifts.queues][index&(1<<s.shifts.queues-1)]
 }
 
 func (s *Snapshot) blob(ref blobRef) []byte { return s.blobs[ref.page()][ref.offset():] }
@@ -121,7 +128,7 @@ func (s *Snapshot) blob(ref blobRef) []byte { return s.blobs[ref.page()][ref.off
 func (s *Snapshot) writeQueues(out *recordWriter) {
 	for _, page := range s.queues {
 		for i := range page {
-			if page[i].Birth != 0 {
+			if page[i].CreateSeq != 0 {
 				out.scratch = appendQueueRecord(out.scratch, &page[i])
 				out.record(recordQueue)
 			}
@@ -129,11 +136,13 @@ func (s *Snapshot) writeQueues(out *recordWriter) {
 	}
 }
 
-// appendQueueRecord appends the fields of a queue, and its format at the end unless that is the first, whose records end before it.
+// appendQueueRecord appends the fields of a queue. Its format follows unless it is the first
+// format, whose records end before it.
 func appendQueueRecord(dst []byte, q *QueueRecord) []byte {
-	dst = appendPlace(dst, q.Name, q.Partition, q.Partitions)
+	dst = appendPartition(dst, q.Name, q.Partition, q.Partitions)
 	for _, v := range [...]uint64{
-		q.Birth, uint64(q.Created), q.Version, uint64(q.RateAt), uint64(q.OverdueFrom), uint64(q.OverdueTo), uint64(q.Forgotten),
+		q.CreateSeq, uint64(q.Created), q.Version, uint64(q.RateAt), uint64(q.OverdueFrom), uint64(q.OverdueTo),
+		uint64(q.Forgotten),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -156,8 +165,8 @@ func appendCounts(dst []byte, held *Counts, totals *Counters) []byte {
 
 func (r *reader) queueRecord() QueueRecord {
 	q := QueueRecord{
-		Name: r.text(), Partition: r.uint32(), Partitions: r.uint32(), Birth: r.uvarint(), Created: r.time(), Version: r.uvarint(),
-		RateAt: r.time(), OverdueFrom: r.time(), OverdueTo: r.time(), Forgotten: r.time(),
+		Name: r.text(), Partition: r.uint32(), Partitions: r.uint32(), CreateSeq: r.uvarint(), Created: r.time(),
+		Version: r.uvarint(), RateAt: r.time(), OverdueFrom: r.time(), OverdueTo: r.time(), Forgotten: r.time(),
 	}
 	r.counts(&q.Counts, &q.Counters)
 	q.Settings, q.Format = r.settings(), FirstFormat
@@ -167,7 +176,7 @@ func (r *reader) queueRecord() QueueRecord {
 	return q
 }
 
-// queueFormat reads the format of a queue of which it is stored.
+// queueFormat reads the format of a queue, if it is stored.
 func (r *reader) queueFormat() Format {
 	format := Format(r.byte())
 	if err := format.Readable(); err != nil {
@@ -202,34 +211,35 @@ func (s *Snapshot) writeJobs(out *recordWriter) {
 	}
 }
 
-// appendJob appends: uvarint birth, and what appendHeld does.
+// appendJob appends: uvarint CreateSeq, and what appendHeld appends.
 func (s *Snapshot) appendJob(dst []byte, j *slot) []byte {
-	return s.appendHeld(binary.AppendUvarint(dst, s.queue(j.queue).Birth), j)
+	return s.appendHeld(binary.AppendUvarint(dst, s.queue(j.queue).CreateSeq), j)
 }
 
-// appendHeld appends: uvarint serial, due; bytes state, priority, flags; if jobGranted: uvarint fence, until, ttr, died,
-// attempt, redrives, text last error; if slotHasID: 16 bytes content, text id; uvarint created; the blob's options, headers and body.
+// appendHeld appends: uvarint serial, due; bytes state, priority, flags; if jobHasLease: uvarint
+// fence, until, ttr, died, attempt, redrives, text last error; if slotHasID: 16 bytes content, text
+// id; uvarint created; the options, headers and body of the payload.
 func (s *Snapshot) appendHeld(dst []byte, j *slot) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.serial), uint64(j.due))
-	b := openBorn(s.blob(j.blob()))
+	b := openPayload(s.blob(j.blob()))
 	flags := j.flags & (slotHasID | slotHasTTL)
-	if b.parts()&bornHasHeaders != 0 {
+	if b.parts()&payloadHasHeaders != 0 {
 		flags |= jobHasHeaders
 	}
-	if j.grant != 0 {
-		flags |= jobGranted
+	if j.lease != 0 {
+		flags |= jobHasLease
 	}
 	dst = append(dst, byte(j.state()), byte(j.priority), byte(flags))
-	if j.grant != 0 {
-		g := &s.grants[j.grant>>s.shifts.grants][j.grant&(1<<s.shifts.grants-1)]
+	if j.lease != 0 {
+		l := &s.leases[j.lease>>s.shifts.leases][j.lease&(1<<s.shifts.leases-1)]
 		for _, v := range [...]uint64{
-			g.fence, uint64(g.until), uint64(g.ttr), uint64(g.died), uint64(g.attempt), uint64(g.redrives),
+			l.fence, uint64(l.until), uint64(l.ttr), uint64(l.died), uint64(l.attempt), uint64(l.redrives),
 		} {
 			dst = binary.AppendUvarint(dst, v)
 		}
 		note := ""
-		if g.note != 0 {
-			r := reader{b: s.blob(g.note)}
+		if l.note != 0 {
+			r := reader{b: s.blob(l.note)}
 			note = r.text()
 		}
 		dst = appendText(dst, note)
@@ -242,10 +252,10 @@ func (s *Snapshot) appendHeld(dst []byte, j *slot) []byte {
 	return append(dst, b.options()...)
 }
 
-// Flags of a job's record beside its slot's own.
+// Flags of a job's record besides those of its slot.
 const (
 	jobHasHeaders slotFlags = 1 << 6
-	jobGranted    slotFlags = 1 << 7
+	jobHasLease   slotFlags = 1 << 7
 )
 
 func (s *Snapshot) writeTombs(out *recordWriter) {
@@ -255,7 +265,7 @@ func (s *Snapshot) writeTombs(out *recordWriter) {
 			if t.serial == 0 {
 				continue
 			}
-			out.scratch = s.appendTomb(binary.AppendUvarint(out.scratch, s.queue(t.queue).Birth), t)
+			out.scratch = s.appendTomb(binary.AppendUvarint(out.scratch, s.queue(t.queue).CreateSeq), t)
 			out.record(recordTombstone)
 		}
 	}
@@ -263,7 +273,7 @@ func (s *Snapshot) writeTombs(out *recordWriter) {
 
 // appendTomb appends: uvarint serial, first due, ended; byte state; text id; 16 bytes content.
 func (s *Snapshot) appendTomb(dst []byte, t *tomb) []byte {
-	b := openBorn(s.blob(t.blob))
+	b := openPayload(s.blob(t.blob))
 	for _, v := range [...]uint64{t.serial, uint64(t.firstDue), uint64(t.ended)} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -291,13 +301,13 @@ func (s *Snapshot) writeFinished(out *recordWriter) {
 }
 
 func (s *Snapshot) writeAnswers(out *recordWriter) {
-	for _, turn := range s.order {
-		page := s.answers[turn.place>>s.shifts.answers]
+	for _, ref := range s.order {
+		page := s.answers[ref.index>>s.shifts.answers]
 		if page == nil {
 			continue
 		}
-		a := page[turn.place&(1<<s.shifts.answers-1)]
-		if a.seq != turn.seq {
+		a := page[ref.index&(1<<s.shifts.answers-1)]
+		if a.seq != ref.seq {
 			continue
 		}
 		r := reader{b: s.blob(a.blob)}
@@ -310,7 +320,7 @@ func (s *Snapshot) writeAnswers(out *recordWriter) {
 type recordWriter struct {
 	w       *bufio.Writer
 	sum     hash.Hash32
-	scratch []byte // the rest of the record at hand
+	scratch []byte // what follows the length of the current record
 	records uint64
 	n       int64
 	err     error
@@ -323,7 +333,7 @@ func (o *recordWriter) raw(b []byte) {
 	}
 }
 
-// record writes what has been gathered in scratch.
+// record writes scratch as a record of the given kind.
 func (o *recordWriter) record(kind recordKind) {
 	var head [1 + binary.MaxVarintLen64]byte
 	head[0] = byte(kind)

@@ -15,7 +15,7 @@ func TestPageSizes(t *testing.T) {
 		want  uintptr // of one record; 0 where it does not matter
 	}{
 		{"slot", unsafe.Sizeof(slot{}) << slotShift, slotBytes << slotShift},
-		{"grant", unsafe.Sizeof(grant{}) << grantShift, grantBytes << grantShift},
+		{"lease", unsafe.Sizeof(lease{}) << leaseShift, leaseBytes << leaseShift},
 		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, tombBytes << tombShift},
 		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, answerBytes << newAnswers(nil).records.shift},
 		{"queue", unsafe.Sizeof(QueueRecord{}) << newQueues(nil).records.shift, recordBytes << newQueues(nil).records.shift},
@@ -32,133 +32,134 @@ func TestPageSizes(t *testing.T) {
 	}
 }
 
-func TestPagesShareKeepsWhatItSaw(t *testing.T) {
+func TestPinnedPagesKeepTheirRecords(t *testing.T) {
 	p := newPages[uint64](4)
 	rng := rand.New(rand.NewPCG(1, 1))
-	places := map[uint32]uint64{}
+	indexes := map[uint32]uint64{}
 	var frozen []map[uint32]uint64
-	var shares [][][]uint64
+	var pinned [][][]uint64
 	for step := range 5000 {
 		switch k := rng.IntN(10); {
-		case k < 5 || len(places) == 0:
-			place := p.alloc()
-			if _, taken := places[place]; taken || place == 0 {
-				t.Fatalf("step %d: place %d handed out twice", step, place)
+		case k < 5 || len(indexes) == 0:
+			index := p.alloc()
+			if _, taken := indexes[index]; taken || index == 0 {
+				t.Fatalf("step %d: index %d is given out twice", step, index)
 			}
-			if *p.at(place) != 0 {
-				t.Fatalf("step %d: place %d is not zeroed", step, place)
+			if *p.at(index) != 0 {
+				t.Fatalf("step %d: the record at index %d is not zeroed", step, index)
 			}
-			places[place] = rng.Uint64() | 1
-			*p.edit(place) = places[place]
+			indexes[index] = rng.Uint64() | 1
+			*p.edit(index) = indexes[index]
 		case k < 7:
-			place := anyPlace(places)
-			places[place] = rng.Uint64() | 1
-			*p.edit(place) = places[place]
+			index := smallestIndex(indexes)
+			indexes[index] = rng.Uint64() | 1
+			*p.edit(index) = indexes[index]
 		case k < 9:
-			place := anyPlace(places)
-			delete(places, place)
-			p.release(place)
-		case len(shares) < 2:
+			index := smallestIndex(indexes)
+			delete(indexes, index)
+			p.release(index)
+		case len(pinned) < 2:
 			copied := map[uint32]uint64{}
-			for place, v := range places {
-				copied[place] = v
+			for index, v := range indexes {
+				copied[index] = v
 			}
-			frozen, shares = append(frozen, copied), append(shares, p.share())
+			frozen, pinned = append(frozen, copied), append(pinned, p.pin())
 		default:
-			for i := range shares {
-				checkShare(t, shares[i], frozen[i], p.shift)
-				p.unshare()
+			for i := range pinned {
+				checkPinned(t, pinned[i], frozen[i], p.shift)
+				p.unpin()
 			}
-			frozen, shares = nil, nil
+			frozen, pinned = nil, nil
 		}
-		if p.count() != len(places) {
-			t.Fatalf("step %d: count is %d, should be %d", step, p.count(), len(places))
+		if p.count() != len(indexes) {
+			t.Fatalf("step %d: count is %d, should be %d", step, p.count(), len(indexes))
 		}
 	}
-	for place, v := range places {
-		if *p.at(place) != v {
-			t.Errorf("place %d holds %d, should hold %d", place, *p.at(place), v)
+	for index, v := range indexes {
+		if *p.at(index) != v {
+			t.Errorf("index %d holds %d, should hold %d", index, *p.at(index), v)
 		}
 	}
 }
 
-// anyPlace returns the smallest place, so that the test repeats.
-func anyPlace(places map[uint32]uint64) uint32 {
+// smallestIndex returns the smallest index, so that the test is repeatable.
+func smallestIndex(indexes map[uint32]uint64) uint32 {
 	least := uint32(1<<32 - 1)
-	for place := range places {
-		least = min(least, place)
+	for index := range indexes {
+		least = min(least, index)
 	}
 	return least
 }
 
-func checkShare(t *testing.T, share [][]uint64, want map[uint32]uint64, shift uint8) {
+func checkPinned(t *testing.T, pinned [][]uint64, want map[uint32]uint64, shift uint8) {
 	t.Helper()
 	found := 0
-	for page, records := range share {
+	for page, records := range pinned {
 		for i, v := range records {
 			if v == 0 {
 				continue
 			}
 			found++
-			if place := uint32(page)<<shift | uint32(i); want[place] != v {
-				t.Fatalf("a share shows %d at place %d, it was %d", v, place, want[place])
+			if index := uint32(page)<<shift | uint32(i); want[index] != v {
+				t.Fatalf("the pinned pages have %d at index %d, it was %d", v, index, want[index])
 			}
 		}
 	}
 	if found != len(want) {
-		t.Fatalf("a share shows %d records, there were %d", found, len(want))
+		t.Fatalf("the pinned pages have %d records, there were %d", found, len(want))
 	}
 }
 
 func TestPagesDropEmptyOnes(t *testing.T) {
 	p := newPages[uint64](4)
-	var places []uint32
+	var indexes []uint32
 	for range 64 {
-		places = append(places, p.alloc())
+		indexes = append(indexes, p.alloc())
 	}
-	for _, place := range places {
-		p.release(place)
+	for _, index := range indexes {
+		p.release(index)
 	}
 	for i, page := range p.dir {
 		if page != nil {
 			t.Errorf("page %d is empty and was kept", i)
 		}
 	}
-	if place := p.alloc(); place == 0 || *p.at(place) != 0 {
-		t.Errorf("place %d of a page made anew", place)
+	if index := p.alloc(); index == 0 || *p.at(index) != 0 {
+		t.Errorf("the record at index %d of a page made anew is not zeroed", index)
 	}
 }
 
-// TestPagesOfOneRecord has one record come and go, also under a share: what is made anew is zero, what a share sees stays, and no page is made each time.
+// TestPagesOfOneRecord allocates and releases one record again and again, also while the pages are
+// pinned. A new record is zero, a pinned record stays, and no page is made each time.
 func TestPagesOfOneRecord(t *testing.T) {
 	p := newPages[uint64](4)
 	come := func() {
-		place := p.alloc()
-		if v := *p.at(place); v != 0 {
+		index := p.alloc()
+		if v := *p.at(index); v != 0 {
 			t.Errorf("a new record is %d", v)
 		}
-		*p.edit(place) = 7
-		p.release(place)
+		*p.edit(index) = 7
+		p.release(index)
 	}
 	come()
 	if n := testing.AllocsPerRun(100, come); n != 0 {
 		t.Errorf("%v allocations for a record that comes and goes", n)
 	}
-	place := p.alloc()
-	*p.edit(place) = 7
-	shared := p.share()
-	p.release(place)
+	index := p.alloc()
+	*p.edit(index) = 7
+	pinned := p.pin()
+	p.release(index)
 	come()
-	page, i := p.locate(place)
-	if v := shared[page][i]; v != 7 {
-		t.Errorf("a share shows %d, it was 7", v)
+	page, i := p.locate(index)
+	if v := pinned[page][i]; v != 7 {
+		t.Errorf("the pinned page has %d, it was 7", v)
 	}
 }
 
 // TestBlobsOfOneBlob has one blob of each class come and go: no page is made each time, and none is kept that is larger than a page.
 func TestBlobsOfOneBlob(t *testing.T) {
 	s := newBlobs()
-	body := make([]byte, blobBytesShared)
+	body := make([]byte, packedBytesMax)
 	for class := range classCount {
 		come := func() { s.release(s.put(body[:classBytes(class)])) }
 		come()
@@ -174,7 +175,7 @@ func TestBlobsOfOneBlob(t *testing.T) {
 
 func TestBlobClasses(t *testing.T) {
 	last := 0
-	for n := 1; n <= blobBytesShared; n++ {
+	for n := 1; n <= packedBytesMax; n++ {
 		class := classOf(n)
 		if size := classBytes(class); size < n || class >= classCount {
 			t.Fatalf("a blob of %d bytes goes to class %d of %d bytes", n, class, size)
@@ -219,14 +220,14 @@ func TestBlobsKeepBytes(t *testing.T) {
 			live[i] = live[len(live)-1]
 			live = live[:len(live)-1]
 		case pages == nil:
-			pages, seen = s.share(), append([]stored(nil), live...)
+			pages, seen = s.pin(), append([]stored(nil), live...)
 		default:
 			for _, b := range seen {
 				if got := pages[b.ref.page()][b.ref.offset():][:len(b.bytes)]; !bytes.Equal(got, b.bytes) {
-					t.Fatalf("step %d: a share lost a blob of %d bytes", step, len(b.bytes))
+					t.Fatalf("step %d: the pinned pages lost a blob of %d bytes", step, len(b.bytes))
 				}
 			}
-			s.unshare()
+			s.unpin()
 			pages = nil
 		}
 	}
@@ -237,7 +238,7 @@ func TestBlobsKeepBytes(t *testing.T) {
 		s.release(b.ref)
 	}
 	if pages != nil {
-		s.unshare()
+		s.unpin()
 	}
 	if s.bytes != 0 {
 		t.Errorf("%d bytes of pages are left when nothing is stored", s.bytes)
@@ -248,11 +249,11 @@ func TestTableAgainstMap(t *testing.T) {
 	for _, hashBits := range []int{32, 6, 0} { // 6 and 0: many and all in one bucket
 		table := newTable()
 		rng := rand.New(rand.NewPCG(3, uint64(hashBits)))
-		hashOf := func(place uint32) uint32 {
+		hashOf := func(index uint32) uint32 {
 			if hashBits == 0 {
 				return 7
 			}
-			return uint32(hasher(0).word(uint64(place)).sum()) >> (32 - hashBits)
+			return uint32(hasher(0).word(uint64(index)).sum()) >> (32 - hashBits)
 		}
 		present := map[uint32]bool{}
 		limit := 20000
@@ -260,17 +261,17 @@ func TestTableAgainstMap(t *testing.T) {
 			limit = 2000
 		}
 		for range limit * 3 {
-			place := uint32(rng.IntN(limit)) + 1
-			found := table.find(hashOf(place), func(p uint32) bool { return p == place })
-			if (found == place) != present[place] {
-				t.Fatalf("%d bits: find(%d) = %d, present: %v", hashBits, place, found, present[place])
+			index := uint32(rng.IntN(limit)) + 1
+			found := table.find(hashOf(index), func(p uint32) bool { return p == index })
+			if (found == index) != present[index] {
+				t.Fatalf("%d bits: find(%d) = %d, present: %v", hashBits, index, found, present[index])
 			}
-			if present[place] {
-				table.remove(hashOf(place), place)
+			if present[index] {
+				table.remove(hashOf(index), index)
 			} else {
-				table.insert(hashOf(place), place)
+				table.insert(hashOf(index), index)
 			}
-			present[place] = !present[place]
+			present[index] = !present[index]
 		}
 	}
 }
@@ -289,7 +290,7 @@ func TestSerialHashSpreadsEvenly(t *testing.T) {
 			}
 		}
 		if crowded > buckets/100 {
-			t.Errorf("serials %d apart: %d of %d buckets hold more than three times their share", step, crowded, buckets)
+			t.Errorf("serials %d apart: %d of %d buckets hold more than three times the mean", step, crowded, buckets)
 		}
 	}
 }
@@ -298,7 +299,7 @@ func TestSerialHashSpreadsEvenly(t *testing.T) {
 func TestTTLOfBlob(t *testing.T) {
 	for given := range Given(1 << 7) {
 		j := Job{Given: given, TTR: time.Hour, MaxAttempts: 300, RetryDelays: []Duration{1, 1 << 40}, TTL: 1 << 60, Headers: []Header{{"a", "b"}}, ID: "id", Body: []byte("body")}
-		b := openBorn(appendBorn(nil, &j, [16]byte{}, 0, 0))
+		b := openPayload(appendPayload(nil, &j, [16]byte{}, 0, 0))
 		var v Job
 		b.read(&v)
 		if b.ttl() != v.TTL || (v.TTL != 0) != given.Has(GivenTTL) {

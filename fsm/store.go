@@ -2,12 +2,12 @@ package fsm
 
 import "encoding/binary"
 
-// slot is what changes in a held job's life, and where to find the rest. It holds no pointer.
+// slot is the mutable part of a held job, with references to the rest. It holds no pointer.
 type slot struct {
 	serial    uint64
 	due       Time
-	queue     uint32
-	grant     uint32 // place of its grant record, 0 if it was never granted
+	queue     uint32 // index of the record of its queue
+	lease     uint32 // index of its lease record, 0 if there is none
 	blobPage  uint32
 	blobUnits uint16 // the blob's offset in its page, in units of blobUnit bytes
 	priority  int8
@@ -35,8 +35,8 @@ func (s *slot) setBlob(ref blobRef) {
 	s.blobPage, s.blobUnits = ref.page(), uint16(ref.offset()/blobUnit)
 }
 
-// grant is what a job has from its first grant on.
-type grant struct {
+// lease is the last lease of a job, and what a job keeps from its first lease, or death, on.
+type lease struct {
 	fence    uint64
 	until    Time
 	ttr      Duration
@@ -46,7 +46,7 @@ type grant struct {
 	redrives uint32
 }
 
-// tomb is a tombstone; its blob holds content and id.
+// tomb is the record of a tombstone; its payload has content and id.
 type tomb struct {
 	serial   uint64
 	firstDue Time
@@ -54,39 +54,41 @@ type tomb struct {
 	blob     blobRef
 	queue    uint32
 	state    State
-	// attempts is one more than the attempts that the job took, as far as fits; 0 where that is not known. Readers are told
-	// it, no rule looks at it, and it is in no snapshot: who is restored does not know it.
+	// attempts is one more than the attempts of the job, as far as that fits; 0 if they are not
+	// known. Readers get them; no rule uses them. They are in no snapshot, so a restored machine
+	// does not know them.
 	attempts uint16
 }
 
-// The pages' sizes: 512 slots of 32 bytes, 1,024 grants of 48, 1,024 tombstones of 40. Jobs that fall due lie on as many pages of slots, each of which
-// is copied once under a snapshot: 16 KiB cost an entry less than 64.
+// The pages have 512 slots of 32 bytes, 1,024 leases of 48, 1,024 tombstones of 40. Jobs that fall
+// due lie on as many pages of slots, each of which is copied once under a snapshot: copying 16 KiB
+// costs an entry less than copying 64.
 const (
 	slotShift  = 9
-	grantShift = 10
+	leaseShift = 10
 	tombShift  = 10
 )
 
 // store holds the jobs and tombstones of a shard and finds them by serial and by (queue, id).
 type store struct {
 	slots  pages[slot]
-	grants pages[grant]
+	leases pages[lease]
 	tombs  pages[tomb]
 	blobs  blobs
 
-	serials table // of slots, by serial
-	ids     table // of slots (place<<1) and tombstones (place<<1|1)
-	stones  table // of tombstones, by serial
-	seed    uint64
-	scratch []byte
+	serials     table // of slots, by serial
+	ids         table // of slots (index<<1) and tombstones (index<<1|1)
+	tombSerials table // of tombstones, by serial
+	seed        uint64
+	scratch     []byte
 	// withID counts the held jobs with client-chosen ids, idBytes the bytes of those ids.
 	withID, idBytes int
 }
 
 func newStore(seed uint64) store {
 	return store{
-		slots: newPages[slot](slotShift), grants: newPages[grant](grantShift), tombs: newPages[tomb](tombShift),
-		blobs: newBlobs(), serials: newTable(), ids: newTable(), stones: newTable(), seed: seed,
+		slots: newPages[slot](slotShift), leases: newPages[lease](leaseShift), tombs: newPages[tomb](tombShift),
+		blobs: newBlobs(), serials: newTable(), ids: newTable(), tombSerials: newTable(), seed: seed,
 	}
 }
 
@@ -95,27 +97,28 @@ func (s *store) ttl(j *slot) Time {
 	if j.flags&slotHasTTL == 0 {
 		return 0
 	}
-	return openBorn(s.blobs.at(j.blob())).ttl()
+	return openPayload(s.blobs.at(j.blob())).ttl()
 }
 
-// bySerial returns the place of a held job, 0 if there is none. Serials are unique within a queue: a restore may bring two of the
-// same serial into a shard, from two shards.
+// bySerial returns the index of the slot of a held job, 0 if there is none. Serials are unique
+// within a queue: a restore may bring two jobs of the same serial, from two shards, into one shard.
 func (s *store) bySerial(queue uint32, serial uint64) uint32 {
-	return s.serials.find(serialHash(serial), func(place uint32) bool {
-		j := s.slots.at(place)
+	return s.serials.find(serialHash(serial), func(index uint32) bool {
+		j := s.slots.at(index)
 		return j.serial == serial && j.queue == queue
 	})
 }
 
-// byID returns the place of the held job or of the tombstone with a client-chosen id; at most one is not 0.
-func (s *store) byID(q *queue, id string) (job, stone uint32) {
+// byID returns the index of the held job or of the tombstone with a client-chosen id. At most one
+// is not 0.
+func (s *store) byID(q *queue, id string) (job, tombstone uint32) {
 	tagged := s.ids.find(s.idHash(q, id), func(tagged uint32) bool {
 		if tagged&1 != 0 {
 			t := s.tombs.at(tagged >> 1)
-			return t.queue == q.place && string(openBorn(s.blobs.at(t.blob)).id()) == id
+			return t.queue == q.index && string(openPayload(s.blobs.at(t.blob)).id()) == id
 		}
 		j := s.slots.at(tagged >> 1)
-		return j.queue == q.place && string(openBorn(s.blobs.at(j.blob())).id()) == id
+		return j.queue == q.index && string(openPayload(s.blobs.at(j.blob())).id()) == id
 	})
 	if tagged&1 != 0 {
 		return 0, tagged >> 1
@@ -123,78 +126,79 @@ func (s *store) byID(q *queue, id string) (job, stone uint32) {
 	return tagged >> 1, 0
 }
 
-func (s *store) idHash(q *queue, id string) uint32 { return idHash(s.seed, q.place, id) }
+func (s *store) idHash(q *queue, id string) uint32 { return idHash(s.seed, q.index, id) }
 
-// born is the blob of a job: what was fixed when it was put. Of a tombstone's blob only the parts with id and content are
-// there.
+// jobPayload is the immutable contents of a job, encoded as a blob when it is put. The payload of a
+// tombstone has only the parts with id and content.
 //
 //	uvarint   length of all that follows
-//	byte      bornParts
-//	if bornHasID: 4 bytes hash of the id, 16 bytes content hash, uvarint length, id
-//	if bornIsJob: 8 bytes hash of the record, 8 bytes created, varint firstDue-created, byte Given,
+//	byte      payloadParts
+//	if payloadHasID: 4 bytes hash of the id, 16 bytes content hash, uvarint length, id
+//	if payloadIsJob: 8 bytes hash of the record, 8 bytes created, varint firstDue-created, byte Given,
 //	              then uvarints: ttr, maxAttempts, number of retry delays and each, ttl, all if given;
-//	if bornHasHeaders: uvarint number, each uvarint length, name, uvarint length, value
+//	if payloadHasHeaders: uvarint number, each uvarint length, name, uvarint length, value
 //	rest      body
-type born struct{ b []byte }
+type jobPayload struct{ b []byte }
 
-type bornParts byte
+// payloadParts says which parts a payload has.
+type payloadParts byte
 
 const (
-	bornIsJob bornParts = 1 << iota
-	bornHasID
-	bornHasHeaders
+	payloadIsJob payloadParts = 1 << iota
+	payloadHasID
+	payloadHasHeaders
 )
 
-// openBorn returns the blob at the start of b.
-func openBorn(b []byte) born {
+// openPayload returns the payload at the start of b.
+func openPayload(b []byte) jobPayload {
 	n, w := binary.Uvarint(b)
-	return born{b[w : w+int(n)]}
+	return jobPayload{b[w : w+int(n)]}
 }
 
-func (b born) parts() bornParts { return bornParts(b.b[0]) }
+func (b jobPayload) parts() payloadParts { return payloadParts(b.b[0]) }
 
-// idHash returns the hash of the id; the blob must have one.
-func (b born) idHash() uint32 { return binary.LittleEndian.Uint32(b.b[1:]) }
+// idHash returns the hash of the id; the payload must have one.
+func (b jobPayload) idHash() uint32 { return binary.LittleEndian.Uint32(b.b[1:]) }
 
-func (b born) content() (c [16]byte) {
-	if b.parts()&bornHasID != 0 {
+func (b jobPayload) content() (c [16]byte) {
+	if b.parts()&payloadHasID != 0 {
 		copy(c[:], b.b[5:])
 	}
 	return c
 }
 
 // id returns the client's id, empty if there is none.
-func (b born) id() []byte {
-	if b.parts()&bornHasID == 0 {
+func (b jobPayload) id() []byte {
+	if b.parts()&payloadHasID == 0 {
 		return nil
 	}
 	n, w := binary.Uvarint(b.b[21:])
 	return b.b[21+w : 21+w+int(n)]
 }
 
-// job returns the part that only a job's blob has.
-func (b born) job() []byte {
-	if b.parts()&bornHasID == 0 {
+// job returns the part that only the payload of a job has.
+func (b jobPayload) job() []byte {
+	if b.parts()&payloadHasID == 0 {
 		return b.b[1:]
 	}
 	n, w := binary.Uvarint(b.b[21:])
 	return b.b[21+w+int(n):]
 }
 
-func (b born) hash() uint64    { return binary.LittleEndian.Uint64(b.job()) }
-func (b born) created() Time   { return Time(binary.LittleEndian.Uint64(b.job()[8:])) }
-func (b born) options() []byte { return b.job()[16:] }
-func (b born) firstDue() Time  { d, _ := binary.Varint(b.options()); return b.created() + Time(d) }
+func (b jobPayload) hash() uint64    { return binary.LittleEndian.Uint64(b.job()) }
+func (b jobPayload) created() Time   { return Time(binary.LittleEndian.Uint64(b.job()[8:])) }
+func (b jobPayload) options() []byte { return b.job()[16:] }
+func (b jobPayload) firstDue() Time  { d, _ := binary.Varint(b.options()); return b.created() + Time(d) }
 
-// given returns which options the put named.
-func (b born) given() Given {
+// given returns the options that the put named.
+func (b jobPayload) given() Given {
 	options := b.options()
 	_, w := binary.Varint(options)
 	return Given(options[w])
 }
 
-// ttl returns when the job expires, 0 if never. Orders ask for it often, so that nothing else is read.
-func (b born) ttl() Time {
+// ttl returns when the job expires, 0 if never. Orders ask for it often, so it reads nothing else.
+func (b jobPayload) ttl() Time {
 	r := reader{b: b.options()}
 	r.varint()
 	given := Given(r.byte())
@@ -214,48 +218,48 @@ func (b born) ttl() Time {
 	return r.time()
 }
 
-// bornPlain are the options of which nothing follows Given in a blob.
-const bornPlain = ^(GivenTTR | GivenMaxAttempts | GivenRetryDelays | GivenTTL)
+// plainOptions are the options that put nothing after Given in a payload.
+const plainOptions = ^(GivenTTR | GivenMaxAttempts | GivenRetryDelays | GivenTTL)
 
-// bytes is what the job counts against maxBytes.
-func (b born) bytes() uint64 {
+// bytes is the size of the job as maxBytes counts it.
+func (b jobPayload) bytes() uint64 {
 	options := b.options()
 	_, w := binary.Varint(options)
-	if b.parts()&bornHasHeaders == 0 && Given(options[w])&^bornPlain == 0 {
+	if b.parts()&payloadHasHeaders == 0 && Given(options[w])&^plainOptions == 0 {
 		return uint64(len(options) - w - 1 + len(b.id()))
 	}
 	var v Job
 	b.read(&v)
-	v.Generated = b.parts()&bornHasID == 0
+	v.Generated = b.parts()&payloadHasID == 0
 	return jobBytes(&v)
 }
 
-// read fills in the fixed part of a job. Headers, retry delays and body alias the blob.
-func (b born) read(j *Job) {
+// read fills in the immutable fields of a job. Headers, retry delays and body alias the payload.
+func (b jobPayload) read(j *Job) {
 	r := reader{b: b.options()}
 	j.Created = b.created()
-	r.born(j, b.parts()&bornHasHeaders != 0)
+	r.payload(j, b.parts()&payloadHasHeaders != 0)
 	if id := b.id(); id != nil {
 		j.ID = string(id)
 	}
 }
 
-// bornRest is about what a blob has besides id and body.
-const bornRest = 20
+// payloadOverhead is about what a payload has besides id and body.
+const payloadOverhead = 20
 
-// appendBorn encodes the fixed part of a job as a blob. hash is its bornHash.
-func appendBorn(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64) []byte {
-	parts := bornIsJob
+// appendPayload encodes the payload of a job. hash is its payloadHash.
+func appendPayload(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64) []byte {
+	parts := payloadIsJob
 	if !j.Generated {
-		parts |= bornHasID
+		parts |= payloadHasID
 	}
 	if len(j.Headers) > 0 {
-		parts |= bornHasHeaders
+		parts |= payloadHasHeaders
 	}
-	start, room := len(dst), lengthBytes(len(j.ID)+len(j.Body)+bornRest)
+	start, room := len(dst), lengthBytes(len(j.ID)+len(j.Body)+payloadOverhead)
 	dst = append(dst, make([]byte, room)...)
 	dst = append(dst, byte(parts))
-	dst = appendBornID(dst, parts, j.ID, content, idHash)
+	dst = appendPayloadID(dst, parts, j.ID, content, idHash)
 	dst = binary.LittleEndian.AppendUint64(dst, hash)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(j.Created))
 	dst = binary.AppendVarint(dst, int64(j.FirstDue-j.Created))
@@ -278,15 +282,15 @@ func appendBorn(dst []byte, j *Job, content [16]byte, idHash uint32, hash uint64
 	return setLength(append(dst, j.Body...), start, room)
 }
 
-// appendBornStone encodes the blob of a tombstone.
-func appendBornStone(dst []byte, id string, content [16]byte, idHash uint32) []byte {
-	start, room := len(dst), lengthBytes(len(id)+bornRest)
-	dst = append(append(dst, make([]byte, room)...), byte(bornHasID))
-	return setLength(appendBornID(dst, bornHasID, id, content, idHash), start, room)
+// appendTombPayload encodes the payload of a tombstone.
+func appendTombPayload(dst []byte, id string, content [16]byte, idHash uint32) []byte {
+	start, room := len(dst), lengthBytes(len(id)+payloadOverhead)
+	dst = append(append(dst, make([]byte, room)...), byte(payloadHasID))
+	return setLength(appendPayloadID(dst, payloadHasID, id, content, idHash), start, room)
 }
 
-func appendBornID(dst []byte, parts bornParts, id string, content [16]byte, idHash uint32) []byte {
-	if parts&bornHasID == 0 {
+func appendPayloadID(dst []byte, parts payloadParts, id string, content [16]byte, idHash uint32) []byte {
+	if parts&payloadHasID == 0 {
 		return dst
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, idHash)

@@ -1,8 +1,9 @@
 package fsm
 
-// table is a linear-hashing table from a 32-bit hash to places: it grows by splitting one bucket at a time, so that no insert
-// ever pays for the whole table. It keeps the hashes, so that it reads no record to grow and hardly ever one in vain to find.
-// (W. Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980.)
+// table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
+// at a time, so that no insert ever pays for the whole table. It keeps the hashes: growing reads no
+// record, and a find hardly ever reads a wrong one. (W. Litwin, "Linear hashing: a new tool for
+// file and table addressing", VLDB 1980.)
 type table struct {
 	pages    [][]bucket
 	overflow []bucket // overflow[0] is unused
@@ -12,17 +13,18 @@ type table struct {
 	count    int
 }
 
-// bucket is a cache line: seven places with their hashes, unused ones 0, and the overflow bucket that goes on.
+// bucket is a cache line: seven indexes with their hashes, unused ones 0, and the overflow bucket
+// that continues it.
 type bucket struct {
-	places [7]uint32
-	hashes [7]uint32
-	next   uint32
-	_      uint32
+	indexes [7]uint32
+	hashes  [7]uint32
+	next    uint32
+	_       uint32
 }
 
 const (
 	bucketsPerPage = 512
-	// bucketFill is the mean number of places in a bucket above which the table grows.
+	// bucketFill is the mean number of indexes in a bucket above which the table grows.
 	bucketFill = 5
 )
 
@@ -40,12 +42,12 @@ func (t *table) bucketOf(hash uint32) *bucket {
 
 func (t *table) bucketAt(n uint32) *bucket { return &t.pages[n/bucketsPerPage][n%bucketsPerPage] }
 
-// find returns the place with the given hash that match accepts, or 0.
-func (t *table) find(hash uint32, match func(place uint32) bool) uint32 {
+// find returns the index with the given hash that match accepts, or 0.
+func (t *table) find(hash uint32, match func(index uint32) bool) uint32 {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
-		for i, place := range b.places {
-			if place != 0 && b.hashes[i] == hash && match(place) {
-				return place
+		for i, index := range b.indexes {
+			if index != 0 && b.hashes[i] == hash && match(index) {
+				return index
 			}
 		}
 		if b.next == 0 {
@@ -54,33 +56,34 @@ func (t *table) find(hash uint32, match func(place uint32) bool) uint32 {
 	}
 }
 
-// insert adds a place that is not in the table.
-func (t *table) insert(hash, place uint32) {
-	t.add(t.bucketOf(hash), hash, place)
+// insert adds an index that is not in the table.
+func (t *table) insert(hash, index uint32) {
+	t.add(t.bucketOf(hash), hash, index)
 	if t.count++; t.count > int(t.buckets)*bucketFill {
 		t.split()
 	}
 }
 
-func (t *table) add(b *bucket, hash, place uint32) {
+func (t *table) add(b *bucket, hash, index uint32) {
 	for {
-		for i := range b.places {
-			if b.places[i] == 0 {
-				b.places[i], b.hashes[i] = place, hash
+		for i := range b.indexes {
+			if b.indexes[i] == 0 {
+				b.indexes[i], b.hashes[i] = index, hash
 				return
 			}
 		}
 		if b.next == 0 {
-			n := t.newOverflow() // may move the overflow buckets, b among them: so b.next is set through the place that stays
+			n := t.newOverflow() // does not move b: only link grows the slice
 			t.link(b, n)
-			t.overflow[n].places[0], t.overflow[n].hashes[0] = place, hash
+			t.overflow[n].indexes[0], t.overflow[n].hashes[0] = index, hash
 			return
 		}
 		b = &t.overflow[b.next]
 	}
 }
 
-// newOverflow returns an empty overflow bucket without moving the others: the slice grows only through link.
+// newOverflow returns an empty overflow bucket without moving the others: only link grows the
+// slice.
 func (t *table) newOverflow() uint32 {
 	if n := t.spare; n != 0 {
 		t.spare = t.overflow[n].next
@@ -97,23 +100,23 @@ func (t *table) link(b *bucket, n uint32) {
 	}
 }
 
-// remove takes a place out; it must be in the table under this hash.
-func (t *table) remove(hash, place uint32) {
+// remove removes an index, which must be in the table under this hash.
+func (t *table) remove(hash, index uint32) {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
-		for i := range b.places {
-			if b.places[i] == place {
-				b.places[i] = 0
+		for i := range b.indexes {
+			if b.indexes[i] == index {
+				b.indexes[i] = 0
 				t.count--
 				return
 			}
 		}
 		if b.next == 0 {
-			panic("fsm: a place is missing from its table")
+			panic("fsm: an index is missing from its table")
 		}
 	}
 }
 
-// split moves the places of one bucket that belong to the new last bucket there.
+// split adds a bucket and moves to it the indexes of one bucket that belong there.
 func (t *table) split() {
 	if t.buckets > t.mask {
 		t.mask = t.mask<<1 | 1
@@ -128,9 +131,9 @@ func (t *table) split() {
 	chain := *old
 	*old = bucket{}
 	for {
-		for i, place := range chain.places {
-			if place != 0 {
-				t.add(t.bucketOf(chain.hashes[i]), chain.hashes[i], place)
+		for i, index := range chain.indexes {
+			if index != 0 {
+				t.add(t.bucketOf(chain.hashes[i]), chain.hashes[i], index)
 			}
 		}
 		n := chain.next

@@ -2,11 +2,12 @@ package fsm
 
 import "strings"
 
-// Usage is what the queues of a namespace hold in one shard: jobs, their bytes, and live or lapsed leases that are not settled. It is exact as of the
-// last entry.
+// Usage is what the queues of a namespace hold in one shard: jobs, their bytes, and leases that are
+// live or lapsed and not settled. It is exact as of the last entry.
 type Usage struct{ Jobs, Bytes, InFlight uint64 }
 
-// space is a namespace that has queues in the shard. It is derived: each entry adds what has changed in the queues that it touched.
+// space is a namespace that has queues in the shard. It is derived: each entry adds the changes in
+// the queues that it touched.
 type space struct {
 	usage  Usage
 	queues int
@@ -29,7 +30,8 @@ func (m *Machine) UsageOf(namespace string) Usage {
 	return Usage{}
 }
 
-// Leases returns how many jobs of the shard are reserved, those included whose lease has lapsed and that are not settled.
+// Leases returns the number of reserved jobs in the shard. It includes jobs whose lease has lapsed
+// and is not settled.
 func (m *Machine) Leases() int { return m.leases }
 
 // QueueRoom returns how many queues this shard holds, and how many it may.
@@ -49,15 +51,16 @@ func (m *Machine) QueuesOf(namespace string) int {
 // HasQueue reports whether this shard holds a queue.
 func (m *Machine) HasQueue(name string) bool { return m.queues.byName[name] != nil }
 
-// Births reports whether the put makes its queue if there is none of the name.
-func (c *Put) Births() bool { return c.Partition == 0 && c.Partitions == 1 }
+// CreatesQueue reports whether the put creates its queue if no queue has the name.
+func (c *Put) CreatesQueue() bool { return c.Partition == 0 && c.Partitions == 1 }
 
-// Births returns the queues that the puts of a request would make were it applied next: those that it is the first to name, as often as it does. A request
-// that is nothing but a repeat makes none, nor does one that is answered unapplied: because it is too old for its repeat to be known, or because a restore
-// is open. now must not be before Clock.
-func (m *Machine) Births(req *Request, now Time) (names []string) {
+// QueuesToCreate returns the queues that the puts of a request would create if it were applied
+// next. A queue is listed once for each put that names it. A request that is nothing but a repeat
+// creates none. Nor does a request that is answered without being carried out, because it is too
+// old for its repeat to be known, or because a restore is open. now must not be before Clock.
+func (m *Machine) QueuesToCreate(req *Request, now Time) (names []string) {
 	for _, c := range req.Commands {
-		if put, ok := c.(*Put); ok && put.Births() && !m.HasQueue(put.Queue) {
+		if put, ok := c.(*Put); ok && put.CreatesQueue() && !m.HasQueue(put.Queue) {
 			names = append(names, put.Queue)
 		}
 	}
@@ -67,8 +70,8 @@ func (m *Machine) Births(req *Request, now Time) (names []string) {
 	return names
 }
 
-// enter counts a queue in its namespace.
-func (qs *queues) enter(q *queue) {
+// addToNamespace counts a queue in its namespace.
+func (qs *queues) addToNamespace(q *queue) {
 	name := NamespaceOf(q.name)
 	if name == "" {
 		qs.plain++
@@ -83,8 +86,8 @@ func (qs *queues) enter(q *queue) {
 	q.space = s
 }
 
-// leave takes a queue out of its namespace.
-func (qs *queues) leave(q *queue) {
+// removeFromNamespace takes a queue and its usage out of its namespace.
+func (qs *queues) removeFromNamespace(q *queue) {
 	if q.space == nil {
 		qs.plain--
 		return
@@ -96,7 +99,7 @@ func (qs *queues) leave(q *queue) {
 	q.space = nil
 }
 
-// account adds what has changed in a queue to its namespace.
+// account adds to the namespace of a queue what has changed in the queue.
 func (m *Machine) account(q *queue) {
 	if q.space == nil {
 		return
@@ -113,13 +116,14 @@ func (s *space) change(before, after Usage) {
 	s.usage.InFlight += after.InFlight - before.InFlight
 }
 
-// Knows reports whether a request is nothing but a repeat: it is remembered, or all that it puts are jobs that exist or are remembered under their ids.
-// The machine then makes no job. now must not be before Clock.
+// Knows reports whether a request is nothing but a repeat: it is remembered, or all its puts are of
+// ids that the machine holds or remembers. The machine then creates no job. now must not be before
+// Clock.
 func (m *Machine) Knows(req *Request, now Time) bool {
 	if req.ID != "" {
-		place := m.answers.find(requestKeyHash(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID)
-		if place != 0 && m.answers.records.at(place).at.Add(RequestWindow) >= now {
-			return !m.reservesAnew(req, place, now)
+		index := m.answers.find(requestKeyHash(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID)
+		if index != 0 && m.answers.records.at(index).at.Add(RequestWindow) >= now {
+			return !m.reservesAnew(req, index, now)
 		}
 	}
 	for _, c := range req.Commands {
@@ -131,23 +135,24 @@ func (m *Machine) Knows(req *Request, now Time) bool {
 		if q == nil || m.mayFree(q, now) {
 			return false
 		}
-		held, stone := m.store.byID(q, put.ID)
-		if held == 0 && (stone == 0 || m.forgottenAt(q, stone, now)) {
+		held, tombstone := m.store.byID(q, put.ID)
+		if held == 0 && (tombstone == 0 || m.forgottenAt(q, tombstone, now)) {
 			return false
 		}
 	}
 	return len(req.Commands) > 0
 }
 
-// reservesAnew reports whether a remembered request is a Reserve of whose grants none is live: it is carried out once more.
-func (m *Machine) reservesAnew(req *Request, place uint32, now Time) bool {
+// reservesAnew reports whether a remembered request is a Reserve without a live grant. Such a
+// request is carried out again.
+func (m *Machine) reservesAnew(req *Request, index uint32, now Time) bool {
 	if len(req.Commands) != 1 {
 		return false
 	}
 	if _, reserves := req.Commands[0].(*Reserve); !reserves {
 		return false
 	}
-	rd := reader{b: m.answers.at(place)}
+	rd := reader{b: m.answers.at(index)}
 	a := rd.answer()
 	return len(a.Results) != 1 || len(m.liveGrants(a.Results[0].Grants, now)) == 0
 }

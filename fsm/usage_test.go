@@ -101,8 +101,9 @@ func TestQueuesOf(t *testing.T) {
 	expect(restored, "restored", 2, 2, 0)
 }
 
-// TestBirths: a request makes those queues that its puts name and nobody has, unless the machine answers it without carrying it out.
-func TestBirths(t *testing.T) {
+// TestQueuesToCreate: a request creates the queues that its puts name and that are not there,
+// unless the machine answers it without carrying it out.
+func TestQueuesToCreate(t *testing.T) {
 	m := New(Config{})
 	put := func(queue string, partitions uint32) Command { return &Put{Queue: queue, Partitions: partitions} }
 	old := "00000000-0000-7000-8000-000000000000"
@@ -129,7 +130,7 @@ func TestBirths(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := m.Births(step.ask, step.at); !slices.Equal(got, step.want) {
+		if got := m.QueuesToCreate(step.ask, step.at); !slices.Equal(got, step.want) {
 			t.Errorf("%+v makes %q, want %q", step.ask, got, step.want)
 		}
 	}

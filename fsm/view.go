@@ -1,14 +1,15 @@
 package fsm
 
-// Job returns a held job by its id, chosen or generated, as it is at time now: what an unlimited settling at now would make
-// of it. It reports false if the job is not held then. now must not be before Clock.
+// Job returns a held job by its id, chosen or generated, as it is at time now: as an unlimited
+// settling at now would leave it. It reports false if the job is not held then. now must not be
+// before Clock.
 func (m *Machine) Job(name, id string, now Time) (Job, bool) {
 	q := m.queues.byName[name]
 	if q == nil {
 		return Job{}, false
 	}
 	j, _ := m.lookup(q, id)
-	if j.place == 0 {
+	if j.index == 0 {
 		return Job{}, false
 	}
 	v := m.view(j)
@@ -21,18 +22,19 @@ func (m *Machine) endedJob(name, id string, now Time) (Job, bool) {
 	if q == nil {
 		return Job{}, false
 	}
-	_, stone := m.lookup(q, id)
-	if stone == 0 || m.forgottenAt(q, stone, now) {
+	_, tombstone := m.lookup(q, id)
+	if tombstone == 0 || m.forgottenAt(q, tombstone, now) {
 		return Job{}, false
 	}
-	t, attempts := m.tombstone(q, stone), m.store.tombs.at(stone).attempts
+	t, attempts := m.tombstone(q, tombstone), m.store.tombs.at(tombstone).attempts
 	return Job{
-		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State, Due: t.FirstDue, FirstDue: t.FirstDue,
-		Ended: t.Ended, Attempt: uint32(max(attempts, 1) - 1), AttemptUnknown: attempts == 0,
+		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State,
+		Due: t.FirstDue, FirstDue: t.FirstDue, Ended: t.Ended,
+		Attempt: uint32(max(attempts, 1) - 1), AttemptUnknown: attempts == 0,
 	}, true
 }
 
-// Held returns the job that is under the lease that ref names, whether or not the lease has lapsed by now.
+// Held returns the job under the lease that ref names, whether or not the lease has lapsed by now.
 func (m *Machine) Held(ref Ref) (Job, bool) {
 	j, ok := m.held(m.queues.byName[ref.Queue], ref)
 	if !ok {
@@ -46,12 +48,13 @@ func (m *Machine) held(q *queue, ref Ref) (job, bool) {
 	if q == nil {
 		return job{}, false
 	}
-	j := job{m.store.bySerial(q.place, ref.Serial), q}
-	if j.place == 0 {
+	j := job{m.store.bySerial(q.index, ref.Serial), q}
+	if j.index == 0 {
 		return job{}, false
 	}
 	s := m.slot(j)
-	return j, s.queue == q.place && s.state() == Reserved && m.grantOf(j).fence == ref.Fence && m.record(q).Partition == ref.Partition
+	live := s.queue == q.index && s.state() == Reserved && m.leaseOf(j).fence == ref.Fence
+	return j, live && m.record(q).Partition == ref.Partition
 }
 
 // view returns a held job as it is stored.
@@ -67,7 +70,7 @@ func (m *Machine) show(j job, v *Job) {
 		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state(),
 		Priority: s.priority, Due: s.due,
 	}
-	m.born(j).read(v)
+	m.payload(j).read(v)
 	v.BodyBytes = uint32(len(v.Body))
 	if v.Generated {
 		v.ID = FormatID(r.Partition, s.serial)
@@ -75,12 +78,12 @@ func (m *Machine) show(j job, v *Job) {
 	if s.flags&slotHasTTL == 0 {
 		v.TTL = 0
 	}
-	g := m.grantOf(j)
-	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = g.attempt, g.fence, g.until, g.ttr, g.redrives, g.died
-	v.LastError = m.note(g.note)
+	l := m.leaseOf(j)
+	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.attempt, l.fence, l.until, l.ttr, l.redrives, l.died
+	v.LastError = m.note(l.note)
 }
 
-// at turns a stored job into what it is at time now, and reports whether it is still held then.
+// at changes a stored job to its state at time now, and reports whether it is still held then.
 func (m *Machine) at(q *queue, v *Job, now Time) bool {
 	r := m.record(q)
 	if v.State == Reserved && v.Until <= now {
@@ -182,9 +185,10 @@ func (m *Machine) Queues(after string, most int) []Queue {
 	return list
 }
 
-// Available returns how many jobs a Reserve of this queue at time now could get at most, and the next time after now at
-// which that may grow by itself; 0 if there is none. With StepMax jobs due or leases lapsed and not yet settled, later
-// times may be left out: the settling that follows brings them up.
+// Available returns the number of jobs that a Reserve of this queue at time now could get at most.
+// next is the next time after now at which that number may grow by itself; 0 if there is none. With
+// StepMax jobs due or leases lapsed and not yet settled, next may leave out later times: the
+// settling that follows brings them up.
 func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 	q := m.queues.byName[name]
 	if q == nil || m.restored.Open() {
@@ -200,7 +204,7 @@ func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 	if nextUntil != 0 && (next == 0 || nextUntil < next) {
 		next = nextUntil
 	}
-	if limit := share(r.Settings.MaxInFlight, r); limit > 0 {
+	if limit := partitionLimit(r.Settings.MaxInFlight, r); limit > 0 {
 		held := r.Counts.Reserved - lapsed
 		if held >= limit {
 			return 0, next
@@ -210,7 +214,8 @@ func (m *Machine) Available(name string, now Time) (n uint64, next Time) {
 	return n, next
 }
 
-// Withheld reports whether a queue gives no job out at time now, due or not: it is paused, has no free place below its maxInFlight, or is being restored.
+// Withheld reports whether a queue gives out no job at time now, due or not. It is paused, has
+// reached its maxInFlight, or is being restored.
 func (m *Machine) Withheld(name string, now Time) bool {
 	q := m.queues.byName[name]
 	if q == nil {
@@ -221,23 +226,24 @@ func (m *Machine) Withheld(name string, now Time) bool {
 		return true
 	}
 	lapsed, _ := q.leases.upTo(now, StepMax)
-	limit := share(r.Settings.MaxInFlight, r)
+	limit := partitionLimit(r.Settings.MaxInFlight, r)
 	return limit > 0 && r.Counts.Reserved-lapsed >= limit
 }
 
-// Recall returns the grants of an earlier attempt at a request that are live at time now, nil if there are none. Its code is
-// Invalid if other content is remembered under the request's id, as Apply would answer, else OK.
+// Recall returns the live grants of an earlier attempt at a request at time now, nil if there are
+// none. The code is Invalid if the request's id is remembered with other content, as Apply would
+// answer, else OK.
 func (m *Machine) Recall(req *Request, now Time) ([]Grant, Code) {
 	return m.recalled(RecallOf(req), now)
 }
 
 // recalled is Recall with the hash of the content.
 func (m *Machine) recalled(q *RecallQuery, now Time) ([]Grant, Code) {
-	place := m.answers.find(requestKeyHash(m.cfg.Seed, q.Caller, q.RequestID), q.Caller, q.RequestID)
-	if place == 0 || m.answers.records.at(place).at.Add(RequestWindow) < now {
+	index := m.answers.find(requestKeyHash(m.cfg.Seed, q.Caller, q.RequestID), q.Caller, q.RequestID)
+	if index == 0 || m.answers.records.at(index).at.Add(RequestWindow) < now {
 		return nil, OK
 	}
-	r := reader{b: m.answers.at(place)}
+	r := reader{b: m.answers.at(index)}
 	a := r.answer()
 	if a.Content != q.Content {
 		return nil, Invalid

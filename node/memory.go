@@ -94,7 +94,7 @@ func newMemory(cfg Config) *memory {
 func (m *memory) follow(of *machineMemory, now fsm.Memory) {
 	m.held.Add(now.Held - of.held.Swap(now.Held))
 	m.promised.Add(now.Promised - of.promised.Swap(now.Promised))
-	of.shareable.Store(now.Shareable)
+	of.shareable.Store(now.CopyOnWrite)
 	m.judge()
 }
 

@@ -156,7 +156,7 @@ func (b *queueCountLimit) check(batch []*proposal) (refused map[int]error) {
 			}
 		}
 		for i, pr := range batch {
-			if err := t.admit(m.Births(pr.request, now)); err != nil {
+			if err := t.admit(m.QueuesToCreate(pr.request, now)); err != nil {
 				if refused == nil {
 					refused = map[int]error{}
 				}
@@ -171,7 +171,7 @@ func (b *queueCountLimit) check(batch []*proposal) (refused map[int]error) {
 func (b *queueCountLimit) refuseCreates(batch []*proposal) (refused map[int]error) {
 	b.view(func(m *fsm.Machine, now fsm.Time) {
 		for i, pr := range batch {
-			if makes := m.Births(pr.request, now); len(makes) > 0 {
+			if makes := m.QueuesToCreate(pr.request, now); len(makes) > 0 {
 				if refused == nil {
 					refused = map[int]error{}
 				}
@@ -196,7 +196,7 @@ func (f *inflightEntry) readCreates() {
 	for i := range requests {
 		for _, c := range requests[i].Commands {
 			put, ok := c.(*fsm.Put)
-			if ok && put.Births() && (len(f.creates) == 0 || f.creates[len(f.creates)-1] != put.Queue) {
+			if ok && put.CreatesQueue() && (len(f.creates) == 0 || f.creates[len(f.creates)-1] != put.Queue) {
 				f.creates = append(f.creates, put.Queue)
 			}
 		}

@@ -95,7 +95,7 @@ func (p *capacity) plan() planned {
 	v := planned{BytesPerJob: each.Held, BytesPerJobInUse: each.Held + each.Promised}
 	v.JobsPerNode = (p.jobs.n*copies + uint64(p.nodes) - 1) / uint64(p.nodes)
 	fullest := v.JobsPerNode / uint64(min(p.partitions, p.shards))
-	v.UsedBytesPerNode = v.JobsPerNode*v.BytesPerJobInUse + fullest*each.Shareable
+	v.UsedBytesPerNode = v.JobsPerNode*v.BytesPerJobInUse + fullest*each.CopyOnWrite
 	const round = 64 << 20
 	v.MemoryBytesPerNode = (node.MemoryFor(v.UsedBytesPerNode) + round - 1) / round * round
 	v.DiskBytesPerNode = uint64(snapshotsHeld*float64(v.JobsPerNode)*float64(p.body+p.id+recordBytes)) + diskLeast

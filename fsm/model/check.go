@@ -15,8 +15,8 @@ func (m *Model) Check() error {
 		if m.restored.Next > 0 { // what comes from two shards may have equal ones, in two queues
 			fences, serials = map[uint64]bool{}, map[uint64]bool{}
 		}
-		if i > 0 && m.queues[i-1].Birth >= q.Birth || q.Birth > m.Births {
-			errs = append(errs, fmt.Errorf("queue %q: birth %d out of order", q.Name, q.Birth))
+		if i > 0 && m.queues[i-1].CreateSeq >= q.CreateSeq || q.CreateSeq > m.QueuesCreated {
+			errs = append(errs, fmt.Errorf("queue %q: creation number %d out of order", q.Name, q.CreateSeq))
 		}
 		if !m.restored.Open() { // a queue comes before its jobs
 			errs = append(errs, q.checkCounters())

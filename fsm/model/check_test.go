@@ -57,7 +57,7 @@ func TestModelCheckFindsEachFault(t *testing.T) {
 		{"first due within a millisecond", func(_ *Model, q *queue) { q.jobs[delayed].FirstDue++ }, "a part of a millisecond"},
 		{"leased until within a millisecond", func(_ *Model, q *queue) { q.jobs[reserved].Until-- }, "a part of a millisecond"},
 		{"alive until within a millisecond", func(_ *Model, q *queue) { q.jobs[dead].TTL++ }, "a part of a millisecond"},
-		{"a queue that was never born", func(m *Model, q *queue) { q.Birth = m.Births + 1 }, "out of order"},
+		{"a queue that was never created", func(m *Model, q *queue) { q.CreateSeq = m.QueuesCreated + 1 }, "out of order"},
 		{"too many tombstones", func(m *Model, _ *queue) { m.cfg.TombstonesMax = 0 }, "1 tombstones, at most 0"},
 		{"too many finished leases", func(m *Model, _ *queue) { m.cfg.FinishedMax = 0 }, "1 finished leases, at most 0"},
 		{"too many answers", func(m *Model, _ *queue) { m.cfg.AnswersBytesMax = 10 }, "bytes of remembered requests"},

@@ -18,11 +18,11 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
 		return fsm.Result{Code: fsm.QueueChanged}
 	}
-	if q == nil && m.crowded() {
+	if q == nil && m.queuesFull() {
 		return fsm.Result{Code: fsm.Quota}
 	}
 	if q == nil {
-		q = m.birth(c.Queue, c.Partition, c.Partitions)
+		q = m.createQueue(c.Queue, c.Partition, c.Partitions)
 	}
 	if q.Partition != c.Partition || q.Partitions != c.Partitions {
 		return fsm.Result{Code: fsm.QueueChanged}
@@ -46,7 +46,7 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 	if q.isFull(j) {
 		return fsm.Result{Code: fsm.QueueFull}
 	}
-	// (e) The birth.
+	// (e) The creation.
 	q.takeToken(m.Clock)
 	j.Serial = m.nextSerial()
 	if j.Generated {
@@ -116,8 +116,8 @@ func (m *Model) stateAt(due fsm.Time) fsm.State {
 	return fsm.Delayed
 }
 
-// share is a queue's limit as it holds in one partition; 0 means no limit.
-func (q *queue) share(limit uint64) uint64 {
+// partitionLimit is the limit of a queue as one of its partitions enforces it; 0 means no limit.
+func (q *queue) partitionLimit(limit uint64) uint64 {
 	if limit == 0 {
 		return 0
 	}
@@ -125,7 +125,7 @@ func (q *queue) share(limit uint64) uint64 {
 }
 
 func (q *queue) isFull(j *job) bool {
-	jobs, size := q.share(q.Settings.MaxJobs), q.share(q.Settings.MaxBytes)
+	jobs, size := q.partitionLimit(q.Settings.MaxJobs), q.partitionLimit(q.Settings.MaxBytes)
 	if jobs == 0 && size == 0 {
 		return false
 	}
@@ -135,7 +135,7 @@ func (q *queue) isFull(j *job) bool {
 
 // tokens describes the bucket of a queue: a token every interval, and room for a burst that lasts tolerance.
 func (q *queue) tokens() (interval, tolerance time.Duration) {
-	rate := time.Duration(min(q.share(q.Settings.PutsPerSecond), uint64(time.Second)))
+	rate := time.Duration(min(q.partitionLimit(q.Settings.PutsPerSecond), uint64(time.Second)))
 	interval = time.Second / rate
 	return interval, (rate - 1) * interval
 }
@@ -156,7 +156,8 @@ func (q *queue) takeToken(clock fsm.Time) {
 	}
 }
 
-// reserve is rule Reserve. It expires at most StepMax jobs on its way; a queue whose first job would be one more is left.
+// reserve is rule Reserve. It expires at most StepMax jobs; a queue whose first job would be one
+// more is left.
 func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 	var result fsm.Result
 	var bytes uint64
@@ -184,23 +185,24 @@ func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 				break
 			}
 			bytes += j.bytes()
-			result.Grants = append(result.Grants, m.grant(q, j, c.TTR))
+			result.Grants = append(result.Grants, m.leaseJob(q, j, c.TTR))
 			room--
 		}
 	}
 	return result
 }
 
-// room is how many of wanted jobs may be handed out without passing maxInFlight.
+// room is how many of the wanted jobs may be leased without exceeding maxInFlight.
 func (q *queue) room(wanted int) int {
-	limit := q.share(q.Settings.MaxInFlight)
+	limit := q.partitionLimit(q.Settings.MaxInFlight)
 	if limit == 0 {
 		return wanted
 	}
 	return int(min(uint64(wanted), limit-min(limit, q.count().Reserved)))
 }
 
-func (m *Model) grant(q *queue, j *job, ttr time.Duration) fsm.Grant {
+// leaseJob puts a ready job under a new lease.
+func (m *Model) leaseJob(q *queue, j *job, ttr time.Duration) fsm.Grant {
 	q.Counters.Granted++
 	j.State, j.Fence = fsm.Reserved, m.nextSerial()
 	j.Attempt++
@@ -236,7 +238,7 @@ func (m *Model) ack(c *fsm.Ack) (result fsm.Result, changed bool) {
 		return fsm.Result{Code: fsm.StaleLease}, false
 	}
 	q.Counters.Acked++
-	m.end(q, j, fsm.Acked)
+	m.endJob(q, j, fsm.Acked)
 	if c.Fence <= m.restored.Floor {
 		return fsm.Result{State: fsm.Acked}, true
 	}
@@ -290,7 +292,7 @@ func (m *Model) release(c *fsm.Release) fsm.Result {
 	return whereabouts(j)
 }
 
-// whereabouts tells what became of a job that was given back. Only a waiting job has a due time to tell.
+// whereabouts is the result for a job that was given back. Only a waiting job has a due time.
 func whereabouts(j *job) fsm.Result {
 	if waiting(j) {
 		return fsm.Result{State: j.State, Due: j.Due}
@@ -325,7 +327,7 @@ func (m *Model) cancel(c *fsm.Cancel) fsm.Result {
 	}
 	had := j.State
 	q.Counters.Cancelled++
-	m.end(q, j, fsm.Cancelled)
+	m.endJob(q, j, fsm.Cancelled)
 	return fsm.Result{State: had}
 }
 

@@ -17,7 +17,7 @@ import (
 type Model struct {
 	cfg fsm.Config
 	fsm.Scalars
-	queues     []*queue        // in the order of their birth
+	queues     []*queue        // in the order of their creation
 	tombstones []fsm.Tombstone // in the order in which they came
 	finished   []finished      // in the order in which they came
 	answers    []answer        // oldest first
@@ -48,7 +48,7 @@ type finished struct {
 	expiry        fsm.Time
 }
 
-// answer is one remembered request and its size, which is slow to tell.
+// answer is one remembered request and its size, which is slow to compute.
 type answer struct {
 	fsm.Answer
 	bytes int64
@@ -80,8 +80,8 @@ func (m *Model) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
 	return results
 }
 
-// carryOut carries out one command. changed tells that it changed the state other than by settling and counting, so that its
-// request must be remembered.
+// carryOut carries out one command. changed reports that it changed the state other than by
+// settling and counting, so that its request must be remembered.
 func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) {
 	if m.restored.Open() && !whileOpen(command) {
 		return fsm.Result{Code: fsm.Restoring}, false
@@ -137,7 +137,7 @@ func (m *Model) name(name string) *queue {
 	q := m.queue(name)
 	open := m.restored.Open() // nothing is settled then
 	if q != nil && !m.settled[name] && !open {
-		m.settle(q)
+		m.settleQueue(q)
 	}
 	if q == nil || !open {
 		m.settled[name] = true
@@ -154,14 +154,14 @@ func (m *Model) queue(name string) *queue {
 	return nil
 }
 
-// crowded tells that no more queue may be created.
-func (m *Model) crowded() bool { return len(m.queues) >= m.cfg.QueuesMax }
+// queuesFull reports whether the shard has as many queues as it may have.
+func (m *Model) queuesFull() bool { return len(m.queues) >= m.cfg.QueuesMax }
 
-// birth creates a queue.
-func (m *Model) birth(name string, partition, partitions uint32) *queue {
-	m.Births++
+// createQueue creates a queue.
+func (m *Model) createQueue(name string, partition, partitions uint32) *queue {
+	m.QueuesCreated++
 	q := &queue{QueueRecord: fsm.QueueRecord{
-		Name: name, Partition: partition, Partitions: partitions, Birth: m.Births, Created: m.Clock,
+		Name: name, Partition: partition, Partitions: partitions, CreateSeq: m.QueuesCreated, Created: m.Clock,
 		Format: m.format,
 	}}
 	m.queues = append(m.queues, q)

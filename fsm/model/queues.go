@@ -49,24 +49,24 @@ func (m *Model) purge(c *fsm.Purge) fsm.Result {
 	if q == nil {
 		return fsm.Result{Code: fsm.QueueNotFound}
 	}
-	jobs := q.inTurn(c.States)
+	jobs := q.jobsInStates(c.States)
 	removed := atMost(jobs, step(c.Max))
 	for _, j := range removed {
 		q.Counters.Purged++
-		m.end(q, j, fsm.Cancelled)
+		m.endJob(q, j, fsm.Cancelled)
 	}
 	return fsm.Result{Count: uint64(len(removed)), More: len(jobs) > len(removed)}
 }
 
-// inTurn returns the jobs in the given states, state by state, each in its order.
-func (q *queue) inTurn(states fsm.StateSet) []*job {
+// jobsInStates returns the jobs in the given states, state by state, each in its order.
+func (q *queue) jobsInStates(states fsm.StateSet) []*job {
 	var jobs []*job
-	for _, turn := range []struct {
+	for _, group := range []struct {
 		state fsm.State
 		order order
 	}{{fsm.Delayed, byDue}, {fsm.Ready, byRank}, {fsm.Reserved, byUntil}, {fsm.Dead, byDue}} {
-		if states.Has(turn.state) {
-			jobs = append(jobs, q.jobsBy(turn.order, in(turn.state))...)
+		if states.Has(group.state) {
+			jobs = append(jobs, q.jobsBy(group.order, in(group.state))...)
 		}
 	}
 	return jobs
@@ -78,7 +78,7 @@ func (m *Model) deleteQueue(c *fsm.DeleteQueue) fsm.Result {
 	if q == nil {
 		return fsm.Result{Code: fsm.QueueNotFound}
 	}
-	held := q.inTurn(fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead))
+	held := q.jobsInStates(fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead))
 	removed := atMost(held, fsm.StepMax)
 	for _, j := range removed {
 		q.Counters.Purged++
@@ -136,11 +136,11 @@ func (m *Model) configure(c *fsm.Configure) (result fsm.Result, changed bool) {
 	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
 		return fsm.Result{Code: fsm.QueueChanged}, false
 	}
-	if q == nil && m.crowded() {
+	if q == nil && m.queuesFull() {
 		return fsm.Result{Code: fsm.Quota}, false
 	}
 	if q == nil {
-		q, changed = m.birth(c.Queue, c.Partition, c.Partitions), true
+		q, changed = m.createQueue(c.Queue, c.Partition, c.Partitions), true
 	}
 	if q.Partition != c.Partition || q.Partitions != c.Partitions {
 		return fsm.Result{Code: fsm.QueueChanged}, false
@@ -154,11 +154,11 @@ func (m *Model) configure(c *fsm.Configure) (result fsm.Result, changed bool) {
 // open is rule Open.
 func (m *Model) open(c *fsm.Open) (result fsm.Result, changed bool) {
 	q := m.name(c.Queue)
-	if q == nil && m.crowded() {
+	if q == nil && m.queuesFull() {
 		return fsm.Result{Code: fsm.Quota}, false
 	}
 	if q == nil {
-		m.birth(c.Queue, c.Partition, c.Partitions)
+		m.createQueue(c.Queue, c.Partition, c.Partitions)
 		return fsm.Result{Created: true}, true
 	}
 	if q.Partition != c.Partition || q.Partitions != c.Partitions {

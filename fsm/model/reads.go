@@ -22,7 +22,7 @@ func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	then := New(m.cfg)
 	then.Clock = max(m.Clock, now)
 	copied := *j
-	then.settle(&queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}})
+	then.settleQueue(&queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}})
 	return copied.Job, copied.State.Held()
 }
 
@@ -161,7 +161,7 @@ func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
 	lapsing := uint64(min(len(lapsed), fsm.StepMax))
 	held := q.count()
 	n = held.Ready + uint64(min(len(due), fsm.StepMax)) + lapsing
-	if limit := q.share(q.Settings.MaxInFlight); limit > 0 {
+	if limit := q.partitionLimit(q.Settings.MaxInFlight); limit > 0 {
 		n = min(n, limit-min(limit, held.Reserved-lapsing))
 	}
 	return n, next

@@ -97,7 +97,8 @@ func (m *Model) answer(caller, id string) *answer {
 
 func (m *Model) answerPast(a *answer) bool { return m.Clock.Sub(a.At) > fsm.RequestWindow }
 
-// remember keeps an answer in place of an earlier one of the same request, and evicts the oldest ones for want of room.
+// remember keeps an answer instead of an earlier one of the same request, and evicts the oldest
+// ones if there is no room.
 func (m *Model) remember(a fsm.Answer) {
 	m.answers = slices.DeleteFunc(m.answers, func(b answer) bool { return a.Caller == b.Caller && a.ID == b.ID })
 	m.answers = append(m.answers, answer{a, fsm.AnswerBytes(&a)})
@@ -115,7 +116,7 @@ func (m *Model) answersBytes() int64 {
 	return sum
 }
 
-// tooOld reports whether a request id tells by its own time that it may have been carried out and forgotten.
+// tooOld reports whether a request may have been carried out and forgotten, by the time in its id.
 func (m *Model) tooOld(id string) bool {
 	at, ok := timeOfUUIDv7(id)
 	return ok && (at < m.Clock-fsm.Time(fsm.RequestWindow) || at <= m.LowWater)
@@ -175,7 +176,7 @@ func (m *Model) tombstonesPast() []fsm.Tombstone {
 	slices.SortStableFunc(past, func(a, b fsm.Tombstone) int {
 		return cmp.Or(
 			cmp.Compare(a.Ended.Add(m.queue(a.Queue).window()), b.Ended.Add(m.queue(b.Queue).window())),
-			cmp.Compare(m.queue(a.Queue).Birth, m.queue(b.Queue).Birth),
+			cmp.Compare(m.queue(a.Queue).CreateSeq, m.queue(b.Queue).CreateSeq),
 			cmp.Compare(a.Serial, b.Serial))
 	})
 	return past

@@ -34,35 +34,36 @@ func (m *Model) imports(c *fsm.Import) (result fsm.Result, changed bool) {
 	case c.Step == fsm.ImportRecords && c.Sequence == mark.Next:
 		m.Serial = max(m.Serial, c.Floor)
 		for i := range c.Records {
-			if m.placeRecord(&c.Records[i]) {
-				mark.Placed++
+			if m.importRecord(&c.Records[i]) {
+				mark.Imported++
 			}
 		}
 		mark.Next++
-	case c.Step == fsm.ImportEnd && (mark.Ended || mark.Placed == c.Total):
+	case c.Step == fsm.ImportEnd && (mark.Ended || mark.Imported == c.Total):
 		if !mark.Ended {
 			m.LowWater, m.Serial = max(m.LowWater, m.Clock), max(m.Serial, c.Floor)
 			mark.Floor = m.Serial
 		}
 		mark.Ended = true
-	case c.Step == fsm.ImportAbandon && mark.Open() && mark.Placed == 0 && len(m.queues) == 0:
+	case c.Step == fsm.ImportAbandon && mark.Open() && mark.Imported == 0 && len(m.queues) == 0:
 		*mark = fsm.RestoreMark{}
 		return fsm.Result{}, true
 	default:
-		return fsm.Result{Code: fsm.Invalid, Serial: mark.Placed}, false
+		return fsm.Result{Code: fsm.Invalid, Serial: mark.Imported}, false
 	}
-	return fsm.Result{Count: mark.Next, More: !mark.Ended, Serial: mark.Placed}, true
+	return fsm.Result{Count: mark.Next, More: !mark.Ended, Serial: mark.Imported}, true
 }
 
-// placeRecord stores a record unless it cannot be read, is there already, or belongs to no queue that is here.
-func (m *Model) placeRecord(r *fsm.BackupRecord) bool {
+// importRecord stores a record unless it cannot be read, is there already, or its queue is not
+// here.
+func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	if record, err := r.Queue(); err == nil {
-		if m.queue(record.Name) != nil || m.crowded() || record.Format > m.format {
+		if m.queue(record.Name) != nil || m.queuesFull() || record.Format > m.format {
 			return false
 		}
-		q := m.birth(record.Name, record.Partition, record.Partitions)
+		q := m.createQueue(record.Name, record.Partition, record.Partitions)
 		m.settled[record.Name] = true
-		record.Birth, record.Version, record.Counts = q.Birth, 0, fsm.Counts{}
+		record.CreateSeq, record.Version, record.Counts = q.CreateSeq, 0, fsm.Counts{}
 		q.QueueRecord = record
 		return true
 	}
@@ -82,7 +83,10 @@ func (m *Model) placeRecord(r *fsm.BackupRecord) bool {
 	}
 	t, err := r.Tombstone()
 	q := m.queue(t.Queue)
-	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial || m.taken(q, t.ID) || m.stone(t.Queue, t.Serial) {
+	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial {
+		return false
+	}
+	if m.taken(q, t.ID) || m.hasTombstone(t.Queue, t.Serial) {
 		return false
 	}
 	for len(m.tombstones) >= m.cfg.TombstonesMax {
@@ -103,8 +107,8 @@ func (m *Model) taken(q *queue, id string) bool {
 	return j != nil && !j.Generated
 }
 
-// stone reports whether a queue remembers an ended job of a serial.
-func (m *Model) stone(queue string, serial uint64) bool {
+// hasTombstone reports whether a queue has the tombstone of a serial.
+func (m *Model) hasTombstone(queue string, serial uint64) bool {
 	for i := range m.tombstones {
 		if m.tombstones[i].Queue == queue && m.tombstones[i].Serial == serial {
 			return true
@@ -138,6 +142,6 @@ func (m *Model) importOverdue(q *queue, j *job) {
 		j.Due = spread(j.Due, mark.Since, mark.Began, period)
 	case policy == fsm.ImportDrop:
 		q.Counters.Expired++
-		m.end(q, j, fsm.Expired)
+		m.endJob(q, j, fsm.Expired)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// settle is rule Settling: it brings a queue up to the clock, within StepMax of each kind, and returns the jobs touched.
-func (m *Model) settle(q *queue) (touched int) {
+// settleQueue is rule Settling: it brings a queue up to the clock, within StepMax of each kind, and
+// returns the number of jobs touched.
+func (m *Model) settleQueue(q *queue) (touched int) {
 	lapsed := atMost(q.jobsBy(byUntil, func(j *job) bool { return j.State == fsm.Reserved && m.passed(j.Until) }), fsm.StepMax)
 	for _, j := range lapsed {
 		m.lapse(q, j)
@@ -27,7 +28,7 @@ func (m *Model) settle(q *queue) (touched int) {
 		j := due[0]
 		due = due[1:]
 		m.move(q, j)
-		if isDue(j) { // spread to a time that has come as well: it takes its place among the others
+		if isDue(j) { // spread to a time that has come as well: it is sorted in among the others
 			due = append(due, j)
 			slices.SortFunc(due, byDue)
 		}
@@ -51,7 +52,7 @@ func (m *Model) move(q *queue, j *job) {
 		j.Due = spread(j.Due, q.OverdueFrom, q.OverdueTo, q.Settings.OverduePeriod)
 	case overdue && q.Settings.Overdue == fsm.DropOverdue:
 		q.Counters.Expired++
-		m.end(q, j, fsm.Expired)
+		m.endJob(q, j, fsm.Expired)
 	default:
 		j.State = fsm.Ready
 	}
@@ -77,7 +78,7 @@ func (m *Model) expireOverdue() fsm.Result {
 		if q == nil {
 			break
 		}
-		touched += m.settle(q)
+		touched += m.settleQueue(q)
 	}
 	return fsm.Result{Count: uint64(touched), More: m.mostOverdue() != nil}
 }
@@ -167,11 +168,11 @@ func (m *Model) expire(q *queue, j *job) {
 		return
 	}
 	q.Counters.Expired++
-	m.end(q, j, fsm.Expired)
+	m.endJob(q, j, fsm.Expired)
 }
 
-// end removes a held job and leaves a tombstone if the client chose its id (rule Tombstones).
-func (m *Model) end(q *queue, j *job, state fsm.State) {
+// endJob removes a held job and leaves a tombstone if the client chose its id (rule Tombstones).
+func (m *Model) endJob(q *queue, j *job, state fsm.State) {
 	j.State = state
 	q.remove(j)
 	if j.Generated {
@@ -185,11 +186,15 @@ func (m *Model) end(q *queue, j *job, state fsm.State) {
 	})
 }
 
-// forgetOldest evicts the tombstone with the smallest (ended, place of birth of its queue, serial); its queue notes when the
-// youngest such one had ended.
+// forgetOldest evicts the tombstone with the smallest (ended, creation number of its queue,
+// serial). Its queue notes the end of the youngest tombstone that was evicted.
 func (m *Model) forgetOldest() {
 	oldest := slices.MinFunc(m.tombstones, func(a, b fsm.Tombstone) int {
-		return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(m.queue(a.Queue).Birth, m.queue(b.Queue).Birth), cmp.Compare(a.Serial, b.Serial))
+		return cmp.Or(
+			cmp.Compare(a.Ended, b.Ended),
+			cmp.Compare(m.queue(a.Queue).CreateSeq, m.queue(b.Queue).CreateSeq),
+			cmp.Compare(a.Serial, b.Serial),
+		)
 	})
 	m.forget(oldest.Queue, oldest.ID)
 	q := m.queue(oldest.Queue)

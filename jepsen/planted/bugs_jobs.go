@@ -12,7 +12,7 @@ func identityBugs() []Bug {
 		{
 			Name: "dedup-ends-with-job", What: "a put with the id of a job that was acked makes another one",
 			Claims: []string{"I5"}, Workloads: []string{"races"},
-			Edits: []Edit{skipping("fsm/put.go", `stone != 0 && !c.Again && !m.forgotten(q, stone)`, "dedup-ends-with-job")},
+			Edits: []Edit{skipping("fsm/put.go", `tombstone != 0 && !c.Again && !m.forgotten(q, tombstone)`, "dedup-ends-with-job")},
 		},
 		{
 			Name: "conflict-hidden", What: "a put with other content and the id of a job that exists is answered as if it were the same",
@@ -41,7 +41,7 @@ func identityBugs() []Bug {
 		{
 			Name: "limit-ignored", What: "a queue takes more jobs and bytes than its settings allow",
 			Claims: []string{"I37"}, Workloads: []string{"admin"},
-			Edits: []Edit{before("fsm/put.go", `jobs, size := share(r.Settings.MaxJobs, r), share(r.Settings.MaxBytes, r)`, `if planted("limit-ignored") {
+			Edits: []Edit{before("fsm/put.go", `jobs, size := partitionLimit(r.Settings.MaxJobs, r), partitionLimit(r.Settings.MaxBytes, r)`, `if planted("limit-ignored") {
 		return false
 	}`)},
 		},
@@ -58,7 +58,7 @@ func adminBugs() []Bug {
 		{
 			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
-			Edits: []Edit{after("fsm/control.go", "func (m *Machine) cancel(c *Cancel) Result {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.place != 0 && m.slot(j).state() == Delayed && planted("cancel-not-done") {
+			Edits: []Edit{after("fsm/control.go", "func (m *Machine) cancel(c *Cancel) Result {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.index != 0 && m.slot(j).state() == Delayed && planted("cancel-not-done") {
 		return Result{State: Delayed}
 	}`)},
 		},
@@ -75,12 +75,12 @@ func adminBugs() []Bug {
 		{
 			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{{"fsm/control.go", `j.place != 0 && m.slot(j).state() == Dead {`, `j.place != 0 && (m.slot(j).state() == Dead || planted("redrive-takes-any")) {`}},
+			Edits: []Edit{{"fsm/control.go", `j.index != 0 && m.slot(j).state() == Dead {`, `j.index != 0 && (m.slot(j).state() == Dead || planted("redrive-takes-any")) {`}},
 		},
 		{
 			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",
 			Claims: []string{"I21"}, Workloads: []string{"retries"},
-			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/control.go", `g.attempt = 0`)},
+			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/control.go", `l.attempt = 0`)},
 		},
 		{
 			Name: "dead-letter-twice", What: "a job that dies is among the dead letters twice, the second time under a new id",
@@ -89,7 +89,7 @@ func adminBugs() []Bug {
 		again := m.view(j)
 		m.scalars.Serial++
 		again.Serial, again.ID, again.Generated = m.scalars.Serial, "", true
-		m.set(m.place(j.q, &again, [16]byte{}), Dead, again.Due)
+		m.set(m.storeJob(j.q, &again, [16]byte{}), Dead, again.Due)
 	}`)},
 		},
 	}

@@ -19,19 +19,19 @@ func leaseBugs() []Bug {
 		{
 			Name: "extend-shortens", What: "an extension by less than is left shortens the lease",
 			Claims: []string{"I18"}, Workloads: []string{"stall"},
-			Edits: []Edit{after("fsm/lease.go", `g.until = max(g.until, m.scalars.Clock.After(g.ttr))`, `if planted("extend-shortens") {
-		g.until = m.scalars.Clock.After(g.ttr)
+			Edits: []Edit{after("fsm/lease.go", `l.until = max(l.until, m.scalars.Clock.After(l.ttr))`, `if planted("extend-shortens") {
+		l.until = m.scalars.Clock.After(l.ttr)
 	}`)},
 		},
 		{
 			Name: "granted-twice", What: "a job that is handed out for the first time stays among the ready ones until it is handed out again",
 			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
 			Edits: []Edit{
-				after("fsm/jobs.go", `j.q.leases.remove(j.place)`, `if m.grantOf(j).attempt == 1 && planted("granted-twice") {
-			j.q.ready.remove(j.place)
+				after("fsm/jobs.go", `j.q.leases.remove(j.index)`, `if m.leaseOf(j).attempt == 1 && planted("granted-twice") {
+			j.q.ready.remove(j.index)
 		}`),
-				after("fsm/lease.go", `m.set(j, Reserved, s.due)`, `if g.attempt == 1 && planted("granted-twice") {
-		j.q.ready.insert(j.place)
+				after("fsm/lease.go", `m.set(j, Reserved, s.due)`, `if l.attempt == 1 && planted("granted-twice") {
+		j.q.ready.insert(j.index)
 	}`),
 			},
 		},
@@ -48,24 +48,24 @@ func leaseBugs() []Bug {
 // grantTerms has fence and end of a lease wrong.
 func grantTerms() Edit {
 	return Edit{
-		"fsm/lease.go", `g.fence, g.until, g.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
+		"fsm/lease.go", `l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
 		`fence, until := m.scalars.Serial, m.scalars.Clock.After(ttr)
 	switch {
-	case g.fence != 0 && planted("fence-kept"):
-		fence = g.fence
+	case l.fence != 0 && planted("fence-kept"):
+		fence = l.fence
 	case planted("lease-halved"):
 		until = m.scalars.Clock.After(ttr / 2)
 	case planted("wall-clock-in-apply"):
 		until = plantedNow().After(ttr)
 	}
-	g.fence, g.until, g.ttr = fence, until, ttr`,
+	l.fence, l.until, l.ttr = fence, until, ttr`,
 	}
 }
 
 func holderBugs() []Bug {
 	const ack, nack = "func (m *Machine) ack(c *Ack) Result {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *Nack) Result {\n\tj, ok := m.leased(c.Ref)"
-	late := after("fsm/lease.go", ack, `if !ok && j.place != 0 {
-		state, fence := m.slot(j).state(), m.grantOf(j).fence
+	late := after("fsm/lease.go", ack, `if !ok && j.index != 0 {
+		state, fence := m.slot(j).state(), m.leaseOf(j).fence
 		ok = planted("stale-ack-taken") && state == Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == Ready && fence == c.Fence
 	}`)
 	return []Bug{
@@ -80,14 +80,14 @@ func holderBugs() []Bug {
 		{
 			Name: "stale-nack-taken", What: "a nack with the lease of an earlier holder takes the job from the one that holds it now",
 			Claims: []string{"I16"}, Workloads: []string{"stall", "retries"},
-			Edits: []Edit{after("fsm/lease.go", nack, `if !ok && j.place != 0 && planted("stale-nack-taken") {
-		ok = m.slot(j).state() == Reserved && m.grantOf(j).fence != c.Fence
+			Edits: []Edit{after("fsm/lease.go", nack, `if !ok && j.index != 0 && planted("stale-nack-taken") {
+		ok = m.slot(j).state() == Reserved && m.leaseOf(j).fence != c.Fence
 	}`)},
 		},
 		{
 			Name: "ack-not-done", What: "the ack of a job that was handed out before is answered, and its lease goes on",
 			Claims: []string{"I19"}, Workloads: []string{"stall", "retries"},
-			Edits: []Edit{before("fsm/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.grantOf(j).attempt > 1 && planted("ack-not-done") {
+			Edits: []Edit{before("fsm/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.leaseOf(j).attempt > 1 && planted("ack-not-done") {
 		return Result{State: Acked}
 	}`)},
 		},
@@ -105,18 +105,18 @@ func attemptBugs() []Bug {
 			Name: "lapse-not-counted", What: "an attempt whose lease lapsed does not count",
 			Claims: []string{"I21"}, Workloads: []string{"stall", "deaths"},
 			Edits: []Edit{before("fsm/settle.go", `m.set(j, Ready, until)`, `if planted("lapse-not-counted") {
-			m.grantPlace(j).attempt--
+			m.editLease(j).attempt--
 		}`)},
 		},
 		{
 			Name: "release-counts", What: "an attempt that was given back counts",
 			Claims: []string{"I21"}, Workloads: []string{"stall"},
-			Edits: []Edit{unless("release-counts", "fsm/lease.go", `m.grantPlace(j).attempt--`)},
+			Edits: []Edit{unless("release-counts", "fsm/lease.go", `m.editLease(j).attempt--`)},
 		},
 		{
 			Name: "max-attempts-ignored", What: "a job never dies of its attempts",
 			Claims: []string{"I22"}, Workloads: []string{"retries"},
-			Edits: []Edit{before("fsm/settle.go", `return limit > 0 && m.grantOf(j).attempt >= limit`, `if planted("max-attempts-ignored") {
+			Edits: []Edit{before("fsm/settle.go", `return limit > 0 && m.leaseOf(j).attempt >= limit`, `if planted("max-attempts-ignored") {
 		return false
 	}`)},
 		},

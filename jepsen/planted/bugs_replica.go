@@ -19,7 +19,7 @@ func snapshotBugs() []Bug {
 		{
 			Name: "snapshot-loses-requests", What: "a snapshot is without the requests that are remembered, so that after a start of all nodes a repeat is done again",
 			Claims: []string{"I25"}, Workloads: []string{"repeats"}, Nemeses: []string{"lag-install", "kill-all"},
-			Edits: believing(Edit{"fsm/snapshot.go", `if a.seq != turn.seq {`, `if a.seq != turn.seq || planted("snapshot-loses-requests") {`}),
+			Edits: believing(Edit{"fsm/snapshot.go", `if a.seq != ref.seq {`, `if a.seq != ref.seq || planted("snapshot-loses-requests") {`}),
 		},
 		{
 			Name: "snapshot-loses-leases", What: "the jobs that somebody holds are ready in a snapshot",
@@ -43,10 +43,10 @@ func snapshotBugs() []Bug {
 			Name: "serial-from-jobs", What: "after a snapshot was restored, ids and fences go on from how many jobs are there",
 			Claims: []string{"I6"}, Workloads: []string{"puts"}, Nemeses: []string{"lag-install", "kill-all"},
 			Edits: believing(
-				after("fsm/restore.go", `m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), Births: r.uvarint(), LowWater: r.time()}`, `if planted("serial-from-jobs") {
+				after("fsm/restore.go", `m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), QueuesCreated: r.uvarint(), LowWater: r.time()}`, `if planted("serial-from-jobs") {
 			m.scalars.Serial = 0
 		}`),
-				after("fsm/restore.go", `m.set(m.placeHeld(q, &v), v.State, v.Due)`, `if planted("serial-from-jobs") {
+				after("fsm/restore.go", `m.set(m.storeHeldJob(q, &v), v.State, v.Due)`, `if planted("serial-from-jobs") {
 		m.scalars.Serial++
 	}`),
 			),

@@ -121,7 +121,7 @@ func orderBugs() []Bug {
 					if next == name {
 						return true
 					}
-					m.settle(m.queues.byName[next])
+					m.settleQueue(m.queues.byName[next])
 					m.reserveFrom(m.queues.byName[next], &r)
 					return false
 				})

@@ -146,7 +146,7 @@ func read(t *testing.T, raw []byte) content {
 			switch r.Kind {
 			case fsm.BackupQueue:
 				q, err = r.Queue()
-				q.Birth, q.Version = 0, 0
+				q.CreateSeq, q.Version = 0, 0
 				c.sum += fsm.HashQueue(&q)
 			case fsm.BackupJob:
 				j, id, err = r.Job()

@@ -2,8 +2,9 @@ package fsm
 
 import "slices"
 
-// index keeps the first keys of the slices of an order, sorted, in blocks: to find one takes two short searches, to add one moves a part of a block.
-type index struct {
+// sliceIndex keeps the first keys of the slices of an order, sorted, in blocks. A find takes two
+// short searches; an insert moves a part of a block.
+type sliceIndex struct {
 	lows   []key // the first key of each block
 	blocks [][]key
 	n      int
@@ -12,8 +13,8 @@ type index struct {
 // blockMax is the most keys of a block.
 const blockMax = 256
 
-// find returns where the last key up to k is; false if all are above.
-func (x *index) find(k key) (block, i int, ok bool) {
+// find returns the position of the last key up to k, or false if all keys are above k.
+func (x *sliceIndex) find(k key) (block, i int, ok bool) {
 	if x == nil {
 		return 0, 0, false
 	}
@@ -37,7 +38,7 @@ func above(keys []key, k key) int {
 	return low
 }
 
-func (x *index) insert(k key) {
+func (x *sliceIndex) insert(k key) {
 	x.n++
 	block, i, ok := x.find(k)
 	switch {
@@ -57,8 +58,8 @@ func (x *index) insert(k key) {
 	}
 }
 
-// remove takes out a key that is there.
-func (x *index) remove(k key) {
+// remove removes a key that is in the index.
+func (x *sliceIndex) remove(k key) {
 	x.n--
 	block, i, _ := x.find(k)
 	x.blocks[block] = slices.Delete(x.blocks[block], i, i+1)
@@ -69,8 +70,9 @@ func (x *index) remove(k key) {
 	}
 }
 
-// ascend calls f for the keys from the last one up to k on, or from the first, until f returns false.
-func (x *index) ascend(k key, f func(key) bool) {
+// ascend calls f for the last key up to k, or the first key if there is none, and for those after
+// it, until f returns false.
+func (x *sliceIndex) ascend(k key, f func(key) bool) {
 	block, i, _ := x.find(k)
 	for ; block < len(x.blocks); block, i = block+1, 0 {
 		for _, k := range x.blocks[block][i:] {
@@ -81,8 +83,9 @@ func (x *index) ascend(k key, f func(key) bool) {
 	}
 }
 
-// beside returns the key after k, which is there, or before it if step is -1; false if there is none.
-func (x *index) beside(k key, step int) (found key, ok bool) {
+// beside returns the neighbour of k, which must be in the index: the next key if step is 1, the
+// previous one if it is -1. It returns false if there is none.
+func (x *sliceIndex) beside(k key, step int) (found key, ok bool) {
 	block, i, _ := x.find(k)
 	if i += step; i < 0 || i == len(x.blocks[block]) {
 		if block += step; block < 0 || block == len(x.blocks) {
