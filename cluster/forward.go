@@ -78,7 +78,7 @@ func answerShards(p *peers, n shardHost, self string) {
 		return n.Peek(shard, q)
 	})
 	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { p.answerReserve(w, r, host) })
-	p.mux.HandleFunc("POST "+pathLane, func(w http.ResponseWriter, r *http.Request) { p.answerLane(w, r, host) })
+	p.mux.HandleFunc("POST "+pathStream, func(w http.ResponseWriter, r *http.Request) { p.serveStream(w, r, host) })
 	handlePeer(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
 	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
@@ -400,8 +400,8 @@ func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 // do forwards a request.
 func (p *peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.Reply, error) {
 	entry := p.forwarded(req)
-	body, err := p.inLane(ctx, to, laneDo, node.Wait{}, entry)
-	if errors.Is(err, errNoLane) {
+	body, err := p.callInStream(ctx, to, streamDo, node.Wait{}, entry)
+	if errors.Is(err, errNoStream) {
 		body, err = p.post(ctx, to.server, to.at(pathDo), entry)
 	}
 	if err != nil {
@@ -427,8 +427,8 @@ func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Qu
 // reserve forwards a Reserve.
 func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	entry := p.forwarded(req)
-	body, err := p.inLane(ctx, to, laneReserve, wait, entry)
-	if errors.Is(err, errNoLane) {
+	body, err := p.callInStream(ctx, to, streamReserve, wait, entry)
+	if errors.Is(err, errNoStream) {
 		body, err = p.reserveAlone(ctx, to, wait, entry)
 	}
 	if err != nil {

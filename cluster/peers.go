@@ -53,10 +53,10 @@ type Link interface {
 
 // peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server id is the host of a URL.
 type peers struct {
-	client http.Client
-	server http.Server
-	mux    *http.ServeMux
-	lanes  lanes
+	client  http.Client
+	server  http.Server
+	mux     *http.ServeMux
+	streams peerStreams
 	// contacts are the nodes that are reached, and by way of which calls go to the others; nil if all go straight.
 	contacts *contacts
 	// member reports whether a server may call; nil lets all do.
@@ -135,9 +135,9 @@ func (p *peers) close(ctx context.Context) error {
 	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
 	defer cancel()
-	p.lanes.retire()
+	p.streams.drain()
 	err := p.server.Shutdown(ctx)
-	p.lanes.close(ctx)
+	p.streams.close(ctx)
 	p.client.CloseIdleConnections()
 	if ctx.Err() == nil {
 		return err
