@@ -78,7 +78,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.whileLeading = m.lead
 	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
 	catalog.shards = c.router
-	shares := newShareKeeper(n, catalog, cfg.Logger)
+	quotas := newQuotaAllocator(n, catalog, cfg.Logger)
 	c.router.others = m.heardOf
 	if err := catalog.start(ctx, n); err != nil {
 		return nil, err
@@ -102,13 +102,13 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		}
 		m.raiseAlone(ctx)
 		m.confirm()
-		shares.caughtUp()
+		quotas.markCaughtUp()
 	}
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { m.relieve(background) })
 	c.running.Go(func() { m.watchContacts(background) })
 	c.running.Go(func() { c.router.watch(background) })
-	c.running.Go(func() { shares.run(background) })
+	c.running.Go(func() { quotas.run(background) })
 	return c, nil
 }
 

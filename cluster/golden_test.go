@@ -55,9 +55,9 @@ func everyEntry() []command {
 		{Limit: &limitation{Name: "tenant", Set: [node.Limits]bool{true, true, true, true}, Quota: quota(100, 2000, 30, 4000)}},
 		{Limit: &limitation{Name: "other", Set: [node.Limits]bool{node.JobsLimit: true}, Quota: quota(1, 2, 0, 0)}},
 		{Limit: &limitation{Name: "other", Remove: true}},
-		{Shares: &shareChanges{Shard: 1, Term: 4, Changes: []shareChange{{Name: "tenant", Born: 19}}}},
-		{Shares: &shareChanges{Shard: 1, Term: 4, Changes: []shareChange{{
-			Name: "tenant", Born: 19, Version: 22, Granted: quota(50, 600, 7, 8), Seen: 19,
+		{ShardQuotas: &shardQuotaChanges{Shard: 1, Term: 4, Changes: []shardQuotaChange{{Name: "tenant", Created: 19}}}},
+		{ShardQuotas: &shardQuotaChanges{Shard: 1, Term: 4, Changes: []shardQuotaChange{{
+			Name: "tenant", Created: 19, Version: 22, Granted: quota(50, 600, 7, 8), Seen: 19,
 			Wanted: [4]bool{node.JobsLimit: true}, Tight: [4]bool{node.PutRate: true},
 		}}}},
 	}

@@ -40,11 +40,11 @@ type retryBudget struct {
 	stop      <-chan struct{} // ends the budget; nil for never
 }
 
-// The share of the time until a caller's deadline that is kept for the answer, and its bounds.
+// 1/answerTimeDivisor of the time until a caller's deadline is kept for the answer, within these bounds.
 const (
-	answerShare   = 10
-	answerTimeMin = 5 * time.Millisecond
-	answerTimeMax = 250 * time.Millisecond
+	answerTimeDivisor = 10
+	answerTimeMin     = 5 * time.Millisecond
+	answerTimeMax     = 250 * time.Millisecond
 )
 
 // newRetryBudget returns a budget of at most leaderWait. It ends a little before the deadline of ctx, so
@@ -54,7 +54,7 @@ func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{
 	bound, now := leaderWait, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		left := deadline.Sub(now)
-		bound = max(0, min(bound, left-min(max(left/answerShare, answerTimeMin), answerTimeMax)))
+		bound = max(0, min(bound, left-min(max(left/answerTimeDivisor, answerTimeMin), answerTimeMax)))
 	}
 	return &retryBudget{until: now.Add(min(most, bound)), lookupEnd: now.Add(min(max(most, hintTimeout), bound)), pause: retryPauseMin, stop: stop}
 }

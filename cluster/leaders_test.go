@@ -157,7 +157,7 @@ func TestFollowEndsWithItsCaller(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = s.route(ctx, 0, newRetryBudget(ctx, time.Hour, nil), here, nil)
-		if took := time.Since(began); took != time.Second-time.Second/answerShare || !errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
+		if took := time.Since(began); took != time.Second-time.Second/answerTimeDivisor || !errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
 			t.Errorf("the caller would not hear that there is no leader: after %v: %v", took, err)
 		}
 		stop := make(chan struct{})

@@ -53,9 +53,9 @@ type command struct {
 	// AddToken records a token that is not recorded yet. EndToken sets when one ends.
 	AddToken *tokens.Record `json:"addToken,omitempty"`
 	EndToken *tokenEnd      `json:"endToken,omitempty"`
-	// Limit sets or removes the quota of a namespace, Shares changes what one shard may use of quotas.
-	Limit  *limitation   `json:"limit,omitempty"`
-	Shares *shareChanges `json:"shares,omitempty"`
+	// Limit sets or removes the quota of a namespace. ShardQuotas changes the quotas of one shard.
+	Limit       *limitation        `json:"limit,omitempty"`
+	ShardQuotas *shardQuotaChanges `json:"shares,omitempty"`
 	// Request makes a Create or a Configure safe to repeat.
 	Request *request `json:"request,omitempty"`
 }
@@ -212,8 +212,8 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 		return m.endToken(c.EndToken), nil
 	case c.Limit != nil:
 		return m.limit(index, c.Limit), nil
-	case c.Shares != nil:
-		return m.share(index, c.Shares), nil
+	case c.ShardQuotas != nil:
+		return m.changeShardQuotas(index, c.ShardQuotas), nil
 	}
 	return nil, fmt.Errorf("catalog entry %d holds no command of this program", index)
 }

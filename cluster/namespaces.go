@@ -10,33 +10,36 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// namespaceRecord is a namespace with a quota, and how that is divided.
+// namespaceRecord is a namespace with a quota, and the division of the quota among the shards.
 type namespaceRecord struct {
 	Name string `json:"name"`
-	// Born is the index of the entry that made the record: one that is made again is another.
-	Born  uint64       `json:"born"`
-	Quota node.Amounts `json:"quota"`
+	// Created is the index of the entry that made the record. It tells two records of the same name
+	// apart.
+	Created uint64       `json:"born"`
+	Quota   node.Amounts `json:"quota"`
 	// Changed is the index of the entry that last changed Quota.
 	Changed uint64 `json:"changed,omitempty"`
-	// Shares are those of the shards whose leaders have heard of the record, by shard.
-	Shares []shareRecord `json:"shares,omitempty"`
+	// ShardQuotas has an entry for each shard whose leader has learned of the record, by shard.
+	ShardQuotas []shardQuota `json:"shares,omitempty"`
 }
 
-// shareRecord is what one shard may use. Only the shard's leader changes it.
-type shareRecord struct {
+// shardQuota is the part of a namespace's quota that one shard may use. Only the shard's leader
+// changes it.
+type shardQuota struct {
 	Shard uint32 `json:"shard"`
-	// Term is that of the leader that last took it over, Version the index of the entry that last changed it.
+	// Term is that of the leader that last took the record over. Version is the index of the entry
+	// that last changed it.
 	Term    uint64       `json:"term"`
 	Version uint64       `json:"version"`
 	Granted node.Amounts `json:"granted"`
-	// Seen is the newest Changed of which the leader lets nothing in any more that does not fit.
+	// Seen is the newest Changed that the leader enforces.
 	Seen uint64 `json:"seen,omitempty"`
-	// Wanted says that the shard lacks something, Tight that it has nothing to give.
+	// Wanted says that the shard lacks quota, Tight that it has none to give.
 	Wanted [node.Limits]bool `json:"wanted"`
 	Tight  [node.Limits]bool `json:"tight"`
 }
 
-// limitation sets those limits of a namespace's quota that Set names, or removes the quota.
+// limitation sets the limits of a namespace's quota that Set names, or removes the quota.
 type limitation struct {
 	Name   string            `json:"name"`
 	Set    [node.Limits]bool `json:"set"`
@@ -44,17 +47,18 @@ type limitation struct {
 	Remove bool              `json:"remove,omitempty"`
 }
 
-// shareChanges are what the leader of a shard in a term makes of its shares.
-type shareChanges struct {
-	Shard   uint32        `json:"shard"`
-	Term    uint64        `json:"term"`
-	Changes []shareChange `json:"changes"`
+// shardQuotaChanges are the changes that the leader of a shard in a term proposes for the shard.
+type shardQuotaChanges struct {
+	Shard   uint32             `json:"shard"`
+	Term    uint64             `json:"term"`
+	Changes []shardQuotaChange `json:"changes"`
 }
 
-// shareChange changes one share, from the version that it was made from. Version 0 takes over what the leaders of earlier terms had.
-type shareChange struct {
+// shardQuotaChange changes one shard quota, from the version that it was made from. Version 0
+// takes over the quota of the leaders of earlier terms.
+type shardQuotaChange struct {
 	Name    string            `json:"name"`
-	Born    uint64            `json:"born"`
+	Created uint64            `json:"born"`
 	Version uint64            `json:"version,omitempty"`
 	Granted node.Amounts      `json:"granted"`
 	Seen    uint64            `json:"seen,omitempty"`
@@ -78,7 +82,7 @@ func (m *machine) limit(index uint64, l *limitation) outcome {
 		return outcome{}
 	}
 	if !found {
-		m.state.Namespaces = slices.Insert(m.state.Namespaces, i, &namespaceRecord{Name: l.Name, Born: index})
+		m.state.Namespaces = slices.Insert(m.state.Namespaces, i, &namespaceRecord{Name: l.Name, Created: index})
 	}
 	r := m.state.Namespaces[i]
 	before := r.Quota
@@ -93,28 +97,30 @@ func (m *machine) limit(index uint64, l *limitation) outcome {
 	return outcome{}
 }
 
-// share carries out what can be carried out of the changes of a shard's leader. A share grows only by what no shard has.
-func (m *machine) share(index uint64, c *shareChanges) outcome {
+// changeShardQuotas applies the changes of a shard's leader as far as possible. A shard's quota
+// grows only by what no shard has.
+func (m *machine) changeShardQuotas(index uint64, c *shardQuotaChanges) outcome {
 	for i := range c.Changes {
 		change := &c.Changes[i]
 		at, found := m.findNamespace(change.Name)
-		if !found || m.state.Namespaces[at].Born != change.Born {
+		if !found || m.state.Namespaces[at].Created != change.Created {
 			continue
 		}
-		m.state.Namespaces[at].change(index, c.Shard, c.Term, change)
+		m.state.Namespaces[at].changeShardQuota(index, c.Shard, c.Term, change)
 	}
 	return outcome{}
 }
 
-// change changes the share of a shard, unless a leader of a later term has taken it over, or it has changed since.
-func (r *namespaceRecord) change(index uint64, shard uint32, term uint64, c *shareChange) {
-	i, found := slices.BinarySearchFunc(r.Shares, shard, func(s shareRecord, shard uint32) int { return int(s.Shard) - int(shard) })
+// changeShardQuota changes the quota of a shard, unless a leader of a later term has taken it
+// over, or it has changed since.
+func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint64, c *shardQuotaChange) {
+	i, found := slices.BinarySearchFunc(r.ShardQuotas, shard, func(s shardQuota, shard uint32) int { return int(s.Shard) - int(shard) })
 	if !found {
-		r.Shares = slices.Insert(r.Shares, i, shareRecord{Shard: shard})
+		r.ShardQuotas = slices.Insert(r.ShardQuotas, i, shardQuota{Shard: shard})
 	}
-	s := &r.Shares[i]
+	s := &r.ShardQuotas[i]
 	if c.Version == 0 {
-		if term > s.Term { // until this is known to its leader nothing is let in, and then all that was changed before is
+		if term > s.Term { // its leader accepts nothing before it knows of this, and then of every earlier change
 			s.Term, s.Version, s.Seen = term, index, r.Changed
 		}
 		return
@@ -122,7 +128,7 @@ func (r *namespaceRecord) change(index uint64, shard uint32, term uint64, c *sha
 	if term != s.Term || c.Version != s.Version {
 		return
 	}
-	others := r.granted(shard)
+	others := r.grantedExcept(shard)
 	for l := range c.Granted {
 		free := r.Quota[l] - min(r.Quota[l], others[l])
 		if want := c.Granted[l]; want > s.Granted[l] {
@@ -134,10 +140,10 @@ func (r *namespaceRecord) change(index uint64, shard uint32, term uint64, c *sha
 	s.Wanted, s.Tight, s.Version, s.Seen = c.Wanted, c.Tight, index, max(s.Seen, c.Seen)
 }
 
-// granted returns what all shards but one may use together.
-func (r *namespaceRecord) granted(but uint32) (sum node.Amounts) {
-	for i := range r.Shares {
-		if s := &r.Shares[i]; s.Shard != but {
+// grantedExcept returns the sum of the quotas of all shards but one.
+func (r *namespaceRecord) grantedExcept(but uint32) (sum node.Amounts) {
+	for i := range r.ShardQuotas {
+		if s := &r.ShardQuotas[i]; s.Shard != but {
 			for l := range sum {
 				sum[l] += s.Granted[l]
 			}
@@ -149,17 +155,18 @@ func (r *namespaceRecord) granted(but uint32) (sum node.Amounts) {
 // NamespaceConfig is what the catalog has of a namespace with a quota.
 type NamespaceConfig struct {
 	Name string
-	// Quota is what all its queues may have together; 0 stands for no limit. Granted is what shards may use by now, and never more than the quota
-	// except where that was lowered.
+	// Quota is what all its queues may have together; 0 stands for no limit. Granted is what
+	// shards may use by now. It exceeds the quota only where the quota was lowered.
 	Quota, Granted node.Amounts
-	// Pending are the shards whose leaders have not heard of the quota as it is, so that it does not hold there.
+	// Pending are the shards whose leaders have not learned of the present quota, so that it is
+	// not enforced there.
 	Pending []uint32
 }
 
 func (c *Catalog) namespaceOf(r *namespaceRecord) NamespaceConfig {
-	n := NamespaceConfig{Name: r.Name, Quota: r.Quota, Granted: r.granted(^uint32(0))}
+	n := NamespaceConfig{Name: r.Name, Quota: r.Quota, Granted: r.grantedExcept(^uint32(0))}
 	for shard := range uint32(c.shards.ShardCount()) { //nolint:gosec // a few
-		if !slices.ContainsFunc(r.Shares, func(s shareRecord) bool { return s.Shard == shard && s.Seen >= r.Changed }) {
+		if !slices.ContainsFunc(r.ShardQuotas, func(s shardQuota) bool { return s.Shard == shard && s.Seen >= r.Changed }) {
 			n.Pending = append(n.Pending, shard)
 		}
 	}
@@ -186,10 +193,12 @@ func (c *Catalog) Namespace(name string) (config NamespaceConfig, recorded bool)
 	return config, recorded
 }
 
-// namespaceWait is how long SetNamespace and RestoreNamespaces wait for the shards' leaders to hear of a quota.
+// namespaceWait is how long SetNamespace and RestoreNamespaces wait for the shards' leaders to learn of a quota.
 const namespaceWait = 3 * time.Second
 
-// SetNamespace sets those limits of a namespace's quota that set names, and waits for a moment until it holds in all shards. The answer says where it is still pending. It may be repeated.
+// SetNamespace sets the limits of a namespace's quota that set names, and waits for a moment until
+// all shards enforce it. The answer names the shards where it is still pending. It may be
+// repeated.
 func (c *Catalog) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (NamespaceConfig, error) {
 	if _, err := c.propose(ctx, command{Limit: &limitation{Name: name, Set: set, Quota: quota}}); err != nil {
 		return NamespaceConfig{}, fmt.Errorf("setting the quota of namespace %q: %w", name, err)
@@ -199,7 +208,8 @@ func (c *Catalog) SetNamespace(ctx context.Context, name string, set [node.Limit
 	return config, nil
 }
 
-// RestoreNamespaces sets the quotas of a backup, and waits for a moment until they hold in all shards. It may be repeated until it succeeds.
+// RestoreNamespaces sets the quotas of a backup, and waits for a moment until all shards enforce
+// them. It may be repeated until it succeeds.
 func (c *Catalog) RestoreNamespaces(ctx context.Context, all []NamespaceConfig) error {
 	var set [node.Limits]bool
 	for l := range set {
@@ -217,11 +227,11 @@ func (c *Catalog) RestoreNamespaces(ctx context.Context, all []NamespaceConfig) 
 	return nil
 }
 
-// awaitNamespaces waits until the quotas of namespaces hold in all shards, for a moment at most.
+// awaitNamespaces waits until all shards enforce the quotas of namespaces, for a moment at most.
 func (c *Catalog) awaitNamespaces(ctx context.Context, names ...string) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceWait)
 	defer cancel()
-	tick := time.NewTicker(sharePause)
+	tick := time.NewTicker(quotaInterval)
 	defer tick.Stop()
 	for _, name := range names {
 		for {

@@ -22,15 +22,16 @@ func limitJobs(n uint64) command {
 	return command{Limit: &limitation{Name: "t", Set: [node.Limits]bool{node.JobsLimit: true}, Quota: node.Amounts{node.JobsLimit: n}}}
 }
 
-// take changes the share of jobs of a shard from a version.
-func take(shard uint32, term, version, granted uint64) command {
-	return command{Shares: &shareChanges{Shard: shard, Term: term, Changes: []shareChange{
-		{Name: "t", Born: 1, Version: version, Granted: node.Amounts{node.JobsLimit: granted}},
+// changeJobsQuota changes the jobs quota of a shard from a version.
+func changeJobsQuota(shard uint32, term, version, granted uint64) command {
+	return command{ShardQuotas: &shardQuotaChanges{Shard: shard, Term: term, Changes: []shardQuotaChange{
+		{Name: "t", Created: 1, Version: version, Granted: node.Amounts{node.JobsLimit: granted}},
 	}}}
 }
 
-// TestShares applies entries of which the first makes the record; what each shard may have then is in order of the shards.
-func TestShares(t *testing.T) {
+// TestShardQuotas applies entries of which the first makes the record. It compares the quotas of
+// the shards, in their order.
+func TestShardQuotas(t *testing.T) {
 	limit, remove := limitJobs(100), command{Limit: &limitation{Name: "t", Remove: true}}
 	tests := []struct {
 		name     string
@@ -38,18 +39,18 @@ func TestShares(t *testing.T) {
 		want     []uint64
 	}{
 		{"nothing", []command{limit}, nil},
-		{"taken over", []command{limit, take(1, 5, 0, 70)}, []uint64{0}},
-		{"grows", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70)}, []uint64{70}},
-		{"grows by what is free", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(2, 9, 0, 0), take(2, 9, 4, 70)}, []uint64{70, 30}},
-		{"what was given back is free", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(2, 9, 0, 0), take(1, 5, 3, 20), take(2, 9, 4, 70)}, []uint64{20, 70}},
-		{"not from an old version", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(1, 5, 2, 10)}, []uint64{70}},
-		{"not before it is taken over", []command{limit, take(1, 5, 2, 70)}, []uint64{0}},
-		{"a later leader has what the earlier had", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(1, 6, 0, 0)}, []uint64{70}},
-		{"an earlier leader changes nothing", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), take(1, 6, 0, 0), take(1, 5, 4, 10)}, []uint64{70}},
-		{"nor takes over again", []command{limit, take(1, 6, 0, 0), take(1, 5, 0, 0), take(1, 6, 2, 10)}, []uint64{10}},
-		{"a lower quota takes nothing away", []command{limit, take(1, 5, 0, 0), take(1, 5, 2, 70), limitJobs(10), take(1, 5, 3, 80)}, []uint64{70}},
-		{"removed", []command{limit, take(1, 5, 0, 0), remove}, nil},
-		{"another record of the name", []command{limit, remove, limit, take(1, 5, 0, 0)}, nil},
+		{"taken over", []command{limit, changeJobsQuota(1, 5, 0, 70)}, []uint64{0}},
+		{"grows", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70)}, []uint64{70}},
+		{"grows by what is free", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70), changeJobsQuota(2, 9, 0, 0), changeJobsQuota(2, 9, 4, 70)}, []uint64{70, 30}},
+		{"what was given back is free", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70), changeJobsQuota(2, 9, 0, 0), changeJobsQuota(1, 5, 3, 20), changeJobsQuota(2, 9, 4, 70)}, []uint64{20, 70}},
+		{"not from an old version", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70), changeJobsQuota(1, 5, 2, 10)}, []uint64{70}},
+		{"not before it is taken over", []command{limit, changeJobsQuota(1, 5, 2, 70)}, []uint64{0}},
+		{"a later leader has what the earlier had", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70), changeJobsQuota(1, 6, 0, 0)}, []uint64{70}},
+		{"an earlier leader changes nothing", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70), changeJobsQuota(1, 6, 0, 0), changeJobsQuota(1, 5, 4, 10)}, []uint64{70}},
+		{"nor takes over again", []command{limit, changeJobsQuota(1, 6, 0, 0), changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 6, 2, 10)}, []uint64{10}},
+		{"a lower quota takes nothing away", []command{limit, changeJobsQuota(1, 5, 0, 0), changeJobsQuota(1, 5, 2, 70), limitJobs(10), changeJobsQuota(1, 5, 3, 80)}, []uint64{70}},
+		{"removed", []command{limit, changeJobsQuota(1, 5, 0, 0), remove}, nil},
+		{"another record of the name", []command{limit, remove, limit, changeJobsQuota(1, 5, 0, 0)}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,25 +58,26 @@ func TestShares(t *testing.T) {
 			apply(t, m, tt.commands...)
 			var got []uint64
 			for _, r := range m.state.Namespaces {
-				for _, s := range r.Shares {
+				for _, s := range r.ShardQuotas {
 					got = append(got, s.Granted[node.JobsLimit])
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("shares (-want +got):\n%s", diff)
+				t.Errorf("quotas (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestPendingShards: a quota is pending in a shard until its leader has said that it counts there as it is now, or has taken the share over since.
+// TestPendingShards: a quota is pending in a shard until the shard's leader has said that it
+// enforces the present one, or has taken the shard's quota over since.
 func TestPendingShards(t *testing.T) {
 	_, c, _ := open(t, t.TempDir())
 	limitBytes := command{Limit: &limitation{Name: "t", Set: [node.Limits]bool{node.BytesLimit: true}, Quota: node.Amounts{node.BytesLimit: 1000}}}
 	says := func(shard uint32, term, seen uint64) command {
-		s := take(shard, term, 0, 0)
+		s := changeJobsQuota(shard, term, 0, 0)
 		if seen > 0 {
-			s.Shares.Changes[0].Seen = seen
+			s.ShardQuotas.Changes[0].Seen = seen
 		}
 		return s
 	}
@@ -90,8 +92,8 @@ func TestPendingShards(t *testing.T) {
 	next := uint64(6) // after those
 	step := func(cmd command) {
 		t.Helper()
-		if cmd.Shares != nil && cmd.Shares.Changes[0].Seen > 0 {
-			cmd.Shares.Changes[0].Version = m.state.Namespaces[0].Shares[cmd.Shares.Shard].Version
+		if cmd.ShardQuotas != nil && cmd.ShardQuotas.Changes[0].Seen > 0 {
+			cmd.ShardQuotas.Changes[0].Version = m.state.Namespaces[0].ShardQuotas[cmd.ShardQuotas.Shard].Version
 		}
 		applyFrom(t, m, next, cmd)
 		next++
@@ -113,7 +115,8 @@ func TestPendingShards(t *testing.T) {
 	expect("one limit less", 0, 1, 2, 3)
 }
 
-// TestRemovingAQuotaSaysWhetherThereWasOne: who misspells a name hears of it, and a repeat is no error.
+// TestRemovingAQuotaSaysWhetherThereWasOne: a caller that misspells a name learns of it, and a
+// repeat is no error.
 func TestRemovingAQuotaSaysWhetherThereWasOne(t *testing.T) {
 	_, c, _ := open(t, t.TempDir())
 	if _, err := c.propose(t.Context(), limitJobs(5)); err != nil {

@@ -53,7 +53,8 @@ func (s *tenant) held(of func(fsm.Counts) uint64) (sum uint64) {
 	return sum
 }
 
-// run has callers call, through all members and of all queues, until the time is over. It returns how many calls were carried out, and how many refused.
+// run lets callers call all members with all queues until the time is over. It returns how many
+// calls were carried out, and how many were refused.
 func (s *tenant) run(callers uint64, length time.Duration, call func(m *member, shard uint32, queue string) error) (carried, refused int64) {
 	ctx, cancel := context.WithTimeout(s.Context(), length)
 	defer cancel()
@@ -80,7 +81,8 @@ func (s *tenant) run(callers uint64, length time.Duration, call func(m *member, 
 	return did.Load(), over.Load()
 }
 
-// TestQuotasOfEachKind: bytes, jobs in flight and puts a second of a namespace are what its quota says over all shards together, and all of it can be had.
+// TestQuotasOfEachKind: bytes, jobs in flight and puts a second of a namespace add up to its quota
+// over all shards, and all of the quota can be used.
 func TestQuotasOfEachKind(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +137,7 @@ func (tr *trio) quotaOfPuts() {
 	const rate, seconds = 60, 20
 	s := newTenant(tr, "puts", node.PutRate, rate*1000)
 	carried, refused := s.run(12, seconds*time.Second, func(m *member, _ uint32, queue string) error { return put(m, queue) })
-	// A second's worth of each share may be had at once, whenever it was not used before.
+	// A shard may use a second's worth of its rate at once, if it did not use it before.
 	if carried > rate*(seconds+testShards+1) || carried < rate*seconds*3/4 || refused == 0 {
 		tr.Errorf("%d puts within %d seconds at %d a second; %d were refused", carried, seconds, rate, refused)
 	}

@@ -84,7 +84,7 @@ func (m *soleMachine) Snapshot() node.MachineSnapshot {
 	sole.state.Namespaces = nil
 	for _, r := range m.state.Namespaces {
 		quota := *r
-		quota.Shares = nil // terms begin anew where a group does
+		quota.ShardQuotas = nil // terms start anew with a new group
 		sole.state.Namespaces = append(sole.state.Namespaces, &quota)
 	}
 	for shard := range m.self.Shards {

@@ -21,7 +21,7 @@ func decodeCommand(entry []byte) (command, error) {
 		c.Found != nil, c.Join != nil, c.Leave != nil, c.Drain != nil, c.Place != nil, c.Settle != nil, c.Raise != nil,
 		c.Create != nil, c.Activate != nil, c.Configure != nil, c.Delete != nil, c.Forget != nil,
 		c.AddToken != nil, c.EndToken != nil,
-		c.Limit != nil, c.Shares != nil,
+		c.Limit != nil, c.ShardQuotas != nil,
 	} {
 		if is {
 			commands++
@@ -62,8 +62,8 @@ func (m *machine) check(c *command) error {
 		return errors.New("the end of a token without an id")
 	case c.Limit != nil && c.Limit.Name == "":
 		return errors.New("a quota without a namespace")
-	case c.Shares != nil && shards > 0 && int64(c.Shares.Shard) >= int64(shards):
-		return fmt.Errorf("a share of shard %d of %d", c.Shares.Shard, shards)
+	case c.ShardQuotas != nil && shards > 0 && int64(c.ShardQuotas.Shard) >= int64(shards):
+		return fmt.Errorf("a quota of shard %d of %d", c.ShardQuotas.Shard, shards)
 	case c.Request != nil && c.Request.ID == "":
 		return errors.New("a request without an id")
 	}

@@ -8,28 +8,30 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// record returns a record of the namespace t, of whose jobs shard 1 may use so many and the others together the rest given.
+// recordOf returns a record of the namespace t: the jobs quota, what shard 1 has of it, and what
+// the other shards have together.
 func recordOf(quota, own, others uint64, othersWant bool, version uint64) *namespaceRecord {
-	return &namespaceRecord{Name: "t", Born: 1, Quota: node.Amounts{node.JobsLimit: quota}, Shares: []shareRecord{
+	return &namespaceRecord{Name: "t", Created: 1, Quota: node.Amounts{node.JobsLimit: quota}, ShardQuotas: []shardQuota{
 		{Shard: 0, Term: 3, Version: 2, Granted: node.Amounts{node.JobsLimit: others}, Wanted: [node.Limits]bool{node.JobsLimit: othersWant}},
 		{Shard: 1, Term: 5, Version: version, Granted: node.Amounts{node.JobsLimit: own}},
 	}}
 }
 
-func using(used, short uint64) map[string]node.SpaceUse {
+func useOf(used, short uint64) map[string]node.SpaceUse {
 	return map[string]node.SpaceUse{"t": {Use: node.Amounts{node.JobsLimit: used}, Short: node.Amounts{node.JobsLimit: short}}}
 }
 
-// TestShareIsGivenBackBeforeAnybodyHears: from the moment on at which a change that gives something back is made, the shard does without it, also while it is not
-// known whether the change was carried out, and whatever it would like meanwhile.
-func TestShareIsGivenBackBeforeAnybodyHears(t *testing.T) {
-	s := &shardKeeper{term: 5, states: map[string]*shareState{}}
+// TestQuotaIsReleasedFirst: a shard does without a part of its quota from the moment at which it
+// proposes to give that back. That holds also while the outcome of the change is unknown, and
+// whatever the shard needs meanwhile.
+func TestQuotaIsReleasedFirst(t *testing.T) {
+	s := &shardQuotas{term: 5, states: map[string]*shardQuotaState{}}
 	granted := func(r *namespaceRecord, use map[string]node.SpaceUse) (jobs, asked uint64) {
-		share, change := s.hand(r, 1, 3, use)
+		got, change := s.quotaFor(r, 1, 3, use)
 		if change != nil {
 			asked = change.Granted[node.JobsLimit]
 		}
-		return share.Granted[node.JobsLimit], asked
+		return got.Granted[node.JobsLimit], asked
 	}
 	type step struct {
 		what         string
@@ -38,13 +40,13 @@ func TestShareIsGivenBackBeforeAnybodyHears(t *testing.T) {
 		jobs, change uint64
 	}
 	for _, st := range []step{
-		{"as recorded", recordOf(100, 60, 40, false, 7), using(50, 0), 60, 0},
-		{"another wants some", recordOf(100, 60, 40, true, 7), using(50, 0), 50, 50},
-		{"it is not known whether that was carried out", recordOf(100, 60, 40, false, 7), using(50, 0), 50, 0},
-		{"more is wanted here", recordOf(100, 60, 20, false, 7), using(55, 5), 50, 0},
-		{"an old record is seen", recordOf(100, 90, 0, false, 6), using(55, 0), 50, 0},
-		{"it was carried out", recordOf(100, 50, 40, false, 8), using(50, 0), 50, 55},
-		{"and grown", recordOf(100, 55, 40, false, 9), using(50, 0), 55, 0},
+		{"as recorded", recordOf(100, 60, 40, false, 7), useOf(50, 0), 60, 0},
+		{"another wants some", recordOf(100, 60, 40, true, 7), useOf(50, 0), 50, 50},
+		{"it is not known whether that was carried out", recordOf(100, 60, 40, false, 7), useOf(50, 0), 50, 0},
+		{"more is wanted here", recordOf(100, 60, 20, false, 7), useOf(55, 5), 50, 0},
+		{"an old record is seen", recordOf(100, 90, 0, false, 6), useOf(55, 0), 50, 0},
+		{"it was carried out", recordOf(100, 50, 40, false, 8), useOf(50, 0), 50, 55},
+		{"and grown", recordOf(100, 55, 40, false, 9), useOf(50, 0), 55, 0},
 	} {
 		jobs, change := granted(st.record, st.use)
 		if jobs != st.jobs || st.change != 0 && change != st.change {
@@ -53,21 +55,21 @@ func TestShareIsGivenBackBeforeAnybodyHears(t *testing.T) {
 	}
 }
 
-// TestShareOfALeadership: a share counts in the term that has taken it over.
-func TestShareOfALeadership(t *testing.T) {
+// TestQuotaOfALeadership: a shard's quota counts in the term that has taken it over.
+func TestQuotaOfALeadership(t *testing.T) {
 	r := recordOf(100, 60, 40, false, 7)
 	for term, want := range map[uint64]struct {
 		waiting bool
-		change  *shareChange
+		change  *shardQuotaChange
 	}{
 		4: {true, nil},
 		5: {false, nil},
-		6: {true, &shareChange{Name: "t", Born: 1}},
+		6: {true, &shardQuotaChange{Name: "t", Created: 1}},
 	} {
-		s := &shardKeeper{term: term, states: map[string]*shareState{}}
-		share, change := s.hand(r, 1, 3, using(50, 0))
-		if share.Waiting != want.waiting {
-			t.Errorf("in term %d it waits: %t, want %t", term, share.Waiting, want.waiting)
+		s := &shardQuotas{term: term, states: map[string]*shardQuotaState{}}
+		got, change := s.quotaFor(r, 1, 3, useOf(50, 0))
+		if got.Waiting != want.waiting {
+			t.Errorf("in term %d it waits: %t, want %t", term, got.Waiting, want.waiting)
 		}
 		if diff := cmp.Diff(want.change, change); diff != "" {
 			t.Errorf("in term %d (-want +got):\n%s", term, diff)
@@ -75,8 +77,8 @@ func TestShareOfALeadership(t *testing.T) {
 	}
 }
 
-// TestWantedShares says what a shard asks for, by what it uses and what others have.
-func TestWantedShares(t *testing.T) {
+// TestWantedQuotas: a shard asks for quota by its use and by what other shards have.
+func TestWantedQuotas(t *testing.T) {
 	tests := []struct {
 		name               string
 		quota, own, others uint64
@@ -85,15 +87,15 @@ func TestWantedShares(t *testing.T) {
 		granted            uint64
 		wanted, tight      bool
 	}{
-		{name: "little for who has nothing", quota: 2400, granted: 100},
+		{name: "a little for a shard that uses nothing", quota: 2400, granted: 100},
 		{name: "an eighth more than is used", quota: 2400, own: 1000, used: 990, granted: 1113},
-		{name: "half of what is free for who does not need it yet", quota: 2400, own: 1000, others: 1300, used: 990, granted: 1050},
-		{name: "all of it for who does", quota: 2400, own: 1000, others: 1300, used: 1000, short: 100, granted: 1100},
+		{name: "half of what is free for a shard that does not need it yet", quota: 2400, own: 1000, others: 1300, used: 990, granted: 1050},
+		{name: "all of it for a shard that does", quota: 2400, own: 1000, others: 1300, used: 1000, short: 100, granted: 1100},
 		{name: "what is missing is wanted", quota: 2400, own: 1000, others: 1300, used: 1000, short: 200, granted: 1100, wanted: true},
-		{name: "what is used no more is given back", quota: 2400, own: 1000, others: 100, used: 10, granted: 110},
+		{name: "what is not used any more is given back", quota: 2400, own: 1000, others: 100, used: 10, granted: 110},
 		{name: "all that is not used, if others want it", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 600, granted: 600, tight: true},
 		{name: "nothing is left", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 1000, granted: 1000, tight: true},
-		{name: "twice as much for who lacks a little", quota: 2400, own: 400, others: 100, used: 400, short: 1, granted: 800},
+		{name: "twice as much for a shard that lacks a little", quota: 2400, own: 400, others: 100, used: 400, short: 1, granted: 800},
 		{name: "what all lack at once", quota: 2400, own: 100, others: 100, used: 100, short: 900, granted: 1125},
 		{name: "half of what is free if another lacks something too", quota: 2400, own: 1000, others: 1200, othersWant: true, used: 1000, short: 500, granted: 1100, wanted: true},
 		{name: "the last one that is free", quota: 2400, own: 1000, others: 1399, othersWant: true, used: 1000, short: 500, granted: 1001, wanted: true},
@@ -104,8 +106,8 @@ func TestWantedShares(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := recordOf(tt.quota, tt.own, tt.others, tt.othersWant, 7)
-			r.Shares[1].Wanted[node.JobsLimit] = true // it has said so before
-			w := wanted(r, &r.Shares[1], using(tt.used, tt.short)["t"], 3)
+			r.ShardQuotas[1].Wanted[node.JobsLimit] = true // it has said so before
+			w := wantedQuota(r, &r.ShardQuotas[1], useOf(tt.used, tt.short)["t"], 3)
 			const l = node.JobsLimit
 			if w.Granted[l] != tt.granted || w.Wanted[l] != tt.wanted || w.Tight[l] != tt.tight {
 				t.Errorf("granted %d, wanted %t, tight %t; want %d, %t, %t", w.Granted[l], w.Wanted[l], w.Tight[l], tt.granted, tt.wanted, tt.tight)

@@ -16,43 +16,44 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// lettingHost is a shareHost of which other goroutines let something in while its shares are set.
-type lettingHost struct {
-	shareHost
+// busyHost is a quotaHost whose shard accepts more while its quotas are set.
+type busyHost struct {
+	quotaHost
 	used uint64
-	told int  // how often shares were set
-	over bool // the leadership is
+	told int  // how often quotas were set
+	over bool // its leadership has ended
 }
 
-func (h *lettingHost) ShardCount() int { return 3 }
+func (h *busyHost) ShardCount() int { return 3 }
 
-func (h *lettingHost) SetShares(uint32, uint64, map[string]node.Share) map[string]node.Amounts {
+func (h *busyHost) SetShares(uint32, uint64, map[string]node.Share) map[string]node.Amounts {
 	if h.told++; h.over {
 		return nil
 	}
 	return map[string]node.Amounts{"t": {node.JobsLimit: h.used}}
 }
 
-// openUnkept starts the catalog of a lone node over shards whose shares no keeper takes.
-func openUnkept(t *testing.T) *Catalog {
+// openWithoutAllocator starts the catalog of a lone node without a quotaAllocator.
+func openWithoutAllocator(t *testing.T) *Catalog {
 	t.Helper()
 	n, _ := openNode(t, t.TempDir())
 	return openOver(t, n, n)
 }
 
-// TestLoweredSharesKeepWhatWasLetIn: what came between the look at what is used and the lowering is not given away, and never more than there was.
-func TestLoweredSharesKeepWhatWasLetIn(t *testing.T) {
-	c := openUnkept(t)
+// TestLoweredQuotaKeepsWhatIsUsed: what a shard accepts between the reading of its use and the
+// lowering is not given back. The quota never exceeds what it was.
+func TestLoweredQuotaKeepsWhatIsUsed(t *testing.T) {
+	c := openWithoutAllocator(t)
 	if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
 		t.Fatal(err)
 	}
-	for _, granted := range []uint64{0, 100} { // a leader takes the share over, and has it grow
-		step := take(1, 5, 0, granted)
+	for _, granted := range []uint64{0, 100} { // a leader takes the quota over, and makes it grow
+		step := changeJobsQuota(1, 5, 0, granted)
 		c.view(func(m *machine) {
 			r := m.state.Namespaces[0]
-			step.Shares.Changes[0].Born = r.Born
-			for i := range r.Shares {
-				step.Shares.Changes[0].Version = r.Shares[i].Version
+			step.ShardQuotas.Changes[0].Created = r.Created
+			for i := range r.ShardQuotas {
+				step.ShardQuotas.Changes[0].Version = r.ShardQuotas[i].Version
 			}
 		})
 		if _, err := c.propose(t.Context(), step); err != nil {
@@ -60,18 +61,19 @@ func TestLoweredSharesKeepWhatWasLetIn(t *testing.T) {
 		}
 	}
 	for used, want := range map[uint64]uint64{0: 0, 70: 70, 130: 100} {
-		k := &shareKeeper{host: &lettingHost{used: used}, catalog: c, logger: slog.New(slog.DiscardHandler)}
-		changes := k.hand(1, &shardKeeper{term: 5, states: map[string]*shareState{}}, using(10, 0))
+		a := &quotaAllocator{host: &busyHost{used: used}, catalog: c, logger: slog.New(slog.DiscardHandler)}
+		changes := a.applyQuotas(1, &shardQuotas{term: 5, states: map[string]*shardQuotaState{}}, useOf(10, 0))
 		if len(changes) != 1 || want > 0 && changes[0].Granted[node.JobsLimit] != want || changes[0].Granted[node.JobsLimit] > 100 {
-			t.Errorf("with %d used: %+v, want a share of %d", used, changes, want)
+			t.Errorf("with %d used: %+v, want a quota of %d", used, changes, want)
 		}
 	}
 }
 
-// TestNothingIsSaidOfOldQuotas: a shard whose leader knows of a later change of a quota is told nothing by a replica of the catalog that was made anew from its
-// files and does not have it yet; and nothing is proposed in the name of a leader that is none any more.
-func TestNothingIsSaidOfOldQuotas(t *testing.T) {
-	c := openUnkept(t)
+// TestOldQuotasAreNotApplied: a shard whose leader knows of a later quota change is told nothing
+// by a replica of the catalog that was rebuilt from its files and lacks that change. A leader that
+// was replaced proposes nothing.
+func TestOldQuotasAreNotApplied(t *testing.T) {
+	c := openWithoutAllocator(t)
 	if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +89,21 @@ func TestNothingIsSaidOfOldQuotas(t *testing.T) {
 		{knows: limited + 1},
 		{knows: limited, over: true, told: 1},
 	} {
-		h := &lettingHost{over: tt.over}
-		k := &shareKeeper{host: h, catalog: c, logger: slog.New(slog.DiscardHandler)}
-		s := &shardKeeper{term: 5, states: map[string]*shareState{}, limited: tt.knows}
-		changes := k.hand(1, s, using(10, 0))
+		h := &busyHost{over: tt.over}
+		a := &quotaAllocator{host: h, catalog: c, logger: slog.New(slog.DiscardHandler)}
+		s := &shardQuotas{term: 5, states: map[string]*shardQuotaState{}, limited: tt.knows}
+		changes := a.applyQuotas(1, s, useOf(10, 0))
 		if h.told != tt.told || len(changes) != tt.wants || tt.told > 0 && s.limited != limited {
 			t.Errorf("%+v: it was told %d times, and proposes %+v; it knows of change %d", tt, h.told, changes, s.limited)
 		}
 	}
 }
 
-// TestRecoveredQuotas: a recovery keeps the quotas and forgets the shares, whose terms were those of groups that there are no more.
+// TestRecoveredQuotas: a recovery keeps the quotas of namespaces and drops those of shards. Their
+// terms belong to groups that no longer exist.
 func TestRecoveredQuotas(t *testing.T) {
 	m := newMachine()
-	apply(t, m, limitJobs(100), take(1, 57, 0, 0))
+	apply(t, m, limitJobs(100), changeJobsQuota(1, 57, 0, 0))
 	sole := &soleMachine{machine: m, self: node.Identity{Shards: 3}, clusterID: "new"}
 	var b bytes.Buffer
 	if _, err := sole.Snapshot().WriteTo(&b); err != nil {
@@ -111,21 +114,22 @@ func TestRecoveredQuotas(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := restored.(*machine).state.Namespaces[0]
-	if len(r.Shares) != 0 || r.Quota != m.state.Namespaces[0].Quota || len(m.state.Namespaces[0].Shares) != 1 {
+	if len(r.ShardQuotas) != 0 || r.Quota != m.state.Namespaces[0].Quota || len(m.state.Namespaces[0].ShardQuotas) != 1 {
 		t.Errorf("recovered as %+v from %+v", r, m.state.Namespaces[0])
 	}
 }
 
-// TestUnknownShareCrossesNodes: that a leader does not know its share yet is what the caller hears, through whichever node.
-func TestUnknownShareCrossesNodes(t *testing.T) {
+// TestUnknownQuotaCrossesNodes: a leader that does not know its quota yet says so, and the caller
+// learns it through any node.
+func TestUnknownQuotaCrossesNodes(t *testing.T) {
 	err := readPeerError(http.StatusConflict, namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t")))
 	if !errors.Is(err, node.ErrShareUnknown) || node.OutcomeOf(err) != node.NotApplied {
 		t.Errorf("it arrives as %v", err)
 	}
 }
 
-// TestTooManyQueuesCrossNodes: what is said of a namespace with too many queues is what the caller hears, through whichever node, and for one of a version
-// that does not know the error it is one of a quota.
+// TestTooManyQueuesCrossNodes: the error of a namespace with too many queues reaches the caller
+// through any node. A version that does not know the error reads it as one of a quota.
 func TestTooManyQueuesCrossNodes(t *testing.T) {
 	want := &node.QueuesError{Namespace: "t", Queue: "t/q", Used: 5, Free: 3, Max: 8}
 	sent := namePeerError(fmt.Errorf("shard-1: %w", want))
@@ -138,8 +142,9 @@ func TestTooManyQueuesCrossNodes(t *testing.T) {
 	}
 }
 
-// TestRefusalsLeaveTheLeaderKnown: what only the leader says for reasons of the caller's does not have a node doubt who leads; what may mean that it leads no
-// more does.
+// TestRefusalsLeaveTheLeaderKnown: a refusal that only the leader makes, because of the request,
+// does not make a node doubt the leader. A refusal that may mean that it does not lead any more
+// does.
 func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 	for err, want := range map[error]bool{
 		&node.QuotaError{Namespace: "t", Limit: node.JobsLimit}: false, &node.QuotaError{Namespace: "t", Limit: node.PutRate}: false, &node.QueuesError{Namespace: "t"}: false,
@@ -157,9 +162,10 @@ func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 	}
 }
 
-// startingHost is a shareHost that notes how many namespaces it was told have a quota, and whether it was looked at.
+// startingHost is a quotaHost that records how many namespaces it was told have a quota, and
+// whether it was asked for its shards.
 type startingHost struct {
-	shareHost
+	quotaHost
 	mu     sync.Mutex
 	spaces int
 	looked bool
@@ -187,17 +193,18 @@ func (h *startingHost) state() (spaces int, looked bool) {
 	return h.spaces, h.looked
 }
 
-// TestNothingIsKnownBeforeTheCatalogCaughtUp: a node that has just started takes namespaces for limited, and says nothing of shares, until its catalog has had all
-// that the leader had, once. The catalog's leader may have quotas of which nothing is here.
-func TestNothingIsKnownBeforeTheCatalogCaughtUp(t *testing.T) {
+// TestAllocatorAwaitsTheCatalog: a node that has just started treats namespaces as limited, and
+// proposes no quotas, until its catalog has once had all that the leader had. The catalog's leader
+// may have quotas that this node does not know.
+func TestAllocatorAwaitsTheCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := open(t, dir)
 		for _, spaces := range []int{0, 1} {
 			h := &startingHost{}
-			k := newShareKeeper(h, c, slog.New(slog.DiscardHandler))
+			a := newQuotaAllocator(h, c, slog.New(slog.DiscardHandler))
 			var heard atomic.Bool
-			k.refresh = func(context.Context) error {
+			a.refresh = func(context.Context) error {
 				if heard.Load() {
 					return nil
 				}
@@ -205,10 +212,10 @@ func TestNothingIsKnownBeforeTheCatalogCaughtUp(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { k.run(ctx) })
+			running.Go(func() { a.run(ctx) })
 			pass(time.Minute)
-			if said, looked := h.state(); said != 1 || looked {
-				t.Errorf("before the catalog is known %d namespaces are limited, and shares are looked at: %v; want one, and nothing to be known", said, looked)
+			if spaces, looked := h.state(); spaces != 1 || looked {
+				t.Errorf("before the catalog is known %d namespaces are limited, and quotas are updated: %v; want one, and no update", spaces, looked)
 			}
 			if spaces > 0 {
 				if _, err := c.propose(t.Context(), limitJobs(100)); err != nil {
@@ -216,7 +223,7 @@ func TestNothingIsKnownBeforeTheCatalogCaughtUp(t *testing.T) {
 				}
 			}
 			heard.Store(true)
-			pass(2 * shareCatchUp)
+			pass(2 * catchUpInterval)
 			if said, _ := h.state(); said != spaces {
 				t.Errorf("%d namespaces are limited, want %d", said, spaces)
 			}
@@ -226,7 +233,7 @@ func TestNothingIsKnownBeforeTheCatalogCaughtUp(t *testing.T) {
 	})
 }
 
-// TestSoleNodeStartsAtOnce: who is the only voter of the catalog knows at once that there are no quotas.
+// TestSoleNodeStartsAtOnce: the only voter of the catalog knows at once that there are no quotas.
 func TestSoleNodeStartsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,21 +245,22 @@ func TestSoleNodeStartsAtOnce(t *testing.T) {
 	})
 }
 
-// TestLoweredRate: unlike jobs and leases, puts a second can be had back from who uses them all: after a few looks of each shard there is no more than the quota.
+// TestLoweredRate: unlike jobs and leases, puts a second can be taken from a shard that uses them
+// all. After a few updates of each shard the sum does not exceed the quota.
 func TestLoweredRate(t *testing.T) {
 	const quota, shards = 100_000, 3
 	r := &namespaceRecord{Name: "t", Quota: node.Amounts{node.PutRate: quota}}
 	for shard, granted := range []uint64{1_000_000, 2_000_000, 10} {
-		r.Shares = append(r.Shares, shareRecord{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}}) //nolint:gosec // three
+		r.ShardQuotas = append(r.ShardQuotas, shardQuota{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}}) //nolint:gosec // three
 	}
 	for range 8 {
-		for i := range r.Shares {
-			e := &r.Shares[i]
+		for i := range r.ShardQuotas {
+			e := &r.ShardQuotas[i]
 			busy := node.SpaceUse{Use: e.Granted, Short: node.Amounts{node.PutRate: 1000}}
-			*e = wanted(r, e, busy, shards)
+			*e = wantedQuota(r, e, busy, shards)
 		}
 	}
-	if granted := r.granted(^uint32(0))[node.PutRate]; granted > quota || granted < quota/2 {
+	if granted := r.grantedExcept(^uint32(0))[node.PutRate]; granted > quota || granted < quota/2 {
 		t.Errorf("%d thousandths of a put a second are granted of %d", granted, quota)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// shareModel is a namespace whose shards' leaders look at their shares as shareKeeper does. Callers take no time to try again.
-type shareModel struct {
+// quotaModel is a namespace whose shards' leaders update their quotas as quotaAllocator does.
+// Callers retry without a delay.
+type quotaModel struct {
 	t      *testing.T
 	limit  node.Limit
 	record *namespaceRecord
@@ -20,44 +21,45 @@ type shareModel struct {
 	random *rand.Rand
 }
 
-// modelShard is one shard: what it uses, and what callers lack who wait.
+// modelShard is one shard: what it uses, and what its waiting callers lack.
 type modelShard struct {
 	used, waiting uint64
-	looked, look  time.Duration
+	updated, next time.Duration
 	pause         time.Duration
-	starved       time.Duration // since when nobody was let in although somebody waits and there is room in the quota
+	starved       time.Duration // since when no caller was accepted, although one waits and the quota has room
 }
 
 const (
 	modelStep = 10 * time.Millisecond
-	// modelEntry is how long an entry of the catalog takes, and the look that makes it.
+	// modelEntry is how long an update takes, with its catalog entry.
 	modelEntry = 50 * time.Millisecond
 )
 
-func newShareModel(t *testing.T, shards int, limit node.Limit, quota, seed uint64) *shareModel {
+func newQuotaModel(t *testing.T, shards int, limit node.Limit, quota, seed uint64) *quotaModel {
 	t.Helper()
-	m := &shareModel{t: t, limit: limit, record: &namespaceRecord{Name: "t"}, shards: make([]modelShard, shards), random: rand.New(rand.NewPCG(seed, 1))}
+	m := &quotaModel{t: t, limit: limit, record: &namespaceRecord{Name: "t"}, shards: make([]modelShard, shards), random: rand.New(rand.NewPCG(seed, 1))}
 	m.record.Quota[limit] = quota
 	for shard := range uint32(shards) { //nolint:gosec // a few
 		m.index++
-		m.record.change(m.index, shard, 1, &shareChange{})
-		m.shards[shard].look = time.Duration(m.random.Int64N(int64(sharePause)))
+		m.record.changeShardQuota(m.index, shard, 1, &shardQuotaChange{})
+		m.shards[shard].next = time.Duration(m.random.Int64N(int64(quotaInterval)))
 	}
 	return m
 }
 
-func (m *shareModel) granted(shard int) uint64 { return m.record.Shares[shard].Granted[m.limit] }
+func (m *quotaModel) granted(shard int) uint64 { return m.record.ShardQuotas[shard].Granted[m.limit] }
 
 // sums returns what all shards use and may use.
-func (m *shareModel) sums() (used, granted uint64) {
+func (m *quotaModel) sums() (used, granted uint64) {
 	for i := range m.shards {
 		used, granted = used+m.shards[i].used, granted+m.granted(i)
 	}
 	return used, granted
 }
 
-// step goes on by a moment, in which who waits is let in as far as there is room, and those look at their shares whose time it is.
-func (m *shareModel) step() {
+// step advances the model by modelStep. Waiting callers are accepted as far as there is room, and
+// shards whose time has come update their quotas.
+func (m *quotaModel) step() {
 	m.now += modelStep
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -67,41 +69,42 @@ func (m *shareModel) step() {
 				s.starved = m.now
 			}
 		}
-		if s.waiting > 0 { // it asks for more, ever more seldom
-			s.look = min(s.look, s.looked+s.pause)
+		if s.waiting > 0 { // it asks for more, less and less often
+			s.next = min(s.next, s.updated+s.pause)
 		}
-		if s.look > m.now {
+		if s.next > m.now {
 			continue
 		}
-		e := &m.record.Shares[i]
+		e := &m.record.ShardQuotas[i]
 		var use node.SpaceUse
 		use.Use[m.limit], use.Short[m.limit] = s.used, s.waiting
-		want := wanted(m.record, e, use, len(m.shards))
-		s.looked, s.look, s.pause = m.now, m.now+sharePause, min(max(2*s.pause, 20*time.Millisecond), sharePause)
+		want := wantedQuota(m.record, e, use, len(m.shards))
+		s.updated, s.next, s.pause = m.now, m.now+quotaInterval, min(max(2*s.pause, 20*time.Millisecond), quotaInterval)
 		if want.Granted == e.Granted && want.Wanted == e.Wanted && want.Tight == e.Tight {
 			continue
 		}
 		m.index++
 		before := m.granted(i)
-		m.record.change(m.index, e.Shard, 1, &shareChange{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight})
+		m.record.changeShardQuota(m.index, e.Shard, 1, &shardQuotaChange{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight})
 		if m.granted(i) != before {
 			s.pause = modelEntry
 		}
 	}
 	if _, granted := m.sums(); granted > m.record.Quota[m.limit] {
-		m.t.Fatalf("after %v the shares are %d together, the quota is %d", m.now, granted, m.record.Quota[m.limit])
+		m.t.Fatalf("after %v the shards have %d together, the quota is %d", m.now, granted, m.record.Quota[m.limit])
 	}
 }
 
-// TestHotShardGetsAllThatIsFree: whoever could use all has all that is free within a second, whether many ask at once or few one by one, also if the others
+// TestHotShardGetsTheFreeQuota: a shard that could use all of the quota gets all that is free
+// within a second, whether many callers ask at once or few one by one, also if the other shards
 // had grown before.
-func TestHotShardGetsAllThatIsFree(t *testing.T) {
+func TestHotShardGetsTheFreeQuota(t *testing.T) {
 	const quota = 1_000_000
 	for shards := 3; shards <= 6; shards++ {
 		for _, callers := range []uint64{1, 9, 1000, 2 * quota} {
 			for _, before := range []uint64{0, quota / 10} {
 				t.Run(fmt.Sprintf("%d shards, %d callers, %d used by each before", shards, callers, before), func(t *testing.T) {
-					m := newShareModel(t, shards, node.JobsLimit, quota, uint64(shards))
+					m := newQuotaModel(t, shards, node.JobsLimit, quota, uint64(shards))
 					for i := range m.shards {
 						m.shards[i].waiting = before
 					}
@@ -127,10 +130,11 @@ func TestHotShardGetsAllThatIsFree(t *testing.T) {
 	}
 }
 
-// TestTwoHotShardsShare: of two that could use all each has its part of what is free within a second.
+// TestTwoHotShardsShare: of two shards that could use all of the quota, each gets its part of what
+// is free within a second.
 func TestTwoHotShardsShare(t *testing.T) {
 	const quota = 1_000_000
-	m := newShareModel(t, 6, node.JobsLimit, quota, 3)
+	m := newQuotaModel(t, 6, node.JobsLimit, quota, 3)
 	for m.now < 2*time.Second {
 		for i := range 2 {
 			m.shards[i].waiting = 5
@@ -148,10 +152,11 @@ func TestTwoHotShardsShare(t *testing.T) {
 	}
 }
 
-// TestHotRateLeavesSome: a shard that takes all puts that it may, and more, leaves another its part of the rate, within seconds.
+// TestHotRateLeavesSome: a shard that uses all puts that it may, and wants more, leaves another
+// shard its part of the rate, within seconds.
 func TestHotRateLeavesSome(t *testing.T) {
 	const quota = 1_000_000
-	m := newShareModel(t, 3, node.PutRate, quota, 3)
+	m := newQuotaModel(t, 3, node.PutRate, quota, 3)
 	hot := func(shards int, until time.Duration) {
 		for m.now < until {
 			for i := range shards {
@@ -168,19 +173,19 @@ func TestHotRateLeavesSome(t *testing.T) {
 	}
 	entries := m.index
 	if hot(2, 26*time.Second); m.index-entries > 40 {
-		t.Errorf("their shares changed %d times in 20 seconds of the same load", m.index-entries)
+		t.Errorf("their quotas changed %d times in 20 seconds of the same load", m.index-entries)
 	}
 }
 
-// TestSharesUnderAnyLoad: whatever comes and goes, the shares are never more than the quota, and while there is room in it no shard lets
-// nobody in for longer than a second.
-func TestSharesUnderAnyLoad(t *testing.T) {
+// TestQuotasUnderAnyLoad: under any load, the shards' quotas never exceed the quota of the
+// namespace. While that has room, every shard accepts a caller within a second.
+func TestQuotasUnderAnyLoad(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		quota := []uint64{7, 60, 1000, 1_000_000}[random.IntN(4)]
-		m := newShareModel(t, 3+random.IntN(4), node.JobsLimit, quota, seed)
+		m := newQuotaModel(t, 3+random.IntN(4), node.JobsLimit, quota, seed)
 		for m.now < time.Minute {
-			if random.IntN(20) == 0 { // callers come to one of them, and what it has ends
+			if random.IntN(20) == 0 { // callers arrive at one shard, and a part of its use ends
 				s := &m.shards[random.IntN(len(m.shards))]
 				s.waiting += random.Uint64N(quota/2 + 2)
 				s.used -= random.Uint64N(s.used + 1)
@@ -191,7 +196,7 @@ func TestSharesUnderAnyLoad(t *testing.T) {
 				if s := &m.shards[i]; s.waiting == 0 || used >= quota {
 					s.starved = m.now
 				} else if m.now-s.starved > time.Second {
-					t.Fatalf("seed %d, %d shards, after %v: shard %d lacks %d, %d of %d are used; %+v", seed, len(m.shards), m.now, i, s.waiting, used, quota, m.record.Shares)
+					t.Fatalf("seed %d, %d shards, after %v: shard %d lacks %d, %d of %d are used; %+v", seed, len(m.shards), m.now, i, s.waiting, used, quota, m.record.ShardQuotas)
 				}
 			}
 		}
