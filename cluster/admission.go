@@ -11,15 +11,18 @@ import (
 )
 
 const (
-	// enrolPause is the time between two attempts to be recorded, enrolNotice that after which it is said that they fail, and between two messages.
+	// enrolPause is the time between two attempts to be recorded. enrolNotice is the time until their
+	// failure is logged, and between two such messages.
 	enrolPause  = 500 * time.Millisecond
 	enrolNotice = 10 * time.Second
-	// enrolPatience is how long a recorded node hears of no leader before it asks whether it still is one. An election takes one to three seconds.
-	enrolPatience = 3 * time.Second
+	// leaderlessMax is how long a recorded node may know of no leader before it asks whether it
+	// still is a node of the cluster. An election takes one to three seconds.
+	leaderlessMax = 3 * time.Second
 )
 
-// enrol has this node recorded, unless it is recorded as it is. A node that hears of no leader may have been forgotten, or be sought at an
-// old address, without knowing: it asks as well. A *DepartedError is final.
+// enrol makes the catalog record this node, unless it is recorded as it is. A node that knows of
+// no leader may have been removed, or have an old address in the catalog, without knowing it: it
+// asks as well. A *DepartedError is final.
 func (m *members) enrol(ctx context.Context) error {
 	c := m.catalog
 	if left := c.Departed(c.self.ServerID); left != nil {
@@ -30,20 +33,20 @@ func (m *members) enrol(ctx context.Context) error {
 		if c.holds(c.self) {
 			return nil
 		}
-	} else if c.holds(c.self) && time.Since(m.led) < enrolPatience {
+	} else if c.holds(c.self) && time.Since(m.led) < leaderlessMax {
 		return nil
 	}
 	err := c.admit(ctx, c.self)
 	if err == nil || c.group.Leader() != "" {
 		return err
 	}
-	// Until it hears of a leader, a node that starts again does not know what its own log says.
-	for _, other := range m.heardOf() {
+	// A node that starts again does not know what its own log says before it knows a leader.
+	for _, other := range m.knownServers() {
 		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, joinCall{Node: c.self, Process: m.process})
 		if refused == nil && answer.Departed == nil {
 			return nil
 		}
-		// What the cluster says weighs more than who cannot be reached.
+		// An answer of the cluster counts more than a node that cannot be reached.
 		if refused == nil {
 			return &DepartedError{ServerID: c.self.ServerID, ClusterID: c.found.ClusterID, Replacement: answer.Departed.Replacement}
 		}
@@ -55,7 +58,8 @@ func (m *members) enrol(ctx context.Context) error {
 	return err
 }
 
-// confirm notes that this node is one of its cluster, if that is known. It reports whether it is known now and was not before.
+// confirm closes confirmed once this node is known to be a node of its cluster. It reports whether
+// it has just done so.
 func (m *members) confirm() bool {
 	select {
 	case <-m.confirmed:
@@ -69,19 +73,21 @@ func (m *members) confirm() bool {
 	}
 }
 
-// heardOf returns the servers that this node has heard of, those first that it was told to join, and not itself.
-func (m *members) heardOf() (servers []string) {
+// knownServers returns the servers that this node knows of, except itself: first those that it was
+// configured to join.
+func (m *members) knownServers() (servers []string) {
 	servers = append(slices.Clone(m.config.Seeds), m.config.Directory.servers()...)
 	return slices.DeleteFunc(servers, func(server string) bool { return server == m.catalog.self.ServerID })
 }
 
-// gone reports whether err says that this node left for good, and tells so.
-func (m *members) gone(err error) bool {
+// handleDeparture reports whether err says that this node left for good. If it does,
+// handleDeparture reports it.
+func (m *members) handleDeparture(err error) bool {
 	left, ok := errors.AsType[*DepartedError](err)
 	if !ok {
 		return false
 	}
-	m.catalog.note(err)
+	m.catalog.setUnrecorded(err)
 	m.config.Logger.Error("this node is no longer one of the cluster", "error", err)
 	if m.config.Departed != nil {
 		m.config.Departed(left)
@@ -89,12 +95,14 @@ func (m *members) gone(err error) bool {
 	return true
 }
 
-// refusal is how long a node has not been recorded as it is, and when that was said last. The leader of the catalog is not known at once after a start, nor
-// always within the life of a cluster: what passes is not worth a word.
+// refusal is how long a node has not been recorded as it is, and when that was last logged. The
+// catalog may have no known leader for a moment after a start and at other times; that is not
+// worth a message.
 type refusal struct{ since, said time.Time }
 
-// matters takes what became of an attempt. It reports whether that is final, or has lasted for some time.
-func (r *refusal) matters(err error) bool {
+// update records the result of an attempt. It reports whether the failure is final, or has lasted
+// for some time.
+func (r *refusal) update(err error) bool {
 	if err == nil {
 		*r = refusal{}
 		return false
@@ -105,7 +113,7 @@ func (r *refusal) matters(err error) bool {
 	return errors.Is(err, ErrNameTaken) || errors.Is(err, ErrFormat) || time.Since(r.since) >= enrolNotice
 }
 
-// isDue reports whether it is to be said again, and notes that it was.
+// isDue reports whether the refusal is to be logged again, and records that it was.
 func (r *refusal) isDue() bool {
 	if time.Since(r.said) < enrolNotice {
 		return false
@@ -114,22 +122,23 @@ func (r *refusal) isDue() bool {
 	return true
 }
 
-// complain says that this node is not recorded as it is, if that matters, to the log and to whoever asks whether the node is ready.
-func (m *members) complain(ctx context.Context, r *refusal, err error) {
-	if !r.matters(err) || ctx.Err() != nil {
-		m.catalog.note(nil)
+// reportRefusal reports that this node is not recorded as it is, in the log and for readiness, if
+// the failure lasts.
+func (m *members) reportRefusal(ctx context.Context, r *refusal, err error) {
+	if !r.update(err) || ctx.Err() != nil {
+		m.catalog.setUnrecorded(nil)
 		return
 	}
-	if !m.catalog.holds(m.catalog.self) { // else only the leader is missing
-		m.catalog.note(err)
+	if !m.catalog.holds(m.catalog.self) { // otherwise only the leader is missing
+		m.catalog.setUnrecorded(err)
 	}
 	if r.isDue() {
 		m.config.Logger.Warn("asking to be a node of the cluster", "error", err)
 	}
 }
 
-// note keeps why this node is no recorded one, for whoever asks whether it is ready.
-func (c *Catalog) note(err error) {
+// setUnrecorded stores why this node is not recorded, for readiness.
+func (c *Catalog) setUnrecorded(err error) {
 	if err == nil {
 		c.outside.Store(nil)
 		return
@@ -176,18 +185,19 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 // ErrNameTaken is answered to a node that asks to join under the name of a node that is alive.
 var ErrNameTaken = errors.New("the name is taken by another node")
 
-// nameFree refuses a newcomer whose name a live node has. One that is silent does not keep its name; those are returned. A node that is recorded has
-// its name, unless another process answers as that node: one of the two runs on a copy of the other's directory.
-func (m *members) nameFree(ctx context.Context, newcomer joinCall) (silent []string, err error) {
+// nameFree refuses a joining node whose name a live node has. It returns the silent nodes of that
+// name, which do not keep it. A recorded node has its name, unless another process answers as that
+// node: one of the two runs on a copy of the other's directory.
+func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []string, err error) {
 	all := m.catalog.Nodes()
-	if i := slices.IndexFunc(all, func(n Node) bool { return n.ServerID == newcomer.ServerID }); i >= 0 {
-		if answer, err := m.report(ctx, newcomer.ServerID); err == nil && answer.Process != newcomer.Process {
-			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory", ErrNameTaken, newcomer.ServerID, all[i].PeerAddr, newcomer.PeerAddr)
+	if i := slices.IndexFunc(all, func(n Node) bool { return n.ServerID == joining.ServerID }); i >= 0 {
+		if answer, err := m.report(ctx, joining.ServerID); err == nil && answer.Process != joining.Process {
+			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory", ErrNameTaken, joining.ServerID, all[i].PeerAddr, joining.PeerAddr)
 		}
 		return nil, nil
 	}
 	for _, n := range all {
-		if n.Name != newcomer.Name {
+		if n.Name != joining.Name {
 			continue
 		}
 		if _, err := m.report(ctx, n.ServerID); err == nil {
@@ -199,8 +209,9 @@ func (m *members) nameFree(ctx context.Context, newcomer joinCall) (silent []str
 	return silent, nil
 }
 
-// admit records a node that asks to join, or asks again because something about it is new. silent are the nodes of its name that are known not to
-// answer: two newcomers of one name may ask two nodes at the same time, and the catalog takes the first.
+// admit records a node that asks to join, or asks again because its description has changed.
+// silent are the nodes of its name that are known not to answer. Two joining nodes of one name may
+// ask two nodes at the same time, and the catalog takes the first.
 func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
 	if n.Name == "" || n.ServerID == "" {
 		return fmt.Errorf("%w: a node without name or server id cannot join: %+v", node.ErrCanceled, n)
@@ -221,7 +232,7 @@ func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
 	return err
 }
 
-// replacementOf returns who has the place of a server that left; empty if nobody has.
+// replacementOf returns the server that has the place of one that left; empty if there is none.
 func (c *Catalog) replacementOf(serverID string) string {
 	if left := c.Departed(serverID); left != nil {
 		return left.Replacement
@@ -229,8 +240,8 @@ func (c *Catalog) replacementOf(serverID string) string {
 	return ""
 }
 
-// leave implements record.
-func (c *Catalog) leave(ctx context.Context, d departure) error {
+// removeNode implements record.
+func (c *Catalog) removeNode(ctx context.Context, d departure) error {
 	_, err := c.propose(ctx, command{Leave: &d})
 	return err
 }

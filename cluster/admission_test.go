@@ -24,7 +24,7 @@ func TestRefusalsThatMatter(t *testing.T) {
 			{1, nil, false}, {1, passing, false}, {enrolNotice, passing, true}, {1, nil, false}, {1, final, true},
 		} {
 			<-time.After(step.after)
-			if got := r.matters(step.err); got != step.want {
+			if got := r.update(step.err); got != step.want {
 				t.Errorf("after %v more, %v: %v", step.after, step.err, got)
 			}
 		}

@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// pathHeard asks a node whether another one answers it.
-const pathHeard = "/heard"
+// pathAlive asks a node whether another one answers it.
+const pathAlive = "/heard"
 
-// answerHeard says whether a node answers this one.
-func (m *members) answerHeard(ctx context.Context, _, serverID string) (bool, error) {
+// answerAlive reports whether a node answers this one.
+func (m *members) answerAlive(ctx context.Context, _, serverID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	_, err := m.report(ctx, serverID)
 	return err == nil, nil
 }
 
-// heardBy returns a node that hears another one, empty if none does that answers. What is decided by it is for good, and this node alone may be cut off
-// from a node that all others hear.
-func (m *members) heardBy(ctx context.Context, serverID string) string {
+// seenAliveBy returns a node that another node answers; empty if the nodes that can be asked get no
+// answer of it. The caller's decision is for good, and this node alone may be cut off from a node
+// that answers all others.
+func (m *members) seenAliveBy(ctx context.Context, serverID string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*askWait)
 	defer cancel()
 	all := m.catalog.Nodes()
@@ -28,9 +29,9 @@ func (m *members) heardBy(ctx context.Context, serverID string) string {
 		switch n.ServerID {
 		case serverID:
 		case m.catalog.self.ServerID:
-			asking.Go(func() { heard[i], _ = m.answerHeard(ctx, "", serverID) })
+			asking.Go(func() { heard[i], _ = m.answerAlive(ctx, "", serverID) })
 		default:
-			asking.Go(func() { heard[i], _ = callPeer[bool](ctx, m.peers, n.ServerID, pathHeard, serverID) })
+			asking.Go(func() { heard[i], _ = callPeer[bool](ctx, m.peers, n.ServerID, pathAlive, serverID) })
 		}
 	}
 	asking.Wait()

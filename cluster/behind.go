@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// behindAfter is how long a voter must not have been level with its leader at any look before people are told.
+// behindAfter is how long a voter must have been behind its leader in every round before the
+// status reports it.
 const behindAfter = 4 * time.Second
 
 // Behind is a voter of a group that answers and does not get what its leader has: its leader does not reach it, or it is too slow.
@@ -26,7 +27,7 @@ func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*R
 	look := func(group string, s *worldShard) {
 		for _, voter := range s.voters {
 			own, leads := reports[voter].group(group), reports[s.leader].group(group)
-			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) { // without anybody that is level nothing is known yet
+			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) { // without a member that is level nothing is known yet
 				continue
 			}
 			key := Behind{ServerID: voter, Group: group}

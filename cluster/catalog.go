@@ -71,7 +71,7 @@ func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
 func (c *Catalog) start(ctx context.Context, n *node.Node) error {
 	m := newMachine()
 	m.access = c.access
-	m.begun = c.requeue // the node that proposed it may end before the shards are updated
+	m.queueChanged = c.requeue // the node that proposed it may end before the shards are updated
 	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: m, Lead: c.lead})
 	if err != nil {
 		return fmt.Errorf("starting the catalog: %w", err)
@@ -113,7 +113,8 @@ func (c *Catalog) holds(node Node) (holds bool) {
 	return holds
 }
 
-// mayCall reports whether a server is recorded. A node that knows nobody yet cannot tell: its shards may be needed before it hears of the catalog.
+// mayCall reports whether a server is recorded. A node without any records cannot tell, and
+// returns true: its shards may be needed before it has the catalog.
 func (c *Catalog) mayCall(serverID string) (known bool) {
 	select {
 	case <-c.ready:
@@ -250,8 +251,8 @@ func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.
 	return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w: others changed them %d times meanwhile", name, node.ErrOverloaded, updateAttempts)
 }
 
-// Queue returns the record of a queue, from memory. While the queue is being deleted the version is 0: there are no settings
-// that a shard should still hear of.
+// Queue returns the record of a queue, from memory. While the queue is being deleted the version
+// is 0: its settings do not count for any shard.
 func (c *Catalog) Queue(name string) (config QueueConfig, recorded bool) {
 	c.view(func(m *machine) {
 		if r := m.byName[name]; r != nil {
@@ -266,7 +267,7 @@ func (c *Catalog) Queue(name string) (config QueueConfig, recorded bool) {
 
 // Altered returns a channel that is closed when the record of a queue begins, ends or changes after this call, as this replica sees it.
 func (c *Catalog) Altered() (altered <-chan struct{}) {
-	c.view(func(m *machine) { altered = m.altered.rung() })
+	c.view(func(m *machine) { altered = m.altered.wait() })
 	return altered
 }
 
@@ -310,8 +311,8 @@ func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
 	return reply.Value.(outcome), nil
 }
 
-// logHere logs an entry if this node leads. A newcomer calls other nodes at once, and they take no calls of a node that they have not heard of: they
-// hear of it now, not within a second.
+// logHere logs an entry if this node leads. A new node calls other nodes at once, and they refuse
+// calls of a node that they do not know: logHere makes them learn of it now, not within a second.
 func (c *Catalog) logHere(ctx context.Context, cmd command, entry []byte) (node.GroupReply, error) {
 	reply, err := c.group.Propose(ctx, entry)
 	if err == nil && cmd.Join != nil {

@@ -206,11 +206,11 @@ func TestUpdateQueueRaisesTheVersionForGood(t *testing.T) {
 	})
 }
 
-func TestShardsThatLagAreHealed(t *testing.T) {
+func TestLaggingShardsAreReconciled(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {
 		n, c, _ := open(t, dir)
-		q, err := c.UpdateQueue(t.Context(), "orders", maxJobs(5)) // and nobody tells the shard
+		q, err := c.UpdateQueue(t.Context(), "orders", maxJobs(5)) // and no call updates the shard
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestShardsThatLagAreHealed(t *testing.T) {
 	})
 }
 
-func TestARestartHealsWhatACrashLeft(t *testing.T) {
+func TestRestartReconcilesAfterACrash(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {
 		_, c, end := open(t, dir)

@@ -5,13 +5,16 @@ import "slices"
 // catalogVotersMax is how many voters the catalog has at most; all other nodes follow it without a vote.
 const catalogVotersMax = 5
 
-// catalogWanted is how many sound voters the catalog must keep when a sound one goes, if that is more than most of those that remain. It never is: who
-// is not recorded leaves also if nobody takes its place.
+// catalogWanted is how many sound voters the catalog must keep when a sound one goes, if that is
+// more than most of those that remain. It never is: a voter that is not recorded leaves even
+// without a successor.
 const catalogWanted = 1
 
-// planCatalog returns the next step for the members of the catalog itself: every recorded node is one, the first to catch up vote,
-// once they have been there for a while, and who is recorded no longer leaves. A vote that a node is not to keep, because it drains or is lost, goes as soon as the others suffice;
-// the node follows on. At most one step is taken at a time; there may be none.
+// planCatalog returns the next step for the members of the catalog itself. Every recorded node is
+// a member, and the first nodes to catch up vote, once they have been there for a while. A node
+// that is not recorded any more leaves. A node that drains or is lost loses its vote as soon as
+// the others suffice, and follows without it. At most one step is taken at a time; there may be
+// none.
 func planCatalog(w *world, c *worldShard) (step, bool) {
 	if c.leader == "" {
 		return step{}, false
@@ -63,11 +66,11 @@ func (p *planner) inherits(c *worldShard, id string) bool {
 // one voter fewer, so it stays unless another node can have it.
 func (p *planner) unvote(c *worldShard, id string) action {
 	n := p.byID[id]
-	spare := slices.ContainsFunc(c.nonvoters, func(other string) bool { return p.stays(other) && p.sound(c, other) })
+	spare := slices.ContainsFunc(c.nonvoters, func(other string) bool { return p.keepsReplica(other) && p.sound(c, other) })
 	switch {
 	case n == nil:
 		return remove
-	case n.draining, !n.stays() && spare:
+	case n.draining, !n.keepsReplicas() && spare:
 		return demote
 	default:
 		return 0

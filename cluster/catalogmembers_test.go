@@ -14,8 +14,8 @@ func newCatalogSim(t *testing.T, nodes ...worldNode) *catalogSim {
 	return &catalogSim{newSim(t, 1, 3, nodes...)}
 }
 
-// settle takes steps until there are none, none of which may cost the group its quorum.
-func (s *catalogSim) settle() {
+// runToRest takes steps until there are none, none of which may cost the group its quorum.
+func (s *catalogSim) runToRest() {
 	s.t.Helper()
 	c := &s.shards[0]
 	for range 100 {
@@ -52,32 +52,32 @@ func (s *catalogSim) voters(want ...string) {
 // TestCatalogVoters follows the catalog through growth, a drain, a return, and the loss of a node.
 func TestCatalogVoters(t *testing.T) {
 	s := newCatalogSim(t, nodesNamed(3)...)
-	s.settle()
+	s.runToRest()
 	s.voters("n1.1", "n2.1", "n3.1")
 	s.node("n1.1").draining = true // it leads
-	s.settle()
+	s.runToRest()
 	s.voters("n2.1", "n3.1")
 	s.node("n3.1").draining = true
-	s.settle()
+	s.runToRest()
 	s.voters("n2.1")
-	s.node("n2.1").draining = true // nobody is left to take its vote
-	s.settle()
+	s.node("n2.1").draining = true // no node is left for its vote
+	s.runToRest()
 	s.voters("n2.1")
 	for i := range s.nodes {
 		s.nodes[i].draining = false
 	}
 	s.nodes = append(s.nodes, nodesNamed(7)[3:]...)
-	s.settle()
+	s.runToRest()
 	s.voters("n1.1", "n2.1", "n3.1", "n4.1", "n5.1")
 	s.node("n2.1").silent = true
-	s.settle()
+	s.runToRest()
 	s.voters("n1.1", "n2.1", "n3.1", "n4.1", "n5.1")
 	s.node("n2.1").lost = true
-	s.settle()
+	s.runToRest()
 	s.voters("n1.1", "n3.1", "n4.1", "n5.1", "n6.1")
 	s.node("n4.1").silent, s.node("n4.1").replacement = true, "n4.2"
 	s.nodes = append(s.nodes, worldNode{server: "n4.2"})
-	s.settle()
+	s.runToRest()
 	if c := s.shards[0]; slices.Contains(c.voters, "n4.1") || len(c.voters) != catalogVotersMax {
 		t.Errorf("%+v", c)
 	}
@@ -86,9 +86,9 @@ func TestCatalogVoters(t *testing.T) {
 // TestCatalogVotersWithoutASpare: the vote of a lost node stays if no other node can have it.
 func TestCatalogVotersWithoutASpare(t *testing.T) {
 	s := newCatalogSim(t, nodesNamed(3)...)
-	s.settle()
+	s.runToRest()
 	s.node("n2.1").silent, s.node("n2.1").lost = true, true
-	s.settle()
+	s.runToRest()
 	s.voters("n1.1", "n2.1", "n3.1")
 }
 
@@ -96,7 +96,7 @@ func TestCatalogVotersWithoutASpare(t *testing.T) {
 // the node may fail again.
 func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
 	s := newCatalogSim(t, nodesNamed(3)...)
-	s.settle()
+	s.runToRest()
 	s.node("n3.1").silent, s.node("n3.1").nextReplacement = true, "n3.2"
 	s.nodes = append(s.nodes, worldNode{server: "n3.2"})
 	c := &s.shards[0]
@@ -118,8 +118,8 @@ func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
 	s.voters("n1.1", "n2.1", "n3.2")
 }
 
-// TestCatalogVoterThatIsForgotten, by an operator who removes a node that has come back without its disk: the vote of the earlier incarnation goes before the
-// next one's comes all the same.
+// TestCatalogVoterThatIsForgotten: an operator removes a node that has come back without its disk.
+// The vote of its earlier incarnation goes before the next one gets a vote all the same.
 func TestCatalogVoterThatIsForgotten(t *testing.T) {
 	w := world{nodes: []worldNode{{server: "n1.1"}, {server: "n2.1"}, {server: "n3.2"}}}
 	c := worldShard{leader: "n1.1", voters: []string{"n1.1", "n2.1", "n3.1"}, nonvoters: []string{"n3.2"}, caughtUp: []string{"n1.1", "n2.1", "n3.2"}}
@@ -149,12 +149,12 @@ func TestCatalogAnyWorld(t *testing.T) {
 			case 3:
 				s.nodes = append(s.nodes, worldNode{server: fmt.Sprintf("n%d.1", len(s.nodes)+1)})
 			}
-			s.settle()
+			s.runToRest()
 		}
 		for i := range s.nodes {
 			s.nodes[i].silent, s.nodes[i].lost, s.nodes[i].draining = false, false, false
 		}
-		s.settle()
+		s.runToRest()
 		if c := s.shards[0]; len(c.voters) != min(catalogVotersMax, len(s.nodes)) || len(c.voters)+len(c.nonvoters) != len(s.nodes) {
 			t.Fatalf("seed %d: %+v", seed, c)
 		}

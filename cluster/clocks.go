@@ -41,8 +41,8 @@ func (c *Clocks) ReadClock(ctx context.Context, serverID string) (clock.Reading,
 	return callPeer[clock.Reading](ctx, p, serverID, pathClock, struct{}{})
 }
 
-// begin lets c ask.
-func (c *Clocks) begin(p *peers) {
+// setPeers gives c the connections for its questions.
+func (c *Clocks) setPeers(p *peers) {
 	if c == nil {
 		return
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-func TestClocksAskNobodyBeforeTheyCan(t *testing.T) {
+func TestClocksWithoutPeers(t *testing.T) {
 	if _, err := NewClocks().ReadClock(t.Context(), "n2.1"); !errors.Is(err, errNoCalls) {
 		t.Errorf("the error is %v", err)
 	}
 	var none *Clocks
-	none.begin(nil) // a node without peers has no Clocks
+	none.setPeers(nil) // a node without peers has no Clocks
 }
 
 // aheadClock is a node's wall clock that a test sets back to true time.

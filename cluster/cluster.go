@@ -26,9 +26,9 @@ type Config struct {
 	Guarded bool
 	// Version is what this node says it runs.
 	Version string
-	// Directory resolves server ids for the node; it is told what the catalog holds.
+	// Directory resolves server ids for the node. It is updated from the catalog.
 	Directory *Directory
-	// Clocks is what the node asks others for the time with; nil if it asks nobody.
+	// Clocks reads the clocks of other nodes for the node; nil if it reads none.
 	Clocks *Clocks
 	// Seeds are server ids of members, which the directory resolves, to ask for admission. A node that was admitted, and
 	// one that founded its cluster, needs none.
@@ -38,7 +38,8 @@ type Config struct {
 	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for DefaultSteadyAfter. Less is for nodes that end
 	// together, as in a demonstration.
 	SteadyAfter time.Duration
-	// Departed is told, once, that this node is one of its cluster no more, for good: it should end. It must return soon; nil for nobody.
+	// Departed is called once if this node has left its cluster for good: the node should end. It must
+	// return soon. It may be nil.
 	Departed func(*DepartedError)
 	Logger   *slog.Logger
 }
@@ -53,8 +54,9 @@ type Cluster struct {
 	running sync.WaitGroup
 }
 
-// settleWait bounds one round of starting and stopping replicas: whoever hangs in it does not keep this node's record and directory from following.
-const settleWait = 30 * time.Second
+// reconcileWait bounds one round of starting and stopping replicas, so that a replica that hangs
+// does not keep this node's record and directory from being updated.
+const reconcileWait = 30 * time.Second
 
 // Open takes up this node's part. If the node founded its cluster and is alone, the catalog serves when Open returns; else it
 // joins or comes back in the background. ctx bounds the start only. Close must be called before the node is closed.
@@ -71,7 +73,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall
 	catalog.peers.format = n.Format
-	catalog.peers.contacts = newContacts(self.ServerID, catalog.peers.askReachOf(n))
+	catalog.peers.reachability = newReachability(self.ServerID, catalog.peers.askReachOf(n))
 	m := &members{
 		host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
 	}
@@ -79,16 +81,16 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
 	catalog.shards = c.router
 	quotas := newQuotaAllocator(n, catalog, cfg.Logger)
-	c.router.others = m.heardOf
+	c.router.others = m.knownServers
 	if err := catalog.start(ctx, n); err != nil {
 		return nil, err
 	}
 	m.answer()
 	answerShards(catalog.peers, n, self.ServerID)
-	answerAttempts(catalog.peers, n, &c.router.attempts)
+	answerRequestLocks(catalog.peers, n, &c.router.attempts)
 	answerExports(catalog.peers, n, catalog.found)
 	answerClocks(catalog.peers, n)
-	cfg.Clocks.begin(catalog.peers)
+	cfg.Clocks.setPeers(catalog.peers)
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	c.running.Go(func() {
@@ -100,20 +102,22 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
-		m.raiseAlone(ctx)
+		m.raiseFormatAlone(ctx)
 		m.confirm()
 		quotas.markCaughtUp()
 	}
 	c.running.Go(func() { m.follow(background) })
-	c.running.Go(func() { m.relieve(background) })
-	c.running.Go(func() { m.watchContacts(background) })
+	c.running.Go(func() { m.shedLeaderships(background) })
+	c.running.Go(func() { m.watchReachability(background) })
 	c.running.Go(func() { c.router.watch(background) })
 	c.running.Go(func() { quotas.run(background) })
 	return c, nil
 }
 
-// Close ends this node's part: it answers other nodes no more. The catalog's replica ends with the node. The node should be drained before: what other
-// nodes have on its way here else ends with an unknown outcome. It waits no longer than ctx, and a second at most, for answers to get out.
+// Close ends this node's part in the cluster: it answers no more calls of other nodes. The
+// catalog's replica ends with the node. Drain the node before: otherwise the calls of other nodes
+// on their way here end with an unknown outcome. Close waits for answers to be sent until ctx
+// ends, and a second at most.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.cancel()
 	err := c.peers.close(ctx)
@@ -121,8 +125,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return err
 }
 
-// Confirmed returns a channel that is closed once this node has heard of a leader of the catalog while it is recorded as one of its nodes. Before that it
-// may have been forgotten without knowing.
+// Confirmed returns a channel that is closed once this node knows a leader of the catalog while it
+// is recorded as one of its nodes. Before that it may have been removed without knowing.
 func (c *Cluster) Confirmed() <-chan struct{} { return c.members.confirmed }
 
 // Router returns the way to every shard of the cluster.
@@ -138,17 +142,17 @@ func (m *members) follow(ctx context.Context) {
 	var told refusal
 	for {
 		m.config.Directory.record(m.catalog.Nodes())
-		m.speak()
-		m.obey(ctx)
+		m.applyFormat()
+		m.applySettings(ctx)
 		err := m.enrol(ctx)
-		if m.gone(err) {
+		if m.handleDeparture(err) {
 			return
 		}
 		if m.confirm() {
 			tick.Reset(enrolPause)
 		}
-		m.complain(ctx, &told, err)
-		m.settle(ctx)
+		m.reportRefusal(ctx, &told, err)
+		m.reconcileReplicas(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -157,9 +161,10 @@ func (m *members) follow(ctx context.Context) {
 	}
 }
 
-// obey has the node refuse mutations of shards that have too few voters, and puts into queues that do not exist, as the settings of the cluster say. It takes
-// what the catalog says here for less than before only if that is as far as its leader's: a catalog that begins anew knows no settings yet.
-func (m *members) obey(ctx context.Context) {
+// applySettings applies settings of the cluster to the node: it refuses mutations of shards that
+// have too few voters, and puts into queues that do not exist. It lowers a setting only if the
+// catalog here is as new as its leader's: a catalog that starts anew knows no settings yet.
+func (m *members) applySettings(ctx context.Context) {
 	now, least, refuse := m.catalog.Settings(), m.host.MinVoters(), m.host.NoAutoCreate()
 	if (now.MinVoters < least || refuse && !*now.NoAutoCreate) && m.catalog.Refresh(ctx) == nil {
 		now, least, refuse = m.catalog.Settings(), 0, false
@@ -168,19 +173,20 @@ func (m *members) obey(ctx context.Context) {
 	if err := m.host.RequireVoters(least); err != nil {
 		m.config.Logger.Error("taking over how many voters a shard must have", "min_voters", least, "error", err)
 	}
-	take := m.host.MakeNewQueues
+	apply := m.host.MakeNewQueues
 	if refuse {
-		take = m.host.RefuseNewQueues
+		apply = m.host.RefuseNewQueues
 	}
-	if err := take(); err != nil {
+	if err := apply(); err != nil {
 		m.config.Logger.Error("taking over whether puts make queues", "no_auto_create", refuse, "error", err)
 	}
 }
 
-// settle starts the replicas that are recorded for this node, and stops those that are not and of which their leader says that they
-// are no members. A record alone may be older than the group.
-func (m *members) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleWait)
+// reconcileReplicas starts the replicas that are recorded for this node. It stops a replica that
+// is not recorded if the shard's leader says that it is no member. A record alone may be older
+// than the group.
+func (m *members) reconcileReplicas(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reconcileWait)
 	defer cancel()
 	self := m.catalog.self.ServerID
 	here := map[uint32]bool{}
@@ -189,19 +195,19 @@ func (m *members) settle(ctx context.Context) {
 		here[g.Shard] = true
 	}
 	placements := m.catalog.Placements()
-	m.speak() // after reading the placements: a replica that starts writes what the cluster spoke when it was placed, or a later format
+	m.applyFormat() // after the placements are read: a replica that starts writes the format of its placement, or a later one
 	for _, p := range placements {
 		var err error
 		switch placed := slices.Contains(p.Servers, self); {
 		case slices.Contains(st.Quarantined, shardGroup(p.Shard)):
-			if !m.rebuilt[p.Shard] && m.left(ctx, p) == nil {
-				err = m.stop(ctx, p)
+			if !m.rebuilt[p.Shard] && m.checkRemoved(ctx, p) == nil {
+				err = m.stopReplica(ctx, p)
 				m.rebuilt[p.Shard] = err == nil
 			}
 		case placed && !here[p.Shard]:
 			err = m.host.StartShard(ctx, p.Shard)
-		case !placed && here[p.Shard] && m.left(ctx, p) == nil:
-			err = m.stop(ctx, p)
+		case !placed && here[p.Shard] && m.checkRemoved(ctx, p) == nil:
+			err = m.stopReplica(ctx, p)
 		}
 		if err != nil && ctx.Err() == nil {
 			m.config.Logger.Warn("starting or stopping a replica", "shard", p.Shard, "error", err)
@@ -209,15 +215,17 @@ func (m *members) settle(ctx context.Context) {
 	}
 }
 
-// stop stops a replica that is no member any more. It is asked twice: before, because a replica that is stopped in vain is one that is missing, and
-// when the replica acknowledges nothing any more, because it may have become a member again.
-func (m *members) stop(ctx context.Context, p Placement) error {
-	return m.host.StopShard(ctx, p.Shard, func(ctx context.Context) error { return m.left(ctx, p) })
+// stopReplica stops a replica that is not a member any more. It asks twice. It asks before the
+// stop, because a replica that is stopped by mistake is missing. It asks again when the replica
+// acknowledges nothing any more, because the replica may have become a member again.
+func (m *members) stopReplica(ctx context.Context, p Placement) error {
+	return m.host.StopShard(ctx, p.Shard, func(ctx context.Context) error { return m.checkRemoved(ctx, p) })
 }
 
-// left returns nil if the shard's leader, which one of the recorded servers is, says that this node is no member and that this is committed. A
-// removal that is only in the leader's log may never happen, and what this replica has acknowledged counts until it has.
-func (m *members) left(ctx context.Context, p Placement) error {
+// checkRemoved returns nil if the shard's leader, which is one of the recorded servers, says that
+// this node is no member and that this is committed. A removal that is only in the leader's log
+// may never happen, and what this replica has acknowledged counts until it has.
+func (m *members) checkRemoved(ctx context.Context, p Placement) error {
 	err := fmt.Errorf("%w of %s", node.ErrNoLeader, shardGroup(p.Shard))
 	for _, server := range p.Servers {
 		if server == m.catalog.self.ServerID {
@@ -228,7 +236,7 @@ func (m *members) left(ctx context.Context, p Placement) error {
 		case unknown != nil:
 			err = errors.Join(err, unknown)
 		case known.Has(m.catalog.self.ServerID):
-			return fmt.Errorf("%w: %s is a member of %s", errStays, m.catalog.self.ServerID, shardGroup(p.Shard))
+			return fmt.Errorf("%w: %s is a member of %s", errStillMember, m.catalog.self.ServerID, shardGroup(p.Shard))
 		default:
 			return nil
 		}
@@ -236,8 +244,8 @@ func (m *members) left(ctx context.Context, p Placement) error {
 	return err
 }
 
-// errStays says that a replica must not go.
-var errStays = errors.New("the replica stays")
+// errStillMember says that a replica must not be stopped.
+var errStillMember = errors.New("the replica is still a member")
 
 // membersOf asks a node for the members of a shard, which it must lead.
 func (m *members) membersOf(ctx context.Context, server string, shard uint32) (node.Membership, error) {
@@ -287,9 +295,9 @@ func (m *members) answer() {
 	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d divergence) (struct{}, error) {
 		return struct{}{}, m.setAside(ctx, from, d)
 	})
-	handlePeer(m.peers, pathHeard, m.answerHeard)
+	handlePeer(m.peers, pathAlive, m.answerAlive)
 	handlePeer(m.peers, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
-		a := m.peers.contacts.answer(from)
+		a := m.peers.reachability.answerProbe(from)
 		a.Memory = m.host.MemoryFull()
 		return a, nil
 	})
@@ -301,7 +309,7 @@ func (m *members) answer() {
 func (m *members) self() Report {
 	st := m.host.Status()
 	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
-	r.Unreached = m.peers.contacts.unreached(m.config.Directory.address)
+	r.Unreached = m.peers.reachability.unreached(m.config.Directory.address)
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
 			g := &groups[i]
@@ -377,13 +385,13 @@ func (m *members) lead(ctx context.Context) {
 	}
 	p := &placer{
 		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
-		publish: m.placement.Store, reported: m.raise, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
+		publish: m.placement.Store, reported: m.raiseFormat, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
 	}
 	defer m.placement.Store(nil)
 	p.run(ctx)
 }
 
-// Placements returns who is recorded to run the shards, by shard, from memory.
+// Placements returns the servers that are recorded to run each shard, by shard, from memory.
 func (c *Catalog) Placements() (all []Placement) {
 	c.view(func(m *machine) {
 		for _, p := range m.state.Placements {

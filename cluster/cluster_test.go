@@ -38,7 +38,7 @@ type member struct {
 	heap    func() (live, cycles uint64) // of a node with a limit of memory of 1 GiB; nil for one without
 	logger  *slog.Logger                 // nil for none
 	disk    *diskfault.Disk              // nil for the system's
-	// left is what the node was told, since its last start, of having left its cluster.
+	// left receives why the node left its cluster, since its last start.
 	left chan *DepartedError
 	// founding is how the node founds its cluster together with others, clusterID the id that one of them made; see foundTogether.
 	founding  *node.Founding
@@ -103,7 +103,7 @@ func (m *member) start(seed *member) {
 	}
 }
 
-// awaitLeft waits until the node is told that it left its cluster.
+// awaitLeft waits until the node knows that it left its cluster.
 func (m *member) awaitLeft() (left *DepartedError) {
 	m.t.Helper()
 	await(m.t, "what "+m.name+" is told", func() bool {
@@ -117,7 +117,7 @@ func (m *member) awaitLeft() (left *DepartedError) {
 	return left
 }
 
-// stop ends the node, as a process that is told to.
+// stop ends the node in an orderly way.
 func (m *member) stop() {
 	m.t.Helper()
 	if m.node == nil {

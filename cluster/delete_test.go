@@ -96,8 +96,9 @@ func TestARestartCompletesADeletion(t *testing.T) {
 	})
 }
 
-// TestALateBirthOpensNothing: whoever was about to open the partitions of a record finds that it is gone.
-func TestALateBirthOpensNothing(t *testing.T) {
+// TestLateCreationOpensNothing: a creation that is about to open the partitions of a record finds
+// that the record is gone.
+func TestLateCreationOpensNothing(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {
 		n, c, _ := open(t, dir)

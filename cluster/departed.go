@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// departedMax bounds the departures that the catalog remembers; the oldest goes first. A node that comes back after so many others have left is
-// a stranger again: it is let in as one more node, with nothing, and its replicas are still members of nothing.
+// departedMax bounds the departures that the catalog remembers; the oldest is dropped first. A
+// node that comes back after so many later departures is an unknown node. It joins as one more
+// node, without replicas, and its old replicas are still members of no group.
 const departedMax = 1024
 
 // departure is a server id that left the cluster for good.
@@ -16,8 +17,8 @@ type departure struct {
 	Replacement string `json:"heir,omitempty"`
 }
 
-// DepartedError says that a server is a node of its cluster no more, for good: it was removed, or a new node of its name has its place. What it has on its
-// disk is of no use to the cluster.
+// DepartedError says that a server has left its cluster for good: it was removed, or a new node of
+// its name has its place. The cluster does not need the data on its disk.
 type DepartedError struct {
 	ServerID, ClusterID string
 	// Replacement is the server that took its place; empty if it was removed.
@@ -41,8 +42,8 @@ func (m *machine) departed(serverID string) (departure, bool) {
 	return m.state.Departed[i], true
 }
 
-// leave forgets a node and remembers that it left.
-func (m *machine) leave(d departure) outcome {
+// removeNode forgets a node and remembers that it left.
+func (m *machine) removeNode(d departure) outcome {
 	i, found := m.findNode(d.ServerID)
 	if !found {
 		return outcome{verdict: overtaken}
@@ -54,7 +55,8 @@ func (m *machine) leave(d departure) outcome {
 	return outcome{}
 }
 
-// Departed returns why a server is no node of the cluster any more, as far as this node knows; nil if it never left.
+// Departed returns why a server has left the cluster, as far as this node knows; nil if it never
+// left.
 func (c *Catalog) Departed(serverID string) (left *DepartedError) {
 	c.view(func(m *machine) {
 		if d, ok := m.departed(serverID); ok {

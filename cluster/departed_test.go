@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestDepartureIsRemembered: who left is not recorded again, whatever it asks for, and also not after a snapshot.
+// TestDepartureIsRemembered: a server that left is not recorded again, whatever it asks for, also
+// after a snapshot.
 func TestDepartureIsRemembered(t *testing.T) {
 	x, moved, other := Node{Name: "x", ServerID: "x.1"}, Node{Name: "x", ServerID: "x.1", PeerAddr: "elsewhere"}, Node{Name: "x", ServerID: "x.2"}
 	m := newMachine()
@@ -22,12 +23,12 @@ func TestDepartureIsRemembered(t *testing.T) {
 		c    command
 		want verdict
 	}{
-		{"a stranger leaves", command{Leave: &departure{ServerID: "x.9"}}, overtaken},
+		{"an unknown node leaves", command{Leave: &departure{ServerID: "x.9"}}, overtaken},
 		{"it leaves", command{Leave: &departure{ServerID: "x.1", Replacement: "x.2"}}, done},
 		{"it leaves again", command{Leave: &departure{ServerID: "x.1"}}, overtaken},
 		{"it comes back", command{Join: &x, Silent: []string{"x.2"}}, gone},
 		{"it comes back from elsewhere", command{Join: &moved, Silent: []string{"x.2"}}, gone},
-		{"a stranger comes", command{Join: &Node{Name: "x", ServerID: "x.9"}, Silent: []string{"x.2"}}, done},
+		{"an unknown node joins", command{Join: &Node{Name: "x", ServerID: "x.9"}, Silent: []string{"x.2"}}, done},
 	} {
 		if got := apply(t, m, step.c); got.verdict != step.want {
 			t.Errorf("%s: verdict %d, want %d", step.name, got.verdict, step.want)
@@ -67,8 +68,9 @@ func TestDeparturesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRemovedNodeReturns starts a node that was removed again on its old data, or lets one that was cut off meanwhile come back: it is told so, gets
-// nothing, and no group goes on electing because of it.
+// TestRemovedNodeReturns starts a removed node again on its old data, or reconnects one that was
+// cut off meanwhile. The node learns of its removal and gets nothing, and no group keeps electing
+// because of it.
 func TestRemovedNodeReturns(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) { removedNodeReturns(t, cut) })
@@ -152,11 +154,11 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, joinCall{Node: twin}); err != nil || answer.Departed != nil {
 			t.Errorf("a recorded node at another address: %+v, %v", answer, err)
 		}
-		stranger := Node{Name: "b", ServerID: "b.stranger"}
-		if _, err := all[0].cluster.members.answerJoin(t.Context(), stranger.ServerID, joinCall{Node: stranger}); err == nil {
-			t.Error("a stranger got the name of a node that answers")
+		imposter := Node{Name: "b", ServerID: "b.imposter"}
+		if _, err := all[0].cluster.members.answerJoin(t.Context(), imposter.ServerID, joinCall{Node: imposter}); err == nil {
+			t.Error("an imposter got the name of a node that answers")
 		}
-		if _, err := all[0].cluster.members.answerJoin(t.Context(), "b.other", joinCall{Node: stranger}); err == nil {
+		if _, err := all[0].cluster.members.answerJoin(t.Context(), "b.other", joinCall{Node: imposter}); err == nil {
 			t.Error("one was admitted for another")
 		}
 	})

@@ -7,22 +7,25 @@ import (
 	"sync"
 )
 
-// Directory knows at which address each node listens for its peers. Raft's addresses are server ids, which are looked up here at
-// each dialling, so that a changed address is no change of members. What was heard last counts: the catalog's record, or what
-// gossip or a greeting said since. Its methods may be called from any goroutine.
+// Directory knows at which address each node listens for its peers. Raft's addresses are server
+// ids. They are looked up here at each dialling, so that a changed address is no change of
+// members. The newest source counts: the catalog's record, or what gossip or a greeting said
+// since. Its methods may be called from any goroutine.
 type Directory struct {
 	mu       sync.Mutex
 	recorded map[string]string // by server id, from the catalog
 	heard    map[string]string
 }
 
-// NewDirectory returns a directory that knows nobody.
+// NewDirectory returns an empty directory.
 func NewDirectory() *Directory {
 	return &Directory{recorded: map[string]string{}, heard: map[string]string{}}
 }
 
-// Resolve returns where a server may be, for node.Config.Resolve: where it was heard of, then where it is recorded. It fails if another server was heard of
-// at the recorded address last, such as a new incarnation of the same name: nobody is called under a name that is not his.
+// Resolve returns where a server may be, for node.Config.Resolve: first the address where it was
+// last seen, then the recorded one. It fails if another server was last seen at the recorded
+// address, such as a new incarnation of the same name: no call goes to another server than the one
+// named.
 func (d *Directory) Resolve(serverID string) (addrs []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,7 +50,7 @@ func (d *Directory) address(serverID string) string {
 	return cmp.Or(d.heard[serverID], d.recorded[serverID])
 }
 
-// resolveRecord returns the recorded address, unless another server was heard of there. Called with mu held.
+// resolveRecord returns the recorded address, unless another server was seen there. mu is held.
 func (d *Directory) resolveRecord(serverID string) (string, error) {
 	addr := d.recorded[serverID]
 	if addr == "" {
@@ -61,7 +64,8 @@ func (d *Directory) resolveRecord(serverID string) (string, error) {
 	return addr, nil
 }
 
-// Hear notes the address under which a server was heard of last. Whoever was heard of there before is there no more.
+// Hear stores the address at which a server was last seen. A server that was seen there before is
+// there no more.
 func (d *Directory) Hear(serverID, addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +77,9 @@ func (d *Directory) Hear(serverID, addr string) {
 	d.heard[serverID] = addr
 }
 
-// record notes what the catalog says now. A record that changed is newer than what was heard before; one that is new here, as at the start of
-// this node, may be older. Who was recorded and is no more is forgotten.
+// record stores the present records of the catalog. A record that has changed is newer than the
+// address where the node was seen. A record that is new here, as at the start of this node, may be
+// older. A server that is not recorded any more is forgotten.
 func (d *Directory) record(nodes []Node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

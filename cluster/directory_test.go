@@ -10,7 +10,7 @@ func TestDirectory(t *testing.T) {
 	type heard struct{ server, addr string }
 	for _, test := range []struct {
 		name  string
-		steps []any  // heard, or []Node as the catalog records them
+		steps []any  // seen, or []Node as the catalog records them
 		want  string // addresses
 	}{
 		{"nobody", nil, ""},
@@ -53,7 +53,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestDirectoryForgets whom the catalog has no more, and keeps newcomers that it does not have yet.
+// TestDirectoryForgets: the directory forgets servers that the catalog has dropped, and keeps new
+// ones that the catalog does not have yet.
 func TestDirectoryForgets(t *testing.T) {
 	d := NewDirectory()
 	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})

@@ -43,7 +43,7 @@ func (p *placer) compare(ctx context.Context, w *world, catalog *worldShard, rep
 }
 
 // diverged returns the members of a group whose digest at some index is not that of most voters, each with the right one.
-// undecided tells that members differ at an index at which most voters do not agree.
+// undecided says that members differ at an index at which most voters do not agree.
 func diverged(group string, s *worldShard, reports map[string]*Report) (wrong map[string]node.IndexDigest, undecided bool) {
 	members := slices.Concat(s.voters, s.nonvoters)
 	seen := map[uint64]map[string]uint64{} // by index and member

@@ -34,7 +34,7 @@ func TestDiverged(t *testing.T) {
 		{"a follower", []string{"a"}, []string{"b"}, map[string]digests{"a": {512: 7}, "b": {512: 6}}, map[string]uint64{"b": 7}, false},
 		{"followers do not vote", []string{"a", "b", "c"}, []string{"d"}, map[string]digests{"a": {512: 7}, "d": {512: 7}}, nil, false},
 		{"two of five", []string{"a", "b", "c", "d", "e"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 7}, "c": {512: 7}, "d": {512: 6}, "e": {512: 5}}, map[string]uint64{"d": 7, "e": 7}, false},
-		{"a stranger", []string{"a"}, nil, map[string]digests{"a": {512: 7}, "x": {512: 6}}, nil, false},
+		{"an unknown node", []string{"a"}, nil, map[string]digests{"a": {512: 7}, "x": {512: 6}}, nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,8 +173,9 @@ func TestPlanExpels(t *testing.T) {
 	}
 }
 
-// TestReplicasOfWhichNobodyKnows: where no state is that of most voters nothing is set aside, and it is said, once for as long as it lasts.
-func TestReplicasOfWhichNobodyKnows(t *testing.T) {
+// TestUndecidedReplicas: where most voters do not agree on a state, no replica is set aside. That
+// is logged once for as long as it lasts.
+func TestUndecidedReplicas(t *testing.T) {
 	c := newFakeCluster(1, "a")
 	p := c.placer()
 	log := messages{slog.DiscardHandler, &sync.Mutex{}, map[string]int{}}

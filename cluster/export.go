@@ -24,9 +24,9 @@ type exportHost interface {
 func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	to := &filter{keep: keep, emit: emit}
 	return r.routing.route(ctx, shard, newRetryBudget(ctx, leaderWait, nil), func() error {
-		return to.unbegun(r.Node.Export(ctx, shard, keep, to.note))
+		return to.retryable(r.Node.Export(ctx, shard, keep, to.add))
 	}, func(server string) error {
-		return to.unbegun(r.peers.export(ctx, server, shard, to))
+		return to.retryable(r.peers.export(ctx, server, shard, to))
 	})
 }
 
@@ -76,7 +76,7 @@ func (p *peers) export(ctx context.Context, server string, shard uint32, to *fil
 		_, err := readAnswer(ctx, response)
 		return fmt.Errorf("exporting shard %d from %s: %w", shard, server, err)
 	}
-	in, err := fsm.NewBackupReader(newUnstalled(response.Body))
+	in, err := fsm.NewBackupReader(newStallReader(response.Body))
 	for err == nil {
 		var record fsm.BackupRecord
 		if record, err = in.Next(); err == nil {
@@ -102,22 +102,23 @@ type filter struct {
 	left   map[string]bool
 	counts fsm.BackupTotals
 	failed error
-	// begun: something was emitted, so that nothing can begin anew.
-	begun bool
+	// emitted: a record was emitted, so that the export cannot start again.
+	emitted bool
 }
 
-// note emits a record that needs no filter.
-func (f *filter) note(r fsm.BackupRecord) error {
-	f.begun = true
+// add emits a record that needs no filter.
+func (f *filter) add(r fsm.BackupRecord) error {
+	f.emitted = true
 	return f.emit(r)
 }
 
-// unbegun returns the error of an export such that it is begun again, elsewhere, only if nothing was emitted.
-func (f *filter) unbegun(err error) error {
+// retryable returns the error of an export such that the export starts again, elsewhere, only if
+// no record was emitted.
+func (f *filter) retryable(err error) error {
 	switch {
 	case err == nil, !servedElsewhere(err):
 		return err
-	case f.begun:
+	case f.emitted:
 		return fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
 	default:
 		return fmt.Errorf("%w: %w", errAgain, err)
@@ -151,6 +152,6 @@ func (f *filter) pass(r fsm.BackupRecord) error {
 	default:
 	}
 	f.counts.Count(r.Kind)
-	f.failed = f.note(r)
+	f.failed = f.add(r)
 	return f.failed
 }

@@ -351,7 +351,7 @@ func TestUnreached(t *testing.T) {
 		if problems := router.Unreached(t.Context()); len(problems) > 0 {
 			t.Errorf("it was asked just now: %v", problems)
 		}
-		pause := time.NewTimer(reachFor)
+		pause := time.NewTimer(readinessFor)
 		<-pause.C
 		if problems := router.Unreached(t.Context()); !strings.Contains(problems[shardGroup(shard)], leader.node.Status().ServerID+" does not answer") {
 			t.Errorf("its leader is silent: %v", problems)
@@ -373,12 +373,12 @@ func TestCatalogBehind(t *testing.T) {
 		i := slices.IndexFunc(tr.all, func(m *member) bool { return !m.cluster.group.Serving() })
 		router := tr.all[i].cluster.Router()
 		far := &Report{Groups: []GroupReport{{Group: groupName, Serving: true, Commit: 1 << 40}}}
-		if problem := router.behind(far); !strings.Contains(problem, "catching up") {
+		if problem := router.catalogProblem(far); !strings.Contains(problem, "catching up") {
 			t.Errorf("far behind: %q", problem)
 		}
 		far.Groups[0].Commit = 1
 		for what, report := range map[string]*Report{"caught up": far, "no report": nil} {
-			if problem := router.behind(report); (problem == "") != (report != nil) {
+			if problem := router.catalogProblem(report); (problem == "") != (report != nil) {
 				t.Errorf("%s: %q", what, problem)
 			}
 		}

@@ -12,8 +12,9 @@ import (
 // ErrFormat is answered to a node that asks to join and does not read what the cluster writes.
 var ErrFormat = errors.New("the cluster speaks a later format")
 
-// errBehind is answered to a node that forwards a request in a format which this one does not write yet: it hears of a raise of the format a moment
-// later than others. Logged in the earlier format, the request might say what that format does not have.
+// errBehind is the answer to a node that forwards a request in a format which this node does not
+// write yet: it learns of a raise of the format a moment later than others. Logged in the earlier
+// format, the request might contain what that format cannot express.
 var errBehind = errors.New("the node does not write the request's format yet")
 
 // raise has the cluster speak a format from the next entry on, if every recorded node reads it.
@@ -33,8 +34,9 @@ func (m *machine) admits(n *Node) error {
 	return nil
 }
 
-// raise applies a raise. An error means that every node reads the format but this program, which its record does not say: it must not go on.
-func (m *machine) raise(r *raise) (outcome, error) {
+// raiseFormat applies a raise. It fails if every recorded node reads the format and this program
+// does not, against its record: the program must not go on.
+func (m *machine) raiseFormat(r *raise) (outcome, error) {
 	if r.Format <= m.state.Format {
 		return outcome{}, nil
 	}
@@ -82,23 +84,25 @@ func agreed(all []Node, reports map[string]*Report) fsm.Format {
 	return format
 }
 
-// speak has this node write what the cluster speaks.
-func (m *members) speak() {
+// applyFormat makes this node write the format that the cluster speaks.
+func (m *members) applyFormat() {
 	if err := m.host.Speak(m.catalog.Format()); err != nil {
 		m.config.Logger.Error("taking over the format that the cluster speaks", "error", err)
 	}
 }
 
-// raiseAlone is raise, and speak, at the start of a cluster of one node. The first queues have the defaults of the latest format only if it
-// is spoken before the first put.
-func (m *members) raiseAlone(ctx context.Context) {
+// raiseFormatAlone is raiseFormat and applyFormat at the start of a cluster of one node. The first
+// queues have the defaults of the latest format only if the cluster speaks it before the first
+// put.
+func (m *members) raiseFormatAlone(ctx context.Context) {
 	own := m.self()
-	m.raise(ctx, map[string]*Report{own.ServerID: &own})
-	m.speak()
+	m.raiseFormat(ctx, map[string]*Report{own.ServerID: &own})
+	m.applyFormat()
 }
 
-// raise has the cluster speak the latest format that all nodes read. It is never lowered.
-func (m *members) raise(ctx context.Context, reports map[string]*Report) {
+// raiseFormat makes the cluster speak the latest format that all nodes read. The format is never
+// lowered.
+func (m *members) raiseFormat(ctx context.Context, reports map[string]*Report) {
 	spoken, format := m.catalog.Format(), agreed(m.catalog.Nodes(), reports)
 	if format <= spoken {
 		return

@@ -183,14 +183,15 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 	if shard, err = shardOf(r); err != nil {
 		return 0, nil, err
 	}
-	if body, err = io.ReadAll(inbound(w, r)); err != nil {
+	if body, err = io.ReadAll(requestBody(w, r)); err != nil {
 		return 0, nil, fmt.Errorf("reading a call: %w", err)
 	}
 	return shard, body, nil
 }
 
-// answerReserve answers a call that waits. Its body goes on as long as the caller wants to wait, if the caller said so. When this node stops and still
-// leads, nobody else would end the wait; what is being granted at that moment is answered.
+// answerReserve answers a call that waits. If the caller announced it, the body goes on as long as
+// the caller wants to wait. When this node stops and still leads, it ends the wait itself; a grant
+// under way at that moment is answered.
 func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waitingHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
@@ -199,9 +200,9 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 		wait.For, err = time.ParseDuration(r.URL.Query().Get("wait"))
 	}
 	if err == nil {
-		body := inbound(w, r)
+		body := requestBody(w, r)
 		req, err = readForwarded(body, host.Format())
-		body.free() // what follows may take as long as the caller waits
+		body.liftDeadline() // what follows may take as long as the caller waits
 	}
 	if err != nil {
 		refuseForwarded(w, err)
@@ -284,7 +285,7 @@ func readForwarded(r io.Reader, spoken fsm.Format) (*fsm.Request, error) {
 	if n > peerBytesMax {
 		return nil, fmt.Errorf("a request of %d bytes; %d are the most", n, peerBytesMax)
 	}
-	entry := bytes.NewBuffer(make([]byte, 0, min(n, roomAtFirst)+bytes.MinRead))
+	entry := bytes.NewBuffer(make([]byte, 0, min(n, bufferInitialMax)+bytes.MinRead))
 	if got, err := io.CopyN(entry, r, int64(n)); err != nil {
 		return nil, fmt.Errorf("reading a request of %d bytes, of which %d came: %w", n, got, err)
 	}

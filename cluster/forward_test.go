@@ -84,7 +84,8 @@ func TestForwardedInALaterFormat(t *testing.T) {
 	}
 }
 
-// TestReservationsAtANodeThatStops: one that is under way is answered, and one that waits is told to go elsewhere, unless it was granted something.
+// TestReservationsAtANodeThatStops: a reservation under way is answered. One that waits is sent
+// elsewhere, unless it was granted something.
 func TestReservationsAtANodeThatStops(t *testing.T) {
 	granted := node.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Serial: 1}}}}}
 	for _, tt := range []struct {

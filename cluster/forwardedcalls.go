@@ -70,7 +70,7 @@ func (f *forwardedCalls) cancelMoved(leader func(shard uint32) string, lost func
 	}
 }
 
-// setLeader tells a call the leader of its shard, empty if none is known.
+// setLeader gives a call the leader of its shard, empty if none is known.
 func (f *forwardedCalls) setLeader(call *forwardedCall, leader string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,6 +144,6 @@ func (r *Router) watch(ctx context.Context) {
 				return ""
 			}
 			return server
-		}, r.peers.contacts.lost)
+		}, r.peers.reachability.isUnreached)
 	}
 }

@@ -107,7 +107,7 @@ func (c *Catalog) recordFounding(ctx context.Context, f *node.Founding, addresse
 	}
 }
 
-// recorded reports whether the catalog knows its cluster, as far as this node has heard.
+// recorded reports whether the catalog here has the record of its cluster.
 func (c *Catalog) recorded() (recorded bool) {
 	c.view(func(m *machine) { recorded = m.state.Foundation != (foundation{}) })
 	return recorded

@@ -40,7 +40,7 @@ func founders(t *testing.T, dir string, settings Settings, names ...string) []*m
 	return all
 }
 
-// join starts a founder that has heard of the cluster.
+// join starts a founder that knows of the cluster.
 func (m *member) join(first *member) {
 	m.t.Helper()
 	m.clusterID = first.node.Status().ClusterID
@@ -146,7 +146,7 @@ func TestFounderIsWiped(t *testing.T) {
 	})
 }
 
-// putSoon is put with little patience.
+// putSoon is put with a short deadline.
 func putSoon(m *member, queue string) error {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -162,7 +162,7 @@ func TestFoundingRecordIsCompleted(t *testing.T) {
 		a.start(nil)
 		b.clusterID = a.node.Status().ClusterID
 		c.clusterID = b.clusterID
-		a.stop() // it has told the others, and comes back late
+		a.stop() // the others know of it, and it comes back late
 		b.start(nil)
 		c.start(nil)
 		await(t, "a cluster of the other two", func() bool { return b.cluster.recorded() && c.cluster.recorded() && put(b, "q") == nil })

@@ -60,7 +60,8 @@ func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 	})
 }
 
-// TestCallInDoubt: a node that runs no replica of a shard asks the others who leads when a call is not answered, and its next calls go there.
+// TestCallInDoubt: a node without a replica of a shard asks the others for the leader when a call
+// is not answered. Its next calls go there.
 func TestCallInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leads, changes := "a.1", time.Now().Add(10*time.Second)
@@ -91,11 +92,11 @@ func TestReserveSaysHowLongItCanWaitForTheLeader(t *testing.T) {
 		host, from := newLoneHost(t)
 		host.reserve = func(context.Context, node.Wait) (node.Reply, error) { return node.Reply{}, node.ErrNotLeader }
 		host.electing = true
-		const patience = time.Second / 2
+		const budget = time.Second / 2
 		began := time.Now()
-		_, err := from.reserve(t.Context(), forwardedTo{server: "b.2", budget: patience}, aPut(), node.Wait{})
-		if took := time.Since(began); !errors.Is(err, node.ErrNotLeader) || took > 2*patience {
-			t.Errorf("after %v: %v, want ErrNotLeader within %v", took, err, 2*patience)
+		_, err := from.reserve(t.Context(), forwardedTo{server: "b.2", budget: budget}, aPut(), node.Wait{})
+		if took := time.Since(began); !errors.Is(err, node.ErrNotLeader) || took > 2*budget {
+			t.Errorf("after %v: %v, want ErrNotLeader within %v", took, err, 2*budget)
 		}
 	})
 }

@@ -28,7 +28,7 @@ type flow struct {
 
 	mu   sync.Mutex
 	all  []*member
-	late []time.Duration // of the deliveries since it was looked at last
+	late []time.Duration // of the deliveries since the last check
 	puts []time.Duration
 }
 
@@ -115,7 +115,7 @@ func (f *flow) note(into *[]time.Duration, d time.Duration) {
 	*into = append(*into, d)
 }
 
-// check looks at what was delivered since the last look.
+// check checks what was delivered since the last check.
 func (f *flow) check(phase string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +131,7 @@ func (f *flow) check(phase string) {
 	}
 }
 
-// gossip has members hear of each other's addresses.
+// gossip makes members know each other's addresses.
 func gossip(all ...*member) {
 	for _, m := range all {
 		for _, other := range all {

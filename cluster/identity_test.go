@@ -25,7 +25,7 @@ func three(t *testing.T, dir string) (network *pipes, a, b, c *member) {
 // id returns the server id of a running member.
 func (m *member) id() string { return m.node.Status().ServerID }
 
-// catalogVoters returns who votes in the catalog, as its leader says, in order.
+// catalogVoters returns the voters of the catalog, as its leader reports them, in order.
 func catalogVoters(all ...*member) []string {
 	for _, m := range all {
 		for _, g := range m.node.Status().Groups {
@@ -149,8 +149,8 @@ func TestCopyOfALiveNode(t *testing.T) {
 	})
 }
 
-// TestOldIncarnationReturns brings back a node whose name and places a new incarnation has, from its old disk or from a place where nobody
-// could reach it: it is told so and gets nothing.
+// TestOldIncarnationReturns brings back a node whose name and places a new incarnation has, from
+// its old disk or from an unreachable address. The node learns of its departure and gets nothing.
 func TestOldIncarnationReturns(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) { oldIncarnationReturns(t, cut) })

@@ -163,7 +163,7 @@ func (c *leaderCache) markFailed(shard uint32, leader string) {
 	h.failed, h.failedAt = leader, time.Now()
 }
 
-// distrustFor is longer than a replica that hears nothing keeps its last leader.
+// distrustFor is longer than a replica that receives nothing keeps its last leader.
 const distrustFor = 2 * time.Second
 
 // distrusted reports whether a server failed a call of the shard within distrustFor.

@@ -121,7 +121,8 @@ func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 	}
 }
 
-// TestElsewhere: what was refused because of who was asked may be asked of another; what may have been logged may not, whatever else it is.
+// TestElsewhere: a call that a node refused because of itself may go to another node. A call that
+// may have been logged may not, whatever else its error is.
 func TestElsewhere(t *testing.T) {
 	for err, want := range map[error]bool{
 		node.ErrNotLeader: true, node.ErrNotHere: true, node.ErrNoLeader: true, node.ErrClockAhead: true, nil: false,
@@ -240,8 +241,9 @@ func TestLeaderIsNoHintForItself(t *testing.T) {
 	})
 }
 
-// TestLeaderThatRefused: a replica that was removed, and does not know it yet, goes on naming a leader that has handed over. Once that one has refused a
-// call, the others are asked; otherwise calls through this node would go there again and again until the replica misses its leader.
+// TestLeaderThatRefused: a replica that was removed, and does not know it yet, goes on naming a
+// leader that has handed over. Once that leader has refused a call, the others are asked.
+// Otherwise calls through this node would go there until the replica misses its leader.
 func TestLeaderThatRefused(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -265,8 +267,9 @@ func TestLeaderThatRefused(t *testing.T) {
 	})
 }
 
-// TestHurriedQuestionForALeader: who has little time asks no longer than that, and that nobody answered does not count for the next.
-func TestHurriedQuestionForALeader(t *testing.T) {
+// TestLeaderLookupWithLittleTime: a caller with little time asks no longer than it has, and its
+// missing answer does not count for the next caller.
+func TestLeaderLookupWithLittleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := time.Second / 2
 		r := newLeaderCache(func(ctx context.Context, _ uint32) string {
@@ -283,16 +286,17 @@ func TestHurriedQuestionForALeader(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if hint := r.leader(ctx, 1); hint != "" || time.Since(began) != time.Second/10 {
-			t.Errorf("in a hurry: heard %q after %v", hint, time.Since(began))
+			t.Errorf("with little time: got %q after %v", hint, time.Since(began))
 		}
 		if hint := r.leader(t.Context(), 1); hint != "b.2" {
-			t.Errorf("without: heard %q", hint)
+			t.Errorf("with enough: got %q", hint)
 		}
 	})
 }
 
-// TestStays has those leave who wait at a node that leads no more or that is not reached, but not while nobody is known to lead, nor those that go by way of another node.
-func TestStays(t *testing.T) {
+// TestForwardedCalls: calls that wait at a node that has lost the leadership, or is not reached,
+// are cancelled. Calls stay while no leader is known, and those that go through a relay stay.
+func TestForwardedCalls(t *testing.T) {
 	var s forwardedCalls
 	var left []string
 	add := func(name string, shard uint32, server string) func() {

@@ -34,7 +34,7 @@ type command struct {
 	Raise *raise `json:"raise,omitempty"`
 	// Drain says that a node is to be emptied, or no longer.
 	Drain *drain `json:"drain,omitempty"`
-	// Place records who runs a shard.
+	// Place records the servers that run a shard.
 	Place *Placement `json:"place,omitempty"`
 	// Settle changes those settings of the cluster that are not zero in it.
 	Settle *Settings `json:"settle,omitempty"`
@@ -44,7 +44,7 @@ type command struct {
 	Create *queueRecord `json:"create,omitempty"`
 	// Activate makes a queue that is being created Active.
 	Activate *versioned `json:"activate,omitempty"`
-	// Configure replaces a queue's settings if nobody else has meanwhile.
+	// Configure replaces a queue's settings if no other change came first.
 	Configure *configuration `json:"configure,omitempty"`
 	// Delete begins a queue's end.
 	Delete *versioned `json:"delete,omitempty"`
@@ -122,11 +122,13 @@ type machine struct {
 	state  catalogState
 	byName map[string]*queueRecord
 	byID   map[string]*answer // by request id
-	// begun is called when a record changes, so that the leader updates the shards.
-	begun func()
-	// altered tells of changed records of queues; a machine hands it on to the one that is restored in its place.
-	altered *bell
-	// access is what is shown of the state to those who let callers in; a machine hands the place on, as with altered.
+	// queueChanged is called when a record changes, so that the leader updates the shards.
+	queueChanged func()
+	// altered is sent when records of queues change. A machine passes it on to the one that is
+	// restored in its place.
+	altered *broadcast
+	// access is the part of the state that authenticates callers. A machine passes it on, as it
+	// does altered.
 	access *shownAccess
 	// digest is that of the state, nil until it is asked for after a change. Readers share the machine, so it is atomic.
 	digest atomic.Pointer[uint64]
@@ -153,7 +155,7 @@ type catalogState struct {
 }
 
 func newMachine() *machine {
-	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, begun: func() {}, altered: newBell(), access: newAccess()}
+	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, queueChanged: func() {}, altered: newBroadcast(), access: newAccess()}
 }
 
 // Apply implements node.Machine. The value is an outcome.
@@ -167,10 +169,10 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 	}
 	m.digest.Store(nil)
 	if c.Create != nil || c.Configure != nil || c.Delete != nil {
-		defer m.begun()
+		defer m.queueChanged()
 	}
 	if c.Create != nil || c.Activate != nil || c.Delete != nil || c.Forget != nil {
-		defer m.altered.ring()
+		defer m.altered.send()
 	}
 	switch {
 	case c.Found != nil:
@@ -181,9 +183,9 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 	case c.Join != nil:
 		return m.join(*c.Join, c.Silent), nil
 	case c.Leave != nil:
-		return m.leave(*c.Leave), nil
+		return m.removeNode(*c.Leave), nil
 	case c.Raise != nil:
-		out, err := m.raise(c.Raise)
+		out, err := m.raiseFormat(c.Raise)
 		if err != nil {
 			return nil, fmt.Errorf("catalog entry %d: %w", index, err)
 		}
@@ -396,7 +398,7 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 		return nil, fmt.Errorf("reading the catalog's snapshot: %w", err)
 	}
 	restored := newMachine()
-	restored.begun = m.begun
+	restored.queueChanged = m.queueChanged
 	if err := formatOf(data); err != nil {
 		return nil, fmt.Errorf("the catalog's snapshot: %w", err)
 	}
@@ -421,7 +423,7 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 	restored.access = m.access
 	restored.showAccess()
 	restored.altered = m.altered
-	defer restored.altered.ring()
+	defer restored.altered.send()
 	return restored, nil
 }
 

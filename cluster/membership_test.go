@@ -53,7 +53,7 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 			ended <- leader.node.RemoveServer(t.Context(), shardGroup(0), leaving.serverID(), 0)
 		}()
 		synctest.Wait()
-		if err := leaving.cluster.members.left(t.Context(), record); err == nil {
+		if err := leaving.cluster.members.checkRemoved(t.Context(), record); err == nil {
 			t.Error("the replica may go although its removal is not committed")
 		}
 		if err := <-ended; err == nil {
@@ -68,7 +68,7 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 			}
 			return false
 		})
-		await(t, "the leader to say so", func() bool { return leaving.cluster.members.left(t.Context(), record) == nil })
+		await(t, "the leader to say so", func() bool { return leaving.cluster.members.checkRemoved(t.Context(), record) == nil })
 	})
 }
 
@@ -115,7 +115,8 @@ func TestCommitsOfTheNewestLeader(t *testing.T) {
 	}
 }
 
-// TestCaughtUp: a follower is level that has applied what the leader had committed one look before. At the first look nobody is known to be.
+// TestCaughtUp: a follower is level if it has applied what the leader had committed one round
+// before. In the first round none is known to be.
 func TestCaughtUp(t *testing.T) {
 	reports := map[string]*Report{}
 	for server, g := range map[string]GroupReport{

@@ -134,7 +134,7 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 		}
 		a.stop()
 		b.stop()
-		b.start(nil) // it hears of no leader of the catalog
+		b.start(nil) // it finds no leader of the catalog
 		for range 10 {
 			if time.Sleep(time.Second); !b.node.NoAutoCreate() {
 				t.Error("a node that has just started makes queues")
@@ -159,10 +159,10 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 func TestDrainKeepsMinVoters(t *testing.T) {
 	for _, tt := range []struct{ least, voters int }{{1, 1}, {2, 2}} {
 		s := newSim(t, 2, 3, worldNode{server: "a.1"}, worldNode{server: "b.1"}, worldNode{server: "c.1"})
-		s.settle()
+		s.runToRest()
 		s.minVoters = tt.least
 		s.nodes[1].draining, s.nodes[2].draining = true, true
-		s.settle()
+		s.runToRest()
 		for i := range s.shards {
 			if got := len(s.shards[i].voters); got != tt.voters {
 				t.Errorf("min-voters %d: shard %d has the voters %v", tt.least, i, s.shards[i].voters)

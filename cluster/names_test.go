@@ -40,14 +40,14 @@ func TestNameOfANodeInTheCatalog(t *testing.T) {
 	}
 }
 
-// TestTwoNewcomersOfOneName ask two nodes at the same time, which both find the name free.
-func TestTwoNewcomersOfOneName(t *testing.T) {
+// TestTwoNewNodesOfOneName ask two nodes at the same time, which both find the name free.
+func TestTwoNewNodesOfOneName(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		admitted := make(chan error, 2)
-		for i, newcomer := range []Node{{Name: "x", ServerID: "x.1", Format: fsm.LatestFormat}, {Name: "x", ServerID: "x.2", Format: fsm.LatestFormat}} {
-			go func() { admitted <- all[i].cluster.admit(t.Context(), newcomer) }()
+		for i, joining := range []Node{{Name: "x", ServerID: "x.1", Format: fsm.LatestFormat}, {Name: "x", ServerID: "x.2", Format: fsm.LatestFormat}} {
+			go func() { admitted <- all[i].cluster.admit(t.Context(), joining) }()
 		}
 		one, other := <-admitted, <-admitted
 		if (one == nil) == (other == nil) || !errors.Is(errors.Join(one, other), ErrNameTaken) {

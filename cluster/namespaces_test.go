@@ -307,7 +307,7 @@ func (s *space) ack(ctx context.Context, queue string) (acked int) {
 	return acked
 }
 
-// watch looks at how much there is until ctx ends.
+// watch checks how much there is until ctx ends.
 func (s *space) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		held := s.held()
@@ -362,7 +362,8 @@ func TestQuotaHolds(t *testing.T) {
 	})
 }
 
-// useUp empties the namespace and fills it again from one shard after the other: whoever is below the quota is let in within a moment.
+// useUp empties the namespace and fills it again from one shard after the other: a put below the quota is
+// accepted within a moment.
 func (s *space) useUp() {
 	await(s.T, "an empty namespace", func() bool {
 		for _, queue := range s.queues {

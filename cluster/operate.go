@@ -12,7 +12,8 @@ type MemberStatus struct {
 	Node
 	// Report is what the node says of itself; nil if it does not answer.
 	Report *Report
-	// SilentSince is when a node that does not answer did so last, as far as the leader of the catalog knows; zero if it answers, or nobody leads.
+	// SilentSince is when a silent node last answered, as far as the leader of the catalog knows; zero if
+	// the node answers, or if there is no leader.
 	SilentSince time.Time
 	// Behind are the groups of which it votes and does not get what the leader has, as far as the leader of the catalog knows.
 	Behind []Behind
@@ -41,8 +42,9 @@ func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []Move) {
 	return all, status.Moves
 }
 
-// VotersWanted returns how many voters each shard should have, from memory: the replication factor, whether or not there are as many
-// nodes that could hold them. A node that is alone has no copies elsewhere, and nobody expects any.
+// VotersWanted returns how many voters each shard should have, from memory: the replication
+// factor, whether or not there are as many nodes for them. For a node that is alone it is one,
+// since there is no other node for copies.
 func (c *Cluster) VotersWanted() int {
 	if len(c.Nodes()) <= 1 {
 		return 1
@@ -77,9 +79,10 @@ func (c *Cluster) setDraining(ctx context.Context, d drain) error {
 	}
 }
 
-// Remove forgets a node. Its replicas are replaced as those of a node that is lost; if it comes back under its server id it is told so, and ends.
+// Remove forgets a node. Its replicas are replaced like those of a lost node. If it comes back
+// under its server id, it is told that it was removed, and ends.
 func (c *Cluster) Remove(ctx context.Context, serverID string) error {
-	if by := c.members.heardBy(ctx, serverID); by != "" {
+	if by := c.members.seenAliveBy(ctx, serverID); by != "" {
 		return fmt.Errorf("removing %s: %w %s", serverID, ErrNodeAnswers, nameOf(by))
 	}
 	out, err := c.propose(ctx, command{Leave: &departure{ServerID: serverID}})
@@ -113,7 +116,7 @@ func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 var (
 	// ErrUnknownNode says that the catalog has no node of that server id.
 	ErrUnknownNode = errors.New("no such node")
-	// ErrNodeAnswers says that a node is alive: somebody hears it.
+	// ErrNodeAnswers says that a node is alive: it answers some node.
 	ErrNodeAnswers = errors.New("the node still answers")
 	// ErrNodeNeeded says that a node cannot be spared.
 	ErrNodeNeeded = errors.New("the node is needed")

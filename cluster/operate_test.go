@@ -53,8 +53,9 @@ func TestDrainedNode(t *testing.T) {
 		if voters := catalogVoters(a, b); slices.Contains(voters, drained) {
 			t.Errorf("the empty node still has a vote in the catalog: %v", voters)
 		}
-		// A replica of which the leader knows nothing hears of no leader; other nodes do. It is stopped again and again until it is seen.
-		await(t, "a replica that hears of no leader", func() bool {
+		// A replica that the leader does not know finds no leader; other nodes do. It is stopped repeatedly
+		// until that is seen.
+		await(t, "a replica without a leader", func() bool {
 			if leader, err := c.node.Leader(0); err == nil && leader == "" {
 				return true
 			}
@@ -93,7 +94,7 @@ func TestTransferAndRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, "the new leader", func() bool { return to.node.Status().Shards[0].Serving })
-		// Placement may have handed the shard back meanwhile; who does not lead refuses.
+		// Placement may have handed the shard back meanwhile; a node that does not lead refuses.
 		if err := a.cluster.TransferLeader(t.Context(), move); err != nil && node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("a transfer from who no longer leads: %v", err)
 		}

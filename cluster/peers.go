@@ -33,7 +33,8 @@ const (
 	peerPingWait  = 5 * time.Second
 	// peerDialWait bounds one attempt to reach a node. Calls wait for it that could go to the next leader.
 	peerDialWait = 2 * time.Second
-	// peerCloseWait is how long calls under way may take when a node stops. Those that wait for jobs are told to go elsewhere.
+	// peerCloseWait is how long calls under way may take when a node stops. Those that wait for jobs are
+	// sent elsewhere.
 	peerCloseWait = time.Second
 	// peerCallsMax bounds the calls on one connection. Each poll that waits at another node is one; what is beyond the bound takes a connection
 	// more, and a node takes few from each peer.
@@ -57,8 +58,9 @@ type peers struct {
 	server  http.Server
 	mux     *http.ServeMux
 	streams peerStreams
-	// contacts are the nodes that are reached, and by way of which calls go to the others; nil if all go straight.
-	contacts *contacts
+	// reachability says which nodes are reached, and which relay calls to the others; nil if no call
+	// is relayed.
+	reachability *reachability
 	// member reports whether a server may call; nil lets all do.
 	member func(serverID string) bool
 	// format returns the format in which requests are written; nil for the first.
@@ -129,8 +131,8 @@ func (p *peers) serve(listener net.Listener) error {
 	return fmt.Errorf("answering the calls of other nodes: %w", err)
 }
 
-// close takes no more calls, sends away those that wait for jobs, lets the others be answered for a moment, since whoever made them would not know
-// what became of them, and ends all.
+// close accepts no more calls and sends calls that wait for jobs elsewhere. It gives the others a
+// moment for their answers, since their callers would not know the outcome, and ends all.
 func (p *peers) close(ctx context.Context) error {
 	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
@@ -150,7 +152,7 @@ func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, fro
 	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var request Q
 		from, _ := r.Context().Value(peerKey{}).(string)
-		err := json.NewDecoder(inbound(w, r)).Decode(&request)
+		err := json.NewDecoder(requestBody(w, r)).Decode(&request)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -236,7 +238,7 @@ func (b *orderedBody) Read(p []byte) (int, error) {
 
 // readAnswer returns the body of an answer, or the error that it is.
 func readAnswer(ctx context.Context, response *http.Response) ([]byte, error) {
-	answer, err := readPaced(response.Body, peerBytesMax+1)
+	answer, err := readBody(response.Body, peerBytesMax+1)
 	switch {
 	case err != nil:
 		return nil, unreached(ctx, true, err)
@@ -260,14 +262,16 @@ func unreached(ctx context.Context, sent bool, err error) error {
 	}
 }
 
-// The names of errors that are about the node that was asked. They mean no more to who asked than that another may take the call.
+// The names of errors that are about the node that was asked. To the caller they only mean that another
+// node may accept the call.
 const (
 	nameStopping   = "shutting_down"
 	nameBehind     = "behind"
 	nameNotRelayed = "not_relayed"
 )
 
-// peerErrors are the errors that nodes tell each other, by name. All but those about the node itself keep their identity.
+// peerErrors are the errors that nodes send each other, by name. All but those about the node
+// itself keep their identity.
 func peerErrors() map[string]error {
 	return map[string]error{
 		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded, nameStopping: node.ErrShuttingDown,

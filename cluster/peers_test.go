@@ -44,7 +44,7 @@ type pipeLink struct {
 	conns []net.Conn
 }
 
-// pipeConn tells who is at the other end.
+// pipeConn knows which node is at the other end.
 type pipeConn struct {
 	net.Conn
 	peer string
@@ -81,7 +81,8 @@ func (p *pipes) breakAt(link, text string) {
 	p.breaks = func(to string, data []byte) bool { return to == link && bytes.Contains(data, []byte(text)) }
 }
 
-// mute has a link say and hear nothing any more, on connections that stay open: to the others it is a process that stands still.
+// mute stops all traffic of a link on connections that stay open: to the others it is a frozen
+// process.
 func (p *pipes) mute(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -84,7 +84,7 @@ func readStreamMessage(from *bufio.Reader, most int64, stalled func()) (m stream
 	if m.kind, err = from.ReadByte(); err != nil {
 		return m, err
 	}
-	late := time.AfterFunc(paceWait, stalled)
+	late := time.AfterFunc(stallTimeout, stalled)
 	defer late.Stop()
 	var length uint64
 	if m.id, err = binary.ReadUvarint(from); err == nil {
@@ -96,14 +96,14 @@ func readStreamMessage(from *bufio.Reader, most int64, stalled func()) (m stream
 	if length > uint64(most) { //nolint:gosec // a constant
 		return m, fmt.Errorf("a message of %d bytes; %d are the most", length, most)
 	}
-	if length <= roomAtFirst {
+	if length <= bufferInitialMax {
 		m.content = make([]byte, length)
 		_, err = io.ReadFull(from, m.content)
 	} else {
 		var content bytes.Buffer
-		content.Grow(roomAtFirst)
-		paced := newPaced(from, func(until time.Time) { late.Reset(time.Until(until)) })
-		_, err = io.CopyN(&content, paced, int64(length)) //nolint:gosec // below most
+		content.Grow(bufferInitialMax)
+		body := newMinRateReader(from, func(until time.Time) { late.Reset(time.Until(until)) })
+		_, err = io.CopyN(&content, body, int64(length)) //nolint:gosec // below most
 		m.content = content.Bytes()
 	}
 	if err != nil {

@@ -451,10 +451,10 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 // one that stalls is given up.
 func TestStreamMessages(t *testing.T) {
 	written := appendStreamMessage(nil, streamDo, 1<<40, []byte("a"), []byte("b"))
-	written = appendStreamMessage(written, streamAnswer, 7, bytes.Repeat([]byte("x"), 3*roomAtFirst))
+	written = appendStreamMessage(written, streamAnswer, 7, bytes.Repeat([]byte("x"), 3*bufferInitialMax))
 	from := bufio.NewReader(bytes.NewReader(written))
-	for _, want := range []streamMessage{{streamDo, 1 << 40, []byte("ab")}, {streamAnswer, 7, bytes.Repeat([]byte("x"), 3*roomAtFirst)}} {
-		if m, err := readStreamMessage(from, 4*roomAtFirst, nil); err != nil || m.kind != want.kind || m.id != want.id || !bytes.Equal(m.content, want.content) {
+	for _, want := range []streamMessage{{streamDo, 1 << 40, []byte("ab")}, {streamAnswer, 7, bytes.Repeat([]byte("x"), 3*bufferInitialMax)}} {
+		if m, err := readStreamMessage(from, 4*bufferInitialMax, nil); err != nil || m.kind != want.kind || m.id != want.id || !bytes.Equal(m.content, want.content) {
 			t.Errorf("%d bytes of %d, %d, %v", len(m.content), m.kind, m.id, err)
 		}
 	}
@@ -466,8 +466,8 @@ func TestStreamMessages(t *testing.T) {
 	}
 	for n := 1; n < len(written)-1; n += 1 + n/3 {
 		from := bufio.NewReader(bytes.NewReader(written[:n]))
-		_, err := readStreamMessage(from, 4*roomAtFirst, nil)
-		if _, again := readStreamMessage(from, 4*roomAtFirst, nil); err == nil && again == nil {
+		_, err := readStreamMessage(from, 4*bufferInitialMax, nil)
+		if _, again := readStreamMessage(from, 4*bufferInitialMax, nil); err == nil && again == nil {
 			t.Errorf("%d of %d bytes were two messages", n, len(written))
 		}
 	}
@@ -478,8 +478,8 @@ func TestStreamMessages(t *testing.T) {
 		began := time.Now()
 		idle := time.NewTimer(time.Hour)
 		<-idle.C
-		_, err := readStreamMessage(bufio.NewReader(body), 100, func() { _ = body.CloseWithError(errSlow) })
-		if took := time.Since(began) - time.Hour; err == nil || took != paceWait {
+		_, err := readStreamMessage(bufio.NewReader(body), 100, func() { _ = body.CloseWithError(errStalled) })
+		if took := time.Since(began) - time.Hour; err == nil || took != stallTimeout {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})

@@ -38,7 +38,7 @@ func (p *placer) status(w *world, steps []step) *PlacementStatus {
 	s := &PlacementStatus{}
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.silent {
-			s.Silent = append(s.Silent, Silence{ServerID: n.server, Since: p.heard[n.server]})
+			s.Silent = append(s.Silent, Silence{ServerID: n.server, Since: p.lastReport[n.server]})
 		}
 	}
 	planned := newPlanner(*w)
@@ -71,7 +71,7 @@ func (p *planner) explain(s *worldShard, steps []step) string {
 	}
 	leaving, kept := p.leaving(s), 0
 	for _, id := range s.voters {
-		if p.stays(id) {
+		if p.keepsReplica(id) {
 			kept++
 		}
 	}
@@ -122,7 +122,7 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 // coming returns a node that gets a replica of a shard if it goes on answering, "" if there is none.
 func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
-		if n := &p.nodes[i]; n.fresh && !n.silent && n.stays() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
+		if n := &p.nodes[i]; n.fresh && !n.silent && n.keepsReplicas() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
 			return nameOf(n.server)
 		}
 	}
@@ -150,7 +150,7 @@ func because(before, reason string) string {
 // leaving returns a voter that placement removes, and why; "" if all voters stay.
 func (p *planner) leaving(s *worldShard) string {
 	for _, id := range s.voters {
-		if why := p.why(id); why != "" && !p.stays(id) {
+		if why := p.why(id); why != "" && !p.keepsReplica(id) {
 			return nameOf(id) + ", which " + why
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// placeInterval is the time between two looks at the whole cluster.
+	// placeInterval is the time between two rounds.
 	placeInterval = time.Second
 	// stepInterval is the time until the next look if members of a shard were changed, for stepsInRow looks in a row: a new replica takes three
 	// steps, and what is known of the others is no older for it.
@@ -70,7 +70,7 @@ type Report struct {
 	Conditions []node.Condition `json:"conditions,omitempty"`
 	// Unreached are the nodes that it cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
-	// Placement is told by the node that leads the catalog.
+	// Placement is reported by the node that leads the catalog.
 	Placement *PlacementStatus `json:"story,omitempty"`
 }
 
@@ -103,8 +103,8 @@ type record interface {
 	// Settings are those of the cluster, with defaults filled in.
 	Settings() Settings
 	place(ctx context.Context, p Placement) error
-	// leave forgets a node for good.
-	leave(ctx context.Context, d departure) error
+	// removeNode forgets a node for good.
+	removeNode(ctx context.Context, d departure) error
 }
 
 // placer moves replicas and leaderships while this node leads the catalog. It keeps nothing that a successor would miss: what
@@ -117,14 +117,15 @@ type placer struct {
 	// publish receives the status of each round; nil if there is no receiver.
 	publish func(*PlacementStatus)
 	now     func() time.Time
-	// reported is given the reports of each round; nil for nobody.
+	// reported receives the reports of each round; it may be nil.
 	reported func(ctx context.Context, reports map[string]*Report)
 
-	heard  map[string]time.Time  // when each node answered last
-	steady map[string]attendance // since when each node has answered every time
-	// steadyAfter is how long a node must have answered before it is counted on.
+	lastReport map[string]time.Time      // when each node last sent a report
+	liveness   map[string]livenessRecord // how long each node has been answering
+	// steadyAfter is how long a node must have answered before placement counts on it.
 	steadyAfter time.Duration
-	// commits are the positions that the leaders had committed in the round before: who has applied those is level.
+	// commits are the positions that the leaders had committed in the round before. A member that has
+	// applied them is level.
 	commits map[string]uint64
 	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
 	handed   sync.Map
@@ -134,13 +135,14 @@ type placer struct {
 	saidCut map[[2]string]bool
 	// behind is since when voters have not been level, by server and group.
 	behind map[Behind]time.Time
-	// undecided are the groups of which it was said that their replicas differ and nobody knows which is right.
+	// undecided are the groups whose replicas were reported to differ without a majority that shows which
+	// is right.
 	undecided map[string]bool
 }
 
-// run looks at the cluster until ctx ends.
+// run runs rounds until ctx ends.
 func (p *placer) run(ctx context.Context) {
-	p.heard, p.steady, p.declined = map[string]time.Time{}, map[string]attendance{}, map[string]decline{}
+	p.lastReport, p.liveness, p.declined = map[string]time.Time{}, map[string]livenessRecord{}, map[string]decline{}
 	p.commits, p.undecided, p.cuts = map[string]uint64{}, map[string]bool{}, map[[2]string]time.Time{}
 	tick := time.NewTicker(placeInterval)
 	defer tick.Stop()
@@ -160,7 +162,8 @@ func (p *placer) run(ctx context.Context) {
 	}
 }
 
-// round looks at the whole cluster once and takes the steps that can be taken. It reports whether the next look may follow at once.
+// round examines the whole cluster once and takes the steps that can be taken. It reports whether
+// the next round may follow at once.
 func (p *placer) round(ctx context.Context) bool {
 	reports := p.ask(ctx)
 	if p.reported != nil {
@@ -184,7 +187,7 @@ func (p *placer) round(ctx context.Context) bool {
 		changing.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, changeWait)
 			defer cancel()
-			done, err := p.take(ctx, &w, st, reports)
+			done, err := p.executeStep(ctx, &w, st, reports)
 			p.report(shardGroup(st.shard), st, err)
 			if done && err == nil {
 				taken.Store(true)
@@ -212,45 +215,48 @@ func (p *placer) report(group string, st step, err error) {
 	}
 }
 
-// ask collects the reports of all nodes that answer, and notes who did.
+// ask collects the reports of all nodes that answer, and updates their liveness.
 func (p *placer) ask(ctx context.Context) map[string]*Report {
 	all := p.record.Nodes()
 	reports := askAll(ctx, all, p.nodes)
 	now := p.now()
 	for _, n := range all {
-		// The grace period of a node that this leader never heard begins now.
-		if reports[n.ServerID] != nil || p.heard[n.ServerID].IsZero() {
-			p.heard[n.ServerID] = now
+		// The grace period of a node that never answered this leader begins now.
+		if reports[n.ServerID] != nil || p.lastReport[n.ServerID].IsZero() {
+			p.lastReport[n.ServerID] = now
 		}
-		report, known := reports[n.ServerID], p.steady[n.ServerID]
-		if now.Sub(p.heard[n.ServerID]) > missedMost {
-			delete(p.steady, n.ServerID)
+		report, known := reports[n.ServerID], p.liveness[n.ServerID]
+		if now.Sub(p.lastReport[n.ServerID]) > missedMax {
+			delete(p.liveness, n.ServerID)
 		} else if report != nil && (known.since.IsZero() || report.Process != known.process) {
-			p.steady[n.ServerID] = attendance{report.Process, now}
+			p.liveness[n.ServerID] = livenessRecord{report.Process, now}
 		}
 	}
 	return reports
 }
 
-// fresh reports whether a node is not to be counted on: its process has not answered for long enough, or does so no more.
+// fresh reports whether placement must not count on a node yet: its process has not answered for
+// long enough, or has stopped answering.
 func (p *placer) fresh(serverID string) bool {
-	known, there := p.steady[serverID]
+	known, there := p.liveness[serverID]
 	return !there || p.now().Sub(known.since) < p.steadyAfter
 }
 
-// attendance is the time since when one process of a node has answered.
-type attendance struct {
+// livenessRecord is the time since which a process of a node has answered.
+type livenessRecord struct {
 	process string
 	since   time.Time
 }
 
 const (
-	// DefaultSteadyAfter is how long a node must have answered before it is given replicas, votes and its share of leaderships. One that comes for a
-	// moment must not cost a shard a voter that stays, and a process that cannot live ends within seconds of its start. A shard that lacks a voter waits
-	// as long, and with it a new cluster.
+	// DefaultSteadyAfter is how long a node must have answered before it gets replicas, votes and
+	// its part of the leaderships. A node that joins for a moment must not cost a shard a lasting
+	// voter. A process that cannot run ends within seconds of its start. A shard that lacks a
+	// voter waits as long, and so does a new cluster.
 	DefaultSteadyAfter = 5 * time.Second
-	// missedMost is how long a node may miss looks meanwhile: on a busy machine some answers come too late, and that is when a cluster grows.
-	missedMost = 3 * time.Second
+	// missedMax is how long a node may miss rounds meanwhile. On a busy machine some answers are
+	// late, and clusters grow on busy machines.
+	missedMax = 3 * time.Second
 )
 
 // askAll returns the reports of the nodes that answer, by server id.
@@ -283,7 +289,7 @@ func (p *placer) world(reports map[string]*Report) world {
 	recorded := p.record.Nodes()
 	for _, n := range recorded {
 		report := reports[n.ServerID]
-		silent, since := report == nil, p.now().Sub(p.heard[n.ServerID])
+		silent, since := report == nil, p.now().Sub(p.lastReport[n.ServerID])
 		w.nodes = append(w.nodes, worldNode{
 			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving, impaired: report.impaired(),
 			silent: silent, lost: silent && since > settings.Grace, fresh: p.fresh(n.ServerID),
@@ -370,12 +376,13 @@ const (
 	// handoverWatch is how long a leadership must stay where it was handed to for that to count as accepted.
 	handoverWatch = 10 * time.Second
 	// A node that gave a leadership back is left alone for declinedMin, and twice as long each time that it does so again. A leader that
-	// crashes in its first seconds looks the same from here, and should not wait long for its share when it is back.
+	// crashes in its first seconds looks the same from here, and should not wait long for its part when it is back.
 	declinedMin = 5 * time.Second
 	declinedMax = time.Minute
 )
 
-// watchHandover notes who gave a leadership back that it was handed: handing it over again and again would cost two elections each time.
+// watchHandover records which nodes gave back a leadership that they were handed. Handing it over
+// again and again would cost two elections each time.
 func (p *placer) watchHandover(s *worldShard) {
 	v, ok := p.handed.Load(s.shard)
 	if !ok || s.leader == "" {
@@ -383,7 +390,7 @@ func (p *placer) watchHandover(s *worldShard) {
 	}
 	h := v.(handover)
 	switch {
-	case p.now().Sub(h.at) < placeInterval: // who led before may not have heard
+	case p.now().Sub(h.at) < placeInterval: // the previous leader may not know yet
 	case s.leader != h.to:
 		p.handed.Delete(s.shard)
 		if last := p.declined[h.to]; !h.at.Before(last.since) { // else it gave several back at once
@@ -397,9 +404,10 @@ func (p *placer) watchHandover(s *worldShard) {
 	}
 }
 
-// take carries out one step. It reports whether the next look may follow at once. A replica is recorded before it becomes a member, so that its node has started it, and
-// until it is none any more.
-func (p *placer) take(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
+// executeStep carries out one step. It reports whether the next round may follow at once. A
+// replica is recorded before it becomes a member, so that its node has started it. It stays
+// recorded until it is not a member any more.
+func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
 	s, name := &w.shards[st.shard], shardGroup(st.shard)
 	if st.action == addNonvoter {
 		if !slices.Contains(s.recorded, st.server) {

@@ -62,7 +62,7 @@ func (c *fakeCluster) place(_ context.Context, p Placement) error {
 	return nil
 }
 
-func (c *fakeCluster) leave(_ context.Context, d departure) error {
+func (c *fakeCluster) removeNode(_ context.Context, d departure) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes_ = slices.DeleteFunc(c.nodes_, func(n Node) bool { return n.ServerID == d.ServerID })
@@ -143,7 +143,7 @@ func (c *fakeCluster) placer() *placer {
 		record: c, nodes: c, logger: slog.New(slog.DiscardHandler), shards: len(c.members) - 1,
 		steadyAfter: DefaultSteadyAfter,
 		now:         func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
-		heard:       map[string]time.Time{}, steady: map[string]attendance{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
+		lastReport:  map[string]time.Time{}, liveness: map[string]livenessRecord{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
 		cuts: map[[2]string]time.Time{},
 	}
 }
@@ -265,7 +265,7 @@ func TestPlacerWaitsForSilence(t *testing.T) {
 	if now := c.votesOf("b.1"); now != held {
 		t.Errorf("within the grace period b.1 has %d votes of %d", now, held)
 	}
-	p = c.placer() // the catalog has another leader, which has heard nobody yet
+	p = c.placer() // the catalog has another leader, which has no reports yet
 	c.rounds(t, p, 60)
 	if now := c.votesOf("b.1"); now != held {
 		t.Errorf("under a new leader of the catalog, which did not wait, b.1 has %d votes of %d", now, held)
@@ -353,7 +353,7 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 	}
 	handed := func(leaders ...string) time.Duration {
 		p.handed.Store(uint32(0), handover{to: "b", at: p.now()})
-		p.watchHandover(shard("a")) // who has not heard yet
+		p.watchHandover(shard("a")) // which does not know yet
 		ahead(placeInterval)
 		for _, leader := range leaders {
 			p.watchHandover(shard(leader))
@@ -389,7 +389,8 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 	}
 }
 
-// TestPlanSparesTheUnsettled: who gave a leadership back, and whose process has just started, leads only if nobody else can.
+// TestPlanSparesTheUnsettled: a node that gave a leadership back, or whose process has just
+// started, leads only if no other node can.
 func TestPlanSparesTheUnsettled(t *testing.T) {
 	for name, b := range map[string]worldNode{"declined": {server: "b", declines: true}, "started": {server: "b", fresh: true}} {
 		even := world{factor: 3, nodes: []worldNode{{server: "a"}, b}}
@@ -406,7 +407,8 @@ func TestPlanSparesTheUnsettled(t *testing.T) {
 	}
 }
 
-// TestRestartIsNoticed: a node is given its share of leaderships when its new process has answered for a while, however short it was away.
+// TestRestartIsNoticed: a node gets its part of the leaderships when its new process has answered
+// for a while, however short the node was away.
 func TestRestartIsNoticed(t *testing.T) {
 	c := newFakeCluster(1, "a")
 	c.nodes_ = append(c.nodes_, Node{Name: "b", ServerID: "b.1"})

@@ -17,8 +17,8 @@ type worldNode struct {
 	draining bool
 	// leaving: it is about to stop. It is given nothing, and keeps its replicas, since it is likely to come back.
 	leaving bool
-	// fresh: its process has not answered for long enough to be counted on, or does so no more. It is given neither replicas nor votes, and leaderships only if
-	// there is nobody else.
+	// fresh: its process has not answered for long enough, or has stopped answering. It gets neither
+	// replicas nor votes, and leaderships only if no other node can lead.
 	fresh bool
 	// impaired: it has a condition. It keeps its replicas and votes. It hands its leaderships over by itself and is given none while another
 	// voter can lead.
@@ -32,14 +32,16 @@ type worldNode struct {
 	replacement, nextReplacement string
 }
 
-// unsettled reports whether the node should lead only if nobody else can.
+// unsettled reports whether the node should lead only if no other node can.
 func (n *worldNode) unsettled() bool { return n.declines || n.fresh }
 
-// takes reports whether the node may be given replicas.
-func (n *worldNode) takes() bool { return n.stays() && !n.silent && !n.leaving && !n.fresh }
+// acceptsReplicas reports whether the node may be given replicas.
+func (n *worldNode) acceptsReplicas() bool {
+	return n.keepsReplicas() && !n.silent && !n.leaving && !n.fresh
+}
 
-// stays reports whether the node may keep its replicas.
-func (n *worldNode) stays() bool { return !n.lost && !n.draining && n.replacement == "" }
+// keepsReplicas reports whether the node may keep its replicas.
+func (n *worldNode) keepsReplicas() bool { return !n.lost && !n.draining && n.replacement == "" }
 
 // worldShard is a shard as its leader sees it.
 type worldShard struct {
@@ -139,7 +141,7 @@ func newPlanner(w world) *planner {
 			takers++ // also one that is lost: without a spare node its replicas wait for it
 		}
 	}
-	p.wanted = max(1, min(w.factor, max(takers, w.minVoters))) // a shard that stands still helps nobody: a drain waits for another node
+	p.wanted = max(1, min(w.factor, max(takers, w.minVoters))) // a drain waits for another node, rather than stop the shard
 	for i := range w.shards {
 		s := &w.shards[i]
 		for _, id := range s.voters {
@@ -155,16 +157,16 @@ func newPlanner(w world) *planner {
 	return p
 }
 
-// stays reports whether a member may keep its replica.
-func (p *planner) stays(id string) bool {
+// keepsReplica reports whether a member may keep its replica.
+func (p *planner) keepsReplica(id string) bool {
 	n := p.byID[id]
-	return n != nil && n.stays()
+	return n != nil && n.keepsReplicas()
 }
 
 // steady reports whether a member may be given a vote: by it the others depend on its being there.
 func (p *planner) steady(id string) bool {
 	n := p.byID[id]
-	return n != nil && n.takes()
+	return n != nil && n.acceptsReplicas()
 }
 
 // givesUp reports whether a member without a vote is not worth waiting for: it is away, cannot be counted on, and there is another node. As long as
@@ -186,7 +188,7 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 	if st, busy := p.expel(s); busy {
 		return st, true
 	}
-	if !p.stays(s.leader) {
+	if !p.keepsReplica(s.leader) {
 		if to, ok := p.successor(s, s.leader); ok {
 			p.leads[s.leader]--
 			p.leads[to]++
@@ -195,13 +197,13 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 	}
 	good := 0
 	for _, id := range s.voters {
-		if p.stays(id) {
+		if p.keepsReplica(id) {
 			good++
 		}
 	}
 	for _, id := range s.nonvoters {
 		switch {
-		case !p.stays(id), p.givesUp(s, id), good >= p.wanted && len(s.voters) >= p.wanted && (p.awaited(s) || !p.replaces(s, id)):
+		case !p.keepsReplica(id), p.givesUp(s, id), good >= p.wanted && len(s.voters) >= p.wanted && (p.awaited(s) || !p.replaces(s, id)):
 			return step{s.shard, remove, id}, true
 		case slices.Contains(s.caughtUp, id) && p.steady(id):
 			return step{s.shard, promote, id}, true
@@ -227,7 +229,7 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 // awaited reports whether a voter is silent and may come back. Until it does, or is lost, the shard is not changed for its looks: with
 // another voter it could lose fewer of those that are left.
 func (p *planner) awaited(s *worldShard) bool {
-	return slices.ContainsFunc(s.voters, func(id string) bool { return p.stays(id) && !p.answers(id) })
+	return slices.ContainsFunc(s.voters, func(id string) bool { return p.keepsReplica(id) && !p.answers(id) })
 }
 
 // expel returns the step that removes a member whose replica was set aside. It may come back as any other node may: with nothing.
@@ -253,7 +255,7 @@ func (p *planner) replaces(s *worldShard, id string) bool {
 // shrink returns the step by which the shard loses the voter that is placed worst. A silent one that may come back is waited for.
 func (p *planner) shrink(s *worldShard) (step, bool) {
 	id := p.worst(s, s.voters)
-	if p.stays(id) && !p.answers(id) || !p.safeWithout(s, id) {
+	if p.keepsReplica(id) && !p.answers(id) || !p.safeWithout(s, id) {
 		return step{}, true
 	}
 	if id != s.leader {
@@ -296,7 +298,7 @@ func (p *planner) sound(s *worldShard, id string) bool {
 func (p *planner) successor(s *worldShard, id string) (string, bool) {
 	var best string
 	for _, v := range s.voters {
-		if v == id || !p.stays(v) || !p.sound(s, v) || p.byID[v].leaving {
+		if v == id || !p.keepsReplica(v) || !p.sound(s, v) || p.byID[v].leaving {
 			continue
 		}
 		if best == "" || cmp.Or(compareBool(p.byID[v].impaired, p.byID[best].impaired), cmp.Compare(p.byID[v].cutOff, p.byID[best].cutOff),
@@ -316,7 +318,7 @@ func (p *planner) candidate(s *worldShard) (string, bool) {
 	var best *worldNode
 	for i := range p.nodes {
 		n := &p.nodes[i]
-		if !n.takes() || slices.Contains(s.quarantined, n.server) || slices.Contains(s.voters, n.server) || slices.Contains(s.nonvoters, n.server) {
+		if !n.acceptsReplicas() || slices.Contains(s.quarantined, n.server) || slices.Contains(s.voters, n.server) || slices.Contains(s.nonvoters, n.server) {
 			continue
 		}
 		if slices.Contains(s.recorded, n.server) {
@@ -347,7 +349,7 @@ func (p *planner) replacements(s *worldShard) map[string]bool {
 func (p *planner) zonesOf(members []string) map[string]int {
 	zones := map[string]int{}
 	for _, id := range members {
-		if p.stays(id) {
+		if p.keepsReplica(id) {
 			zones[p.byID[id].zone]++
 		}
 	}
@@ -363,7 +365,7 @@ func (p *planner) worst(s *worldShard, members []string) string {
 		if n := p.byID[id]; n != nil {
 			crowd = zones[n.zone]
 		}
-		return p.stays(id), crowd, p.replicas[id]
+		return p.keepsReplica(id), crowd, p.replicas[id]
 	}
 	return slices.MinFunc(members, func(a, b string) int {
 		aStays, aCrowd, aLoad := rank(a)
@@ -398,7 +400,7 @@ func (p *planner) evenReplicas() (step, bool) {
 		for _, from := range s.voters {
 			for j := range p.nodes {
 				to := &p.nodes[j]
-				if !to.takes() || to.impaired || slices.Contains(s.quarantined, to.server) || slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
+				if !to.acceptsReplicas() || to.impaired || slices.Contains(s.quarantined, to.server) || slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
 					continue
 				}
 				zones := p.zonesOf(s.voters)
@@ -421,7 +423,7 @@ func (p *planner) evenLeaders(steps []step) (step, bool) {
 			continue
 		}
 		to, ok := p.successor(s, s.leader)
-		if ok && (!p.stays(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() && p.byID[to].cutOff <= p.byID[s.leader].cutOff && p.leads[s.leader]-p.leads[to] >= 2) {
+		if ok && (!p.keepsReplica(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() && p.byID[to].cutOff <= p.byID[s.leader].cutOff && p.leads[s.leader]-p.leads[to] >= 2) {
 			return step{s.shard, transfer, to}, true
 		}
 	}

@@ -70,7 +70,7 @@ func (s *sim) apply(st step) {
 		if st.server == sh.leader {
 			s.t.Fatalf("%+v removes the leader of %+v", st, *sh)
 		}
-		if n := s.node(st.server); n.silent && n.stays() && slices.Contains(sh.voters, st.server) {
+		if n := s.node(st.server); n.silent && n.keepsReplicas() && slices.Contains(sh.voters, st.server) {
 			s.t.Fatalf("%+v removes from %+v a node that may come back", st, *sh)
 		}
 		sh.nonvoters = slices.DeleteFunc(sh.nonvoters, func(id string) bool { return id == st.server })
@@ -99,8 +99,8 @@ func (s *sim) sound(sh *worldShard) (n int) {
 	return n
 }
 
-// settle plans until nothing is left to do.
-func (s *sim) settle() {
+// runToRest plans until nothing is left to do.
+func (s *sim) runToRest() {
 	s.t.Helper()
 	for range 100 * (len(s.shards) + 1) {
 		s.look()
@@ -116,7 +116,7 @@ func (s *sim) settle() {
 			if slices.ContainsFunc(steps[:i], func(other step) bool { return other.shard == st.shard }) {
 				s.t.Fatalf("two steps for shard %d: %+v", st.shard, steps)
 			}
-			if st.action == addNonvoter && (len(s.shards[st.shard].nonvoters) > 0 || !s.node(st.server).takes()) {
+			if st.action == addNonvoter && (len(s.shards[st.shard].nonvoters) > 0 || !s.node(st.server).acceptsReplicas()) {
 				s.t.Fatalf("%+v is added to %+v", st, s.shards[st.shard])
 			}
 			if st.action == demote {
@@ -148,7 +148,7 @@ func (s *sim) want(voters, spread int) {
 			s.t.Errorf("shard %+v, want %d voters", *sh, voters)
 		}
 		for _, id := range sh.voters {
-			if n := s.node(id); !n.stays() {
+			if n := s.node(id); !n.keepsReplicas() {
 				s.t.Errorf("shard %+v is still on %+v", *sh, *n)
 			}
 			replicas[id]++
@@ -158,7 +158,7 @@ func (s *sim) want(voters, spread int) {
 	check := func(what string, count map[string]int, spread int) {
 		least, most := len(s.shards), 0
 		for i := range s.nodes {
-			if n := &s.nodes[i]; n.takes() {
+			if n := &s.nodes[i]; n.acceptsReplicas() {
 				least, most = min(least, count[n.server]), max(most, count[n.server])
 			}
 		}
@@ -181,19 +181,19 @@ func nodesNamed(n int) (nodes []worldNode) {
 func TestPlanGrowth(t *testing.T) {
 	all := nodesNamed(5)
 	s := newSim(t, 6, 3, all[0])
-	s.settle()
+	s.runToRest()
 	s.want(1, 0)
 	s.nodes = append(s.nodes, all[1])
-	s.settle()
+	s.runToRest()
 	s.want(2, 1)
 	s.nodes = append(s.nodes, all[2])
-	s.settle()
+	s.runToRest()
 	s.want(3, 1)
 	s.nodes = append(s.nodes, all[3:]...)
-	s.settle()
+	s.runToRest()
 	s.want(3, 1)
 	s.node("n1.1").draining, s.node("n4.1").draining = true, true
-	s.settle()
+	s.runToRest()
 	s.want(3, 1)
 }
 
@@ -204,7 +204,7 @@ func TestPlanZones(t *testing.T) {
 		nodes[i].zone = []string{"a", "a", "a", "a", "b", "c"}[i]
 	}
 	s := newSim(t, 6, 3, nodes...)
-	s.settle()
+	s.runToRest()
 	for _, sh := range s.shards {
 		zones := map[string]bool{}
 		for _, id := range sh.voters {
@@ -219,7 +219,7 @@ func TestPlanZones(t *testing.T) {
 // TestPlanReplacesWhatIsLost replaces a lost node if there is a spare, and keeps it if there is none; silence alone moves nothing.
 func TestPlanReplacesWhatIsLost(t *testing.T) {
 	s := newSim(t, 6, 3, nodesNamed(3)...)
-	s.settle()
+	s.runToRest()
 	s.node("n2.1").silent = true
 	s.look()
 	for _, st := range plan(s.world) {
@@ -228,14 +228,14 @@ func TestPlanReplacesWhatIsLost(t *testing.T) {
 		}
 	}
 	s.node("n2.1").lost = true
-	s.settle()
+	s.runToRest()
 	for _, sh := range s.shards {
 		if !slices.Contains(sh.voters, "n2.1") {
 			t.Errorf("no spare node, and yet %+v", sh)
 		}
 	}
 	s.nodes = append(s.nodes, worldNode{server: "n4.1"})
-	s.settle()
+	s.runToRest()
 	s.want(3, 1)
 }
 
@@ -246,7 +246,7 @@ func TestPlanSparesTheSilent(t *testing.T) {
 		for rounds := range 3 {
 			t.Run(fmt.Sprintf("%s after %d steps", silent, rounds), func(t *testing.T) {
 				s := newSim(t, 6, 3, nodesNamed(3)...)
-				s.settle()
+				s.runToRest()
 				s.nodes = append(s.nodes, worldNode{server: "n4.1"})
 				for range rounds {
 					s.look()
@@ -257,14 +257,14 @@ func TestPlanSparesTheSilent(t *testing.T) {
 					s.apply(steps[0])
 				}
 				s.node(silent).silent = true
-				s.settle()
+				s.runToRest()
 				for _, sh := range s.shards {
 					if !slices.Contains(sh.voters, silent) {
 						t.Errorf("%+v has lost %s", sh, silent)
 					}
 				}
 				s.node(silent).lost = true
-				s.settle()
+				s.runToRest()
 				s.want(3, 1)
 			})
 		}
@@ -274,7 +274,7 @@ func TestPlanSparesTheSilent(t *testing.T) {
 // TestPlanReplacement gives the places of a node that lost its disk to its new incarnation, although another node is empty.
 func TestPlanReplacement(t *testing.T) {
 	s := newSim(t, 6, 5, nodesNamed(3)...) // the old incarnation must not count among those that five voters could be on
-	s.settle()
+	s.runToRest()
 	old := s.node("n2.1")
 	old.silent, old.replacement = true, "n2.2"
 	s.nodes = append(s.nodes, worldNode{server: "n0.1"}, worldNode{server: "n2.2"})
@@ -288,14 +288,14 @@ func TestPlanReplacement(t *testing.T) {
 	if len(steps) != len(s.shards) {
 		t.Errorf("%d steps for %d shards", len(steps), len(s.shards))
 	}
-	s.settle()
+	s.runToRest()
 	s.want(4, 1)
 }
 
 // TestPlanDrainMovesLeadersFirst: no replica moves off a draining node as long as it leads a shard that another voter can lead.
 func TestPlanDrainMovesLeadersFirst(t *testing.T) {
 	s := newSim(t, 6, 3, nodesNamed(4)...)
-	s.settle()
+	s.runToRest()
 	s.node("n1.1").draining = true
 	led := 0
 	for _, sh := range s.shards {
@@ -318,7 +318,7 @@ func TestPlanDrainMovesLeadersFirst(t *testing.T) {
 	if led == 0 || transfers != led {
 		t.Errorf("%d of %d leaderships are handed over at once: %+v", transfers, led, steps)
 	}
-	s.settle()
+	s.runToRest()
 	s.want(3, 1)
 }
 
@@ -331,7 +331,7 @@ func TestPlanAnyWorld(t *testing.T) {
 		for i := range s.nodes {
 			s.nodes[i].zone = fmt.Sprint(rng.IntN(zones))
 		}
-		s.settle()
+		s.runToRest()
 		for range 6 {
 			n := &s.nodes[rng.IntN(len(s.nodes))]
 			switch rng.IntN(6) {
@@ -349,13 +349,13 @@ func TestPlanAnyWorld(t *testing.T) {
 			case 4:
 				s.nodes = append(s.nodes, worldNode{server: fmt.Sprintf("n%d.1", len(s.nodes)+1), zone: fmt.Sprint(rng.IntN(zones))})
 			}
-			s.settle()
+			s.runToRest()
 		}
 		for i := range s.nodes {
 			n := &s.nodes[i]
 			n.silent, n.lost, n.draining, n.replacement = false, false, false, ""
 		}
-		s.settle()
+		s.runToRest()
 		spread := 1
 		if zones > 1 {
 			spread = len(s.shards) // a zone with few nodes has more to carry

@@ -55,8 +55,8 @@ func TestPlanPrefersLeadersThatAllReach(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsLeadersWhereNobodyIsLinkedBetter: of four nodes each is cut off from one; also evenness goes on there, and comes to an end.
-func TestPlanKeepsLeadersWhereNobodyIsLinkedBetter(t *testing.T) {
+// TestPlanKeepsLeadersWithoutABetterLink: of four nodes each is cut off from one; also evenness goes on there, and comes to an end.
+func TestPlanKeepsLeadersWithoutABetterLink(t *testing.T) {
 	nodes := nodesNamed(4)
 	for i := range nodes {
 		nodes[i].cutOff = 1

@@ -13,8 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestEndThroughANodeThatLags deletes queues through a node that has not heard of them yet.
-func TestEndThroughANodeThatLags(t *testing.T) {
+// TestDeleteThroughANodeThatLags deletes queues through a node that does not know of them yet.
+func TestDeleteThroughANodeThatLags(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
@@ -39,8 +39,9 @@ func TestEndThroughANodeThatLags(t *testing.T) {
 	})
 }
 
-// TestBirthThroughAFollowerOfAnIdleCatalog does not wait until the leader happens to say how far it has committed.
-func TestBirthThroughAFollowerOfAnIdleCatalog(t *testing.T) {
+// TestCreateThroughAFollowerOfAnIdleCatalog does not wait until the leader happens to say how far
+// it has committed.
+func TestCreateThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
@@ -58,7 +59,8 @@ func TestBirthThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 	})
 }
 
-// A node that hears from its leader, and gets none of what that logs, says so in time: nothing was done, or, if the leader did it, that it is not known.
+// A node that is in contact with its leader, and gets none of its entries, says so in time:
+// nothing was done, or, if the leader did it, the outcome is unknown.
 func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,9 +117,9 @@ func shardsWith(t *testing.T, through *member, name string) (held int) {
 	return held
 }
 
-// TestBirthsAndEndsThroughAllNodes makes and deletes one queue through all nodes at once. Whatever comes first, in the end the shards hold
-// what is recorded.
-func TestBirthsAndEndsThroughAllNodes(t *testing.T) {
+// TestCreateAndDeleteThroughAllNodes creates and deletes one queue through all nodes at once. In
+// any order, the shards hold in the end what is recorded.
+func TestCreateAndDeleteThroughAllNodes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)

@@ -69,8 +69,8 @@ func TestLoweredQuotaKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// TestOldQuotasAreNotApplied: a shard whose leader knows of a later quota change is told nothing
-// by a replica of the catalog that was rebuilt from its files and lacks that change. A leader that
+// TestOldQuotasAreNotApplied: a shard whose leader knows of a later quota change gets nothing from
+// a replica of the catalog that was rebuilt from its files and lacks that change. A leader that
 // was replaced proposes nothing.
 func TestOldQuotasAreNotApplied(t *testing.T) {
 	c := openWithoutAllocator(t)

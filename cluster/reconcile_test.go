@@ -69,9 +69,9 @@ func TestUpdatesThroughAllNodes(t *testing.T) {
 	})
 }
 
-// TestUpdatesAndEndsThroughAllNodes changes and deletes one queue through all nodes at once: what is not recorded in the end no shard holds, however
-// late a change came.
-func TestUpdatesAndEndsThroughAllNodes(t *testing.T) {
+// TestUpdateAndDeleteThroughAllNodes changes and deletes one queue through all nodes at once: no
+// shard holds what is not recorded in the end, however late a change came.
+func TestUpdateAndDeleteThroughAllNodes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
@@ -103,8 +103,9 @@ func TestUpdatesAndEndsThroughAllNodes(t *testing.T) {
 	})
 }
 
-// TestBringLogsNothingWhereNothingLags: a shard that has the record is asked, and not told again.
-func TestBringLogsNothingWhereNothingLags(t *testing.T) {
+// TestReconcileLogsNothingWhereNothingLags: a shard that has the record is asked, and not updated
+// again.
+func TestReconcileLogsNothingWhereNothingLags(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)

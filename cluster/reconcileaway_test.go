@@ -50,7 +50,8 @@ func (s *awayShards) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.
 	return s.Shards.Query(ctx, shard, q)
 }
 
-// openAway returns a catalog over such shards with wide queues of those names, whose settings were changed and told to nobody.
+// openAway returns a catalog over such shards with wide queues of those names. Their settings were
+// changed, and no shard was updated.
 func openAway(t *testing.T, dir string, names ...string) (*node.Node, *Catalog, *awayShards) {
 	t.Helper()
 	n, _ := openNode(t, dir)
@@ -107,8 +108,9 @@ func TestUnreachedShardsAreWaitedForOnce(t *testing.T) {
 	})
 }
 
-// TestRecordThatChangesWhileItIsBrought: what a shard is told is the record as it is by then, and nothing if there is none any more.
-func TestRecordThatChangesWhileItIsBrought(t *testing.T) {
+// TestRecordThatChangesDuringReconcile: a shard gets the record as it is by then, and nothing if
+// there is none any more.
+func TestRecordThatChangesDuringReconcile(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {
 		n, c, shards := openAway(t, dir, "changed", "deleted")

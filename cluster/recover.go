@@ -70,7 +70,7 @@ func (m *soleMachine) Restore(r io.Reader) (node.Machine, error) {
 func (m *soleMachine) Snapshot() node.MachineSnapshot {
 	sole := machine{state: m.state}
 	sole.state.Foundation = foundation{ClusterID: m.clusterID, Shards: m.self.Shards}
-	// Who left the old cluster cannot come back to the new one, and this node may be of those.
+	// Nodes that left the old cluster cannot come back to the new one, and this node may be one of them.
 	sole.state.Nodes, sole.state.Placements, sole.state.Departed = nil, nil, nil
 	for _, n := range m.state.Nodes {
 		if n.ServerID == m.self.ServerID {
@@ -79,7 +79,7 @@ func (m *soleMachine) Snapshot() node.MachineSnapshot {
 		}
 	}
 	if sole.state.Settings.MinVoters > 1 {
-		sole.state.Settings.MinVoters = 1 // one voter is all that is left, and whoever recovers was told
+		sole.state.Settings.MinVoters = 1 // one voter is all that is left, as the operator was told
 	}
 	sole.state.Namespaces = nil
 	for _, r := range m.state.Namespaces {

@@ -14,22 +14,23 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// pathRelay begins the paths of calls to another node that one which cannot reach it makes by way of a third: the server id and the path of the call
-// follow. A call is relayed once.
+// pathRelay starts the path of a relayed call. A node that cannot reach the callee sends the call
+// to a third node. The callee's server id and the call's path follow. A call is relayed once.
 const pathRelay = "/relay/"
 
 // errNotUnderstood is the answer of an older program to pathReach.
-var errNotUnderstood = errors.New("the node does not know the question")
+var errNotUnderstood = errors.New("the node does not know this call")
 
-// errNotRelayed says that a call that was to be passed on was not. Nothing of it was sent.
-var errNotRelayed = errors.New("the call was not passed on")
+// errNotRelayed says that a call was not relayed. No part of it was sent.
+var errNotRelayed = errors.New("the call was not relayed")
 
-// url returns where to send a call of a server, which goes by way of another node if it cannot be reached straight.
+// url returns the URL of a call to a server. It leads through a relay if this node cannot reach
+// the server.
 func (p *peers) url(server, path string) (string, error) {
 	via := ""
-	if p.contacts != nil && path != pathJoin {
+	if p.reachability != nil && path != pathJoin {
 		var err error
-		if via, err = p.contacts.detour(server); err != nil {
+		if via, err = p.reachability.relayFor(server); err != nil {
 			return "", err
 		}
 	}
@@ -39,16 +40,16 @@ func (p *peers) url(server, path string) (string, error) {
 	return "http://" + via + pathRelay + server + path, nil
 }
 
-// direct reports whether calls of a server go straight to it, if they go anywhere.
+// direct reports whether calls go to a server without a relay, if they go there at all.
 func (p *peers) direct(server string) bool {
-	if p.contacts == nil {
+	if p.reachability == nil {
 		return true
 	}
-	via, err := p.contacts.detour(server)
+	via, err := p.reachability.relayFor(server)
 	return via == "" && err == nil
 }
 
-// answerRelay passes calls of other nodes on, and their answers back.
+// answerRelay relays calls of other nodes, and their answers.
 func (p *peers) answerRelay() {
 	p.mux.HandleFunc("POST "+pathRelay+"{server}/{path...}", func(w http.ResponseWriter, r *http.Request) {
 		server, path := r.PathValue("server"), "/"+r.PathValue("path")
@@ -56,7 +57,7 @@ func (p *peers) answerRelay() {
 			http.Error(w, "a call of "+path+" is not relayed", http.StatusBadRequest)
 			return
 		}
-		if p.contacts.doubts(server) {
+		if p.reachability.isSuspect(server) {
 			writePeerError(w, fmt.Errorf("%w: it does not reach %s either", errNotRelayed, server))
 			return
 		}
@@ -81,14 +82,14 @@ func (p *peers) answerRelay() {
 		defer response.Body.Close()
 		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
 		w.WriteHeader(response.StatusCode)
-		if err := passOn(w, response.Body); err != nil {
-			panic(http.ErrAbortHandler) // the caller must not take what it has for the whole answer
+		if err := copyFlushed(w, response.Body); err != nil {
+			panic(http.ErrAbortHandler) // the caller must not treat what it has as the whole answer
 		}
 	})
 }
 
-// passOn sends on what comes, as it comes.
-func passOn(w http.ResponseWriter, from io.Reader) error {
+// copyFlushed copies an answer and flushes each part as it arrives.
+func copyFlushed(w http.ResponseWriter, from io.Reader) error {
 	answer := http.NewResponseController(w)
 	room := make([]byte, 32<<10)
 	for {
@@ -107,7 +108,8 @@ func passOn(w http.ResponseWriter, from io.Reader) error {
 	}
 }
 
-// askReachOf returns askReach for a node, which hears how full the memory of those is that answer.
+// askReachOf returns askReach for a node. The node learns how full the memory of the answering
+// peers is.
 func (p *peers) askReachOf(n *node.Node) func(context.Context, string) (reachAnswer, error) {
 	return func(ctx context.Context, server string) (reachAnswer, error) {
 		a, err := p.askReach(ctx, server)
@@ -116,7 +118,8 @@ func (p *peers) askReachOf(n *node.Node) func(context.Context, string) (reachAns
 	}
 }
 
-// askReach asks a node whom it cannot reach. Any whole answer shows that it was reached.
+// askReach asks a node which other nodes it cannot reach. Any complete answer shows that this node
+// reaches it.
 func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathReach, strings.NewReader("{}"))
 	if err != nil {
@@ -128,8 +131,8 @@ func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err
 		return a, fmt.Errorf("asking %s whom it reaches: %w", server, err)
 	}
 	defer response.Body.Close()
-	body, err := readPaced(response.Body, peerBytesMax)
-	if err != nil { // the answer broke off
+	body, err := readBody(response.Body, peerBytesMax)
+	if err != nil { // the answer was cut off
 		return a, fmt.Errorf("asking %s whom it reaches: %w", server, err)
 	}
 	if response.StatusCode != http.StatusOK {

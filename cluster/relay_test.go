@@ -26,9 +26,9 @@ func relaying(t *testing.T, network *pipes, names ...string) map[string]*peers {
 	var running sync.WaitGroup
 	for _, name := range names {
 		p := startPeers(t, network.link(name))
-		p.contacts = newContacts(name, p.askReach)
+		p.reachability = newReachability(name, p.askReach)
 		handlePeer(p, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
-			return p.contacts.answer(from), nil
+			return p.reachability.answerProbe(from), nil
 		})
 		handlePeer(p, "/echo", func(_ context.Context, from, text string) (string, error) {
 			if text == "fail" {
@@ -42,7 +42,7 @@ func relaying(t *testing.T, network *pipes, names ...string) map[string]*peers {
 	for _, p := range all {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				p.contacts.probe(ctx, without(names, p.contacts.self), &running)
+				p.reachability.probe(ctx, without(names, p.reachability.self), &running)
 				select {
 				case <-time.After(probeInterval):
 				case <-ctx.Done():
@@ -66,7 +66,8 @@ func without(names []string, name string) (others []string) {
 	return others
 }
 
-// TestRelay: calls to a node that is not reached go by way of one that reaches it, errors keep their identity, and without such a one they are refused.
+// TestRelay: calls to a node that is not reached go through a node that reaches it. Errors keep
+// their identity. Without a relay the calls are refused.
 func TestRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -100,7 +101,7 @@ func TestRelay(t *testing.T) {
 		if _, err := callPeer[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) || !errors.Is(err, errCutOff) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") || time.Since(began) > 0 {
 			t.Errorf("refused after %v: %v", time.Since(began), err)
 		}
-		if got := a.contacts.unreached(func(string) string { return "addr" }); len(got) != 1 || got[0].ServerID != "c.1" || got[0].Address != "addr" || !got[0].Calls {
+		if got := a.reachability.unreached(func(string) string { return "addr" }); len(got) != 1 || got[0].ServerID != "c.1" || got[0].Address != "addr" || !got[0].Calls {
 			t.Errorf("not reached are %+v", got)
 		}
 		network.drop("c.1", false, "a.1", "b.1")
@@ -109,7 +110,7 @@ func TestRelay(t *testing.T) {
 	})
 }
 
-// TestReachAnswerThatBreaksOff: a node whose answer breaks off was not reached.
+// TestReachAnswerThatBreaksOff: a node whose answer is cut off was not reached.
 func TestReachAnswerThatBreaksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -127,7 +128,8 @@ func TestReachAnswerThatBreaksOff(t *testing.T) {
 	})
 }
 
-// TestRelayedCallThatBreaks: a call that broke on the way has an unknown outcome, wherever it broke.
+// TestRelayedCallThatBreaks: a call that broke on its way has an unknown outcome, on whichever of
+// its two connections.
 func TestRelayedCallThatBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -157,7 +159,7 @@ func TestRelayedCallThatBreaks(t *testing.T) {
 	})
 }
 
-// TestNotRelayedIsSaid: that a call was not passed on arrives as that, whatever else the error is.
+// TestNotRelayedIsSaid: a call that was not relayed fails with that error, whatever else it wraps.
 func TestNotRelayedIsSaid(t *testing.T) {
 	for range 50 { // an order that changes would show
 		for want, err := range map[string]error{

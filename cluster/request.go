@@ -15,7 +15,7 @@ const (
 // request makes a command safe to repeat.
 type request struct {
 	ID string `json:"id"`
-	// Content tells a repeat from another command under the same id.
+	// Content distinguishes a repeat from another command under the same id.
 	Content string `json:"content"`
 	// At is the proposer's wall clock.
 	At int64 `json:"atNanos"`
@@ -35,7 +35,7 @@ func (e *RequestError) Error() string {
 	return "request " + e.ID + " was made before with other content"
 }
 
-// OtherContent tells the public edge, which does not know this package, what the error is about.
+// OtherContent says what the error is about to the public edge, which does not import this package.
 func (e *RequestError) OtherContent() string { return e.ID }
 
 // ForRequest returns the catalog as one caller's request sees it: CreateQueue and UpdateQueue that have succeeded before

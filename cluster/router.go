@@ -22,10 +22,10 @@ type Router struct {
 	leaders   *leaderCache
 	forwarded forwardedCalls
 	routing   leaderRouter
-	reach     reach
-	// others returns the servers that this node has heard of, itself excepted; nil if it can hear of none.
+	readiness readiness
+	// others returns the servers that this node knows of, except itself. It is nil if the node can know none.
 	others func() []string
-	// attempts are those at requests whose first shard this node leads.
+	// attempts locks requests whose first shard this node leads.
 	attempts node.RequestMutex
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestStoppableWaitThatNobodyStops returns with the job that it was granted at a leader elsewhere, and when that leader's node drains.
-func TestStoppableWaitThatNobodyStops(t *testing.T) {
+// TestStoppableWaitWithoutStop returns with the job that it was granted at a leader elsewhere,
+// also when that leader's node drains.
+func TestStoppableWaitWithoutStop(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)

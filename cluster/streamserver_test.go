@@ -31,8 +31,8 @@ func TestStreamThatStalls(t *testing.T) {
 		}
 		wait := binary.AppendUvarint([]byte{0, 0}, uint64(time.Hour))
 		took := st.send(t, appendStreamMessage(nil, streamReserve, 1, wait, st.a.forwarded(aPut())), appendStreamMessage(nil, streamDo, 2, make([]byte, 100))[:10])
-		if took != paceWait {
-			t.Errorf("it ended after %v, want %v", took, paceWait)
+		if took != stallTimeout {
+			t.Errorf("it ended after %v, want %v", took, stallTimeout)
 		}
 	})
 }

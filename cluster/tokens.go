@@ -70,26 +70,26 @@ func (m *machine) endToken(e *tokenEnd) outcome {
 	return outcome{}
 }
 
-// access is what those who let callers in see of the state, without a lock.
+// access is the part of the state that authenticates callers, readable without a lock.
 type access struct {
 	tokens map[string]*tokens.Record // by id
 	// guard is the name of a node that asks its callers for tokens, "" if none does.
 	guard string
 }
 
-// shownAccess is where they see it.
+// shownAccess holds the current access.
 type shownAccess struct {
 	atomic.Pointer[access]
-	guards *bell // rung when the guard is another
+	guardChanged *broadcast // sent when guard changes
 }
 
 func newAccess() *shownAccess {
-	s := &shownAccess{guards: newBell()}
+	s := &shownAccess{guardChanged: newBroadcast()}
 	s.Store(&access{})
 	return s
 }
 
-// showAccess has those who let callers in see the state as it is now.
+// showAccess publishes the present state to shownAccess.
 func (m *machine) showAccess() {
 	a := access{tokens: make(map[string]*tokens.Record, len(m.state.Tokens))}
 	for _, t := range m.state.Tokens {
@@ -101,7 +101,7 @@ func (m *machine) showAccess() {
 	before := m.access.Load()
 	m.access.Store(&a)
 	if before.guard != a.guard {
-		m.access.guards.ring()
+		m.access.guardChanged.send()
 	}
 }
 
@@ -118,7 +118,8 @@ func checkTokens(all []*tokens.Record) error {
 	return nil
 }
 
-// AddToken records a token. It fails with ErrTokens if there are too many. After an unknown outcome there may be a token that nobody has: it can be ended.
+// AddToken records a token. It fails with ErrTokens if there are too many. After an unknown
+// outcome there may be a token without an owner: it can be ended.
 func (c *Catalog) AddToken(ctx context.Context, t tokens.Record) error {
 	out, err := c.propose(ctx, command{AddToken: &t})
 	switch {
@@ -164,4 +165,4 @@ func (c *Catalog) Token(id string) (*tokens.Record, bool) {
 func (c *Catalog) Guard() string { return c.access.Load().guard }
 
 // GuardAltered returns a channel that is closed when what Guard returns changes after this call.
-func (c *Catalog) GuardAltered() <-chan struct{} { return c.access.guards.rung() }
+func (c *Catalog) GuardAltered() <-chan struct{} { return c.access.guardChanged.wait() }

@@ -59,7 +59,7 @@ func TestTokensAreKept(t *testing.T) {
 	}
 }
 
-// TestTokensOfASnapshot: a replica that gets a snapshot lets those in who are in it, and nobody else.
+// TestTokensOfASnapshot: a replica that gets a snapshot accepts the tokens in it, and no others.
 func TestTokensOfASnapshot(t *testing.T) {
 	m, replica := newMachine(), newMachine()
 	known, gone := madeToken(1, 0), madeToken(1, 0)
@@ -109,7 +109,8 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestGuardOfACatalog: while one node asks for tokens that is so of the cluster, also for a replica that gets a snapshot. Who follows that hears of each change.
+// TestGuardOfACatalog: while one node asks for tokens, the cluster does, also for a replica that
+// gets a snapshot. A follower of GuardAltered is woken by each change.
 func TestGuardOfACatalog(t *testing.T) {
 	m, replica := newMachine(), newMachine()
 	shown := &Catalog{access: m.access}

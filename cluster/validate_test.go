@@ -98,26 +98,27 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestStrangersMayOnlyJoin has a node call that was removed, and which is told so when it asks to join.
-func TestStrangersMayOnlyJoin(t *testing.T) {
+// TestRemovedNodesMayOnlyJoin: a removed node calls, and is refused. When it asks to join it is
+// told that it was removed.
+func TestRemovedNodesMayOnlyJoin(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		leader, others := leads(t, groupName, all)
 		removed := others[0]
 		self := removed.serverID()
-		if err := leader.cluster.leave(t.Context(), departure{ServerID: self}); err != nil { // although it answers
+		if err := leader.cluster.removeNode(t.Context(), departure{ServerID: self}); err != nil { // although it answers
 			t.Fatal(err)
 		}
 		if _, err := callPeer[Report](t.Context(), removed.cluster.peers, leader.serverID(), pathReport, struct{}{}); !errors.Is(err, node.ErrNoLeader) {
-			t.Errorf("a stranger's call gives %v", err)
+			t.Errorf("a removed node's call gives %v", err)
 		}
 		join, err := json.Marshal(command{Format: fsm.FirstFormat, Join: &removed.cluster.self})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := callPeer[proposed](t.Context(), removed.cluster.peers, leader.serverID(), pathPropose, json.RawMessage(join)); !errors.Is(err, node.ErrNoLeader) {
-			t.Errorf("a stranger's own admission gives %v", err)
+			t.Errorf("a removed node's own admission gives %v", err)
 		}
 		if left := removed.awaitLeft(); left.ServerID != self || leader.cluster.mayCall(self) {
 			t.Errorf("it is told %v", left)

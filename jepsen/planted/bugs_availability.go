@@ -13,7 +13,7 @@ func availabilityBugs() []Bug {
 		{
 			Name: "full-disk-leads", What: "a node whose disk is nearly full keeps its leaderships",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"disk-low"},
-			Edits: []Edit{skipping("cluster/relief.go", `len(m.host.Conditions()) > 0`, "full-disk-leads")},
+			Edits: []Edit{skipping("cluster/leadershed.go", `len(m.host.Conditions()) > 0`, "full-disk-leads")},
 		},
 		{
 			Name: "conditions-untold", What: "status is silent about a node whose disk is nearly full",
@@ -30,7 +30,7 @@ func availabilityBugs() []Bug {
 		{
 			Name: "dead-path-taken", What: "calls to a node that is not reached go straight there all the same, and wait there",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"partial"},
-			Edits: []Edit{neverUnreached(), before("cluster/contacts.go", `via := ""`, `if planted("dead-path-taken") {
+			Edits: []Edit{neverUnreached(), before("cluster/reachability.go", `via := ""`, `if planted("dead-path-taken") {
 		return "", nil
 	}`)},
 		},
@@ -65,8 +65,9 @@ func availabilityBugs() []Bug {
 	}
 }
 
-// neverUnreached has a node take every other one for reached: it objects to none, and tells placement and status of none.
+// neverUnreached makes a node treat every other one as reached: it objects to none, and reports none to
+// placement and status.
 func neverUnreached() Edit {
-	const condition = `return k.failures >= unreachedProbes && time.Since(k.reached) >= unreachedAfter`
-	return Edit{"cluster/contacts.go", condition, condition + ` && !planted("unreached-leads") && !planted("dead-path-taken")`}
+	const condition = `return p.failures >= unreachedProbes && time.Since(p.reached) >= unreachedAfter`
+	return Edit{"cluster/reachability.go", condition, condition + ` && !planted("unreached-leads") && !planted("dead-path-taken")`}
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// watchContacts asks the other nodes again and again whom they reach, until ctx ends, and has this node lead only where the voters reach it.
-func (m *members) watchContacts(ctx context.Context) {
+// watchReachability probes the other nodes until ctx ends. It makes this node lead only groups
+// whose voters reach it.
+func (m *members) watchReachability(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
-		m.peers.contacts.probe(ctx, m.others(), &running)
-		m.heedObjections()
+		m.peers.reachability.probe(ctx, m.others(), &running)
+		m.abstainIfUnreached()
 		m.host.CloseStale()
 		select {
 		case <-tick.C:
@@ -29,8 +30,9 @@ func (m *members) watchContacts(ctx context.Context) {
 	}
 }
 
-// others returns the other recorded nodes. Before this node has heard of the catalog's leader since its start it knows no records, and these are the members of
-// the catalog's group: a node that no leader reaches must ask them, so that they know that it runs.
+// others returns the other recorded nodes. A node that has just started, and knows no leader of
+// the catalog yet, knows no records; then it returns the members of the catalog's group. A node
+// that no leader reaches must probe them, so that they know that it runs.
 func (m *members) others() (all []string) {
 	for _, n := range m.catalog.Nodes() {
 		all = append(all, n.ServerID)
@@ -45,13 +47,16 @@ func (m *members) others() (all []string) {
 	return slices.DeleteFunc(all, func(server string) bool { return server == m.catalog.self.ServerID })
 }
 
-// heedObjections has this node abstain from the elections of each group of which a majority of the voters do not reach it, and raises the condition by which it
-// hands over what it leads. A node that nobody can connect to, because of a firewall or a wrong address, would else be elected and lead on: a leader
-// sends, and followers answer. The calls of other nodes would not get there.
+// abstainIfUnreached makes this node abstain from the elections of each group of which a majority
+// of the voters does not reach it. It raises the condition that makes the node shed its
+// leaderships. Without this, a node that no other node can connect to, because of a firewall or a
+// wrong address, would be elected and keep leading: a leader sends, and followers answer. The
+// calls of other nodes would not arrive.
 //
-// Each of these voters said so itself, lately. Where nobody can be asked, and at the start, nothing is known, and Raft decides alone.
-func (m *members) heedObjections() {
-	objectors := m.peers.contacts.objectors()
+// Each of these voters said so itself, lately. Where no voter can be asked, and at the start,
+// nothing is known, and Raft decides alone.
+func (m *members) abstainIfUnreached() {
+	objectors := m.peers.reachability.objectors()
 	if len(objectors) == 0 {
 		m.host.ClearCondition(node.Unreachable)
 		return

@@ -13,18 +13,19 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-const pathAttempt = "/shard/attempt"
+const pathRequestLock = "/shard/attempt"
 
-// attemptCall asks for the turn of an attempt at a request. Its answer begins when it is the attempt's turn, has a byte when a newer one comes, and
-// ends with the call.
-type attemptCall struct {
+// requestLockCall asks for the lock on a request. Its answer starts when the caller has the lock,
+// has a byte when a newer attempt arrives, and ends with the call.
+type requestLockCall struct {
 	Shard       uint32 `json:"shard"`
 	RequestID   string `json:"requestId"`
 	BudgetNanos int64  `json:"patienceNanos"`
 }
 
-// Attempt takes the turn of an attempt at a request that reserves from several shards, at the leader of one of them: see node.Attempts. If that leader ends
-// meanwhile, the attempt goes on, and one that comes to the next leader then is not kept apart from it.
+// Attempt locks a request that reserves from several shards, for one attempt, at the leader of one
+// of them: see node.RequestMutex. If that leader ends meanwhile, the attempt goes on. The lock does
+// not keep it apart from an attempt at the next leader.
 func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
 	p := newRetryBudget(ctx, leaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {
@@ -35,7 +36,7 @@ func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wa
 		return err
 	}, func(server string) error {
 		return r.forward(ctx, p.target(server, shard), oldLeaderGrace, func(ctx context.Context) error {
-			newer, end, err = r.peers.attempt(ctx, server, attemptCall{Shard: shard, RequestID: requestID, BudgetNanos: int64(wait)})
+			newer, end, err = r.peers.lockRequest(ctx, server, requestLockCall{Shard: shard, RequestID: requestID, BudgetNanos: int64(wait)})
 			return err
 		})
 	})
@@ -45,11 +46,11 @@ func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wa
 	return newer, end, nil
 }
 
-// answerAttempts registers the calls of attempts.
-func answerAttempts(p *peers, host shardHost, attempts *node.RequestMutex) {
-	p.mux.HandleFunc("POST "+pathAttempt, func(w http.ResponseWriter, r *http.Request) {
-		var call attemptCall
-		if err := json.NewDecoder(inbound(w, r)).Decode(&call); err != nil {
+// answerRequestLocks registers the call that locks requests.
+func answerRequestLocks(p *peers, host shardHost, attempts *node.RequestMutex) {
+	p.mux.HandleFunc("POST "+pathRequestLock, func(w http.ResponseWriter, r *http.Request) {
+		var call requestLockCall
+		if err := json.NewDecoder(requestBody(w, r)).Decode(&call); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -63,7 +64,7 @@ func answerAttempts(p *peers, host shardHost, attempts *node.RequestMutex) {
 			return
 		}
 		defer end()
-		// A caller that does not hear of this has gone, and its context ends.
+		// A caller that does not receive this has gone, and its context ends.
 		answer := http.NewResponseController(w)
 		w.WriteHeader(http.StatusOK)
 		_ = answer.Flush()
@@ -77,51 +78,51 @@ func answerAttempts(p *peers, host shardHost, attempts *node.RequestMutex) {
 	})
 }
 
-// attempt takes the turn of an attempt at another node.
-func (p *peers) attempt(ctx context.Context, server string, call attemptCall) (newer <-chan struct{}, end func(), err error) {
+// lockRequest locks a request at another node.
+func (p *peers) lockRequest(ctx context.Context, server string, call requestLockCall) (newer <-chan struct{}, end func(), err error) {
 	body, err := json.Marshal(call)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encoding a call of %s: %w", pathAttempt, err)
+		return nil, nil, fmt.Errorf("encoding a call of %s: %w", pathRequestLock, err)
 	}
-	url, err := p.url(server, pathAttempt)
+	url, err := p.url(server, pathRequestLock)
 	if err != nil {
 		return nil, nil, err
 	}
-	// What ends the caller's context does not end the turn: there may be jobs to give back.
-	holding, leave := context.WithCancel(context.WithoutCancel(ctx))
-	waits := context.AfterFunc(ctx, leave)
-	request, err := http.NewRequestWithContext(holding, http.MethodPost, url, bytes.NewReader(body))
+	// The lock outlives the caller's context: there may be jobs to give back.
+	lockCtx, release := context.WithCancel(context.WithoutCancel(ctx))
+	waiting := context.AfterFunc(ctx, release)
+	request, err := http.NewRequestWithContext(lockCtx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		leave()
+		release()
 		return nil, nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}
 	orderBody(request)
 	response, err := p.client.Do(request)
 	if err == nil && response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		_, err = readAnswer(holding, response)
+		_, err = readAnswer(lockCtx, response)
 	} else if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w: %w", node.ErrNoLeader, errAgain, err) // it changed nothing
 	} else if err != nil {
 		err = fmt.Errorf("%w: %w", node.ErrCanceled, err)
 	}
-	if err == nil && !waits() {
+	if err == nil && !waiting() {
 		err = fmt.Errorf("%w: %w", node.ErrCanceled, errors.Join(context.Cause(ctx), response.Body.Close()))
 	}
 	if err != nil {
-		leave()
-		return nil, nil, fmt.Errorf("taking a turn at %s: %w", server, err)
+		release()
+		return nil, nil, fmt.Errorf("locking a request at %s: %w", server, err)
 	}
-	came := make(chan struct{})
+	newerCh := make(chan struct{})
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		if n, _ := response.Body.Read(make([]byte, 1)); n > 0 {
-			close(came)
+			close(newerCh)
 		}
 	})
-	return came, func() {
-		leave()
+	return newerCh, func() {
+		release()
 		reading.Wait()
-		_ = response.Body.Close() // it was given up
+		_ = response.Body.Close() // the lock was released
 	}, nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// steadyRounds is how many rounds a node must answer before it is counted on.
+// steadyRounds is how many rounds a node must answer before placement counts on it.
 const steadyRounds = int(DefaultSteadyAfter / placeInterval)
 
-// holds returns the groups that a node has something of: shards, or a vote in the catalog.
+// holds returns the groups in which a node has a replica; of the catalog's, a vote.
 func (c *fakeCluster) holds(id string) (groups []string) {
 	for name, m := range c.members {
 		if slices.Contains(m.voters, id) || name != groupName && slices.Contains(m.nonvoters, id) {
@@ -26,9 +26,9 @@ func (c *fakeCluster) holds(id string) (groups []string) {
 	return groups
 }
 
-// TestNewcomerThatGoes: a node that is there for some seconds is given nothing, however often it comes, so that nothing is lost with it. One that stays
-// gets its share.
-func TestNewcomerThatGoes(t *testing.T) {
+// TestShortLivedNodeGetsNothing: a node that joins for some seconds is given nothing, however
+// often it joins, so that nothing is lost with it. A node that stays gets its part.
+func TestShortLivedNodeGetsNothing(t *testing.T) {
 	for _, first := range [][]string{nil, {"b.1"}, {"b.1", "c.1"}} {
 		c := newFakeCluster(6, "a.1")
 		c.add(first...)
@@ -42,7 +42,7 @@ func TestNewcomerThatGoes(t *testing.T) {
 			c.down["d.1"] = true
 			c.rounds(t, p, 5)
 			if held := c.holds("d.1"); len(held) > 0 {
-				t.Errorf("a newcomer to %d nodes was given %v", 1+len(first), held)
+				t.Errorf("a node that joined %d nodes was given %v", 1+len(first), held)
 			}
 		}
 		c.want(t, 1+len(first))
@@ -50,12 +50,13 @@ func TestNewcomerThatGoes(t *testing.T) {
 		c.rounds(t, p, 80)
 		c.want(t, min(3, 2+len(first)))
 		if held := c.holds("d.1"); len(held) < 2 || held[0] != groupName {
-			t.Errorf("a newcomer to %d nodes that stayed has %v", 1+len(first), held)
+			t.Errorf("a node that joined %d nodes and stayed has %v", 1+len(first), held)
 		}
 	}
 }
 
-// TestPlanGivesUpAFollowerThatIsGone: a replica without a vote whose node went away keeps nothing waiting for the whole grace period.
+// TestPlanGivesUpAFollowerThatIsGone: a replica without a vote whose node is gone does not delay
+// its shard for the whole grace period.
 func TestPlanGivesUpAFollowerThatIsGone(t *testing.T) {
 	three := []string{"n1.1", "n2.1", "n3.1"}
 	for _, test := range []struct {
@@ -82,7 +83,8 @@ func TestPlanGivesUpAFollowerThatIsGone(t *testing.T) {
 	}
 }
 
-// TestReplacementMustStay: a node under the name of a silent one is its replacement when it has stayed for a while, and until then nobody else is given the places.
+// TestReplacementMustStay: a node under the name of a silent one is its replacement when it has
+// stayed for a while. Until then no other node is given the places.
 func TestReplacementMustStay(t *testing.T) {
 	c := newFakeCluster(6, "a.1")
 	c.add("b.1", "c.1", "d.1")
@@ -107,8 +109,9 @@ func TestReplacementMustStay(t *testing.T) {
 	c.want(t, 3, "b.1")
 }
 
-// TestWhatAChangeReliesOn: a vote is given to who is there, and taken only while as many are there as must make up for it: as many as are wanted for a
-// sound voter, most of those that remain for another one.
+// TestWhatAChangeReliesOn: a vote is given only to a node that answers. A vote is taken only while
+// enough other voters answer: as many as are wanted for a sound voter, most of those that remain
+// for another one.
 func TestWhatAChangeReliesOn(t *testing.T) {
 	s := &worldShard{voters: []string{"a", "b", "c", "d"}, nonvoters: []string{"e"}, caughtUp: []string{"a", "b", "d", "e"}, members: 7}
 	for _, test := range []struct {
@@ -131,7 +134,8 @@ func TestWhatAChangeReliesOn(t *testing.T) {
 	}
 }
 
-// TestVoterStaysIfItsSuccessorIsGone asks a leader to remove a voter when another one, by which that was planned, went away a moment ago.
+// TestVoterStaysIfItsSuccessorIsGone asks a leader to remove a voter after the voter that the plan
+// relied on has just gone.
 func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +155,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
 		network.isolate(others[1].addr, false)
-		await(t, "the removal when it is back", func() bool { // by whoever leads then: the one that was away led something too
+		await(t, "the removal when it is back", func() bool { // by the leader of that moment: the one that was away led something too
 			if leader = leaderOf(0, all); leader == nil {
 				return false
 			}
@@ -175,8 +179,8 @@ func leaderOf(shard uint32, all []*member) *member {
 	return nil
 }
 
-// TestChangeReliesOnAsManyAsItNeeds: with one of three members away, a change that needs two of them is looked at, and one that needs all is refused
-// before.
+// TestChangeReliesOnAsManyAsItNeeds: with one of three members away, a change that needs two of
+// them is considered. A change that needs all of them is refused before that.
 func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +207,8 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 	})
 }
 
-// TestNodesThatMissALookNowAndThen: a busy machine answers late sometimes. A cluster forms on it all the same.
+// TestNodesThatMissALookNowAndThen: a busy machine sometimes answers late. A cluster forms on it
+// all the same.
 func TestNodesThatMissALookNowAndThen(t *testing.T) {
 	c := newFakeCluster(1, "a.1")
 	c.add("b.1", "c.1")
@@ -217,8 +222,9 @@ func TestNodesThatMissALookNowAndThen(t *testing.T) {
 	c.want(t, 3)
 }
 
-// TestNewcomerThatComesAndGoes does not keep its shard from a node that stays.
-func TestNewcomerThatComesAndGoes(t *testing.T) {
+// TestRejoiningNodeDelaysNoOther: a node that joins and goes again does not keep its shard from a
+// node that stays.
+func TestRejoiningNodeDelaysNoOther(t *testing.T) {
 	c := newFakeCluster(1, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()
@@ -240,8 +246,9 @@ func TestNewcomerThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestNewcomerThatGoesForGood: a node that is gone before it has the vote for which it got a replica keeps its shard for no grace period from a node that is there.
-func TestNewcomerThatGoesForGood(t *testing.T) {
+// TestLostNewNodeDelaysNoOther: a new node is lost before the vote for which it got a replica. Its
+// shard goes to a live node without a grace period.
+func TestLostNewNodeDelaysNoOther(t *testing.T) {
 	c := newFakeCluster(1, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()

@@ -13,8 +13,8 @@ import (
 // TestOneAnswerIsNoObjection: a node objects once two answers in a row, a while apart, have said that it does not reach this one, and until one says no more.
 func TestOneAnswerIsNoObjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newContacts("a.1", nil)
-		known := c.of("b.1")
+		c := newReachability("a.1", nil)
+		known := c.peer("b.1")
 		for i, step := range []struct {
 			after     time.Duration
 			unreached []string
@@ -30,7 +30,7 @@ func TestOneAnswerIsNoObjection(t *testing.T) {
 			{probeInterval, []string{"a.1"}, false},
 		} {
 			time.Sleep(step.after)
-			c.heard(known, reachAnswer{Unreached: step.unreached}, nil)
+			c.recordProbe(known, reachAnswer{Unreached: step.unreached}, nil)
 			if got := c.objectors(); slices.Contains(got, "b.1") != step.objects {
 				t.Errorf("after answer %d %q object", i, got)
 			}
@@ -38,8 +38,9 @@ func TestOneAnswerIsNoObjection(t *testing.T) {
 	})
 }
 
-// TestSlowAnswerIsNoDoubt: calls go another way after one question that was refused, or after two in a row that were not answered in time.
-func TestSlowAnswerIsNoDoubt(t *testing.T) {
+// TestSlowAnswerIsNotSuspect: calls go through a relay after one probe that was refused, or after
+// two in a row without an answer in time.
+func TestSlowAnswerIsNotSuspect(t *testing.T) {
 	late, refused := &url.Error{Op: "Post", Err: context.DeadlineExceeded}, errors.New("connection refused")
 	for _, tt := range []struct {
 		name  string
@@ -55,14 +56,14 @@ func TestSlowAnswerIsNoDoubt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newContacts("a.1", nil)
-				known := c.of("b.1")
+				c := newReachability("a.1", nil)
+				known := c.peer("b.1")
 				for _, err := range tt.ends {
-					c.heard(known, reachAnswer{}, err)
+					c.recordProbe(known, reachAnswer{}, err)
 				}
-				time.Sleep(detourAfter)
-				if got := c.doubts("b.1"); got != tt.doubt {
-					t.Errorf("doubted: %v", got)
+				time.Sleep(relayAfter)
+				if got := c.isSuspect("b.1"); got != tt.doubt {
+					t.Errorf("suspect: %v", got)
 				}
 			})
 		})

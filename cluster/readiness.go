@@ -8,52 +8,56 @@ import (
 )
 
 const (
-	// reachWait bounds the question whether the other leaders serve, reachFor is how long its answer counts.
-	reachWait = 700 * time.Millisecond
-	reachFor  = 200 * time.Millisecond
+	// readinessWait bounds the check whether the other leaders serve, readinessFor is how long its
+	// result counts.
+	readinessWait = 700 * time.Millisecond
+	readinessFor  = 200 * time.Millisecond
 )
 
-// reach remembers what was last found of whether calls get through.
-type reach struct {
+// readiness is the last result of the check whether calls get through.
+type readiness struct {
 	mu       sync.Mutex
 	at       time.Time
 	problems map[string]string
-	// caught: the catalog here has been seen to have all that its leader had.
-	caught bool
+	// caughtUp: the catalog here has once had all that its leader had.
+	caughtUp bool
 }
 
-// Unreached says what keeps calls through this node from being served, by the names of the groups concerned; it is empty if nothing does. The leader of
-// each shard must be known and say, over the connection that calls use, that it serves; and the catalog must have caught up once since the start.
+// Unreached returns what prevents calls through this node from being served, by the names of the
+// groups concerned; it is empty if all is well. The leader of each shard must be known and must
+// say, over the connection that calls use, that it serves. The catalog must have caught up once
+// since the start.
 func (r *Router) Unreached(ctx context.Context) map[string]string {
-	r.reach.mu.Lock()
-	defer r.reach.mu.Unlock()
-	if r.reach.problems != nil && time.Since(r.reach.at) < reachFor {
-		return r.reach.problems
+	r.readiness.mu.Lock()
+	defer r.readiness.mu.Unlock()
+	if r.readiness.problems != nil && time.Since(r.readiness.at) < readinessFor {
+		return r.readiness.problems
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	ctx, cancel := context.WithTimeout(ctx, readinessWait)
 	defer cancel()
-	leaders, reports := r.lookAround(ctx)
+	leaders, reports := r.collectReports(ctx)
 	problems := map[string]string{}
 	for shard, server := range leaders {
-		if problem := r.unled(uint32(shard), server, reports[server]); problem != "" {
+		if problem := r.leaderProblem(uint32(shard), server, reports[server]); problem != "" {
 			problems[shardGroup(uint32(shard))] = problem
 		}
 	}
-	if !r.reach.caught {
-		problem := r.behind(reports[r.catalog.group.Leader()])
-		if r.reach.caught = problem == ""; !r.reach.caught {
+	if !r.readiness.caughtUp {
+		problem := r.catalogProblem(reports[r.catalog.group.Leader()])
+		if r.readiness.caughtUp = problem == ""; !r.readiness.caughtUp {
 			problems[groupName] = problem
 		}
 	}
 	if why := r.catalog.outside.Load(); why != nil {
 		problems[groupName] = *why
 	}
-	r.reach.at, r.reach.problems = time.Now(), problems
+	r.readiness.at, r.readiness.problems = time.Now(), problems
 	return problems
 }
 
-// lookAround finds the leader of each shard and asks those elsewhere, and that of the catalog, for their reports.
-func (r *Router) lookAround(ctx context.Context) (leaders []string, reports map[string]*Report) {
+// collectReports finds the leader of each shard, and gets the reports of the leaders elsewhere and
+// of the catalog's leader.
+func (r *Router) collectReports(ctx context.Context) (leaders []string, reports map[string]*Report) {
 	leaders = make([]string, r.ShardCount())
 	var finding sync.WaitGroup
 	for shard := range leaders {
@@ -83,11 +87,11 @@ func (r *Router) lookAround(ctx context.Context) (leaders []string, reports map[
 	return leaders, reports
 }
 
-// unled says what is wrong with a shard's leader, of which report came; nothing if it serves.
-func (r *Router) unled(shard uint32, server string, report *Report) string {
+// leaderProblem says what is wrong with a shard's leader, which sent report; empty if it serves.
+func (r *Router) leaderProblem(shard uint32, server string, report *Report) string {
 	switch {
 	case server == r.catalog.self.ServerID:
-		return "" // find asked
+		return "" // findLeader has checked that
 	case server == "":
 		if leader, err := r.Node.Leader(shard); err == nil && leader == r.catalog.self.ServerID {
 			return "its new leader does not serve yet"
@@ -102,8 +106,9 @@ func (r *Router) unled(shard uint32, server string, report *Report) string {
 	return ""
 }
 
-// behind says what this node's catalog lacks of what its leader has, of which report came; nothing if it has all.
-func (r *Router) behind(report *Report) string {
+// catalogProblem says what this node's catalog lacks of what its leader has, which sent report;
+// empty if it has all.
+func (r *Router) catalogProblem(report *Report) string {
 	if r.catalog.group.Serving() {
 		return ""
 	}

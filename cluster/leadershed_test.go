@@ -24,8 +24,8 @@ func groupsLed(m *member) (n int) {
 	return n
 }
 
-// TestNodeWithAConditionLeadsNothing: it hands over all that it leads, the catalog too, and gets nothing back while the condition lasts. It keeps
-// its replicas and votes.
+// TestNodeWithAConditionLeadsNothing: a node with a condition transfers all its leaderships, the
+// catalog's too, and gets none back while the condition lasts. It keeps its replicas and votes.
 func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 		raised := time.Now()
 		await(t, "a node that leads nothing", func() bool { return groupsLed(sick) == 0 })
 		if took := time.Since(raised); took > 3*time.Second {
-			t.Errorf("the leaderships were handed over after %v", took)
+			t.Errorf("the leaderships were transferred after %v", took)
 		}
 		for range 300 { // through many rounds of placement
 			time.Sleep(100 * time.Millisecond)
@@ -67,8 +67,9 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 	})
 }
 
-// TestWrongAddress: a node starts again and says that it is where nobody is. At first it is reached where it was. Once its new address is recorded it counts
-// as unreached, although connections to the old one would go on, and leads nothing.
+// TestWrongAddress: a node starts again and advertises an address without a listener. At first the
+// others reach it at its old address. Once its new address is recorded it counts as unreached,
+// although connections to the old one would work, and leads nothing.
 func TestWrongAddress(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +114,8 @@ func TestWrongAddress(t *testing.T) {
 	})
 }
 
-// TestNodeThatNoLeaderReaches: a node that nobody could reach since its start has heard of no record. It is known to run all the same, and knows what is wrong.
+// TestNodeThatNoLeaderReaches: a node that no other node could reach since its start knows no
+// records. The others know all the same that it runs, and it knows what is wrong.
 func TestNodeThatNoLeaderReaches(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +129,7 @@ func TestNodeThatNoLeaderReaches(t *testing.T) {
 		}
 		await(t, "all others to know that it runs", func() bool {
 			for _, m := range others {
-				if !slices.ContainsFunc(m.cluster.peers.contacts.unreached(m.known.address), func(u Unreached) bool { return u.ServerID == sick.id() && u.Calls }) {
+				if !slices.ContainsFunc(m.cluster.peers.reachability.unreached(m.known.address), func(u Unreached) bool { return u.ServerID == sick.id() && u.Calls }) {
 					return false
 				}
 			}
@@ -176,7 +178,7 @@ func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 	})
 }
 
-// TestConditionWithoutALeaderOfTheCatalog: the node hands over by itself.
+// TestConditionWithoutALeaderOfTheCatalog: the node transfers its leaderships by itself.
 func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 	own := &Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
 	for shard := range uint32(4) {
@@ -193,7 +195,7 @@ func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 	c.Groups = append(c.Groups, GroupReport{Group: "shard-9", Serving: true})
 	expect := func(what string, want map[string]string) {
 		t.Helper()
-		if got := reliefs(own, map[string]*Report{"b.1": b, "c.1": c}); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := transferTargets(own, map[string]*Report{"b.1": b, "c.1": c}); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
@@ -268,8 +270,8 @@ func newTrioOnDisks(t *testing.T, dir string) *trio {
 	return tr
 }
 
-// TestPutsWhileADiskFills: the leader whose disk is suddenly full hands over, and no put fails for it. If all disks are full, puts are refused and
-// consumers go on.
+// TestPutsWhileADiskFills: a leader whose disk is suddenly full transfers its leaderships, and no
+// put fails for it. If all disks are full, puts are refused and consumers go on.
 func TestPutsWhileADiskFills(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,9 +37,10 @@ func expectServed(t *testing.T, through ...*member) {
 	}
 }
 
-// TestLeaderThatNobodyReaches: the others cannot connect to a node, whose own connections work. It gives up what it leads, of which they would hear nothing, and is
-// not elected again; once they reach it, it gets its part back.
-func TestLeaderThatNobodyReaches(t *testing.T) {
+// TestUnreachableLeader: the others cannot connect to a node, whose own connections work. It gives
+// up its leaderships, since the calls of the others do not arrive, and is not elected again. Once
+// they reach it, it gets its part back.
+func TestUnreachableLeader(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
@@ -69,8 +70,9 @@ func TestLeaderThatNobodyReaches(t *testing.T) {
 	})
 }
 
-// TestPartialPartition: two of three nodes do not reach each other, whoever leads the catalog. All queues are served through all nodes soon, the third node leads all
-// shards, and each node hears of all others, also those that it does not reach. Afterwards all is as before.
+// TestPartialPartition: two of three nodes do not reach each other, and one of the three leads the
+// catalog. Soon all queues are served through all nodes, and the third node leads all shards. Each
+// node knows of all others, also of the one that it does not reach. Afterwards all is as before.
 func TestPartialPartition(t *testing.T) {
 	for _, test := range []struct {
 		name string

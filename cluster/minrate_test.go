@@ -17,8 +17,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestLengthThatLies: what a sender announces takes no room before it comes.
-func TestLengthThatLies(t *testing.T) {
+// TestAnnouncedLengthTakesNoMemory: a length that a sender announces takes no memory before the
+// bytes arrive.
+func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 	head := binary.BigEndian.AppendUint32(nil, peerBytesMax)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -37,8 +38,8 @@ func TestLengthThatLies(t *testing.T) {
 	}
 }
 
-// dripping is a body that brings a piece after each pause, until nobody wants it any more.
-type dripping struct {
+// slowBody is a body that delivers a piece after each pause, until done is closed.
+type slowBody struct {
 	pause  time.Duration
 	piece  []byte
 	pieces int
@@ -46,7 +47,7 @@ type dripping struct {
 }
 
 // Read implements io.Reader.
-func (d *dripping) Read(p []byte) (int, error) {
+func (d *slowBody) Read(p []byte) (int, error) {
 	if d.pieces == 0 {
 		return 0, io.EOF
 	}
@@ -61,21 +62,21 @@ func (d *dripping) Read(p []byte) (int, error) {
 	return copy(p, d.piece), nil
 }
 
-// TestSlowSenders: a body must keep up a pace, however it falls behind; one that does may take long.
+// TestSlowSenders: a body must keep up the minimum rate. A body that keeps it up may take long.
 func TestSlowSenders(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		path  string
 		first string // comes at once
-		body  dripping
+		body  slowBody
 		want  time.Duration // after which it is refused; zero if it is not
 	}{
-		{"nothing comes", pathDo + "?shard=0", "", dripping{time.Minute, []byte("x"), 1, nil}, paceWait},
-		{"byte by byte", pathDo + "?shard=0", "", dripping{3 * time.Second, []byte("x"), 60, nil}, paceWait},
-		{"byte by byte, a Reserve", pathReserve + "?shard=0&wait=1h&stoppable", "", dripping{3 * time.Second, []byte("\x00"), 60, nil}, paceWait},
-		{"byte by byte, a call in JSON", "/echo", "", dripping{3 * time.Second, []byte(" "), 60, nil}, paceWait},
-		{"a length, and then nothing", pathReserve + "?shard=0&wait=1h", "\x03\xff\xff\xff", dripping{time.Minute, []byte("x"), 1, nil}, paceWait},
-		{"slowly and steadily", "/echo", "", dripping{time.Second / 4, bytes.Repeat([]byte(" "), paceBytes/32), 200, nil}, 0},
+		{"nothing comes", pathDo + "?shard=0", "", slowBody{time.Minute, []byte("x"), 1, nil}, stallTimeout},
+		{"byte by byte", pathDo + "?shard=0", "", slowBody{3 * time.Second, []byte("x"), 60, nil}, stallTimeout},
+		{"byte by byte, a Reserve", pathReserve + "?shard=0&wait=1h&stoppable", "", slowBody{3 * time.Second, []byte("\x00"), 60, nil}, stallTimeout},
+		{"byte by byte, a call in JSON", "/echo", "", slowBody{3 * time.Second, []byte(" "), 60, nil}, stallTimeout},
+		{"a length, and then nothing", pathReserve + "?shard=0&wait=1h", "\x03\xff\xff\xff", slowBody{time.Minute, []byte("x"), 1, nil}, stallTimeout},
+		{"slowly and steadily", "/echo", "", slowBody{time.Second / 4, bytes.Repeat([]byte(" "), stallBytes/32), 200, nil}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,7 +99,7 @@ func TestSlowSenders(t *testing.T) {
 				}
 				defer response.Body.Close()
 				took := time.Since(began)
-				if tt.want == 0 && (response.StatusCode != http.StatusOK || took < 2*paceWait) ||
+				if tt.want == 0 && (response.StatusCode != http.StatusOK || took < 2*stallTimeout) ||
 					tt.want > 0 && (response.StatusCode != http.StatusBadRequest || took < tt.want || took > tt.want+time.Second) {
 					t.Errorf("after %v: status %d", took, response.StatusCode)
 				}
@@ -107,7 +108,7 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
-// TestSlowAnswer: an answer that has begun must go on, and its outcome is unknown if it does not.
+// TestSlowAnswer: an answer that has started must go on. If it does not, its outcome is unknown.
 func TestSlowAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -121,14 +122,15 @@ func TestSlowAnswer(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := callPeer[string](ctx, a, "b.2", "/slow", "")
-		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || !errors.Is(err, errSlow) || took != paceWait {
+		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || !errors.Is(err, errStalled) || took != stallTimeout {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }
 
-// TestPatientCallsAreNotCut: a poll whose caller has nothing to say for an hour, and a connection on which there is no call, are no slow senders.
-func TestPatientCallsAreNotCut(t *testing.T) {
+// TestIdleCallsAreNotCut: a poll whose caller is silent for an hour is not a slow sender. Neither
+// is a connection without a call.
+func TestIdleCallsAreNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host, from := newLoneHost(t)
 		host.reserve = func(ctx context.Context, wait node.Wait) (node.Reply, error) {
@@ -138,7 +140,7 @@ func TestPatientCallsAreNotCut(t *testing.T) {
 			case <-late.C:
 				return node.Reply{}, nil
 			case <-wait.Stop:
-				return node.Reply{}, errors.New("the caller seems to want no more")
+				return node.Reply{}, errors.New("the caller seems to have stopped")
 			case <-ctx.Done():
 				return node.Reply{}, ctx.Err()
 			}
@@ -155,7 +157,8 @@ func TestPatientCallsAreNotCut(t *testing.T) {
 	})
 }
 
-// TestFrameThatIsNeverWhole: a connection on which a frame stays unfinished is closed, also if bytes go on to come.
+// TestFrameThatIsNeverWhole: a connection on which a frame stays unfinished is closed, even while
+// bytes arrive.
 func TestFrameThatIsNeverWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()

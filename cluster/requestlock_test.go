@@ -10,8 +10,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestAttemptsMeetAtTheLeader: attempts at one request through different members take turns; the newer tells the older, and waits for its end.
-func TestAttemptsMeetAtTheLeader(t *testing.T) {
+// TestRequestLockAtTheLeader: attempts at one request through different members lock it in turn. A
+// newer attempt is announced to the older one, and waits for its end.
+func TestRequestLockAtTheLeader(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrio(t, dir)
@@ -26,7 +27,7 @@ func TestAttemptsMeetAtTheLeader(t *testing.T) {
 				}
 				synctest.Wait()
 				if isClosed(newer) {
-					t.Errorf("%s: the first hears of a newer one before there is one", name)
+					t.Errorf("%s: the first is told of a newer one before there is one", name)
 				}
 				other, leave, err := second.cluster.Router().Attempt(t.Context(), shard, "r-2", time.Minute)
 				if err != nil {
@@ -57,8 +58,9 @@ func TestAttemptsMeetAtTheLeader(t *testing.T) {
 	})
 }
 
-// TestAttemptThatGetsNoTurn ends with its patience or its caller; the outcome of the request is unknown then, or nothing was done.
-func TestAttemptThatGetsNoTurn(t *testing.T) {
+// TestAttemptWithoutTheLock ends with its retry budget or with its caller. The outcome of the
+// request is then unknown, or nothing was done.
+func TestAttemptWithoutTheLock(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrio(t, dir)

@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/node"
+)
+
+// pathReach asks a node which others it cannot reach. An answer shows that the node itself is reachable.
+const pathReach = "/reach"
+
+const (
+	// probeInterval is the time between two probes of a node, probeWait the time limit of one.
+	probeInterval = 500 * time.Millisecond
+	probeWait     = time.Second
+	// A node counts as unreached when unreachedProbes probes in a row have failed and the last answer
+	// is unreachedAfter old. After relayAfter, calls go through a relay if one probe was refused or
+	// two failed.
+	unreachedProbes = 2
+	unreachedAfter  = 2500 * time.Millisecond
+	relayAfter      = time.Second
+	// answerFor is how long an answer counts.
+	answerFor = probeWait + 2*probeInterval
+	// refusedAfter is when calls to a node that no other node reaches are refused at once. Until
+	// then they wait, unsent, for another leader: a leader that a majority of the voters does not
+	// reach gives up before that.
+	refusedAfter = unreachedAfter + leaderWait
+)
+
+// reachAnswer is the answer to pathReach.
+type reachAnswer struct {
+	// Unreached are the servers that the node cannot reach.
+	Unreached []string `json:"unreached,omitempty"`
+	// Memory says that the node's memory is full, and how much it has in use.
+	Memory *node.MemoryError `json:"memory,omitempty"`
+}
+
+// Unreached is a node to which another node cannot connect.
+type Unreached struct {
+	ServerID string `json:"serverId"`
+	// Address is where it was tried.
+	Address string `json:"address,omitempty"`
+	// For is how long it has not been reached.
+	For time.Duration `json:"forNanos"`
+	// Calls: the node runs, since it calls the one that does not reach it.
+	Calls bool `json:"calls,omitempty"`
+}
+
+// reachability records which other nodes this node reaches over the connections that calls use,
+// and what they say of each other.
+type reachability struct {
+	self string
+	ask  func(ctx context.Context, server string) (reachAnswer, error)
+
+	mu       sync.Mutex
+	byServer map[string]*peerReachability
+}
+
+// peerReachability is what is known of one node.
+type peerReachability struct {
+	reached  time.Time // when it last answered, or was first probed
+	failures int       // failed probes in a row
+	asking   bool
+	called   time.Time // when it last probed this node
+	// refused: the last probe failed before its time limit. The node, or the way to it, refused it.
+	refused bool
+	// answered is when it last said which nodes it does not reach; zero if it does not know the call.
+	answered  time.Time
+	unreached []string
+	// objectsSince is when its answers started to say that it does not reach this node; zero if the
+	// last one does not.
+	objectsSince time.Time
+}
+
+func newReachability(self string, ask func(ctx context.Context, server string) (reachAnswer, error)) *reachability {
+	return &reachability{self: self, ask: ask, byServer: map[string]*peerReachability{}}
+}
+
+// peer returns what is known of a server. mu is held.
+func (r *reachability) peer(server string) *peerReachability {
+	known := r.byServer[server]
+	if known == nil {
+		known = &peerReachability{}
+		r.byServer[server] = known
+	}
+	return known
+}
+
+// probe probes those servers that have no probe under way, and forgets servers that are not in the
+// list. It waits for no answer.
+func (r *reachability) probe(ctx context.Context, servers []string, running *sync.WaitGroup) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for server := range r.byServer {
+		if !slices.Contains(servers, server) {
+			delete(r.byServer, server)
+		}
+	}
+	for _, server := range servers {
+		known := r.peer(server)
+		if known.asking {
+			continue
+		}
+		known.asking = true
+		if known.reached.IsZero() {
+			known.reached = time.Now()
+		}
+		running.Go(func() {
+			asked, cancel := context.WithTimeout(ctx, probeWait)
+			defer cancel()
+			answer, err := r.ask(asked, server)
+			r.recordProbe(known, answer, err)
+		})
+	}
+}
+
+// recordProbe records the result of a probe.
+func (r *reachability) recordProbe(known *peerReachability, answer reachAnswer, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known.asking = false
+	if err != nil && !errors.Is(err, errNotUnderstood) {
+		timeout, ok := errors.AsType[net.Error](err)
+		known.refused = !ok || !timeout.Timeout()
+		known.failures++
+		return
+	}
+	known.failures, known.reached = 0, time.Now()
+	if err != nil {
+		return
+	}
+	known.answered, known.unreached = known.reached, answer.Unreached
+	if !slices.Contains(answer.Unreached, r.self) {
+		known.objectsSince = time.Time{}
+	} else if known.objectsSince.IsZero() {
+		known.objectsSince = known.answered
+	}
+}
+
+// answerProbe answers the probe of a server.
+func (r *reachability) answerProbe(from string) (a reachAnswer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.peer(from).called = time.Now()
+	for server, known := range r.byServer {
+		if known.isUnreached() {
+			a.Unreached = append(a.Unreached, server)
+		}
+	}
+	slices.Sort(a.Unreached)
+	return a
+}
+
+// isUnreached reports whether this node does not reach it.
+func (p *peerReachability) isUnreached() bool {
+	return p.failures >= unreachedProbes && time.Since(p.reached) >= unreachedAfter
+}
+
+// isSuspect reports whether calls to it should go through a relay. One late answer does not count:
+// the node may only be slow.
+func (p *peerReachability) isSuspect() bool {
+	return p != nil && (p.failures > 1 || p.failures > 0 && p.refused) && time.Since(p.reached) >= relayAfter
+}
+
+// isFresh reports whether its last answer still counts.
+func (p *peerReachability) isFresh() bool { return time.Since(p.answered) < answerFor }
+
+// unreached returns the nodes that this one does not reach, by server id.
+func (r *reachability) unreached(address func(server string) string) (all []Unreached) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for server, known := range r.byServer {
+		if known.isUnreached() {
+			all = append(all, Unreached{ServerID: server, Address: address(server), For: time.Since(known.reached), Calls: time.Since(known.called) < answerFor})
+		}
+	}
+	slices.SortFunc(all, func(a, b Unreached) int { return strings.Compare(a.ServerID, b.ServerID) })
+	return all
+}
+
+// isUnreached reports whether this node does not reach a server.
+func (r *reachability) isUnreached(server string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.byServer[server]
+	return known != nil && known.isUnreached()
+}
+
+// isSuspect reports whether calls to a server should go through a relay.
+func (r *reachability) isSuspect(server string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byServer[server].isSuspect()
+}
+
+// relayFor returns the server that relays calls to another one; empty if calls go straight. It
+// fails if calls get there neither way: a call that was not sent may go to another leader.
+func (r *reachability) relayFor(server string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.byServer[server]
+	if !known.isSuspect() {
+		return "", nil
+	}
+	via := ""
+	for other, k := range r.byServer {
+		if other != server && k.failures == 0 && k.isFresh() && !slices.Contains(k.unreached, server) && (via == "" || other < via) {
+			via = other
+		}
+	}
+	if via == "" && known.isUnreached() {
+		away, end := time.Since(known.reached), errAgain
+		if away >= refusedAfter {
+			end = errCutOff
+		}
+		return "", fmt.Errorf("%w: %w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, end, server, away.Truncate(time.Second))
+	}
+	return via, nil
+}
+
+// objectors returns the servers whose last two answers or more, lately, say that they do not reach
+// this node. A single answer may be out of date.
+func (r *reachability) objectors() (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for server, known := range r.byServer {
+		if known.isFresh() && !known.objectsSince.IsZero() && known.answered.Sub(known.objectsSince) >= probeInterval {
+			all = append(all, server)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
