@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/cluster/gossip"
 )
 
-// TestAnswers tells a node that gossips, whatever its keys, from what does not; the node does not complain of the question.
+// TestAnswers distinguishes a node that gossips, whatever its keys, from other servers. The node
+// does not complain about the question.
 func TestAnswers(t *testing.T) {
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,63 +8,64 @@ import (
 	"sync"
 )
 
-// JoinOutcome is what came of calling a join address.
+// JoinOutcome is the result of calling a join address.
 type JoinOutcome int
 
-// The outcomes, from the one that says least to the one that says most. Of the addresses that a name stands for, the highest counts.
+// The outcomes, from the least to the most informative. If a name stands for several addresses, the
+// highest outcome counts.
 const (
 	// JoinPending: the first call has not ended yet.
 	JoinPending JoinOutcome = iota
 	// JoinUnresolved: there is no such host, or the name service does not answer.
 	JoinUnresolved
-	// JoinNobody: no connection came about.
-	JoinNobody
-	// JoinStranger: something is there that does not speak gossip.
-	JoinStranger
+	// JoinNoConnection: no connection could be made.
+	JoinNoConnection
+	// JoinNotGossip: the server there does not speak gossip.
+	JoinNotGossip
 	// JoinWrongKey: a node is there, and one of the two cannot open what the other sends.
 	JoinWrongKey
 	// JoinReached: a node is there, or it is this one's own address.
 	JoinReached
 )
 
-// JoinAttempt is the last call of a join address that ended.
+// JoinAttempt is the last finished call of a join address.
 type JoinAttempt struct {
 	// Addr is the address as the configuration has it.
 	Addr    string
 	Outcome JoinOutcome
-	// Err is why, nil for JoinPending and JoinReached.
+	// Err is the cause; nil for JoinPending and JoinReached.
 	Err error
 }
 
-// JoinAttempts returns what came of calling each join address last, in the order of the configuration.
-func (g *Gossip) JoinAttempts() []JoinAttempt { return g.seeker.attempts() }
+// JoinAttempts returns the last call of each join address, in the order of the configuration.
+func (g *Gossip) JoinAttempts() []JoinAttempt { return g.joiner.attempts() }
 
-// errUnreached is beneath the error of a stream that did not come about.
+// errUnreached wraps the error of a stream that could not be opened.
 var errUnreached = errors.New("no connection")
 
-// outcomeOf says what the error of a call means.
+// outcomeOf maps the error of a call to its outcome.
 func outcomeOf(err error) JoinOutcome {
 	switch {
 	case err == nil:
 		return JoinReached
 	case errors.Is(err, errUnreached):
-		return JoinNobody
+		return JoinNoConnection
 	case errors.Is(err, errRefused), errors.Is(err, errWrongKey), errors.Is(err, errKeyless):
 		return JoinWrongKey
 	default:
-		return JoinStranger
+		return JoinNotGossip
 	}
 }
 
-// attempts is Gossip.JoinAttempts.
-func (s *seeker) attempts() []JoinAttempt {
-	answering := s.answering()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// attempts implements Gossip.JoinAttempts.
+func (j *joiner) attempts() []JoinAttempt {
+	live := j.liveAddrs()
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	var all []JoinAttempt
-	for _, target := range s.join {
-		last := s.tried[target]
-		if addr, err := netip.ParseAddrPort(target); err == nil && answering[unmapped(addr)] {
+	for _, target := range j.joinAddrs {
+		last := j.lastAttempts[target]
+		if addr, err := netip.ParseAddrPort(target); err == nil && live[unmapped(addr)] {
 			last = JoinAttempt{Outcome: JoinReached}
 		}
 		last.Addr = target
@@ -73,12 +74,13 @@ func (s *seeker) attempts() []JoinAttempt {
 	return all
 }
 
-// try calls whoever is at an address, unless it is this node or a live member, and keeps what came of it.
-func (s *seeker) try(ctx context.Context, target string) {
+// tryJoin calls the node at an address, unless it is this node or a live member, and stores the
+// outcome.
+func (j *joiner) tryJoin(ctx context.Context, target string) {
 	var last JoinAttempt
-	addrs, err := resolve(ctx, s.lookup, target)
+	addrs, err := resolve(ctx, j.lookup, target)
 	if err != nil {
-		s.logger.Debug("gossip: resolving a join address", "addr", target, "error", err)
+		j.logger.Debug("gossip: resolving a join address", "addr", target, "error", err)
 		last = JoinAttempt{Outcome: JoinUnresolved, Err: err}
 	}
 	for _, addr := range addrs {
@@ -86,35 +88,35 @@ func (s *seeker) try(ctx context.Context, target string) {
 			return
 		}
 		var err error
-		if !s.answering()[addr] {
-			err = s.call(addr)
+		if !j.liveAddrs()[addr] {
+			err = j.call(addr)
 		}
 		if err != nil {
-			s.logger.Debug("gossip: calling a node", "addr", addr.String(), "error", err)
+			j.logger.Debug("gossip: calling a node", "addr", addr.String(), "error", err)
 		}
 		if outcome := outcomeOf(err); outcome > last.Outcome {
 			last = JoinAttempt{Outcome: outcome, Err: err}
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tried == nil {
-		s.tried = make(map[string]JoinAttempt)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lastAttempts == nil {
+		j.lastAttempts = make(map[string]JoinAttempt)
 	}
-	s.tried[target] = last
+	j.lastAttempts[target] = last
 }
 
-// failuresMax bounds the addresses of which it is remembered why a stream failed.
+// failuresMax bounds the addresses in failures.
 const failuresMax = 1024
 
-// failures remembers why the last stream to each address failed: the library makes a text of the error.
+// failures holds the error of the last stream to each address. The library only returns its text.
 type failures struct {
 	mu     sync.Mutex
 	byAddr map[netip.AddrPort]error
 }
 
-// note takes why a stream failed, nil if a new one is open.
-func (f *failures) note(to netip.AddrPort, err error) {
+// record stores why a stream failed; a nil error says that a new one is open.
+func (f *failures) record(to netip.AddrPort, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
@@ -127,7 +129,7 @@ func (f *failures) note(to netip.AddrPort, err error) {
 	f.byAddr[to] = err
 }
 
-// explain returns err, which a call of an address ended with, with what is known of its cause.
+// explain returns the error of a call with its cause, if that is known.
 func (f *failures) explain(to netip.AddrPort, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,8 +22,8 @@ func outcomes(g *gossip.Gossip) map[string]gossip.JoinOutcome {
 	return all
 }
 
-// strangers accepts streams at a host and answers each in some way that is no gossip.
-func (w *world) strangers(n int, answer func(net.Conn)) {
+// serveForeign accepts streams at a host and answers each in a way that is not gossip.
+func (w *world) serveForeign(n int, answer func(net.Conn)) {
 	w.t.Helper()
 	socket, err := w.net.Listen(w.t.Context(), netip.MustParseAddrPort(at(n)))
 	if err != nil {
@@ -47,23 +47,24 @@ func (w *world) strangers(n int, answer func(net.Conn)) {
 	})
 }
 
-// TestJoinAttempts tells what is at each join address, as far as gossip can know, and tells it anew when that changes.
+// TestJoinAttempts reports what is at each join address, as far as gossip can know, and reports it
+// again when that changes.
 func TestJoinAttempts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.run(w.config(1))
 		keyed := w.config(4)
 		keyed.KeyFile = keyFile(t, "", 1)
 		w.run(keyed)
-		w.strangers(5, func(conn net.Conn) {
+		w.serveForeign(5, func(conn net.Conn) {
 			_, _ = conn.Read(make([]byte, 1<<16))
 			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
 		})
-		w.strangers(6, func(net.Conn) {}) // it closes at once
+		w.serveForeign(6, func(net.Conn) {}) // it closes at once
 		caller := w.config(2, 1, 2, 3, 4, 5, 6)
 		g := w.run(caller)
 		want := map[string]gossip.JoinOutcome{
-			at(1): gossip.JoinReached, at(2): gossip.JoinReached, at(3): gossip.JoinNobody, at(4): gossip.JoinWrongKey,
-			at(5): gossip.JoinStranger, at(6): gossip.JoinStranger,
+			at(1): gossip.JoinReached, at(2): gossip.JoinReached, at(3): gossip.JoinNoConnection, at(4): gossip.JoinWrongKey,
+			at(5): gossip.JoinNotGossip, at(6): gossip.JoinNotGossip,
 		}
 		w.await("every call to end", time.Minute, func() bool { return cmp.Equal(outcomes(g), want) })
 		for _, a := range g.JoinAttempts() {
@@ -73,12 +74,12 @@ func TestJoinAttempts(t *testing.T) {
 		}
 		late := w.run(w.config(3, 1))
 		want[at(3)] = gossip.JoinReached
-		w.await("the newcomer to be heard of", time.Minute, func() bool { return cmp.Equal(outcomes(g), want) })
+		w.await("the new node to be seen", time.Minute, func() bool { return cmp.Equal(outcomes(g), want) })
 		if err := late.Close(); err != nil {
 			t.Fatal(err)
 		}
 		gossiptest.Pass(5 * time.Minute)
-		want[at(3)] = gossip.JoinNobody
+		want[at(3)] = gossip.JoinNoConnection
 		if diff := cmp.Diff(want, outcomes(g)); diff != "" {
 			t.Error(diff)
 		}

@@ -26,9 +26,10 @@ type Config struct {
 	Dir string
 	// KeyFile holds the gossip keys; see ReadKeyFile and Gossip.ReloadKeys. Without one, Insecure must be set.
 	KeyFile string
-	// Insecure lets gossip run without a key: then whoever reaches the port can read and forge what nodes say of each other.
+	// Insecure lets gossip run without a key. Every host that reaches the port can then
+	// read and forge what nodes say of each other.
 	Insecure bool
-	// AllowFrom are the networks whose nodes are heard; nil means all.
+	// AllowFrom are the networks from which messages are read; nil means all.
 	AllowFrom []netip.Prefix
 	// Network is what to run on; nil means the sockets of the machine.
 	Network Network
@@ -61,7 +62,7 @@ func (c Config) check() error {
 	return errors.Join(errs...)
 }
 
-// addresses returns where to listen and, but for the port, what to tell others.
+// addresses returns where to listen, and the address to advertise without its port.
 func (c Config) addresses(ctx context.Context, lookup lookupFunc) (listen netip.AddrPort, advertise netip.Addr, err error) {
 	hostPort := c.Listen
 	if strings.HasPrefix(hostPort, ":") {

@@ -20,14 +20,20 @@ import (
 //	refused    'B' 'G' version 'r'
 //	hello      'B' 'G' version 'h'
 //
-// The head is authenticated with the content. A packet's content begins with the address at which its receiver is reached, 16 bytes and the port, so
-// that no other node takes it. Who dialled a stream knocks, and the other side answers with a challenge of its own making for this
-// stream. Frames of the first are sealed with it, frames of the second with it and the nonce of the question (binding), so that none of them opens
-// on another stream. The empty lines of a knock have a web server answer at once, to which a join address led by mistake; nobody hears a
-// challenge who did not knock. "refused" answers a stream that could not be opened, so that the node with the wrong key
-// hears of it itself; it is not authenticated and nothing but a report follows from it. "hello" is a stranger's question what this port is for, and is answered with the same.
+// The head is authenticated with the content. A packet's content begins with the address of its
+// receiver, 16 bytes and the port, so that no other node accepts it.
+//
+// The side that dials a stream knocks, and the other side answers with a challenge, new for each
+// stream. Frames of the first side are sealed with the challenge, frames of the second with it and the
+// nonce of the question (binding), so that none of them opens on another stream. A join address may
+// lead to a web server by mistake: the empty lines of a knock make it answer at once. A caller that
+// does not knock gets no challenge.
+//
+// "refused" answers a stream that could not be opened, so that the node with the wrong key learns of
+// it. It is not authenticated, and nothing but a report follows from it. "hello" asks what the port is
+// for, without a key, and is answered with the same.
 const (
-	// frameVersion is 2 since streams begin with a knock and packets say where they go.
+	// frameVersion is 2 since streams begin with a knock and packets name their receiver.
 	frameVersion = 2
 
 	framePacket    = 'p'
@@ -116,8 +122,8 @@ type nonce [nonceBytes]byte
 // binding is what the frames of one stream are sealed with beside their heads.
 type binding struct {
 	challenge [challengeBytes]byte
-	// asked is the nonce of the first frame of the side that dialled. Without it whoever recorded an answer could give it again, behind the
-	// challenge that it belongs to.
+	// asked is the nonce of the first frame of the side that dialled. Without it a recorded answer
+	// could be sent again, behind the challenge that it belongs to.
 	asked nonce
 }
 

@@ -20,7 +20,8 @@ func fuzzRings(f *testing.F) (keyed, keyless *keyring) {
 	return keyed, keyless
 }
 
-// wantRefusal fails the test if a stranger's bytes opened, or an error does not say why they did not.
+// wantRefusal fails the test if the bytes of a fake peer opened, or if the error does not say why
+// they did not.
 func wantRefusal(t *testing.T, plain []byte, err error) {
 	t.Helper()
 	for _, known := range []error{errFrame, errWrongKey, errKeyless, errElsewhere, errRefused, io.EOF, io.ErrUnexpectedEOF} {
@@ -61,15 +62,16 @@ func FuzzOpenPacket(f *testing.F) {
 	})
 }
 
-// stranger is the other side of a stream that says what it has made up.
-type stranger struct {
+// fakePeer is the other side of a stream, with made-up content.
+type fakePeer struct {
 	io.Reader
 	heard bytes.Buffer
 }
 
-func (s *stranger) Write(p []byte) (int, error) { return s.heard.Write(p) }
+func (s *fakePeer) Write(p []byte) (int, error) { return s.heard.Write(p) }
 
-// FuzzReadStream gives what a stranger says to a node that took its stream, and to one that dialled it.
+// FuzzReadStream feeds the content of a fake peer to a node that accepted the stream, and to one
+// that dialled it.
 func FuzzReadStream(f *testing.F) {
 	keyed, keyless := fuzzRings(f)
 	first, second := string(frameHead(frameKnock))+knockEnd, string(frameHead(frameChallenge))+"0123456789abcdef"
@@ -93,17 +95,17 @@ func FuzzReadStream(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, keys := range []*keyring{keyed, keyless} {
-			from := &stranger{Reader: bytes.NewReader(data)}
+			from := &fakePeer{Reader: bytes.NewReader(data)}
 			bound, err := open(from)
 			if knocked := bytes.HasPrefix(data, []byte(first)); knocked != (err == nil) || knocked != (from.heard.Len() > 0) {
 				t.Errorf("%q knocks: %t, %v; it hears %q", data, knocked, err, from.heard.String())
 			}
 			var plain []byte
 			if err == nil {
-				plain, _, err = keys.readStream(from, bound.question()) // nobody can have sealed it with this challenge
+				plain, _, err = keys.readStream(from, bound.question()) // no frame can be sealed with this challenge
 			}
 			wantRefusal(t, plain, err)
-			to := &stranger{Reader: bytes.NewReader(data)}
+			to := &fakePeer{Reader: bytes.NewReader(data)}
 			if bound, err = knock(to); err == nil {
 				bound.asked = nonce{1} // some other question
 				plain, _, err = keys.readStream(to, bound.answer())

@@ -19,13 +19,13 @@ type Gossip struct {
 	list     *memberlist.Memberlist
 	members  *members
 	problems *problems
-	seeker   *seeker
+	joiner   *joiner
 	keys     *keyring
 	failures *failures
 	addr     netip.AddrPort
 
 	cancel  context.CancelFunc
-	seeking sync.WaitGroup
+	joining sync.WaitGroup
 
 	mu     sync.Mutex // one change of what the node says at a time, and none after the end
 	closed bool
@@ -42,19 +42,22 @@ const (
 	suspicionMaxMult = 6
 	// exchangeInterval is how often a node compares all it knows with another one.
 	exchangeInterval = 15 * time.Second
-	// reclaimAfter is how long after a server id fell silent it may be heard of at another address. The library's default is never.
+	// reclaimAfter is how long after a server id fell silent it may appear at another address. The library's
+	// default is never.
 	reclaimAfter = time.Second
-	// forgottenAfter is how long the library keeps silent nodes. Afterwards the seeker alone remembers them.
+	// forgottenAfter is how long the library keeps silent nodes. After that only the joiner remembers
+	// them.
 	forgottenAfter = 30 * time.Second
 	gossipInterval = 200 * time.Millisecond
 
-	// updateTimeout bounds how long Update waits for the first node to be told.
+	// updateTimeout bounds how long Update waits until a first node knows.
 	updateTimeout = 2 * time.Second
-	// leaveTimeout bounds how long Close waits for the first node to be told.
+	// leaveTimeout bounds how long Close waits until a first node knows.
 	leaveTimeout = 2 * time.Second
 )
 
-// Start begins to listen and to look for others, and goes on until Close. ctx bounds the start only. That nobody is found is no error.
+// Start starts listening and looking for other nodes, until Close. ctx bounds the start only. It
+// is no error to find no other node.
 func Start(ctx context.Context, cfg Config) (*Gossip, error) {
 	return start(ctx, cfg, net.DefaultResolver.LookupNetIP)
 }
@@ -89,14 +92,14 @@ func start(ctx context.Context, cfg Config, lookup lookupFunc) (*Gossip, error) 
 		cancel()
 		return nil, err
 	}
-	g.seeker = &seeker{
-		members: g.members, self: g.addr, join: slices.Clone(cfg.Join), lookup: lookup, logger: cfg.Logger, book: book,
+	g.joiner = &joiner{
+		members: g.members, self: g.addr, joinAddrs: slices.Clone(cfg.Join), lookup: lookup, logger: cfg.Logger, book: book,
 		call: func(addr netip.AddrPort) error {
 			_, err := g.list.Join([]string{addr.String()})
 			return g.failures.explain(addr, err)
 		},
 	}
-	g.seeking.Go(func() { g.seeker.run(life) })
+	g.joining.Go(func() { g.joiner.run(life) })
 	return g, nil
 }
 
@@ -113,7 +116,7 @@ func (c Config) keyring() (*keyring, error) {
 	return newKeyring(keys)
 }
 
-// assemble puts the table, the transport and the library together. It closes the socket if that fails.
+// assemble builds the table, the transport and the library. It closes the socket if that fails.
 func (g *Gossip) assemble(life context.Context, socket Socket) error {
 	logger := g.cfg.Logger
 	encoded, err := g.cfg.Self.encode()
@@ -127,7 +130,7 @@ func (g *Gossip) assemble(life context.Context, socket Socket) error {
 	}
 	g.members = &members{
 		logger: logger, problems: g.problems, addr: g.addr, allowed: t.allowed, self: g.cfg.Self, encoded: encoded,
-		byID: make(map[string]*Member), twice: make(map[string]*twoAddrs), changed: make(chan struct{}),
+		byID: make(map[string]*Member), conflicts: make(map[string]*addrConflict), changed: make(chan struct{}),
 	}
 	t.start()
 	lines := newLibraryLog(logger)
@@ -135,7 +138,7 @@ func (g *Gossip) assemble(life context.Context, socket Socket) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting gossip: %w", err), t.Shutdown())
 	}
-	lines.raise()
+	lines.enableWarnings()
 	return nil
 }
 
@@ -151,14 +154,15 @@ func libraryConfig(serverID string, t *transport, m *members, lines *libraryLog)
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = suspicionMult, suspicionMaxMult
 	c.PushPullInterval = exchangeInterval
 	c.GossipToTheDeadTime, c.DeadNodeReclaimTime = forgottenAfter, reclaimAfter
-	// What is compressed cannot be inspected, and a small packet may unfold to gigabytes.
+	// Compressed content cannot be inspected, and a small packet may expand to gigabytes.
 	c.EnableCompression = false
 	c.UDPBufferSize = packetBytesMax - headBytes - sealBytes - placeSize
 	c.Delegate, c.Events, c.Alive, c.Merge, c.Conflict = m, m, m, m, m
 	return c
 }
 
-// reportKey reports a node whose messages cannot be opened, or which cannot open this node's, and says who should change what.
+// reportKey reports a node whose messages cannot be opened, or which cannot open this node's. It
+// says which node needs which change.
 func (g *Gossip) reportKey(addr netip.AddrPort, cause error) {
 	const reload = "; a SIGHUP has a node read its file again"
 	text := "has a gossip key that this node does not have: put the same keys into the files of --gossip-keys of both" + reload
@@ -194,14 +198,15 @@ func (g *Gossip) Members() []Member { return g.members.list() }
 // Changed returns a channel that is closed at the next change of Members. To miss none, ask for it before reading Members.
 func (g *Gossip) Changed() <-chan struct{} { return g.members.change() }
 
-// Problems returns what was noticed that an operator has to mend, in the order of first notice. Each was logged once.
+// Problems returns the problems that an operator must fix, in the order in which they were first
+// seen. Each was logged once.
 func (g *Gossip) Problems() []Problem { return g.problems.list() }
 
 // ErrClosed is returned by calls that come after Close.
 var ErrClosed = errors.New("gossip has ended")
 
-// Update replaces what the node says of itself. Name and server id must stay. It returns when a first node was told or after two
-// seconds; the others hear of it from there.
+// Update replaces what the node says of itself. Name and server id must stay. It returns when a
+// first node knows, or after two seconds; that node spreads it to the others.
 func (g *Gossip) Update(self Info) error {
 	encoded, err := self.encode()
 	if err != nil {
@@ -223,8 +228,9 @@ func (g *Gossip) Update(self Info) error {
 	return nil
 }
 
-// ReloadKeys reads the key file again. To rotate without losing anybody: add the new key below the old one on every node and reload,
-// then move it to the top everywhere and reload, then take the old one out. If the file is not in order the keys stay as they are.
+// ReloadKeys reads the key file again. To rotate without losing a node: add the new key below the
+// old one on every node and reload, then move it to the top everywhere and reload, then remove the
+// old one. If the file is not valid, the keys stay as they are.
 func (g *Gossip) ReloadKeys() error {
 	if g.cfg.KeyFile == "" {
 		return errors.New("gossip was started without a key file")
@@ -240,19 +246,20 @@ func (g *Gossip) ReloadKeys() error {
 	return nil
 }
 
-// KeepAddresses keeps the addresses of other nodes in a data directory from now on. It is for a node whose directory is made only after it
-// has found its cluster; Config.Dir does it from the start.
-func (g *Gossip) KeepAddresses(dir string) { g.seeker.keep(dir) }
+// KeepAddresses keeps the addresses of other nodes in a data directory from now on. It is for a
+// node that creates its directory only after it has found its cluster. Config.Dir does the same
+// from the start.
+func (g *Gossip) KeepAddresses(dir string) { g.joiner.keepAddresses(dir) }
 
-// Forget removes a silent node from Members and stops looking for it; for nodes that left the cluster for good. Of a live node it
-// forgets nothing.
+// Forget removes a silent node from Members and stops looking for it. It is for nodes that left
+// the cluster for good. It does nothing for a live node.
 func (g *Gossip) Forget(serverID string) {
 	if addr, ok := g.members.forget(serverID); ok {
-		g.seeker.dismiss(addr)
+		g.joiner.forgetAddress(addr)
 	}
 }
 
-// Close takes leave of the others, which takes two seconds at most, and ends.
+// Close tells the other nodes that this one leaves, which takes two seconds at most, and ends.
 func (g *Gossip) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,7 +268,7 @@ func (g *Gossip) Close() error {
 	}
 	g.closed = true
 	g.cancel()
-	g.seeking.Wait()
+	g.joining.Wait()
 	if err := g.list.Leave(leaveTimeout); err != nil {
 		// They notice by themselves.
 		g.cfg.Logger.Debug("gossip: taking leave", "error", err)

@@ -82,7 +82,7 @@ func TestLeaveIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// The library forgets silent nodes after half a minute and never calls again: without the seeker both halves stay apart.
+// The library forgets silent nodes after half a minute and never calls again: without the joiner both halves stay apart.
 func TestHalvesFindEachOtherAfterALongSplit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		nodes := w.runAll(4) // all join host 1, so the other half has no join address of its own

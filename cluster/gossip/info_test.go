@@ -18,10 +18,10 @@ func full() Info {
 
 func TestInfoRoundTrip(t *testing.T) {
 	for name, info := range map[string]Info{
-		"full":      full(),
-		"newcomer":  {Name: "n", ServerID: "n.1"},
-		"largest":   {Name: "n", ServerID: "n.1", Shards: 1<<32 - 1, Format: 1<<32 - 1},
-		"long name": {Name: strings.Repeat("n", nameBytesMax), ServerID: strings.Repeat("n", nameBytesMax) + ".1"},
+		"full":       full(),
+		"no cluster": {Name: "n", ServerID: "n.1"},
+		"largest":    {Name: "n", ServerID: "n.1", Shards: 1<<32 - 1, Format: 1<<32 - 1},
+		"long name":  {Name: strings.Repeat("n", nameBytesMax), ServerID: strings.Repeat("n", nameBytesMax) + ".1"},
 	} {
 		encoded, err := info.encode()
 		if err != nil {

@@ -118,7 +118,7 @@ func (s *msgpack) state() {
 			s.skip(0)
 		}
 	}
-	s.demand(user == 0)
+	s.require(user == 0)
 	for range nodes {
 		if s.broken {
 			return
@@ -134,23 +134,24 @@ func (s *msgpack) node() {
 		switch string(s.text()) {
 		case "Vsn":
 			versions = true
-			s.demand(len(s.text()) == versionBytes)
+			s.require(len(s.text()) == versionBytes)
 		case "Addr":
 			n := len(s.text())
-			s.demand(n == 4 || n == 16)
+			s.require(n == 4 || n == 16)
 		case "Meta":
-			s.demand(len(s.text()) <= infoBytesMax)
+			s.require(len(s.text()) <= infoBytesMax)
 		default:
 			s.skip(0)
 		}
 	}
-	s.demand(versions)
+	s.require(versions)
 }
 
-func (s *msgpack) demand(ok bool) { s.broken = s.broken || !ok }
+// require sets broken unless ok.
+func (s *msgpack) require(ok bool) { s.broken = s.broken || !ok }
 
-// take returns the next n bytes, or breaks.
-func (s *msgpack) take(n uint64) []byte {
+// readBytes returns the next n bytes, or sets broken.
+func (s *msgpack) readBytes(n uint64) []byte {
 	if s.broken || n > uint64(len(s.rest)) {
 		s.broken = true
 		return nil
@@ -163,14 +164,14 @@ func (s *msgpack) take(n uint64) []byte {
 // bigEndian returns an unsigned number of size bytes.
 func (s *msgpack) bigEndian(size uint64) uint64 {
 	var v uint64
-	for _, b := range s.take(size) {
+	for _, b := range s.readBytes(size) {
 		v = v<<8 | uint64(b)
 	}
 	return v
 }
 
 func (s *msgpack) tag() byte {
-	b := s.take(1)
+	b := s.readBytes(1)
 	if s.broken {
 		return 0xc1 // the one tag that msgpack never uses
 	}
@@ -191,11 +192,11 @@ func (s *msgpack) fields() uint64 {
 func (s *msgpack) text() []byte {
 	switch tag := s.tag(); {
 	case tag&0xe0 == 0xa0:
-		return s.take(uint64(tag & 0x1f))
+		return s.readBytes(uint64(tag & 0x1f))
 	case tag == 0xd9 || tag == 0xc4:
-		return s.take(s.bigEndian(1))
+		return s.readBytes(s.bigEndian(1))
 	case tag == 0xda || tag == 0xc5:
-		return s.take(s.bigEndian(2))
+		return s.readBytes(s.bigEndian(2))
 	default:
 		s.broken = true
 		return nil
@@ -212,7 +213,7 @@ func (s *msgpack) number() uint64 {
 	case tag >= 0xd0 && tag <= 0xd3:
 		size := uint64(1) << (tag - 0xd0)
 		v := s.bigEndian(size)
-		s.demand(v>>(8*size-1) == 0)
+		s.require(v>>(8*size-1) == 0)
 		return v
 	default:
 		s.broken = true
@@ -228,13 +229,13 @@ func (s *msgpack) skip(depth int) {
 	}
 	switch tag := s.rest[0]; {
 	case tag < 0x80 || tag >= 0xe0 || tag == 0xc0 || tag == 0xc2 || tag == 0xc3:
-		s.take(1)
+		s.readBytes(1)
 	case tag == 0xca || tag == 0xcb:
-		s.take(1 + 4<<(tag-0xca))
+		s.readBytes(1 + 4<<(tag-0xca))
 	case tag >= 0xcc && tag <= 0xd3:
-		s.take(1 + 1<<((tag-0xcc)%4))
+		s.readBytes(1 + 1<<((tag-0xcc)%4))
 	case tag&0xf0 == 0x90:
-		s.take(1)
+		s.readBytes(1)
 		for range tag & 0x0f {
 			s.skip(depth + 1)
 		}

@@ -162,7 +162,7 @@ func newBareLibrary(f *testing.F) *bareLibrary {
 	logger := newLibraryLog(discard())
 	m := &members{
 		logger: discard(), problems: &problems{logger: discard(), seen: make(map[problemKey]*Problem)}, allowed: func(netip.Addr) bool { return true },
-		self: full(), byID: make(map[string]*Member), twice: make(map[string]*twoAddrs), changed: make(chan struct{}),
+		self: full(), byID: make(map[string]*Member), conflicts: make(map[string]*addrConflict), changed: make(chan struct{}),
 	}
 	c := libraryConfig(full().ServerID, &transport{advertise: netip.MustParseAddrPort("127.0.0.1:7402")}, m, logger)
 	c.Transport = b

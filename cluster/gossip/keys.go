@@ -25,8 +25,9 @@ type keyring struct {
 	keyless bool
 }
 
-// keylessSecret is what nodes without a key seal with. It is no secret. It keeps strangers' programs and broken packets away from the
-// library's parser, and lets a node with a key say of one without that it has none.
+// keylessSecret is what nodes without a key seal with. It is no secret. It keeps foreign programs
+// and broken packets away from the library's parser. It also lets a node with a key report that
+// another one has none.
 const keylessSecret = "belfry gossip without a key, version 1"
 
 // newKeyring returns a ring of the given keys, or of the public one if there is none.
@@ -81,8 +82,8 @@ var (
 	errKeyless  = errors.New("sealed without a key")
 )
 
-// unseal opens what seal made. The error says whether the sender has another key or none. What is bound to something else cannot be told from
-// what was sealed with another key.
+// unseal opens what seal made. The error says whether the sender has another key or none. Content
+// that is bound to something else looks like content sealed with another key.
 func (r *keyring) unseal(head, bound, sealed []byte) ([]byte, error) {
 	both := slices.Concat(head, bound)
 	for _, key := range *r.keys.Load() {

@@ -55,7 +55,7 @@ func (l *life) names() []string {
 	return names
 }
 
-// move gives a node a host of its own that nobody had before.
+// move gives a node a host that no node had before.
 func (l *life) move(name string) {
 	cfg := l.cfgs[name]
 	cfg.Listen, l.hosts[name] = at(l.next), host(l.next)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// repeatAfter is how long the same complaint of the library is not logged again above debug level.
+	// repeatAfter is how long a repeated complaint of the library is logged at debug level only.
 	repeatAfter = time.Minute
 	// complaintsMax bounds the complaints that are remembered.
 	complaintsMax = 64
@@ -21,9 +21,9 @@ const (
 type libraryLog struct {
 	to *slog.Logger
 
-	mu    sync.Mutex
-	aloud bool
-	said  map[string]time.Time
+	mu       sync.Mutex
+	warnings bool
+	said     map[string]time.Time
 }
 
 func newLibraryLog(to *slog.Logger) *libraryLog {
@@ -33,12 +33,12 @@ func newLibraryLog(to *slog.Logger) *libraryLog {
 // logger returns what the library writes to.
 func (l *libraryLog) logger() *log.Logger { return log.New(l, "", 0) }
 
-// raise begins to log complaints as warnings. What the library says before, while it is created, is about encryption and interfaces
-// that it does not see because the transport deals with them.
-func (l *libraryLog) raise() {
+// enableWarnings logs complaints as warnings from now on. While the library is created it
+// complains about encryption and interfaces, which the transport handles without its knowledge.
+func (l *libraryLog) enableWarnings() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.aloud = true
+	l.warnings = true
 }
 
 // Write takes one line, "[LEVEL] memberlist: text".
@@ -68,7 +68,7 @@ func (l *libraryLog) fresh(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if last, ok := l.said[text]; !l.aloud || ok && now.Sub(last) < repeatAfter {
+	if last, ok := l.said[text]; !l.warnings || ok && now.Sub(last) < repeatAfter {
 		return false
 	}
 	if len(l.said) >= complaintsMax {

@@ -40,16 +40,16 @@ type members struct {
 	addr     netip.AddrPort // this node's
 	allowed  func(netip.Addr) bool
 
-	mu      sync.Mutex
-	self    Info
-	encoded []byte
-	byID    map[string]*Member
-	twice   map[string]*twoAddrs // by server id
-	changed chan struct{}        // closed at the next change
+	mu        sync.Mutex
+	self      Info
+	encoded   []byte
+	byID      map[string]*Member
+	conflicts map[string]*addrConflict // by server id
+	changed   chan struct{}            // closed at the next change
 }
 
-// twoAddrs is one server id that is heard of at two addresses.
-type twoAddrs struct {
+// addrConflict is one server id that is reported at two addresses.
+type addrConflict struct {
 	one, two    netip.AddrPort
 	first, last time.Time
 }
@@ -89,14 +89,14 @@ func (m *members) NotifyAlive(n *memberlist.Node) error {
 	if !m.foreign(info) {
 		return nil
 	}
-	// It may have been let in before it had a cluster, or before this node had one.
+	// It may have become a member before it had a cluster, or before this node had one.
 	m.drop(info.ServerID)
 	m.reportForeign(info, addr)
 	return errForeign
 }
 
 // NotifyMerge decides whether this node and another one exchange what they know. A state in which all are of another cluster is refused
-// as a whole; of a mixed one, as a newcomer may have it, NotifyAlive refuses what is foreign.
+// as a whole. Of a mixed one, as a node without a cluster may send it, NotifyAlive refuses what is foreign.
 func (m *members) NotifyMerge(nodes []*memberlist.Node) error {
 	acceptable := 0
 	for _, n := range nodes {
@@ -129,7 +129,8 @@ func (m *members) NotifyLeave(n *memberlist.Node) {
 	m.notify()
 }
 
-// NotifyConflict notes that a server id is heard of at another address than the one that is known to answer.
+// NotifyConflict records that a server id is reported at another address than the one that is
+// known to answer.
 func (m *members) NotifyConflict(existing, other *memberlist.Node) {
 	_, one, err := m.describe(existing)
 	_, two, err2 := m.describe(other)
@@ -139,13 +140,13 @@ func (m *members) NotifyConflict(existing, other *memberlist.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	seen := m.twice[existing.Name]
+	seen := m.conflicts[existing.Name]
 	if seen == nil || now.Sub(seen.last) > clashAfter {
-		if len(m.twice) >= membersMax {
-			clear(m.twice)
+		if len(m.conflicts) >= membersMax {
+			clear(m.conflicts)
 		}
-		seen = &twoAddrs{first: now}
-		m.twice[existing.Name] = seen
+		seen = &addrConflict{first: now}
+		m.conflicts[existing.Name] = seen
 	}
 	seen.one, seen.two, seen.last = one, two, now
 }
@@ -283,8 +284,8 @@ func (m *members) list() []Member {
 	return list
 }
 
-// clashes reports names that two nodes have been using for some time.
-func (m *members) clashes() {
+// reportClashes reports names that two nodes have been using for some time.
+func (m *members) reportClashes() {
 	all := m.list()
 	self := m.selfInfo()
 	all = append(all, Member{Info: self, GossipAddr: m.addr, Alive: true}) // since always
@@ -302,15 +303,16 @@ func (m *members) clashes() {
 	}
 }
 
-// lastingConflicts returns the server ids that have been heard of at two addresses for some time, and still are.
-func (m *members) lastingConflicts(now time.Time) map[string]twoAddrs {
+// lastingConflicts returns the server ids that have been reported at two addresses for some time,
+// and still are.
+func (m *members) lastingConflicts(now time.Time) map[string]addrConflict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	lasting := make(map[string]twoAddrs)
-	for id, seen := range m.twice {
+	lasting := make(map[string]addrConflict)
+	for id, seen := range m.conflicts {
 		switch {
 		case now.Sub(seen.last) > clashAfter:
-			delete(m.twice, id)
+			delete(m.conflicts, id)
 		case seen.last.Sub(seen.first) > clashAfter:
 			lasting[id] = *seen
 		}

@@ -18,8 +18,8 @@ func TestNotifyAlive(t *testing.T) {
 		want    error
 	}{
 		{"a member", "c", func(*memberlist.Node) {}, nil},
-		{"a newcomer", "c", func(n *memberlist.Node) { *n = *libraryNode(t, node("", "two", "1"), addrAt(2)) }, nil},
-		{"seen by a newcomer", "", func(*memberlist.Node) {}, nil},
+		{"without a cluster", "c", func(n *memberlist.Node) { *n = *libraryNode(t, node("", "two", "1"), addrAt(2)) }, nil},
+		{"seen by a node without a cluster", "", func(*memberlist.Node) {}, nil},
 		{"foreign", "other", func(*memberlist.Node) {}, errForeign},
 		{"no description", "c", func(n *memberlist.Node) { n.Meta = nil }, errInfo},
 		{"garbage", "c", func(n *memberlist.Node) { n.Meta = []byte("garbage") }, errInfo},
@@ -77,7 +77,7 @@ func TestTableIsBounded(t *testing.T) {
 	m.NotifyLeave(libraryNode(t, info(8), addr(8)))
 	m.NotifyJoin(libraryNode(t, info(membersMax), addr(membersMax)))
 	if m.byID["n7.1"] != nil || m.byID["n8.1"] == nil || m.byID[info(membersMax).ServerID] == nil {
-		t.Error("a newcomer takes the place of the one that fell silent first")
+		t.Error("a new node takes the place of the one that fell silent first")
 	}
 }
 

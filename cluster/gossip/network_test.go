@@ -78,8 +78,9 @@ func TestSocketsRefuseATakenPort(t *testing.T) {
 	}
 }
 
-// What a stranger sends to the open ports is passed over, and an idle stream does not keep the end waiting.
-func TestSocketsAndStrangers(t *testing.T) {
+// TestSocketsAndForeignTraffic: foreign traffic to the open ports is ignored, and an idle stream
+// does not delay Close.
+func TestSocketsAndForeignTraffic(t *testing.T) {
 	socket, err := sockets{}.Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +213,7 @@ func TestLibraryLog(t *testing.T) {
 	l := newLibraryLog(slog.New(slog.NewTextHandler(&out, nil)))
 	say := func(line string) { l.logger().Print(line) }
 	say("[WARN] memberlist: Binding to public address without encryption!")
-	l.raise()
+	l.enableWarnings()
 	for range 5 {
 		say("[ERR] memberlist: Failed to send UDP ping: timeout 1")
 		say("[INFO] memberlist: Suspect n1 has failed")

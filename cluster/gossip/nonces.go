@@ -2,18 +2,19 @@ package gossip
 
 import "errors"
 
-// noncesMax is how many packets are remembered at least; at most it is twice as many, in 3.6 MB. A node gets one or two a second while nothing changes,
-// in clusters of any size: nine hours' worth.
+// noncesMax is the least number of packets remembered. The most is twice as many, in 3.6 MB. A
+// node gets one or two packets a second while nothing changes, in clusters of any size: that lasts
+// for nine hours.
 const noncesMax = 1 << 16
 
-// errAgain is no reason for alarm: networks deliver a packet twice now and then.
-var errAgain = errors.New("opened before: the network delivered it twice, or somebody who recorded it sent it again")
+// errReplayed is no reason for alarm: networks sometimes deliver a packet twice.
+var errReplayed = errors.New("opened before: the network delivered it twice, or it was recorded and sent again")
 
-// nonces remembers which packets were opened lately, so that each is opened once. Only what could be opened gets here: a stranger cannot have it
-// forget anything. It is for one goroutine.
+// nonces remembers which packets were opened lately, so that each is opened once. Only opened
+// packets count: a sender without the key cannot push entries out. It is for one goroutine.
 type nonces struct {
 	most int
-	// older takes no more; it goes when newer is full.
+	// older gets no more entries. It is dropped when newer is full.
 	newer, older map[nonce]struct{}
 }
 

@@ -22,10 +22,11 @@ const (
 	NameClash ProblemKind = "name_clash"
 )
 
-// Problem is something about another node that an operator has to mend.
+// Problem is something about another node that an operator has to fix.
 type Problem struct {
 	Kind ProblemKind
-	// Addr is the gossip address of the node concerned. Its port is 0 if the node was only heard, from a port at which nobody listens.
+	// Addr is the gossip address of the node concerned. Its port is 0 if only an incoming message
+	// showed the node: it does not listen at the port that sent that.
 	Addr netip.AddrPort
 	// Other is the gossip address of the second node of a name clash.
 	Other netip.AddrPort

@@ -98,7 +98,8 @@ func ask(t *testing.T, from *transport, addr string) (answer string, err error) 
 	return string(buf[:n]), err
 }
 
-// record has one node call another over a wire that copies both directions, as whoever stands between two nodes could.
+// record makes one node call another over a wire that copies both directions, as an attacker
+// between two nodes could.
 func record(t *testing.T, caller, called *transport) (there, back []byte) {
 	t.Helper()
 	var out, in bytes.Buffer
@@ -183,7 +184,8 @@ func TestRecordedStreamsDoNotOpen(t *testing.T) {
 	}
 }
 
-// TestStreamsBeginWithAKnock: nobody hears a challenge who did not ask for it, and what comes before one is not read.
+// TestStreamsBeginWithAKnock: a caller gets a challenge only if it asks for it, and nothing that
+// arrives before the knock is read.
 func TestStreamsBeginWithAKnock(t *testing.T) {
 	keys := ring(t, keyOf(1, 32))
 	tr := listening(t, keys)
@@ -236,7 +238,8 @@ func isTimeout(err error) bool {
 	return ok && late.Timeout()
 }
 
-// TestPacketsOpenOnce: a packet that comes again is dropped, whoever it comes from, and so is one that went to another node.
+// TestPacketsOpenOnce: a packet that arrives again is dropped, from any sender, and so is one that
+// went to another node.
 func TestPacketsOpenOnce(t *testing.T) {
 	keys := ring(t, keyOf(1, 32))
 	tr := listening(t, keys)

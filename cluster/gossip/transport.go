@@ -27,14 +27,16 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// transport carries the library's messages over a socket. It seals what goes out, and hands on only what it could open and what
-// inspectPacket and inspectStream let through, so that the library's parser never sees what a stranger sent.
+// transport carries the library's messages over a socket. It seals what goes out. It passes on
+// only messages that it could open and that inspectPacket and inspectStream accept, so that the
+// library's parser never sees bytes from a sender without the key.
 type transport struct {
 	socket    Socket
 	advertise netip.AddrPort
 	keys      *keyring
 	allowFrom []netip.Prefix
-	// refused is told of frames from addr that could not be opened. The port is 0 if addr is only where a stream came from: no node listens there.
+	// refused is called for frames from addr that could not be opened. The port is 0 if addr is only where a
+	// stream came from: no node listens there.
 	refused func(addr netip.AddrPort, cause error)
 	// failures keeps why streams that this node opened failed.
 	failures *failures
@@ -90,7 +92,7 @@ func (t *transport) readPackets() {
 		}
 		plain, err := t.keys.openPacket(t.advertise, buf[:n])
 		if err == nil && !opened.first(nonceOf(buf[:n], headBytes)) {
-			err = errAgain
+			err = errReplayed
 		}
 		if err == nil {
 			err = inspectPacket(plain)
@@ -145,7 +147,8 @@ func (t *transport) acceptStreams() {
 	}
 }
 
-// admit reads the first frame of a stream from elsewhere and hands the stream on if it is in order.
+// admit reads the first frame of a stream from another node, and passes the stream on if it is
+// valid.
 func (t *transport) admit(conn net.Conn, slot *connlimit.Slot) {
 	from := addrOf(conn.RemoteAddr())
 	if !t.allowed(from.Addr()) || !t.track(conn) {
@@ -159,10 +162,10 @@ func (t *transport) admit(conn net.Conn, slot *connlimit.Slot) {
 		stream.binding, err = open(conn)
 	}
 	if err == nil {
-		err = stream.fill()
+		err = stream.readFrame()
 	}
 	if errors.Is(err, errHello) {
-		_, _ = conn.Write(frameHead(frameHello)) // who asked may be gone
+		_, _ = conn.Write(frameHead(frameHello)) // the caller may be gone
 		closeQuietly(conn)
 		return
 	}
@@ -202,7 +205,8 @@ func (t *transport) untrack(conn net.Conn) {
 	delete(t.open, conn)
 }
 
-// refuse reports what could not be opened, and says the rest at debug level: anyone can send anything to an open port.
+// refuse reports a message that could not be opened. It logs other errors at debug level: anyone
+// can send anything to an open port.
 func (t *transport) refuse(from netip.AddrPort, err error) {
 	if errors.Is(err, errWrongKey) || errors.Is(err, errKeyless) || errors.Is(err, errRefused) {
 		t.refused(from, err)
@@ -255,13 +259,13 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	defer cancel()
 	conn, err := t.socket.Dial(ctx, to)
 	if err != nil {
-		t.failures.note(to, fmt.Errorf("%w: %w", errUnreached, err))
+		t.failures.record(to, fmt.Errorf("%w: %w", errUnreached, err))
 		return nil, err
 	}
-	t.failures.note(to, nil)
+	t.failures.record(to, nil)
 	release := context.AfterFunc(life, func() { closeQuietly(conn) })
 	failed := func(err error) {
-		t.failures.note(to, err)
+		t.failures.record(to, err)
 		t.refuse(to, err)
 	}
 	stream := &sealedConn{Conn: conn, keys: t.keys, release: release, dialled: true, failed: failed}
@@ -300,11 +304,12 @@ type sealedConn struct {
 	ready   bytes.Reader
 	dialled bool // by this node
 	// The rest is nil for streams that were dialled by others.
-	failed  func(error) // told why a frame could not be read
+	failed  func(error) // called with the reason if a frame could not be read
 	release func() bool // forgets the stream
 }
 
-// knock has the stream bound to the other side's challenge, which comes before the deadline of ctx or not at all.
+// knock binds the stream to the other side's challenge, which must arrive before the deadline of
+// ctx.
 func (c *sealedConn) knock(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	err := c.SetDeadline(deadline)
@@ -317,8 +322,8 @@ func (c *sealedConn) knock(ctx context.Context) error {
 	return err
 }
 
-// ask keeps the nonce of the question that answers are bound to.
-func (c *sealedConn) ask(with nonce) {
+// bindQuestion stores the nonce of the question, to which the answers are bound.
+func (c *sealedConn) bindQuestion(with nonce) {
 	if !c.asked {
 		c.asked, c.binding.asked = true, with
 	}
@@ -332,8 +337,8 @@ func (c *sealedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// fill reads the next frame.
-func (c *sealedConn) fill() error {
+// readFrame reads the next frame.
+func (c *sealedConn) readFrame() error {
 	bound := c.binding.question()
 	if c.dialled {
 		bound = c.binding.answer()
@@ -346,7 +351,7 @@ func (c *sealedConn) fill() error {
 		return err
 	}
 	if !c.dialled {
-		c.ask(with)
+		c.bindQuestion(with)
 	}
 	c.ready.Reset(plain)
 	return nil
@@ -355,7 +360,7 @@ func (c *sealedConn) fill() error {
 // Read implements net.Conn.
 func (c *sealedConn) Read(b []byte) (int, error) {
 	if c.ready.Len() == 0 {
-		if err := c.fill(); err != nil {
+		if err := c.readFrame(); err != nil {
 			if c.failed != nil && !errors.Is(err, io.EOF) {
 				c.failed(err)
 			}
@@ -376,7 +381,7 @@ func (c *sealedConn) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	if c.dialled {
-		c.ask(nonceOf(frame, streamHeadBytes))
+		c.bindQuestion(nonceOf(frame, streamHeadBytes))
 	}
 	if _, err := c.Conn.Write(frame); err != nil {
 		return 0, err

@@ -124,7 +124,7 @@ func alive(g *gossip.Gossip) []string {
 	return ids
 }
 
-// sees returns a condition: each of the nodes sees all others of them alive, and nobody else.
+// sees returns a condition: each of the nodes sees all the others as alive, and no other node.
 func sees(nodes ...*gossip.Gossip) func() bool {
 	return func() bool {
 		for _, g := range nodes {

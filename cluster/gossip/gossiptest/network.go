@@ -66,7 +66,8 @@ func (n *Network) Listen(_ context.Context, at netip.AddrPort) (gossip.Socket, e
 	return s, nil
 }
 
-// reach returns the socket at an address, nil if nobody listens there, and whether the way from one host to the other is cut.
+// reach returns the socket at an address, nil if there is no listener, and whether the path from
+// one host to the other is cut.
 func (n *Network) reach(from, to netip.AddrPort) (target *socket, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

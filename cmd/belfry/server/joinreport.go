@@ -62,7 +62,7 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 		return joinReport{}
 	case gossip.JoinUnresolved:
 		return joinReport{text: fmt.Sprintf("join address %s: %s", a.Addr, a.Err)}
-	case gossip.JoinNobody:
+	case gossip.JoinNoConnection:
 		return joinReport{text: fmt.Sprintf("nobody answers at join address %s: %s: start a node there, or %s", a.Addr, a.Err, correctAddress)}
 	case gossip.JoinWrongKey:
 		text := "give this node the cluster's gossip keys with --gossip-keys"
@@ -70,7 +70,7 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 			text = "one of the two lacks the other's gossip key, or has none: compare the files of --gossip-keys"
 		}
 		return joinReport{fmt.Sprintf("the node at join address %s cannot read this node's gossip, nor this node that one's: %s", a.Addr, text), true}
-	case gossip.JoinStranger:
+	case gossip.JoinNotGossip:
 		return joinReport{r.found(ctx, a.Addr).text, true}
 	default:
 		if time.Since(r.began) < pendingMax {
@@ -85,9 +85,9 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttempt) (why string) {
 	for _, a := range attempts {
 		switch a.Outcome {
-		case gossip.JoinUnresolved, gossip.JoinNobody, gossip.JoinReached:
+		case gossip.JoinUnresolved, gossip.JoinNoConnection, gossip.JoinReached:
 			continue
-		case gossip.JoinStranger:
+		case gossip.JoinNotGossip:
 			if r.found(ctx, a.Addr).foreign {
 				continue
 			}
@@ -101,7 +101,7 @@ func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttemp
 // leaveOut says without which join addresses a cluster is founded because another program answers there.
 func (r *joinReporter) leaveOut(ctx context.Context, logger *slog.Logger, attempts []gossip.JoinAttempt) {
 	for _, a := range attempts {
-		if a.Outcome == gossip.JoinStranger {
+		if a.Outcome == gossip.JoinNotGossip {
 			logger.WarnContext(ctx, "founding without a join address", "why", r.found(ctx, a.Addr).text)
 		}
 	}

@@ -55,14 +55,14 @@ func TestWhatIsAtAJoinAddress(t *testing.T) {
 	} {
 		r := newJoinReporter(Config{Logger: slog.New(slog.DiscardHandler)})
 		foreign := addr == web.Listener.Addr().String() // only there no node can be
-		all := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger, Err: errors.New("odd")}})
+		all := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinNotGossip, Err: errors.New("odd")}})
 		if len(all) != 1 || !all[0].mistake || !strings.Contains(all[0].text, addr) || !strings.Contains(all[0].text, want) {
 			t.Errorf("%+v, want %q", all, want)
 		}
-		if again := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger}}); again[0] != all[0] {
+		if again := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinNotGossip}}); again[0] != all[0] {
 			t.Errorf("it is asked again at once: %+v", again)
 		}
-		if why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinStranger}}); (why == "") != foreign {
+		if why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinNotGossip}}); (why == "") != foreign {
 			t.Errorf("where %s: it holds up a founding with %q; another program there: %v", want, why, foreign)
 		}
 	}
@@ -81,7 +81,7 @@ func TestJoinReports(t *testing.T) {
 		{"reached", gossip.JoinAttempt{Outcome: gossip.JoinReached}, "", "", false},
 		{"being called", gossip.JoinAttempt{Outcome: gossip.JoinPending}, "", "", false},
 		{"no such host", gossip.JoinAttempt{Outcome: gossip.JoinUnresolved, Err: failed}, "", "join address a:1: the cause", false},
-		{"nobody", gossip.JoinAttempt{Outcome: gossip.JoinNobody, Err: failed}, "", "nobody answers at join address a:1: the cause: start a node there, or", false},
+		{"nobody", gossip.JoinAttempt{Outcome: gossip.JoinNoConnection, Err: failed}, "", "nobody answers at join address a:1: the cause: start a node there, or", false},
 		{"no key here", gossip.JoinAttempt{Outcome: gossip.JoinWrongKey, Err: failed}, "", "give this node the cluster's gossip keys", true},
 		{"another key", gossip.JoinAttempt{Outcome: gossip.JoinWrongKey, Err: failed}, "file", "compare the files", true},
 	} {
@@ -104,8 +104,8 @@ func TestJoinReports(t *testing.T) {
 // TestFoundingHearsEachJoinAddress: as long as there may be a cluster where this node was told to look, it founds none.
 func TestFoundingHearsEachJoinAddress(t *testing.T) {
 	for outcome, founds := range map[gossip.JoinOutcome]bool{
-		gossip.JoinPending: false, gossip.JoinWrongKey: false, gossip.JoinStranger: false,
-		gossip.JoinUnresolved: true, gossip.JoinNobody: true, gossip.JoinReached: true,
+		gossip.JoinPending: false, gossip.JoinWrongKey: false, gossip.JoinNotGossip: false,
+		gossip.JoinUnresolved: true, gossip.JoinNoConnection: true, gossip.JoinReached: true,
 	} {
 		r := newJoinReporter(Config{})
 		r.probes["b:1"] = probe{at: time.Now()} // what is there cannot be told
@@ -119,7 +119,7 @@ func TestFoundingHearsEachJoinAddress(t *testing.T) {
 // TestFoundingIsAdvisedWhereNobodyIs, and not where a cluster may be that this node cannot hear.
 func TestFoundingIsAdvisedWhereNobodyIs(t *testing.T) {
 	const advice = "start it with --bootstrap-expect N"
-	for outcome, advised := range map[gossip.JoinOutcome]bool{gossip.JoinNobody: true, gossip.JoinReached: true, gossip.JoinWrongKey: false, gossip.JoinPending: false} {
+	for outcome, advised := range map[gossip.JoinOutcome]bool{gossip.JoinNoConnection: true, gossip.JoinReached: true, gossip.JoinWrongKey: false, gossip.JoinPending: false} {
 		for _, members := range [][]gossip.Member{nil, {seen("n2.1", true)}} {
 			unheard := newJoinReporter(Config{}).unheard(t.Context(), []gossip.JoinAttempt{{Addr: "a:1", Outcome: outcome}})
 			if why := unexpected(members, unheard); strings.Contains(why, advice) != advised {

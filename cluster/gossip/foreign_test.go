@@ -45,8 +45,9 @@ func TestForeignClusterStaysOut(t *testing.T) {
 	})
 }
 
-// A node that has no cluster yet hears of two. It must not be the bridge over which they mix.
-func TestNewcomerIsNoBridge(t *testing.T) {
+// TestNodeWithoutClusterIsNoBridge: a node without a cluster sees nodes of two clusters. It must
+// not be the bridge over which they mix.
+func TestNodeWithoutClusterIsNoBridge(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one := w.run(w.config(1))
 		cfg := w.config(2)
@@ -54,26 +55,26 @@ func TestNewcomerIsNoBridge(t *testing.T) {
 		two := w.run(cfg)
 		blank := w.config(3, 1, 2)
 		blank.Self.Cluster = ""
-		newcomer := w.run(blank)
-		w.await("the newcomer sees both", 10*time.Second, func() bool { return len(alive(newcomer)) == 2 })
+		unassigned := w.run(blank)
+		w.await("the node without a cluster sees both", 10*time.Second, func() bool { return len(alive(unassigned)) == 2 })
 		gossiptest.Pass(time.Hour)
 		if got := alive(one); len(got) != 1 || got[0] != "n3.a" {
 			t.Errorf("cluster one sees %v", got)
 		}
 		info := blank.Self
 		info.Cluster = "one"
-		if err := newcomer.Update(info); err != nil {
+		if err := unassigned.Update(info); err != nil {
 			t.Fatal(err)
 		}
 		w.await("it is no member of two", 30*time.Second, func() bool { return len(two.Members()) == 0 })
 		gossiptest.Pass(time.Hour)
-		if got := newcomer.Members(); len(got) != 1 || got[0].ServerID != "n1.a" {
-			t.Errorf("the newcomer sees %v", got)
+		if got := unassigned.Members(); len(got) != 1 || got[0].ServerID != "n1.a" {
+			t.Errorf("the node that joined sees %v", got)
 		}
 		for _, tt := range []struct {
 			node  *gossip.Gossip
 			other string
-		}{{two, "n3"}, {newcomer, "n2"}} {
+		}{{two, "n3"}, {unassigned, "n2"}} {
 			got := problems(tt.node, gossip.ForeignCluster)
 			if !slices.ContainsFunc(got, func(p gossip.Problem) bool { return p.Name == tt.other }) {
 				t.Errorf("problems %+v, want one about %s", got, tt.other)
@@ -129,7 +130,7 @@ func TestWrongKeyStaysOut(t *testing.T) {
 	}
 }
 
-func TestKeyRotationLosesNobody(t *testing.T) {
+func TestKeyRotationLosesNoNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var nodes []*gossip.Gossip
 		var files []string
@@ -156,9 +157,9 @@ func TestKeyRotationLosesNobody(t *testing.T) {
 				t.Errorf("problems: %v", g.Problems())
 			}
 		}
-		stranger := w.config(4, 1)
-		stranger.KeyFile = keyFile(t, "", 1) // the key that was taken out
-		g := w.run(stranger)
+		foreign := w.config(4, 1)
+		foreign.KeyFile = keyFile(t, "", 1) // the key that was taken out
+		g := w.run(foreign)
 		gossiptest.Pass(time.Minute)
 		if len(g.Members()) != 0 {
 			t.Errorf("the old key still opens: %v", g.Members())
@@ -180,7 +181,7 @@ func TestNameClash(t *testing.T) {
 		unaware               int // the node that cannot know, from 1
 	}{
 		{"two incarnations", "n2.b", "n2", 0},
-		// All others go on believing the first process, so it never hears of the second.
+		// All others go on believing the first process, so it never learns of the second.
 		{"one data directory twice", "n2.a", "n2.a", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/gossip/gossiptest"
 )
 
-// tap is a network on which somebody keeps all packets.
+// tap is a network that records all packets.
 type tap struct {
 	gossip.Network
 	mu   sync.Mutex
@@ -40,8 +40,10 @@ func (s tapped) WritePacket(b []byte, to netip.AddrPort) error {
 	return s.Socket.WritePacket(b, to)
 }
 
-// Nodes say in packets that a third one is there. When it has gone for good, and the library has forgotten it, the same packets come again, also those that went to others.
-func TestReplayedPacketsRaiseNobody(t *testing.T) {
+// TestReplayedPacketsReviveNoNode: packets of two nodes say that a third one is alive. After that
+// node has gone for good, and the library has forgotten it, an attacker sends all recorded packets
+// again, also those that went to others.
+func TestReplayedPacketsReviveNoNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		tap := &tap{Network: w.net}
 		var nodes []*gossip.Gossip
@@ -55,21 +57,21 @@ func TestReplayedPacketsRaiseNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		gossiptest.Pass(5 * time.Minute) // in which the library forgets it
-		thief, err := w.net.Listen(t.Context(), netip.MustParseAddrPort(at(4)))
+		attacker, err := w.net.Listen(t.Context(), netip.MustParseAddrPort(at(4)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer thief.Close()
+		defer attacker.Close()
 		tap.mu.Lock()
 		kept := slices.Clone(tap.kept)
 		tap.mu.Unlock()
 		for _, packet := range kept {
-			if err := thief.WritePacket(packet, netip.MustParseAddrPort(at(1))); err != nil {
+			if err := attacker.WritePacket(packet, netip.MustParseAddrPort(at(1))); err != nil {
 				t.Fatal(err)
 			}
 			gossiptest.Pass(time.Millisecond)
 			if got := member(nodes[0], "n3.a"); got.Alive {
-				t.Fatalf("of %d packets that were recorded, one raises %+v", len(kept), got)
+				t.Fatalf("of %d packets that were recorded, one revives %+v", len(kept), got)
 			}
 		}
 		if !sees(nodes[:2]...)() || len(nodes[0].Problems()) != 0 {

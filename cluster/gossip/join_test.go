@@ -24,7 +24,7 @@ func table(cluster string) *members {
 	return &members{
 		logger: discard(), problems: &problems{logger: discard(), seen: make(map[problemKey]*Problem)}, addr: addrAt(1),
 		allowed: func(netip.Addr) bool { return true }, self: self,
-		byID: make(map[string]*Member), twice: make(map[string]*twoAddrs), changed: make(chan struct{}),
+		byID: make(map[string]*Member), conflicts: make(map[string]*addrConflict), changed: make(chan struct{}),
 	}
 }
 
@@ -42,11 +42,11 @@ func node(cluster, name, incarnation string) Info {
 	return Info{Cluster: cluster, Name: name, ServerID: name + "." + incarnation}
 }
 
-// calls records who is called when.
+// calls records the calls of each address.
 type calls struct {
 	mu sync.Mutex
 	at map[netip.AddrPort][]time.Time
-	// busy and most count the calls that go on at once.
+	// busy and most count concurrent calls.
 	busy, most int
 }
 
@@ -72,11 +72,11 @@ func (c *calls) times(addr netip.AddrPort) []time.Time {
 
 func (c *calls) count(addr netip.AddrPort) int { return len(c.times(addr)) }
 
-// seeking runs a seeker in the bubble until the test ends.
-func seeking(t *testing.T, m *members, lasts time.Duration, join ...string) (*seeker, *calls) {
+// startJoiner runs a joiner in the bubble until the test ends.
+func startJoiner(t *testing.T, m *members, lasts time.Duration, join ...string) (*joiner, *calls) {
 	c := &calls{at: make(map[netip.AddrPort][]time.Time)}
-	s := &seeker{
-		members: m, self: m.addr, join: join, logger: discard(), book: &addressBook{},
+	j := &joiner{
+		members: m, self: m.addr, joinAddrs: join, logger: discard(), book: &addressBook{},
 		lookup: func(context.Context, string, string) ([]netip.Addr, error) { return nil, errors.New("no names here") },
 		call: func(addr netip.AddrPort) error {
 			ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -86,25 +86,25 @@ func seeking(t *testing.T, m *members, lasts time.Duration, join ...string) (*se
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.run(ctx) })
+	running.Go(func() { j.run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return s, c
+	return j, c
 }
 
-func TestSeekerNeverGivesUp(t *testing.T) {
+func TestJoinerNeverGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, c := seeking(t, table("c"), 0, addrAt(1).String(), addrAt(2).String())
+		_, c := startJoiner(t, table("c"), 0, addrAt(1).String(), addrAt(2).String())
 		<-time.After(24 * time.Hour)
 		times := c.times(addrAt(2))
-		pause := seekAfter
+		pause := joinPauseMin
 		for i := range len(times) - 1 {
 			got := times[i+1].Sub(times[i])
 			if got < pause*3/4 || got > pause*5/4 {
 				t.Errorf("pause %d is %v, want %v within a quarter", i, got, pause)
 			}
-			pause = min(2*pause, seekPauseMax)
+			pause = min(2*pause, joinPauseMax)
 		}
-		if last := time.Since(times[len(times)-1]); last > 2*seekPauseMax {
+		if last := time.Since(times[len(times)-1]); last > 2*joinPauseMax {
 			t.Errorf("after a day the last call was %v ago", last)
 		}
 		if n := c.count(addrAt(1)); n != 0 {
@@ -113,19 +113,19 @@ func TestSeekerNeverGivesUp(t *testing.T) {
 	})
 }
 
-func TestSeekerCallsFewAtOnce(t *testing.T) {
+func TestJoinerCallsFewAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var join []string
 		for n := 2; n < 40; n++ {
 			join = append(join, addrAt(n).String())
 		}
-		_, c := seeking(t, table("c"), streamTimeout, join...)
+		_, c := startJoiner(t, table("c"), streamTimeout, join...)
 		<-time.After(10 * time.Minute)
 		c.mu.Lock()
 		most := c.most
 		c.mu.Unlock()
-		if most != seekParallel {
-			t.Errorf("%d calls at once, want %d", most, seekParallel)
+		if most != joinParallel {
+			t.Errorf("%d calls at once, want %d", most, joinParallel)
 		}
 		for n := 2; n < 40; n++ {
 			if c.count(addrAt(n)) < 5 {
@@ -135,10 +135,10 @@ func TestSeekerCallsFewAtOnce(t *testing.T) {
 	})
 }
 
-func TestSeekerCallsWhereMembersWere(t *testing.T) {
+func TestJoinerCallsWhereMembersWere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := table("c")
-		s, c := seeking(t, m, 0)
+		j, c := startJoiner(t, m, 0)
 		two, three := libraryNode(t, node("c", "two", "1"), addrAt(2)), libraryNode(t, node("c", "three", "1"), addrAt(3))
 		m.NotifyJoin(two)
 		m.NotifyJoin(three)
@@ -163,7 +163,7 @@ func TestSeekerCallsWhereMembersWere(t *testing.T) {
 		}
 		m.NotifyLeave(three)
 		if addr, ok := m.forget("three.1"); ok {
-			s.dismiss(addr)
+			j.forgetAddress(addr)
 		}
 		<-time.After(time.Minute)
 		before = c.count(addrAt(3))
@@ -174,14 +174,14 @@ func TestSeekerCallsWhereMembersWere(t *testing.T) {
 	})
 }
 
-// TestOutcomesOfCalls are kept for each address, and forgotten with it.
+// TestOutcomesOfCalls: outcomes are kept for each address, and dropped with it.
 func TestOutcomesOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := table("c")
-		s, _ := seeking(t, m, time.Second, "unknown:7402", addrAt(1).String(), addrAt(2).String())
+		j, _ := startJoiner(t, m, time.Second, "unknown:7402", addrAt(1).String(), addrAt(2).String())
 		want := func(outcomes ...JoinOutcome) {
 			t.Helper()
-			for i, a := range s.attempts() {
+			for i, a := range j.attempts() {
 				if a.Outcome != outcomes[i] {
 					t.Errorf("%s: outcome %d, want %d: %v", a.Addr, a.Outcome, outcomes[i], a.Err)
 				}
@@ -190,14 +190,14 @@ func TestOutcomesOfCalls(t *testing.T) {
 		synctest.Wait()
 		want(JoinUnresolved, JoinReached, JoinPending)
 		<-time.After(2 * time.Second)
-		want(JoinUnresolved, JoinReached, JoinStranger)
+		want(JoinUnresolved, JoinReached, JoinNotGossip)
 		m.NotifyJoin(libraryNode(t, node("c", "two", "1"), addrAt(2)))
 		<-time.After(2 * time.Second) // the last call ends
 		want(JoinUnresolved, JoinReached, JoinReached)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if _, kept := s.tried[addrAt(2).String()]; kept {
-			t.Error("what came of calling an address is kept after a node answered there")
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if _, kept := j.lastAttempts[addrAt(2).String()]; kept {
+			t.Error("the outcome of an address is kept after a node answered there")
 		}
 	})
 }
