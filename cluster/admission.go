@@ -192,7 +192,8 @@ func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []stri
 	all := m.catalog.Nodes()
 	if i := slices.IndexFunc(all, func(n Node) bool { return n.ServerID == joining.ServerID }); i >= 0 {
 		if answer, err := m.report(ctx, joining.ServerID); err == nil && answer.Process != joining.Process {
-			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory", ErrNameTaken, joining.ServerID, all[i].PeerAddr, joining.PeerAddr)
+			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory",
+				ErrNameTaken, joining.ServerID, all[i].PeerAddr, joining.PeerAddr)
 		}
 		return nil, nil
 	}

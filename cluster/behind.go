@@ -27,7 +27,8 @@ func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*R
 	look := func(group string, s *worldShard) {
 		for _, voter := range s.voters {
 			own, leads := reports[voter].group(group), reports[s.leader].group(group)
-			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) { // without a member that is level nothing is known yet
+			// Without a member that is level nothing is known yet.
+			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) {
 				continue
 			}
 			key := Behind{ServerID: voter, Group: group}

@@ -195,7 +195,8 @@ func (m *members) reconcileReplicas(ctx context.Context) {
 		here[g.Shard] = true
 	}
 	placements := m.catalog.Placements()
-	m.applyFormat() // after the placements are read: a replica that starts writes the format of its placement, or a later one
+	// After the placements are read: a replica that starts writes the format of its placement, or a later one.
+	m.applyFormat()
 	for _, p := range placements {
 		var err error
 		switch placed := slices.Contains(p.Servers, self); {
@@ -385,7 +386,8 @@ func (m *members) lead(ctx context.Context) {
 	}
 	p := &placer{
 		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
-		publish: m.placement.Store, reported: m.raiseFormat, steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
+		publish: m.placement.Store, reported: m.raiseFormat,
+		steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
 	}
 	defer m.placement.Store(nil)
 	p.run(ctx)

@@ -43,7 +43,8 @@ func (m *members) transferLeaderships(ctx context.Context) {
 	for group, to := range transferTargets(&own, reports) {
 		transfers.Go(func() {
 			if err := m.host.TransferLeader(ctx, group, to); err != nil {
-				m.config.Logger.Warn("transferring a leadership because of a condition", "group", group, "to", to, "error", err)
+				m.config.Logger.Warn("transferring a leadership because of a condition",
+					"group", group, "to", to, "error", err)
 				return
 			}
 			m.config.Logger.Info("transferred a leadership because of a condition", "group", group, "to", to)
@@ -71,7 +72,8 @@ func transferTargets(own *Report, reports map[string]*Report) map[string]string 
 		}
 		var best string
 		for _, id := range slices.Sorted(slices.Values(g.Voters)) {
-			if reports[id].canTakeOver(g) && reachesMajority(g.Voters, id, own, reports) && (best == "" || leads[id] < leads[best]) {
+			better := best == "" || leads[id] < leads[best]
+			if better && reports[id].canTakeOver(g) && reachesMajority(g.Voters, id, own, reports) {
 				best = id
 			}
 		}

@@ -155,7 +155,10 @@ type catalogState struct {
 }
 
 func newMachine() *machine {
-	return &machine{state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{}, queueChanged: func() {}, altered: newBroadcast(), access: newAccess()}
+	return &machine{
+		state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{},
+		queueChanged: func() {}, altered: newBroadcast(), access: newAccess(),
+	}
 }
 
 // Apply implements node.Machine. The value is an outcome.

@@ -62,7 +62,8 @@ func requestBody(w http.ResponseWriter, r *http.Request) *minRateReader {
 // readBody reads at most bytesMax bytes of a response. It closes a body that stalls.
 func readBody(from io.ReadCloser, bytesMax int64) ([]byte, error) {
 	late := time.AfterFunc(stallTimeout, func() { _ = from.Close() })
-	answer, err := io.ReadAll(newMinRateReader(io.LimitReader(from, bytesMax), func(until time.Time) { late.Reset(time.Until(until)) }))
+	body := newMinRateReader(io.LimitReader(from, bytesMax), func(until time.Time) { late.Reset(time.Until(until)) })
+	answer, err := io.ReadAll(body)
 	if !late.Stop() && err != nil {
 		err = fmt.Errorf("%w: %w", errStalled, err)
 	}

@@ -114,7 +114,9 @@ func (m *machine) changeShardQuotas(index uint64, c *shardQuotaChanges) outcome 
 // changeShardQuota changes the quota of a shard, unless a leader of a later term has taken it
 // over, or it has changed since.
 func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint64, c *shardQuotaChange) {
-	i, found := slices.BinarySearchFunc(r.ShardQuotas, shard, func(s shardQuota, shard uint32) int { return int(s.Shard) - int(shard) })
+	i, found := slices.BinarySearchFunc(r.ShardQuotas, shard, func(s shardQuota, shard uint32) int {
+		return int(s.Shard) - int(shard)
+	})
 	if !found {
 		r.ShardQuotas = slices.Insert(r.ShardQuotas, i, shardQuota{Shard: shard})
 	}
@@ -166,7 +168,8 @@ type NamespaceConfig struct {
 func (c *Catalog) namespaceOf(r *namespaceRecord) NamespaceConfig {
 	n := NamespaceConfig{Name: r.Name, Quota: r.Quota, Granted: r.grantedExcept(^uint32(0))}
 	for shard := range uint32(c.shards.ShardCount()) { //nolint:gosec // a few
-		if !slices.ContainsFunc(r.ShardQuotas, func(s shardQuota) bool { return s.Shard == shard && s.Seen >= r.Changed }) {
+		enforces := func(s shardQuota) bool { return s.Shard == shard && s.Seen >= r.Changed }
+		if !slices.ContainsFunc(r.ShardQuotas, enforces) {
 			n.Pending = append(n.Pending, shard)
 		}
 	}

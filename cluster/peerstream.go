@@ -158,7 +158,9 @@ type streamOutcome struct {
 
 // callInStream makes a call in the stream to a server. It returns errNoStream if the call needs an
 // HTTP request of its own.
-func (p *peers) callInStream(ctx context.Context, to forwardedTo, kind byte, wait node.Wait, entry []byte) ([]byte, error) {
+func (p *peers) callInStream(
+	ctx context.Context, to forwardedTo, kind byte, wait node.Wait, entry []byte,
+) ([]byte, error) {
 	if len(entry) > streamRequestMax || !p.direct(to.server) {
 		return nil, errNoStream
 	}

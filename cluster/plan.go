@@ -141,7 +141,8 @@ func newPlanner(w world) *planner {
 			takers++ // also one that is lost: without a spare node its replicas wait for it
 		}
 	}
-	p.wanted = max(1, min(w.factor, max(takers, w.minVoters))) // a drain waits for another node, rather than stop the shard
+	// A drain waits for another node, rather than stop the shard.
+	p.wanted = max(1, min(w.factor, max(takers, w.minVoters)))
 	for i := range w.shards {
 		s := &w.shards[i]
 		for _, id := range s.voters {

@@ -77,7 +77,8 @@ type shardQuotaState struct {
 func newQuotaAllocator(host quotaHost, c *Catalog, logger *slog.Logger) *quotaAllocator {
 	host.LimitSpaces(1)
 	return &quotaAllocator{
-		host: host, catalog: c, refresh: c.Refresh, wake: make(chan struct{}, 1), logger: logger, shards: map[uint32]*shardQuotas{},
+		host: host, catalog: c, refresh: c.Refresh, wake: make(chan struct{}, 1), logger: logger,
+		shards: map[uint32]*shardQuotas{},
 	}
 }
 
@@ -182,7 +183,8 @@ func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shard
 	}
 	ctx, cancel := context.WithTimeout(ctx, quotaChangeTimeout)
 	defer cancel()
-	_, err := a.catalog.propose(ctx, command{ShardQuotas: &shardQuotaChanges{Shard: shard, Term: s.term, Changes: changes}})
+	cmd := command{ShardQuotas: &shardQuotaChanges{Shard: shard, Term: s.term, Changes: changes}}
+	_, err := a.catalog.propose(ctx, cmd)
 	if err != nil {
 		a.logger.Debug("changing what a shard may use of namespaces' quotas", "shard", shard, "error", err)
 		return
@@ -193,7 +195,9 @@ func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shard
 // applyQuotas gives the node the recorded quotas of a shard, less what is being given back. It
 // returns the changes that the use calls for, none if use is nil. The node does without a part of
 // its quota before any other node learns that the part is given back.
-func (a *quotaAllocator) applyQuotas(shard uint32, s *shardQuotas, use map[string]node.SpaceUse) (changes []shardQuotaChange) {
+func (a *quotaAllocator) applyQuotas(
+	shard uint32, s *shardQuotas, use map[string]node.SpaceUse,
+) (changes []shardQuotaChange) {
 	all, had := map[string]node.Share{}, map[string]node.Amounts{}
 	var old bool
 	a.catalog.view(func(m *machine) {
@@ -227,7 +231,9 @@ func (a *quotaAllocator) applyQuotas(shard uint32, s *shardQuotas, use map[strin
 
 // quotaFor returns what applyQuotas needs of one namespace: the shard's quota and its change, nil
 // for no change.
-func (s *shardQuotas) quotaFor(r *namespaceRecord, shard uint32, shards int, use map[string]node.SpaceUse) (node.Share, *shardQuotaChange) {
+func (s *shardQuotas) quotaFor(
+	r *namespaceRecord, shard uint32, shards int, use map[string]node.SpaceUse,
+) (node.Share, *shardQuotaChange) {
 	i := slices.IndexFunc(r.ShardQuotas, func(e shardQuota) bool { return e.Shard == shard })
 	if i < 0 || r.ShardQuotas[i].Term < s.term {
 		return node.Share{Quota: r.Quota, Waiting: true}, &shardQuotaChange{Name: r.Name, Created: r.Created}
@@ -252,7 +258,8 @@ func (s *shardQuotas) quotaFor(r *namespaceRecord, shard uint32, shards int, use
 	}
 	want := wantedQuota(r, &e, st.use, shards)
 	var change *shardQuotaChange
-	if use != nil && (want.Granted != e.Granted || want.Wanted != e.Wanted || want.Tight != e.Tight || e.Seen < r.Changed) {
+	changed := want.Granted != e.Granted || want.Wanted != e.Wanted || want.Tight != e.Tight
+	if use != nil && (changed || e.Seen < r.Changed) {
 		change = &shardQuotaChange{
 			Name: r.Name, Created: r.Created, Version: e.Version,
 			Granted: want.Granted, Seen: r.Changed, Wanted: want.Wanted, Tight: want.Tight,

@@ -178,7 +178,10 @@ func (r *reachability) unreached(address func(server string) string) (all []Unre
 	defer r.mu.Unlock()
 	for server, known := range r.byServer {
 		if known.isUnreached() {
-			all = append(all, Unreached{ServerID: server, Address: address(server), For: time.Since(known.reached), Calls: time.Since(known.called) < answerFor})
+			all = append(all, Unreached{
+				ServerID: server, Address: address(server),
+				For: time.Since(known.reached), Calls: time.Since(known.called) < answerFor,
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b Unreached) int { return strings.Compare(a.ServerID, b.ServerID) })
@@ -211,7 +214,8 @@ func (r *reachability) relayFor(server string) (string, error) {
 	}
 	via := ""
 	for other, k := range r.byServer {
-		if other != server && k.failures == 0 && k.isFresh() && !slices.Contains(k.unreached, server) && (via == "" || other < via) {
+		reaches := k.failures == 0 && k.isFresh() && !slices.Contains(k.unreached, server)
+		if other != server && reaches && (via == "" || other < via) {
 			via = other
 		}
 	}
@@ -220,7 +224,8 @@ func (r *reachability) relayFor(server string) (string, error) {
 		if away >= refusedAfter {
 			end = errCutOff
 		}
-		return "", fmt.Errorf("%w: %w: this node has not reached %s for %v, nor does another node that it reaches", node.ErrNoLeader, end, server, away.Truncate(time.Second))
+		return "", fmt.Errorf("%w: %w: this node has not reached %s for %v, nor does another node that it reaches",
+			node.ErrNoLeader, end, server, away.Truncate(time.Second))
 	}
 	return via, nil
 }

@@ -36,7 +36,8 @@ func (r *Router) Attempt(ctx context.Context, shard uint32, requestID string, wa
 		return err
 	}, func(server string) error {
 		return r.forward(ctx, p.target(server, shard), oldLeaderGrace, func(ctx context.Context) error {
-			newer, end, err = r.peers.lockRequest(ctx, server, requestLockCall{Shard: shard, RequestID: requestID, BudgetNanos: int64(wait)})
+			call := requestLockCall{Shard: shard, RequestID: requestID, BudgetNanos: int64(wait)}
+			newer, end, err = r.peers.lockRequest(ctx, server, call)
 			return err
 		})
 	})
@@ -79,7 +80,9 @@ func answerRequestLocks(p *peers, host shardHost, attempts *node.RequestMutex) {
 }
 
 // lockRequest locks a request at another node.
-func (p *peers) lockRequest(ctx context.Context, server string, call requestLockCall) (newer <-chan struct{}, end func(), err error) {
+func (p *peers) lockRequest(
+	ctx context.Context, server string, call requestLockCall,
+) (newer <-chan struct{}, end func(), err error) {
 	body, err := json.Marshal(call)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding a call of %s: %w", pathRequestLock, err)

@@ -93,7 +93,8 @@ func start(ctx context.Context, cfg Config, lookup lookupFunc) (*Gossip, error) 
 		return nil, err
 	}
 	g.joiner = &joiner{
-		members: g.members, self: g.addr, joinAddrs: slices.Clone(cfg.Join), lookup: lookup, logger: cfg.Logger, book: book,
+		members: g.members, self: g.addr, joinAddrs: slices.Clone(cfg.Join),
+		lookup: lookup, logger: cfg.Logger, book: book,
 		call: func(addr netip.AddrPort) error {
 			_, err := g.list.Join([]string{addr.String()})
 			return g.failures.explain(addr, err)
