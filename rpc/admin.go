@@ -125,7 +125,7 @@ func (s *queueService) configure(ctx context.Context, config QueueConfig) (witne
 	partitions := max(1, config.Partitions)
 	for p := range partitions {
 		shard := s.shard(config.Name, p)
-		answers := s.doAll(ctx, shard, "", []fsm.Command{
+		answers := s.proposeAll(ctx, shard, "", []fsm.Command{
 			&fsm.Open{Queue: config.Name, Partition: p, Partitions: partitions},
 			&fsm.Configure{
 				Queue: config.Name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone(),
@@ -146,9 +146,10 @@ func (s *queueService) configure(ctx context.Context, config QueueConfig) (witne
 	return witnesses, pending, nil
 }
 
-// repair brings a queue's record, which has been refreshed, to its shards again after one of them refused a put because it did not know the queue
-// as the put's sender did. It reports whether the put may be routed again.
-func (s *queueService) repair(ctx context.Context, put *fsm.Put) bool {
+// reconcileForPut updates the shards of a queue from its record after one of them refused a put,
+// because the shard and the sender of the put knew the queue differently. The catalog has been
+// refreshed by then. reconcileForPut reports whether the put may be routed again.
+func (s *queueService) reconcileForPut(ctx context.Context, put *fsm.Put) bool {
 	config, ok := s.catalog.Queue(put.Queue)
 	switch {
 	case !ok:

@@ -99,8 +99,8 @@ func TestQueueThatAPutMadeExists(t *testing.T) {
 	}
 }
 
-// TestPutHealsAShardThatDoesNotKnowTheQueue: the record is there, and a crash kept the shards from hearing of it.
-func TestPutHealsAShardThatDoesNotKnowTheQueue(t *testing.T) {
+// TestPutReconcilesAShardThatDoesNotKnowTheQueue: the record is there, and a crash kept the shards from hearing of it.
+func TestPutReconcilesAShardThatDoesNotKnowTheQueue(t *testing.T) {
 	s := serve(t)
 	q, _ := s.bothClients()
 	if _, err := s.catalog.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil {

@@ -39,7 +39,7 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 type ackBatch struct {
 	acks     []fsm.Ack
 	answers  []answer
-	commands []placed
+	commands []routedCommand
 	leases   leaseReader
 }
 
@@ -106,7 +106,7 @@ func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch
 			shard = s.shard(ack.Queue, ack.Partition)
 		}
 		last = ack
-		b.commands = append(b.commands, placed{shard: shard, position: i, command: ack})
+		b.commands = append(b.commands, routedCommand{shard: shard, position: i, command: ack})
 	}
-	s.doPlaced(ctx, requestID, b.commands, together, b.answers)
+	s.proposeRouted(ctx, requestID, b.commands, noSplit, b.answers)
 }

@@ -51,7 +51,7 @@ type putBatch struct {
 	all      []fsm.Put
 	puts     []*fsm.Put // of all; nil for an entry that has its fault already
 	answers  []answer
-	commands []placed
+	commands []routedCommand
 	bodies   []byte
 	// queue is the first that the call names; several is set if it names another.
 	queue   string
@@ -66,8 +66,9 @@ func (b *putBatch) name(queue string) {
 	b.several = b.several || queue != "" && queue != b.queue
 }
 
-// parting says how the call is split within a shard.
-func (b *putBatch) parting() parting {
+// splitKey says how the call is split within a shard: by queue if it names several, else by
+// namespace.
+func (b *putBatch) splitKey() splitKey {
 	if b.several {
 		return byQueue
 	}
@@ -131,8 +132,8 @@ type putReader struct {
 	bounded   bool // the request was found to have no crowd of elements
 }
 
-// idsShare is about how many times as long as the ids in it a batch of small jobs is.
-const idsShare = 8
+// batchBytesPerIDByte estimates the bytes of a batch of small jobs for each byte of their ids.
+const batchBytesPerIDByte = 8
 
 // read reads the batch. It reports false if the message as a whole is rare or wrong.
 func (r *putReader) read() bool {
@@ -232,7 +233,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 		put.Queue = r.queue
 		return r.queue != ""
 	case tagID:
-		put.ID = r.ids.add(value, len(r.request)/idsShare)
+		put.ID = r.ids.add(value, len(r.request)/batchBytesPerIDByte)
 		return len(value) <= r.check.limits.IDBytesMax && !isGeneratedForm(put.ID) && utf8.Valid(value)
 	case tagDelay:
 		put.Delay, ok = r.duration(value, 0, r.check.limits.DelayMax)

@@ -136,7 +136,7 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 				t.Fatal(err)
 			}
 			for partition := range partitions {
-				answers := s.doAll(t.Context(), s.shard(queue, partition), "", []fsm.Command{
+				answers := s.proposeAll(t.Context(), s.shard(queue, partition), "", []fsm.Command{
 					&fsm.Open{Queue: queue, Partition: partition, Partitions: partitions},
 					&fsm.Configure{Queue: queue, Partition: partition, Partitions: partitions, Version: config.Version, Settings: config.Settings},
 				})

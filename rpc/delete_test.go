@@ -61,13 +61,13 @@ func TestALateRepairOpensNothing(t *testing.T) {
 	if _, _, err := queues.configure(t.Context(), config); faultOfError(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
 		t.Errorf("%v; %d shards hold it", err, s.holders("wide"))
 	}
-	if queues.repair(t.Context(), put) || s.holders("wide") != 0 {
+	if queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {
 		t.Errorf("repaired; %d shards hold it", s.holders("wide"))
 	}
 	if err := s.catalog.DeleteQueue(t.Context(), "wide"); err != nil {
 		t.Fatal(err)
 	}
-	if !queues.repair(t.Context(), put) || s.holders("wide") != 0 {
+	if !queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {
 		t.Errorf("a put by a record that is gone is not routed again; %d shards hold it", s.holders("wide"))
 	}
 }

@@ -152,9 +152,9 @@ func TestPollWithOneShardLeaderless(t *testing.T) {
 	})
 }
 
-// TestPartitionsTakeTurns: however full one partition is, and whatever else the node does between polls, the head of each is handed out within as many
+// TestPollsRotatePartitions: however full one partition is, and whatever else the node does between polls, the head of each is handed out within as many
 // polls as there are partitions.
-func TestPartitionsTakeTurns(t *testing.T) {
+func TestPollsRotatePartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, queues := serveFar(t)
 		for p := range uint32(farShards) {
@@ -169,7 +169,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 				t.Fatalf("%v, %v", res, err)
 			}
 			seen[string(res.GetJobs()[0].GetId()[0])]++
-			// Puts without an id take turns as well, and the polls of other queues.
+			// Puts without an id rotate as well, and so do the polls of other queues.
 			for range farShards - 1 {
 				if _, err := queues.Put(t.Context(), &belfryv1.PutRequest{Queue: otherQueue}); err != nil {
 					t.Fatal(err)

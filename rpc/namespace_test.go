@@ -76,14 +76,14 @@ func TestNamespaces(t *testing.T) {
 
 // TestPutsAreSplit: what is refused for one namespace, or queue, is not for another, and each part has a request id of its own.
 func TestPutsAreSplit(t *testing.T) {
-	var commands []placed
+	var commands []routedCommand
 	for i, queue := range []string{"a/1", "a/2", "b/1", "plain", "a/1", "other", "plain"} {
-		commands = append(commands, placed{shard: uint32(i / 5), position: i, command: &fsm.Put{Queue: queue}})
+		commands = append(commands, routedCommand{shard: uint32(i / 5), position: i, command: &fsm.Put{Queue: queue}})
 	}
 	for _, tt := range []struct {
-		by    string
-		apart parting
-		want  []string
+		by   string
+		key  splitKey
+		want []string
 	}{
 		{"namespace", byNamespace, []string{"id#/a a/1,a/2,a/1", "id#/b b/1", "id plain", "id other,plain"}},
 		{"queue", byQueue, []string{
@@ -91,13 +91,13 @@ func TestPutsAreSplit(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.by, func(t *testing.T) {
-			parts := func(commands []placed) (got []string) {
-				for _, share := range splitByShard(commands, tt.apart) {
+			parts := func(commands []routedCommand) (got []string) {
+				for _, part := range splitBatch(commands, tt.key) {
 					var names []string
-					for _, c := range share {
+					for _, c := range part {
 						names = append(names, c.command.(*fsm.Put).Queue)
 					}
-					got = append(got, tt.apart.requestID("id", share)+" "+strings.Join(names, ","))
+					got = append(got, tt.key.requestID("id", part)+" "+strings.Join(names, ","))
 				}
 				return got
 			}

@@ -53,11 +53,12 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	return p, nil
 }
 
-// The share of the time until a caller's deadline that is kept for the answer to a poll, and its bounds.
+// A poll answers before its caller's deadline. The time that it leaves for the answer is the time until
+// the deadline divided by answerTimeDivisor, within these bounds.
 const (
-	answerShare   = 10
-	answerTimeMin = 5 * time.Millisecond
-	answerTimeMax = 250 * time.Millisecond
+	answerTimeDivisor = 10
+	answerTimeMin     = 5 * time.Millisecond
+	answerTimeMax     = 250 * time.Millisecond
 )
 
 // withinDeadline shortens a wait so that the answer, even an empty one, is there before the caller's deadline.
@@ -67,7 +68,7 @@ func withinDeadline(ctx context.Context, wait time.Duration) time.Duration {
 		return wait
 	}
 	left := time.Until(deadline)
-	return max(0, min(wait, left-min(max(left/answerShare, answerTimeMin), answerTimeMax)))
+	return max(0, min(wait, left-min(max(left/answerTimeDivisor, answerTimeMin), answerTimeMax)))
 }
 
 // poll is one attempt to get jobs of several queues. It is used by one goroutine. When the server drains it waits no more, and
@@ -305,7 +306,7 @@ func (p *poll) steps() []step {
 		}
 		first := 0
 		if len(shards) > 1 {
-			first = p.service.turns.next(queue, len(shards))
+			first = p.service.rotation.nextIndex(queue, len(shards))
 		}
 		for k := range shards {
 			shard := shards[(first+k)%len(shards)]
@@ -318,7 +319,8 @@ func (p *poll) steps() []step {
 	return steps
 }
 
-// single reports whether the queues of a step have one partition each; only such may share a step.
+// single reports whether the queues of a step have one partition each. Only such queues may be
+// together in a step.
 func (p *poll) single(st step) bool { return p.service.partitions(st.queues[0]) == 1 }
 
 // parkSteps returns the Reserves of the second round: one for each shard concerned, with all its queues in order.
@@ -447,9 +449,9 @@ func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 	defer cancel()
-	commands := make([]placed, len(refs))
+	commands := make([]routedCommand, len(refs))
 	for i, ref := range refs {
-		commands[i] = placed{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}}
+		commands[i] = routedCommand{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}}
 	}
-	s.doPlaced(ctx, "", commands, together, make([]answer, len(refs)))
+	s.proposeRouted(ctx, "", commands, noSplit, make([]answer, len(refs)))
 }

@@ -74,8 +74,8 @@ func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
 	return out
 }
 
-// putAll routes and proposes puts; the entries that are nil have their fault already. Puts that went where the queue does not have its
-// partitions are routed again, see putAgain.
+// putAll routes and proposes puts. An entry that is nil has its fault already. Puts that were
+// routed by a wrong number of partitions are routed again, see reroutePuts.
 func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch) {
 	b.commands = slices.Grow(b.commands, len(b.puts))
 	known := map[string]route{}
@@ -83,112 +83,119 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 		if put == nil {
 			continue
 		}
-		if n := len(b.commands); n > 0 && sameHome(b.commands[n-1].command, put) {
+		if n := len(b.commands); n > 0 && samePartition(b.commands[n-1].command, put) {
 			// The hash of the queue's name is most of the work for a small job in a large batch.
 			put.Partitions = 1
-			b.commands = append(b.commands, placed{shard: b.commands[n-1].shard, position: i, command: put})
+			b.commands = append(b.commands, routedCommand{shard: b.commands[n-1].shard, position: i, command: put})
 			continue
 		}
-		to := s.route(put.Queue, known)
+		to := s.routeOf(put.Queue, known)
 		if to.deleting {
 			b.answers[i].fault = beingDeleted(put.Queue)
 			continue
 		}
-		b.commands = append(b.commands, s.place(put, requestID, i, to))
+		b.commands = append(b.commands, s.routePut(put, requestID, i, to))
 	}
-	s.doPlaced(ctx, requestID, b.commands, b.parting(), b.answers)
-	for round := 0; round < reroutings && s.putAgain(ctx, requestID, b); round++ {
+	s.proposeRouted(ctx, requestID, b.commands, b.splitKey(), b.answers)
+	for round := 0; round < reroutesMax && s.reroutePuts(ctx, requestID, b); round++ {
 	}
-	if requestID == "" { // else a repeat must find the answer where it was given
-		s.putElsewhere(ctx, b)
+	if requestID == "" { // else a repeat must find the answer in the shard that gave it
+		s.offerOtherPartitions(ctx, b)
 	}
 	s.nameConflicts(ctx, b)
 }
 
-// reroutings is how often puts are routed again: where this node did not know a queue's partitions, and where a shard did not know them yet after that.
-const reroutings = 2
+// reroutesMax is how often puts are routed again: once if this node did not know the partitions of
+// a queue, and once more if a shard did not know them yet after that.
+const reroutesMax = 2
 
-// putAgain routes the puts once more that this node has routed by another number of partitions than the shard knows, or than the attempt that the shard
-// remembers, and reports whether there were any. A shard refuses all puts into a queue or none for that, and remembers none that it refused: they go again under
-// the call's id, which a repeat of the call will use. While this node cannot learn the number, what became of an earlier attempt is unknown: it may have been
-// carried out by that number.
-func (s *queueService) putAgain(ctx context.Context, requestID string, b *putBatch) bool {
-	if !slices.ContainsFunc(b.commands, func(c placed) bool { return astray(&b.answers[c.position]) }) {
+// reroutePuts routes puts once more and reports whether there were any. It routes those that this
+// node had routed by another number of partitions than the shard knows, or than the attempt that
+// the shard remembers. A shard refuses all puts into a queue for that reason or none, and remembers
+// none that it refused. So they keep the id of the call, which a repeat of the call will use. While
+// this node cannot learn the number, the outcome of an earlier attempt is unknown: it may have been
+// applied under that number.
+func (s *queueService) reroutePuts(ctx context.Context, requestID string, b *putBatch) bool {
+	if !slices.ContainsFunc(b.commands, func(c routedCommand) bool { return maybeMisrouted(&b.answers[c.position]) }) {
 		return false
 	}
 	if err := s.refresh(ctx); err != nil {
-		b.leaveUnknown()
+		b.markUnknown()
 		return false
 	}
 	repaired := map[string]bool{}
 	for _, c := range b.commands {
-		if put, ok := c.command.(*fsm.Put); ok && changed(&b.answers[c.position]) {
+		if put, ok := c.command.(*fsm.Put); ok && queueChanged(&b.answers[c.position]) {
 			if _, tried := repaired[put.Queue]; !tried {
-				repaired[put.Queue] = s.repair(ctx, put)
+				repaired[put.Queue] = s.reconcileForPut(ctx, put)
 			}
 		}
 	}
-	var again []placed
+	var again []routedCommand
 	known := map[string]route{}
 	for _, c := range b.commands {
 		put, ok := c.command.(*fsm.Put)
 		a := &b.answers[c.position]
-		if !ok || !astray(a) {
+		if !ok || !maybeMisrouted(a) {
 			continue
 		}
-		switch to := s.route(put.Queue, known); {
+		switch to := s.routeOf(put.Queue, known); {
 		case to.deleting:
 			*a = answer{fault: beingDeleted(put.Queue)}
 		case repaired[put.Queue] || put.Partitions != to.partitions:
-			again = append(again, s.place(put, requestID, c.position, to))
+			again = append(again, s.routePut(put, requestID, c.position, to))
 		}
 	}
-	s.doPlaced(ctx, requestID, again, b.parting(), b.answers)
+	s.proposeRouted(ctx, requestID, again, b.splitKey(), b.answers)
 	return len(again) > 0
 }
 
-// placesMax bounds the partitions that a put which may go to any is offered to.
-const placesMax = 8
+// offeredPartitionsMax bounds the partitions that are tried for a put that may go to any partition.
+const offeredPartitionsMax = 8
 
-// putElsewhere offers puts that may go to any partition to the next ones while those that had them are full or take no more puts for the moment.
-func (s *queueService) putElsewhere(ctx context.Context, b *putBatch) {
+// offerOtherPartitions proposes puts that may go to any partition to the next partitions. It does
+// so while the partitions tried before are full, or accept no more puts for the moment.
+func (s *queueService) offerOtherPartitions(ctx context.Context, b *putBatch) {
 	commands := b.commands
-	for offered := uint32(1); offered < placesMax; offered++ {
-		var again []placed
+	for offered := uint32(1); offered < offeredPartitionsMax; offered++ {
+		var again []routedCommand
 		for _, c := range commands {
 			put, ok := c.command.(*fsm.Put)
-			if !ok || put.ID != "" || offered >= put.Partitions || !limited(&b.answers[c.position]) {
+			if !ok || put.ID != "" || offered >= put.Partitions || !partitionLimited(&b.answers[c.position]) {
 				continue
 			}
 			put.Partition = (put.Partition + 1) % put.Partitions
-			again = append(again, placed{shard: s.shard(put.Queue, put.Partition), position: c.position, command: put})
+			again = append(again, routedCommand{shard: s.shard(put.Queue, put.Partition), position: c.position, command: put})
 		}
 		if len(again) == 0 {
 			return
 		}
-		s.doPlaced(ctx, "", again, b.parting(), b.answers)
+		s.proposeRouted(ctx, "", again, b.splitKey(), b.answers)
 		commands = again
 	}
 }
 
-// limited reports whether a put was refused by a limit of its queue, of which each partition has its share; only the machine says that. Refused for the quota
-// of its namespace it was by the node, which had it wait for what other shards have to give: to go to those would be a wait, and one more who wants a share,
-// in each of them, to hear the same.
-func limited(a *answer) bool {
+// partitionLimited reports whether a put was refused by a limit of its queue, which is divided
+// among the partitions; only the machine refuses for that. A refusal for the quota of the namespace
+// comes from the node, and does not count: the node has already waited for quota from other shards.
+// Each further partition would wait as long, ask for quota too, and refuse as well.
+func partitionLimited(a *answer) bool {
 	return a.fault != nil && a.result != nil && (a.fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
 }
 
-// astray reports whether a put may have been routed by a wrong number of partitions. If the shard remembers an attempt at the call that was routed otherwise,
-// that has other content.
-func astray(a *answer) bool { return changed(a) || misused(a) }
+// maybeMisrouted reports whether a put may have been routed by a wrong number of partitions. If the
+// shard remembers an attempt at the call that was routed otherwise, that attempt has other content.
+func maybeMisrouted(a *answer) bool { return queueChanged(a) || requestIDReused(a) }
 
-// misused reports whether a put was refused because the shard remembers other content under the call's id.
-func misused(a *answer) bool { return a.result != nil && a.result.Code == fsm.Invalid }
+// requestIDReused reports whether a put was refused because the shard remembers other content under
+// the id of the call.
+func requestIDReused(a *answer) bool { return a.result != nil && a.result.Code == fsm.Invalid }
 
-// leaveUnknown has the puts whose content differs from what the shard remembers end as ones of which an earlier attempt may have been carried out.
-func (b *putBatch) leaveUnknown() {
+// markUnknown gives UNKNOWN_OUTCOME to the puts whose content differs from what the shard
+// remembers: an earlier attempt may have applied them.
+func (b *putBatch) markUnknown() {
 	for i := range b.answers {
-		if a := &b.answers[i]; misused(a) {
+		if a := &b.answers[i]; requestIDReused(a) {
 			shard := a.fault.Shard
 			a.fault = fault(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
 			a.fault.Shard = shard
@@ -196,26 +203,29 @@ func (b *putBatch) leaveUnknown() {
 	}
 }
 
-// changed reports whether a put was refused because the queue has another number of partitions.
-func changed(a *answer) bool {
+// queueChanged reports whether a put was refused because the queue has another number of
+// partitions.
+func queueChanged(a *answer) bool {
 	return a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
 }
 
-// sameHome reports whether a put goes where the one before it went: to the only partition of the same queue.
-func sameHome(before fsm.Command, put *fsm.Put) bool {
+// samePartition reports whether a put goes where the one before it went: to the only partition of
+// the same queue.
+func samePartition(before fsm.Command, put *fsm.Put) bool {
 	last, ok := before.(*fsm.Put)
 	return ok && last.Queue == put.Queue && last.Partitions == 1
 }
 
-// route is what this node knows of a queue to put into.
+// route is what this node knows of a queue for puts.
 type route struct {
 	partitions uint32
 	deleting   bool
 }
 
-// route returns what this node knows of a queue. known has what it knew before in the same round: all puts into a queue go by one route, also
-// if the catalog changes meanwhile, so that a repeat of the call finds them as one request.
-func (s *queueService) route(queue string, known map[string]route) route {
+// routeOf returns the route of a queue. known holds the routes of the same round: all puts into a
+// queue use one route, even if the catalog changes meanwhile. So a repeat of the call finds them as
+// one request.
+func (s *queueService) routeOf(queue string, known map[string]route) route {
 	to, ok := known[queue]
 	if !ok {
 		config, recorded := s.catalog.Queue(queue)
@@ -225,9 +235,9 @@ func (s *queueService) route(queue string, known map[string]route) route {
 	return to
 }
 
-// place chooses the partition of a put. Without an id any will do, but a repeat with the same request id must come to
-// the same shard, through whichever node.
-func (s *queueService) place(put *fsm.Put, requestID string, position int, to route) placed {
+// routePut chooses the partition of a put. A put without an id may go to any partition, but a
+// repeat with the same request id must reach the same shard, through whichever node.
+func (s *queueService) routePut(put *fsm.Put, requestID string, position int, to route) routedCommand {
 	switch put.Partitions = to.partitions; {
 	case put.Partitions == 1:
 		put.Partition = 0
@@ -236,34 +246,36 @@ func (s *queueService) place(put *fsm.Put, requestID string, position int, to ro
 	case requestID != "":
 		put.Partition = node.PartitionOf(requestID+"/"+itoa(position), int(put.Partitions))
 	default:
-		put.Partition = s.nearest(put.Queue, put.Partitions)
+		put.Partition = s.localPartition(put.Queue, put.Partitions)
 	}
-	return placed{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
+	return routedCommand{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
 }
 
-// nearestTries is how many partitions at most are looked at for those whose shard this node serves.
-const nearestTries = 16
+// localPartitionTries is how many partitions at most are checked for one whose shard this node
+// serves.
+const localPartitionTries = 16
 
-// nearest returns the partition whose turn it is of those that this node serves itself, for a put that may go to any: there it need not be sent on. Where
-// the node seems to serve none, all have their turns.
-func (s *queueService) nearest(queue string, partitions uint32) uint32 {
-	turn := s.turn.Add(1)
+// localPartition returns the next partition, in rotation, of those that this node serves itself. It
+// is for a put that may go to any partition: such a put need not be forwarded. If the node seems to
+// serve none, all partitions rotate.
+func (s *queueService) localPartition(queue string, partitions uint32) uint32 {
+	n := s.putRotation.Add(1)
 	others, ok := s.node.(Reaching)
 	if !ok {
-		return turn % partitions
+		return n % partitions
 	}
-	var room [nearestTries]uint32
-	near := room[:0]
-	// The same partitions are looked at for nearestTries turns, so that those near have as many turns each.
-	for i := range min(partitions, nearestTries) {
-		if p := (turn - turn%nearestTries + i) % partitions; others.Serves(s.shard(queue, p)) {
-			near = append(near, p)
+	var room [localPartitionTries]uint32
+	local := room[:0]
+	// localPartitionTries puts in a row check the same partitions, so that each local one gets as many of them.
+	for i := range min(partitions, localPartitionTries) {
+		if p := (n - n%localPartitionTries + i) % partitions; others.Serves(s.shard(queue, p)) {
+			local = append(local, p)
 		}
 	}
-	if len(near) == 0 {
-		return turn % partitions
+	if len(local) == 0 {
+		return n % partitions
 	}
-	return near[turn%uint32(len(near))] //nolint:gosec // a few
+	return local[n%uint32(len(local))] //nolint:gosec // a few
 }
 
 // appendGeneratedID appends what fsm.FormatID returns, without making a string of it.

@@ -68,16 +68,17 @@ func TestPutBatchAnswers(t *testing.T) {
 	}
 }
 
-// TestPutsStayNear: a put that may go to any partition goes to one that this node serves itself, and all of those have their turns.
-func TestPutsStayNear(t *testing.T) {
+// TestPutsPreferLocalPartitions: a put that may go to any partition goes to one that this node serves
+// itself, and rotates over all of those.
+func TestPutsPreferLocalPartitions(t *testing.T) {
 	const shards = 6
 	n := &reachingNode{memoryNode: newMemoryNode(shards)}
 	s := &queueService{router: router{node: n}}
 	for _, serves := range [][]uint32{{2, 5}, {0}, {}, {0, 1, 2, 3, 4, 5}} {
 		n.serves = serves
 		got := map[uint32]int{}
-		for range 100 * nearestTries * shards {
-			got[s.shard("wide", s.nearest("wide", shards))]++
+		for range 100 * localPartitionTries * shards {
+			got[s.shard("wide", s.localPartition("wide", shards))]++
 		}
 		if len(serves) == 0 { // all are as far
 			serves = []uint32{0, 1, 2, 3, 4, 5}
@@ -156,7 +157,7 @@ func TestPutIsRoutedTwiceMore(t *testing.T) {
 	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
 	late.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config}
-	if a := late.do(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
+	if a := late.propose(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
 		t.Fatal(a.fault)
 	}
 	id := "a"

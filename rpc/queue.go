@@ -23,15 +23,16 @@ type queueService struct {
 	// polls are the polls over several shards that have a request id.
 	polls attempts
 	stops stops
-	// openings is held for reading while a record is brought to its shards, and for writing while the catalog deletes one, so
-	// that no partition is opened after it was emptied.
+	// openings is held for reading while the shards of a queue are updated from its record, and for
+	// writing while the catalog deletes a queue. So no partition is opened after it was emptied.
 	openings sync.RWMutex
-	// turn spreads puts without id over the partitions of a queue; turns says which partition a poll asks first.
-	turn  atomic.Uint32
-	turns turns
-	quick quick
-	guard *guard
-	// partsAtOnce is how many requests one call has under way at a time, 0 for 1.
+	// putRotation spreads puts without id over the partitions of a queue. rotation says which
+	// partition a poll asks first.
+	putRotation atomic.Uint32
+	rotation    partitionRotation
+	quick       quick
+	guard       *guard
+	// partsAtOnce is how many parts of one call are proposed at a time; 0 means 1.
 	partsAtOnce int
 }
 
@@ -48,11 +49,12 @@ func (s *queueService) auditEntries(ctx context.Context, procedure string, refus
 	}
 }
 
-// answer is the result of one command, with the place where it was given.
+// answer is the result of one command, with the witness of the request that carried it.
 type answer struct {
 	// result is nil if the command has none, because it was not proposed or the request failed; it is not changed.
 	result *fsm.Result
-	// request is the witness of the request that the command was part of, nil if nothing was logged; entry is the command's place after it.
+	// request is the witness of the request that the command was part of; nil if nothing was
+	// logged. entry is the index of the command in that request.
 	request *node.Witness
 	entry   uint32
 	// fault is set if the command was not carried out.
@@ -74,45 +76,48 @@ func anyFault(answers []answer) bool {
 	return slices.ContainsFunc(answers, func(a answer) bool { return a.fault != nil })
 }
 
-// do proposes one command.
-func (s *queueService) do(ctx context.Context, shard uint32, requestID string, command fsm.Command) answer {
-	return s.doAll(ctx, shard, requestID, []fsm.Command{command})[0]
+// propose proposes one command.
+func (s *queueService) propose(ctx context.Context, shard uint32, requestID string, command fsm.Command) answer {
+	return s.proposeAll(ctx, shard, requestID, []fsm.Command{command})[0]
 }
 
-// doAll proposes commands that share a request id as one request and returns an answer for each.
-func (s *queueService) doAll(ctx context.Context, shard uint32, requestID string, commands []fsm.Command) []answer {
-	share, answers := make([]placed, len(commands)), make([]answer, len(commands))
+// proposeAll proposes commands that share a request id as one request. It returns an answer for
+// each command.
+func (s *queueService) proposeAll(ctx context.Context, shard uint32, requestID string, commands []fsm.Command) []answer {
+	part, answers := make([]routedCommand, len(commands)), make([]answer, len(commands))
 	for i, c := range commands {
-		share[i] = placed{shard: shard, position: i, command: c}
+		part[i] = routedCommand{shard: shard, position: i, command: c}
 	}
-	s.doShare(ctx, requestID, share, answers)
+	s.proposeToShard(ctx, requestID, part, answers)
 	return answers
 }
 
-// placed is a command with the shard it goes to and the place of its answer.
-type placed struct {
+// routedCommand is a command with the shard it goes to and the position of its answer in the batch.
+type routedCommand struct {
 	shard    uint32
 	position int
 	command  fsm.Command
 }
 
-// partsAtOnce bounds the requests that one call has under way. A batch may have as many as jobs, one for each queue.
+// partsAtOnce bounds the parts of one call that are proposed at a time. A batch may have as many
+// parts as jobs: one for each queue.
 const partsAtOnce = 64
 
-// doPlaced proposes commands shard by shard, side by side, and stores the answers at their positions. Those of a shard for which apart gives different names are
-// different requests. One request, which is the rule, needs no other goroutine.
-func (s *queueService) doPlaced(ctx context.Context, requestID string, commands []placed, apart parting, answers []answer) {
-	shares := splitByShard(commands, apart)
-	if len(shares) == 0 {
+// proposeRouted proposes the parts of a batch concurrently and stores the answers at their
+// positions. Commands of one shard for which key returns different strings are different parts.
+// Most batches have one part, which needs no other goroutine.
+func (s *queueService) proposeRouted(ctx context.Context, requestID string, commands []routedCommand, key splitKey, answers []answer) {
+	parts := splitBatch(commands, key)
+	if len(parts) == 0 {
 		return
 	}
 	var group sync.WaitGroup
 	var next atomic.Int64
-	others := min(len(shares), max(1, s.partsAtOnce)) - 1
+	others := min(len(parts), max(1, s.partsAtOnce)) - 1
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
-		for i := next.Add(1) - 1; i < int64(len(shares)); i = next.Add(1) - 1 {
-			s.doShare(ctx, apart.requestID(requestID, shares[i]), shares[i], answers)
+		for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
+			s.proposeToShard(ctx, key.requestID(requestID, parts[i]), parts[i], answers)
 		}
 	}
 	for range others {
@@ -130,13 +135,15 @@ func (s *queueService) doPlaced(ctx context.Context, requestID string, commands 
 	}
 }
 
-// parting names commands: those of a shard with different names are different requests. Which parting a call has depends on nothing but the call.
-type parting func(fsm.Command) string
+// splitKey returns a string for a command. Commands of one shard with different strings are
+// different parts of a batch, and different requests. Which splitKey a call has depends on nothing
+// but the call.
+type splitKey func(fsm.Command) string
 
-// together keeps nothing apart.
-func together(fsm.Command) string { return "" }
+// noSplit keeps the commands of a shard in one part.
+func noSplit(fsm.Command) string { return "" }
 
-// byNamespace names the namespace of a put, "" if it has none.
+// byNamespace returns the namespace of a put, "" if it has none.
 func byNamespace(c fsm.Command) string {
 	if put, ok := c.(*fsm.Put); ok {
 		return fsm.NamespaceOf(put.Queue)
@@ -144,7 +151,8 @@ func byNamespace(c fsm.Command) string {
 	return ""
 }
 
-// byQueue names the queue of a put, with a prefix, so that it equals no namespace; "" for what is no put.
+// byQueue returns the queue of a put with a prefix, so that it equals no namespace. It returns ""
+// for any other command.
 func byQueue(c fsm.Command) string {
 	if put, ok := c.(*fsm.Put); ok {
 		return "queue/" + put.Queue
@@ -152,26 +160,28 @@ func byQueue(c fsm.Command) string {
 	return ""
 }
 
-// requestID returns the request id of a share: a shard takes an id for one request only, so what is kept apart has ids of its own. Whatever else
-// is in the call does not change it: a repeat, of which other parts are refused or go elsewhere, must find what was done.
-func (apart parting) requestID(ofCall string, share []placed) string {
-	part := apart(share[0].command)
-	if ofCall == "" || part == "" {
+// requestID returns the request id of a part. A shard accepts an id for one request only, so each
+// part has an id of its own. The id depends on nothing else in the call: a repeat must find the
+// earlier answer, although other parts may be refused or routed elsewhere by then.
+func (key splitKey) requestID(ofCall string, part []routedCommand) string {
+	suffix := key(part[0].command)
+	if ofCall == "" || suffix == "" {
 		return ofCall
 	}
-	return ofCall + "#/" + part
+	return ofCall + "#/" + suffix
 }
 
-// doShare proposes the commands of one shard as one request and stores the answers at their positions.
-func (s *queueService) doShare(ctx context.Context, requestID string, share []placed, answers []answer) {
-	shard, commands := share[0].shard, make([]fsm.Command, len(share))
-	for i := range share {
-		commands[i] = share[i].command
+// proposeToShard proposes the commands of one part as one request and stores the answers at their
+// positions.
+func (s *queueService) proposeToShard(ctx context.Context, requestID string, part []routedCommand, answers []answer) {
+	shard, commands := part[0].shard, make([]fsm.Command, len(part))
+	for i := range part {
+		commands[i] = part[i].command
 	}
 	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
 	if err != nil {
-		for i := range share {
-			answers[share[i].position] = answer{fault: s.faultAt(shard, err)}
+		for i := range part {
+			answers[part[i].position] = answer{fault: s.faultAt(shard, err)}
 		}
 		return
 	}
@@ -179,8 +189,8 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 	if reply.Witness != (node.Witness{}) {
 		witness = &reply.Witness
 	}
-	for i := range share {
-		a := &answers[share[i].position]
+	for i := range part {
+		a := &answers[part[i].position]
 		*a = answer{result: &reply.Results[i], request: witness, entry: uint32(i)} //nolint:gosec // the commands of a request
 		if a.result.Code != fsm.OK {
 			a.fault = faultOfResult(shard, a.result)
@@ -189,37 +199,38 @@ func (s *queueService) doShare(ctx context.Context, requestID string, share []pl
 	}
 }
 
-// partKey tells a share of a call from its others.
+// partKey identifies a part of a batch.
 type partKey struct {
 	shard uint32
-	apart string
+	split string
 }
 
-// of returns the part of a call that a command belongs to.
-func (apart parting) of(c placed) partKey { return partKey{c.shard, apart(c.command)} }
+// partOf returns the key of the part that a command belongs to.
+func (key splitKey) partOf(c routedCommand) partKey { return partKey{c.shard, key(c.command)} }
 
-// splitByShard groups commands by their parts, and keeps their order within one. A shard refuses a request as a whole: the puts into a queue that may not be
-// made, or whose namespace has used up its quota, must not take others with them.
-func splitByShard(commands []placed, apart parting) [][]placed {
+// splitBatch groups commands by their parts and keeps their order within each part. A shard refuses
+// a request as a whole. So puts into a queue that may not be created, or whose namespace has used
+// up its quota, must not fail the other puts.
+func splitBatch(commands []routedCommand, key splitKey) [][]routedCommand {
 	if len(commands) == 0 {
 		return nil
 	}
-	first := apart.of(commands[0])
-	if !slices.ContainsFunc(commands, func(c placed) bool { return apart.of(c) != first }) {
-		return [][]placed{commands}
+	first := key.partOf(commands[0])
+	if !slices.ContainsFunc(commands, func(c routedCommand) bool { return key.partOf(c) != first }) {
+		return [][]routedCommand{commands}
 	}
-	var shares [][]placed
+	var parts [][]routedCommand
 	at := map[partKey]int{}
 	for _, c := range commands {
-		of := apart.of(c)
+		of := key.partOf(c)
 		i, ok := at[of]
 		if !ok {
-			i = len(shares)
-			at[of], shares = i, append(shares, nil)
+			i = len(parts)
+			at[of], parts = i, append(parts, nil)
 		}
-		shares[i] = append(shares[i], c)
+		parts[i] = append(parts[i], c)
 	}
-	return shares
+	return parts
 }
 
 // Ack implements QueueService.
@@ -242,7 +253,7 @@ func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, f
 	if c.err != nil {
 		return answer{}, c.err
 	}
-	a := s.do(ctx, s.shard(ref.Queue, ref.Partition), requestID, command)
+	a := s.propose(ctx, s.shard(ref.Queue, ref.Partition), requestID, command)
 	if a.fault != nil {
 		return answer{}, a.fault
 	}

@@ -45,7 +45,7 @@ func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string,
 	if !ok {
 		return answer{}, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
-	a := s.do(ctx, s.shard(queue, partition), requestID, command)
+	a := s.propose(ctx, s.shard(queue, partition), requestID, command)
 	if a.fault != nil {
 		return answer{}, a.fault
 	}
@@ -117,12 +117,12 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 			byPartition[partition] = append(byPartition[partition], id)
 		}
 	}
-	var commands []placed
-	for partition, share := range byPartition {
-		if len(share) > 0 {
-			commands = append(commands, placed{
+	var commands []routedCommand
+	for partition, part := range byPartition {
+		if len(part) > 0 {
+			commands = append(commands, routedCommand{
 				shard: s.shard(queue, uint32(partition)), position: len(commands),
-				command: &fsm.Redrive{Queue: queue, IDs: share},
+				command: &fsm.Redrive{Queue: queue, IDs: part},
 			})
 		}
 	}
@@ -130,7 +130,7 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	answers := make([]answer, len(commands))
-	s.doPlaced(ctx, requestID, commands, together, answers)
+	s.proposeRouted(ctx, requestID, commands, noSplit, answers)
 	out := &belfryv1.RedriveResponse{}
 	if err := sumRedriven(out, answers); err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ func (r reader) read(ctx context.Context, shard uint32, q fsm.Query) (fsm.Readin
 	return r.node.Peek(shard, q)
 }
 
-// part is what one shard contributed to a read of several.
-type part struct {
+// shardReading is the answer of one shard to a read of several.
+type shardReading struct {
 	reading fsm.Reading
 	witness *belfryv1.Witness
 	err     error
@@ -37,24 +37,24 @@ type part struct {
 
 // readAll asks several shards side by side; query gets the position of the shard. The first error wins.
 func (r reader) readAll(ctx context.Context, shards []uint32, query func(i int) fsm.Query) ([]fsm.Reading, []*belfryv1.Witness, error) {
-	parts := make([]part, len(shards))
+	answers := make([]shardReading, len(shards))
 	var group sync.WaitGroup
 	for i, shard := range shards {
 		group.Go(func() {
 			reading, w, err := r.read(ctx, shard, query(i))
-			parts[i] = part{reading: reading, witness: wireWitness(w)}
+			answers[i] = shardReading{reading: reading, witness: wireWitness(w)}
 			if err != nil {
-				parts[i].err = r.faultAt(shard, err)
+				answers[i].err = r.faultAt(shard, err)
 			}
 		})
 	}
 	group.Wait()
-	readings, witnesses := make([]fsm.Reading, len(parts)), make([]*belfryv1.Witness, len(parts))
-	for i, p := range parts {
-		if p.err != nil {
-			return nil, nil, p.err
+	readings, witnesses := make([]fsm.Reading, len(answers)), make([]*belfryv1.Witness, len(answers))
+	for i, a := range answers {
+		if a.err != nil {
+			return nil, nil, a.err
 		}
-		readings[i], witnesses[i] = p.reading, p.witness
+		readings[i], witnesses[i] = a.reading, a.witness
 	}
 	return readings, witnesses, nil
 }

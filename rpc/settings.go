@@ -29,10 +29,10 @@ func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions 
 		c.fail(invalid(join(field, "retryDelaysDefault"), "it does not go with other retryDelays than the default"))
 	}
 	dedup, dedupSet := c.span(join(field, "dedupWindow"), in.GetDedupWindow(), 0, c.limits.DelayMax)
-	c.share(join(field, "maxInFlight"), uint64(in.GetMaxInFlight()), partitions)
-	c.share(join(field, "maxJobs"), uint64(in.GetMaxJobs()), partitions)
-	c.share(join(field, "maxBytes"), in.GetMaxBytes(), partitions)
-	c.share(join(field, "putsPerSecond"), uint64(in.GetPutsPerSecond()), partitions)
+	c.limitPerPartition(join(field, "maxInFlight"), uint64(in.GetMaxInFlight()), partitions)
+	c.limitPerPartition(join(field, "maxJobs"), uint64(in.GetMaxJobs()), partitions)
+	c.limitPerPartition(join(field, "maxBytes"), in.GetMaxBytes(), partitions)
+	c.limitPerPartition(join(field, "putsPerSecond"), uint64(in.GetPutsPerSecond()), partitions)
 	overdue := c.overdue(join(field, "overdue"), in.GetOverdue())
 	toDead, toDeadSet := c.expireTo(join(field, "expireTo"), in)
 	var pausedUntil fsm.Time
@@ -103,8 +103,8 @@ func setPause(s *fsm.Settings, in *belfryv1.QueueSettings, until fsm.Time) {
 	}
 }
 
-// share checks that a limit leaves something for each partition.
-func (c *checker) share(field string, limit uint64, partitions uint32) {
+// limitPerPartition checks that a limit, divided among the partitions, leaves something for each.
+func (c *checker) limitPerPartition(field string, limit uint64, partitions uint32) {
 	if limit > 0 && limit < uint64(partitions) {
 		c.fail(invalid(field, "%d is below the number of partitions, %d", limit, partitions))
 	}

@@ -32,7 +32,7 @@ func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID 
 			}
 			most := uint32(min(left, fsm.StepMax))
 			step := command(most)
-			a := s.do(ctx, shard, id, step)
+			a := s.propose(ctx, shard, id, step)
 			if a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 				missing = a.fault
 				break

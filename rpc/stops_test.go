@@ -82,7 +82,7 @@ func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
 		}
 		put := &fsm.Put{Queue: "new", Partition: partition, Partitions: 4, ID: "x"}
 		open := &fsm.Open{Queue: "new", Partition: partition, Partitions: 4}
-		for _, a := range service.doAll(t.Context(), shard, "", []fsm.Command{open, put}) {
+		for _, a := range service.proposeAll(t.Context(), shard, "", []fsm.Command{open, put}) {
 			if a.fault != nil || a.result.Code != fsm.OK {
 				t.Fatalf("%+v", a)
 			}

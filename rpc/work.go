@@ -412,27 +412,28 @@ func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.Wo
 	return round
 }
 
-// runRound proposes a round in order: neighbouring actions without request id shard by shard, each with one by itself.
-// That the client is gone does not stop what it asked for.
+// runRound proposes a round in order. Neighbouring actions without request id share a proposal for
+// each shard; an action with a request id has its own. All of them are proposed even if the client
+// is gone.
 func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkResult {
 	ctx = context.WithoutCancel(ctx)
 	s := w.service
 	answers := make([]answer, len(round))
-	var shared []placed
+	var unnamed []routedCommand
 	for i := range round {
 		a := &round[i]
 		switch shard := s.shard(a.ref.Queue, a.ref.Partition); {
 		case a.fault != nil:
 			answers[i].fault = a.fault
 		case a.requestID != "":
-			s.doPlaced(ctx, "", shared, together, answers)
-			shared = shared[:0]
-			answers[i] = s.do(ctx, shard, a.requestID, a.command)
+			s.proposeRouted(ctx, "", unnamed, noSplit, answers)
+			unnamed = unnamed[:0]
+			answers[i] = s.propose(ctx, shard, a.requestID, a.command)
 		default:
-			shared = append(shared, placed{shard: shard, position: i, command: a.command})
+			unnamed = append(unnamed, routedCommand{shard: shard, position: i, command: a.command})
 		}
 	}
-	s.doPlaced(ctx, "", shared, together, answers)
+	s.proposeRouted(ctx, "", unnamed, noSplit, answers)
 	results := make([]*belfryv1.WorkResult, len(round))
 	for i := range round {
 		results[i] = wireResult(&round[i], &answers[i])
