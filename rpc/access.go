@@ -14,73 +14,78 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// Gate knows the tokens that calls must carry. A server without one lets everybody do everything.
-type Gate interface {
-	// Open reports whether calls need no token. It is asked at each call and answers without waiting, as Token does. An error says that it cannot be told
-	// yet, since the server has just started.
-	Open() (bool, error)
-	// Token returns what is kept of a token, by its id; nil if there is none. It is asked at each call and answers without waiting. An error says that
-	// it cannot be told yet, since the server has just started.
+// Authenticator knows the tokens that calls must carry. A server without one allows every call.
+type Authenticator interface {
+	// OpenAccess reports whether calls need no token. The server asks at each call, and OpenAccess
+	// returns without waiting, as Token does. It returns an error if the answer is not known yet,
+	// since the server has just started.
+	OpenAccess() (bool, error)
+	// Token returns the record of a token by its id; nil if there is none. The server asks at each
+	// call, and Token returns without waiting. It returns an error if the answer is not known yet,
+	// since the server has just started.
 	Token(id string) (*tokens.Record, error)
 }
 
-// caller is who makes calls: what was sent as a token. What it allows is asked for at each call, so that a token that ends does so for connections
-// that are open, too.
+// caller identifies the client of a call by the token that it sent. The scopes of the token are
+// looked up at each call, so that a token that ends does so for open connections too.
 type caller struct {
 	id   string
 	hash tokens.Hash
-	// address and requestID are of the request with which he came, a session's of its first.
+	// address and requestID are those of the request that carried the token. The calls of a session
+	// have those of the request that opened it.
 	address, requestID string
 }
 
 type callerKey struct{}
 
-// guard admits calls by their tokens. One without a gate, or none, admits all.
-type guard struct {
-	gate Gate
-	now  func() time.Time
-	seen *turnedAway
+// authorizer checks the tokens of calls and what they allow. Without an authenticator, or if it is
+// nil, it allows every call.
+type authorizer struct {
+	authenticator Authenticator
+	now           func() time.Time
+	failures      *authFailures
 }
 
-// open reports whether everybody may do everything. Where that cannot be told yet there is a fault.
-func (g *guard) open() (bool, *Fault) {
-	if g == nil || g.gate == nil {
+// openAccess reports whether calls need no token. It returns a fault if that is not known yet.
+func (g *authorizer) openAccess() (bool, *Fault) {
+	if g == nil || g.authenticator == nil {
 		return true, nil
 	}
-	open, err := g.gate.Open()
+	open, err := g.authenticator.OpenAccess()
 	if err != nil {
-		return false, untold(err)
+		return false, accessUnknown(err)
 	}
 	return open, nil
 }
 
-// untold returns the fault of a call of which it cannot be told yet whether it may be made.
-func untold(err error) *Fault {
+// accessUnknown returns the fault of a call while it is not known whether the call is allowed.
+func accessUnknown(err error) *Fault {
 	f := *faultOfError(err)
 	f.Message = "whether the call may be made cannot be told yet: " + f.Message
 	return &f
 }
 
-// identify returns the request with its caller. A call whose caller cannot be told is refused, before anything of it is read.
-func (g *guard) identify(r *http.Request) (*http.Request, *Fault) {
-	open, f := g.open()
+// authenticate returns the request with its caller in the context. It refuses a request without a
+// valid token before anything of its body is read.
+func (g *authorizer) authenticate(r *http.Request) (*http.Request, *Fault) {
+	open, f := g.openAccess()
 	if open || f != nil {
 		return r, f
 	}
 	who, f := g.bearer(r.Header)
 	if f == nil {
 		who.address, who.requestID = r.RemoteAddr, r.Header.Get(correlationHeader)
-		_, f = g.record(who)
+		_, f = g.tokenRecord(who)
 	}
 	if f != nil {
-		g.seen.unknown(r, who, f)
+		g.failures.addUnauthenticated(r, who, f)
 		return nil, f
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who)), nil
 }
 
 // bearer reads the token of a request.
-func (g *guard) bearer(header http.Header) (*caller, *Fault) {
+func (g *authorizer) bearer(header http.Header) (*caller, *Fault) {
 	values := header.Values("Authorization")
 	if len(values) == 0 {
 		return nil, unauthenticated("the call carries no token; send one in the header `Authorization: Bearer TOKEN`")
@@ -96,18 +101,19 @@ func (g *guard) bearer(header http.Header) (*caller, *Fault) {
 	return &caller{id: id, hash: hash}, nil
 }
 
-// unauthenticated returns the fault of a call whose caller cannot be told. It does not tell tokens that never were from those that have ended.
+// unauthenticated returns the fault of a call without a valid token. It does not say whether such a
+// token ever existed.
 func unauthenticated(why string) *Fault {
 	f := fault(belfryv1.Reason_REASON_UNAUTHENTICATED)
 	f.Message = why
 	return f
 }
 
-// record returns what is kept of a caller's token, if that is valid now.
-func (g *guard) record(who *caller) (*tokens.Record, *Fault) {
-	record, err := g.gate.Token(who.id)
+// tokenRecord returns the record of the token of a caller if the token is valid now.
+func (g *authorizer) tokenRecord(who *caller) (*tokens.Record, *Fault) {
+	record, err := g.authenticator.Token(who.id)
 	if err != nil {
-		return nil, untold(err)
+		return nil, accessUnknown(err)
 	}
 	if record == nil || !record.Hash.Equal(who.hash) || record.Expired(g.now()) {
 		return nil, unauthenticated("the call's token is not known here, or has ended")
@@ -115,37 +121,38 @@ func (g *guard) record(who *caller) (*tokens.Record, *Fault) {
 	return record, nil
 }
 
-// grant is what a caller may do to queues.
-type grant struct {
+// permissions are what a caller may do to queues.
+type permissions struct {
 	caller string
 	scopes tokens.Scopes
 	action tokens.Action
-	// refused is what was refused of the call so far.
+	// refused counts the entries of the call that were refused so far.
 	refused refusedEntries
 }
 
-// grant returns what the caller of ctx may do where an action is asked for; nil if everybody may. With a fault it is a grant of nothing.
-func (g *guard) grant(ctx context.Context, action tokens.Action) (*grant, *Fault) {
-	open, f := g.open()
+// permissions returns what the caller of ctx may do where an action is required; nil if calls need
+// no token. With a fault it returns permissions that allow nothing.
+func (g *authorizer) permissions(ctx context.Context, action tokens.Action) (*permissions, *Fault) {
+	open, f := g.openAccess()
 	switch {
 	case open:
 		return nil, nil
 	case f != nil:
-		return &grant{action: action}, f
+		return &permissions{action: action}, f
 	}
 	who, ok := ctx.Value(callerKey{}).(*caller)
 	if !ok {
-		return &grant{action: action}, unauthenticated("the call carries no token")
+		return &permissions{action: action}, unauthenticated("the call carries no token")
 	}
-	record, f := g.record(who)
+	record, f := g.tokenRecord(who)
 	if f != nil {
-		return &grant{caller: who.id, action: action}, f
+		return &permissions{caller: who.id, action: action}, f
 	}
-	return &grant{caller: who.id, scopes: record.Scopes, action: action}, nil
+	return &permissions{caller: who.id, scopes: record.Scopes, action: action}, nil
 }
 
-// allows reports whether the action may be done to a queue. Nil is everybody's.
-func (g *grant) allows(queue string) bool {
+// allows reports whether the caller may do the action to a queue. Nil permissions allow everything.
+func (g *permissions) allows(queue string) bool {
 	switch {
 	case g == nil:
 		return true
@@ -156,16 +163,17 @@ func (g *grant) allows(queue string) bool {
 	}
 }
 
-// refusals returns what was refused.
-func (g *grant) refusals() (r refusedEntries) {
+// refusals returns the entries that were refused.
+func (g *permissions) refusals() (r refusedEntries) {
 	if g != nil {
 		r = g.refused
 	}
 	return r
 }
 
-// forbidden returns the fault of an action that is not allowed, on a queue, or on the whole cluster if that is empty.
-func (g *grant) forbidden(queue string) *Fault {
+// forbidden returns the fault of an action that is not allowed on a queue, or, if queue is empty,
+// on the whole cluster. It records the refusal.
+func (g *permissions) forbidden(queue string) *Fault {
 	f := fault(belfryv1.Reason_REASON_FORBIDDEN)
 	if queue == "" {
 		queue = tokens.All
@@ -175,20 +183,22 @@ func (g *grant) forbidden(queue string) *Fault {
 	return f
 }
 
-// openToAll reports whether a path needs no token: load balancers ask there whether the node serves.
-func openToAll(path string) bool {
+// isPublicPath reports whether a path needs no token: load balancers ask there whether the node
+// serves.
+func isPublicPath(path string) bool {
 	return path == "/livez" || path == "/readyz" || strings.HasPrefix(path, "/"+grpchealth.HealthV1ServiceName+"/")
 }
 
-// admit refuses a procedure that concerns the whole cluster to those who may not do that, and each to those whose token has ended.
-func (g *guard) admit(ctx context.Context, procedure string) error {
-	if openToAll(procedure) {
+// authorize refuses a procedure for the whole cluster unless the token allows it for the whole
+// cluster. It refuses every procedure once the token has ended.
+func (g *authorizer) authorize(ctx context.Context, procedure string) error {
+	if isPublicPath(procedure) {
 		return nil
 	}
 	action, whole := clusterAction(procedure)
-	granted, f := g.grant(ctx, action)
-	if f == nil && granted != nil && whole && !granted.scopes.AllowCluster(action) {
-		f = granted.forbidden("")
+	allowed, f := g.permissions(ctx, action)
+	if f == nil && allowed != nil && whole && !allowed.scopes.AllowCluster(action) {
+		f = allowed.forbidden("")
 	}
 	if f != nil {
 		return f
@@ -196,8 +206,9 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 	return nil
 }
 
-// clusterAction returns what a procedure takes on all queues and the cluster; false for one that takes something on the queues that it names, which it
-// sees to itself. A procedure of AdminService that is new takes all there is.
+// clusterAction returns the action that a procedure requires on all queues and the cluster. whole
+// is false for a procedure that requires an action only on the queues that it names, and checks
+// that itself. A new procedure of AdminService requires admin:*.
 func clusterAction(procedure string) (action tokens.Action, whole bool) {
 	switch procedure {
 	case belfryv1connect.AdminServiceCreateQueueProcedure, belfryv1connect.AdminServiceListQueuesProcedure, belfryv1connect.AdminServiceGetQueueProcedure,
@@ -210,12 +221,13 @@ func clusterAction(procedure string) (action tokens.Action, whole bool) {
 	}
 }
 
-// guarded lets a handler of operators' tools answer those who may see the state of the cluster.
-func (h *handler) guarded(inner http.Handler) http.Handler {
+// requireView wraps a handler of operational pages. It serves only callers that may view the state
+// of the cluster.
+func (h *handler) requireView(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		granted, f := h.guard.grant(r.Context(), tokens.View)
-		if f == nil && granted != nil && !granted.scopes.AllowCluster(tokens.View) {
-			f = granted.forbidden("")
+		allowed, f := h.authorizer.permissions(r.Context(), tokens.View)
+		if f == nil && allowed != nil && !allowed.scopes.AllowCluster(tokens.View) {
+			f = allowed.forbidden("")
 		}
 		if f != nil {
 			h.writeFault(w, plainRequest(r), f)
@@ -225,19 +237,21 @@ func (h *handler) guarded(inner http.Handler) http.Handler {
 	})
 }
 
-// nameRange is the names of queues that begin with prefix, or that one name.
+// nameRange is the set of queue names that begin with prefix or, if one is set, only the name
+// prefix itself.
 type nameRange struct {
 	prefix string
 	one    bool
 }
 
-// has reports whether the range has all names of another.
+// has reports whether the range contains all names of another.
 func (r nameRange) has(other nameRange) bool {
 	return r == other || !r.one && strings.HasPrefix(other.prefix, r.prefix)
 }
 
-// namesUnder returns where the queues are that the caller may see, of those whose names begin with prefix: in order, and none twice.
-func (g *grant) namesUnder(prefix string) (all []nameRange) {
+// namesUnder returns the ranges of the names that begin with prefix and that the caller may see.
+// The ranges are in order and do not overlap.
+func (g *permissions) namesUnder(prefix string) (all []nameRange) {
 	if g == nil {
 		return []nameRange{{prefix: prefix}}
 	}

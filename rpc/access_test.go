@@ -22,25 +22,25 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// tokenMemory keeps tokens in memory. It is a Gate, and a catalog with it a TokenKeeper.
+// tokenMemory keeps tokens in memory. It is an Authenticator, and with a catalog a TokenKeeper.
 type tokenMemory struct {
 	*memoryCatalog
 	mu  sync.Mutex
 	all map[string]*tokens.Record
-	// untold is why it cannot be told which tokens there are.
-	untold error
+	// unknown is the error while it is not known which tokens there are.
+	unknown error
 }
 
 func newTokenMemory() *tokenMemory {
 	return &tokenMemory{memoryCatalog: newMemoryCatalog(), all: map[string]*tokens.Record{}}
 }
 
-func (m *tokenMemory) Open() (bool, error) { return false, nil }
+func (m *tokenMemory) OpenAccess() (bool, error) { return false, nil }
 
 func (m *tokenMemory) Token(id string) (*tokens.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.all[id], m.untold
+	return m.all[id], m.unknown
 }
 
 func (m *tokenMemory) AddToken(_ context.Context, t tokens.Record) error {
@@ -95,10 +95,10 @@ func (m *tokenMemory) make(t testing.TB, scopes ...string) (text, id string) {
 	return text, id
 }
 
-// serveGuarded starts a server whose calls need tokens.
-func serveGuarded(t *testing.T) (*served, *tokenMemory) {
+// serveWithTokens starts a server whose calls need tokens.
+func serveWithTokens(t *testing.T) (*served, *tokenMemory) {
 	keeper := newTokenMemory()
-	s := serve(t, func(cfg *Config) { cfg.Gate, cfg.Catalog = keeper, keeper })
+	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog = keeper, keeper })
 	return s, keeper
 }
 
@@ -134,7 +134,7 @@ func leastScopes(lease string) map[string][2]string {
 // TestEveryMethodTakesAScope: each method of the contract does nothing without a token, nor with one that allows everything but what it takes, and does
 // its work with the least that it takes.
 func TestEveryMethodTakesAScope(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	lease := formatLease(fsm.Ref{Queue: "q", Serial: 1, Fence: 1})
 	least := leastScopes(lease)
 	for _, m := range methodsOfContract() {
@@ -175,7 +175,7 @@ func TestEveryMethodTakesAScope(t *testing.T) {
 
 // TestStreamsTakeAScope: so do the methods that are streams.
 func TestStreamsTakeAScope(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	poor, _ := keeper.make(t, "put:*", "consume:r", "admin:q")
 	h := h2c(t)
 	for token, want := range map[string]connect.Code{"": connect.CodeUnauthenticated, poor: connect.CodePermissionDenied} {
@@ -212,7 +212,7 @@ func TestStreamsTakeAScope(t *testing.T) {
 
 // TestOperatorsPagesTakeAScope: health is for everybody, the rest for those who may see the cluster.
 func TestOperatorsPagesTakeAScope(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	viewer, _ := keeper.make(t, "view:*")
 	poor, _ := keeper.make(t, "put,consume:*", "view,admin:q*")
 	for path, want := range map[string][3]int{ // nobody, poor, viewer
@@ -234,7 +234,7 @@ func TestOperatorsPagesTakeAScope(t *testing.T) {
 // TestWhatIsNoToken: whatever is wrong with a token, the call is refused before its body is read, and of tokens that never were and those that have ended
 // the same is said.
 func TestWhatIsNoToken(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	good, id := keeper.make(t, "put:q")
 	other, _, _ := tokens.New()
 	ended, endedID := keeper.make(t, "put:q")
@@ -274,7 +274,7 @@ func TestWhatIsNoToken(t *testing.T) {
 
 // TestListsShowWhatIsOnesOwn: a list has the queues that its caller may see, all of them, in pages of the size that was asked for, and nothing of others.
 func TestListsShowWhatIsOnesOwn(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")
 	var want []string
 	for i := range 30 {
@@ -363,7 +363,7 @@ func TestTokenEndsSessions(t *testing.T) {
 
 // TestAudit: each call that administers is in the log, with who made it and what came of it, and no token or body is.
 func TestAudit(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	root, rootID := keeper.make(t, "admin:*")
 	poor, poorID := keeper.make(t, "put:*")
 	made := s.with(root, http.MethodPost, "/v1/create-token", `{"scopes":["put:a*"],"about":"shop","ttl":"60s"}`)
@@ -396,10 +396,10 @@ func TestAudit(t *testing.T) {
 
 // TestTokensThatCannotBeTold: as long as a server does not know which tokens there are, it is a server to come back to, and not one that refuses.
 func TestTokensThatCannotBeTold(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	good, _ := keeper.make(t, "put:q")
 	keeper.mu.Lock()
-	keeper.untold = fmt.Errorf("just started: %w", node.ErrNoLeader)
+	keeper.unknown = fmt.Errorf("just started: %w", node.ErrNoLeader)
 	keeper.mu.Unlock()
 	got := s.with(good, http.MethodPost, "/v1/put", `{"queue":"q"}`)
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "NO_LEADER") || !strings.Contains(got.body, "RetryInfo") || !strings.Contains(got.body, "NOT_APPLIED") {
@@ -421,7 +421,7 @@ func TestNoTokensWhereNoneAreNeeded(t *testing.T) {
 
 // TestHealthTakesLittle: what is open to all reads no more than health needs.
 func TestHealthTakesLittle(t *testing.T) {
-	s, _ := serveGuarded(t)
+	s, _ := serveWithTokens(t)
 	large := `{"service":"` + strings.Repeat("x", 1<<20) + `"}`
 	if got := s.send(http.MethodPost, "/grpc.health.v1.Health/Check", large, "Content-Type", "application/json"); got.status < 400 {
 		t.Errorf("a megabyte: %d %s", got.status, got.body)
@@ -431,11 +431,11 @@ func TestHealthTakesLittle(t *testing.T) {
 	}
 }
 
-// TestNobodyIsGrantedNothing: where calls need a token, one that comes in some other way than through the door may do nothing.
-func TestNobodyIsGrantedNothing(t *testing.T) {
-	s := &queueService{guard: &guard{gate: newTokenMemory(), now: time.Now}, now: time.Now}
+// TestAMissingCallerHasNoPermissions: where calls need a token, one that comes in some other way than through the door may do nothing.
+func TestAMissingCallerHasNoPermissions(t *testing.T) {
+	s := &queueService{authorizer: &authorizer{authenticator: newTokenMemory(), now: time.Now}, now: time.Now}
 	c := s.checker(t.Context(), tokens.Put)
-	if c.err == nil || c.err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.grant.allows("q") || c.another().grant.allows("q") {
-		t.Errorf("%v, %+v", c.err, c.grant)
+	if c.err == nil || c.err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.permissions.allows("q") || c.another().permissions.allows("q") {
+		t.Errorf("%v, %+v", c.err, c.permissions)
 	}
 }

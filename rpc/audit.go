@@ -31,8 +31,9 @@ func auditedMethods() map[string]bool {
 	return audited
 }
 
-// audit logs the end of a call that is audited, and of others those that were refused for want of a token or a scope. Of calls that were refused before they could do
-// anything, whatever they were, there are no more lines than turnedAway leaves: a token with the smallest scope does not fill the log.
+// audit logs the end of an audited call, and of any other call that was refused for want of a token or
+// a scope. Calls that were refused before they could do anything, of any kind, have no more lines than
+// authFailures allows: a token with the smallest scope must not fill the log.
 func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
 	known, _ := ctx.Value(callerKey{}).(*caller)
 	outcome, code := "ok", connect.Code(0)
@@ -43,10 +44,10 @@ func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time
 	audited, refused := e.audited[c.procedure], code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied
 	switch {
 	case refused && !audited:
-		e.guard.seen.audit(known, &procedureCall{procedure: c.procedure, address: c.address, id: c.id}, outcome) // what was put or taken is nobody's business
+		e.authorizer.failures.auditCall(known, &procedureCall{procedure: c.procedure, address: c.address, id: c.id}, outcome) // without the request: the log must not have what was put or taken
 		return
 	case refused || audited && code == connect.CodeInvalidArgument:
-		e.guard.seen.audit(known, c, outcome)
+		e.authorizer.failures.auditCall(known, c, outcome)
 		return
 	case !audited:
 		return
@@ -58,7 +59,8 @@ func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time
 	e.auditor.Info("audit", attrs...)
 }
 
-// auditAttrs returns what each line of the audit has. Where somebody gave a token in the place of a name it is masked.
+// auditAttrs returns the attributes of each line of the audit log. A token that was sent in the
+// place of a name is masked.
 func auditAttrs(who *caller, c *procedureCall, outcome string) []any {
 	id := "nobody"
 	if who != nil {

@@ -37,7 +37,7 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.quick.puts)
 		return viaMessage(ctx, s.quick.codec, request, dst, s.PutBatch)
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.grant.refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.permissions.refusals())
 	s.putAll(ctx, r.requestID, b)
 	dst, err := appendPuts(dst, b)
 	if err == nil && !b.failed() {
@@ -225,7 +225,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 	switch tag {
 	case tagQueue:
 		if string(value) != r.queue { // most batches are for one queue
-			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil || !r.check.grant.allows(string(value)) {
+			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil || !r.check.permissions.allows(string(value)) {
 				return false
 			}
 			r.queue = string(value)

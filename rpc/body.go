@@ -15,9 +15,10 @@ import (
 // bodyBytesInFlightMax bounds the bytes of request bodies that all calls together hold in memory.
 const bodyBytesInFlightMax = 256 << 20
 
-// guardedBody is a request body with a bound on its size, on the time it takes to arrive, and on the bytes that all such
-// bodies hold together. Its errors are Connect errors, which Connect passes on as they are.
-type guardedBody struct {
+// limitedBody is a request body with limits on its size, on the time it takes to arrive, and on the
+// bytes that all such bodies hold together. Its errors are Connect errors, which Connect passes on
+// as they are.
+type limitedBody struct {
 	io.ReadCloser
 	limits   *Limits
 	inFlight *atomic.Int64
@@ -30,14 +31,14 @@ type guardedBody struct {
 	timer *time.Timer
 }
 
-// guardBody returns the request of a procedure, "" for none, with its body guarded. release must be called when the call has ended. The request that
-// net/http holds keeps its own body: the server looks at that to see whether bytes of it are left, and would take them
-// for the next request otherwise.
-func (h *handler) guardBody(o *reply, r *http.Request, procedure string) (guarded *http.Request, release func()) {
+// limitBody returns the request of a procedure, "" for none, with a limitedBody. release must be
+// called when the call has ended. The request that net/http holds keeps its own body: the server
+// checks whether bytes of that body are left, and would read them as the next request otherwise.
+func (h *handler) limitBody(o *reply, r *http.Request, procedure string) (limited *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}
 	}
-	b := &guardedBody{
+	b := &limitedBody{
 		ReadCloser: http.MaxBytesReader(o.ResponseWriter, r.Body, int64(h.limits.MessageBytesMax)+envelopeBytes),
 		limits:     &h.limits, inFlight: &h.bodyBytesInFlight,
 	}
@@ -64,7 +65,7 @@ func (h *handler) guardBody(o *reply, r *http.Request, procedure string) (guarde
 const envelopeBytes = 5
 
 // Read reads and accounts for what was read.
-func (b *guardedBody) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.held += int64(n)
 	if b.inFlight.Add(int64(n)) > bodyBytesInFlightMax {
@@ -91,7 +92,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 }
 
 // finish notes that nothing more will be read.
-func (b *guardedBody) finish() {
+func (b *limitedBody) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = true
@@ -99,7 +100,7 @@ func (b *guardedBody) finish() {
 }
 
 // release gives back what the body held.
-func (b *guardedBody) release() {
+func (b *limitedBody) release() {
 	b.finish()
 	b.inFlight.Add(-b.held)
 }

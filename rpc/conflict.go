@@ -32,7 +32,7 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	if deadline, ok := ctx.Deadline(); len(conflicts) == 0 || ok && time.Until(deadline) < 2*conflictPatience {
 		return
 	}
-	consumer, refused := s.guard.grant(ctx, tokens.Consume)
+	consumer, refused := s.authorizer.permissions(ctx, tokens.Consume)
 	ctx, cancel := context.WithTimeout(ctx, conflictPatience)
 	defer cancel()
 	var reads sync.WaitGroup

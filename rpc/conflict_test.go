@@ -119,7 +119,7 @@ func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Read
 func TestConflictsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &silentNode{}
-		s := &queueService{router: router{node: n}, guard: &guard{}}
+		s := &queueService{router: router{node: n}, authorizer: &authorizer{}}
 		conflicts := func() *putBatch {
 			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]answer, 10)}
 			for i := range b.puts {
@@ -145,7 +145,7 @@ func TestConflictsKeepNobodyWaiting(t *testing.T) {
 
 // TestConflictsTellNoSecrets: who may put to a queue and not read from it is told when a job was due at first, and nothing else of it.
 func TestConflictsTellNoSecrets(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	producer, _ := keeper.make(t, "put:q", "consume:other")
 	both, _ := keeper.make(t, "put:q", "consume:q")
 	put := func(token, fields string) answered {

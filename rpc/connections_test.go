@@ -32,12 +32,12 @@ func request(t *testing.T, conn net.Conn, text string) int {
 
 const livez = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// TestStrangersMakeRoom: connections whose callers have shown no token go first, though their calls are under way; one whose caller has stays, on both versions of HTTP.
-func TestStrangersMakeRoom(t *testing.T) {
+// TestUnauthenticatedConnectionsMakeRoom: connections whose callers have shown no token go first, though their calls are under way; one whose caller has stays, on both versions of HTTP.
+func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
 		keeper := newTokenMemory()
-		s, port := servePipes(t, func(cfg *Config) { cfg.Gate, cfg.ConnectionsMax = keeper, most })
+		s, port := servePipes(t, func(cfg *Config) { cfg.Authenticator, cfg.ConnectionsMax = keeper, most })
 		token, _ := keeper.make(t, "put,consume:a")
 		ask := func(head, body string) int {
 			conn, err := port.DialContext(t.Context(), "", "")
@@ -124,7 +124,7 @@ func TestTooManyConnections(t *testing.T) {
 
 // TestLeftoverOfABody: a body that no handler wants, and that does not come, keeps neither the answer nor the connection.
 func TestLeftoverOfABody(t *testing.T) {
-	s := serve(t, func(cfg *Config) { cfg.Gate = newTokenMemory() })
+	s := serve(t, func(cfg *Config) { cfg.Authenticator = newTokenMemory() })
 	for _, path := range []string{"/v1/put", "/livez", "/nothing"} {
 		conn := s.raw("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
 		if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 ") {

@@ -22,11 +22,11 @@ const requestIDHeader = "Belfry-Request-Id"
 // edge is the interceptor of all services: it turns faults into wire errors, catches panics, measures, and takes the
 // request id from the header.
 type edge struct {
-	logger  *slog.Logger
-	traffic *traffic
-	guard   *guard
-	audited map[string]bool // procedures
-	auditor *slog.Logger    // takes what becomes of them
+	logger     *slog.Logger
+	traffic    *traffic
+	authorizer *authorizer
+	audited    map[string]bool // procedures
+	auditor    *slog.Logger    // takes what becomes of them
 }
 
 // WrapUnary implements connect.Interceptor.
@@ -71,7 +71,7 @@ func (e *edge) run(ctx context.Context, c *procedureCall, call func() error) (er
 		e.traffic.observe(c.procedure, err, took)
 		e.audit(ctx, c, err, took)
 	}()
-	if err := e.guard.admit(ctx, c.procedure); err != nil {
+	if err := e.authorizer.authorize(ctx, c.procedure); err != nil {
 		return e.wire(c, err)
 	}
 	return e.wire(c, call())
@@ -123,7 +123,7 @@ func (e *edge) wire(c *procedureCall, err error) error {
 		return err
 	}
 	f := faultOfError(err)
-	e.guard.seen.call(c, f)
+	e.authorizer.failures.countCall(c, f)
 	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
 		e.logger.Error("a call failed inside the server", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("error", err))
 	}

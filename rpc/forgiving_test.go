@@ -148,7 +148,7 @@ func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
 	}{
 		{"on loopback", func(cfg *Config) { cfg.Local, cfg.LocalName = true, "Own.example" }, true},
 		{"beyond", func(*Config) {}, false},
-		{"with tokens", func(cfg *Config) { cfg.Local, cfg.Gate, cfg.Catalog = true, keeper, keeper }, false},
+		{"with tokens", func(cfg *Config) { cfg.Local, cfg.Authenticator, cfg.Catalog = true, keeper, keeper }, false},
 	} {
 		s := serve(t, c.change)
 		for host, page := range map[string]bool{

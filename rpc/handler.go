@@ -40,13 +40,15 @@ type Config struct {
 	MetricsQueuesMax int
 	// Limits bounds requests; the zero value means DefaultLimits.
 	Limits Limits
-	// Gate knows the tokens that calls must carry; nil lets everybody do everything. /livez, /readyz and gRPC's health need none.
-	Gate Gate
+	// Authenticator knows the tokens that calls must carry; nil allows every call. /livez, /readyz
+	// and the health service of gRPC need no token.
+	Authenticator Authenticator
 	// Backups keeps over restarts when the node last sent all of a backup; nil to forget it at the end of the process.
 	Backups BackupTimes
 	// Name is the node's name, shown in the Belfry-Served-By header; Address is where clients reach it, Version what it runs.
 	Name, Address, Version string
-	// ConnectionsMax bounds the connections of clients, of which each takes a file descriptor; 0 for no bound. What has no call of a known caller makes room for the next.
+	// ConnectionsMax bounds the connections of clients, each of which takes a file descriptor; 0
+	// for no bound. A connection without a call of an authenticated caller makes room for the next.
 	ConnectionsMax int
 	// TLS are the settings under which clients are answered; nil for no TLS.
 	TLS *tls.Config
@@ -115,7 +117,7 @@ type handler struct {
 
 	// edge is what Connect's calls pass through; sessionMethods are those that sessions carry besides.
 	edge           *edge
-	guard          *guard
+	authorizer     *authorizer
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
 	buffers        *buffers // of requests and answers
@@ -157,22 +159,22 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := newTurnedAway(cfg.Logger, cfg.Audit, cfg.Registry)
+	failures, err := newAuthFailures(cfg.Logger, cfg.Audit, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
 	h := &handler{
-		limits: cfg.Limits, guard: &guard{gate: cfg.Gate, now: cfg.Now, seen: seen}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
+		limits: cfg.Limits, authorizer: &authorizer{authenticator: cfg.Authenticator, now: cfg.Now, failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, quick: quick{codec: binary}, guard: h.guard, partsAtOnce: partsAtOnce,
+		drain: h.drain, quick: quick{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
-	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch, guard: h.guard, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
+	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.edge, binary)
 	h.mountServices(admin, options)
@@ -238,7 +240,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 			h.writeFault(w, plainRequest(r), f)
 		}
 	})
-	h.routes["/metrics"] = h.guarded(newMetricsPage(cfg.Registry, &queueMetrics{cfg.Node, cfg.MetricsQueuesMax}))
+	h.routes["/metrics"] = h.requireView(newMetricsPage(cfg.Registry, &queueMetrics{cfg.Node, cfg.MetricsQueuesMax}))
 }
 
 // ServeHTTP implements http.Handler.
@@ -279,8 +281,8 @@ func (h *handler) route(w *reply, r *http.Request) {
 		return
 	}
 	c, isCall := h.calls[path]
-	if !openToAll(path) {
-		identified, f := h.guard.identify(r)
+	if !isPublicPath(path) {
+		authenticated, f := h.authorizer.authenticate(r)
 		if f != nil {
 			if !isCall {
 				r = plainRequest(r)
@@ -289,7 +291,7 @@ func (h *handler) route(w *reply, r *http.Request) {
 			h.writeFault(w, r, f)
 			return
 		}
-		r, w.known = identified, true
+		r, w.known = authenticated, true
 		known(r)
 	}
 	if isCall {
@@ -297,9 +299,9 @@ func (h *handler) route(w *reply, r *http.Request) {
 		return
 	}
 	if queue, ok := strings.CutPrefix(path, rawPrefix); ok {
-		guarded, release := h.guardBody(w, r, rawPrefix)
+		limited, release := h.limitBody(w, r, rawPrefix)
 		defer release()
-		h.serveRaw(w, guarded, queue)
+		h.serveRaw(w, limited, queue)
 		return
 	}
 	if path == frame.Path {
@@ -327,17 +329,17 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)
 	}
-	guarded, release := h.guardBody(w, r, "")
+	limited, release := h.limitBody(w, r, "")
 	defer release()
-	other.ServeHTTP(w, jsonByDefault(guarded))
+	other.ServeHTTP(w, jsonByDefault(limited))
 }
 
 // serveCall serves a Connect procedure. A path for people becomes the procedure's.
 func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	if !c.method.streams {
-		guarded, release := h.guardBody(w, r, c.method.procedure)
+		limited, release := h.limitBody(w, r, c.method.procedure)
 		defer release()
-		r = guarded
+		r = limited
 	} else {
 		defer h.streams.Add(-1)
 		if h.streams.Add(1) > int64(h.limits.StreamsMax) {
@@ -346,9 +348,9 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 			h.writeFault(w, r, f)
 			return
 		}
-		guarded, release := h.guardStream(w, r, c.method.procedure)
+		limited, release := h.limitStream(w, r, c.method.procedure)
 		defer release()
-		r = guarded
+		r = limited
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

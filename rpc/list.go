@@ -166,7 +166,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	}
 	out := &belfryv1.ListQueuesResponse{Stale: req.GetStale()}
 	var due fsm.Due
-	for _, names := range c.grant.namesUnder(req.GetPrefix()) {
+	for _, names := range c.permissions.namesUnder(req.GetPrefix()) {
 		query := &fsm.QueuesQuery{Prefix: names.prefix, After: after, Max: most + 1 - len(out.Queues)}
 		if names.one {
 			query.Max = 1 // it is the first, if it is there

@@ -15,7 +15,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// serveFewQueues starts a guarded server of a real node with one shard that holds so many queues at most.
+// serveFewQueues starts a server with tokens, on a real node with one shard that holds at most so many queues.
 func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.Node) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{
@@ -30,7 +30,7 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.N
 		}
 	})
 	keeper := newTokenMemory()
-	s := serve(t, func(cfg *Config) { cfg.Gate, cfg.Catalog, cfg.Node = keeper, keeper, n })
+	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog, cfg.Node = keeper, keeper, n })
 	s.await("the shard to be served", func() bool { return n.Serves(0) })
 	return s, keeper, n
 }

@@ -31,21 +31,22 @@ type queueService struct {
 	putRotation atomic.Uint32
 	rotation    partitionRotation
 	quick       quick
-	guard       *guard
+	authorizer  *authorizer
 	// partsAtOnce is how many parts of one call are proposed at a time; 0 means 1.
 	partsAtOnce int
 }
 
-// checker returns a checker for one request, which is to do an action to the queues that it names.
+// checker returns a checker for one request that does an action to the queues that it names.
 func (s *queueService) checker(ctx context.Context, action tokens.Action) *checker {
-	granted, f := s.guard.grant(ctx, action)
-	return &checker{limits: &s.limits, now: s.now(), grant: granted, err: f}
+	allowed, f := s.authorizer.permissions(ctx, action)
+	return &checker{limits: &s.limits, now: s.now(), permissions: allowed, err: f}
 }
 
-// auditEntries leaves a line in the audit if the caller may not do some of what a call asked for, of which each part is answered by itself.
+// auditEntries logs a line in the audit log if some entries of a call were refused. Each entry of
+// such a call has its own answer.
 func (s *queueService) auditEntries(ctx context.Context, procedure string, refused refusedEntries) {
 	if refused.count > 0 {
-		s.guard.seen.entries(ctx, procedure, refused)
+		s.authorizer.failures.auditEntries(ctx, procedure, refused)
 	}
 }
 
@@ -272,7 +273,7 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	for _, token := range req.GetLeases() {
 		b.add(c, []byte(token))
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.grant.refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.refusals())
 	s.ackAll(ctx, requestID, b)
 	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(b.answers))}
 	for i := range b.answers {

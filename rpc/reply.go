@@ -21,7 +21,7 @@ type reply struct {
 	http.ResponseWriter
 	request *http.Request
 	handler *handler
-	// known is set once the caller has shown who he is, where that is asked.
+	// known is set once the caller has shown a valid token, or if calls need none.
 	known bool
 	// stream has the deadlines of an answer that goes on; nil for one that is whole.
 	stream *streamBody
@@ -47,8 +47,8 @@ func (o *reply) WriteHeader(status int) {
 	}
 }
 
-// strangerWait is how long callers of whom nothing is known may take to read an answer, which is short. It is longer than leftoverWait, which may
-// pass before net/http writes one.
+// strangerWait is how long a caller that has shown no token may take to read an answer, which is
+// short. It is longer than leftoverWait, which may pass before net/http writes an answer.
 const strangerWait = 5 * time.Second
 
 // commit sends the status. From here on the client has to read: nothing else bounds how long that may take. On HTTP/2 the server's settings see

@@ -20,8 +20,8 @@ const routingQueuesMax = 64
 // GetRouting implements QueueService.
 func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
 	c := s.checker(ctx, tokens.View)
-	seen := c.grant
-	c.grant = nil // one queue that is not the caller's must not keep the leaders from it
+	viewable := c.permissions
+	c.permissions = nil // the caller gets the leaders even if it may not see one of the queues
 	c.entries("queues", max(1, len(req.GetQueues())), routingQueuesMax)
 	for i, queue := range req.GetQueues() {
 		c.queue(indexed("queues", i), queue)
@@ -35,7 +35,7 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 		out.Leaders[shard] = s.clientAddr(uint32(shard))
 	}
 	for _, queue := range req.GetQueues() {
-		if n := s.partitions(queue); n > 1 && seen.allows(queue) {
+		if n := s.partitions(queue); n > 1 && viewable.allows(queue) {
 			out.Partitions[queue] = n
 		}
 	}

@@ -249,7 +249,7 @@ func (s *session) read() error {
 		case frame.Cancel:
 			s.cancel(h.ID)
 		case frame.Ping:
-			if f := s.handler.guard.admit(s.ctx, frame.Path); f != nil {
+			if f := s.handler.authorizer.authorize(s.ctx, frame.Path); f != nil {
 				return f // its token has ended; clients ask for a sign of life every few seconds
 			}
 			if err := s.out.Send(s.ctx, frame.Header{Kind: frame.Pong}, nil); err != nil {

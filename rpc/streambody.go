@@ -38,8 +38,9 @@ type streamBody struct {
 	unread, resets bool
 }
 
-// guardStream returns the request of a procedure with its body guarded. release must be called when the call has ended.
-func (h *handler) guardStream(o *reply, r *http.Request, procedure string) (guarded *http.Request, release func()) {
+// limitStream returns the request of a procedure with a streamBody. release must be called when the
+// call has ended.
+func (h *handler) limitStream(o *reply, r *http.Request, procedure string) (limited *http.Request, release func()) {
 	b := &streamBody{
 		ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, wait: h.limits.ResponseWait, inFlight: &h.bodyBytesInFlight,
 		measure: func(bytes int64) { h.requestBytes.observe(procedure, bytes) }, resets: r.ProtoMajor > 1,

@@ -38,7 +38,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	if !ok {
 		return nil, errNoTokens
 	}
-	open, f := s.guard.open()
+	open, f := s.authorizer.openAccess()
 	switch {
 	case f != nil:
 		return nil, f
@@ -58,8 +58,8 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	if c.err != nil {
 		return nil, c.err
 	}
-	if c.grant != nil {
-		record.CreatedBy = c.grant.caller
+	if c.permissions != nil {
+		record.CreatedBy = c.permissions.caller
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()

@@ -12,7 +12,7 @@ import (
 
 // TestTokenRequests: what a token cannot be is refused by the name of its field.
 func TestTokenRequests(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")
 	for body, field := range map[string]string{
 		`{}`: "scopes", `{"scopes":["put"]}`: "scopes[0]", `{"scopes":["put:a","x:y"]}`: "scopes[1]", `{"scopes":["put:a"],"ttl":"0.5s"}`: "ttl",
@@ -30,7 +30,7 @@ func TestTokenRequests(t *testing.T) {
 
 // TestTokensAreMadeAsAsked: with an end, by whom, and listed page by page.
 func TestTokensAreMadeAsAsked(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	root, rootID := keeper.make(t, "admin:*")
 	for range 4 {
 		if got := s.with(root, http.MethodPost, "/v1/create-token", `{"scopes":["put:a"],"ttl":"3600s"}`); got.status != http.StatusOK {
@@ -86,7 +86,7 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 
 // TestEndOfATokenMayBeRepeated: who asks again, because the first answer was lost, hears that the token is gone.
 func TestEndOfATokenMayBeRepeated(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")
 	for after, want := range map[string][]bool{"0s": {true, false, false}, "60s": {true, true}} {
 		_, id := keeper.make(t, "put:a")

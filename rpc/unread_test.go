@@ -194,7 +194,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 	plain := func(text string) func(*testing.T) string { return func(*testing.T) string { return text } }
 	const limit = time.Minute
 	for name, tt := range map[string]struct {
-		stranger           bool
+		unauthenticated    bool
 		method, path, kind string
 		body               func(t *testing.T) string
 		after              time.Duration
@@ -227,7 +227,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				keeper := newTokenMemory()
 				s, port := servePipes(t, func(cfg *Config) {
-					cfg.Gate, cfg.Catalog = keeper, &listingCatalog{Catalog: cfg.Catalog}
+					cfg.Authenticator, cfg.Catalog = keeper, &listingCatalog{Catalog: cfg.Catalog}
 					cfg.Node = &exportingNode{Node: cfg.Node, queues: []fsm.QueueRecord{{Name: "a", Partitions: 1}}}
 				})
 				token, _ := keeper.make(t, "admin,consume,put:*")
@@ -237,7 +237,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 					}
 				}
 				fields := []string{"content-type", tt.kind}
-				if !tt.stranger {
+				if !tt.unauthenticated {
 					fields = append(fields, "authorization", "Bearer "+token)
 				}
 				r, began, how := port.read(t, 0), time.Now(), "reset"
@@ -254,7 +254,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 // rootOf returns the context of a caller with a token.
 func rootOf(t *testing.T, s *served, token string) context.Context {
 	t.Helper()
-	known, f := s.server.handler.guard.identify(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	known, f := s.server.handler.authorizer.authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	if f != nil {
 		t.Fatal(f)
 	}

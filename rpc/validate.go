@@ -18,18 +18,20 @@ type checker struct {
 	limits *Limits
 	// now is the serving node's time. It only bounds how far ahead a due time may be.
 	now time.Time
-	// grant is what the caller may do to queues; nil for everything.
-	grant *grant
-	err   *Fault
+	// permissions are what the caller may do to queues; nil for everything.
+	permissions *permissions
+	err         *Fault
 }
 
 // another returns a checker like c that has found nothing yet.
-func (c *checker) another() *checker { return &checker{limits: c.limits, now: c.now, grant: c.grant} }
+func (c *checker) another() *checker {
+	return &checker{limits: c.limits, now: c.now, permissions: c.permissions}
+}
 
 // allow checks that the caller may do to a queue what the call does.
 func (c *checker) allow(queue string) {
-	if c.err == nil && !c.grant.allows(queue) {
-		c.err = c.grant.forbidden(queue)
+	if c.err == nil && !c.permissions.allows(queue) {
+		c.err = c.permissions.forbidden(queue)
 	}
 }
 

@@ -379,7 +379,7 @@ func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.Wo
 		c := w.service.checker(ctx, tokens.Consume)
 		ref, command := build(c)
 		c.requestID(requestID)
-		if r := c.grant.refusals(); r.count > 0 {
+		if r := c.permissions.refusals(); r.count > 0 {
 			refused.add(r.queue)
 		}
 		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.err})

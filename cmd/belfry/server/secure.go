@@ -136,7 +136,7 @@ func (s *Server) Reload() error {
 	default:
 		problems = append(problems, s.bootstrap.gossip.ReloadKeys())
 	}
-	problems = append(problems, s.gate.reload())
+	problems = append(problems, s.authenticator.reload())
 	if s.credentials != nil {
 		err := s.credentials.Reload()
 		if err == nil {

@@ -96,8 +96,8 @@ type Server struct {
 	lock *storage.DirLock
 	cfg  Config
 	// credentials are the node's certificates; nil without TLS.
-	credentials *certs.Identity
-	gate        *gate
+	credentials   *certs.Identity
+	authenticator *authenticator
 
 	node      *node.Node
 	cluster   *cluster.Cluster
@@ -131,7 +131,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	gate, err := loadGate(cfg)
+	auth, err := loadAuthenticator(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.warnOfExposure()
 	cfg.warnOfReaders()
 	s := &Server{
-		cfg: cfg, credentials: credentials, gate: gate, shutdown: newShutdownGuard(), served: make(chan struct{}), ended: make(chan struct{}),
+		cfg: cfg, credentials: credentials, authenticator: auth, shutdown: newShutdownGuard(), served: make(chan struct{}), ended: make(chan struct{}),
 		notReady: newNotReadyServer(listener, cfg, forClients(credentials)), removal: newRemovalNotice(cfg.Dir),
 	}
 	s.listener = s.shutdown.wrap(listener)
@@ -204,7 +204,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.bootstrap = b
-	s.gate.recall()
+	s.authenticator.readOpenAccessFile()
 	known := b.self.Cluster != ""
 	if known {
 		s.follow(ctx) // replicas elect leaders as soon as they are open, long before the catalog, which knows the voters' addresses
@@ -262,16 +262,16 @@ func (s *Server) watch(ctx context.Context) {
 	}
 	select {
 	case <-s.Ready(): // what a lone node knows is all there is, and nobody has to wait
-		s.gate.hear(ctx)
+		s.authenticator.refreshCatalog(ctx)
 	default:
 	}
-	s.following.Go(func() { s.gate.follow(watching, s.Ready()) })
+	s.following.Go(func() { s.authenticator.followCatalog(watching, s.Ready()) })
 }
 
 // newEdge makes what clients talk to.
 func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	c := s.cluster
-	s.gate.catalog = c.Catalog
+	s.authenticator.catalog = c.Catalog
 	registry := prometheus.NewRegistry()
 	if err := register(registry, append(certificateMetrics(s.credentials), cfg.Collectors...)); err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	edge, err := rpc.NewServer(rpc.Config{
 		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
-		TLS: forClients(s.credentials), Gate: s.gate, Backups: newLastBackup(cfg), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
+		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise,
 	})
 	if err != nil {
@@ -417,7 +417,7 @@ func (s *Server) Waiting() int {
 
 // RootTokens returns how many root tokens are known.
 func (s *Server) RootTokens() int {
-	return len(*s.gate.roots.Load())
+	return len(*s.authenticator.roots.Load())
 }
 
 // Ready returns a channel that is closed when the node has heard from its cluster and is one of its nodes; if it is alone, it is closed when Start returns.

@@ -9,11 +9,12 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestReturnOfAnOpenNode: a node that was started without root tokens, and whose cluster asks for some, lets nobody in when it comes back either: its shards have
-// leaders that take what it passes on before its catalog has heard who asks.
-func TestReturnOfAnOpenNode(t *testing.T) {
+// TestRestartWithoutRootTokens: a node without root tokens, whose cluster requires tokens, refuses calls
+// without one when it restarts too. The leaders of its shards would accept what it forwards before its
+// catalog shows which node requires tokens.
+func TestRestartWithoutRootTokens(t *testing.T) {
 	t.Parallel()
-	configs, _ := halfGuarded(t)
+	configs, _ := oneWithRootTokens(t)
 	open := startAll(t, configs)()[1]
 	put := func() error {
 		_, err := queues(open).Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
@@ -41,10 +42,11 @@ func hasVoters(groups []node.GroupStatus, voters int) bool {
 	return len(groups) > 0 && len(groups[0].Voters) == voters
 }
 
-// TestReturnAlone: a node of a cluster that asks nobody for tokens is not mute for its operator when it comes back while the others are down.
-func TestReturnAlone(t *testing.T) {
+// TestRestartAlone: a node of a cluster without tokens answers its operator when it restarts while the other
+// nodes are down.
+func TestRestartAlone(t *testing.T) {
 	t.Parallel()
-	configs, _ := halfGuarded(t)
+	configs, _ := oneWithRootTokens(t)
 	configs[0].RootTokens = ""
 	servers := startAll(t, configs)()
 	look := func() error {

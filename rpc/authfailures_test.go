@@ -21,9 +21,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// TestRefusalsAreAudited: who comes without a token, or with one that allows something else, is in the audit, and no token is.
+// TestRefusalsAreAudited: the audit log has a line for a call without a token, or with one that allows
+// something else. It never has a token.
 func TestRefusalsAreAudited(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
 	ended, endedID := keeper.make(t, "admin:*")
 	if _, err := keeper.EndToken(t.Context(), endedID, time.Time{}); err != nil {
@@ -53,9 +54,9 @@ func TestRefusalsAreAudited(t *testing.T) {
 	}
 }
 
-// TestRefusalsInSessionsAreAudited: a call that comes in a session has the address of its connection in the audit.
+// TestRefusalsInSessionsAreAudited: the audit log has the address of the connection for a call in a session.
 func TestRefusalsInSessionsAreAudited(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
 	request, err := proto.Marshal(&belfryv1.ReserveRequest{Queues: []string{"a"}})
 	if err != nil {
@@ -78,9 +79,10 @@ func TestRefusalsInSessionsAreAudited(t *testing.T) {
 	}
 }
 
-// TestRefusalsInTheLogAreMasked: what the log says of the last refused call names no token that was given where a queue is asked for.
+// TestRefusalsInTheLogAreMasked: a token that was sent in the place of a queue is masked in the log line
+// about the last refused call.
 func TestRefusalsInTheLogAreMasked(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
 	s.with(put, http.MethodPost, "/v1/put", `{"queue":"`+put+`"}`)
 	if log := s.log.String(); !strings.Contains(log, "calls were refused") || !strings.Contains(log, "put:belfry_"+id+"_***") || strings.Contains(log, put) {
@@ -88,11 +90,12 @@ func TestRefusalsInTheLogAreMasked(t *testing.T) {
 	}
 }
 
-// TestAuditOfRefusalsIsBounded: whoever tries tokens does not fill the audit, and how many calls have no line is in the next.
+// TestAuditOfRefusalsIsBounded: a client that guesses tokens does not fill the audit log. The next line says
+// how many calls have none.
 func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		seen, err := newTurnedAway(slog.New(slog.DiscardHandler), slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+		failures, err := newAuthFailures(slog.New(slog.DiscardHandler), slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +103,7 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 			t.Helper()
 			log.Reset()
 			for range calls {
-				seen.audit(nil, &procedureCall{address: "a", procedure: strings.Repeat("/", 1000)}, "unauthenticated")
+				failures.auditCall(nil, &procedureCall{address: "a", procedure: strings.Repeat("/", 1000)}, "unauthenticated")
 			}
 			want := ""
 			for _, n := range unsaid {
@@ -125,9 +128,10 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	})
 }
 
-// TestNoiseOfStrangersHidesNothing: whoever has no token, and tries as often as he likes, does not keep refused calls of those who have one from the audit.
-func TestNoiseOfStrangersHidesNothing(t *testing.T) {
-	s, keeper := serveGuarded(t)
+// TestUnauthenticatedCallsHideNoOthers: however many calls come without a token, the audit log still has the
+// refused calls with one.
+func TestUnauthenticatedCallsHideNoOthers(t *testing.T) {
+	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
 	for range 3 * refusalLines {
 		s.send(http.MethodPost, "/v1/put", `{"queue":"a"}`)
@@ -138,9 +142,10 @@ func TestNoiseOfStrangersHidesNothing(t *testing.T) {
 	}
 }
 
-// TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit by asking for what only administrators may than by anything else.
+// TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit log with
+// calls of AdminService than with others.
 func TestRefusedAdminCallsFillNoLog(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	put, _ := keeper.make(t, "put:a")
 	root, _ := keeper.make(t, "admin:*")
 	body := `{"name":"` + strings.Repeat("n", 3000) + `"}`
@@ -148,7 +153,7 @@ func TestRefusedAdminCallsFillNoLog(t *testing.T) {
 	for range 20 * refusalLines {
 		s.with(put, http.MethodPost, "/v1/set-namespace", body)
 	}
-	for range 20 * refusalLines { // what is wrong in itself may be asked by anybody
+	for range 20 * refusalLines { // calls with invalid arguments need no scope
 		s.with(put, http.MethodPost, "/v1/drain-node", `{"name":"`+strings.Repeat("n", 3000)+`"}`)
 	}
 	if lines := strings.Count(s.log.String()[before:], "msg=audit"); lines < refusalLines || lines > 4*refusalLines {
@@ -165,9 +170,9 @@ func TestRefusedAdminCallsFillNoLog(t *testing.T) {
 	}
 }
 
-// TestLogTellsOfTheCall: lines about a call have the id by which the client speaks of it, and the client's address.
+// TestLogTellsOfTheCall: lines about a call have its request id and the address of its client.
 func TestLogTellsOfTheCall(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	put, _ := keeper.make(t, "put:a")
 	root, _ := keeper.make(t, "admin:*")
 	for _, tt := range []struct{ token, path, body, want string }{
@@ -188,10 +193,10 @@ func TestLogTellsOfTheCall(t *testing.T) {
 	}
 }
 
-// TestRefusedEntriesAreAudited: of a call of which some entries are refused there is one line, which says how many and where the first was to go, in whatever form the
-// call came.
+// TestRefusedEntriesAreAudited: a call of which some entries are refused has one line, in every protocol. It
+// has the number of those entries and the queue of the first.
 func TestRefusedEntriesAreAudited(t *testing.T) {
-	s, keeper := serveGuarded(t)
+	s, keeper := serveWithTokens(t)
 	token, id := keeper.make(t, "put,consume:a")
 	all, _ := keeper.make(t, "put:*")
 	lease := func(queue string) string { return formatLease(fsm.Ref{Queue: queue, Serial: 1, Fence: 1}) }

@@ -16,18 +16,19 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestOneGuardIsAll: a node that was started without root tokens asks for tokens while another node of its cluster does, and takes those of the cluster; with
-// the last that asks gone, it asks no more.
-func TestOneGuardIsAll(t *testing.T) {
+// TestOneNodeWithRootTokensIsEnough: a node that was started without root tokens requires tokens while
+// another node of its cluster does, and accepts those of the cluster. When the last node with root tokens
+// is gone, it requires none.
+func TestOneNodeWithRootTokensIsEnough(t *testing.T) {
 	t.Parallel()
-	configs, text := halfGuarded(t)
+	configs, text := oneWithRootTokens(t)
 	servers := startAll(t, configs)()
 	open := servers[1]
 	put := func(token string) error {
 		_, err := queues(open).Put(carrying(t, token), &belfryv1.PutRequest{Queue: "q"})
 		return err
 	}
-	if err := put(""); err == nil { // it may not have heard yet, and then says so
+	if err := put(""); err == nil { // if the node does not know yet, it refuses too
 		t.Error("a put without a token was taken")
 	}
 	await(t, "the put to be refused for want of a token", func() bool { return connect.CodeOf(put("")) == connect.CodeUnauthenticated })
@@ -41,11 +42,12 @@ func TestOneGuardIsAll(t *testing.T) {
 	stop(t, servers[0])
 	configs[0].RootTokens = ""
 	start(t, configs[0])
-	await(t, "nobody to ask for tokens", func() bool { return put("") == nil })
+	await(t, "no node to require tokens", func() bool { return put("") == nil })
 }
 
-// halfGuarded returns the settings of two nodes of one cluster, of which the first asks for tokens, and its root token.
-func halfGuarded(t *testing.T) (configs []server.Config, root string) {
+// oneWithRootTokens returns the settings of two nodes of one cluster and the root token of the
+// first node. The second node has none.
+func oneWithRootTokens(t *testing.T) (configs []server.Config, root string) {
 	root, id, hash := tokens.New()
 	join := []string{addresses.Free(t), addresses.Free(t)}
 	configs = make([]server.Config, len(join))
@@ -70,8 +72,9 @@ func carrying(t *testing.T, token string) context.Context {
 	return ctx
 }
 
-// TestLoneNodeIsOpen: a lone node without root tokens serves everybody at once, as its catalog is its own.
-func TestLoneNodeIsOpen(t *testing.T) {
+// TestLoneNodeHasOpenAccess: a lone node without root tokens serves every caller at once, since its catalog
+// is its own.
+func TestLoneNodeHasOpenAccess(t *testing.T) {
 	t.Parallel()
 	s := start(t, config(t, t.TempDir()))
 	_, err := queues(s).Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})

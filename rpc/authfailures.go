@@ -1,0 +1,153 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// authFailureLogPeriod is the shortest time between two warnings about refused calls.
+const authFailureLogPeriod = 10 * time.Second
+
+// The audit log has at most refusalLines lines about refused calls at once, and one more each
+// refusalPause. Calls with and without a valid token are counted separately, so that many calls
+// without one hide no line about the others.
+const (
+	refusalLines = 20
+	refusalPause = time.Second
+)
+
+// authFailures counts calls that were refused for want of a token or of a scope. It logs them from
+// time to time only, so that a client that guesses tokens does not fill the log. The audit log has
+// a line for each such call, and for each call of which some entries were refused, up to the rate
+// of an auditLimiter.
+type authFailures struct {
+	logger, auditor *slog.Logger
+	calls           *prometheus.CounterVec
+
+	mu                     sync.Mutex
+	said                   time.Time
+	since                  int // refused since then
+	known, unauthenticated auditLimiter
+}
+
+// auditLimiter is a token bucket for lines of the audit log.
+type auditLimiter struct {
+	paid   time.Time // the lines are used up until then
+	unsaid int       // calls without a line since the last line
+}
+
+// line reports whether the log may have a line now, and how many calls had none since the last
+// line.
+func (a *auditLimiter) line(now time.Time) (unsaid int, ok bool) {
+	if first := now.Add(-refusalLines * refusalPause); a.paid.Before(first) {
+		a.paid = first
+	}
+	if a.paid.Add(refusalPause).After(now) {
+		a.unsaid++
+		return 0, false
+	}
+	unsaid = a.unsaid
+	a.paid, a.unsaid = a.paid.Add(refusalPause), 0
+	return unsaid, true
+}
+
+// newAuthFailures registers the counter.
+func newAuthFailures(logger, auditor *slog.Logger, registry prometheus.Registerer) (*authFailures, error) {
+	t := &authFailures{logger: logger, auditor: auditor, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "belfry_refused_calls_total", Help: "Calls refused because of their token, by reason: unauthenticated or forbidden.",
+	}, []string{"reason"})}
+	for _, reason := range []string{"unauthenticated", "forbidden"} {
+		t.calls.WithLabelValues(reason)
+	}
+	if err := registry.Register(t.calls); err != nil {
+		return nil, fmt.Errorf("registering the metrics of refused calls: %w", err)
+	}
+	return t, nil
+}
+
+// addUnauthenticated counts a request without a valid token. who is the caller that the token
+// names; nil if the request has no well-formed token.
+func (t *authFailures) addUnauthenticated(r *http.Request, who *caller, f *Fault) {
+	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
+		c := &procedureCall{procedure: tokens.Mask(r.URL.Path), address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
+		t.count(c, f)
+		t.auditLine(&t.unauthenticated, who, c, f.Code().String()+": "+f.Message)
+	}
+}
+
+// auditCall logs a refused call of an authenticated caller, unless there were too many lately. The
+// next line then says how many calls had no line.
+func (t *authFailures) auditCall(who *caller, c *procedureCall, outcome string, more ...any) {
+	t.auditLine(&t.known, who, c, outcome, more...)
+}
+
+// auditLine logs a refused call if the limiter allows it.
+func (t *authFailures) auditLine(of *auditLimiter, who *caller, c *procedureCall, outcome string, more ...any) {
+	t.mu.Lock()
+	unsaid, ok := of.line(time.Now())
+	t.mu.Unlock()
+	if !ok {
+		return
+	}
+	attrs := append(auditAttrs(who, c, clip(outcome, quotedBytesMax)), more...)
+	t.auditor.Info("audit", append(attrs, slog.Int("unsaid", unsaid))...)
+}
+
+// refusedEntries counts the entries of a call that were refused for want of a scope while the
+// others were carried out. queue is that of the first.
+type refusedEntries struct {
+	count int
+	queue string
+}
+
+func (r *refusedEntries) add(queue string) {
+	if r.count++; r.count == 1 {
+		r.queue = queue
+	}
+}
+
+// auditEntries logs one line about the refused entries of a call.
+func (t *authFailures) auditEntries(ctx context.Context, procedure string, r refusedEntries) {
+	who, ok := ctx.Value(callerKey{}).(*caller)
+	if !ok {
+		return // such a call was refused as a whole
+	}
+	t.auditCall(who, &procedureCall{procedure: procedure, address: who.address, id: who.requestID}, connect.CodePermissionDenied.String()+": the token does not allow it",
+		slog.Int("entries", r.count), slog.String("queue", clip(tokens.Mask(r.queue), quotedBytesMax)))
+}
+
+// countCall counts a call that has ended if it was refused for want of a token or of a scope.
+func (t *authFailures) countCall(c *procedureCall, f *Fault) {
+	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED || f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
+		t.count(c, f)
+	}
+}
+
+// count counts a refused call, and logs the sum at most once in authFailureLogPeriod.
+func (t *authFailures) count(c *procedureCall, f *Fault) {
+	reason := "unauthenticated"
+	if f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
+		reason = "forbidden"
+	}
+	t.calls.WithLabelValues(reason).Inc()
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since++
+	if now.Sub(t.said) < authFailureLogPeriod {
+		return
+	}
+	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.address), slog.String("procedure", clip(c.procedure, quotedBytesMax)),
+		slog.String("last", tokens.Mask(f.Message)))
+	t.said, t.since = now, 0
+}
