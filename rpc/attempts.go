@@ -9,11 +9,12 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// attempts are the attempts at polls over several shards that come through this node. The zero value is ready for use.
+// attempts runs the attempts at polls over several shards that come through this node. The zero
+// value is ready for use.
 type attempts struct {
-	// here keeps them apart if the node does not.
+	// here makes attempts at one poll run one at a time if the node does not.
 	here node.RequestMutex
-	// finishing are attempts that were answered and have not ended yet.
+	// finishing counts attempts that were answered and have not ended yet.
 	finishing sync.WaitGroup
 }
 
@@ -23,23 +24,23 @@ func (p *poll) name() string {
 	return fmt.Sprintf("%q %q %d %d", p.requestID, p.queues, p.jobsMax, p.ttr)
 }
 
-// begin is node.Attempts.Begin.
-func (a *attempts) begin(ctx context.Context, name string, patience time.Duration) (newer <-chan struct{}, end func(), err error) {
-	if newer, end, err = a.here.Lock(ctx, name, patience); err != nil {
+// beginAttempt is node.RequestMutex.Lock.
+func (a *attempts) beginAttempt(ctx context.Context, name string, wait time.Duration) (newer <-chan struct{}, unlock func(), err error) {
+	if newer, unlock, err = a.here.Lock(ctx, name, wait); err != nil {
 		return nil, nil, faultOfError(err)
 	}
-	return newer, end, nil
+	return newer, unlock, nil
 }
 
-// finish ends an attempt once rest, if there is any, is done.
-func (a *attempts) finish(rest, end func()) {
-	if rest == nil {
+// finish ends an attempt. If afterAnswer is not nil, the attempt ends when that has returned.
+func (a *attempts) finish(afterAnswer, end func()) {
+	if afterAnswer == nil {
 		end()
 		return
 	}
 	a.finishing.Go(func() {
 		defer end()
-		rest()
+		afterAnswer()
 	})
 }
 

@@ -12,12 +12,12 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestAttemptHasItsTurnUntilItsRestIsDone: the answer does not wait for what is left to do, a repeat and the end of the server do.
-func TestAttemptHasItsTurnUntilItsRestIsDone(t *testing.T) {
+// TestAttemptLastsUntilLateGrantsAreReleased: the answer does not wait for what is left to do, a repeat and the end of the server do.
+func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
 		begin := func() (func(), error) {
-			_, end, err := a.begin(t.Context(), "r-1", time.Second)
+			_, end, err := a.beginAttempt(t.Context(), "r-1", time.Second)
 			return end, err
 		}
 		end, err := begin()

@@ -9,7 +9,8 @@ import (
 // codecBinary is the name under which Connect and gRPC look for the binary codec.
 const codecBinary = "proto"
 
-// binaryCodec is binary protobuf by the generated code, except that the bytes of a bytesRequest and of its answer go to and come from the method as they are.
+// binaryCodec is binary protobuf by the generated code. The bytes of a bytesRequest and of its
+// answer pass unchanged between the codec and the method.
 type binaryCodec struct {
 	// bounds, if set, refuse requests with too many elements.
 	bounds bounds
@@ -49,8 +50,8 @@ func (binaryCodec) IsBinary() bool { return true }
 
 // Unmarshal reads the message. It keeps nothing of data, which Connect uses again.
 func (c binaryCodec) Unmarshal(data []byte, message any) error {
-	if r, ok := message.(interface{ take([]byte, binaryCodec) }); ok {
-		r.take(data, c)
+	if r, ok := message.(interface{ keepBytes([]byte, binaryCodec) }); ok {
+		r.keepBytes(data, c)
 		return nil
 	}
 	m, ok := message.(proto.Message)

@@ -70,10 +70,10 @@ func varintField(dst []byte, field protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), value)
 }
 
-// pair are two services that have seen the same. One answers from bytes to bytes, the other by the generated code.
+// pair is two services that have had the same calls. One takes the fast path, the other the slow path.
 type pair struct {
 	testing.TB
-	quick, plain *queueService
+	fast, plain *queueService
 }
 
 // newPair returns a pair whose time stands still.
@@ -91,28 +91,28 @@ func pairOf(t testing.TB, b bounds) *pair {
 		n.now = now
 		return &queueService{
 			router: router{node: n, catalog: newMemoryCatalog()}, limits: DefaultLimits(), now: now, drain: newDrain(),
-			quick: quick{codec: binaryCodec{bounds: b}}, // and one request at a time, so that both do everything in the same order
+			fastPath: fastPath{codec: binaryCodec{bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}
 	return &pair{t, service(), service()}
 }
 
-// hotMethod is a method in both of its forms.
-type hotMethod struct {
+// fastPathMethod is a method with both of its paths.
+type fastPathMethod struct {
 	answer proto.Message
-	quick  func(s *queueService, request []byte) ([]byte, error)
+	fast   func(s *queueService, request []byte) ([]byte, error)
 	plain  func(s *queueService, request []byte) ([]byte, error)
 }
 
-func hotMethods(ctx context.Context) map[string]hotMethod {
-	return map[string]hotMethod{
+func fastPathMethods(ctx context.Context) map[string]fastPathMethod {
+	return map[string]fastPathMethod{
 		"PutBatch": {
 			&belfryv1.PutBatchResponse{},
 			func(s *queueService, request []byte) ([]byte, error) {
 				return s.putBatchBytes(ctx, request, []byte("before"))
 			},
 			func(s *queueService, request []byte) ([]byte, error) {
-				return viaMessage(ctx, s.quick.codec, request, nil, s.PutBatch)
+				return slowPath(ctx, s.fastPath.codec, request, nil, s.PutBatch)
 			},
 		},
 		"AckBatch": {
@@ -121,7 +121,7 @@ func hotMethods(ctx context.Context) map[string]hotMethod {
 				return s.ackBatchBytes(ctx, request, []byte("before"))
 			},
 			func(s *queueService, request []byte) ([]byte, error) {
-				return viaMessage(ctx, s.quick.codec, request, nil, s.AckBatch)
+				return slowPath(ctx, s.fastPath.codec, request, nil, s.AckBatch)
 			},
 		},
 		"Reserve": {
@@ -130,27 +130,28 @@ func hotMethods(ctx context.Context) map[string]hotMethod {
 				return s.reserveBytes(ctx, request, []byte("before"))
 			},
 			func(s *queueService, request []byte) ([]byte, error) {
-				return viaMessage(ctx, s.quick.codec, request, nil, s.Reserve)
+				return slowPath(ctx, s.fastPath.codec, request, nil, s.Reserve)
 			},
 		},
 	}
 }
 
-// same makes a call of both services and fails unless they answer the same, and hold the same afterwards. It returns the answer, nil after an error.
+// same makes a call of both services, and fails unless they answer the same and hold the same afterwards.
+// It returns the answer; nil after an error.
 func (p *pair) same(method string, request []byte) proto.Message {
 	p.Helper()
-	m := hotMethods(p.Context())[method]
+	m := fastPathMethods(p.Context())[method]
 	want, wantErr := m.plain(p.plain, request)
 	buffer := slices.Clone(request)
-	got, err := m.quick(p.quick, buffer)
+	got, err := m.fast(p.fast, buffer)
 	for i := range buffer {
 		buffer[i] = 0xa5 // as when its memory is used again
 	}
 	if diff := cmp.Diff(faultText(wantErr), faultText(err)); diff != "" {
-		p.Fatalf("%s %x: the errors differ (-generated +by hand):\n%s", method, request, diff)
+		p.Fatalf("%s %x: the errors differ (-slow +fast):\n%s", method, request, diff)
 	}
 	for i := range p.plain.node.ShardCount() {
-		if machineOf(p.plain, i).Digest() != machineOf(p.quick, i).Digest() {
+		if machineOf(p.plain, i).Digest() != machineOf(p.fast, i).Digest() {
 			p.Fatalf("%s %x: shard %d holds something else", method, request, i)
 		}
 	}
@@ -163,7 +164,7 @@ func (p *pair) same(method string, request []byte) proto.Message {
 		p.Fatalf("%s %x is answered %x: %v, %v", method, request, got, wantErr, err)
 	}
 	if !proto.Equal(wanted, read) || len(want) != len(got) {
-		p.Fatalf("%s %x: %d bytes, the generated code writes %d (-generated +by hand):\n%s",
+		p.Fatalf("%s %x: %d bytes, the generated code writes %d (-slow +fast):\n%s",
 			method, request, len(got), len(want), cmp.Diff(wanted, read, protocmp.Transform()))
 	}
 	return read
@@ -202,14 +203,14 @@ func TestBinaryCodec(t *testing.T) {
 	}
 }
 
-// FuzzBatchWire holds what goes from bytes to bytes against the generated code.
+// FuzzBatchWire compares the fast path with the slow path.
 func FuzzBatchWire(f *testing.F) {
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"}))
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: rarePuts()}))
 	f.Add(encode(f, &belfryv1.AckBatchRequest{Leases: []string{goldenLeases[0].token, "x"}, RequestId: "r"}))
 	f.Add(encode(f, &belfryv1.ReserveRequest{Queues: []string{"orders"}, MaxJobs: 3, Ttr: durationpb.New(time.Minute)}))
 	f.Add(bytesField(nil, 1, bytesField(bytesField(nil, 3, varintField(nil, 1, 8)), 3, varintField(nil, 2, 9))))
-	b := newPair(f).quick.quick.codec.bounds
+	b := newPair(f).fast.fastPath.codec.bounds
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := pairOf(t, b)
 		p.same("PutBatch", data)

@@ -13,29 +13,29 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// ackBatchBytes is AckBatch from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
-// faults.
+// ackBatchBytes is the fast path of AckBatch. It appends the bytes of the answer to dst and keeps
+// nothing of the request. Its errors are faults.
 func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
-	b, ok := s.quick.acks.Get().(*ackBatch)
+	b, ok := s.fastPath.acks.Get().(*ackBatch)
 	if !ok {
 		b = &ackBatch{}
 	}
 	c := s.checker(ctx, tokens.Consume)
 	requestID, ok := b.read(c, request)
 	if !ok {
-		b.release(&s.quick.acks)
-		return viaMessage(ctx, s.quick.codec, request, dst, s.AckBatch)
+		b.release(&s.fastPath.acks)
+		return slowPath(ctx, s.fastPath.codec, request, dst, s.AckBatch)
 	}
 	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.refusals())
 	s.ackAll(ctx, requestID, b)
 	dst, err := appendAcks(dst, b.answers)
 	if err == nil && !anyFault(b.answers) { // as in putBatch.failed
-		b.release(&s.quick.acks)
+		b.release(&s.fastPath.acks)
 	}
 	return dst, err
 }
 
-// ackBatch is what there is one of for each lease of a batch, as in putBatch.
+// ackBatch holds the parts of a batch of acks, like putBatch.
 type ackBatch struct {
 	acks     []fsm.Ack
 	answers  []answer
@@ -43,7 +43,7 @@ type ackBatch struct {
 	leases   leaseReader
 }
 
-// release gives the memory back for another batch.
+// release returns the memory to the pool.
 func (b *ackBatch) release(to *sync.Pool) {
 	clear(b.acks)
 	clear(b.answers)

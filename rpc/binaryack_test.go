@@ -69,7 +69,7 @@ func TestAckBatchBytes(t *testing.T) {
 
 // TestAcksGoToTheirShards: neighbours of one queue are of different partitions, and of one partition of different queues.
 func TestAcksGoToTheirShards(t *testing.T) {
-	s := newPair(t).quick
+	s := newPair(t).fast
 	acks, shards := &belfryv1.AckBatchRequest{}, []uint32{}
 	for _, ref := range []fsm.Ref{{Queue: "wide"}, {Queue: "wide", Partition: 1}, {Queue: "wide", Partition: 1}, {Queue: "a", Partition: 1}, {Queue: "b", Partition: 1}, {Queue: "wide"}} {
 		acks.Leases, shards = append(acks.Leases, formatLease(ref)), append(shards, s.shard(ref.Queue, ref.Partition))
@@ -90,7 +90,7 @@ func TestAcksGoToTheirShards(t *testing.T) {
 func TestReserveBytes(t *testing.T) {
 	p := newPair(t)
 	leases := p.reserved()
-	for _, s := range []*queueService{p.quick, p.plain} {
+	for _, s := range []*queueService{p.fast, p.plain} {
 		if _, err := s.Nack(t.Context(), &belfryv1.NackRequest{Lease: leases[0], Error: "smtp 421"}); err != nil {
 			t.Fatal(err)
 		}

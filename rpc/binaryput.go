@@ -18,35 +18,29 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// quick has what the methods that go from bytes to bytes need besides.
-type quick struct {
-	codec binaryCodec
-	// puts and acks have the memory of batches that are done with.
-	puts, acks sync.Pool
-}
-
-// putBatchBytes is PutBatch from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
-// faults.
+// putBatchBytes is the fast path of PutBatch. It appends the bytes of the answer to dst and keeps
+// nothing of the request. Its errors are faults.
 func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
-	b, ok := s.quick.puts.Get().(*putBatch)
+	b, ok := s.fastPath.puts.Get().(*putBatch)
 	if !ok {
 		b = &putBatch{}
 	}
-	r := putReader{batch: b, check: s.checker(ctx, tokens.Put), bounds: s.quick.codec.bounds, request: request}
+	r := putReader{batch: b, check: s.checker(ctx, tokens.Put), bounds: s.fastPath.codec.bounds, request: request}
 	if !r.read() {
-		b.release(&s.quick.puts)
-		return viaMessage(ctx, s.quick.codec, request, dst, s.PutBatch)
+		b.release(&s.fastPath.puts)
+		return slowPath(ctx, s.fastPath.codec, request, dst, s.PutBatch)
 	}
 	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.permissions.refusals())
 	s.putAll(ctx, r.requestID, b)
 	dst, err := appendPuts(dst, b)
 	if err == nil && !b.failed() {
-		b.release(&s.quick.puts)
+		b.release(&s.fastPath.puts)
 	}
 	return dst, err
 }
 
-// putBatch is what there is one of for each job of a batch. Made for all at once, and used again, it is no garbage.
+// putBatch holds the parts of a batch of puts, each allocated once for all jobs. Its memory is
+// reused.
 type putBatch struct {
 	all      []fsm.Put
 	puts     []*fsm.Put // of all; nil for an entry that has its fault already
@@ -58,7 +52,7 @@ type putBatch struct {
 	several bool
 }
 
-// name notes the queue that an entry of the call names, whatever else is wrong with it.
+// name records the queue that an entry of the call names, even if the entry is wrong otherwise.
 func (b *putBatch) name(queue string) {
 	if b.queue == "" {
 		b.queue = queue
@@ -86,10 +80,11 @@ func (b *putBatch) grow() *fsm.Put {
 	return &b.all[len(b.all)-1]
 }
 
-// failed reports whether there is a fault. The node may still hold the commands of a call that it has given up, so that the memory is not used again.
+// failed reports whether an entry has a fault. The memory of such a batch is not reused: the node
+// may still hold the commands of a call that it gave up.
 func (b *putBatch) failed() bool { return anyFault(b.answers) }
 
-// release gives the memory back for another batch.
+// release returns the memory to the pool.
 func (b *putBatch) release(to *sync.Pool) {
 	clear(b.all)
 	clear(b.puts)
@@ -117,9 +112,11 @@ const (
 	tagData     = 8<<3 | byte(protowire.BytesType)
 )
 
-// putReader reads the jobs of a batch into commands. What it reads is what the generated code and checker.put make of it, and nothing else: a job that is
-// rare or wrong in any way is given to those, and so is the whole batch if something is wrong with it as a whole. Nothing that it makes shares memory with
-// the request. Names of queues stand alone, since others keep them.
+// putReader reads the jobs of a batch into commands, with the same result as the generated code and
+// checker.put. A job with a rare field or with anything wrong goes to those, and so does the whole
+// batch if something is wrong with it as a whole. Nothing that putReader allocates shares memory
+// with the request. Each name of a queue has memory of its own, since other parts of the server
+// keep it.
 type putReader struct {
 	batch   *putBatch
 	check   *checker

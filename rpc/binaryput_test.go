@@ -110,7 +110,7 @@ func TestPutBatchBytes(t *testing.T) {
 
 // TestJobsByHand says which jobs the generated code has to read.
 func TestJobsByHand(t *testing.T) {
-	s := newPair(t).quick
+	s := newPair(t).fast
 	for byHand, puts := range map[bool][]*belfryv1.PutRequest{true: slices.Delete(plainPuts(), 1, 2), false: append(rarePuts(), &belfryv1.PutRequest{})} {
 		for _, put := range puts {
 			r := putReader{batch: &putBatch{}, check: s.checker(t.Context(), tokens.Put)}
@@ -127,7 +127,7 @@ func TestJobsByHand(t *testing.T) {
 // TestPutBatchBytesOfPartitions: puts are routed one by one, refused in a queue that is being deleted, and offered elsewhere.
 func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p := newPair(t)
-	for _, s := range []*queueService{p.quick, p.plain} {
+	for _, s := range []*queueService{p.fast, p.plain} {
 		c, _ := s.catalog.(*memoryCatalog)
 		for i, queue := range []string{"wide", "going"} {
 			partitions := []uint32{3, 1}[i]

@@ -40,11 +40,11 @@ const (
 	fieldJobWitness     protowire.Number = 21
 )
 
-// reserveBytes is Reserve from the bytes of a binary request to those of its answer, which it appends to dst. Of the request it keeps nothing. Errors are
-// faults.
+// reserveBytes is the fast path of Reserve. It appends the bytes of the answer to dst and keeps
+// nothing of the request. Its errors are faults.
 func (s *queueService) reserveBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
 	var req belfryv1.ReserveRequest
-	if err := unreadable(s.quick.codec.Unmarshal(request, &req)); err != nil {
+	if err := unreadable(s.fastPath.codec.Unmarshal(request, &req)); err != nil {
 		return nil, err
 	}
 	p, err := s.reserve(ctx, &req)

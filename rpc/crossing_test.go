@@ -385,16 +385,16 @@ func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestRepeatWaitsForItsTurnWithinBounds: when the first attempt cannot end, since a shard does not answer, a repeat says after
+// TestRepeatWaitsForTheAttemptBeforeWithinBounds: when the first attempt cannot end, since a shard does not answer, a repeat says after
 // a while, or when a newer one comes, that the outcome is unknown. That the caller of the first one has gone changes nothing.
-func TestRepeatWaitsForItsTurnWithinBounds(t *testing.T) {
+func TestRepeatWaitsForTheAttemptBeforeWithinBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		wait, after time.Duration
 		leave       bool // the caller goes after a second
 		newer       bool // another repeat comes after a second
 	}{
-		{name: "no wait", after: turnTimeMin},
+		{name: "no wait", after: attemptWaitMin},
 		{name: "a wait", wait: 20 * time.Second, after: 20 * time.Second},
 		{name: "the caller goes", wait: time.Minute, after: time.Second, leave: true},
 		{name: "a newer one", wait: time.Minute, after: time.Second, newer: true},
@@ -425,7 +425,7 @@ func TestRepeatWaitsForItsTurnWithinBounds(t *testing.T) {
 					t.Errorf("after %v: %v", time.Since(start), second.err)
 				}
 				c.wait()
-				synctest.Wait() // the newest has its turn
+				synctest.Wait() // the newest attempt runs
 				c.putTwo(c.quick)
 				if last.wait(); tt.newer && (last.err != nil || len(last.response.GetJobs()) != 1) {
 					t.Errorf("the newest got %v, %v", last.response, last.err)

@@ -171,7 +171,7 @@ func newHandler(cfg Config) (*handler, error) {
 	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, quick: quick{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
+		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
 	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
@@ -208,12 +208,12 @@ const compressBytesMin = 1 << 10
 func (h *handler) mountServices(admin *adminService, options []connect.HandlerOption) {
 	_, queues := belfryv1connect.NewQueueServiceHandler(h.queues, options...)
 	_, admins := belfryv1connect.NewAdminServiceHandler(admin, options...)
-	quick := h.queues.quickMethods(options)
+	fast := h.queues.fastPathHandlers(options)
 	for _, m := range methodsOfContract() {
 		service := queues
 		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") {
 			service = admins
-		} else if own, ok := quick[m.procedure]; ok {
+		} else if own, ok := fast[m.procedure]; ok {
 			service = own
 		}
 		h.calls[m.procedure] = call{method: m, handler: service}

@@ -9,34 +9,38 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// crossingTimeMax bounds how long jobs that were granted wait for what is on its way to the same poll in other shards: their
-// leases run, and a shard in trouble must not keep them. It is many times what an entry takes.
+// crossingTimeMax bounds how long granted jobs wait for reservations that are in flight for the
+// same poll in other shards. Their leases run meanwhile, and a slow shard must not hold them. It is
+// many times the duration of a log entry.
 const crossingTimeMax = 250 * time.Millisecond
 
-// parked is what one shard answered to a waiting step.
+// parked is the answer of one shard to a step that waited.
 type parked struct {
 	shard uint32
 	reply node.Reply
 	err   error
 }
 
-// outcomeTimeMax bounds how long a reservation that was stopped may take to tell its outcome. It is more than a node takes, and
-// is reached only if the way to one is cut.
+// outcomeTimeMax bounds how long an interrupted reservation may take to report its outcome. It is
+// more than a node needs, and is reached only if the node cannot be reached.
 const outcomeTimeMax = 30 * time.Second
 
-// park waits at all shards at once. The first grant ends the poll: the others' waits are stopped, what is on its way to them
-// then is added, in the order of arrival, up to the number of jobs asked for, and the rest is given back without counting an
-// attempt. What came first is thus never given back in favour of what crosses: somebody may have been told of it already.
-// What comes too late is given back: by the node if the poll has no request id, else by rest, since the node keeps it for a repeat.
+// park waits in all shards at once. The first grant ends the poll: the waits in the other shards
+// are stopped. Jobs that are in flight there are added in the order of arrival, up to the number of
+// jobs asked for. The excess is released without counting an attempt. So the jobs that came first
+// are never released in favour of later ones: a repeat may have returned them already.
+//
+// Jobs that come too late are released: by the node if the poll has no request id, else by
+// afterAnswer, since the node keeps them for a repeat.
 func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error {
 	lasting := ctx
 	if p.requestID != "" {
-		lasting = context.WithoutCancel(ctx) // the outcome of every step must be known before a repeat has its turn
+		lasting = context.WithoutCancel(ctx) // the outcome of every step must be known before a repeat may run
 	}
-	waiting, leave := context.WithCancel(lasting)
+	waiting, cancel := context.WithCancel(lasting)
 	defer func() {
-		if p.rest == nil {
-			leave()
+		if p.afterAnswer == nil {
+			cancel()
 		}
 	}()
 	enough := make(chan struct{})
@@ -53,7 +57,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 	}
 	arrived := make([]parked, 0, len(steps))
 	newer, gone, stopped, late := p.newer, ctx.Done(), p.stop, (<-chan time.Time)(nil)
-	for len(arrived) < len(steps) && p.rest == nil {
+	for len(arrived) < len(steps) && p.afterAnswer == nil {
 		select {
 		case r := <-ended:
 			arrived = append(arrived, r)
@@ -62,7 +66,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 				late = time.After(withinDeadline(ctx, crossingTimeMax))
 			}
 		case <-newer:
-			stop() // but what is on its way now is for the repeat to collect: nothing is late
+			stop() // the repeat collects what is in flight now: nothing is late
 			newer = nil
 		case <-gone:
 			stop() // likewise
@@ -72,21 +76,21 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 			stopped = nil
 		case <-late:
 			if late = nil; p.requestID == "" {
-				leave()
+				cancel()
 				continue
 			}
 			left := len(steps) - len(arrived)
-			p.rest = func() {
-				defer time.AfterFunc(outcomeTimeMax, leave).Stop()
+			p.afterAnswer = func() {
+				defer time.AfterFunc(outcomeTimeMax, cancel).Stop()
 				p.giveBackLate(lasting, ended, left)
-				leave()
+				cancel()
 			}
 		case <-limit:
-			leave()
+			cancel()
 			limit = nil
 		}
 	}
-	err := p.settle(ctx, arrived)
+	err := p.collectParked(ctx, arrived)
 	if err != nil && len(arrived) < len(steps) {
 		// A shard that has not answered may have granted jobs, whatever the others refused.
 		return graver(err, p.service.faultAt(arrived[0].shard, node.ErrUnknownOutcome))
@@ -94,10 +98,11 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 	return err
 }
 
-// againMax is the longest pause before a shard is asked again that answers nobody for now. It starts with what its error says.
+// againMax is the longest pause before a shard that cannot serve for now is asked again. The first
+// pause is the one in its error.
 const againMax = 2 * time.Second
 
-// stay makes a step that waits. As long as the shard answers nobody, it is asked again.
+// stay makes a step that waits. It asks the shard again while that cannot serve.
 func (p *poll) stay(ctx context.Context, st step, wait node.Wait) parked {
 	over := time.Now().Add(wait.For)
 	for pause := time.Duration(0); ; {
@@ -121,8 +126,8 @@ func (p *poll) stay(ctx context.Context, st step, wait node.Wait) parked {
 	}
 }
 
-// settle collects what the shards answered to a poll that waited.
-func (p *poll) settle(ctx context.Context, arrived []parked) error {
+// collectParked collects the answers of the shards to a poll that waited.
+func (p *poll) collectParked(ctx context.Context, arrived []parked) error {
 	var failed error
 	for _, r := range arrived {
 		if r.err != nil {
@@ -138,8 +143,8 @@ func (p *poll) settle(ctx context.Context, arrived []parked) error {
 	return failed
 }
 
-// graver returns the one of two errors that a call over several shards ends with: the first, unless only the second says that
-// something may have been applied.
+// graver returns the error that a call over several shards ends with: the first, unless only the
+// second says that something may have been applied.
 func graver(first, second error) error {
 	const unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
 	if first == nil || second != nil && faultOfError(first).Outcome() != unknown && faultOfError(second).Outcome() == unknown {
@@ -148,7 +153,7 @@ func graver(first, second error) error {
 	return first
 }
 
-// giveBackLate releases what the shards grant that have not answered yet.
+// giveBackLate releases the jobs of the shards that have not answered yet.
 func (p *poll) giveBackLate(ctx context.Context, ended <-chan parked, left int) {
 	for range left {
 		r := <-ended

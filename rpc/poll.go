@@ -46,7 +46,7 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 		return nil, err
 	}
 	if ctx.Err() != nil && p.requestID == "" {
-		// Nobody will get the answer. With a request id somebody may come back for it.
+		// The caller has gone. With a request id, a repeat may still collect the jobs.
 		s.releaseAll(ctx, refsOf(p.jobs))
 		return nil, faultOfError(ctx.Err())
 	}
@@ -71,23 +71,27 @@ func withinDeadline(ctx context.Context, wait time.Duration) time.Duration {
 	return max(0, min(wait, left-min(max(left/answerTimeDivisor, answerTimeMin), answerTimeMax)))
 }
 
-// poll is one attempt to get jobs of several queues. It is used by one goroutine. When the server drains it waits no more, and
-// takes what is under way.
+// poll is one attempt to reserve jobs of several queues. One goroutine uses it. When the server
+// drains, it stops waiting and collects the reservations that are in flight.
 type poll struct {
 	service   *queueService
 	queues    []string
 	jobsMax   uint32
 	ttr       time.Duration
 	requestID string
-	// waits is set for a poll that waits: what a namespace may not have now it may have later, so that a quota does not end it.
+	// waits is set for a poll that waits. A quota does not end such a poll: a namespace without
+	// quota now may have some later.
 	waits bool
-	// stop is closed when the server drains or queues were altered: then what is waited for may be elsewhere.
+	// stop is closed when the server drains or a queue changes. The jobs may be in other shards
+	// then.
 	stop <-chan struct{}
-	// newer is closed when a repeat of this poll has come: then it waits no more. nil if there cannot be any.
+	// newer is closed when a repeat of this poll arrives. The poll stops waiting then. It is nil if
+	// there cannot be a repeat.
 	newer <-chan struct{}
 
-	// rest, if it is not nil, is to be done after the answer and before a repeat has its turn.
-	rest func()
+	// afterAnswer, if it is not nil, runs after the answer. The next attempt starts once it has
+	// returned.
+	afterAnswer func()
 
 	jobs      []leased
 	witnesses []*belfryv1.Witness
@@ -130,23 +134,26 @@ func refsIn(jobs []*belfryv1.Job) []fsm.Ref {
 	return refs
 }
 
-// step is one Reserve of one shard. key tells the steps of a poll apart in request ids; it depends on the queues only,
-// so that a repeated poll makes the same steps.
+// step is one Reserve of one shard. key distinguishes the steps of a poll in request ids. It
+// depends on the queues only, so that a repeated poll makes the same steps.
 type step struct {
 	shard  uint32
 	queues []string
 	key    string
 }
 
-// turnTimeMin is how long also a poll that does not wait itself waits for an earlier attempt at it to end.
-const turnTimeMin = 2 * crossingTimeMax
+// attemptWaitMin is how long a poll waits at least for an earlier attempt to end, even a poll that
+// does not wait for jobs.
+const attemptWaitMin = 2 * crossingTimeMax
 
-// run fills p.jobs. One shard needs one call, since the machine itself tries the queues in order and remembers the
-// grants of a request. Several shards are asked in the order of the queues without waiting; if none has a job, all are
-// waited for together. Before that, a repeat waits for the end of the attempts before it, and collects what they were granted.
+// run fills p.jobs. One shard needs one call: the machine itself tries the queues in order and
+// remembers the grants of a request. Several shards are asked in the order of the queues without
+// waiting; if none has a job, the poll waits for all of them together. Before that, a repeat waits
+// for the end of the attempts before it, and collects what they were granted.
 //
-// A poll that waits while the number of partitions of one of its queues changes, or this node hears of it, goes on waiting in the shards of now. One that
-// found its namespaces to have all that their quotas allow, and has waited, ends as one that found nothing.
+// If the number of partitions of a queue changes while a poll waits, or this node learns of a
+// change, the poll goes on waiting in the current shards. A poll that has waited ends empty, not
+// with an error, if its namespaces have used up their quotas.
 func (p *poll) run(ctx context.Context, wait time.Duration) error {
 	p.waits = wait > 0
 	if err := p.seek(ctx, wait); err != nil && (!p.waits || !outOfQuota(err)) {
@@ -155,11 +162,11 @@ func (p *poll) run(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// seek is run without regard to quotas.
+// seek is run, but fails if a namespace has used up its quota.
 func (p *poll) seek(ctx context.Context, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	for left := wait; ; left = time.Until(until) {
-		p.stop = p.service.stops.next(p.service)
+		p.stop = p.service.interrupts.nextInterrupt(p.service)
 		steps := p.steps()
 		if len(steps) > 1 {
 			return p.runAll(ctx, steps, left)
@@ -170,15 +177,15 @@ func (p *poll) seek(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// runAll is run for several shards.
+// runAll is seek for several shards.
 func (p *poll) runAll(ctx context.Context, steps []step, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	if p.requestID != "" {
-		newer, end, err := p.begin(ctx, withinDeadline(ctx, max(wait, turnTimeMin)))
+		newer, end, err := p.beginAttempt(ctx, withinDeadline(ctx, max(wait, attemptWaitMin)))
 		if err != nil {
 			return err
 		}
-		defer func() { p.service.polls.finish(p.rest, end) }()
+		defer func() { p.service.polls.finish(p.afterAnswer, end) }()
 		p.newer = newer
 		if err := p.recall(ctx, steps); err != nil || len(p.jobs) > 0 {
 			return err
@@ -188,12 +195,12 @@ func (p *poll) runAll(ctx context.Context, steps []step, wait time.Duration) err
 		if err := p.try(ctx, steps, time.Until(until)); err != nil || len(p.jobs) > 0 || !p.goesOn(ctx, until) {
 			return err
 		}
-		p.stop = p.service.stops.next(p.service)
+		p.stop = p.service.interrupts.nextInterrupt(p.service)
 		steps = p.steps()
 	}
 }
 
-// goesOn reports whether a poll that found nothing is to look again because it was stopped by an alteration of queues.
+// goesOn reports whether a poll that found nothing looks again because queues have changed.
 func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
 	select {
 	case <-p.stop:
@@ -208,23 +215,24 @@ func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
 	}
 }
 
-// begin takes the turn of this attempt at its request, at the leader of the first shard concerned: there all attempts meet, through whichever nodes they
-// come.
-func (p *poll) begin(ctx context.Context, patience time.Duration) (newer <-chan struct{}, end func(), err error) {
+// beginAttempt waits until this attempt may run, at the leader of the first shard concerned. All
+// attempts at the request meet there, through whichever nodes they come.
+func (p *poll) beginAttempt(ctx context.Context, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
 	n, ok := p.service.node.(Arbiter)
 	if !ok {
-		return p.service.polls.begin(ctx, p.name(), patience)
+		return p.service.polls.beginAttempt(ctx, p.name(), wait)
 	}
 	shard := p.service.shard(p.queues[0], 0)
-	if newer, end, err = n.Attempt(ctx, shard, p.name(), patience); err != nil {
+	if newer, end, err = n.Attempt(ctx, shard, p.name(), wait); err != nil {
 		return nil, nil, p.service.faultAt(shard, err)
 	}
 	return newer, end, nil
 }
 
-// try asks the shards that offer something in turn, and waits for all of them if none has a job. One that answers nobody for now is passed over: the
-// poll fails only if all are such, or if nothing was found. One in which a namespace has all that its quota allows is passed over as if it had nothing; a poll
-// that does not wait is told of it if all are such.
+// try asks the shards that have jobs one after the other, and waits for all of them if none grants
+// a job. A shard that cannot serve for now is skipped: the poll fails only if all shards are like
+// that, or if it found nothing. A shard in which a namespace has used up its quota counts as empty.
+// A poll that does not wait fails for the quota if all shards refuse for it.
 func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error {
 	began := time.Now()
 	var failed, full error
@@ -251,12 +259,14 @@ func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error 
 	return p.park(ctx, p.parkSteps(), wait)
 }
 
-// outOfQuota reports whether an error says that a namespace has all the jobs in flight that it may have.
+// outOfQuota reports whether an error says that a namespace has as many jobs in flight as its quota
+// allows.
 func outOfQuota(err error) bool { return faultOfError(err).Reason == belfryv1.Reason_REASON_QUOTA }
 
-// offered returns the steps that would find something, in their order. All shards are asked at once: one after the other they would take so long
-// that a job which becomes due meanwhile is late. Shards that do not answer are asked again when all others were, by a poll that does not wait or has no
-// others; else it waits there as well.
+// offered returns the steps that would find something, in their order. All shards are asked at
+// once: one after the other they would take so long that a job which becomes due meanwhile is late.
+// Shards that do not answer come last if the poll does not wait or has no other shards; else the
+// poll waits there as well.
 func (p *poll) offered(ctx context.Context, steps []step, wait time.Duration) []step {
 	node, ok := p.service.node.(Offering)
 	if !ok {
@@ -360,9 +370,10 @@ func (p *poll) once(ctx context.Context, st step, wait time.Duration) error {
 	return p.collect(st.shard, reply)
 }
 
-// recall collects the grants of an earlier run of this poll that are still held, from all shards. They are too many if that
-// run ended before it had given the rest back. Nothing is given back if a shard remembers another poll under the request id.
-// A shard that answers nobody for now is passed over: most polls are no repeats, and must not fail for it.
+// recall collects the grants of an earlier attempt that still hold, from all shards. They are too
+// many if that attempt ended before it released the excess. Nothing is released if a shard
+// remembers another poll under the request id. A shard that cannot serve for now is skipped: most
+// polls are no repeats, and must not fail for it.
 func (p *poll) recall(ctx context.Context, steps []step) error {
 	all := slices.Concat(steps, p.parkSteps())
 	type recalled struct {
@@ -399,7 +410,8 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// collect adds the jobs that a step was answered. A grant that is not held any more is not among them: its token would be stale.
+// collect adds the jobs that a step returned. A grant that no longer holds is not among them: its
+// token would be stale.
 func (p *poll) collect(shard uint32, reply node.Reply) error {
 	w := wireWitness(reply.Witness)
 	if w != nil {
@@ -429,8 +441,8 @@ func granted(reply node.Reply) bool {
 	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return len(r.Grants) > 0 })
 }
 
-// giveBack releases the jobs beyond the number asked for. If that fails their leases lapse, which is the price of a
-// crash at this moment as well.
+// giveBack releases the jobs beyond the number that was asked for. If that fails their leases
+// lapse, as after a crash at this moment.
 func (p *poll) giveBack(ctx context.Context) {
 	if len(p.jobs) <= int(p.jobsMax) {
 		return
@@ -439,10 +451,10 @@ func (p *poll) giveBack(ctx context.Context) {
 	p.jobs = p.jobs[:p.jobsMax]
 }
 
-// releaseWait bounds how long jobs that nobody will work on are tried to be given back.
+// releaseWait bounds the time in which jobs without a consumer are released.
 const releaseWait = 5 * time.Second
 
-// releaseAll gives jobs back, also if ctx has ended: then most of all.
+// releaseAll releases jobs, even if ctx has ended.
 func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
 	if len(refs) == 0 {
 		return

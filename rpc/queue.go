@@ -21,8 +21,8 @@ type queueService struct {
 	now    func() time.Time
 	drain  *drain
 	// polls are the polls over several shards that have a request id.
-	polls attempts
-	stops stops
+	polls      attempts
+	interrupts pollInterrupts
 	// openings is held for reading while the shards of a queue are updated from its record, and for
 	// writing while the catalog deletes a queue. So no partition is opened after it was emptied.
 	openings sync.RWMutex
@@ -30,7 +30,7 @@ type queueService struct {
 	// partition a poll asks first.
 	putRotation atomic.Uint32
 	rotation    partitionRotation
-	quick       quick
+	fastPath    fastPath
 	authorizer  *authorizer
 	// partsAtOnce is how many parts of one call are proposed at a time; 0 means 1.
 	partsAtOnce int

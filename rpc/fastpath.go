@@ -12,8 +12,17 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// PutBatch, AckBatch and Reserve are most of the work of a server of many small jobs. In binary they go from the bytes of a request to the bytes of an
-// answer, and no message is made on the way unless something in them is rare. The types here carry those bytes through Connect.
+// PutBatch, AckBatch and Reserve are most of the work of a server of many small jobs. In binary they take
+// the fast path: from the bytes of a request to the bytes of an answer, without a message in between. A
+// request with a rare field takes the slow path, with generated messages. The types here carry the bytes
+// through Connect.
+
+// fastPath holds what the methods with a fast path need besides the service.
+type fastPath struct {
+	codec binaryCodec
+	// puts and acks hold the memory of finished batches, for reuse.
+	puts, acks sync.Pool
+}
 
 // pointer is a generated message of type M.
 type pointer[M any] interface {
@@ -21,7 +30,8 @@ type pointer[M any] interface {
 	proto.Message
 }
 
-// bytesRequest is a request as it came: the bytes of a binary one, else the generated message.
+// bytesRequest is a request as it was received: the bytes of a binary one, else the generated
+// message.
 type bytesRequest[M any, P pointer[M]] struct {
 	// binary is nil if the message counts; codec reads it.
 	binary  *[]byte
@@ -29,16 +39,18 @@ type bytesRequest[M any, P pointer[M]] struct {
 	message M
 }
 
-// take keeps a copy of the bytes of a request.
-func (r *bytesRequest[M, P]) take(data []byte, codec binaryCodec) {
+// keepBytes keeps a copy of the bytes of a request.
+func (r *bytesRequest[M, P]) keepBytes(data []byte, codec binaryCodec) {
 	r.binary, r.codec = codec.buffers.get(), codec
 	*r.binary = append((*r.binary)[:0], data...)
 }
 
-// generated returns the message, which counts from now on, for a codec that reads it.
+// generated returns the message for a codec to read into. From then on the message holds the
+// request.
 func (r *bytesRequest[M, P]) generated() proto.Message { return P(&r.message) }
 
-// parsed returns the message, which counts from now on. The error is what the codec says of bytes that are none.
+// parsed returns the message, which holds the request from then on. It returns the error of the
+// codec if the bytes are not a message.
 func (r *bytesRequest[M, P]) parsed() (proto.Message, error) {
 	if r.binary == nil {
 		return P(&r.message), nil
@@ -48,7 +60,8 @@ func (r *bytesRequest[M, P]) parsed() (proto.Message, error) {
 	return P(&r.message), unreadable(r.codec.Unmarshal(data, P(&r.message)))
 }
 
-// unreadable returns the fault for a request that a codec could not read, as it is where Connect calls the codec; nil for nil.
+// unreadable returns the fault for a request that a codec could not read, as Connect returns it
+// where it calls the codec itself. It returns nil for nil.
 func unreadable(err error) error {
 	if err == nil {
 		return nil
@@ -56,7 +69,7 @@ func unreadable(err error) error {
 	return explain(connect.CodeInvalidArgument, "unmarshal message: "+err.Error())
 }
 
-// bytesAnswer is the answer to a bytesRequest, in the form of that.
+// bytesAnswer is the answer to a bytesRequest, in the same form.
 type bytesAnswer struct {
 	binary  *[]byte
 	message proto.Message
@@ -68,7 +81,7 @@ func (a *bytesAnswer) generated() proto.Message { return a.message }
 // errSpent is returned for an answer that was written before.
 var errSpent = errors.New("the bytes of this answer were written before")
 
-// appendTo appends the bytes of a binary answer to dst and gives their memory back.
+// appendTo appends the bytes of a binary answer to dst and returns their memory to the pool.
 func (a *bytesAnswer) appendTo(dst []byte, memory *buffers) ([]byte, error) {
 	if a.binary == nil {
 		return nil, errSpent
@@ -79,13 +92,13 @@ func (a *bytesAnswer) appendTo(dst []byte, memory *buffers) ([]byte, error) {
 	return dst, nil
 }
 
-// bufferBytesKept is the size up to which the memory of requests and answers is used again.
+// bufferBytesKept is the size up to which the memory of requests and answers is reused.
 const bufferBytesKept = 1 << 20
 
-// buffers are memory that is used again. Nil makes all of it anew.
+// buffers is a pool of memory. If it is nil, all memory is allocated anew.
 type buffers struct{ pool sync.Pool }
 
-// get returns memory that nobody else has, without content.
+// get returns an empty buffer for the caller alone.
 func (b *buffers) get() *[]byte {
 	if b != nil {
 		if buffer, ok := b.pool.Get().(*[]byte); ok {
@@ -96,51 +109,53 @@ func (b *buffers) get() *[]byte {
 	return new([]byte)
 }
 
-// put gives memory back. Nobody has a use for it any more.
+// put returns a buffer to the pool. Its last user must be done with it.
 func (b *buffers) put(buffer *[]byte) {
 	if b != nil && cap(*buffer) <= bufferBytesKept {
 		b.pool.Put(buffer)
 	}
 }
 
-// bytesHandler returns a method as a Connect procedure, in both of its forms: plain has the generated messages, quick appends the answer to the bytes of a
-// request to dst, and keeps nothing of the request.
+// bytesHandler returns a method as a Connect procedure, with both of its paths. slow works on the
+// generated messages. fast appends the answer to the bytes of a request to dst, and keeps nothing
+// of the request.
 func bytesHandler[M, A any, P pointer[M], Q pointer[A]](
-	procedure string, plain func(context.Context, *M) (*A, error), quick func(ctx context.Context, request, dst []byte) ([]byte, error),
+	procedure string, slow func(context.Context, *M) (*A, error), fast func(ctx context.Context, request, dst []byte) ([]byte, error),
 	options []connect.HandlerOption, memory *buffers,
 ) *connect.Handler {
 	return connect.NewUnaryHandlerSimple(procedure, func(ctx context.Context, req *bytesRequest[M, P]) (*bytesAnswer, error) {
 		if req.binary == nil {
-			answer, err := plain(ctx, &req.message)
+			answer, err := slow(ctx, &req.message)
 			return &bytesAnswer{message: Q(answer)}, err
 		}
 		out := memory.get()
 		var err error
-		*out, err = quick(ctx, *req.binary, *out)
+		*out, err = fast(ctx, *req.binary, *out)
 		memory.put(req.binary)
 		return &bytesAnswer{binary: out}, err
 	}, options...)
 }
 
-// viaMessage is a quick method by the plain one: for what is rare in a request, or wrong.
-func viaMessage[M, A any, P pointer[M], Q pointer[A]](
-	ctx context.Context, codec binaryCodec, request, dst []byte, plain func(context.Context, *M) (*A, error),
+// slowPath carries out a binary request by a method on the generated messages: for requests with
+// anything rare or wrong.
+func slowPath[M, A any, P pointer[M], Q pointer[A]](
+	ctx context.Context, codec binaryCodec, request, dst []byte, method func(context.Context, *M) (*A, error),
 ) ([]byte, error) {
 	req := new(M)
 	if err := unreadable(codec.Unmarshal(request, P(req))); err != nil {
 		return nil, err
 	}
-	answer, err := plain(ctx, req)
+	answer, err := method(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return codec.MarshalAppend(dst, Q(answer))
 }
 
-// quickMethods returns the handlers of the methods that go from bytes to bytes, by their procedures.
-func (s *queueService) quickMethods(options []connect.HandlerOption) map[string]http.Handler {
+// fastPathHandlers returns the handlers of the methods that have a fast path, by their procedures.
+func (s *queueService) fastPathHandlers(options []connect.HandlerOption) map[string]http.Handler {
 	const put, ack, reserve = belfryv1connect.QueueServicePutBatchProcedure, belfryv1connect.QueueServiceAckBatchProcedure, belfryv1connect.QueueServiceReserveProcedure
-	memory := s.quick.codec.buffers
+	memory := s.fastPath.codec.buffers
 	return map[string]http.Handler{
 		put:     bytesHandler(put, s.PutBatch, s.putBatchBytes, options, memory),
 		ack:     bytesHandler(ack, s.AckBatch, s.ackBatchBytes, options, memory),
