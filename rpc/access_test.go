@@ -357,7 +357,7 @@ func TestTokenEndsSessions(t *testing.T) {
 			t.Errorf("after its end: %v", f)
 		}
 		k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
-		<-k.ended // whoever has nothing to do there asks for a sign of life
+		<-k.ended // an idle client sends a Ping
 	})
 }
 

@@ -83,7 +83,7 @@ func TestCreateQueueWithPartitions(t *testing.T) {
 	}
 }
 
-// TestQueueThatAPutMadeExists: what a put brought to life cannot be created any more.
+// TestQueueThatAPutMadeExists: a queue that a put created cannot be created again.
 func TestQueueThatAPutMadeExists(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()

@@ -34,7 +34,7 @@ func auditedMethods() map[string]bool {
 // audit logs the end of an audited call, and of any other call that was refused for want of a token or
 // a scope. Calls that were refused before they could do anything, of any kind, have no more lines than
 // authFailures allows: a token with the smallest scope must not fill the log.
-func (e *edge) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
+func (e *interceptor) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
 	known, _ := ctx.Value(callerKey{}).(*caller)
 	outcome, code := "ok", connect.Code(0)
 	if wire := new(connect.Error); errors.As(err, &wire) {

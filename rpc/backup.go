@@ -54,7 +54,7 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	// A server that stops does not wait for a backup, nor for who does not read it.
 	ctx, end := s.drain.until(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, body.hurry)()
+	defer context.AfterFunc(ctx, body.limitEndOfResponse)()
 	v := s.look(ctx)
 	sink := &backupSink{send: stream.Send}
 	for i := range v.shards {
@@ -68,7 +68,7 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 		b.namespaces = q.Namespaces()
 	}
 	err = s.backUp(ctx, b)
-	if err != nil && s.drain.isBegun() {
+	if err != nil && s.drain.hasStarted() {
 		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err == nil {

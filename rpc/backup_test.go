@@ -132,7 +132,7 @@ func TestSlowBackup(t *testing.T) {
 func TestBackupLeavesOut(t *testing.T) {
 	t.Parallel()
 	n := &exportingNode{queues: []fsm.QueueRecord{
-		{Name: "born by a put", Partitions: 1}, {Name: "configured", Partitions: 1}, {Name: "parts", Partition: 1, Partitions: 3},
+		{Name: "auto-created", Partitions: 1}, {Name: "configured", Partitions: 1}, {Name: "parts", Partition: 1, Partitions: 3},
 		{Name: "going", Partitions: 1}, {Name: "gone", Partition: 1, Partitions: 3}, {Name: "other", Partitions: 1},
 	}}
 	client := serveBackups(t, n, &listingCatalog{queues: []QueueConfig{
@@ -167,7 +167,7 @@ func TestBackupLeavesOut(t *testing.T) {
 	if diff := cmp.Diff([]string{"configured", "parts", "other"}, catalog); diff != "" {
 		t.Errorf("the catalog (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"born by a put", "configured", "parts"}, held); diff != "" {
+	if diff := cmp.Diff([]string{"auto-created", "configured", "parts"}, held); diff != "" {
 		t.Errorf("the first shard (-want +got):\n%s", diff)
 	}
 }

@@ -15,13 +15,13 @@ type jsonCount struct {
 // message counts in an object of a shape. Another value is passed over. It does not go deeper than the shape, however deep
 // the JSON is.
 func (j *jsonCount) message(s *shape) {
-	if !j.take('{') {
+	if !j.skipByte('{') {
 		j.skip()
 		return
 	}
 	for j.more('}') {
 		b := s.named(j.name())
-		j.take(':')
+		j.skipByte(':')
 		switch {
 		case b == nil:
 			j.skip()
@@ -37,7 +37,7 @@ func (j *jsonCount) message(s *shape) {
 
 // list counts the elements of an array.
 func (j *jsonCount) list(b *bound) {
-	if !j.take('[') {
+	if !j.skipByte('[') {
 		j.skip()
 		return
 	}
@@ -53,14 +53,14 @@ func (j *jsonCount) list(b *bound) {
 
 // members counts the members of an object that is a map.
 func (j *jsonCount) members(b *bound) {
-	if !j.take('{') {
+	if !j.skipByte('{') {
 		j.skip()
 		return
 	}
 	for j.more('}') {
 		j.counts[b.slot]++
 		j.name()
-		j.take(':')
+		j.skipByte(':')
 		j.skip()
 	}
 }
@@ -68,9 +68,9 @@ func (j *jsonCount) members(b *bound) {
 // more passes over what is between two values. It reports false at the end of the text, or behind end. Brackets that do not
 // belong here end the count.
 func (j *jsonCount) more(end byte) bool {
-	for j.take(',') {
+	for j.skipByte(',') {
 	}
-	if j.take(end) || len(j.rest) == 0 {
+	if j.skipByte(end) || len(j.rest) == 0 {
 		return false
 	}
 	if j.rest[0] == '}' || j.rest[0] == ']' {
@@ -80,8 +80,8 @@ func (j *jsonCount) more(end byte) bool {
 	return true
 }
 
-// take passes over white space, and over one byte if it is want.
-func (j *jsonCount) take(want byte) bool {
+// skipByte skips white space, and then one byte if that is want.
+func (j *jsonCount) skipByte(want byte) bool {
 	for len(j.rest) > 0 && (j.rest[0] == ' ' || j.rest[0] == '\t' || j.rest[0] == '\n' || j.rest[0] == '\r') {
 		j.rest = j.rest[1:]
 	}

@@ -224,7 +224,7 @@ func TestClusterProblems(t *testing.T) {
 		{"the drained node is gone", func(f *fakeCluster) { f.leave(3); f.members = f.members[:2] }, []string{
 			"under-replicated (wanted 3 voters, has 2): shards 0, 1, 2; only 2 of the nodes can keep a replica: add one, or lower the replication factor",
 		}},
-		{"a drained node is gone and another has its place", func(f *fakeCluster) {
+		{"a drained node is gone and another has replaced it", func(f *fakeCluster) {
 			f.spare()
 			f.members[2].Draining = true
 			f.silence(3)
@@ -343,10 +343,10 @@ func drains() []operation {
 		{"undrain", "drain-node", `{"name":"n3","draining":false}`, nil, "undrain " + third, `"state":"LIVE"`},
 		{"drain with an incarnation", "drain-node", `{"name":"n2","incarnation":"00000000000000ff"}`, func(f *fakeCluster) { twice(f); f.spare() }, "drain n2.00000000000000ff keeping 3", `"state":"SILENT"`},
 		{"drain of nobody", "drain-node", `{}`, nil, "", "name: a node's name is required; the nodes are n1, n2, n3"},
-		{"drain of a stranger", "drain-node", `{"name":"n9"}`, nil, "", "name: there is no node n9; the nodes are n1, n2, n3"},
+		{"drain of an unknown node", "drain-node", `{"name":"n9"}`, nil, "", "name: there is no node n9; the nodes are n1, n2, n3"},
 		{"drain of two", "drain-node", `{"name":"n2"}`, twice, "", "incarnation: 2 nodes have the name n2; say which incarnation: 0000000000000002, 00000000000000ff"},
-		{"drain of another life", "drain-node", `{"name":"n2","incarnation":"00000000000000aa"}`, nil, "", "incarnation: n2 has no such incarnation; it has 0000000000000002"},
-		{"drain of no life", "drain-node", `{"name":"n2","incarnation":"x"}`, nil, "", "incarnation: want 16 hexadecimal digits"},
+		{"drain of another incarnation", "drain-node", `{"name":"n2","incarnation":"00000000000000aa"}`, nil, "", "incarnation: n2 has no such incarnation; it has 0000000000000002"},
+		{"drain of no incarnation", "drain-node", `{"name":"n2","incarnation":"x"}`, nil, "", "incarnation: want 16 hexadecimal digits"},
 		{"drain of the last", "drain-node", `{"name":"n1"}`, func(f *fakeCluster) { f.silence(3); f.members[1].Draining = true }, "", "no other node could take what n1 has"},
 		{"drain with a long request id", "drain-node", `{"name":"n1","requestId":"` + strings.Repeat("x", 65) + `"}`, nil, "", "requestId"},
 	}
@@ -371,7 +371,7 @@ func TestOperateCluster(t *testing.T) {
 
 		{"remove", "remove-node", `{"name":"n3"}`, silent, "remove " + third, `"name":"n3"`},
 		{"remove again", "remove-node", `{"name":"n4","incarnation":"0000000000000004"}`, nil, "", `{}`},
-		{"remove of a stranger", "remove-node", `{"name":"n4"}`, nil, "", "there is no node"},
+		{"remove of an unknown node", "remove-node", `{"name":"n4"}`, nil, "", "there is no node"},
 		{"remove of nobody", "remove-node", `{}`, nil, "", "name: a node's name is required"},
 		{"remove of a live node", "remove-node", `{"name":"n3"}`, nil, "", "n3 still answers; drain it, stop it, and remove it then"},
 		{"remove of what may be the only copy", "remove-node", `{"name":"n3"}`, func(f *fakeCluster) {
@@ -384,7 +384,7 @@ func TestOperateCluster(t *testing.T) {
 			f.members[1].Groups[2].Serving, f.members[1].Groups[2].Term = true, 5
 		}, "transfer 1 from " + serverID(1) + " to " + third, `"leader":"n3"`},
 		{"transfer to the leader", "transfer-leader", `{"shard":1,"to":"n1"}`, nil, "", `{"previous":"n1","leader":"n1"}`},
-		{"transfer to a stranger", "transfer-leader", `{"shard":1,"to":"n9"}`, nil, "", "to: n9 is no voter of shard 1; its voters are n1, n2, n3"},
+		{"transfer to an unknown node", "transfer-leader", `{"shard":1,"to":"n9"}`, nil, "", "to: n9 is no voter of shard 1; its voters are n1, n2, n3"},
 		{"transfer to a silent node", "transfer-leader", `{"shard":1,"to":"n3"}`, silent, "", "to: n3 does not answer"},
 		{"transfer to a node with a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) { f.ail(3) }, "",
 			"to: n3 has DISK_PRESSURE (3 MiB are free), and would hand the leadership over again"},
@@ -415,8 +415,8 @@ func TestOperateCluster(t *testing.T) {
 	}
 }
 
-// TestGetClusterTellsTheStory: since when a node is silent, what is done about its replicas, and by which settings.
-func TestGetClusterTellsTheStory(t *testing.T) {
+// TestGetClusterReportsPlacement: since when a node is silent, what is done about its replicas, and by which settings.
+func TestGetClusterReportsPlacement(t *testing.T) {
 	f := healthyCluster()
 	f.silence(3)
 	f.members[2].SilentSince = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

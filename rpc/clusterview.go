@@ -18,7 +18,7 @@ import (
 // catalogGroup is the name of the catalog's group in statuses.
 const catalogGroup = "catalog"
 
-// clusterView is the cluster as one round of questions showed it.
+// clusterView is the cluster as all nodes reported it in one round.
 type clusterView struct {
 	id, answeredBy string
 	factor         int
@@ -36,7 +36,7 @@ type clusterView struct {
 // groupView is a Raft group as its leader reports it; without a leader, as the replica that has applied most.
 type groupView struct {
 	node.GroupStatus
-	// leader is who serves; nil if nobody does.
+	// leader is the node that serves; nil if there is none.
 	leader *Member
 	// held are the reports of all nodes that answer and run a replica, by server id.
 	held map[string]*node.GroupStatus
@@ -75,7 +75,7 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 	return v
 }
 
-// newGroupView chooses whose report counts. members are those that have one.
+// newGroupView chooses the report that counts. members are the nodes that have one.
 func newGroupView(members []*Member, held map[string]*node.GroupStatus) groupView {
 	v := groupView{held: held}
 	var best *node.GroupStatus

@@ -8,7 +8,7 @@ const (
 	codecJSONUTF8 = "json; charset=utf-8"
 )
 
-// jsonCodec is JSON that is forgiving in form and strict in meaning. What protojson takes is taken as it is, except that
+// jsonCodec is JSON that is lenient in form and strict in meaning. What protojson takes is taken as it is, except that
 // an unknown field is an error. What it refuses is looked at a second time with the schema in hand, see relax; what is
 // refused then is refused with the path of the field. Output has its zero values, no whitespace, and ends in a newline.
 type jsonCodec struct {

@@ -15,8 +15,8 @@ import (
 // conflictsNamedMax bounds the conflicts of one call that are looked into, at a read each.
 const conflictsNamedMax = 8
 
-// conflictPatience bounds the wait for all of them: the answers to the puts are there already. A call that has less than twice as much time left
-// is answered without.
+// conflictPatience bounds the wait for all of these reads: the answers to the puts are there
+// already. A call that has less than twice as much time left is answered without them.
 const conflictPatience = 200 * time.Millisecond
 
 // nameConflicts adds to JOB_EXISTS which field of a put differs from the job that is held. The machine compares hashes

@@ -46,7 +46,7 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 	return &belfryv1.DeleteQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
 }
 
-// forget has the catalog end a queue while nothing is opened.
+// forget deletes a queue from the catalog while no shard is updated from its record.
 func (s *adminService) forget(ctx context.Context, queue string) error {
 	s.openings.Lock()
 	defer s.openings.Unlock()

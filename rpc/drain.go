@@ -5,37 +5,38 @@ import (
 	"sync"
 )
 
-// drain is the moment at which a server begins to stop. http.Server.Shutdown waits for requests and does not end their
-// contexts, so polls that wait must be ended another way.
+// drain marks when a server starts to stop. http.Server.Shutdown waits for requests and does not
+// end their contexts, so polls that wait are ended through this type.
 type drain struct {
-	// begun is closed at that moment.
-	begun chan struct{}
-	begin func()
+	// started is closed when the drain starts.
+	started chan struct{}
+	start   func()
 }
 
-// newDrain returns a drain that has not begun.
+// newDrain returns a drain that has not started.
 func newDrain() *drain {
-	begun := make(chan struct{})
-	return &drain{begun: begun, begin: sync.OnceFunc(func() { close(begun) })}
+	started := make(chan struct{})
+	return &drain{started: started, start: sync.OnceFunc(func() { close(started) })}
 }
 
-// isBegun reports whether the moment has passed.
-func (d *drain) isBegun() bool {
+// hasStarted reports whether the drain has started.
+func (d *drain) hasStarted() bool {
 	select {
-	case <-d.begun:
+	case <-d.started:
 		return true
 	default:
 		return false
 	}
 }
 
-// until returns a context that ends with ctx or when the drain begins, and a function that must be called when it is not needed any more.
+// until returns a context that ends with ctx or when the drain starts, and a function that must be
+// called when the context is not needed any more.
 func (d *drain) until(ctx context.Context) (bound context.Context, end func()) {
 	bound, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		select {
-		case <-d.begun:
+		case <-d.started:
 			cancel()
 		case <-bound.Done():
 		}

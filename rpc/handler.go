@@ -88,7 +88,7 @@ func (c *Config) validate() error {
 		c.Audit = c.Logger
 	}
 	if c.Cluster == nil {
-		c.Cluster = &alone{node: c.Node, address: c.Address, version: c.Version}
+		c.Cluster = &singleNode{node: c.Node, address: c.Address, version: c.Version}
 	}
 	return errors.Join(append(errs, c.Limits.Validate())...)
 }
@@ -115,8 +115,9 @@ type handler struct {
 	paths      []string
 	methodList string
 
-	// edge is what Connect's calls pass through; sessionMethods are those that sessions carry besides.
-	edge           *edge
+	// interceptor runs the calls of Connect and of sessions; sessionMethods are the methods that
+	// sessions carry.
+	interceptor    *interceptor
 	authorizer     *authorizer
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
@@ -174,16 +175,16 @@ func newHandler(cfg Config) (*handler, error) {
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
-	h.edge, h.buffers = &edge{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
+	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
 	h.mountSessions()
-	options := connectOptions(cfg, h.edge, binary)
+	options := connectOptions(cfg, h.interceptor, binary)
 	h.mountServices(admin, options)
 	h.mountOperations(cfg, options)
 	return h, nil
 }
 
 // connectOptions are the options of every service.
-func connectOptions(cfg Config, e *edge, binary binaryCodec) []connect.HandlerOption {
+func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(jsonCodec{name: codecJSON, bounds: binary.bounds}),
 		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: binary.bounds}),
@@ -257,16 +258,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.route(out, r)
-	hurryLeftover(out, r)
+	limitLeftover(out, r)
 	out.finish()
 }
 
-// leftoverWait is how long bytes of a body may take to arrive that no handler wanted. net/http takes some of them before it answers, so that the connection
-// can be used again, and would wait for ever.
+// leftoverWait is how long the rest of a body that no handler read may take to arrive. net/http
+// reads some of it before it answers, so that the connection can be reused, and would wait for it
+// for ever.
 const leftoverWait = 2 * time.Second
 
-// hurryLeftover bounds that wait. The next request on the connection has deadlines of its own.
-func hurryLeftover(w http.ResponseWriter, r *http.Request) {
+// limitLeftover bounds that wait. The next request on the connection has deadlines of its own.
+func limitLeftover(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// A connection that takes no deadline, as in a test, is bounded by its owner.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverWait))
@@ -321,10 +323,12 @@ func (h *handler) route(w *reply, r *http.Request) {
 	h.noSuchPath(w, r)
 }
 
-// othersBytesMax bounds what is sent to health and reflection, which is read also of those who have no token.
+// othersBytesMax bounds what is sent to health and reflection, which the server reads also without
+// a token.
 const othersBytesMax = 4 << 10
 
-// serveOther serves health and reflection, of which a stream that says nothing is as good as one that says much: both end in time.
+// serveOther serves health and reflection. A stream there that sends nothing has the same time
+// limit as one that sends much.
 func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)

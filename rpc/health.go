@@ -53,7 +53,7 @@ func (c *healthCheck) failed() bool { return c.problem != "" && !c.warning }
 func (h *health) checks(ctx context.Context) []healthCheck {
 	status := h.node.Status()
 	out := []healthCheck{{name: "serving"}, {name: "disk", warning: true}}
-	if h.drain.isBegun() || status.Draining {
+	if h.drain.hasStarted() || status.Draining {
 		out[0].problem = "the server is stopping"
 	}
 	if status.DiskFull {

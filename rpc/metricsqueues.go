@@ -52,9 +52,9 @@ func (m *queueMetrics) series() []*queueSeries {
 		if !g.Serving {
 			continue
 		}
-		m.read(g.Shard, known[g.Shard], all.take)
+		m.read(g.Shard, known[g.Shard], all.addQueue)
 		for _, q := range known[g.Shard] { // they are gone, or were never made
-			all.leave(&queueSeries{shard: g.Shard, QueueStats: q})
+			all.addToRest(&queueSeries{shard: g.Shard, QueueStats: q})
 		}
 	}
 	slices.SortFunc(all.oldest, func(a, b *queueSeries) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.shard, b.shard)) })
@@ -64,8 +64,9 @@ func (m *queueMetrics) series() []*queueSeries {
 	return all.oldest
 }
 
-// read passes on the queues of a shard, and takes what is known of them out of known. It ends where the shard cannot be read.
-func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, take func(*queueSeries)) {
+// read passes each queue of a shard to add, and deletes it from known. It stops if the shard cannot
+// be read.
+func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, add func(*queueSeries)) {
 	for query := (&fsm.QueuesQuery{Max: queuesPage}); ; {
 		page, _, err := m.node.Peek(shard, query)
 		if err != nil {
@@ -73,7 +74,7 @@ func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, take
 		}
 		for i := range page.Queues {
 			q := &page.Queues[i]
-			take(&queueSeries{
+			add(&queueSeries{
 				Queue: q, shard: shard, paused: q.Settings.PausedAt(page.Now), dedup: dedupHeld(&q.Settings, q.DedupSince, page.Now), QueueStats: known[q.Name],
 			})
 			delete(known, q.Name)
@@ -85,32 +86,34 @@ func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, take
 	}
 }
 
-// selection takes the oldest queues that it is given, up to most, and adds up the others by shard. As a heap it has the youngest of them first.
+// selection collects the oldest queues, up to most, and sums the others by shard. As a heap it has
+// the youngest of the oldest first.
 type selection struct {
 	most   int
 	oldest []*queueSeries
 	rest   map[uint32]*queueSeries
 }
 
-// take takes a queue, and may leave another for it. One that has the name of the sums belongs to them.
-func (s *selection) take(q *queueSeries) {
+// addQueue adds a queue. If the selection is full, the youngest queue goes to the sum of its shard.
+// So does a queue with the name of the sums.
+func (s *selection) addQueue(q *queueSeries) {
 	if q.Name == node.OtherQueues || len(s.oldest) == s.most && !older(q, s.oldest[0]) {
-		s.leave(q)
+		s.addToRest(q)
 		return
 	}
-	own := *q.Queue // it is part of a page, of which the others need not stay
+	own := *q.Queue // a copy: the original would keep its whole page in memory
 	q.Queue = &own
 	if len(s.oldest) < s.most {
 		heap.Push(s, q)
 		return
 	}
-	s.leave(s.oldest[0])
+	s.addToRest(s.oldest[0])
 	s.oldest[0] = q
 	heap.Fix(s, 0)
 }
 
-// leave adds a queue to the sum of its shard.
-func (s *selection) leave(q *queueSeries) {
+// addToRest adds a queue to the sum of its shard.
+func (s *selection) addToRest(q *queueSeries) {
 	sum := s.rest[q.shard]
 	if sum == nil {
 		sum = &queueSeries{Queue: &fsm.Queue{Name: node.OtherQueues}, shard: q.shard}

@@ -103,7 +103,7 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 	}})
 	a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.quick, c.slow}[:shards], Wait: durationpb.New(wait)})
 	c.putTwo(c.quick)
-	c.queues.drain.begin()
+	c.queues.drain.start()
 	a.wait()
 	if outcome == nil && (a.err != nil || len(a.response.GetJobs()) != 1) {
 		t.Errorf("the poll got %v, %v", a.response, a.err)
@@ -131,7 +131,7 @@ func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 					return nil
 				}
 				if draining {
-					c.queues.drain.begin()
+					c.queues.drain.start()
 				}
 				return node.ErrUnknownOutcome
 			}

@@ -39,7 +39,7 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	if c.err != nil {
 		return nil, c.err
 	}
-	if s.drain.isBegun() {
+	if s.drain.hasStarted() {
 		return nil, fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err := p.run(ctx, withinDeadline(ctx, wait)); err != nil {
@@ -211,7 +211,7 @@ func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
 	case <-p.newer:
 		return false
 	default:
-		return ctx.Err() == nil && !p.service.drain.isBegun() && time.Until(until) > 0
+		return ctx.Err() == nil && !p.service.drain.hasStarted() && time.Until(until) > 0
 	}
 }
 

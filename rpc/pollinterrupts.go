@@ -22,7 +22,7 @@ type pollInterrupts struct {
 func (p *pollInterrupts) nextInterrupt(service *queueService) <-chan struct{} {
 	watchable, ok := service.catalog.(Watchable)
 	if !ok {
-		return service.drain.begun
+		return service.drain.started
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,7 +33,7 @@ func (p *pollInterrupts) nextInterrupt(service *queueService) <-chan struct{} {
 			defer close(interrupt)
 			select {
 			case <-altered:
-			case <-service.drain.begun:
+			case <-service.drain.started:
 			}
 		}()
 	}

@@ -57,7 +57,7 @@ func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
 	}
 	service := s.handler.queues
 	defer synctest.Wait()
-	defer service.drain.begin()
+	defer service.drain.start()
 	poll := func(queues ...string) *attempt {
 		a := &attempt{ended: make(chan struct{})}
 		go func() {

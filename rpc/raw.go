@@ -37,7 +37,7 @@ func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string)
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	if err := h.edge.run(r.Context(), c, func() error { return serve(w, r, queue) }); err != nil {
+	if err := h.interceptor.run(r.Context(), c, func() error { return serve(w, r, queue) }); err != nil {
 		writeFault(h.errors, w, plainRequest(r), err)
 	}
 }

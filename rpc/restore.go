@@ -22,7 +22,7 @@ const (
 	// backup as the one before did, so a change of them lets no older one go on.
 	importBytes   = 256 << 10
 	importRecords = 512
-	// restoreInsists is for how long a shard that takes nothing at the moment, or whose answer was lost, is asked again.
+	// restoreInsists is how long a shard that cannot serve for now, or whose answer was lost, is asked again.
 	restoreInsists = time.Minute
 	restorePause   = 200 * time.Millisecond
 )
@@ -56,7 +56,7 @@ func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, strea
 	}
 	r := &restorer{admin: s, catalog: catalog, shards: make([]restoredShard, s.node.ShardCount())}
 	c := s.checker(ctx, tokens.Admin)
-	r.begin = c.restoreOptions(stream.Msg().GetOverdue())
+	r.beginImport = c.restoreOptions(stream.Msg().GetOverdue())
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -76,7 +76,8 @@ func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, strea
 	}, nil
 }
 
-// speaks refuses a backup that says what the format of this cluster cannot, before anything of it is placed.
+// speaks refuses a backup whose format is later than that of this cluster. It runs before any
+// record is imported.
 func (s *adminService) speaks(format fsm.Format) error {
 	if spoken := s.cluster.Format(); format > spoken {
 		return invalid("data", "the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a later one", format, spoken)
@@ -138,22 +139,22 @@ func (in *restoreInput) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// restorer brings one backup into the cluster.
+// restorer restores one backup into the cluster.
 type restorer struct {
-	admin   *adminService
-	catalog BackupCatalog
-	in      *fsm.BackupReader
-	begin   fsm.Import
-	shards  []restoredShard
+	admin       *adminService
+	catalog     BackupCatalog
+	in          *fsm.BackupReader
+	beginImport fsm.Import
+	shards      []restoredShard
 	// queues and namespaces are what the catalog gets.
 	queues     []fsm.CatalogQueue
 	namespaces []Namespace
-	// where has the shard of each queue of the section at hand.
+	// where is the shard of each queue in the current section of the backup.
 	where map[string]uint32
 	begun bool
 }
 
-// restoredShard is what one shard gets.
+// restoredShard holds the records for one shard.
 type restoredShard struct {
 	sequence uint64 // of the Import sent last
 	total    uint64 // records so far
@@ -184,8 +185,9 @@ func (r *restorer) explain(in *restoreInput, err error) error {
 	return f
 }
 
-// run restores. The end comes in this order: all records, the queues of the catalog, then each shard is opened. Whatever is
-// interrupted leaves a shard that refuses to serve, and can be repeated.
+// run restores the backup. It ends in this order: all records, the queues of the catalog, then each
+// shard is opened. A restore that is interrupted leaves shards that refuse to serve, and can be
+// repeated.
 func (r *restorer) run(ctx context.Context) error {
 	record, err := r.readCatalog(ctx)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -198,7 +200,7 @@ func (r *restorer) run(ctx context.Context) error {
 		return quotaErr
 	}
 	for err == nil {
-		if err = r.take(ctx, record); err == nil {
+		if err = r.addRecord(ctx, record); err == nil {
 			record, err = r.in.Next()
 		}
 	}
@@ -219,8 +221,8 @@ func (r *restorer) run(ctx context.Context) error {
 	return r.endAll(ctx)
 }
 
-// setQuotas sets the quotas of the backup. Its jobs are held to none of them; but shards have their shares of a quota by what they hold, and so
-// it is set before they hold much.
+// setQuotas sets the quotas of the backup, which do not apply to the restored jobs. A shard has its
+// part of a quota by what it holds, so the quotas are set before the shards hold much.
 func (r *restorer) setQuotas(ctx context.Context) error {
 	if len(r.namespaces) == 0 {
 		return nil
@@ -319,15 +321,15 @@ func (r *restorer) tooWide(queues []fsm.CatalogQueue) *Fault {
 		"Nothing was restored; found a cluster with --shards %d or more and restore into that", len(r.shards), list(wide), most)
 }
 
-// beginAll opens the restore in all shards, or in none.
+// beginAll starts the restore in all shards, or in none.
 func (r *restorer) beginAll(ctx context.Context) error {
 	h := r.in.Header()
-	r.begin.Restore, r.begin.Since = h.ID, h.Time
+	r.beginImport.Restore, r.beginImport.Since = h.ID, h.Time
 	var fresh []uint32
 	ended, resumed := 0, false
 	for i := range r.shards {
 		shard := uint32(i) //nolint:gosec // bounded by node
-		result, err := r.send(ctx, shard, &r.begin)
+		result, err := r.send(ctx, shard, &r.beginImport)
 		if err == nil && result.Code != fsm.OK {
 			err = r.occupied(ctx, shard, &result)
 		}
@@ -351,10 +353,11 @@ func (r *restorer) beginAll(ctx context.Context) error {
 	return nil
 }
 
-// abandon takes back what beginAll began. If that fails, repeating the restore or another attempt to begin it ends the same way.
+// abandon reverts what beginAll has started. If that fails, repeating the restore or another
+// attempt to start it ends the same way.
 func (r *restorer) abandon(ctx context.Context, shards []uint32) {
 	for _, shard := range shards {
-		_, _ = r.send(ctx, shard, &fsm.Import{Restore: r.begin.Restore, Step: fsm.ImportAbandon})
+		_, _ = r.send(ctx, shard, &fsm.Import{Restore: r.beginImport.Restore, Step: fsm.ImportAbandon})
 	}
 }
 
@@ -380,8 +383,8 @@ func (r *restorer) occupied(ctx context.Context, shard uint32, result *fsm.Resul
 	return f
 }
 
-// take puts a record into the batch of its shard.
-func (r *restorer) take(ctx context.Context, record fsm.BackupRecord) error {
+// addRecord adds a record to the batch of its shard.
+func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error {
 	var shard uint32
 	switch record.Kind {
 	case fsm.BackupShard:
@@ -429,7 +432,7 @@ func (r *restorer) flush(ctx context.Context, shard uint32) error {
 	}
 	to.sequence++
 	c := &fsm.Import{
-		Restore: r.begin.Restore, Step: fsm.ImportRecords, Sequence: to.sequence, Floor: r.in.Totals().Serial, Records: to.records,
+		Restore: r.beginImport.Restore, Step: fsm.ImportRecords, Sequence: to.sequence, Floor: r.in.Totals().Serial, Records: to.records,
 	}
 	to.records, to.bytes = nil, 0 // of an unknown outcome they may still be in use
 	result, err := r.send(ctx, shard, c)
@@ -439,12 +442,12 @@ func (r *restorer) flush(ctx context.Context, shard uint32) error {
 	return err
 }
 
-// endAll opens the shards.
+// endAll opens the shards for use.
 func (r *restorer) endAll(ctx context.Context) error {
 	for i := range r.shards {
 		shard := uint32(i) //nolint:gosec // bounded by node
 		result, err := r.send(ctx, shard, &fsm.Import{
-			Restore: r.begin.Restore, Step: fsm.ImportEnd, Floor: r.in.Totals().Serial, Total: r.shards[i].total,
+			Restore: r.beginImport.Restore, Step: fsm.ImportEnd, Floor: r.in.Totals().Serial, Total: r.shards[i].total,
 		})
 		if err != nil {
 			return err

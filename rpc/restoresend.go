@@ -10,8 +10,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// send has a shard carry out an Import. It asks again, for restoreInsists, while the shard takes nothing for a reason that passes, or the answer is
-// lost: each may be repeated. A server that stops asks no more.
+// send has a shard apply an Import. It repeats the request, for restoreInsists, while the shard
+// refuses for a transient reason or the answer is lost: each Import may be repeated. A server that
+// stops does not repeat it.
 func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.Result, error) {
 	deadline := time.NewTimer(restoreInsists)
 	defer deadline.Stop()
@@ -36,7 +37,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 			continue
 		case <-deadline.C:
 			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", shortDuration(restoreInsists), shard, importStep(c))
-		case <-r.admin.drain.begun:
+		case <-r.admin.drain.started:
 			f.Message += fmt.Sprintf("; the restore waited for shard %d to take %s, and this server is stopping", shard, importStep(c))
 		case <-ctx.Done():
 		}

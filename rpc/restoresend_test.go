@@ -39,7 +39,7 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 		{"nobody leads", node.ErrNoLeader, fsm.Import{Step: fsm.ImportBegin}, nil, restoreInsists, belfryv1.Reason_REASON_NO_LEADER, "to take the beginning of the restore"},
 		{"too much is waiting", node.ErrOverloaded, fsm.Import{Step: fsm.ImportEnd}, nil, restoreInsists, belfryv1.Reason_REASON_OVERLOADED, "to take the end of the restore"},
 		{"nobody knows what came of it", node.ErrUnknownOutcome, fsm.Import{Step: fsm.ImportAbandon}, nil, restoreInsists, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, "given up"},
-		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd}, func(d *drain, _ context.CancelFunc) { d.begin() }, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
+		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd}, func(d *drain, _ context.CancelFunc) { d.start() }, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
 		{"the caller leaves", node.ErrNoLeader, fsm.Import{Step: fsm.ImportEnd}, func(_ *drain, end context.CancelFunc) { end() }, time.Second, belfryv1.Reason_REASON_NO_LEADER, ""},
 		{"the disk is full", node.ErrDiskFull, fsm.Import{Step: fsm.ImportEnd}, nil, 0, belfryv1.Reason_REASON_DISK_FULL, ""},
 	} {

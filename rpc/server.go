@@ -81,7 +81,7 @@ func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
 
 // Drain begins to stop: /readyz fails, polls that wait answer at once with what they have, new ones are refused, and
 // Work streams are told. Other calls are still answered. It may be called more than once.
-func (s *Server) Drain() { s.handler.drain.begin() }
+func (s *Server) Drain() { s.handler.drain.start() }
 
 // shutdownAgain is how often connections are told anew that the server stops.
 const shutdownAgain = time.Second

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// sessionSilence is how long a session may say nothing: clients ask for a sign of life more often.
+	// sessionSilence is how long a session may send nothing: clients send a Ping more often.
 	sessionSilence = 45 * time.Second
 	// sessionCallsMax bounds the calls of one session that are under way.
 	sessionCallsMax = 8192
-	// callWaitMax bounds what a client says of how long it waits, so that no figure overflows.
+	// callWaitMax bounds the timeout that a client sends, so that no number overflows.
 	callWaitMax = time.Hour
 	// sessionLinger is how long a session that said Bye waits for the client to close.
 	sessionLinger = time.Second
@@ -30,16 +30,18 @@ const (
 	sessionBuffer = 64 << 10
 )
 
-// sessions are the upgraded connections of a server, which net/http knows nothing of. The zero value is ready for use.
+// sessions are the upgraded connections of a server, which net/http no longer tracks. The zero
+// value is ready for use.
 type sessions struct {
 	mu   sync.Mutex
-	open map[*session]net.Conn // nil while the connection is taken over
-	over bool                  // connections that are taken over are closed
+	open map[*session]net.Conn // nil until the connection is hijacked
+	over bool                  // hijacked connections are closed
 	idle atomic.Int64          // goroutines of all sessions that have no call
-	none chan struct{}         // closed when there are none; nil if nobody waits for that
+	none chan struct{}         // closed when there are no sessions; nil while wait is not called
 }
 
-// add counts a session for as long as net/http still knows its connection, so that a stop misses it at no moment.
+// add counts a session before its connection is hijacked, while net/http still tracks it. So a stop
+// misses no session.
 func (all *sessions) add(s *session) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -49,7 +51,7 @@ func (all *sessions) add(s *session) {
 	all.open[s] = nil
 }
 
-// connected notes the connection of a session.
+// connected records the connection of a session.
 func (all *sessions) connected(s *session, conn net.Conn) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -69,7 +71,8 @@ func (all *sessions) remove(s *session) {
 	}
 }
 
-// wait waits until all have ended, as they do once the server drains, or ctx ends; then it closes them.
+// wait waits until all sessions have ended, as they do once the server drains. When ctx ends, it
+// closes the others.
 func (all *sessions) wait(ctx context.Context) error {
 	all.mu.Lock()
 	if len(all.open) == 0 {
@@ -102,17 +105,17 @@ type session struct {
 	handler *handler
 	conn    net.Conn
 	address string // of the client
-	id      string // its calls are known by in the log
+	id      string // names its calls in the log
 	in      *bufio.Reader
 	out     *frame.Writer
 	ctx     context.Context //nolint:containedctx // of the session, which is longer than any function
-	end     context.CancelFunc
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
-	calls   map[uint32]context.CancelFunc // those that were not answered
+	calls   map[uint32]context.CancelFunc // the calls without an answer
 	working int                           // calls whose goroutines have not ended
 	leaving bool
-	over    bool // it ended because it left, and every call that was read is answered
+	over    bool // it ended by a drain, and every call that was read has its answer
 
 	work      chan func() // takes a call while a goroutine has none
 	answering sync.WaitGroup
@@ -128,7 +131,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this path is for sessions of Belfry's SDK", http.StatusUpgradeRequired)
 		return
 	}
-	if h.drain.isBegun() {
+	if h.drain.hasStarted() {
 		h.writeFault(w, r, fault(belfryv1.Reason_REASON_SHUTTING_DOWN))
 		return
 	}
@@ -161,9 +164,9 @@ var errSessionOver = errors.New("the session is over")
 // run answers the upgrade of a connection and serves the session.
 func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
 	s.conn, s.out, s.work = conn, frame.NewWriter(conn, s.handler.limits.ResponseWait), make(chan func())
-	s.ctx, s.end = context.WithCancel(ctx)
+	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.handler.sessions.connected(s, conn)
-	defer s.end()
+	defer s.cancel()
 	defer s.conn.Close() //nolint:errcheck // whatever comes of it
 	if err := s.welcome(header); err != nil {
 		return
@@ -171,40 +174,41 @@ func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		if err := s.out.Run(); !errors.Is(err, errSessionOver) {
-			s.end()
+			s.cancel()
 			_ = s.conn.Close() // ends the reader
 		}
 	})
 	writing.Go(func() {
 		select {
-		case <-s.handler.drain.begun:
-			s.leave()
+		case <-s.handler.drain.started:
+			s.sendLeave()
 		case <-s.ctx.Done():
 		}
 	})
-	_ = s.read() //nolint:contextcheck // calls have the session's; an error is for nobody: the client left, or broke the rules
-	s.end()
+	_ = s.read() //nolint:contextcheck // calls have the session's; the error needs no handling: the client left, or broke the protocol
+	s.cancel()
 	close(s.work) // the reader alone sends
 	s.answering.Wait()
 	left := s.left()
 	if left {
-		_ = s.out.Offer(frame.Header{Kind: frame.Bye}) // if not, the client takes what is out for unknown
+		_ = s.out.Offer(frame.Header{Kind: frame.Bye}) // without it, the client takes its open calls for unknown
 	}
 	s.out.Close(errSessionOver)
 	writing.Wait()
 	if left && s.conn.SetReadDeadline(time.Now().Add(sessionLinger)) == nil {
-		_, _ = io.Copy(io.Discard, s.conn) // until the client closes: if this side did first, calls that it has not read could make the system take Bye back
+		_, _ = io.Copy(io.Discard, s.conn) // until the client closes: if this side closed first, unread calls could reset the connection before Bye arrives
 	}
 }
 
-// left reports whether the session ended because it left, and whether so every call that was read is answered.
+// left reports whether the session ended by a drain, so that every call that was read has its
+// answer.
 func (s *session) left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
 }
 
-// welcome answers the upgrade.
+// welcome answers the upgrade request.
 func (s *session) welcome(header http.Header) error {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\nDate: " + s.handler.queues.now().UTC().Format(http.TimeFormat) + "\r\n")
@@ -221,7 +225,7 @@ func (s *session) welcome(header http.Header) error {
 	return s.conn.SetDeadline(time.Time{})
 }
 
-// read takes frames until the connection ends, or the client breaks the rules.
+// read reads frames until the connection ends, or until the client breaks the protocol.
 func (s *session) read() error {
 	var extended time.Time
 	for {
@@ -243,14 +247,14 @@ func (s *session) read() error {
 				}
 				extended = time.Time{}
 			}
-			if err := s.take(h); err != nil {
+			if err := s.readCall(h); err != nil {
 				return err
 			}
 		case frame.Cancel:
-			s.cancel(h.ID)
+			s.cancelCall(h.ID)
 		case frame.Ping:
 			if f := s.handler.authorizer.authorize(s.ctx, frame.Path); f != nil {
-				return f // its token has ended; clients ask for a sign of life every few seconds
+				return f // its token has ended; clients send a Ping every few seconds
 			}
 			if err := s.out.Send(s.ctx, frame.Header{Kind: frame.Pong}, nil); err != nil {
 				return err
@@ -265,7 +269,8 @@ func (s *session) read() error {
 	}
 }
 
-// extend has the reader wait so long at most. It fails if the session has ended: whoever ended it may have set the deadline before.
+// extend sets how long the reader waits. It fails if the session has ended: the end of a session
+// sets the deadline too, and may have done so before.
 func (s *session) extend(wait time.Duration) error {
 	if err := s.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return err
@@ -273,8 +278,8 @@ func (s *session) extend(wait time.Duration) error {
 	return s.ctx.Err()
 }
 
-// cancel ends a call that nobody waits for any more.
-func (s *session) cancel(id uint32) {
+// cancelCall ends a call that the client no longer waits for.
+func (s *session) cancelCall(id uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel, ok := s.calls[id]; ok {
@@ -282,8 +287,9 @@ func (s *session) cancel(id uint32) {
 	}
 }
 
-// leave tells the client that the server stops, and ends the session when the calls under way are answered.
-func (s *session) leave() {
+// sendLeave tells the client that the server stops, and ends the session when the calls under way
+// have their answers.
+func (s *session) sendLeave() {
 	if s.out.Send(s.ctx, frame.Header{Kind: frame.Leave}, nil) != nil {
 		return // it has ended
 	}
@@ -293,12 +299,13 @@ func (s *session) leave() {
 	s.hangUpIfIdle()
 }
 
-// hangUpIfIdle ends the reader of a session that takes no calls any more once none is under way. What was answered is still written. s.mu is held.
+// hangUpIfIdle ends the reader of a session that drains once no call is under way. Answers that are
+// queued are still written. s.mu is held.
 func (s *session) hangUpIfIdle() {
 	if !s.leaving || s.working > 0 || s.ctx.Err() != nil {
 		return
 	}
 	s.over = true
-	s.end()
+	s.cancel()
 	_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // a connection that takes none has ended
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// take reads a call and has it carried out in a goroutine that has no other.
-func (s *session) take(h frame.Header) error {
+// readCall reads a call and starts it.
+func (s *session) readCall(h frame.Header) error {
 	method := s.handler.sessionMethods[h.Method]
 	if method.call == nil {
 		return fmt.Errorf("a client called method %d", h.Method)
 	}
-	ctx, refused := s.begin(h)
+	ctx, refused := s.beginCall(h)
 	if refused != nil {
 		if _, err := s.in.Discard(int(h.Size)); err != nil {
 			return err
@@ -38,17 +38,18 @@ func (s *session) take(h frame.Header) error {
 		return nil
 	}
 	s.forget(h.ID)
-	s.finish()
+	s.finishCall()
 	if err != nil {
 		return err
 	}
 	return s.fail(h.ID, refused.wire())
 }
 
-// sessionIdleMax is how many goroutines of all sessions are kept that have nothing to do: a new one would first have to grow its stack to what a call takes.
+// sessionIdleMax is how many idle goroutines of all sessions are kept: a new goroutine would first
+// have to grow its stack to the size that a call needs.
 const sessionIdleMax = 512
 
-// start has a call carried out, in a goroutine that has nothing to do or in a new one.
+// start runs a call in an idle goroutine, or in a new one.
 func (s *session) start(call func()) {
 	select {
 	case s.work <- call:
@@ -57,7 +58,8 @@ func (s *session) start(call func()) {
 	}
 }
 
-// carryOut carries out a call, and others for as long as the session has some and not too many wait for one.
+// carryOut runs a call, and then others of the session, until the session ends or too many
+// goroutines are idle.
 func (s *session) carryOut(call func()) {
 	idle := &s.handler.sessions.idle
 	for {
@@ -75,7 +77,7 @@ func (s *session) carryOut(call func()) {
 	}
 }
 
-// receive reads a request. What it holds is counted before there is memory for it.
+// receive reads a request. It counts the bytes before it allocates memory for them.
 func (s *session) receive(size int, request *[]byte) (*Fault, error) {
 	inFlight := &s.handler.bodyBytesInFlight
 	for have := 0; have < size; {
@@ -96,8 +98,9 @@ func (s *session) receive(size int, request *[]byte) (*Fault, error) {
 	return nil, nil
 }
 
-// begin registers a call, whose context ends with the session and not with any other call. forget must be called before it is answered, and finish afterwards.
-func (s *session) begin(h frame.Header) (context.Context, *Fault) {
+// beginCall registers a call. The context of the call ends with the session and with no other call.
+// forget must be called before the call is answered, and finishCall afterwards.
+func (s *session) beginCall(h frame.Header) (context.Context, *Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch _, used := s.calls[h.ID]; {
@@ -125,14 +128,14 @@ func (s *session) begin(h frame.Header) (context.Context, *Fault) {
 
 // forget lets the client use the number of a call again.
 func (s *session) forget(id uint32) {
-	s.cancel(id)
+	s.cancelCall(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.calls, id)
 }
 
-// finish notes that a call has been answered.
-func (s *session) finish() {
+// finishCall records that a call has been answered.
+func (s *session) finishCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.working--
@@ -141,9 +144,9 @@ func (s *session) finish() {
 
 // answer carries out a call and answers it.
 func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
-	defer s.finish()
+	defer s.finishCall()
 	answer := s.handler.buffers.get()
-	err := s.handler.edge.run(ctx, &procedureCall{procedure: method.procedure, address: s.address, id: s.id}, func() (err error) {
+	err := s.handler.interceptor.run(ctx, &procedureCall{procedure: method.procedure, address: s.address, id: s.id}, func() (err error) {
 		*answer, err = method.call(ctx, *request, *answer)
 		return err
 	})
@@ -157,7 +160,7 @@ func (s *session) answer(ctx context.Context, h frame.Header, method sessionMeth
 		err = s.out.Send(s.ctx, frame.Header{Kind: frame.Answer, ID: h.ID, Number: s.handler.queues.now().UnixMilli()}, *answer) //nolint:contextcheck // the call's has ended
 	}
 	if err != nil {
-		s.end()
+		s.cancel()
 	}
 	s.handler.buffers.put(answer)
 }
@@ -171,7 +174,7 @@ func (s *session) fail(id uint32, err error) error {
 	return s.out.Send(s.ctx, frame.Header{Kind: frame.Failure, ID: id, Number: s.handler.queues.now().UnixMilli()}, payload)
 }
 
-// statusOfError converts an error of the edge.
+// statusOfError converts an error of the interceptor.
 func statusOfError(err error) *status.Status {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {

@@ -119,8 +119,8 @@ func TestCallsEndWithTheClientsTime(t *testing.T) {
 	})
 }
 
-// TestSignsOfLife keep a session whose polls wait.
-func TestSignsOfLife(t *testing.T) {
+// TestSessionPings: pings keep a session open whose polls wait.
+func TestSessionPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		k.call(1, frame.Reserve, pollOf("q", time.Minute))
@@ -205,7 +205,7 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 				t.Errorf("%d bytes are counted", held-bodyBytesInFlightMax)
 			}
 			inFlight.Store(0)
-			k.call(1, frame.PutBatch, putIn("q")) // the number is free, and so is the place
+			k.call(1, frame.PutBatch, putIn("q")) // the number is free, and so are its bytes
 			k.answer(1, &belfryv1.PutBatchResponse{})
 		})
 	}
@@ -238,7 +238,7 @@ func TestAReaderThatDoesNotRead(t *testing.T) {
 		k := newTalk(t)
 		k.call(1, frame.Reserve, pollOf("q", time.Hour))
 		began := time.Now()
-		go func() { // signs of life, which are not read either
+		go func() { // pings, which are not read either
 			for range 10 {
 				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
 				time.Sleep(20 * time.Second)
@@ -326,7 +326,7 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 		}
 		var signs sync.WaitGroup
 		signs.Go(func() {
-			for ctx.Err() == nil { // the client gives signs of life
+			for ctx.Err() == nil { // the client sends pings
 				time.Sleep(10 * time.Second)
 				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
 			}
@@ -389,11 +389,11 @@ func TestAnEndIsNotPutOff(t *testing.T) {
 	defer ours.Close()
 	defer theirs.Close()
 	s := &session{conn: theirs, leaving: true, working: 1}
-	s.ctx, s.end = context.WithCancel(t.Context())
+	s.ctx, s.cancel = context.WithCancel(t.Context())
 	if err := s.extend(time.Hour); err != nil {
 		t.Error(err)
 	}
-	s.finish() // the last call
+	s.finishCall() // the last call
 	if err := s.extend(time.Hour); err == nil || !s.left() {
 		t.Error("the reader reads on")
 	}
@@ -403,9 +403,9 @@ func TestAnEndIsNotPutOff(t *testing.T) {
 func TestAnAnswerThatWasLostIsNoBye(t *testing.T) {
 	_, theirs := net.Pipe()
 	s := &session{conn: theirs, leaving: true, working: 1}
-	s.ctx, s.end = context.WithCancel(t.Context())
-	s.end() // as answer does
-	s.finish()
+	s.ctx, s.cancel = context.WithCancel(t.Context())
+	s.cancel() // as answer does
+	s.finishCall()
 	if s.left() {
 		t.Error("it says Bye")
 	}

@@ -15,9 +15,11 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// streamBody is the request body of a stream. A message has a bound on its size and, from its first byte, on the time it
-// takes to arrive, and to be read by the client; between messages both may be silent. What was read and is not done with counts against the bytes
-// that all bodies hold together. Only an answer that begins touches the response after the call has ended.
+// streamBody is the request body of a stream. A message has limits on its size, on the time it
+// takes to arrive from its first byte, and on the time that the client takes to read one. Between
+// messages both sides may be silent. Bytes that were read and not yet processed count against the
+// bytes that all bodies hold together. Only an answer that starts touches the response after the
+// call has ended.
 type streamBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
@@ -30,11 +32,12 @@ type streamBody struct {
 	wait time.Duration
 	// reading counts the bytes of the message that is being read.
 	reading int64
-	// cutOff and ended say that the deadline for reading is not ours to set any more.
+	// cutOff and ended mean that the read deadline must not be set any more.
 	cutOff, ended bool
-	// hurried says that the client gets no more time to read.
+	// hurried means that the client gets no more time to read.
 	hurried bool
-	// unread says that the deadline of what is being sent is set; resets that on HTTP/2 it ends the stream also if nothing waits to be sent.
+	// unread means that the write deadline of the current message is set. resets means that on
+	// HTTP/2 this deadline ends the stream even if no bytes wait to be sent.
 	unread, resets bool
 }
 
@@ -54,8 +57,8 @@ func (h *handler) limitStream(o *reply, r *http.Request, procedure string) (limi
 // streamKey finds the body of a stream in its context.
 type streamKey struct{}
 
-// streamOf returns the body of the stream whose context this is. Without one nothing is bounded, and reading ends when the
-// client ends it.
+// streamOf returns the body of the stream with this context. Without a stream it returns a body
+// without limits, whose reads end when the client ends them.
 func streamOf(ctx context.Context) *streamBody {
 	if b, ok := ctx.Value(streamKey{}).(*streamBody); ok {
 		return b
@@ -96,7 +99,7 @@ func (b *streamBody) deadline(t time.Time) {
 	}
 }
 
-// arrived notes that a message was read to its end.
+// arrived records that a message was read to its end.
 func (b *streamBody) arrived() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,15 +109,16 @@ func (b *streamBody) arrived() {
 	b.deadline(time.Time{})
 }
 
-// answering gives the client time to read an answer that begins. That may be after the call, if it is an error that was held back.
+// answering sets the time that the client has to read an answer that starts. For an error that was
+// held back, that may be after the call.
 func (b *streamBody) answering() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.allow()
 }
 
-// sending gives the client time anew to read the message that is about to be sent: for an answer without end the deadline of the whole would
-// come too early.
+// sending renews the time that the client has to read, before a message is sent: a deadline for the
+// whole of a long answer would come too early.
 func (b *streamBody) sending() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +142,7 @@ func (b *streamBody) allow() {
 	}
 }
 
-// sent notes that the client's windows took all there was. The next message may be long in coming.
+// sent records that the windows of the client took all bytes. The next message may come much later.
 func (b *streamBody) sent() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +157,8 @@ func (b *streamBody) sent() {
 // hurryWait is how long a client has to read the end of an answer that is cut short.
 const hurryWait = time.Second
 
-// hurry gives the client no more than hurryWait for whatever is still sent.
-func (b *streamBody) hurry() {
+// limitEndOfResponse gives the client no more than hurryWait to read the rest of the answer.
+func (b *streamBody) limitEndOfResponse() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -164,17 +168,18 @@ func (b *streamBody) hurry() {
 	_ = b.controller.SetWriteDeadline(time.Now().Add(hurryWait))
 }
 
-// actionBytes is what an action of a stream takes in memory besides its text.
+// actionBytes is the memory that an action of a stream needs besides its text.
 const actionBytes = 128
 
-// hold counts a message until done is called; ok is false if that is more than the server takes.
+// hold counts the bytes of a message until done is called. ok is false if the server holds too many
+// bytes.
 func (b *streamBody) hold(message *belfryv1.WorkRequest) (done func(), ok bool) {
 	actions := len(message.GetAcks()) + len(message.GetNacks()) + len(message.GetReleases()) + len(message.GetExtends())
 	size := int64(proto.Size(message)) + int64(actions)*actionBytes
 	return func() { b.inFlight.Add(-size) }, b.inFlight.Add(size) <= bodyBytesInFlightMax
 }
 
-// cut makes the read that waits fail, because something else has ended the call.
+// cut makes the current read fail, because the call has ended for another reason.
 func (b *streamBody) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +187,8 @@ func (b *streamBody) cut() {
 	b.cutOff = true
 }
 
-// release notes that the call is about to end, and gives back what a message that was not read to its end held.
+// release records that the call is about to end. It uncounts the bytes of a message that was not
+// read to its end.
 func (b *streamBody) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

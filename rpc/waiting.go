@@ -27,17 +27,17 @@ func NewWaitingHandler(name string, logger *slog.Logger, why func() string) http
 
 // waiting is a handler that has no node.
 type waiting struct {
-	edge *handler
-	why  func() string
+	handler *handler
+	why     func() string
 }
 
 // ServeHTTP implements http.Handler.
 func (s *waiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Belfry-Served-By", s.edge.name)
+	w.Header().Set("Belfry-Served-By", s.handler.name)
 	w.Header().Set(correlationHeader, correlation(r.Header.Get(correlationHeader)))
-	out := &reply{ResponseWriter: w, request: r, handler: s.edge}
+	out := &reply{ResponseWriter: w, request: r, handler: s.handler}
 	defer out.finish()
-	if route, ok := s.edge.routes[r.URL.Path]; ok {
+	if route, ok := s.handler.routes[r.URL.Path]; ok {
 		route.ServeHTTP(out, r)
 		return
 	}
@@ -46,5 +46,5 @@ func (s *waiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r = jsonByDefault(r); strings.HasPrefix(r.URL.Path, rawPrefix) || r.Method != http.MethodPost {
 		r = plainRequest(r)
 	}
-	s.edge.writeFault(out, r, f)
+	s.handler.writeFault(out, r, f)
 }

@@ -19,7 +19,7 @@ import (
 // it is reached the stream is not read, and the client's flow control does the rest.
 const workBacklogMax = 64
 
-// streamLook is how often a stream that asks for no jobs is held against its token.
+// streamLook is how often the token of a stream that asks for no jobs is checked.
 const streamLook = 10 * time.Second
 
 // workStream is what a Work call needs of its stream.
@@ -43,7 +43,7 @@ func (s *queueService) work(ctx context.Context, stream workStream) error {
 	defer stop()
 	w := &worker{
 		service: s, stream: stream, body: body, cancel: cancel, changed: make(chan struct{}, 1),
-		actions: make(chan held, workBacklogMax),
+		actions: make(chan actionMessage, workBacklogMax),
 		out:     make(chan *belfryv1.WorkResponse, workBacklogMax),
 	}
 	var producers, sender sync.WaitGroup
@@ -69,7 +69,7 @@ type worker struct {
 	body    *streamBody
 	cancel  context.CancelCauseFunc
 	// actions carries messages from the reader to carryOut, out answers to the sender.
-	actions chan held
+	actions chan actionMessage
 	out     chan *belfryv1.WorkResponse
 	// changed wakes handOut after credits, queues or the end of the stream changed.
 	changed chan struct{}
@@ -84,8 +84,8 @@ type worker struct {
 	stop context.CancelFunc
 }
 
-// held is a message with actions. done is called when they were carried out.
-type held struct {
+// actionMessage is a message with actions. done is called when they have been carried out.
+type actionMessage struct {
 	*belfryv1.WorkRequest
 	done func()
 }
@@ -130,7 +130,7 @@ func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
 		return f
 	}
 	select {
-	case w.actions <- held{req, done}:
+	case w.actions <- actionMessage{req, done}:
 		return nil
 	case <-ctx.Done():
 		done()
@@ -207,7 +207,7 @@ func (w *worker) handOut(ctx context.Context) {
 	defer look.Stop()
 	for {
 		select {
-		case <-w.service.drain.begun:
+		case <-w.service.drain.started:
 			w.push(ctx, &belfryv1.WorkResponse{Draining: true})
 			return
 		default:
@@ -219,7 +219,7 @@ func (w *worker) handOut(ctx context.Context) {
 		if p == nil {
 			select {
 			case <-w.changed:
-			case <-w.service.drain.begun:
+			case <-w.service.drain.started:
 			case <-look.C:
 				if f := w.mayPoll(ctx, nil); f != nil {
 					w.cancel(f)
@@ -267,7 +267,7 @@ func (w *worker) pause(ctx context.Context, err error) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-w.service.drain.begun:
+	case <-w.service.drain.started:
 	case <-ctx.Done():
 		return false
 	}
@@ -345,7 +345,7 @@ func (w *worker) send(ctx context.Context) {
 // so that the actions on one lease keep their order.
 func (w *worker) carryOut(ctx context.Context) {
 	for req := range w.actions {
-		round, messages := w.actionsOf(ctx, nil, req.WorkRequest), []held{req}
+		round, messages := w.actionsOf(ctx, nil, req.WorkRequest), []actionMessage{req}
 		for more := true; more && len(round) < w.service.limits.BatchJobsMax; {
 			select {
 			case next, ok := <-w.actions:

@@ -9,14 +9,14 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// alone is the cluster of a node that has no other.
-type alone struct {
+// singleNode is the Cluster of a node without others.
+type singleNode struct {
 	node             Node
 	address, version string
 }
 
 // Members implements Cluster.
-func (a *alone) Members(context.Context) ([]Member, []Move) {
+func (a *singleNode) Members(context.Context) ([]Member, []Move) {
 	st := a.node.Status()
 	return []Member{{
 		Name: st.Name, ServerID: st.ServerID, ClientAddr: a.address, Answers: true, Version: a.version, Format: fsm.LatestFormat, Groups: slices.Concat(st.Shards, st.Groups),
@@ -24,40 +24,41 @@ func (a *alone) Members(context.Context) ([]Member, []Move) {
 }
 
 // Settings implements Cluster.
-func (*alone) Settings() ClusterSettings {
+func (*singleNode) Settings() ClusterSettings {
 	return ClusterSettings{Factor: 1, MinVoters: 1, NoAutoCreate: new(false)}
 }
 
 // Configure implements Cluster.
-func (*alone) Configure(context.Context, ClusterSettings) (ClusterSettings, error) {
+func (*singleNode) Configure(context.Context, ClusterSettings) (ClusterSettings, error) {
 	return ClusterSettings{}, needsOthers()
 }
 
 // LowerMinVoters implements Cluster.
-func (*alone) LowerMinVoters(context.Context, int) (ClusterSettings, error) {
+func (*singleNode) LowerMinVoters(context.Context, int) (ClusterSettings, error) {
 	return ClusterSettings{}, needsOthers()
 }
 
-// Format implements Cluster. Nobody tells a node without a catalog to write another one.
-func (*alone) Format() fsm.Format { return fsm.FirstFormat }
+// Format implements Cluster. A node without a catalog never gets an instruction to write another
+// format.
+func (*singleNode) Format() fsm.Format { return fsm.FirstFormat }
 
 // VotersWanted implements Cluster.
-func (*alone) VotersWanted() int { return 1 }
+func (*singleNode) VotersWanted() int { return 1 }
 
 // Drain implements Cluster.
-func (*alone) Drain(context.Context, string, int) error { return needsOthers() }
+func (*singleNode) Drain(context.Context, string, int) error { return needsOthers() }
 
 // Undrain implements Cluster.
-func (*alone) Undrain(context.Context, string) error { return nil }
+func (*singleNode) Undrain(context.Context, string) error { return nil }
 
 // Remove implements Cluster.
-func (*alone) Remove(context.Context, string) error { return needsOthers() }
+func (*singleNode) Remove(context.Context, string) error { return needsOthers() }
 
 // TransferLeader implements Cluster.
-func (*alone) TransferLeader(context.Context, Transfer) error { return needsOthers() }
+func (*singleNode) TransferLeader(context.Context, Transfer) error { return needsOthers() }
 
 // ResetClock implements Cluster.
-func (*alone) ResetClock(context.Context, string, uint32) (node.ClockReset, error) {
+func (*singleNode) ResetClock(context.Context, string, uint32) (node.ClockReset, error) {
 	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "this server was made without a cluster, which alone can move time back"
 	return node.ClockReset{}, f

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestForgivingInForm is the experience of somebody with curl: what stock Connect answers badly is answered well.
-func TestForgivingInForm(t *testing.T) {
+// TestLenientInput checks the input of people with curl: requests that stock Connect answers badly get a good
+// answer.
+func TestLenientInput(t *testing.T) {
 	s := serve(t)
 	for _, c := range []struct {
 		name, method, path, body, contentType string

@@ -19,18 +19,18 @@ import (
 // requestIDHeader carries a requestId where the body has no place for it: on raw routes, and for curl.
 const requestIDHeader = "Belfry-Request-Id"
 
-// edge is the interceptor of all services: it turns faults into wire errors, catches panics, measures, and takes the
-// request id from the header.
-type edge struct {
+// interceptor is the Connect interceptor of all services. It converts faults to wire errors,
+// catches panics, measures calls, and copies the request id from the header.
+type interceptor struct {
 	logger     *slog.Logger
 	traffic    *traffic
 	authorizer *authorizer
 	audited    map[string]bool // procedures
-	auditor    *slog.Logger    // takes what becomes of them
+	auditor    *slog.Logger    // takes a line about each of their calls
 }
 
 // WrapUnary implements connect.Interceptor.
-func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (e *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
 		c := &procedureCall{procedure: req.Spec().Procedure, address: req.Peer().Addr, id: req.Header().Get(correlationHeader), request: req.Any()}
 		err = e.run(ctx, c, func() (err error) {
@@ -51,7 +51,7 @@ func (e *edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// procedureCall is a call as the edge sees it.
+// procedureCall is a call as the interceptor sees it.
 type procedureCall struct {
 	procedure string
 	address   string // of the client
@@ -60,8 +60,9 @@ type procedureCall struct {
 	answer    any    // of a request that was answered
 }
 
-// run makes a call of a procedure, if it is admitted: its error becomes one of the contract, its panic too, and it is measured, and audited if need be.
-func (e *edge) run(ctx context.Context, c *procedureCall, call func() error) (err error) {
+// run authorizes a call of a procedure and makes it. An error or a panic becomes an error of the
+// contract. The call is measured, and audited if its procedure is.
+func (e *interceptor) run(ctx context.Context, c *procedureCall, call func() error) (err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -78,14 +79,14 @@ func (e *edge) run(ctx context.Context, c *procedureCall, call func() error) (er
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (e *edge) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (e *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := &procedureCall{procedure: conn.Spec().Procedure, address: conn.Peer().Addr, id: conn.RequestHeader().Get(correlationHeader)}
 		return e.run(ctx, c, func() error { return next(ctx, &firstMessage{conn, c}) })
 	}
 }
 
-// firstMessage keeps what a stream begins with, for the audit.
+// firstMessage records the first message of a stream for the audit log.
 type firstMessage struct {
 	connect.StreamingHandlerConn
 
@@ -101,7 +102,7 @@ func (f *firstMessage) Receive(message any) error {
 	return err
 }
 
-// withoutData returns a message of a stream without the bytes that it carries.
+// withoutData returns a message of a stream without its data.
 func withoutData(message any) any {
 	if m, ok := message.(*belfryv1.RestoreRequest); ok {
 		return &belfryv1.RestoreRequest{Overdue: m.GetOverdue()}
@@ -109,13 +110,14 @@ func withoutData(message any) any {
 	return message
 }
 
-// WrapStreamingClient implements connect.Interceptor; there are no clients here.
-func (e *edge) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+// WrapStreamingClient implements connect.Interceptor; the server has no clients.
+func (e *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// wire turns the error of a handler into one of the contract. What the caller is not told is logged.
-func (e *edge) wire(c *procedureCall, err error) error {
+// wire converts the error of a handler to one of the contract. It logs internal errors, of which
+// the caller sees no details.
+func (e *interceptor) wire(c *procedureCall, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -131,12 +133,12 @@ func (e *edge) wire(c *procedureCall, err error) error {
 }
 
 // panicked logs a panic and returns the error for the caller.
-func (e *edge) panicked(c *procedureCall, p any) error {
+func (e *interceptor) panicked(c *procedureCall, p any) error {
 	e.logger.Error("a call panicked", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return fault(belfryv1.Reason_REASON_INTERNAL).wire()
 }
 
-// takeRequestIDOf is takeRequestID for a request in whatever form it is.
+// takeRequestIDOf is takeRequestID for a request in any form.
 func takeRequestIDOf(request any, header string) error {
 	if r, ok := request.(interface{ parsed() (proto.Message, error) }); ok {
 		m, err := r.parsed()
@@ -153,7 +155,8 @@ func takeRequestIDOf(request any, header string) error {
 	return nil
 }
 
-// takeRequestID puts the header's request id into a message that has a place for one. Two different ids are a mistake.
+// takeRequestID sets the request id of a message from the header, if the message has such a field.
+// It refuses two different ids.
 func takeRequestID(m protoreflect.Message, header string) *Fault {
 	if header == "" {
 		return nil

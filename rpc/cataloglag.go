@@ -7,13 +7,13 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Refreshing is a Catalog of which other nodes may know more.
+// Refreshing is a Catalog that may lag behind those of other nodes.
 type Refreshing interface {
 	// Refresh returns when the catalog shows every change that was answered, by any node, before the call.
 	Refresh(ctx context.Context) error
 }
 
-// refresh has the catalog catch up, if there is more to know than it does.
+// refresh waits until the catalog has caught up, if it is Refreshing.
 func (r router) refresh(ctx context.Context) error {
 	c, ok := r.catalog.(Refreshing)
 	if !ok {
@@ -25,9 +25,10 @@ func (r router) refresh(ctx context.Context) error {
 	return nil
 }
 
-// learn makes sure that this node knows a queue's partitions before it looks for something in them. How many there are the home shard knows, in
-// which every queue has a part. Nothing can be said to be missing if it cannot be asked, nor, which is QUEUE_CHANGED, if the catalog here does not come
-// to know the same.
+// learn makes sure that this node knows the partitions of a queue before it looks for a job in
+// them. The home shard knows their number, since every queue has a part there. If the home shard
+// cannot be asked, no job can be reported missing. If the catalog does not come to agree with it,
+// learn returns QUEUE_CHANGED.
 func (r reader) learn(ctx context.Context, queue string) error {
 	shard := r.shard(queue, 0)
 	home, _, err := r.read(ctx, shard, &fsm.QueueQuery{Queue: queue})
@@ -43,7 +44,8 @@ func (r reader) learn(ctx context.Context, queue string) error {
 	return nil
 }
 
-// findAgain makes a call that names a job, and again if it found nothing because this node looked in the wrong partition.
+// findAgain makes a call that names a job. It repeats the call if that found nothing because this
+// node looked in the wrong partition.
 func findAgain[R any](ctx context.Context, r reader, queue string, call func() (R, error)) (R, error) {
 	routed := r.partitions(queue)
 	out, err := call()

@@ -38,12 +38,12 @@ func reasonOf(t *testing.T, err error) belfryv1.Reason {
 	return f.Reason
 }
 
-// TestLifeOfAJob goes through put, reserve and every way to end, over every protocol.
-func TestLifeOfAJob(t *testing.T) {
+// TestJobLifecycle goes through put, reserve and every way to end, over every protocol.
+func TestJobLifecycle(t *testing.T) {
 	s := serve(t)
 	for name, c := range s.clients() {
 		t.Run(name, func(t *testing.T) {
-			lifeOfAJob(t, c, "life/"+strings.Map(func(r rune) rune {
+			jobLifecycle(t, c, "lifecycle/"+strings.Map(func(r rune) rune {
 				if queueNameByte(byte(r)) {
 					return r
 				}
@@ -53,7 +53,7 @@ func TestLifeOfAJob(t *testing.T) {
 	}
 }
 
-func lifeOfAJob(t *testing.T, c belfryv1connect.QueueServiceClient, queue string) {
+func jobLifecycle(t *testing.T, c belfryv1connect.QueueServiceClient, queue string) {
 	ctx := t.Context()
 	reserve := func() *belfryv1.Job {
 		t.Helper()
