@@ -431,7 +431,8 @@ func TestHealthTakesLittle(t *testing.T) {
 	}
 }
 
-// TestAMissingCallerHasNoPermissions: where calls need a token, one that comes in some other way than through the door may do nothing.
+// TestAMissingCallerHasNoPermissions: where calls need a token, a call that bypassed authentication
+// may do nothing.
 func TestAMissingCallerHasNoPermissions(t *testing.T) {
 	s := &queueService{authorizer: &authorizer{authenticator: newTokenMemory(), now: time.Now}, now: time.Now}
 	c := s.checker(t.Context(), tokens.Put)

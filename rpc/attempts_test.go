@@ -12,7 +12,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestAttemptLastsUntilLateGrantsAreReleased: the answer does not wait for what is left to do, a repeat and the end of the server do.
+// TestAttemptLastsUntilLateGrantsAreReleased: the answer does not wait for the release of late
+// grants. A repeat and the end of the server do.
 func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts

@@ -32,7 +32,9 @@ func request(t *testing.T, conn net.Conn, text string) int {
 
 const livez = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// TestUnauthenticatedConnectionsMakeRoom: connections whose callers have shown no token go first, though their calls are under way; one whose caller has stays, on both versions of HTTP.
+// TestUnauthenticatedConnectionsMakeRoom: connections whose callers have shown no token are closed
+// first, even with calls under way. A connection whose caller is authenticated stays. Both hold on
+// both versions of HTTP.
 func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10

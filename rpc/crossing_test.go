@@ -385,8 +385,9 @@ func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestRepeatWaitsForTheAttemptBeforeWithinBounds: when the first attempt cannot end, since a shard does not answer, a repeat says after
-// a while, or when a newer one comes, that the outcome is unknown. That the caller of the first one has gone changes nothing.
+// TestRepeatWaitsForTheAttemptBeforeWithinBounds: the first attempt cannot end, since a shard does
+// not answer. A repeat returns UNKNOWN_OUTCOME after a while, or when a newer one comes. That holds
+// also if the caller of the first attempt has gone.
 func TestRepeatWaitsForTheAttemptBeforeWithinBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

@@ -152,8 +152,9 @@ func TestPollWithOneShardLeaderless(t *testing.T) {
 	})
 }
 
-// TestPollsRotatePartitions: however full one partition is, and whatever else the node does between polls, the head of each is handed out within as many
-// polls as there are partitions.
+// TestPollsRotatePartitions: the head of each partition is handed out within as many polls as there
+// are partitions. That holds however full one partition is, and whatever else the node does between
+// polls.
 func TestPollsRotatePartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, queues := serveFar(t)
