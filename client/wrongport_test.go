@@ -131,8 +131,8 @@ func TestASwallowedQuestion(t *testing.T) {
 			return err
 		}
 		for name, first := range map[string]struct {
-			call     func(context.Context, *Client) error
-			patience time.Duration
+			call    func(context.Context, *Client) error
+			timeout time.Duration
 		}{
 			"get": {get, dialTimeout / 2}, "get in a hurry": {get, dialTimeout / 10},
 			"put": {put, dialTimeout / 2}, // of several callers together, whose patience is not known
@@ -141,7 +141,7 @@ func TestASwallowedQuestion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), first.patience)
+			ctx, cancel := context.WithTimeout(t.Context(), first.timeout)
 			if err := first.call(ctx, c); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -46,8 +46,8 @@ type Catalog struct {
 	ready  chan struct{} // closed when group is set
 	// changed has the leader look for shards that lag.
 	changed chan struct{}
-	// turn holds a token while a queue's partitions are opened or emptied, so that nothing opens what was just emptied.
-	turn chan struct{}
+	// contentLock holds a token while a queue's partitions are opened or emptied, so that nothing opens what was just emptied.
+	contentLock chan struct{}
 	// whileLeading runs beside the catalog's own duties while this node leads it; nil for nothing.
 	whileLeading func(ctx context.Context)
 	// request is what the catalog is bound to, nil if to none.
@@ -62,7 +62,7 @@ type Catalog struct {
 func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
 	return &Catalog{
 		logger: logger, self: self, found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
-		ready: make(chan struct{}), changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		ready: make(chan struct{}), changed: make(chan struct{}, 1), contentLock: make(chan struct{}, 1),
 		outside: new(atomic.Pointer[string]), access: newAccess(),
 	}
 }

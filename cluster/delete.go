@@ -77,8 +77,8 @@ func (c *Catalog) emptyShard(ctx context.Context, name string, partition uint32)
 // lockQueues waits until no other call opens or empties partitions. The caller must call unlock.
 func (c *Catalog) lockQueues(ctx context.Context) (unlock func(), err error) {
 	select {
-	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
+	case c.contentLock <- struct{}{}:
+		return func() { <-c.contentLock }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for another change of queues: %w: %w", node.ErrCanceled, context.Cause(ctx))
 	}

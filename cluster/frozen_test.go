@@ -114,19 +114,19 @@ func TestPollsBesideALeaderThatStandsStill(t *testing.T) {
 			_, err := router.Offers(t.Context(), shard, []string{queue})
 			return err
 		}
-		turn := func() error {
-			_, end, err := router.Attempt(t.Context(), shard, "request", time.Hour)
+		lockRequest := func() error {
+			_, end, err := router.LockRequest(t.Context(), shard, "request", time.Hour)
 			if err == nil {
 				end()
 			}
 			return err
 		}
-		if err := errors.Join(offers(), turn()); err != nil { // so that there is a connection
+		if err := errors.Join(offers(), lockRequest()); err != nil { // so that there is a connection
 			t.Fatal(err)
 		}
 		tr.network.mute(leader.name)
 		began, ended := time.Now(), make(chan error, 1)
-		go func() { ended <- turn() }()
+		go func() { ended <- lockRequest() }()
 		if err := offers(); err == nil || time.Since(began) > offersWait {
 			t.Errorf("after %v it is known whether it offers something: %v", time.Since(began), err)
 		}
@@ -137,7 +137,7 @@ func TestPollsBesideALeaderThatStandsStill(t *testing.T) {
 		elected := time.Now()
 		err := <-ended
 		if errors.Is(err, node.ErrNoLeader) && elected.Sub(began) > leaderWait-oldLeaderGrace { // an election may take longer than a call waits
-			err = turn()
+			err = lockRequest()
 		}
 		if took := time.Since(elected); err != nil || took > oldLeaderGrace+2*leaderCheckPause {
 			t.Errorf("%v after there was another leader: %v", took, err)

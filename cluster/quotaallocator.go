@@ -30,10 +30,10 @@ const (
 // quotaHost is the part of a node that enforces quotas. *node.Node implements it.
 type quotaHost interface {
 	ShardCount() int
-	SharesUsed(shard uint32) (term uint64, all map[string]node.SpaceUse)
-	SetShares(shard uint32, term uint64, all map[string]node.Share) (used map[string]node.Amounts)
-	LimitSpaces(spaces int)
-	OnShort(f func())
+	QuotaUse(shard uint32) (term uint64, all map[string]node.NamespaceUse)
+	SetShardQuotas(shard uint32, term uint64, all map[string]node.ShardQuota) (used map[string]node.Amounts)
+	SetNamespacesLimited(spaces int)
+	OnQuotaShort(f func())
 }
 
 // quotaAllocator divides the quotas of namespaces among the shards that this node leads. It takes
@@ -69,13 +69,13 @@ type shardQuotaState struct {
 	// record has that version.
 	from uint64
 	most node.Amounts
-	use  node.SpaceUse
+	use  node.NamespaceUse
 }
 
 // newQuotaAllocator returns an allocator. Until it knows which namespaces have quotas, no shard
 // that this node leads accepts anything into a namespace.
 func newQuotaAllocator(host quotaHost, c *Catalog, logger *slog.Logger) *quotaAllocator {
-	host.LimitSpaces(1)
+	host.SetNamespacesLimited(1)
 	return &quotaAllocator{
 		host: host, catalog: c, refresh: c.Refresh, wake: make(chan struct{}, 1), logger: logger,
 		shards: map[uint32]*shardQuotas{},
@@ -85,7 +85,7 @@ func newQuotaAllocator(host quotaHost, c *Catalog, logger *slog.Logger) *quotaAl
 // markCaughtUp records that the catalog here has once had all that its leader had.
 func (a *quotaAllocator) markCaughtUp() {
 	a.caughtUp = true
-	a.catalog.view(func(m *machine) { a.host.LimitSpaces(len(m.state.Namespaces)) })
+	a.catalog.view(func(m *machine) { a.host.SetNamespacesLimited(len(m.state.Namespaces)) })
 }
 
 // awaitCatalog waits until the catalog here has had all that its leader had. It reports false when
@@ -109,7 +109,7 @@ func (a *quotaAllocator) awaitCatalog(ctx context.Context) bool {
 
 // run updates the quotas until ctx ends.
 func (a *quotaAllocator) run(ctx context.Context) {
-	a.host.OnShort(func() {
+	a.host.OnQuotaShort(func() {
 		select {
 		case a.wake <- struct{}{}:
 		default:
@@ -150,13 +150,13 @@ func (a *quotaAllocator) update(ctx context.Context) {
 	if old {
 		return
 	}
-	a.host.LimitSpaces(spaces)
+	a.host.SetNamespacesLimited(spaces)
 	if spaces == 0 && len(a.shards) == 0 {
 		return
 	}
 	var updates sync.WaitGroup
 	for shard := range uint32(a.host.ShardCount()) { //nolint:gosec // a few
-		term, use := a.host.SharesUsed(shard)
+		term, use := a.host.QuotaUse(shard)
 		if term == 0 {
 			delete(a.shards, shard)
 			continue
@@ -176,7 +176,7 @@ func (a *quotaAllocator) update(ctx context.Context) {
 }
 
 // updateShard applies the recorded quotas of one shard, and changes those that should change.
-func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shardQuotas, use map[string]node.SpaceUse) {
+func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shardQuotas, use map[string]node.NamespaceUse) {
 	changes := a.applyQuotas(shard, s, use)
 	if len(changes) == 0 {
 		return
@@ -196,9 +196,9 @@ func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shard
 // returns the changes that the use calls for, none if use is nil. The node does without a part of
 // its quota before any other node learns that the part is given back.
 func (a *quotaAllocator) applyQuotas(
-	shard uint32, s *shardQuotas, use map[string]node.SpaceUse,
+	shard uint32, s *shardQuotas, use map[string]node.NamespaceUse,
 ) (changes []shardQuotaChange) {
-	all, had := map[string]node.Share{}, map[string]node.Amounts{}
+	all, had := map[string]node.ShardQuota{}, map[string]node.Amounts{}
 	var old bool
 	a.catalog.view(func(m *machine) {
 		if old = m.state.Limited < s.limited; old {
@@ -216,7 +216,7 @@ func (a *quotaAllocator) applyQuotas(
 	if old {
 		return nil
 	}
-	used := a.host.SetShares(shard, s.term, all)
+	used := a.host.SetShardQuotas(shard, s.term, all)
 	if used == nil { // it does not lead any more, and proposes nothing for the new leader
 		return nil
 	}
@@ -232,15 +232,15 @@ func (a *quotaAllocator) applyQuotas(
 // quotaFor returns what applyQuotas needs of one namespace: the shard's quota and its change, nil
 // for no change.
 func (s *shardQuotas) quotaFor(
-	r *namespaceRecord, shard uint32, shards int, use map[string]node.SpaceUse,
-) (node.Share, *shardQuotaChange) {
+	r *namespaceRecord, shard uint32, shards int, use map[string]node.NamespaceUse,
+) (node.ShardQuota, *shardQuotaChange) {
 	i := slices.IndexFunc(r.ShardQuotas, func(e shardQuota) bool { return e.Shard == shard })
 	if i < 0 || r.ShardQuotas[i].Term < s.term {
-		return node.Share{Quota: r.Quota, Waiting: true}, &shardQuotaChange{Name: r.Name, Created: r.Created}
+		return node.ShardQuota{Quota: r.Quota, Waiting: true}, &shardQuotaChange{Name: r.Name, Created: r.Created}
 	}
 	e := r.ShardQuotas[i]
 	if e.Term > s.term { // another node leads by now
-		return node.Share{Quota: r.Quota, Waiting: true}, nil
+		return node.ShardQuota{Quota: r.Quota, Waiting: true}, nil
 	}
 	st := s.states[r.Name]
 	if st == nil {
@@ -248,7 +248,7 @@ func (s *shardQuotas) quotaFor(
 		s.states[r.Name] = st
 	}
 	if e.Version < st.from {
-		return node.Share{Quota: r.Quota, Granted: st.most}, nil
+		return node.ShardQuota{Quota: r.Quota, Granted: st.most}, nil
 	}
 	if e.Version > st.from {
 		st.from, st.most = e.Version, e.Granted
@@ -268,7 +268,7 @@ func (s *shardQuotas) quotaFor(
 			st.most[l] = min(st.most[l], want.Granted[l])
 		}
 	}
-	return node.Share{Quota: r.Quota, Granted: st.most, More: r.mayGrow(&e)}, change
+	return node.ShardQuota{Quota: r.Quota, Granted: st.most, More: r.mayGrow(&e)}, change
 }
 
 // grantedToShard returns the quota of a shard.
@@ -296,7 +296,7 @@ func (r *namespaceRecord) mayGrow(e *shardQuota) (more [node.Limits]bool) {
 }
 
 // wantedQuota returns what a shard's quota should be, by its use and by what other shards need.
-func wantedQuota(r *namespaceRecord, e *shardQuota, use node.SpaceUse, shards int) (want shardQuota) {
+func wantedQuota(r *namespaceRecord, e *shardQuota, use node.NamespaceUse, shards int) (want shardQuota) {
 	others := r.grantedExcept(e.Shard)
 	want = *e
 	for l := range node.Limits {

@@ -17,8 +17,8 @@ func recordOf(quota, own, others uint64, othersWant bool, version uint64) *names
 	}}
 }
 
-func useOf(used, short uint64) map[string]node.SpaceUse {
-	return map[string]node.SpaceUse{"t": {Use: node.Amounts{node.JobsLimit: used}, Short: node.Amounts{node.JobsLimit: short}}}
+func useOf(used, short uint64) map[string]node.NamespaceUse {
+	return map[string]node.NamespaceUse{"t": {Use: node.Amounts{node.JobsLimit: used}, Short: node.Amounts{node.JobsLimit: short}}}
 }
 
 // TestQuotaIsReleasedFirst: a shard does without a part of its quota from the moment at which it
@@ -26,7 +26,7 @@ func useOf(used, short uint64) map[string]node.SpaceUse {
 // whatever the shard needs meanwhile.
 func TestQuotaIsReleasedFirst(t *testing.T) {
 	s := &shardQuotas{term: 5, states: map[string]*shardQuotaState{}}
-	granted := func(r *namespaceRecord, use map[string]node.SpaceUse) (jobs, asked uint64) {
+	granted := func(r *namespaceRecord, use map[string]node.NamespaceUse) (jobs, asked uint64) {
 		got, change := s.quotaFor(r, 1, 3, use)
 		if change != nil {
 			asked = change.Granted[node.JobsLimit]
@@ -36,7 +36,7 @@ func TestQuotaIsReleasedFirst(t *testing.T) {
 	type step struct {
 		what         string
 		record       *namespaceRecord
-		use          map[string]node.SpaceUse
+		use          map[string]node.NamespaceUse
 		jobs, change uint64
 	}
 	for _, st := range []step{

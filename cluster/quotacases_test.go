@@ -26,7 +26,7 @@ type busyHost struct {
 
 func (h *busyHost) ShardCount() int { return 3 }
 
-func (h *busyHost) SetShares(uint32, uint64, map[string]node.Share) map[string]node.Amounts {
+func (h *busyHost) SetShardQuotas(uint32, uint64, map[string]node.ShardQuota) map[string]node.Amounts {
 	if h.told++; h.over {
 		return nil
 	}
@@ -171,13 +171,13 @@ type startingHost struct {
 	looked bool
 }
 
-func (h *startingHost) LimitSpaces(spaces int) {
+func (h *startingHost) SetNamespacesLimited(spaces int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.spaces = spaces
 }
 
-func (h *startingHost) OnShort(func()) {}
+func (h *startingHost) OnQuotaShort(func()) {}
 
 func (h *startingHost) ShardCount() int {
 	h.mu.Lock()
@@ -256,7 +256,7 @@ func TestLoweredRate(t *testing.T) {
 	for range 8 {
 		for i := range r.ShardQuotas {
 			e := &r.ShardQuotas[i]
-			busy := node.SpaceUse{Use: e.Granted, Short: node.Amounts{node.PutRate: 1000}}
+			busy := node.NamespaceUse{Use: e.Granted, Short: node.Amounts{node.PutRate: 1000}}
 			*e = wantedQuota(r, e, busy, shards)
 		}
 	}

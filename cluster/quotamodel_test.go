@@ -76,7 +76,7 @@ func (m *quotaModel) step() {
 			continue
 		}
 		e := &m.record.ShardQuotas[i]
-		var use node.SpaceUse
+		var use node.NamespaceUse
 		use.Use[m.limit], use.Short[m.limit] = s.used, s.waiting
 		want := wantedQuota(m.record, e, use, len(m.shards))
 		s.updated, s.next, s.pause = m.now, m.now+quotaInterval, min(max(2*s.pause, 20*time.Millisecond), quotaInterval)

@@ -21,7 +21,7 @@ func TestRequestLockAtTheLeader(t *testing.T) {
 		for _, first := range tr.all {
 			for _, second := range tr.all {
 				name := first.name + " then " + second.name
-				newer, end, err := first.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Minute)
+				newer, end, err := first.cluster.Router().LockRequest(t.Context(), shard, "r-1", time.Minute)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -29,27 +29,27 @@ func TestRequestLockAtTheLeader(t *testing.T) {
 				if isClosed(newer) {
 					t.Errorf("%s: the first is told of a newer one before there is one", name)
 				}
-				other, leave, err := second.cluster.Router().Attempt(t.Context(), shard, "r-2", time.Minute)
+				other, leave, err := second.cluster.Router().LockRequest(t.Context(), shard, "r-2", time.Minute)
 				if err != nil {
 					t.Fatalf("%s: another request: %v", name, err)
 				}
 				leave()
 				_ = other
-				turn := make(chan func(), 1)
+				unlocked := make(chan func(), 1)
 				go func() {
-					_, end, err := second.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Minute)
+					_, end, err := second.cluster.Router().LockRequest(t.Context(), shard, "r-1", time.Minute)
 					if err != nil {
 						t.Errorf("%s: the second: %v", name, err)
 					}
-					turn <- end
+					unlocked <- end
 				}()
 				<-newer
 				synctest.Wait()
-				if len(turn) > 0 {
+				if len(unlocked) > 0 {
 					t.Errorf("%s: both run", name)
 				}
 				end()
-				if end := <-turn; end != nil {
+				if end := <-unlocked; end != nil {
 					end()
 				}
 				await(t, "nothing to be left", func() bool { return leader.cluster.Router().attempts.Len() == 0 })
@@ -66,19 +66,19 @@ func TestAttemptWithoutTheLock(t *testing.T) {
 		tr := newTrio(t, dir)
 		const shard = 0
 		leader, other := tr.leader(shard)
-		_, end, err := leader.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Minute)
+		_, end, err := leader.cluster.Router().LockRequest(t.Context(), shard, "r-1", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		_, _, err = other.cluster.Router().Attempt(t.Context(), shard, "r-1", time.Second)
+		_, _, err = other.cluster.Router().LockRequest(t.Context(), shard, "r-1", time.Second)
 		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || took != time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		_, _, err = other.cluster.Router().Attempt(ctx, shard, "r-1", time.Minute)
+		_, _, err = other.cluster.Router().LockRequest(ctx, shard, "r-1", time.Minute)
 		if took := time.Since(began); err == nil || took != time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}

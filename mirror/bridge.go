@@ -108,7 +108,7 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 
 // run puts due jobs on the ready list until ctx ends.
 func (g *ringer) run(ctx context.Context) error {
-	retry := patience{}
+	retry := backoff{}
 	for ctx.Err() == nil {
 		err := g.forget(ctx) // what an earlier turn could not
 		var jobs []*client.Job
@@ -119,7 +119,7 @@ func (g *ringer) run(ctx context.Context) error {
 			err = g.finishRing(ctx, jobs)
 		}
 		if err == nil {
-			retry = patience{}
+			retry = backoff{}
 		} else if err := g.outlast(ctx, err, &retry); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 
 // push runs the script, again if the answer does not come, until ctx ends: what is on the list already is not put there twice.
 func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
-	for retry := (patience{}); ; {
+	for retry := (backoff{}); ; {
 		reply, _, err := g.script(ctx, ringScript, []string{g.keys.state, g.keys.Ready, g.keys.rung}, args...)
 		if err == nil {
 			return reply.Int64()

@@ -183,7 +183,7 @@ func (l *link) restoreDedup(ctx context.Context, queue string) error {
 
 // setBack has a queue remember ids as it did and forgets how that was, or, if another import began meanwhile, undoes it: then it must be looked who is there.
 func (l *link) setBack(ctx context.Context, n notes, was bool) (again bool, err error) {
-	for wait := (patience{}); ; {
+	for wait := (backoff{}); ; {
 		changed, err := l.belfry.Admin().UpdateQueue(ctx, n.queue, &client.QueueSettings{DedupForever: new(was)})
 		if err != nil && !isGone(err) {
 			return false, fmt.Errorf("having the queue %s forget ids again: %w", n.queue, err)

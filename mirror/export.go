@@ -152,7 +152,7 @@ func (e *exporter) prepare(ctx context.Context) error {
 
 // pause has nothing handed out any more, on every shard.
 func (e *exporter) pause(ctx context.Context) error {
-	for wait := (patience{}); ; {
+	for wait := (backoff{}); ; {
 		changed, err := e.belfry.Admin().UpdateQueue(ctx, e.queue, &client.QueueSettings{Paused: new(true)})
 		if err != nil {
 			return fmt.Errorf("pausing the queue: %w", err)
@@ -227,7 +227,7 @@ var errNoFormat = errors.New("nothing says which format the processes of Redisso
 
 // run moves jobs until there are none.
 func (e *exporter) run(ctx context.Context) error {
-	retry := patience{}
+	retry := backoff{}
 	for {
 		moved, left, err := e.pass(ctx)
 		switch {
@@ -236,7 +236,7 @@ func (e *exporter) run(ctx context.Context) error {
 				return err
 			}
 		case moved > 0:
-			retry = patience{}
+			retry = backoff{}
 		case left > 0:
 			e.notice(fmt.Errorf("%d jobs are left; those that consumers hold are waited for", left))
 			if err := sleep(ctx, leftWait); err != nil {

@@ -228,7 +228,7 @@ func (i *importer) moveAll(ctx context.Context) error {
 		hint = offers.Channel()
 		i.heard()
 	}
-	retry := patience{}
+	retry := backoff{}
 	for {
 		taken, err := i.cycle(ctx)
 		if err == nil && (taken == 0 || time.Since(i.counts.Looked) > followWait) {
@@ -241,7 +241,7 @@ func (i *importer) moveAll(ctx context.Context) error {
 				return err
 			}
 		case taken > 0:
-			retry = patience{}
+			retry = backoff{}
 		case !i.follow:
 			return nil
 		default:

@@ -123,7 +123,7 @@ func (l *link) persist(ctx context.Context, work func(ctx context.Context) error
 
 // repeat repeats work while it fails with what passes.
 func (l *link) repeat(ctx context.Context, work func(ctx context.Context) error, passes func(error) bool) error {
-	for retry := (patience{}); ; {
+	for retry := (backoff{}); ; {
 		err := work(ctx)
 		if err == nil {
 			return nil
@@ -135,12 +135,12 @@ func (l *link) repeat(ctx context.Context, work func(ctx context.Context) error,
 }
 
 // outlast waits until another try makes sense after an error that may pass. Any other it returns, explained.
-func (l *link) outlast(ctx context.Context, err error, retry *patience) error {
+func (l *link) outlast(ctx context.Context, err error, retry *backoff) error {
 	return l.wait(ctx, err, retry, passing)
 }
 
 // wait is outlast for what passes.
-func (l *link) wait(ctx context.Context, err error, retry *patience, passes func(error) bool) error {
+func (l *link) wait(ctx context.Context, err error, retry *backoff, passes func(error) bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -14,7 +14,7 @@ func (l *link) putAll(ctx context.Context, puts []client.Put, done func(n int, r
 	for n := range places {
 		places[n] = n
 	}
-	for retry := (patience{}); len(places) > 0; {
+	for retry := (backoff{}); len(places) > 0; {
 		batch := make([]client.Put, len(places))
 		for n, place := range places {
 			batch[n] = puts[place]

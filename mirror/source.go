@@ -197,7 +197,7 @@ func kindsOf(ctx context.Context, r redis.UniversalClient, keys ...string) ([]st
 
 // run moves jobs until a pass finds none, or for ever if it follows.
 func (i *carrier) run(ctx context.Context) error {
-	for retry := (patience{}); ; {
+	for retry := (backoff{}); ; {
 		taken, err := i.cycle(ctx)
 		switch {
 		case err != nil:
@@ -205,7 +205,7 @@ func (i *carrier) run(ctx context.Context) error {
 				return err
 			}
 		case taken > 0:
-			retry = patience{}
+			retry = backoff{}
 		case !i.o.Follow:
 			left, err := i.redis.HLen(ctx, i.handover).Result()
 			if err == nil && left == 0 {

@@ -15,17 +15,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience waits longer from one failure to the next.
-type patience struct{ last time.Duration }
+// backoff waits longer after each failure.
+type backoff struct{ last time.Duration }
 
 const (
-	patienceFirst = 50 * time.Millisecond
-	patienceMax   = 2 * time.Second
+	backoffFirst = 50 * time.Millisecond
+	backoffMax   = 2 * time.Second
 )
 
 // wait waits until another try makes sense.
-func (p *patience) wait(ctx context.Context) error {
-	p.last = min(patienceMax, max(patienceFirst, 2*p.last))
+func (p *backoff) wait(ctx context.Context) error {
+	p.last = min(backoffMax, max(backoffFirst, 2*p.last))
 	return sleep(ctx, p.last)
 }
 

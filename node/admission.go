@@ -37,7 +37,7 @@ func newAdmission(s *shard) *admission {
 		handsOver: func() bool { return n.relieved() && !s.soleVoter() },
 		space:     n.space, memory: n.memory,
 		quotas: &quotas{
-			name: s.name, view: s.view, nodeLimited: &n.limitedSpaces, askForMore: n.askForMoreQuota,
+			name: s.name, view: s.view, nodeLimited: &n.namespacesLimited, askForMore: n.askForMoreQuota,
 			noLeader: func() error { return s.refusal(ErrNoLeader) },
 		},
 	}

@@ -18,7 +18,7 @@ type shardCounters struct {
 	propose, commit, apply         *histogram
 	serverLate, workerLate         *histogram
 	measures                       *queueMeasures
-	quotas                         spaceRefusals
+	quotas                         namespaceRefusals
 }
 
 func newShardCounters(shard uint32) *shardCounters {

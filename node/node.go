@@ -53,12 +53,12 @@ type Node struct {
 	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
 	active   atomic.Int64
 	draining atomic.Bool
-	// limitedSpaces: some namespace has a quota. onShort is told that a request waits for a share of one.
-	limitedSpaces atomic.Bool
-	onShort       atomic.Pointer[func()]
-	leaving       atomic.Bool // it is about to stop
-	idle          chan struct{}
-	idleOnce      sync.Once
+	// namespacesLimited: some namespace has a quota. onShort is told that a request waits for a share of one.
+	namespacesLimited atomic.Bool
+	onQuotaShort      atomic.Pointer[func()]
+	leaving           atomic.Bool // it is about to stop
+	idle              chan struct{}
+	idleOnce          sync.Once
 
 	handedOver chan struct{} // closed when the leaderships were handed over; see Drain
 

@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// openCrowded opens a node whose shards hold so many queues at most.
-func openCrowded(t *testing.T, queuesMax int) *Node {
+// openWithQueuesMax opens a node whose shards hold so many queues at most.
+func openWithQueuesMax(t *testing.T, queuesMax int) *Node {
 	t.Helper()
 	cfg := testConfig(t, t.TempDir())
 	cfg.Machine = fsm.Config{QueuesMax: queuesMax}
@@ -48,7 +48,7 @@ func queuesHeld(n *Node) (held int) {
 // on, and others make theirs, each as long as it has fewer than are left. A shard that is full says so, and a queue that is deleted makes room.
 func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openCrowded(t, 8)
+		n := openWithQueuesMax(t, 8)
 		for i, step := range []struct {
 			puts    string // the queues of a request
 			refused string // the one that is not made, "" if all are
@@ -100,7 +100,7 @@ func TestQueuesMadeAtOnce(t *testing.T) {
 	for _, batch := range []int{1, 3} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := openCrowded(t, 60)
+				n := openWithQueuesMax(t, 60)
 				queues := numbered("t", 99)
 				var group sync.WaitGroup
 				for len(queues) > 0 {
@@ -198,7 +198,7 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 // start knows it.
 func TestPutsMakeNoQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openCrowded(t, 100)
+		n := openWithQueuesMax(t, 100)
 		expectCode(t, n, "first", put("old", "", 0), fsm.OK, 1)
 		if err := n.RefuseNewQueues(); err != nil {
 			t.Fatal(err)
@@ -236,7 +236,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 // put that was routed by another number of partitions.
 func TestRepeatsMakeNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openCrowded(t, 4)
+		n := openWithQueuesMax(t, 4)
 		expectCode(t, n, "first", put("t/0", "", 0), fsm.OK, 1)
 		do(t, n, 0, &fsm.DeleteQueue{Queue: "t/0"})
 		do(t, n, 0, named("t/1", "t/2")...)

@@ -42,8 +42,8 @@ func (l Limit) String() string {
 // Amounts holds one amount for each limit.
 type Amounts [Limits]uint64
 
-// Share is the part of a namespace's quota that one shard may use.
-type Share struct {
+// ShardQuota is the part of a namespace's quota that one shard may use.
+type ShardQuota struct {
 	// Quota is the whole quota of the namespace; 0 stands for no limit.
 	Quota Amounts `json:"quota"`
 	// Granted is what this shard may use. It has a meaning only where there is a limit.
@@ -54,8 +54,8 @@ type Share struct {
 	Waiting bool `json:"waiting"`
 }
 
-// SpaceUse is what a shard uses of a namespace's quota, requests in flight included.
-type SpaceUse struct {
+// NamespaceUse is what a shard uses of a namespace's quota, requests in flight included.
+type NamespaceUse struct {
 	Use Amounts
 	// Short is how much more of each limit is needed: the sum over the requests that wait, and the most that one request
 	// needed that was refused within the last second and a half.
@@ -135,7 +135,7 @@ type quotas struct {
 
 // namespaceQuota is the share of one namespace and its use.
 type namespaceQuota struct {
-	Share
+	ShardQuota
 	name    string
 	limited bool    // has a quota
 	pending Amounts // of requests in flight
@@ -185,8 +185,9 @@ func (q *quotas) reset(term uint64) {
 	q.anyLimited.Store(false)
 }
 
-// setShares sets the shares of a leadership, those of all namespaces with a quota, and returns what is used of each.
-func (q *quotas) setShares(term uint64, all map[string]Share) (used map[string]Amounts) {
+// setShardQuotas sets the quotas of the shard in a leadership, those of all namespaces with a quota, and returns what is
+// used of each.
+func (q *quotas) setShardQuotas(term uint64, all map[string]ShardQuota) (used map[string]Amounts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if term != q.term || term == 0 {
@@ -207,8 +208,8 @@ func (q *quotas) setShares(term uint64, all map[string]Share) (used map[string]A
 		if share.Quota[PutRate] == 0 {
 			s.putDebt = 0
 		}
-		if !s.limited || s.Share != share {
-			s.limited, s.Share, q.askAgainAfter = true, share, 0
+		if !s.limited || s.ShardQuota != share {
+			s.limited, s.ShardQuota, q.askAgainAfter = true, share, 0
 			q.wakeLocked(s)
 		}
 		used[name] = q.usedLocked(s)
@@ -236,17 +237,17 @@ func (q *quotas) forgetUnlimitedLocked(s *namespaceQuota) {
 	}
 }
 
-// sharesUsed returns the use of each quota.
-func (q *quotas) sharesUsed() (term uint64, all map[string]SpaceUse) {
+// use returns the use of each quota.
+func (q *quotas) use() (term uint64, all map[string]NamespaceUse) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all = map[string]SpaceUse{}
+	all = map[string]NamespaceUse{}
 	now := time.Now()
 	for name, s := range q.namespaces {
 		if !s.limited {
 			continue
 		}
-		u := SpaceUse{Use: q.usedLocked(s), Short: s.waitersNeed}
+		u := NamespaceUse{Use: q.usedLocked(s), Short: s.waitersNeed}
 		for l := range s.refusedNeed {
 			if now.Sub(s.refusedAt[l]) > shortageKept {
 				s.refusedNeed[l] = 0
@@ -321,31 +322,31 @@ func (q *quotas) askForMoreLocked(now time.Time) {
 	q.askForMore()
 }
 
-// SetShares sets what a shard may use of the quotas of all namespaces that have one, in a leadership of this node. It
+// SetShardQuotas sets what a shard may use of the quotas of all namespaces that have one, in a leadership of this node. It
 // ignores shares of another term. It returns what is used of each quota at that moment: after a share was lowered, the
 // use stays at most the larger of that figure and the share.
-func (n *Node) SetShares(shard uint32, term uint64, all map[string]Share) (used map[string]Amounts) {
+func (n *Node) SetShardQuotas(shard uint32, term uint64, all map[string]ShardQuota) (used map[string]Amounts) {
 	s, err := n.replicaOf(shard)
 	if err != nil {
 		return nil
 	}
-	return s.admission.quotas.setShares(term, maps.Clone(all))
+	return s.admission.quotas.setShardQuotas(term, maps.Clone(all))
 }
 
-// SharesUsed returns the term in which this node leads a shard, and what the shard uses of the quotas of namespaces. The
+// QuotaUse returns the term in which this node leads a shard, and what the shard uses of the quotas of namespaces. The
 // term is 0 if the shard is not served here.
-func (n *Node) SharesUsed(shard uint32) (term uint64, all map[string]SpaceUse) {
+func (n *Node) QuotaUse(shard uint32) (term uint64, all map[string]NamespaceUse) {
 	s, err := n.replicaOf(shard)
 	if err != nil || !s.serves() {
 		return 0, nil
 	}
-	return s.admission.quotas.sharesUsed()
+	return s.admission.quotas.use()
 }
 
-// LimitSpaces sets how many namespaces have a quota; a caller that does not know yet passes 1. While any has one, a new
-// leader admits no request into any namespace before SetShares.
-func (n *Node) LimitSpaces(spaces int) {
-	if n.limitedSpaces.Swap(spaces > 0) == (spaces > 0) {
+// SetNamespacesLimited sets how many namespaces have a quota; a caller that does not know yet passes 1. While any has one, a new
+// leader admits no request into any namespace before SetShardQuotas.
+func (n *Node) SetNamespacesLimited(spaces int) {
+	if n.namespacesLimited.Swap(spaces > 0) == (spaces > 0) {
 		return
 	}
 	for _, s := range n.here() {
@@ -353,12 +354,12 @@ func (n *Node) LimitSpaces(spaces int) {
 	}
 }
 
-// OnShort sets a function to call when a request waits for a larger share. It must return at once.
-func (n *Node) OnShort(f func()) { n.onShort.Store(&f) }
+// OnQuotaShort sets a function to call when a request waits for a larger share. It must return at once.
+func (n *Node) OnQuotaShort(f func()) { n.onQuotaShort.Store(&f) }
 
-// askForMoreQuota calls the function of OnShort.
+// askForMoreQuota calls the function of OnQuotaShort.
 func (n *Node) askForMoreQuota() {
-	if f := n.onShort.Load(); f != nil {
+	if f := n.onQuotaShort.Load(); f != nil {
 		(*f)()
 	}
 }

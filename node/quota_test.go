@@ -11,24 +11,24 @@ import (
 )
 
 // limited opens a node whose shard 0 has a share of namespace t.
-func openLimited(t *testing.T, share Share) *Node {
+func openLimited(t *testing.T, share ShardQuota) *Node {
 	t.Helper()
 	n := openNode(t, testConfig(t, t.TempDir()))
-	n.LimitSpaces(1)
+	n.SetNamespacesLimited(1)
 	giveShare(t, n, share)
 	return n
 }
 
-func giveShare(t *testing.T, n *Node, share Share) {
+func giveShare(t *testing.T, n *Node, share ShardQuota) {
 	t.Helper()
-	term, _ := n.SharesUsed(0)
+	term, _ := n.QuotaUse(0)
 	if term == 0 {
 		t.Fatal("nobody leads")
 	}
-	n.SetShares(0, term, map[string]Share{"t": share})
+	n.SetShardQuotas(0, term, map[string]ShardQuota{"t": share})
 }
 
-func limitOf(l Limit, quota, granted uint64) (s Share) {
+func limitOf(l Limit, quota, granted uint64) (s ShardQuota) {
 	s.Quota[l], s.Granted[l] = quota, granted
 	return s
 }
@@ -65,7 +65,7 @@ func TestShareOfJobs(t *testing.T) {
 		expectRefusal(t, n, tryPut(t, n, put("t/other", "5", 0)), JobsLimit, before)
 		giveShare(t, n, limitOf(JobsLimit, 10, 4))
 		do(t, n, 0, put("t/other", "5", 0))
-		n.SetShares(0, 1<<40, map[string]Share{}) // of another leadership
+		n.SetShardQuotas(0, 1<<40, map[string]ShardQuota{}) // of another leadership
 		before = lastIndex(n)
 		expectRefusal(t, n, tryPut(t, n, put("t/other", "6", 0)), JobsLimit, before)
 	})
@@ -121,12 +121,12 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		more.More[JobsLimit] = true
 		n := openLimited(t, more)
 		var asked int
-		n.OnShort(func() { asked++ })
+		n.OnQuotaShort(func() { asked++ })
 		began := time.Now()
 		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != quotaWait || asked == 0 {
 			t.Errorf("after %v: %v, asked for more %d times", time.Since(began), err, asked)
 		}
-		for _, unknown := range []Share{more, {Waiting: true}} {
+		for _, unknown := range []ShardQuota{more, {Waiting: true}} {
 			giveShare(t, n, unknown)
 			put1 := make(chan error)
 			go func() { put1 <- tryPut(t, n, put("t/q", "", 0)) }()
@@ -136,7 +136,7 @@ func TestSharesAreWaitedFor(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		giveShare(t, n, Share{Waiting: true})
+		giveShare(t, n, ShardQuota{Waiting: true})
 		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("a share that is not known: %v", err)
 		}
@@ -159,7 +159,7 @@ func TestShareOutsideOfALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(JobsLimit, 10, 0))
 		sh := n.shards[0].Load().admission.quotas
-		term, _ := n.SharesUsed(0)
+		term, _ := n.QuotaUse(0)
 		before := lastIndex(n)
 		sh.reset(0) // the proposer goes on: it is as if the next leadership had opened it by then
 		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrNoLeader) || OutcomeOf(err) != NotApplied {

@@ -37,12 +37,12 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, t.TempDir()))
-		n.LimitSpaces(1)
+		n.SetNamespacesLimited(1)
 		began, ended := time.Now(), make(chan error)
 		do(t, n, 0, put("plain", "", 0))
 		go func() { ended <- tryPut(t, n, put("t/q", "", 0)) }()
 		time.Sleep(quotaWait / 2)
-		n.LimitSpaces(0)
+		n.SetNamespacesLimited(0)
 		if err := <-ended; err != nil || time.Since(began) != quotaWait/2 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
@@ -73,13 +73,13 @@ func TestLoweredShareSaysWhatIsUsed(t *testing.T) {
 		for range 7 {
 			do(t, n, 0, put("t/a", "", 0))
 		}
-		term, _ := n.SharesUsed(0)
-		used := n.SetShares(0, term, map[string]Share{"t": limitOf(JobsLimit, 100, 3)})
+		term, _ := n.QuotaUse(0)
+		used := n.SetShardQuotas(0, term, map[string]ShardQuota{"t": limitOf(JobsLimit, 100, 3)})
 		if used["t"][JobsLimit] != 7 {
 			t.Errorf("%d jobs are used, want 7", used["t"][JobsLimit])
 		}
 		expectRefusal(t, n, tryPut(t, n, put("t/a", "", 0)), JobsLimit, lastIndex(n))
-		if other := n.SetShares(0, term+1, nil); other != nil {
+		if other := n.SetShardQuotas(0, term+1, nil); other != nil {
 			t.Errorf("in another term: %v", other)
 		}
 	})

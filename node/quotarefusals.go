@@ -8,17 +8,17 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// refusedSpacesMax bounds the namespaces that are counted one by one. The others are counted as OtherQueues.
-const refusedSpacesMax = 1000
+// refusedNamespacesMax bounds the namespaces that are counted one by one. The others are counted as OtherQueues.
+const refusedNamespacesMax = 1000
 
-// spaceRefusals counts the requests that quotas of namespaces refused since the start of the node.
-type spaceRefusals struct {
+// namespaceRefusals counts the requests that quotas of namespaces refused since the start of the node.
+type namespaceRefusals struct {
 	mu sync.Mutex
 	by map[string]Amounts
 }
 
 // note counts requests if err is a QuotaError.
-func (r *spaceRefusals) note(err error, requests uint64) {
+func (r *namespaceRefusals) note(err error, requests uint64) {
 	e, ok := errors.AsType[*QuotaError](err)
 	if !ok || e.Limit >= Limits {
 		return
@@ -26,7 +26,7 @@ func (r *spaceRefusals) note(err error, requests uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := e.Namespace
-	if _, counted := r.by[name]; !counted && len(r.by) >= refusedSpacesMax {
+	if _, counted := r.by[name]; !counted && len(r.by) >= refusedNamespacesMax {
 		name = OtherQueues
 	}
 	if r.by == nil {
@@ -37,7 +37,7 @@ func (r *spaceRefusals) note(err error, requests uint64) {
 	r.by[name] = sum
 }
 
-func (r *spaceRefusals) value() map[string]Amounts {
+func (r *namespaceRefusals) value() map[string]Amounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.by)

@@ -44,13 +44,13 @@ func TestStatsOfSpaces(t *testing.T) {
 // TestRefusalsOfSpacesAreBounded: names of namespaces beyond the bound take no memory.
 func TestRefusalsOfSpacesAreBounded(t *testing.T) {
 	c := newShardCounters(0)
-	for i := range refusedSpacesMax + 10 {
+	for i := range refusedNamespacesMax + 10 {
 		c.failed(fmt.Errorf("shard: %w", &QuotaError{Namespace: fmt.Sprint(i), Limit: PutRate}), 1)
 	}
 	c.failed(&QuotaError{Namespace: "0", Limit: JobsLimit}, 2)
 	c.failed(ErrQuota, 1)
 	got := c.quotas.value()
-	if len(got) != refusedSpacesMax+1 || got["0"] != (Amounts{JobsLimit: 2, PutRate: 1}) || got[OtherQueues] != (Amounts{PutRate: 10}) {
+	if len(got) != refusedNamespacesMax+1 || got["0"] != (Amounts{JobsLimit: 2, PutRate: 1}) || got[OtherQueues] != (Amounts{PutRate: 10}) {
 		t.Errorf("%d namespaces, %v, %v", len(got), got["0"], got[OtherQueues])
 	}
 }

@@ -338,14 +338,14 @@ func (t *reservation) release() {
 }
 
 // releaseAll releases reservations of one shard.
-func releaseAll(tickets []*reservation) {
-	if len(tickets) == 0 {
+func releaseAll(reservations []*reservation) {
+	if len(reservations) == 0 {
 		return
 	}
-	q := tickets[0].quotas
+	q := reservations[0].quotas
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, t := range tickets {
+	for _, t := range reservations {
 		for _, took := range t.charges {
 			for l, n := range took.amounts {
 				took.namespace.pending[l] -= n

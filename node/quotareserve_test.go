@@ -13,7 +13,7 @@ import (
 )
 
 // moreOf is limitOf for a share that may still grow.
-func moreOf(l Limit, quota, granted uint64) Share {
+func moreOf(l Limit, quota, granted uint64) ShardQuota {
 	s := limitOf(l, quota, granted)
 	s.More[l] = true
 	return s
@@ -38,7 +38,7 @@ func waitingPut(t *testing.T, n *Node, puts ...fsm.Command) <-chan error {
 
 // shortOf returns what is used of a limit of t, and how much more is wanted.
 func shortOf(n *Node, l Limit) (used, short uint64) {
-	_, all := n.SharesUsed(0)
+	_, all := n.QuotaUse(0)
 	return all["t"].Use[l], all["t"].Short[l]
 }
 
@@ -203,9 +203,9 @@ func taker(t *testing.T, n *Node, puts ...fsm.Command) *reservation {
 func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(JobsLimit, 10, 10))
-		term, _ := n.SharesUsed(0)
+		term, _ := n.QuotaUse(0)
 		first, second := taker(t, n, puts(3, "t/q")...), taker(t, n, puts(2, "t/q")...)
-		n.SetShares(0, term, nil)
+		n.SetShardQuotas(0, term, nil)
 		if free := taker(t, n, puts(1, "t/q")...); free != nil {
 			t.Errorf("%+v was taken of no quota", free)
 		}
@@ -215,7 +215,7 @@ func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 			if used, _ := shortOf(n, JobsLimit); used != want {
 				t.Errorf("%d are used, want %d", used, want)
 			}
-			n.SetShares(0, term, nil)
+			n.SetShardQuotas(0, term, nil)
 			second.release()
 			second.release()
 		}
@@ -354,7 +354,7 @@ func TestShareIsAskedForSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(LeasesLimit, 10, 0))
 		var asked atomic.Int64
-		n.OnShort(func() { asked.Add(1) })
+		n.OnQuotaShort(func() { asked.Add(1) })
 		do(t, n, 0, put("t/q", "", 0))
 		var waiting sync.WaitGroup
 		waiting.Go(func() { reserve(t, n, 0, "t/q", 10*time.Second) })

@@ -32,10 +32,10 @@ type Offering interface {
 	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
 }
 
-// Arbiter is a Node that keeps attempts at one request apart also when they come through different nodes.
-type Arbiter interface {
-	// Attempt is Begin of the node.Attempts at the leader of a shard.
-	Attempt(ctx context.Context, shard uint32, name string, patience time.Duration) (newer <-chan struct{}, end func(), err error)
+// RequestLocker is a Node that locks requests across nodes, so that attempts at one request run one at a time.
+type RequestLocker interface {
+	// LockRequest is node.RequestMutex.Lock at the leader of a shard.
+	LockRequest(ctx context.Context, shard uint32, name string, wait time.Duration) (newer <-chan struct{}, end func(), err error)
 }
 
 // Replicated is a Node that other nodes have replicas of shards for.

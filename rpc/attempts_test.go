@@ -54,14 +54,14 @@ func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 // TestOnlyTheSamePollIsItsRepeat: a poll with the request id of another ends nobody's wait.
 func TestOnlyTheSamePollIsItsRepeat(t *testing.T) {
 	for name, change := range map[string]func(c *crossing, req *belfryv1.ReserveRequest){
-		"queues":  func(c *crossing, req *belfryv1.ReserveRequest) { req.Queues = []string{c.quick, c.slow} },
+		"queues":  func(c *crossing, req *belfryv1.ReserveRequest) { req.Queues = []string{c.fast, c.slow} },
 		"maxJobs": func(_ *crossing, req *belfryv1.ReserveRequest) { req.MaxJobs = 2 },
 		"ttr":     func(_ *crossing, req *belfryv1.ReserveRequest) { req.Ttr = durationpb.New(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := startPoll(t.Context(), t, 0, &belfryv1.ReserveRequest{MaxJobs: 1, RequestId: "r-1"})
-				other := &belfryv1.ReserveRequest{MaxJobs: 1, RequestId: "r-1", Queues: []string{c.slow, c.quick}}
+				other := &belfryv1.ReserveRequest{MaxJobs: 1, RequestId: "r-1", Queues: []string{c.slow, c.fast}}
 				change(c, other)
 				if res, err := c.queues.Reserve(t.Context(), other); err != nil || len(res.GetJobs()) != 0 {
 					t.Errorf("the other got %v, %v", res, err)
@@ -72,7 +72,7 @@ func TestOnlyTheSamePollIsItsRepeat(t *testing.T) {
 					t.Errorf("it ended with %v, %v", c.response, c.err)
 				default:
 				}
-				c.putTwo(c.quick)
+				c.putTwo(c.fast)
 				if c.wait(); c.err != nil || len(c.response.GetJobs()) != 1 {
 					t.Errorf("it got %v, %v", c.response, c.err)
 				}

@@ -15,9 +15,9 @@ import (
 // conflictsNamedMax bounds the conflicts of one call that are looked into, at a read each.
 const conflictsNamedMax = 8
 
-// conflictPatience bounds the wait for all of these reads: the answers to the puts are there
+// conflictWait bounds the wait for all of these reads: the answers to the puts are there
 // already. A call that has less than twice as much time left is answered without them.
-const conflictPatience = 200 * time.Millisecond
+const conflictWait = 200 * time.Millisecond
 
 // nameConflicts adds to JOB_EXISTS which field of a put differs from the job that is held. The machine compares hashes
 // only. A read that fails, or that finds the job gone, adds nothing.
@@ -29,11 +29,11 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 			conflicts = append(conflicts, i)
 		}
 	}
-	if deadline, ok := ctx.Deadline(); len(conflicts) == 0 || ok && time.Until(deadline) < 2*conflictPatience {
+	if deadline, ok := ctx.Deadline(); len(conflicts) == 0 || ok && time.Until(deadline) < 2*conflictWait {
 		return
 	}
 	consumer, refused := s.authorizer.permissions(ctx, tokens.Consume)
-	ctx, cancel := context.WithTimeout(ctx, conflictPatience)
+	ctx, cancel := context.WithTimeout(ctx, conflictWait)
 	defer cancel()
 	var reads sync.WaitGroup
 	for _, i := range conflicts {

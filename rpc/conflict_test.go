@@ -130,10 +130,10 @@ func TestConflictsKeepNobodyWaiting(t *testing.T) {
 		}
 		start := time.Now()
 		s.nameConflicts(t.Context(), conflicts())
-		if took := time.Since(start); took != conflictPatience || n.asked.Load() != conflictsNamedMax {
+		if took := time.Since(start); took != conflictWait || n.asked.Load() != conflictsNamedMax {
 			t.Errorf("%d reads took %v", n.asked.Load(), took)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), conflictPatience)
+		ctx, cancel := context.WithTimeout(t.Context(), conflictWait)
 		defer cancel()
 		start = time.Now()
 		s.nameConflicts(ctx, conflicts())

@@ -74,7 +74,7 @@ type crossing struct {
 	*attempt
 	queues *queueService
 	slow   string // the queue in shard 1
-	quick  string // the queue in shard 0
+	fast   string // the queue in shard 0
 }
 
 // attempt is one attempt at a poll.
@@ -90,7 +90,7 @@ func startCrossing(ctx context.Context, t *testing.T, late time.Duration, req *b
 	t.Helper()
 	c := startPoll(ctx, t, late, req)
 	c.putTwo(c.slow)
-	c.putTwo(c.quick)
+	c.putTwo(c.fast)
 	synctest.Wait()
 	return c
 }
@@ -107,8 +107,8 @@ func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfr
 	}
 	c := &crossing{T: t, queues: s.handler.queues}
 	names := &served{node: newMemoryNode(2)}
-	c.slow, c.quick = names.queueIn(1, "slow"), names.queueIn(0, "quick")
-	req.Queues, req.Wait = []string{c.slow, c.quick}, durationpb.New(time.Minute)
+	c.slow, c.fast = names.queueIn(1, "slow"), names.queueIn(0, "fast")
+	req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
 	c.attempt = c.repeat(ctx, req)
 	return c
 }
@@ -156,7 +156,7 @@ func (c *crossing) names(jobs []*belfryv1.Job) []string {
 func (c *crossing) rest() []string {
 	c.Helper()
 	var queues []string
-	for _, queue := range []string{c.slow, c.quick} {
+	for _, queue := range []string{c.slow, c.fast} {
 		res, err := c.queues.Reserve(c.Context(), &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 10})
 		if err != nil {
 			c.Fatal(err)
@@ -173,7 +173,7 @@ func TestCrossingGrantsAreAddedUp(t *testing.T) {
 		name      string
 		most      uint32
 		late      time.Duration
-		got, left string // S and Q for a job of the slow and the quick shard
+		got, left string // S and Q for a job of the slow and the fast shard
 		after     time.Duration
 	}{
 		{"all", 4, 10 * time.Millisecond, "QQSS", "", 10 * time.Millisecond},
@@ -211,7 +211,7 @@ func TestCrossingGrantsAreAddedUp(t *testing.T) {
 func (c *crossing) spell(letters string) []string {
 	var queues []string
 	for _, letter := range letters {
-		queues = append(queues, map[rune]string{'S': c.slow, 'Q': c.quick}[letter])
+		queues = append(queues, map[rune]string{'S': c.slow, 'Q': c.fast}[letter])
 	}
 	return queues
 }
@@ -351,7 +351,7 @@ func TestRepeatEndsTheWait(t *testing.T) {
 		if c.wait(); c.err != nil || c.after != 0 || len(c.response.GetJobs()) > 0 {
 			t.Errorf("the first attempt, after %v: %v, %v", c.after, c.response, c.err)
 		}
-		c.putTwo(c.quick)
+		c.putTwo(c.fast)
 		if second.wait(); second.err != nil || second.after != 0 {
 			t.Fatalf("the repeat, after %v: %v", second.after, second.err)
 		}
@@ -427,7 +427,7 @@ func TestRepeatWaitsForTheAttemptBeforeWithinBounds(t *testing.T) {
 				}
 				c.wait()
 				synctest.Wait() // the newest attempt runs
-				c.putTwo(c.quick)
+				c.putTwo(c.fast)
 				if last.wait(); tt.newer && (last.err != nil || len(last.response.GetJobs()) != 1) {
 					t.Errorf("the newest got %v, %v", last.response, last.err)
 				}

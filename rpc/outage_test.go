@@ -60,7 +60,7 @@ func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 					}
 					return nil, node.ErrTooLarge
 				}})
-				_, err := c.queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.slow, c.quick}, Wait: durationpb.New(time.Minute)})
+				_, err := c.queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.slow, c.fast}, Wait: durationpb.New(time.Minute)})
 				if f := faultOfError(err); f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || *f.Shard != unknown {
 					t.Errorf("the poll ended with %v", err)
 				}
@@ -101,8 +101,8 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 		reply, err := m.Reserve(ctx, shard, req, node.Wait{})
 		return &reply, err
 	}})
-	a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.quick, c.slow}[:shards], Wait: durationpb.New(wait)})
-	c.putTwo(c.quick)
+	a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}[:shards], Wait: durationpb.New(wait)})
+	c.putTwo(c.fast)
 	c.queues.drain.start()
 	a.wait()
 	if outcome == nil && (a.err != nil || len(a.response.GetJobs()) != 1) {
@@ -120,8 +120,8 @@ func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("draining %v", draining), func(t *testing.T) {
 			n := &failingNode{newMemoryNode(2), func(context.Context, uint32, *fsm.Request, node.Wait) (*node.Reply, error) { return nil, nil }}
 			c := newOutage(t, n)
-			c.putTwo(c.quick)
-			req := &belfryv1.ReserveRequest{Queues: []string{c.quick, c.slow}, MaxJobs: 2, RequestId: "r-1"}
+			c.putTwo(c.fast)
+			req := &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}, MaxJobs: 2, RequestId: "r-1"}
 			first, err := c.queues.Reserve(t.Context(), req)
 			if err != nil || len(first.GetJobs()) != 2 {
 				t.Fatalf("%v, %v", first, err)
@@ -187,7 +187,7 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 						}
 						return nil
 					}
-					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.quick, c.slow}, RequestId: id, Wait: durationpb.New(tt.wait)})
+					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}, RequestId: id, Wait: durationpb.New(tt.wait)})
 					for _, queue := range c.spell(tt.later) {
 						time.Sleep(time.Minute)
 						c.putTwo(queue)

@@ -218,12 +218,12 @@ func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
 // beginAttempt waits until this attempt may run, at the leader of the first shard concerned. All
 // attempts at the request meet there, through whichever nodes they come.
 func (p *poll) beginAttempt(ctx context.Context, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
-	n, ok := p.service.node.(Arbiter)
+	n, ok := p.service.node.(RequestLocker)
 	if !ok {
 		return p.service.polls.beginAttempt(ctx, p.name(), wait)
 	}
 	shard := p.service.shard(p.queues[0], 0)
-	if newer, end, err = n.Attempt(ctx, shard, p.name(), wait); err != nil {
+	if newer, end, err = n.LockRequest(ctx, shard, p.name(), wait); err != nil {
 		return nil, nil, p.service.faultAt(shard, err)
 	}
 	return newer, end, nil

@@ -127,8 +127,8 @@ func (b *streamBody) sending() {
 	}
 }
 
-// patience sets how long the client has to read each message from now on.
-func (b *streamBody) patience(wait time.Duration) {
+// setReadWait sets how long the client has to read each message from now on.
+func (b *streamBody) setReadWait(wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wait = wait

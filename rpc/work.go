@@ -329,7 +329,7 @@ func (w *worker) send(ctx context.Context) {
 			if len(m.GetJobs()) > 0 {
 				wait = w.service.limits.TTRMax // who works on one job may leave the next unread, and has it until its lease ends
 			}
-			w.body.patience(wait)
+			w.body.setReadWait(wait)
 			if err := w.stream.Send(m); err != nil {
 				failed = true
 				w.cancel(err)

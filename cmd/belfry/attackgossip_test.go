@@ -112,7 +112,7 @@ func packet(name string, made func(s *siege) []byte, says string) attack {
 		defer conn.Close()
 		often := time.NewTicker(100 * time.Millisecond) // a packet may be lost
 		defer often.Stop()
-		for range attackPatience / (100 * time.Millisecond) {
+		for range attackTimeout / (100 * time.Millisecond) {
 			if _, err := conn.Write(made(s)); err != nil {
 				return err.Error()
 			}
@@ -142,7 +142,7 @@ func unheard(name string, made func(s *siege) []byte) attack {
 		}
 		defer conn.Close()
 		buf := make([]byte, 1<<16)
-		for range attackPatience / time.Second { // a packet may be lost
+		for range attackTimeout / time.Second { // a packet may be lost
 			_, first := conn.Write(made(s))
 			_, second := conn.Write(s.sealedPacket(s.trueKey(), s.ping(7)))
 			if err := errors.Join(first, second, conn.SetReadDeadline(time.Now().Add(time.Second))); err != nil {
@@ -196,8 +196,8 @@ func again(name string, message func(s *siege) string) attack {
 	}, "0 nodes more, one is silent: false; n3 says: "}
 }
 
-// rumour returns a message of gossip on a node: what it is of, and the server id.
-func rumour(kind byte, id string, fields int) string {
+// gossipMessage returns a gossip message of a kind about a node.
+func gossipMessage(kind byte, id string, fields int) string {
 	return string([]byte{kind, 0x80 | byte(fields)}) + "\xabIncarnation\x00\xa4Node" + string([]byte{0xa0 + byte(len(id))}) + id
 }
 
@@ -247,7 +247,7 @@ func joining(name string, change func(s *siege, cfg *gossip.Config), want string
 		defer g.Close()
 		often := time.NewTicker(10 * time.Millisecond)
 		defer often.Stop()
-		for range attackPatience / (10 * time.Millisecond) {
+		for range attackTimeout / (10 * time.Millisecond) {
 			if problems := g.Problems(); len(problems) > 0 {
 				return fmt.Sprintf("it sees %d nodes: %s", len(g.Members()), problems[0].Text)
 			}
@@ -295,10 +295,10 @@ func gossipAttacks() []attack {
 			return sealed(s.trueKey(), gossipPacket, "", strings.Repeat("x", 18)+s.ping(1))
 		}),
 		again("gossip: that n9 is there, again", func(*siege) string {
-			return rumour(gossipAlive, "n9.0123456789abcdef", 6) + "\xa4Addr\xa4\x7f\x00\x00\x01\xa4Port\x09\xa4Meta\xa1m\xa3Vsn\xa6\x01\x05\x02\x00\x00\x00"
+			return gossipMessage(gossipAlive, "n9.0123456789abcdef", 6) + "\xa4Addr\xa4\x7f\x00\x00\x01\xa4Port\x09\xa4Meta\xa1m\xa3Vsn\xa6\x01\x05\x02\x00\x00\x00"
 		}),
-		again("gossip: that n2 may be dead, again", func(s *siege) string { return rumour(gossipSuspect, s.serverID(1), 3) + "\xa4From\xa2n1" }),
-		again("gossip: that n2 is dead, again", func(s *siege) string { return rumour(gossipDead, s.serverID(1), 3) + "\xa4From\xa2n1" }),
+		again("gossip: that n2 may be dead, again", func(s *siege) string { return gossipMessage(gossipSuspect, s.serverID(1), 3) + "\xa4From\xa2n1" }),
+		again("gossip: that n2 is dead, again", func(s *siege) string { return gossipMessage(gossipDead, s.serverID(1), 3) + "\xa4From\xa2n1" }),
 		streaming("gossip: a stream of HTTP", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 		streaming("gossip: a silent stream", ""),
 		streaming("gossip: a frame without a knock", string(sealed(keyless(), gossipStream+"\x00\x00\x00\x1d", "", "x"))),

@@ -26,8 +26,8 @@ import (
 const (
 	// attackFiles is how many files a node under attack may have open; half of that are connections of clients.
 	attackFiles = 1500
-	// attackPatience is how long an attacker waits for the end of what it tries: only what hangs takes that long.
-	attackPatience = 3 * time.Minute
+	// attackTimeout is how long an attacker waits for the end of what it tries: only what hangs takes that long.
+	attackTimeout = 3 * time.Minute
 )
 
 // secretText is how long the secret in a token is. It may have underscores.
@@ -233,7 +233,7 @@ func (s *siege) askOnce(p *process, token, method, path, body string, headers ..
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.client("http/1.1"), DisableKeepAlives: true}, Timeout: attackPatience}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.client("http/1.1"), DisableKeepAlives: true}, Timeout: attackTimeout}
 	res, err := client.Do(req)
 	if err != nil {
 		return "", err
@@ -302,7 +302,7 @@ func reach(address string, secure *tls.Config) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := raw.SetDeadline(time.Now().Add(attackPatience)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(attackTimeout)); err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
 	if secure == nil {

@@ -236,7 +236,7 @@ func (a *app) completeQueue(c *cobra.Command, args []string, prefix string) ([]c
 
 // complete offers what the server answers to the shell, for a first argument. A server that is slow or gone offers nothing.
 func (a *app) complete(c *cobra.Command, args []string, list func(context.Context, *connection) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const patience = 2 * time.Second
+	const timeout = 2 * time.Second
 	none := cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {
 		return nil, none
@@ -248,7 +248,7 @@ func (a *app) complete(c *cobra.Command, args []string, list func(context.Contex
 	if err != nil {
 		return nil, none
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
 	defer cancel()
 	names, err := list(ctx, conn)
 	if err != nil {

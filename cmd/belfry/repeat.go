@@ -10,9 +10,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// leaderPatience is how long a call is made again that is refused because its shard has no leader. A server that knows of none has waited as long
-// itself before it says so.
-const leaderPatience = 5 * time.Second
+// noLeaderRetry is how long a call is repeated while its shard has no leader. A server that knows of no leader has waited
+// as long itself before it answers.
+const noLeaderRetry = 5 * time.Second
 
 // retryInterceptor repeats a call that the server did not apply because the shard had no leader just then, or of which it
 // does not know whether it was applied. Every call of this command carries a request id or changes nothing, so a repeat is
@@ -23,13 +23,13 @@ const leaderPatience = 5 * time.Second
 func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
-			until := time.Now().Add(leaderPatience)
+			until := time.Now().Add(noLeaderRetry)
 			var open error // of an attempt that may have been applied
 			for pause := first; ; pause = min(2*pause, longest) {
 				response, err := next(ctx, request)
 				reason := reasonOf(err)
 				if reason == belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
-					open, until = err, time.Now().Add(leaderPatience)
+					open, until = err, time.Now().Add(noLeaderRetry)
 				}
 				if worthRepeating(reason) && time.Now().Before(until) && wait(ctx, pause) {
 					continue

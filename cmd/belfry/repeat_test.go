@@ -30,7 +30,7 @@ func TestRepeats(t *testing.T) {
 		{"at once", []attempt{{0, ""}}, "", 0},
 		{"a leader comes", []attempt{{0, "NO_LEADER"}, {0, "NOT_LEADER"}, {0, ""}}, "", time.Second},
 		{"the server has waited for a leader", []attempt{{serverWaits, "NO_LEADER"}}, "NO_LEADER", serverWaits},
-		{"servers that do not wait", []attempt{{0, "NO_LEADER"}}, "NO_LEADER", leaderPatience + 2*time.Second},
+		{"servers that do not wait", []attempt{{0, "NO_LEADER"}}, "NO_LEADER", noLeaderRetry + 2*time.Second},
 		{"a repeat tells", []attempt{{time.Second, "UNKNOWN_OUTCOME"}, {0, ""}}, "", 2 * time.Second},
 		{"a repeat is refused for good", []attempt{{time.Second, "UNKNOWN_OUTCOME"}, {0, "JOB_EXISTS"}}, "JOB_EXISTS", 2 * time.Second},
 		{"nobody can tell any more", []attempt{{time.Second, "UNKNOWN_OUTCOME"}, {serverWaits, "NO_LEADER"}}, "UNKNOWN_OUTCOME", serverWaits + 2*time.Second},

@@ -276,11 +276,11 @@ func (a *app) storageFailed(log *slog.Logger, dir string, err error) {
 		}
 		log.Error("storage failed, and this node stops rather than risk data", attrs...)
 	}()
-	patience := time.NewTimer(lastWordsMax)
-	defer patience.Stop()
+	timeout := time.NewTimer(lastWordsMax)
+	defer timeout.Stop()
 	select {
 	case <-said:
-	case <-patience.C:
+	case <-timeout.C:
 	}
 	a.exit(codeStorage)
 }

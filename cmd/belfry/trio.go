@@ -16,8 +16,8 @@ import (
 const (
 	// trioShards is one shard to lead for each node.
 	trioShards = 3
-	// trioPatience is how long three nodes may take to become a cluster. It takes seconds, on a machine that is very busy a minute or more.
-	trioPatience = 3 * time.Minute
+	// trioStartMax is how long three nodes may take to become a cluster: seconds, or a minute on a busy machine.
+	trioStartMax = 3 * time.Minute
 	// trioLook is the time between two looks at how far they are.
 	trioLook = 50 * time.Millisecond
 	// trioListen is where each of them listens for clients, peers and gossip: at ports that are free.
@@ -64,7 +64,7 @@ func (t *trio) start(ctx context.Context, forming func(voting, all int)) (err er
 		t.configs[i].Listen = t.servers[i].Address() // also when it starts again
 		t.configs[i].PeerListen, t.configs[i].GossipListen = t.servers[i].PeerAddress(), t.servers[i].GossipAddress()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, trioPatience, fmt.Errorf("the three nodes did not become a cluster in %s", trioPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, trioStartMax, fmt.Errorf("the three nodes did not become a cluster in %s", trioStartMax))
 	defer cancel()
 	look := time.NewTicker(trioLook)
 	defer look.Stop()

@@ -72,7 +72,7 @@ func TestKillAtEverySite(t *testing.T) {
 // fill puts jobs until the server is dead, and returns those that were acknowledged and stay.
 func (s *server) fill(t *testing.T, dead <-chan struct{}) (acked []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	go func() {
 		select {

@@ -475,5 +475,5 @@ func writeSynced(dir string, n int) (err error) {
 	return nil
 }
 
-// patience bounds waits that end by themselves, however busy the machine is.
-const patience = 2 * time.Minute
+// waitMax bounds waits that end by themselves, however busy the machine is.
+const waitMax = 2 * time.Minute

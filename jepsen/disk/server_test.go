@@ -168,7 +168,7 @@ func (s *server) wait() {
 // await repeats a question until the answer is nil.
 func await(t *testing.T, what string, question func(context.Context) error) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	tick := time.NewTicker(look)
 	defer tick.Stop()

@@ -143,7 +143,7 @@ func (p *contained) kill() {
 
 // send sends a signal. A container that was asked to start may have no process yet: the signal waits for it, or it would be missed.
 func (p *contained) send(signal syscall.Signal) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 	defer cancel()
 	path := fmt.Sprintf("/containers/%s/kill?signal=%d", url.PathEscape(p.containers.Name(p.node)), int(signal))
 	for {

@@ -285,5 +285,5 @@ func (l *Lab) founds(n *Node) bool {
 	return false
 }
 
-// patience bounds every wait for a node: only what hangs takes that long, however busy the machine is.
-const patience = 2 * time.Minute
+// waitMax bounds every wait for a node: only what hangs takes that long, however busy the machine is.
+const waitMax = 2 * time.Minute

@@ -51,7 +51,7 @@ type life struct {
 
 // Start runs the server and returns when it serves; a node that runs is left as it is, unless it was told to end: then its end is waited for.
 func (n *Node) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
 	if err := n.awaitEnd(ctx); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (n *Node) Stop() error {
 	if err := n.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(waitMax)
 	defer limit.Stop()
 	select {
 	case <-l.ended:
@@ -304,7 +304,7 @@ func (n *Node) Stop() error {
 		return nil
 	case <-limit.C:
 		n.Kill()
-		return fmt.Errorf("%s did not stop within %v", n.Name, patience)
+		return fmt.Errorf("%s did not stop within %v", n.Name, waitMax)
 	}
 }
 

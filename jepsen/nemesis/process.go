@@ -183,7 +183,7 @@ func crashLoop(ctx context.Context, s *Scene) (string, Heal, error) {
 		return "", nil, err
 	}
 	early := s.Rand.IntN(2) == 0
-	patience := s.between(50*time.Millisecond, 500*time.Millisecond)
+	delay := s.between(50*time.Millisecond, 500*time.Millisecond)
 	heal := background(ctx, func(held context.Context) error {
 		for held.Err() == nil {
 			n.Kill()
@@ -194,7 +194,7 @@ func crashLoop(ctx context.Context, s *Scene) (string, Heal, error) {
 			} else if err := n.Start(ctx); err != nil {
 				return err
 			}
-			pause(held, patience)
+			pause(held, delay)
 		}
 		n.Kill()
 		return nil

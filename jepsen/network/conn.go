@@ -114,11 +114,11 @@ func (c *conn) open(ctx context.Context) error {
 func (c *conn) reorder(ctx context.Context, rule Rule) {
 	if c.network.dice.happens(rule.Reorder) {
 		if overtaken, ok := c.there.holdBack(); ok {
-			patience := time.NewTimer(c.network.patience)
-			defer patience.Stop()
+			timeout := time.NewTimer(c.network.reorderWait)
+			defer timeout.Stop()
 			select {
 			case <-overtaken:
-			case <-patience.C:
+			case <-timeout.C:
 				c.there.overtake()
 			case <-ctx.Done():
 			}

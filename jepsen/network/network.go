@@ -53,28 +53,28 @@ type Config struct {
 	Seed   uint64
 	Logger *slog.Logger
 
-	// patience is how long something waits at most to be overtaken; a default if zero.
-	patience time.Duration
+	// reorderWait is how long something waits at most to be overtaken; a default if zero.
+	reorderWait time.Duration
 }
 
 const (
-	// patienceMax is the default of Config.patience.
-	patienceMax = 2 * time.Second
+	// reorderWaitMax is the default of Config.patience.
+	reorderWaitMax = 2 * time.Second
 	// connsMax bounds the connections through one listener.
 	connsMax = 1024
 )
 
 // Network connects nodes and clients. Its methods may be called from any goroutine.
 type Network struct {
-	mode     Mode
-	block    *block
-	spaces   *namespaces // nil on loopback
-	table    *table
-	dice     *dice
-	taps     taps
-	owners   owners
-	patience time.Duration
-	logger   *slog.Logger
+	mode        Mode
+	block       *block
+	spaces      *namespaces // nil on loopback
+	table       *table
+	dice        *dice
+	taps        taps
+	owners      owners
+	reorderWait time.Duration
+	logger      *slog.Logger
 
 	running sync.WaitGroup
 	// steering is held while rules change, so that the kernel's are those that were set last.
@@ -103,11 +103,11 @@ type member struct {
 // New makes a network. ctx bounds the making only. The caller must Close it, after the processes in it have ended.
 func New(ctx context.Context, cfg Config) (*Network, error) {
 	n := &Network{
-		mode: cfg.Mode, table: newTable(), dice: newDice(cfg.Seed), patience: cfg.patience, logger: cfg.Logger,
+		mode: cfg.Mode, table: newTable(), dice: newDice(cfg.Seed), reorderWait: cfg.reorderWait, logger: cfg.Logger,
 		nodes: map[string]*member{}, clients: map[string]*member{}, byHost: map[netip.Addr]*member{},
 	}
-	if n.patience == 0 {
-		n.patience = patienceMax
+	if n.reorderWait == 0 {
+		n.reorderWait = reorderWaitMax
 	}
 	if err := n.settle(ctx); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type world struct {
 func newWorld(t *testing.T, mode Mode) *world {
 	t.Helper()
 	n, err := New(t.Context(), Config{
-		Nodes: []string{"n1", "n2", "n3"}, Clients: []string{"c1", "c2"}, Mode: mode, Seed: 1, Logger: slog.New(slog.DiscardHandler), patience: time.Hour,
+		Nodes: []string{"n1", "n2", "n3"}, Clients: []string{"c1", "c2"}, Mode: mode, Seed: 1, Logger: slog.New(slog.DiscardHandler), reorderWait: time.Hour,
 	})
 	if err != nil {
 		t.Fatalf("making the network: %v", err)

@@ -131,7 +131,7 @@ func (p *post) take(in packet) {
 		in.due = in.link.reserve(len(in.bytes)).Add(dice.latency(rule))
 		if _, waits := p.held[in.link]; !waits && dice.happens(rule.Reorder) {
 			late := in
-			late.due = late.due.Add(p.network.patience)
+			late.due = late.due.Add(p.network.reorderWait)
 			if number, ok := p.put(late); ok {
 				p.held[in.link] = number
 			}

@@ -103,7 +103,7 @@ func TestDiskFull(t *testing.T) {
 
 // untilNamed returns how long after began the status at a node said that another has DISK_PRESSURE.
 func untilNamed(ctx context.Context, at *member, name string, began time.Time) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
 	for ctx.Err() == nil {
 		if s, err := at.client.Admin().Cluster(ctx); err == nil &&

@@ -62,7 +62,7 @@ func TestFailover(t *testing.T) {
 	f.milliseconds("until every shard has a leader again", time.Since(killed))
 	t.Logf("after %s was killed:\n%s", victim.name, c.story())
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	if err := ledger.Await(ctx); err != nil {
 		t.Error(err)

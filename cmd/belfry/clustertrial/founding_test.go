@@ -281,7 +281,7 @@ func (f *founding) drain() (got map[string]bool) {
 	f.t.Helper()
 	got = map[string]bool{}
 	sdk := f.cluster.client()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), waitMax)
 	defer cancel()
 	for i := 0; i < 8; {
 		queue := fmt.Sprintf("founding-%d", i)

@@ -103,7 +103,7 @@ func hang(t *testing.T, c *cluster, disk *frozenDisk, led []string, l *load) {
 
 // saysWhy waits until the node has said that its storage failed, and returns how long after began that was.
 func (m *member) saysWhy(ctx context.Context, began time.Time) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()

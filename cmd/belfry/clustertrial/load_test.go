@@ -64,7 +64,7 @@ func (l *load) schedule(ctx context.Context, sdk *client.Client, perSecond float
 		for ; float64(put) < time.Since(l.began).Seconds()*perSecond; put++ {
 			delay, queue := rand.N(loadDelayMax), l.queues[put%len(l.queues)]
 			l.putting.Go(func() {
-				ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+				ctx, cancel := context.WithTimeout(l.t.Context(), waitMax)
 				defer cancel()
 				l.ledger.PutJob(ctx, sdk, queue, delay, client.TTR(leaseLength))
 			})
@@ -83,7 +83,7 @@ func (l *load) finish() processtest.Account {
 	l.t.Helper()
 	l.stopPuts()
 	l.putting.Wait()
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), waitMax)
 	defer cancel()
 	if err := l.ledger.Await(ctx); err != nil {
 		l.t.Error(err)

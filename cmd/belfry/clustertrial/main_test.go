@@ -19,8 +19,8 @@ import (
 const (
 	// factor is how many voters a shard has in a cluster that has as many nodes.
 	factor = 3
-	// patience bounds every wait for a condition: only what hangs takes that long, however busy the machine is.
-	patience = 3 * time.Minute
+	// waitMax bounds every wait for a condition: only what hangs takes that long, however busy the machine is.
+	waitMax = 3 * time.Minute
 	// lookPause is the time between two looks at a condition.
 	lookPause = 50 * time.Millisecond
 )
@@ -205,7 +205,7 @@ func (c *cluster) await(what string, yes func(*client.Cluster) bool) *client.Clu
 // awaitThat repeats a question until the answer is yes; inVain says more when it never is.
 func (c *cluster) awaitThat(what string, yes func(context.Context) bool, inVain func()) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), waitMax)
 	defer cancel()
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()

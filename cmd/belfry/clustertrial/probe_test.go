@@ -111,7 +111,7 @@ type outage struct {
 // measure measures, from now on, until each of the queues takes puts again, through a node and through the SDK.
 func (o *outage) measure(c *cluster, through *member, queues []string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), waitMax)
 	defer cancel()
 	sdk := c.client() // new, so that its first address may be the one that is gone
 	var measuring sync.WaitGroup

@@ -112,7 +112,7 @@ func destination(t *testing.T, address string) []string {
 
 // servedAfter waits until a node has puts to all queues served, and returns how long after began that was.
 func servedAfter(t *testing.T, m *member, queues []string, began time.Time) time.Duration {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	var asking sync.WaitGroup
 	for _, queue := range queues {

@@ -44,9 +44,9 @@ type Nodes interface {
 const (
 	// framePeriod is how often the picture is drawn.
 	framePeriod = 50 * time.Millisecond
-	// patience is how long the demo waits for the end after the last job is due: on a busy machine an answer that hands a job out may be lost, and the
-	// job comes again after its lease, which is half a minute.
-	patience = 40 * time.Second
+	// endWait is how long the demo waits for its end after the last job is due. On a busy machine the answer with a job
+	// may be lost, and the job comes again after its lease of half a minute.
+	endWait = 40 * time.Second
 )
 
 // Run plays the story, which takes about 17 seconds, and shows it. It fails if a job did not ring, or rang early.
@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if columns, rows := cfg.Size(); cfg.Picture && columns >= columnsMin && rows >= rowsMin {
 		show = newPainter(cfg, b)
 	}
-	playCtx, stop := context.WithTimeout(ctx, storyLength+patience)
+	playCtx, stop := context.WithTimeout(ctx, storyLength+endWait)
 	defer stop()
 	var played error
 	var group sync.WaitGroup

@@ -69,7 +69,7 @@ func TestPictureFits(t *testing.T) {
 	}
 	for columns := columnsMin; columns <= 200; columns += 8 {
 		for rows := rowsMin; rows <= 60; rows += 4 {
-			for _, now := range []time.Duration{0, 11 * time.Second, v.length, v.length + patience} {
+			for _, now := range []time.Duration{0, 11 * time.Second, v.length, v.length + endWait} {
 				v.now = now
 				lines := draw(v, strings.Repeat("long title ", 40), columns, rows, false)
 				if free := rows - len(lines); free < 2 || rows >= 32 && free < 4 {

@@ -19,7 +19,7 @@ import (
 func perform(t *testing.T, fake *fakeQueues) (*board, error) {
 	t.Helper()
 	b := newBoard(time.Now(), storyLength)
-	ctx, cancel := context.WithTimeout(t.Context(), storyLength+patience)
+	ctx, cancel := context.WithTimeout(t.Context(), storyLength+endWait)
 	defer cancel()
 	return b, (&stage{board: b, queues: fake, nodes: fakeNodes{fake.fails}, seed: 1}).play(ctx)
 }

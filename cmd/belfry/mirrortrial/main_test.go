@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// patience bounds every wait for a condition: only what hangs takes that long, however busy the machine is.
-	patience = 5 * time.Minute
+	// waitMax bounds every wait for a condition: only what hangs takes that long, however busy the machine is.
+	waitMax = 5 * time.Minute
 	// lookPause is the time between two looks at a condition.
 	lookPause = 20 * time.Millisecond
 )
@@ -99,7 +99,7 @@ func newStage(t *testing.T, appendfsync string, queues int, more ...redistest.Op
 // await repeats a question until the answer is yes. An error of the question is no answer.
 func (s *stage) await(what string, yes func(context.Context) (bool, error)) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitMax)
 	defer cancel()
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()

@@ -206,7 +206,7 @@ func (k *killing) one(ctx context.Context, q *queue) {
 	defer p.signal(syscall.SIGKILL)
 	tick := time.NewTicker(fencePause)
 	defer tick.Stop()
-	alarm := time.NewTimer(patience)
+	alarm := time.NewTimer(waitMax)
 	defer alarm.Stop()
 	if rand.Float64() < early {
 		alarm.Reset(rand.N(earlyMax))

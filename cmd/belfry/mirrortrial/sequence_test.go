@@ -247,7 +247,7 @@ func (l *lane) together(ctx context.Context, st step, first, second *process, he
 	} else if now == "" { // Redis does not answer
 		return
 	}
-	for alarm := time.After(patience); first.runs() && !strings.Contains(first.said.String(), givenWay); {
+	for alarm := time.After(waitMax); first.runs() && !strings.Contains(first.said.String(), givenWay); {
 		select {
 		case <-first.ended:
 		case <-time.After(lookPause):

@@ -22,7 +22,7 @@ func TestFaultyClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		right := c.Clock.Monotonic()
+		right := c.Source.Monotonic()
 		if missed := right - c.Monotonic(); missed != 7*time.Second {
 			t.Errorf("the monotonic clock missed %v", missed)
 		}
@@ -47,7 +47,7 @@ func TestRightClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wall, mono := c.Wall(), c.Monotonic(); wall != fsm.Time(time.Now().UnixNano()) || mono != c.Clock.Monotonic() {
+		if wall, mono := c.Wall(), c.Monotonic(); wall != fsm.Time(time.Now().UnixNano()) || mono != c.Source.Monotonic() {
 			t.Errorf("the clocks read %v and %v", wall, mono)
 		}
 	})

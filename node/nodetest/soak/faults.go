@@ -31,7 +31,7 @@ func kinds() []*kind {
 		{"all killed", 2, 4 * time.Second, killAll},
 		{"power cut of one", 5, 10 * time.Second, cutPowerOfOne},
 		{"power cut of all", 7, 4 * time.Second, cutPowerOfAll},
-		{"power cut of all, one after the other", 3, 2 * time.Second, cutPowerInTurn},
+		{"power cut of all, one after the other", 3, 2 * time.Second, cutPowerOneByOne},
 		{"pause", 4, 12 * time.Second, pause},
 		{"suspension", 3, 9 * time.Second, suspend},
 		{"slow disk", 4, 15 * time.Second, slowDisk},
@@ -166,13 +166,13 @@ func (w *World) stop(ctx context.Context, random *rand.Rand, die func(*member), 
 		t := &trap{spring: strike}
 		t.left.Store(1 + random.Int64N(40))
 		w.trap.Store(t)
-		patience := time.NewTimer(trapWait)
+		timeout := time.NewTimer(trapWait)
 		select {
 		case <-sprung:
 			w.history.count("deaths between two steps of a disk")
-		case <-patience.C:
+		case <-timeout.C:
 		}
-		patience.Stop()
+		timeout.Stop()
 		w.trap.CompareAndSwap(t, nil)
 	}
 	strike()
@@ -218,7 +218,7 @@ func cutPowerOfAll(ctx context.Context, w *World, random *rand.Rand) {
 	w.stop(ctx, random, w.power(random), w.all()...)
 }
 
-func cutPowerInTurn(ctx context.Context, w *World, random *rand.Rand) {
+func cutPowerOneByOne(ctx context.Context, w *World, random *rand.Rand) {
 	all := w.all()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, m := range all {

@@ -40,7 +40,9 @@ type faultyClock struct {
 func (c *faultyClock) Wall() fsm.Time { return c.base.Wall() + fsm.Time(c.off.Load()) }
 
 // Monotonic implements clock.Source.
-func (c *faultyClock) Monotonic() time.Duration { return c.base.Monotonic() - time.Duration(c.lost.Load()) }
+func (c *faultyClock) Monotonic() time.Duration {
+	return c.base.Monotonic() - time.Duration(c.lost.Load())
+}
 
 // member is one node with its disk, over all its lives. Its fields are guarded by world.mu.
 type member struct {

@@ -96,8 +96,8 @@ func (w *World) tellsTime(m *member) bool {
 	return off.Abs() <= clock.DefaultBound/2+skewMax
 }
 
-// claim makes the caller the only one who changes members. It reports false if another does.
-func (w *World) claim() bool {
+// lockMembership lets the caller change members. It returns false if another goroutine does.
+func (w *World) lockMembership() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	claimed := !w.moving
@@ -113,7 +113,7 @@ func (w *World) unclaim() {
 
 // replaceMember takes a node's disk away. It leaves the cluster, and comes back as a stranger under the same name.
 func replaceMember(ctx context.Context, w *World, random *rand.Rand) {
-	if !w.claim() {
+	if !w.lockMembership() {
 		return
 	}
 	defer w.unclaim()
@@ -199,7 +199,7 @@ func (w *World) healthyWithout(gone *member) bool {
 
 // visit lets a further node join as a voter and leave again.
 func visit(ctx context.Context, w *World, _ *rand.Rand) {
-	if !w.claim() {
+	if !w.lockMembership() {
 		return
 	}
 	defer w.unclaim()

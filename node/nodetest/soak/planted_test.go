@@ -177,8 +177,8 @@ func (d *badDoor) Reserve(ctx context.Context, shard uint32, req *fsm.Request, w
 	if d.hurries {
 		r, _, _ := d.node.Peek(shard, &fsm.ListQuery{Queue: queues()[0], State: fsm.Delayed, Max: 1})
 		for _, job := range r.Jobs {
-			hurry := &fsm.Reschedule{Queue: job.Queue, ID: job.ID, Given: fsm.GivenDelay}
-			_, _ = d.node.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{hurry}})
+			reschedule := &fsm.Reschedule{Queue: job.Queue, ID: job.ID, Given: fsm.GivenDelay}
+			_, _ = d.node.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{reschedule}})
 		}
 	}
 	reply, err := d.node.Reserve(ctx, shard, req, wait)

@@ -19,8 +19,8 @@ type arbitratedNode struct {
 	attempts *node.RequestMutex
 }
 
-func (n arbitratedNode) Attempt(ctx context.Context, _ uint32, id string, patience time.Duration) (<-chan struct{}, func(), error) {
-	return n.attempts.Lock(ctx, id, patience)
+func (n arbitratedNode) LockRequest(ctx context.Context, _ uint32, id string, wait time.Duration) (<-chan struct{}, func(), error) {
+	return n.attempts.Lock(ctx, id, wait)
 }
 
 // TestRepeatThroughAnotherNode: as with a repeat through the same node, it gets what the first attempt keeps, and nothing that it releases.
@@ -30,7 +30,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
 		c := startPoll(t.Context(), t, 100*time.Millisecond, &belfryv1.ReserveRequest{MaxJobs: 1})
 		crossed := c.queues.node.(*crossingNode)
-		c.putTwo(c.quick)
+		c.putTwo(c.fast)
 		c.wait() // that one was only for its nodes
 		c.finish(c.attempt)
 		c.rest()
@@ -38,10 +38,10 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		other := &queueService{
 			router: router{node: c.queues.node, catalog: c.queues.catalog}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain,
 		}
-		req.Queues, req.Wait = []string{c.slow, c.quick}, durationpb.New(time.Minute)
+		req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
 		first := c.repeat(t.Context(), req)
 		c.putTwo(c.slow)
-		c.putTwo(c.quick)
+		c.putTwo(c.fast)
 		synctest.Wait()
 		there := &crossing{T: t, queues: other}
 		second := there.repeat(t.Context(), req)
