@@ -42,7 +42,7 @@ func newOutage(t *testing.T, n *failingNode) *crossing {
 		t.Fatal(err)
 	}
 	names := &served{node: newMemoryNode(2)}
-	return &crossing{T: t, queues: s.handler.queues, slow: names.queueIn(1, "slow"), quick: names.queueIn(0, "quick")}
+	return &crossing{T: t, queues: s.handler.queues, slow: names.queueIn(1, "slow"), fast: names.queueIn(0, "quick")}
 }
 
 // TestUnknownOutcomeOfOneShardIsThePolls: that another shard did nothing does not make the call one that was not applied.
