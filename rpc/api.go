@@ -8,49 +8,41 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// Node is what the handlers need of a [node.Node].
+// Node is what the handlers need of this node and, through it, of the shards that other nodes lead. *cluster.Router
+// implements it. Its methods may be called from any goroutine.
 type Node interface {
-	// ShardCount returns the number of shards; they are numbered from 0.
+	// ShardCount returns the number of shards. They are numbered from 0.
 	ShardCount() int
 	// Do proposes a request to a shard and waits for its results.
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
-	// Reserve proposes a request of one fsm.Reserve, waits if that grants nothing, and answers with the jobs that were granted.
+	// Reserve proposes a request of one fsm.Reserve, waits if that grants nothing, and answers with the granted jobs.
 	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error)
-	// Query answers q; the answer shows everything that was answered before.
+	// Offers reports whether a Reserve of these queues that does not wait would be granted a job. Nothing is logged, and
+	// no leader is waited for.
+	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
+	// LockRequest locks a request at the leader of a shard, so that attempts at it run one at a time, whichever node they
+	// come through. See node.RequestMutex.
+	LockRequest(ctx context.Context, shard uint32, name string, wait time.Duration) (newer <-chan struct{}, unlock func(), err error)
+	// Query answers q. The answer shows every request that was answered before.
 	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 	// Peek answers q from what this node has applied, which includes its own replies.
 	Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+	// Stale answers q from the nearest replica as it is, whether or not the shard has a leader.
+	Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+	// Export passes the records of a shard for a backup to emit: those of the queues that keep accepts.
+	Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error
+	// Serves reports whether this node itself leads a shard and serves. It is quick.
+	Serves(shard uint32) bool
+	// Unreached says why calls through this node are not served, by the name of the group, "shard-3" or "catalog". It is
+	// empty if all are. That of the catalog is this node's own trouble. It may be called often and answers within a second.
+	Unreached(ctx context.Context) map[string]string
+	// ClientAddr returns the address for clients of a shard's leader, as far as this node knows without asking; empty if
+	// it does not know.
+	ClientAddr(shard uint32) string
 	// Status returns what the node knows about itself and its groups.
 	Status() node.Status
 	// Stats returns the node's measurements.
 	Stats() node.Stats
-}
-
-// Offering is a Node that can tell what a Reserve would find, so that a poll over several shards need not ask one after the other.
-type Offering interface {
-	// Offers reports whether a Reserve of these queues that does not wait would find something. Nothing is logged, and no leader is waited for.
-	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
-}
-
-// RequestLocker is a Node that locks requests across nodes, so that attempts at one request run one at a time.
-type RequestLocker interface {
-	// LockRequest is node.RequestMutex.Lock at the leader of a shard.
-	LockRequest(ctx context.Context, shard uint32, name string, wait time.Duration) (newer <-chan struct{}, end func(), err error)
-}
-
-// Replicated is a Node that other nodes have replicas of shards for.
-type Replicated interface {
-	// Stale answers q from the nearest replica, as that is, whether or not the shard has a leader.
-	Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
-}
-
-// Reaching is a Node for which other nodes lead shards.
-type Reaching interface {
-	// Unreached says what keeps calls through this node from being served, by the names of the groups concerned, "shard-3" or "catalog"; it is empty
-	// if nothing does. That of the catalog is this node's own trouble. It may be asked often and answers within a second.
-	Unreached(ctx context.Context) map[string]string
-	// Serves reports whether this node itself leads a shard and serves. It is quick.
-	Serves(shard uint32) bool
 }
 
 // QueueConfig is what the catalog holds about a queue.

@@ -4,16 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
-
-	"github.com/belfrydb/belfry/node"
 )
 
 // attempts runs the attempts at polls over several shards that come through this node. The zero
 // value is ready for use.
 type attempts struct {
-	// here makes attempts at one poll run one at a time if the node does not.
-	here node.RequestMutex
 	// finishing counts attempts that were answered and have not ended yet.
 	finishing sync.WaitGroup
 }
@@ -22,14 +17,6 @@ type attempts struct {
 // one with other content, must not end this one's wait.
 func (p *poll) name() string {
 	return fmt.Sprintf("%q %q %d %d", p.requestID, p.queues, p.jobsMax, p.ttr)
-}
-
-// beginAttempt is node.RequestMutex.Lock.
-func (a *attempts) beginAttempt(ctx context.Context, name string, wait time.Duration) (newer <-chan struct{}, unlock func(), err error) {
-	if newer, unlock, err = a.here.Lock(ctx, name, wait); err != nil {
-		return nil, nil, faultOfError(err)
-	}
-	return newer, unlock, nil
 }
 
 // finish ends an attempt. If afterAnswer is not nil, the attempt ends when that has returned.

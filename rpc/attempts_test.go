@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -17,8 +18,9 @@ import (
 func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
+		var requests node.RequestMutex
 		begin := func() (func(), error) {
-			_, end, err := a.beginAttempt(t.Context(), "r-1", time.Second)
+			_, end, err := requests.Lock(t.Context(), "r-1", time.Second)
 			return end, err
 		}
 		end, err := begin()
@@ -45,7 +47,7 @@ func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.finish(nil, end)
-		if kept := a.here.Len(); kept > 0 {
+		if kept := requests.Len(); kept > 0 {
 			t.Errorf("%d requests are kept", kept)
 		}
 	})

@@ -18,13 +18,6 @@ import (
 // backupChunkBytes bounds the bytes of one message of a backup.
 const backupChunkBytes = 512 << 10
 
-// Exporter is a Node of whose cluster backups can be made.
-type Exporter interface {
-	// Export passes a shard on as records of a backup, as it is at one moment after the call began. Queues for which keep returns false are
-	// left out.
-	Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error
-}
-
 // BackupCatalog is a Catalog of which backups can be made.
 type BackupCatalog interface {
 	// Queues returns the records of all queues, from memory.
@@ -34,13 +27,12 @@ type BackupCatalog interface {
 }
 
 // backupParts returns what backups need of node and catalog.
-func (s *adminService) backupParts() (Exporter, BackupCatalog, error) {
-	source, exports := s.node.(Exporter)
+func (s *adminService) backupParts() (Node, BackupCatalog, error) {
 	catalog, lists := s.catalog.(BackupCatalog)
-	if !exports || !lists {
+	if !lists {
 		return nil, nil, fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	}
-	return source, catalog, nil
+	return s.node, catalog, nil
 }
 
 // Backup implements AdminService.
@@ -123,7 +115,7 @@ func (b *backups) sent(at time.Time) {
 
 // backup is a backup that is being made.
 type backup struct {
-	source Exporter
+	source Node
 	queues []QueueConfig
 	// namespaces are those with a quota.
 	namespaces []Namespace

@@ -307,7 +307,8 @@ func (c *crossing) finish(a *attempt) {
 // expectForgotten fails the test if requests are kept.
 func (c *crossing) expectForgotten() {
 	c.Helper()
-	if kept := c.queues.polls.here.Len(); kept > 0 {
+	requests := c.queues.node.(interface{ lockedRequests() int })
+	if kept := requests.lockedRequests(); kept > 0 {
 		c.Errorf("%d requests are kept", kept)
 	}
 }

@@ -173,7 +173,7 @@ func BenchmarkJobs(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	s := benchServer(b, n)
+	s := benchServer(b, &soleNode{Node: n})
 	puts := benchPuts(nil)
 	puts.RequestId = "" // else only the first call would do something
 	put, putBody := binaryRequest(b, "PutBatch", puts)

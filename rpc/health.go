@@ -63,11 +63,8 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 	for i := range status.Shards {
 		here[status.Shards[i].Shard] = &status.Shards[i]
 	}
-	var unreached map[string]string
-	if node, ok := h.node.(Reaching); ok {
-		unreached = node.Unreached(ctx)
-		out = append(out, healthCheck{name: catalogGroup, problem: unreached[catalogGroup]})
-	}
+	unreached := h.node.Unreached(ctx)
+	out = append(out, healthCheck{name: catalogGroup, problem: unreached[catalogGroup]})
 	out = append(out, healthCheck{name: "leaders"})
 	leaders, reached := &out[len(out)-1], false
 	shards := make([]healthCheck, 0, h.node.ShardCount())

@@ -30,7 +30,7 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.N
 		}
 	})
 	keeper := newTokenMemory()
-	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog, cfg.Node = keeper, keeper, n })
+	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog, cfg.Node = keeper, keeper, &soleNode{Node: n} })
 	s.await("the shard to be served", func() bool { return n.Serves(0) })
 	return s, keeper, n
 }

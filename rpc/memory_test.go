@@ -30,6 +30,8 @@ type memoryNode struct {
 	// fail, if set, is asked before anything is applied, and may end a call with an error.
 	fail func(shard uint32) error
 
+	locks node.RequestMutex
+
 	mu     sync.Mutex
 	status node.Status
 	parked int
@@ -191,6 +193,30 @@ func (m *memoryNode) Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness,
 	r := s.machine.Answer(q, fsm.Time(m.now().UnixNano()))
 	return r, node.Witness{Shard: shard, Term: 2, Index: s.index, Time: r.Now}, nil
 }
+
+// Offers says that every shard may have a job, so that a poll asks all of them.
+func (m *memoryNode) Offers(context.Context, uint32, []string) (bool, error) { return true, nil }
+
+func (m *memoryNode) LockRequest(ctx context.Context, _ uint32, name string, wait time.Duration) (<-chan struct{}, func(), error) {
+	return m.locks.Lock(ctx, name, wait)
+}
+
+// lockedRequests returns the number of requests with a lock or a waiting attempt.
+func (m *memoryNode) lockedRequests() int { return m.locks.Len() }
+
+func (m *memoryNode) Stale(_ context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	return m.Peek(shard, q)
+}
+
+func (m *memoryNode) Export(context.Context, uint32, func(*fsm.QueueRecord) bool, func(fsm.BackupRecord) error) error {
+	return errors.New("a memoryNode has no backup")
+}
+
+func (m *memoryNode) Serves(uint32) bool { return false }
+
+func (m *memoryNode) Unreached(context.Context) map[string]string { return nil }
+
+func (m *memoryNode) ClientAddr(uint32) string { return "" }
 
 // withJobs adds the jobs that a reply hands out.
 func (m *memoryNode) withJobs(shard uint32, reply node.Reply) node.Reply {

@@ -218,12 +218,8 @@ func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
 // beginAttempt waits until this attempt may run, at the leader of the first shard concerned. All
 // attempts at the request meet there, through whichever nodes they come.
 func (p *poll) beginAttempt(ctx context.Context, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
-	n, ok := p.service.node.(RequestLocker)
-	if !ok {
-		return p.service.polls.beginAttempt(ctx, p.name(), wait)
-	}
 	shard := p.service.shard(p.queues[0], 0)
-	if newer, end, err = n.LockRequest(ctx, shard, p.name(), wait); err != nil {
+	if newer, end, err = p.service.node.LockRequest(ctx, shard, p.name(), wait); err != nil {
 		return nil, nil, p.service.faultAt(shard, err)
 	}
 	return newer, end, nil
@@ -268,10 +264,6 @@ func outOfQuota(err error) bool { return faultOfError(err).Reason == belfryv1.Re
 // Shards that do not answer come last if the poll does not wait or has no other shards; else the
 // poll waits there as well.
 func (p *poll) offered(ctx context.Context, steps []step, wait time.Duration) []step {
-	node, ok := p.service.node.(Offering)
-	if !ok {
-		return steps
-	}
 	type offer struct {
 		some bool
 		err  error
@@ -279,7 +271,7 @@ func (p *poll) offered(ctx context.Context, steps []step, wait time.Duration) []
 	offers := make([]offer, len(steps))
 	var group sync.WaitGroup
 	for i, st := range steps {
-		group.Go(func() { offers[i].some, offers[i].err = node.Offers(ctx, st.shard, st.queues) })
+		group.Go(func() { offers[i].some, offers[i].err = p.service.node.Offers(ctx, st.shard, st.queues) })
 	}
 	group.Wait()
 	var some, silent []step

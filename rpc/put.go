@@ -260,15 +260,11 @@ const localPartitionTries = 16
 // serve none, all partitions rotate.
 func (s *queueService) localPartition(queue string, partitions uint32) uint32 {
 	n := s.putRotation.Add(1)
-	others, ok := s.node.(Reaching)
-	if !ok {
-		return n % partitions
-	}
 	var room [localPartitionTries]uint32
 	local := room[:0]
 	// localPartitionTries puts in a row check the same partitions, so that each local one gets as many of them.
 	for i := range min(partitions, localPartitionTries) {
-		if p := (n - n%localPartitionTries + i) % partitions; others.Serves(s.shard(queue, p)) {
+		if p := (n - n%localPartitionTries + i) % partitions; s.node.Serves(s.shard(queue, p)) {
 			local = append(local, p)
 		}
 	}

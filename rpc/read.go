@@ -22,10 +22,7 @@ func (r reader) read(ctx context.Context, shard uint32, q fsm.Query) (fsm.Readin
 	if !r.stale {
 		return r.node.Query(ctx, shard, q)
 	}
-	if n, ok := r.node.(Replicated); ok {
-		return n.Stale(ctx, shard, q)
-	}
-	return r.node.Peek(shard, q)
+	return r.node.Stale(ctx, shard, q)
 }
 
 // shardReading is the answer of one shard to a read of several.

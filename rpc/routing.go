@@ -8,12 +8,6 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Directing is a Node that knows where clients reach the leaders of shards.
-type Directing interface {
-	// ClientAddr returns the address of a shard's leader for clients, as far as this node knows without asking; empty if it does not.
-	ClientAddr(shard uint32) string
-}
-
 // routingQueuesMax bounds the queues that GetRouting is asked for.
 const routingQueuesMax = 64
 
@@ -32,7 +26,7 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 	shards := s.node.ShardCount()
 	out := &belfryv1.GetRoutingResponse{HashVersion: node.PlacementVersion, Shards: uint32(shards), Leaders: make([]string, shards), Partitions: map[string]uint32{}, ClusterId: s.node.Status().ClusterID} //nolint:gosec // at most 1,024
 	for shard := range out.Leaders {
-		out.Leaders[shard] = s.clientAddr(uint32(shard))
+		out.Leaders[shard] = s.node.ClientAddr(uint32(shard))
 	}
 	for _, queue := range req.GetQueues() {
 		if n := s.partitions(queue); n > 1 && viewable.allows(queue) {
@@ -42,19 +36,11 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 	return out, nil
 }
 
-// clientAddr returns where clients reach the leader of a shard; empty if that is not known.
-func (r router) clientAddr(shard uint32) string {
-	if n, ok := r.node.(Directing); ok {
-		return n.ClientAddr(shard)
-	}
-	return ""
-}
-
 // faultAt is faultOfShard that names the leader to a client which should have gone there.
 func (r router) faultAt(shard uint32, err error) *Fault {
 	f := faultOfShard(shard, err)
 	if f.Reason == belfryv1.Reason_REASON_NOT_LEADER || f.Reason == belfryv1.Reason_REASON_NO_LEADER {
-		f.Leader = r.clientAddr(shard)
+		f.Leader = r.node.ClientAddr(shard)
 	}
 	return f
 }

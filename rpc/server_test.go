@@ -42,7 +42,7 @@ func TestHealthPages(t *testing.T) {
 	if got := s.send("GET", "/readyz", ""); got.status != 200 || got.body != "ready\n" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
-	if got := s.send("GET", "/readyz?verbose", ""); got.body != "[+]serving ok\n[+]disk ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n" {
+	if got := s.send("GET", "/readyz?verbose", ""); got.body != "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n" {
 		t.Errorf("%q", got.body)
 	}
 	shard := func(number int, change func(g *node.GroupStatus)) {
@@ -56,7 +56,7 @@ func TestHealthPages(t *testing.T) {
 	shard(0, func(g *node.GroupStatus) { g.Leader = "" })
 	shard(1, func(g *node.GroupStatus) { g.ClockAhead = true })
 	shard(2, func(g *node.GroupStatus) { g.Serving = false })
-	want := "[+]serving ok\n[!]disk warning: nearly full: 12 inodes of its disk are free, the mark is 1024\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
+	want := "[+]serving ok\n[!]disk warning: nearly full: 12 inodes of its disk are free, the mark is 1024\n[+]catalog ok\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
 		"[!]shard-1 warning: CLOCK_AHEAD: shard time is ahead of the wall clock\n[!]shard-2 warning: its new leader does not serve yet\nready\n"
 	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d %q", got.status, got.body)
@@ -94,7 +94,7 @@ func TestHealthPages(t *testing.T) {
 
 // TestReadyRefusesWhatItDoesNotUnderstand names the parameter or the check, and lists those that there are, also while the node waits for its cluster.
 func TestReadyRefusesWhatItDoesNotUnderstand(t *testing.T) {
-	const checks = "; the checks here are serving, disk, leaders and shard-0 to shard-2"
+	const checks = "; the checks here are serving, disk, catalog, leaders and shard-0 to shard-2"
 	s := serve(t)
 	waiting := NewWaitingHandler("n1", slog.New(slog.DiscardHandler), func() string { return "nobody is there" })
 	for query, want := range map[string]string{
