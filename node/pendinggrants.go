@@ -20,6 +20,7 @@ type pendingGrants struct {
 	propose func(*proposal) error
 	// check returns an error if the shard has no room for a request; failed reports a release that failed.
 	check  func(*fsm.Request) error
+	format func() fsm.Format // of new entries
 	failed func(doing string, err error)
 
 	mu     sync.Mutex
@@ -173,7 +174,7 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 		grants = c.releasing
 	}
 	req := releaseOf(grants)
-	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), complete: func(_ Reply, err error) { pg.releaseDone(c, err) }}
+	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), format: pg.format(), complete: func(_ Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
 	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {
 		c.timer.Reset(repeatWait)

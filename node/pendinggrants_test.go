@@ -307,3 +307,29 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		o.expectFree(t, 2)
 	})
 }
+
+// TestReleaseHasTheFormatOfNewEntries: a batch has one format, so a release in an older one would end it.
+func TestReleaseHasTheFormatOfNewEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var proposed []*proposal
+		pg := &pendingGrants{
+			propose: func(pr *proposal) error {
+				proposed = append(proposed, pr)
+				return nil
+			},
+			check: func(*fsm.Request) error { return nil }, format: func() fsm.Format { return fsm.LatestFormat },
+		}
+		pg.open()
+		reserve := &proposal{request: reserveOrder()}
+		if err := pg.enqueue(reserve); err != nil {
+			t.Fatal(err)
+		}
+		granted := Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: "orders", Serial: 1, Fence: 2}}}}}
+		pg.noteAbandoned(reserve.pendingGrant, answer{reply: granted})
+		time.Sleep(repeatWait)
+		synctest.Wait()
+		if len(proposed) != 2 || proposed[1].format != fsm.LatestFormat {
+			t.Errorf("proposed %+v", proposed)
+		}
+	})
+}

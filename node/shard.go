@@ -70,7 +70,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
 	s.proposer.queueLimit = newQueueCountLimit(s, machine.m)
 	s.admission = newAdmission(s)
-	s.pendingGrants = &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.check, failed: s.note}
+	s.pendingGrants = &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.check, format: n.Format, failed: s.note}
 	s.waiters = newWaiters(n.cfg.WaitersMax)
 	s.waiters.clock, s.waiters.view, s.waiters.admission = s.clock, s.view, s.admission
 	s.waiters.grants, s.waiters.stats, s.waiters.format = s.pendingGrants, s.stats, n.Format
