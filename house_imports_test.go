@@ -108,6 +108,11 @@ var importTable = []importRow{
 		reason: "rpc sees the cluster through interfaces it declares; the client imports rpc's generated code, not the reverse",
 	},
 	{
+		dir:    "rpc/backend",
+		may:    []string{"access/tokens", "cluster", "fsm", "node", "rpc", "rpc/belfry/..."},
+		reason: "it adapts cluster to the interfaces of rpc, which do not know each other",
+	},
+	{
 		dir:      "rpc/belfry",
 		may:      []string{"rpc/belfry/..."},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -107,43 +106,14 @@ func beingDeleted(queue string) *Fault {
 // Both are safe to repeat. pending are the shards that could not be reached; it is an error only if none
 // could.
 func (s *queueService) configure(ctx context.Context, config QueueConfig) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
-	if catalog, ok := s.catalog.(Reconciling); ok {
-		done, err := catalog.Reconcile(ctx, config.Name)
-		if err != nil {
-			return nil, nil, faultOfError(err)
-		}
-		for _, w := range done.Witnesses {
-			witnesses = append(witnesses, wireWitness(w))
-		}
-		return witnesses, done.Pending, nil
-	}
-	s.openings.RLock()
-	defer s.openings.RUnlock()
-	if held, ok := s.catalog.Queue(config.Name); !ok || held.deleting() {
-		return nil, nil, beingDeleted(config.Name)
-	}
-	partitions := max(1, config.Partitions)
-	for p := range partitions {
-		shard := s.shard(config.Name, p)
-		answers := s.proposeAll(ctx, shard, "", []fsm.Command{
-			&fsm.Open{Queue: config.Name, Partition: p, Partitions: partitions},
-			&fsm.Configure{
-				Queue: config.Name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone(),
-			},
-		})
-		if f := answers[1].fault; f != nil {
-			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != contractRow(belfryv1.Reason_REASON_NO_LEADER).code {
-				return nil, nil, f
-			}
-			pending, err = append(pending, shard), errors.Join(err, f)
-			continue
-		}
-		witnesses = append(witnesses, answers[1].witness())
-	}
-	if len(witnesses) == 0 {
+	done, err := s.catalog.Reconcile(ctx, config.Name)
+	if err != nil {
 		return nil, nil, faultOfError(err)
 	}
-	return witnesses, pending, nil
+	for _, w := range done.Witnesses {
+		witnesses = append(witnesses, wireWitness(w))
+	}
+	return witnesses, done.Pending, nil
 }
 
 // reconcileForPut updates the shards of a queue from its record after one of them refused a put,

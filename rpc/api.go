@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -58,28 +59,44 @@ type QueueConfig struct {
 // deleting reports whether the queue is being deleted.
 func (c *QueueConfig) deleting() bool { return c.Version == 0 }
 
-// Catalog is what the handlers need of the cluster's catalog: the durable record of queues that were configured. What
-// follows from a record in the shards is done here, not there. A queue that was never configured is unknown to the
-// catalog: it has one partition, in its home shard, and default settings.
+// Catalog is what the handlers need of the cluster's catalog: the durable record of configured queues and of tokens.
+// Package backend has the one of a cluster. A queue that was never configured is unknown to the catalog: it has one
+// partition, in its home shard, and default settings.
 type Catalog interface {
 	// CreateQueue records a queue. It fails with a *Fault of reason QUEUE_EXISTS if it is recorded already.
 	CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error)
 	// UpdateQueue replaces the settings by what change makes of them and raises the version. It records a queue that was
 	// unknown, with one partition. change may be called more than once.
 	UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error)
-	// DeleteQueue marks a queue as being deleted, removes what its shards still hold, and forgets it; one that is unknown is
+	// DeleteQueue marks a queue as being deleted, removes what its shards still hold, and forgets it. An unknown queue is
 	// no error. After a failure it may be called again, and goes on.
 	DeleteQueue(ctx context.Context, name string) error
+	// ForRequest returns the catalog as one request sees it. A CreateQueue or UpdateQueue that has succeeded under the
+	// same id answers as it did then, for 5 minutes. If the content differs, it fails with an error that has a method
+	// OtherContent() string.
+	ForRequest(id, content string) Catalog
+	// Reconcile updates the shards of a queue from its record, in one order with the creation and deletion of queues on
+	// all nodes. It fails with a *Fault of reason QUEUE_CHANGED if the queue is not recorded any more or is being deleted,
+	// and otherwise only if no shard was reached.
+	Reconcile(ctx context.Context, name string) (Reconciled, error)
 	// Queue returns the record of a queue, from memory.
 	Queue(name string) (QueueConfig, bool)
-}
-
-// Reconciling is a Catalog that updates the shards from its records itself, in one order with the creation
-// and deletion of queues on all nodes.
-type Reconciling interface {
-	// Reconcile updates the shards of a queue from its record. It fails with a *Fault of reason QUEUE_CHANGED if
-	// the queue is not recorded any more or is being deleted, and otherwise only if no shard was reached.
-	Reconcile(ctx context.Context, name string) (Reconciled, error)
+	// Queues returns the records of all queues, from memory.
+	Queues() []QueueConfig
+	// RestoreQueue records a queue of a backup whose partitions the shards hold already. It may be repeated until it
+	// succeeds.
+	RestoreQueue(ctx context.Context, config QueueConfig) error
+	// Altered returns a channel that is closed when the record of a queue is added, changed or removed after this call. It
+	// is nil for a catalog that reports no changes.
+	Altered() <-chan struct{}
+	// Refresh returns when the catalog shows every change that was answered, by any node, before the call.
+	Refresh(ctx context.Context) error
+	// AddToken records a token. It fails with a *Fault of reason QUOTA if there are too many.
+	AddToken(ctx context.Context, t tokens.Record) error
+	// EndToken forgets a token, or has it end at a time that is not zero. It reports whether there is one, and may be repeated.
+	EndToken(ctx context.Context, id string, at time.Time) (found bool, err error)
+	// Tokens returns all tokens by id, from memory.
+	Tokens() []*tokens.Record
 }
 
 // Reconciled says which shards have a queue's record: Witnesses are of those that have it, Pending are
@@ -158,6 +175,14 @@ type Cluster interface {
 	TransferLeader(ctx context.Context, t Transfer) error
 	// ResetClock has the leader of a shard, the server of the given id, move the shard's time back if it is ahead; see node.Node.ResetClock.
 	ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error)
+	// Namespaces returns the namespaces with a quota, by name, from memory.
+	Namespaces() []Namespace
+	// SetNamespace sets those limits of a namespace that set names. It may be repeated.
+	SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error)
+	// RestoreNamespaces sets all limits of namespaces of a backup. It may be repeated until it succeeds.
+	RestoreNamespaces(ctx context.Context, all []Namespace) error
+	// RemoveNamespace removes the quota of a namespace. It reports whether there was one, and may be repeated.
+	RemoveNamespace(ctx context.Context, name string) (found bool, err error)
 }
 
 // Move says, for people, what is done about a shard that is not where it should be, and why.

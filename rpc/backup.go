@@ -18,29 +18,8 @@ import (
 // backupChunkBytes bounds the bytes of one message of a backup.
 const backupChunkBytes = 512 << 10
 
-// BackupCatalog is a Catalog of which backups can be made.
-type BackupCatalog interface {
-	// Queues returns the records of all queues, from memory.
-	Queues() []QueueConfig
-	// RestoreQueue records a queue of a backup whose partitions the shards hold already. It may be repeated until it succeeds.
-	RestoreQueue(ctx context.Context, config QueueConfig) error
-}
-
-// backupParts returns what backups need of node and catalog.
-func (s *adminService) backupParts() (Node, BackupCatalog, error) {
-	catalog, lists := s.catalog.(BackupCatalog)
-	if !lists {
-		return nil, nil, fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
-	}
-	return s.node, catalog, nil
-}
-
 // Backup implements AdminService.
 func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, stream *connect.ServerStream[belfryv1.BackupResponse]) error {
-	source, catalog, err := s.backupParts()
-	if err != nil {
-		return err
-	}
 	body := streamOf(ctx)
 	body.arrived() // else the time that a request may take to arrive would end the call
 	// A server that stops does not wait for a backup, nor for who does not read it.
@@ -55,11 +34,8 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	shards := uint32(s.node.ShardCount()) //nolint:gosec // bounded by node
 	header := &fsm.BackupHeader{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
 	_, _ = rand.Read(header.ID[:]) // never fails
-	b := &backup{source: source, queues: catalog.Queues(), header: header, sink: sink}
-	if q, f := s.quotas(); f == nil {
-		b.namespaces = q.Namespaces()
-	}
-	err = s.backUp(ctx, b)
+	b := &backup{source: s.node, queues: s.catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
+	err := s.backUp(ctx, b)
 	if err != nil && s.drain.hasStarted() {
 		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}

@@ -30,7 +30,7 @@ func (instantNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.R
 
 // BenchmarkPut is one put of 100 bytes through the whole edge, without a socket.
 func BenchmarkPut(b *testing.B) {
-	s, err := NewServer(Config{
+	s, err := newTestServer(Config{
 		Node: instantNode{newMemoryNode(6)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Now: time.Now,
 	})

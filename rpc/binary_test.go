@@ -90,7 +90,7 @@ func pairOf(t testing.TB, b bounds) *pair {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			router: router{node: n, catalog: newMemoryCatalog()}, limits: DefaultLimits(), now: now, drain: newDrain(),
+			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: DefaultLimits(), now: now, drain: newDrain(),
 			fastPath: fastPath{codec: binaryCodec{bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}

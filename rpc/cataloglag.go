@@ -7,19 +7,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Refreshing is a Catalog that may lag behind those of other nodes.
-type Refreshing interface {
-	// Refresh returns when the catalog shows every change that was answered, by any node, before the call.
-	Refresh(ctx context.Context) error
-}
-
-// refresh waits until the catalog has caught up, if it is Refreshing.
+// refresh waits until the catalog has caught up.
 func (r router) refresh(ctx context.Context) error {
-	c, ok := r.catalog.(Refreshing)
-	if !ok {
-		return nil
-	}
-	if err := c.Refresh(ctx); err != nil {
+	if err := r.catalog.Refresh(ctx); err != nil {
 		return faultOfError(err)
 	}
 	return nil

@@ -31,7 +31,7 @@ func (c *laggingCatalog) Queue(name string) (QueueConfig, bool) {
 	return c.memoryCatalog.Queue(name)
 }
 
-// Refresh implements Refreshing.
+// Refresh implements Catalog.
 func (c *laggingCatalog) Refresh(context.Context) error {
 	c.refreshed.Add(1)
 	if c.cut.Load() {

@@ -77,6 +77,20 @@ func (f *fakeCluster) ResetClock(_ context.Context, leader string, shard uint32)
 	return f.resets[shard], f.note("reset the clock of %d at %s", shard, leader)
 }
 
+func (f *fakeCluster) Namespaces() []Namespace { return nil }
+
+func (f *fakeCluster) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (Namespace, error) {
+	return Namespace{}, f.note("set a namespace")
+}
+
+func (f *fakeCluster) RestoreNamespaces(context.Context, []Namespace) error {
+	return f.note("restore namespaces")
+}
+
+func (f *fakeCluster) RemoveNamespace(context.Context, string) (bool, error) {
+	return false, f.note("remove a namespace")
+}
+
 // serverID returns the server id of node n1, n2, … in these tests.
 func serverID(n int) string { return fmt.Sprintf("n%d.%016x", n, n) }
 

@@ -21,7 +21,7 @@ func BenchmarkCollect(b *testing.B) {
 
 func benchmarkCollect(b *testing.B, jobs int) {
 	m := newMemoryNode(1)
-	s, err := NewServer(Config{
+	s, err := newTestServer(Config{
 		Node: m, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {

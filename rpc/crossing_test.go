@@ -98,7 +98,7 @@ func startCrossing(ctx context.Context, t *testing.T, late time.Duration, req *b
 // startPoll parks a poll for both queues, the slow one first.
 func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *crossing {
 	t.Helper()
-	s, err := NewServer(Config{
+	s, err := newTestServer(Config{
 		Node: &crossingNode{memoryNode: newMemoryNode(2), late: late}, Catalog: newMemoryCatalog(),
 		Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})

@@ -39,21 +39,11 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 		}
 	}
 	if recorded && !newer {
-		if err := s.forget(ctx, queue); err != nil {
-			return nil, err
+		if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
+			return nil, faultOfError(err)
 		}
 	}
 	return &belfryv1.DeleteQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
-}
-
-// forget deletes a queue from the catalog while no shard is updated from its record.
-func (s *adminService) forget(ctx context.Context, queue string) error {
-	s.openings.Lock()
-	defer s.openings.Unlock()
-	if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
-		return faultOfError(err)
-	}
-	return nil
 }
 
 // existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer came from

@@ -81,7 +81,7 @@ const (
 func serveFar(t *testing.T) (*farNode, *queueService) {
 	t.Helper()
 	n, catalog := &farNode{memoryNode: newMemoryNode(farShards), oneWay: farOneWay, leaderless: map[uint32]bool{}}, newMemoryCatalog()
-	s, err := NewServer(Config{Node: n, Catalog: catalog, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{Node: n, Catalog: catalog, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

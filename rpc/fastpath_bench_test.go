@@ -63,7 +63,7 @@ func binaryRequest(b *testing.B, method string, m proto.Message) (*http.Request,
 // benchServer returns a server over a node.
 func benchServer(b testing.TB, n Node) *Server {
 	b.Helper()
-	s, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -24,11 +24,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// Config is what a handler is made of. Node, Catalog, Logger and Registry are required.
+// Config is what a handler is made of. Node, Catalog, Cluster, Logger and Registry are required.
 type Config struct {
 	Node    Node
 	Catalog Catalog
-	// Cluster is the cluster that the node is part of; nil for a node that is alone and stays so.
 	Cluster Cluster
 	// Logger takes what went wrong in the server. Requests are not logged.
 	Logger *slog.Logger
@@ -69,6 +68,9 @@ func (c *Config) validate() error {
 	if c.Catalog == nil {
 		errs = append(errs, errors.New("a Catalog is required"))
 	}
+	if c.Cluster == nil {
+		errs = append(errs, errors.New("a Cluster is required"))
+	}
 	if c.Logger == nil {
 		errs = append(errs, errors.New("a Logger is required"))
 	}
@@ -86,9 +88,6 @@ func (c *Config) validate() error {
 	}
 	if c.Audit == nil {
 		c.Audit = c.Logger
-	}
-	if c.Cluster == nil {
-		c.Cluster = &singleNode{node: c.Node, address: c.Address, version: c.Version}
 	}
 	return errors.Join(append(errs, c.Limits.Validate())...)
 }
@@ -151,10 +150,8 @@ func newHandler(cfg Config) (*handler, error) {
 	if err := cfg.Registry.Register(newNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
 		return nil, fmt.Errorf("registering the node's metrics: %w", err)
 	}
-	if q, ok := cfg.Cluster.(Quotas); ok {
-		if err := cfg.Registry.Register(newNamespaceCollector(cfg.Node, q)); err != nil {
-			return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
-		}
+	if err := cfg.Registry.Register(newNamespaceCollector(cfg.Node, cfg.Cluster)); err != nil {
+		return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
 	}
 	backups, err := newBackups(cfg)
 	if err != nil {

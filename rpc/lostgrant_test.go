@@ -36,7 +36,7 @@ func (n *cutNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, w
 func TestPollThatIsCutOffIsUnknown(t *testing.T) {
 	for _, id := range []string{"", "request"} {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := NewServer(Config{
+			s, err := newTestServer(Config{
 				Node: &cutNode{newMemoryNode(2)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 			})
 			if err != nil {

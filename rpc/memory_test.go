@@ -19,7 +19,6 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // memoryNode is a node without Raft and disk: real machines behind the interface that the handlers use.
@@ -245,64 +244,15 @@ func (m *memoryNode) Stats() node.Stats {
 	return out
 }
 
-// memoryCatalog is a catalog in memory.
-type memoryCatalog struct {
-	mu     sync.Mutex
-	queues map[string]QueueConfig
-	// deletion, if set, is called by DeleteQueue before it forgets a record, with mu held.
-	deletion func(name string) error
-}
-
-func newMemoryCatalog() *memoryCatalog { return &memoryCatalog{queues: map[string]QueueConfig{}} }
-
-func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.queues[name]; ok {
-		return QueueConfig{}, fault(belfryv1.Reason_REASON_QUEUE_EXISTS)
+// newTestServer is NewServer that adds the cluster of one node if there is none, and connects a memoryCatalog with the node.
+func newTestServer(cfg Config) (*Server, error) {
+	if cfg.Cluster == nil {
+		cfg.Cluster = &singleNode{node: cfg.Node, address: cfg.Address, version: cfg.Version}
 	}
-	c.queues[name] = QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
-	return c.queues[name], nil
-}
-
-func (c *memoryCatalog) UpdateQueue(_ context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config, ok := c.queues[name]
-	if !ok {
-		config = QueueConfig{Name: name, Partitions: 1}
+	if c, ok := cfg.Catalog.(interface{ setNode(n Node) }); ok {
+		c.setNode(cfg.Node)
 	}
-	config.Version, config.Settings = config.Version+1, change(config.Settings)
-	c.queues[name] = config
-	return config, nil
-}
-
-func (c *memoryCatalog) DeleteQueue(_ context.Context, name string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.deletion != nil {
-		if err := c.deletion(name); err != nil {
-			return err
-		}
-	}
-	delete(c.queues, name)
-	return nil
-}
-
-// mark shows a queue as one that is being deleted.
-func (c *memoryCatalog) mark(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config := c.queues[name]
-	config.Version = 0
-	c.queues[name] = config
-}
-
-func (c *memoryCatalog) Queue(name string) (QueueConfig, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config, ok := c.queues[name]
-	return config, ok
+	return NewServer(cfg)
 }
 
 // served is a server on loopback over a memoryNode.
@@ -328,7 +278,7 @@ func newServed(t *testing.T, change ...func(*Config)) *served {
 		f(&cfg)
 	}
 	var err error
-	if s.server, err = NewServer(cfg); err != nil {
+	if s.server, err = newTestServer(cfg); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -69,7 +69,7 @@ func TestInodesAreMeasured(t *testing.T) {
 // scrape returns the page of metrics of a node of which so many queues have series of their own.
 func scrape(t *testing.T, n Node, queuesMax int) string {
 	t.Helper()
-	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax})
+	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
 func TestMetricsPacked(t *testing.T) {
 	n, registry := newMemoryNode(1), prometheus.NewRegistry()
 	n.addQueues(t, 1, "orders")
-	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry})
+	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func BenchmarkMetrics(b *testing.B) {
 		n.queueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late, JobSeconds: took, Attempts: attempts}
 	}
 	n.addQueues(b, jobs, names...)
-	server, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,7 @@ const metricsNamespacesMax = 250
 // has series keeps them as long as it has a quota and the process runs.
 type namespaceCollector struct {
 	node                 Node
-	quotas               Quotas
+	cluster              Cluster
 	most                 int
 	limit, used, refused *prometheus.Desc
 
@@ -48,9 +48,9 @@ func (r *refusalCounter) add(shard uint32, now map[string]node.Amounts, shown ma
 	r.seen[shard] = now
 }
 
-func newNamespaceCollector(n Node, q Quotas) *namespaceCollector {
+func newNamespaceCollector(n Node, cluster Cluster) *namespaceCollector {
 	return &namespaceCollector{
-		node: n, quotas: q, most: metricsNamespacesMax, shown: map[string]bool{},
+		node: n, cluster: cluster, most: metricsNamespacesMax, shown: map[string]bool{},
 		refusal: refusalCounter{seen: map[uint32]map[string]node.Amounts{}, counts: map[string]node.Amounts{}},
 		limit:   desc("namespace_limit", "What all queues of the namespace may have together, as this node knows it; every node shows the same. A limit that is not set is missing.", "namespace", "limit"),
 		used:    desc("namespace_used", "What the namespace uses of a limit in a shard; only the shard's leader says.", "namespace", "limit", "shard"),
@@ -72,7 +72,7 @@ func (c *namespaceCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *namespaceCollector) Collect(ch chan<- prometheus.Metric) {
-	all := c.quotas.Namespaces()
+	all := c.cluster.Namespaces()
 	if len(all) == 0 {
 		return
 	}

@@ -17,34 +17,12 @@ type Namespace struct {
 	Pending []uint32
 }
 
-// Quotas is what the handlers need to set quotas of namespaces. A Cluster that has a catalog implements it.
-type Quotas interface {
-	// Namespaces returns the namespaces with a quota, by name, from memory.
-	Namespaces() []Namespace
-	// SetNamespace sets those limits of a namespace that set names. It may be repeated.
-	SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error)
-	// RestoreNamespaces sets all limits of namespaces of a backup. It may be repeated until it succeeds.
-	RestoreNamespaces(ctx context.Context, all []Namespace) error
-	// RemoveNamespace removes the quota of a namespace. It reports whether there was one, and may be repeated.
-	RemoveNamespace(ctx context.Context, name string) (found bool, err error)
-}
-
 const (
 	// putsPerSecondMax bounds the rate of a namespace.
 	putsPerSecondMax = 1_000_000_000
 	// limitMax bounds its other limits, so that sums of them stay numbers.
 	limitMax = 1 << 60
 )
-
-// quotas returns what sets quotas, or a fault.
-func (s *adminService) quotas() (Quotas, *Fault) {
-	if q, ok := s.cluster.(Quotas); ok {
-		return q, nil
-	}
-	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
-	f.Message = "this server was made without a catalog, which alone has quotas"
-	return nil, f
-}
 
 // namespace checks the name of a namespace.
 func (c *checker) namespace(field, name string) string {
@@ -92,11 +70,7 @@ func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamesp
 	if c.err != nil {
 		return nil, c.err
 	}
-	q, f := s.quotas()
-	if f != nil {
-		return nil, f
-	}
-	n, err := q.SetNamespace(ctx, name, set, quota)
+	n, err := s.cluster.SetNamespace(ctx, name, set, quota)
 	if err != nil {
 		return nil, faultOfError(err)
 	}
@@ -119,11 +93,9 @@ func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamesp
 		return nil, c.err
 	}
 	out := &belfryv1.GetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: name}}
-	if q, f := s.quotas(); f == nil {
-		for _, n := range q.Namespaces() {
-			if n.Name == name {
-				out.Namespace = wireNamespace(&n)
-			}
+	for _, n := range s.cluster.Namespaces() {
+		if n.Name == name {
+			out.Namespace = wireNamespace(&n)
 		}
 	}
 	page := &belfryv1.ListQueuesRequest{Prefix: name + "/", PageSize: int32(s.limits.PageMax)}
@@ -148,10 +120,8 @@ func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamesp
 // ListNamespaces implements AdminService.
 func (s *adminService) ListNamespaces(context.Context, *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
 	out := &belfryv1.ListNamespacesResponse{}
-	if q, f := s.quotas(); f == nil {
-		for _, n := range q.Namespaces() {
-			out.Namespaces = append(out.Namespaces, wireNamespace(&n))
-		}
+	for _, n := range s.cluster.Namespaces() {
+		out.Namespaces = append(out.Namespaces, wireNamespace(&n))
 	}
 	return out, nil
 }
@@ -164,11 +134,7 @@ func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.Delete
 	if c.err != nil {
 		return nil, c.err
 	}
-	q, f := s.quotas()
-	if f != nil {
-		return nil, f
-	}
-	found, err := q.RemoveNamespace(ctx, name)
+	found, err := s.cluster.RemoveNamespace(ctx, name)
 	if err != nil {
 		return nil, faultOfError(err)
 	}

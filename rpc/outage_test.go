@@ -37,7 +37,7 @@ func (n *failingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reques
 // newOutage returns a service over a node of two shards that fails.
 func newOutage(t *testing.T, n *failingNode) *crossing {
 	t.Helper()
-	s, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

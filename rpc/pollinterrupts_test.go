@@ -48,7 +48,7 @@ func TestPollHearsOfNewPartitions(t *testing.T) {
 }
 
 func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
-	s, err := NewServer(Config{
+	s, err := newTestServer(Config{
 		Node: newMemoryNode(4), Catalog: &watchedCatalog{memoryCatalog: newMemoryCatalog(), altered: make(chan struct{})},
 		Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})

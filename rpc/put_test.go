@@ -119,7 +119,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 			catalog := knows.catalog.(*memoryCatalog)
 			catalog.queues[config.Name] = config
 			late, fickle := serviceOver(t, n), serviceOver(t, n)
-			late.catalog, fickle.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config}, &fickleCatalog{catalog, config.Name, 0}
+			late.catalog, fickle.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}, &fickleCatalog{catalog, config.Name, 0}
 			if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
 				t.Fatal(pending, err)
 			}
@@ -156,7 +156,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 func TestPutIsRoutedTwiceMore(t *testing.T) {
 	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
-	late.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config}
+	late.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}
 	if a := late.propose(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
 		t.Fatal(a.fault)
 	}
@@ -177,7 +177,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	n := newMemoryNode(2)
 	knows, cut := serviceOver(t, n), serviceOver(t, n)
 	knows.catalog.(*memoryCatalog).queues[config.Name] = config
-	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog(), later: config, away: node.ErrNoLeader}
+	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config, away: node.ErrNoLeader}
 	cut.catalog = catalog
 	if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
@@ -205,7 +205,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	}
 	deleting := config
 	deleting.Version = 0
-	cut.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog(), later: deleting}
+	cut.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: deleting}
 	_, err = cut.Put(t.Context(), req)
 	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
 		t.Errorf("a repeat while the queue is being deleted ended with %+v", f)

@@ -23,9 +23,6 @@ type queueService struct {
 	// polls are the polls over several shards that have a request id.
 	polls      attempts
 	interrupts pollInterrupts
-	// openings is held for reading while the shards of a queue are updated from its record, and for
-	// writing while the catalog deletes a queue. So no partition is opened after it was emptied.
-	openings sync.RWMutex
 	// putRotation spreads puts without id over the partitions of a queue. rotation says which
 	// partition a poll asks first.
 	putRotation atomic.Uint32

@@ -100,7 +100,7 @@ func (n *doingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (nod
 // serviceOver returns the service of a server over a node.
 func serviceOver(t *testing.T, n Node) *queueService {
 	t.Helper()
-	s, err := NewServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,23 +7,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// RequestCatalog is a Catalog that remembers requests.
-type RequestCatalog interface {
-	Catalog
-	// ForRequest returns the catalog as one request sees it: CreateQueue and UpdateQueue that have succeeded before under the
-	// same id answer as they did then, for 5 minutes, and fail with an error that has a method OtherContent() string if the
-	// content is not the same.
-	ForRequest(id, content string) Catalog
-}
-
-// forRequest returns the catalog for a call with a request id; remembers is false if there is none, or if the catalog keeps
-// no requests: a repeat is then another call.
+// forRequest returns the catalog for a call with a request id. remembers is false without an id: a repeat is then
+// another call.
 func (s *adminService) forRequest(id string, req proto.Message) (catalog Catalog, remembers bool) {
-	remembering, ok := s.catalog.(RequestCatalog)
-	if !ok || id == "" {
+	if id == "" {
 		return s.catalog, false
 	}
-	return remembering.ForRequest(id, contentOf(req)), true
+	return s.catalog.ForRequest(id, contentOf(req)), true
 }
 
 // contentOf returns a hash of all that a request says. It is compared with hashes of other nodes, but not for longer than

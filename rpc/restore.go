@@ -29,11 +29,7 @@ const (
 
 // Restore implements AdminService.
 func (s *adminService) Restore(ctx context.Context, stream *connect.ClientStream[belfryv1.RestoreRequest]) (*belfryv1.RestoreResponse, error) {
-	_, catalog, err := s.backupParts()
-	if err != nil {
-		return nil, err
-	}
-	return s.restore(ctx, catalog, stream)
+	return s.restore(ctx, stream)
 }
 
 // restoreStream is what a Restore call needs of its stream.
@@ -43,7 +39,7 @@ type restoreStream interface {
 	Err() error
 }
 
-func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, stream restoreStream) (*belfryv1.RestoreResponse, error) {
+func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belfryv1.RestoreResponse, error) {
 	body := streamOf(ctx)
 	stop := context.AfterFunc(ctx, body.cut)
 	defer stop()
@@ -54,7 +50,7 @@ func (s *adminService) restore(ctx context.Context, catalog BackupCatalog, strea
 		}
 		return nil, streamFault(in.err)
 	}
-	r := &restorer{admin: s, catalog: catalog, shards: make([]restoredShard, s.node.ShardCount())}
+	r := &restorer{admin: s, shards: make([]restoredShard, s.node.ShardCount())}
 	c := s.checker(ctx, tokens.Admin)
 	r.beginImport = c.restoreOptions(stream.Msg().GetOverdue())
 	if c.err != nil {
@@ -142,7 +138,6 @@ func (in *restoreInput) Read(p []byte) (int, error) {
 // restorer restores one backup into the cluster.
 type restorer struct {
 	admin       *adminService
-	catalog     BackupCatalog
 	in          *fsm.BackupReader
 	beginImport fsm.Import
 	shards      []restoredShard
@@ -214,7 +209,7 @@ func (r *restorer) run(ctx context.Context) error {
 	}
 	for _, q := range r.queues {
 		config := QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
-		if err := r.catalog.RestoreQueue(ctx, config); err != nil {
+		if err := r.admin.catalog.RestoreQueue(ctx, config); err != nil {
 			return fmt.Errorf("restoring the catalog: %w", err)
 		}
 	}
@@ -227,11 +222,7 @@ func (r *restorer) setQuotas(ctx context.Context) error {
 	if len(r.namespaces) == 0 {
 		return nil
 	}
-	quotas, f := r.admin.quotas()
-	if f != nil {
-		return f
-	}
-	if err := quotas.RestoreNamespaces(ctx, r.namespaces); err != nil {
+	if err := r.admin.cluster.RestoreNamespaces(ctx, r.namespaces); err != nil {
 		return fmt.Errorf("restoring the quotas: %w", err)
 	}
 	return nil
@@ -269,14 +260,11 @@ func (r *restorer) readQueue(record *fsm.BackupRecord) error {
 	return err
 }
 
-// readNamespace reads a quota, which must be one that SetNamespace takes, from a server that has quotas.
+// readNamespace reads a quota, which must be one that SetNamespace accepts.
 func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) error {
 	q, err := record.Namespace()
 	if err != nil {
 		return err
-	}
-	if _, f := r.admin.quotas(); f != nil {
-		return f
 	}
 	c := r.admin.checker(ctx, tokens.Admin)
 	n := Namespace{Name: c.namespace("data", q.Name), Quota: node.Amounts{

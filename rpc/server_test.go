@@ -23,7 +23,7 @@ import (
 )
 
 func TestConfigReportsEveryProblem(t *testing.T) {
-	_, err := NewServer(Config{Limits: Limits{BodyBytesMax: -1}})
+	_, err := newTestServer(Config{Limits: Limits{BodyBytesMax: -1}})
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -43,7 +43,7 @@ func newTalk(t testing.TB) *talk { return newTalkWith(t, nil, "") }
 func newTalkWith(t testing.TB, auth Authenticator, token string) *talk {
 	k := &talk{t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{}, ctx: context.WithoutCancel(t.Context())}
 	var err error
-	k.server, err = NewServer(Config{
+	k.server, err = newTestServer(Config{
 		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry, Name: "n1", Authenticator: auth,
 	})
 	if token != "" {

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,31 +12,14 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TokenKeeper is a Catalog that keeps tokens.
-type TokenKeeper interface {
-	// AddToken records a token. It fails with a *Fault of reason QUOTA if there are too many.
-	AddToken(ctx context.Context, t tokens.Record) error
-	// EndToken forgets a token, or has it end at a time that is not zero. It reports whether there is one, and may be repeated.
-	EndToken(ctx context.Context, id string, at time.Time) (found bool, err error)
-	// Tokens returns all tokens by id, from memory.
-	Tokens() []*tokens.Record
-}
-
 // The range of how long a token may last.
 const (
 	TokenTTLMin = time.Second
 	TokenTTLMax = 10 * year
 )
 
-// errNoTokens is for a catalog that keeps none.
-var errNoTokens = errors.New("this catalog keeps no tokens")
-
 // CreateToken implements AdminService.
 func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
-	keeper, ok := s.catalog.(TokenKeeper)
-	if !ok {
-		return nil, errNoTokens
-	}
 	open, f := s.authorizer.openAccess()
 	switch {
 	case f != nil:
@@ -63,7 +45,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()
-	if err := keeper.AddToken(ctx, record); err != nil {
+	if err := s.catalog.AddToken(ctx, record); err != nil {
 		return nil, err
 	}
 	return &belfryv1.CreateTokenResponse{Token: text, Record: wireToken(&record)}, nil
@@ -92,10 +74,6 @@ func (c *checker) scopes(field string, texts []string) (all tokens.Scopes) {
 
 // ListTokens implements AdminService.
 func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
-	keeper, ok := s.catalog.(TokenKeeper)
-	if !ok {
-		return nil, errNoTokens
-	}
 	c := s.checker(ctx, tokens.Admin)
 	most := c.page("pageSize", req.GetPageSize())
 	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
@@ -105,7 +83,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 		return nil, c.err
 	}
 	out := &belfryv1.ListTokensResponse{}
-	for _, record := range keeper.Tokens() {
+	for _, record := range s.catalog.Tokens() {
 		if record.ID <= req.GetPageToken() {
 			continue
 		}
@@ -120,10 +98,6 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 
 // DeleteToken implements AdminService. It takes no request id: whoever repeats it wants the token gone, and it is.
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
-	keeper, ok := s.catalog.(TokenKeeper)
-	if !ok {
-		return nil, errNoTokens
-	}
 	c := s.checker(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
 		c.fail(invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
@@ -135,7 +109,7 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 	if c.err != nil {
 		return nil, c.err
 	}
-	found, err := keeper.EndToken(ctx, req.GetId(), end)
+	found, err := s.catalog.EndToken(ctx, req.GetId(), end)
 	if err != nil {
 		return nil, fmt.Errorf("ending a token: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // A Server is a node that serves clients.
@@ -102,7 +103,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 		return nil, fmt.Errorf("listening for clients: %w", err)
 	}
 	s.edge, err = rpc.NewServer(rpc.Config{
-		Node: s.cluster.Router(), Catalog: &catalog{s.cluster.Catalog}, Logger: logger, Registry: prometheus.NewRegistry(),
+		Node: s.cluster.Router(), Catalog: backend.NewCatalog(s.cluster.Catalog), Cluster: backend.NewCluster(s.cluster), Logger: logger, Registry: prometheus.NewRegistry(),
 		Name: s.node.Status().Name, Address: s.listener.Addr().String(), Version: "belfrytest", Now: s.Now,
 	})
 	if err != nil {

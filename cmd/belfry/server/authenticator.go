@@ -14,8 +14,6 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/belfrydb/belfry/rpc"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // authenticator knows the root tokens of a file and the tokens of the catalog. It implements
@@ -154,24 +152,3 @@ func (g *authenticator) Token(id string) (*tokens.Record, error) {
 	record, _ := g.catalog.Token(id)
 	return record, nil
 }
-
-// AddToken implements rpc.TokenKeeper.
-func (c *catalog) AddToken(ctx context.Context, t tokens.Record) error {
-	err := c.inner.AddToken(ctx, t)
-	if errors.Is(err, cluster.ErrTokens) {
-		return &rpc.Fault{Reason: belfryv1.Reason_REASON_QUOTA, Message: err.Error()}
-	}
-	return err
-}
-
-// EndToken implements rpc.TokenKeeper.
-func (c *catalog) EndToken(ctx context.Context, id string, at time.Time) (found bool, err error) {
-	err = c.inner.EndToken(ctx, id, at)
-	if errors.Is(err, cluster.ErrTokenUnknown) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Tokens implements rpc.TokenKeeper.
-func (c *catalog) Tokens() []*tokens.Record { return c.inner.Tokens() }

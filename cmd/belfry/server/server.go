@@ -26,6 +26,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // Config says what to run. Dir, Listen, Logger and Fatal are required.
@@ -277,7 +278,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 		return nil, err
 	}
 	edge, err := rpc.NewServer(rpc.Config{
-		Node: c.Router(), Catalog: &catalog{c.Catalog}, Cluster: &members{c}, Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
+		Node: c.Router(), Catalog: backend.NewCatalog(c.Catalog), Cluster: backend.NewCluster(c), Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
 		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise,

@@ -1,4 +1,4 @@
-package server
+package backend
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Queues implements rpc.BackupCatalog.
+// Queues implements rpc.Catalog.
 func (c *catalog) Queues() (configs []rpc.QueueConfig) {
 	for _, q := range c.inner.Queues() {
-		config := edgeConfig(q)
+		config := queueConfig(q)
 		if q.State == cluster.Deleting {
 			config.Version = 0
 		}
@@ -21,7 +21,7 @@ func (c *catalog) Queues() (configs []rpc.QueueConfig) {
 	return configs
 }
 
-// RestoreQueue implements rpc.BackupCatalog.
+// RestoreQueue implements rpc.Catalog.
 func (c *catalog) RestoreQueue(ctx context.Context, q rpc.QueueConfig) error {
 	err := c.inner.RestoreQueue(ctx, cluster.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings})
 	if errors.Is(err, cluster.ErrQueueExists) {

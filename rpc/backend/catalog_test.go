@@ -1,4 +1,4 @@
-package server
+package backend
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestCatalogSpeaksTheEdgesLanguage: what cluster says with its own errors and types arrives as rpc's.
-func TestCatalogSpeaksTheEdgesLanguage(t *testing.T) {
+// TestCatalogHasTypesAndFaultsOfRPC: what cluster says with its own errors and types arrives as rpc's.
+func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	n, err := node.Open(t.Context(), node.Config{Dir: t.TempDir(), Logger: logger, Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestCatalogSpeaksTheEdgesLanguage(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := &catalog{part.Catalog}
+	c := NewCatalog(part.Catalog)
 	made, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{TTR: time.Minute})
 	if err != nil || made.Name != "orders" || made.Partitions != 2 || made.Version == 0 || made.Settings.TTR != time.Minute {
 		t.Errorf("created %+v, %v", made, err)

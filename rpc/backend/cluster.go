@@ -1,4 +1,4 @@
-package server
+package backend
 
 import (
 	"context"
@@ -11,14 +11,17 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// members shows the cluster as the public edge wants it, as catalog does for the catalog.
+// members adapts a cluster.Cluster.
 type members struct{ inner *cluster.Cluster }
+
+// NewCluster returns a cluster as the API needs it.
+func NewCluster(c *cluster.Cluster) rpc.Cluster { return &members{c} }
 
 // Members implements rpc.Cluster.
 func (c *members) Members(ctx context.Context) (all []rpc.Member, moves []rpc.Move) {
 	inner, doing := c.inner.Members(ctx)
 	for _, m := range inner {
-		all = append(all, edgeMember(m))
+		all = append(all, member(m))
 	}
 	for _, m := range doing {
 		moves = append(moves, rpc.Move(m))
@@ -55,7 +58,7 @@ func settingError(err error) error {
 	return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
 }
 
-// Namespaces implements rpc.Quotas.
+// Namespaces implements rpc.Cluster.
 func (c *members) Namespaces() (all []rpc.Namespace) {
 	for _, n := range c.inner.Namespaces() {
 		all = append(all, rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending})
@@ -63,13 +66,13 @@ func (c *members) Namespaces() (all []rpc.Namespace) {
 	return all
 }
 
-// SetNamespace implements rpc.Quotas.
+// SetNamespace implements rpc.Cluster.
 func (c *members) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (rpc.Namespace, error) {
 	n, err := c.inner.SetNamespace(ctx, name, set, quota)
 	return rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
 }
 
-// RestoreNamespaces implements rpc.Quotas.
+// RestoreNamespaces implements rpc.Cluster.
 func (c *members) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) error {
 	configs := make([]cluster.NamespaceConfig, 0, len(all))
 	for _, n := range all {
@@ -78,12 +81,12 @@ func (c *members) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) er
 	return c.inner.RestoreNamespaces(ctx, configs)
 }
 
-// RemoveNamespace implements rpc.Quotas.
+// RemoveNamespace implements rpc.Cluster.
 func (c *members) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
 	return c.inner.RemoveNamespace(ctx, name)
 }
 
-func edgeMember(m cluster.MemberStatus) rpc.Member {
+func member(m cluster.MemberStatus) rpc.Member {
 	out := rpc.Member{
 		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone, Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,
 		Answers: m.Report != nil, SilentSince: m.SilentSince,
@@ -117,18 +120,18 @@ func (c *members) Format() fsm.Format { return c.inner.Format() }
 
 // Drain implements rpc.Cluster.
 func (c *members) Drain(ctx context.Context, serverID string, keep int) error {
-	return edgeError(c.inner.Drain(ctx, serverID, keep))
+	return faultOf(c.inner.Drain(ctx, serverID, keep))
 }
 
 // Undrain implements rpc.Cluster.
 func (c *members) Undrain(ctx context.Context, serverID string) error {
-	return edgeError(c.inner.Undrain(ctx, serverID))
+	return faultOf(c.inner.Undrain(ctx, serverID))
 }
 
 // Remove implements rpc.Cluster.
 func (c *members) Remove(ctx context.Context, serverID string) error {
 	if err := c.inner.Remove(ctx, serverID); !errors.Is(err, cluster.ErrUnknownNode) {
-		return edgeError(err)
+		return faultOf(err)
 	}
 	return nil
 }
@@ -143,8 +146,8 @@ func (c *members) ResetClock(ctx context.Context, leader string, shard uint32) (
 	return c.inner.ResetClock(ctx, leader, shard)
 }
 
-// edgeError turns the errors of cluster that are the caller's into the edge's: the node was removed meanwhile, another one drained, or somebody hears it.
-func edgeError(err error) error {
+// faultOf turns the errors of cluster that are the caller's into the edge's: the node was removed meanwhile, another one drained, or somebody hears it.
+func faultOf(err error) error {
 	if errors.Is(err, cluster.ErrUnknownNode) || errors.Is(err, cluster.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
 		return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
 	}

@@ -70,3 +70,19 @@ func needsOthers() *Fault {
 	f.Message = "this node is alone and stays so: there is no other that could take what it has"
 	return f
 }
+
+// Namespaces implements Cluster.
+func (*singleNode) Namespaces() []Namespace { return nil }
+
+// SetNamespace implements Cluster.
+func (*singleNode) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (Namespace, error) {
+	return Namespace{}, needsOthers()
+}
+
+// RestoreNamespaces implements Cluster.
+func (*singleNode) RestoreNamespaces(context.Context, []Namespace) error { return needsOthers() }
+
+// RemoveNamespace implements Cluster.
+func (*singleNode) RemoveNamespace(context.Context, string) (bool, error) {
+	return false, needsOthers()
+}

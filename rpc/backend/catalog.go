@@ -1,4 +1,4 @@
-package belfrytest
+package backend
 
 import (
 	"context"
@@ -10,8 +10,11 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// A catalog shows the cluster's catalog as the public edge wants it: the two packages do not know each other.
+// catalog adapts a cluster.Catalog.
 type catalog struct{ inner *cluster.Catalog }
+
+// NewCatalog returns the catalog of a cluster as the API needs it.
+func NewCatalog(c *cluster.Catalog) rpc.Catalog { return &catalog{c} }
 
 // CreateQueue implements rpc.Catalog.
 func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
@@ -19,13 +22,13 @@ func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint3
 	if errors.Is(err, cluster.ErrQueueExists) {
 		return rpc.QueueConfig{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
 	}
-	return edgeConfig(config), err
+	return queueConfig(config), err
 }
 
 // UpdateQueue implements rpc.Catalog.
 func (c *catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (rpc.QueueConfig, error) {
 	config, err := c.inner.UpdateQueue(ctx, name, change)
-	return edgeConfig(config), err
+	return queueConfig(config), err
 }
 
 // DeleteQueue implements rpc.Catalog.
@@ -33,7 +36,19 @@ func (c *catalog) DeleteQueue(ctx context.Context, name string) error {
 	return c.inner.DeleteQueue(ctx, name)
 }
 
-// ForRequest implements rpc.RequestCatalog.
+// Reconcile implements rpc.Catalog.
+func (c *catalog) Reconcile(ctx context.Context, name string) (rpc.Reconciled, error) {
+	done, err := c.inner.Reconcile(ctx, name)
+	switch {
+	case errors.Is(err, cluster.ErrQueueGone):
+		return rpc.Reconciled{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
+	case errors.Is(err, cluster.ErrQueueExists):
+		return rpc.Reconciled{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+	}
+	return rpc.Reconciled(done), err
+}
+
+// ForRequest implements rpc.Catalog.
 func (c *catalog) ForRequest(id, content string) rpc.Catalog {
 	return &catalog{c.inner.ForRequest(id, content)}
 }
@@ -41,9 +56,15 @@ func (c *catalog) ForRequest(id, content string) rpc.Catalog {
 // Queue implements rpc.Catalog.
 func (c *catalog) Queue(name string) (rpc.QueueConfig, bool) {
 	config, ok := c.inner.Queue(name)
-	return edgeConfig(config), ok
+	return queueConfig(config), ok
 }
 
-func edgeConfig(c cluster.QueueConfig) rpc.QueueConfig {
+// Altered implements rpc.Catalog.
+func (c *catalog) Altered() <-chan struct{} { return c.inner.Altered() }
+
+// Refresh implements rpc.Catalog.
+func (c *catalog) Refresh(ctx context.Context) error { return c.inner.Refresh(ctx) }
+
+func queueConfig(c cluster.QueueConfig) rpc.QueueConfig {
 	return rpc.QueueConfig{Name: c.Name, Partitions: c.Partitions, Version: c.Version, Settings: c.Settings}
 }

@@ -1,0 +1,33 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// AddToken implements rpc.Catalog.
+func (c *catalog) AddToken(ctx context.Context, t tokens.Record) error {
+	err := c.inner.AddToken(ctx, t)
+	if errors.Is(err, cluster.ErrTokens) {
+		return &rpc.Fault{Reason: belfryv1.Reason_REASON_QUOTA, Message: err.Error()}
+	}
+	return err
+}
+
+// EndToken implements rpc.Catalog.
+func (c *catalog) EndToken(ctx context.Context, id string, at time.Time) (found bool, err error) {
+	err = c.inner.EndToken(ctx, id, at)
+	if errors.Is(err, cluster.ErrTokenUnknown) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Tokens implements rpc.Catalog.
+func (c *catalog) Tokens() []*tokens.Record { return c.inner.Tokens() }
