@@ -37,6 +37,26 @@ type noQueues struct{ rpc.Catalog }
 
 func (noQueues) Queue(string) (rpc.QueueConfig, bool) { return rpc.QueueConfig{}, false }
 
+// measuredNode is a node that only shows its metrics.
+type measuredNode struct {
+	rpc.Node
+	node *node.Node
+}
+
+func (n measuredNode) ShardCount() int     { return n.node.ShardCount() }
+func (n measuredNode) Status() node.Status { return n.node.Status() }
+func (n measuredNode) Stats() node.Stats   { return n.node.Stats() }
+
+func (n measuredNode) Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	return n.node.Peek(shard, q)
+}
+
+// noCluster is a cluster that is asked only for what metrics show.
+type noCluster struct{ rpc.Cluster }
+
+func (noCluster) VotersWanted() int           { return 1 }
+func (noCluster) Namespaces() []rpc.Namespace { return nil }
+
 func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 	t.Helper()
 	v := &virtual{t: t, pages: map[*nodetest.Member]http.Handler{}, disks: map[string]*diskfault.Disk{}}
@@ -57,7 +77,9 @@ func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 	}
 	v.Cluster = nodetest.New(t, options)
 	for _, m := range v.Members() {
-		server, err := rpc.NewServer(rpc.Config{Node: m.Node, Catalog: noQueues{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+		server, err := rpc.NewServer(rpc.Config{
+			Node: measuredNode{node: m.Node}, Catalog: noQueues{}, Cluster: noCluster{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
