@@ -1,4 +1,4 @@
-# `make help` lists the targets. `make test` is everything that continuous integration runs.
+# `make help` lists the targets. `make check` is for each commit, `make test` everything that continuous integration runs.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -41,13 +41,25 @@ SLOW := ./cmd/belfry ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/
 TESTED = $(SLOW) $$(go list ./... | grep -vE '/cmd/belfry/(clustertrial|crashtest|mirrortrial)$$')
 TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
+# CHECKED is what `make check` tests at each run, CHECKED_NEVER what takes too long for it. It tests
+# another package if that, or one that it imports, changed since the branch left BASE. CHECKSEEDS is
+# how many seeds the model of fsm tries; without it, and without the race detector, it tries 2,000.
+CHECKED := ./fsm ./fsm/model ./rpc
+CHECKED_NEVER := $(filter-out $(CHECKED),$(SLOW)) ./mirror ./jepsen/sim ./node/nodetest/flips $(TRIALS)
+BASE ?= main
+CHECKSEEDS ?= 400
+
 # $(call step,NAME,WHAT) prints the head of a step with the time, so that a log shows what each took.
 step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
 
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG)'
+	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG) BASE=$(BASE)'
+
+.PHONY: check
+check: requirements compile vet format generated bin/golangci-lint ## What to run before each commit, three minutes at most; tests what changed since BASE
+	@BASE=$(BASE) BELFRY_MODEL_SEEDS=$(CHECKSEEDS) .ci/check $(CHECKED) -- $(CHECKED_NEVER)
 
 .PHONY: test
 test: requirements compile vet format lint generated deploy alerts race single trials jepsen-short formats fuzz-short vuln ## Everything that CI runs
