@@ -64,7 +64,7 @@ func (pg *pendingGrants) close() {
 	pg.byName = nil
 }
 
-// enqueue proposes a request. If it is a reservation with an id, it sets pr.pending, and exactly one of noteDelivered,
+// enqueue proposes a request. If it is a reservation with an id, it sets pr.pendingGrant, and exactly one of noteDelivered,
 // noteAbandoned and noteNoGrants must follow.
 func (pg *pendingGrants) enqueue(pr *proposal) error {
 	if pr.pendingGrant = nil; pr.request.ID == "" || len(pr.request.Commands) != 1 || pr.request.Commands[0].Kind() != fsm.KindReserve {
