@@ -35,10 +35,10 @@ type systemClock struct {
 	missed atomic.Int64  // the time suspended since, as far as it is counted
 }
 
-// Wall implements Clock.
+// Wall implements Source.
 func (*systemClock) Wall() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
 
-// Monotonic implements Clock.
+// Monotonic implements Source.
 func (c *systemClock) Monotonic() time.Duration {
 	if total, ok := suspendedTime(); ok {
 		c.resumed(total - c.before)
@@ -46,7 +46,7 @@ func (c *systemClock) Monotonic() time.Duration {
 	return time.Since(c.start) + time.Duration(c.missed.Load())
 }
 
-// resumed counts a suspension. What is shorter than suspendedLeast may be an error of the measurement.
+// resumed counts a suspension. One shorter than suspendedLeast may be a measurement error, and is not counted.
 func (c *systemClock) resumed(total time.Duration) {
 	for {
 		missed := c.missed.Load()
@@ -57,24 +57,25 @@ func (c *systemClock) resumed(total time.Duration) {
 }
 
 const (
-	// slewPerMillion is how fast a shard clock drifts towards the wall clock: 500 microseconds a second.
+	// slewPerMillion is how fast a clock is slewed towards the wall clock: 500 microseconds a second.
 	slewPerMillion = 500
-	// slewStep is the least time between two corrections, so that the whole nanoseconds of each are worth counting.
+	// slewStep is the least time between two corrections, so that each is more than a few nanoseconds.
 	slewStep = time.Millisecond
-	// Recheck is the longest that anything sleeps towards a shard time: a timer does not notice when the clock is
-	// anchored anew, and does not run while the machine is suspended.
+	// Recheck bounds each sleep towards a shard time. A timer does not notice that the clock was anchored anew, and does
+	// not run while the machine is suspended.
 	Recheck = time.Second
 	// suspendedLeast is the shortest suspension that is counted.
 	suspendedLeast = 10 * time.Millisecond
-	// clockGapMax is how far the wall clock may have run ahead of the last stamp while the node was stopped.
+	// clockGapMax is how far the wall clock may be ahead of the last timestamp when the node starts.
 	clockGapMax = 30 * 24 * time.Hour
 )
 
-// Shard gives the stamps of one shard: an anchor plus the monotonic time since, so that steps of the wall clock do not reach it.
+// Shard gives the timestamps of one shard: an anchor plus the monotonic time since, so that a step of the wall clock does
+// not reach them.
 //
-// A stamp is never below an earlier one. Ahead of the wall clock, or behind by less than half the bound, it is slewed
-// towards it; behind by more (a suspended machine, a late first synchronisation) it is anchored anew at once. The wall clock that
-// it follows is the node's own (nodeClock), which only steps when that is agreed upon.
+// Timestamps never decrease. If the clock is ahead of the wall clock, or behind it by less than half the bound, it is
+// slewed towards it. If it is further behind (a suspended machine, a late first synchronization), it is anchored anew at
+// once. The wall clock that it follows is that of Node, which steps only when the voters agree.
 type Shard struct {
 	clock Source
 	bound time.Duration
@@ -90,7 +91,7 @@ func NewShard(clock Source, bound time.Duration) *Shard {
 	return &Shard{clock: clock, bound: bound, anchor: clock.Wall(), anchorMono: clock.Monotonic()}
 }
 
-// Stamp returns the time for the next entry.
+// Stamp returns the timestamp of the next entry.
 func (c *Shard) Stamp() fsm.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,22 +99,22 @@ func (c *Shard) Stamp() fsm.Time {
 	return c.last
 }
 
-// Now returns the stamp that the next entry would get if it were proposed at once.
+// Now returns the timestamp that an entry would get now.
 func (c *Shard) Now() fsm.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(c.last, c.read())
 }
 
-// Begin is for a new leader, whose node's clock is right: stamps go on from there, or from floor, the clock of the machine, if that is later. What
-// the clock was before does not count; it may have been read while the node's was wrong.
+// Begin anchors the clock for a new leader, whose node's clock is right. Timestamps go on from that clock, or from floor,
+// the clock of the machine, if it is later. The earlier anchor does not count: the node's clock may have been wrong then.
 func (c *Shard) Begin(floor fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.anchor, c.anchorMono, c.last = max(floor, c.clock.Wall()), c.clock.Monotonic(), floor
 }
 
-// Raise makes every later stamp at least floor. Time goes on from there.
+// Raise makes every later timestamp at least floor. Time goes on from there.
 func (c *Shard) Raise(floor fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,14 +124,15 @@ func (c *Shard) Raise(floor fsm.Time) {
 	c.last = max(c.last, floor)
 }
 
-// Lower takes the stamps back to where the machine's clock was reset to: the only way in which they ever decrease.
+// Lower sets the clock back to the time that the machine's clock was reset to. Only this makes timestamps decrease.
 func (c *Shard) Lower(to fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.anchor, c.anchorMono, c.last = to, c.clock.Monotonic(), to
 }
 
-// readBoth reads a clock. That of a node reads its monotonic clock for its wall clock anyway, which costs three calls of the kernel.
+// readBoth reads a clock. A Node reads its monotonic clock for its wall clock anyway; reading both costs three system
+// calls.
 func readBoth(c Source) (mono time.Duration, wall fsm.Time) {
 	if n, ok := c.(*Node); ok {
 		reading, mono := n.Read()
@@ -139,7 +141,7 @@ func readBoth(c Source) (mono time.Duration, wall fsm.Time) {
 	return c.Monotonic(), c.Wall()
 }
 
-// read advances the anchor to the present and returns it. mu is held.
+// read moves the anchor to the present and returns it. mu is held.
 func (c *Shard) read() fsm.Time {
 	mono, wall := readBoth(c.clock)
 	elapsed := mono - c.anchorMono
@@ -157,7 +159,7 @@ func (c *Shard) read() fsm.Time {
 	return t
 }
 
-// Check returns an error if the wall clock contradicts the newest stamp that the node's shards ever got; newest is zero if there is none.
+// Check returns an error if the wall clock contradicts newest, the latest timestamp of the node's shards; zero for none.
 func Check(wall, newest fsm.Time, bound time.Duration) error {
 	if newest == 0 {
 		return nil

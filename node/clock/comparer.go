@@ -12,9 +12,9 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// Reading is what a node says about the time at one moment.
+// Reading is the time of one node at one moment.
 type Reading struct {
-	// Stamp is what the node takes the time to be, and would stamp entries with if it led a shard whose own time is not ahead of it.
+	// Stamp is the node's own time. It would be the timestamp of an entry, unless the time of the shard is ahead.
 	Stamp fsm.Time
 	// Wall is its wall clock.
 	Wall fsm.Time
@@ -22,21 +22,22 @@ type Reading struct {
 
 // Peers asks other nodes for the time.
 type Peers interface {
-	// ReadClock returns what Node.ReadClock returns on the node with the given server id. It must return soon after ctx has ended.
+	// ReadClock returns the result of node.Node.ReadClock on the node with the given server id. It must return soon after
+	// ctx has ended.
 	ReadClock(ctx context.Context, serverID string) (Reading, error)
 }
 
 const (
-	// CompareInterval is the time between two comparisons of a leader with its peers. At the fastest that two clocks can part, 500 ppm each,
-	// they part by 5 ms meanwhile.
+	// CompareInterval is the time between two comparisons of a leader with its peers. Two clocks that drift by 500 ppm
+	// each part by 5 ms meanwhile.
 	CompareInterval = 5 * time.Second
-	// Fresh is how long a reading of a peer is used again: all shards that begin to be led at once need one.
+	// Fresh is how long a reading of a peer is reused: shards that get their leader at the same time all need one.
 	Fresh = time.Second
 	// PeerTimeout bounds the question for a peer's clock, connecting included.
 	PeerTimeout = 2 * time.Second
-	// ComparePause is the time between two comparisons of a leader that may not stamp yet.
+	// ComparePause is the time between two comparisons of a leader that may not stamp entries yet.
 	ComparePause = 200 * time.Millisecond
-	// clockAttempts is how often a peer is asked for the sake of a quick answer.
+	// clockAttempts bounds how often a peer is asked until it answers fast enough.
 	clockAttempts = 3
 )
 
@@ -47,8 +48,9 @@ type PeerOffset struct {
 	Ahead  time.Duration
 }
 
-// Comparer compares this node's clock with its peers', by the method of F. Cristian (Probabilistic clock synchronization, 1989): a remote
-// clock is taken to have been read in the middle between question and answer, so that the error is at most half of the time between them.
+// Comparer compares this node's clock with those of its peers by the method of F. Cristian (Probabilistic clock
+// synchronization, 1989): it assumes that a peer read its clock halfway between question and answer. The error is at most
+// half of the time between the two.
 type Comparer struct {
 	own    *Node
 	bound  time.Duration
@@ -60,7 +62,7 @@ type Comparer struct {
 	said  map[string]said
 }
 
-// said is what a peer's wall clock said when it was last read, for people: how far ahead of this node's it was.
+// said is how far a peer's wall clock was ahead of this node's when it was last read. It is shown to operators.
 type said struct {
 	ahead time.Duration
 	at    time.Duration // monotonic
@@ -74,8 +76,8 @@ type peerClock struct {
 	clock    Reckoned
 }
 
-// Reckoned is a reading less the monotonic time of this node at which it held: in this form readings of several nodes, made one after the
-// other, can be compared.
+// Reckoned is a reading minus the monotonic time of this node at the reading. Readings of several nodes, made one after
+// the other, can be compared in this form.
 type Reckoned struct{ Stamp, Wall fsm.Time }
 
 // reckon returns the reckoned form of a reading.
@@ -83,10 +85,10 @@ func reckon(r Reading, mono time.Duration) Reckoned {
 	return Reckoned{r.Stamp - fsm.Time(mono), r.Wall - fsm.Time(mono)}
 }
 
-// errClockSlow says that every answer of a peer took so long that it says too little.
+// errClockSlow says that every answer of a peer took too long to be exact enough.
 var errClockSlow = errors.New("the answers take too long to tell the time by")
 
-// ErrNoMajority says that too few voters tell the time.
+// ErrNoMajority says that too few voters answered with their time.
 var ErrNoMajority = errors.New("a majority of the voters does not tell the time")
 
 func NewComparer(self string, own *Node, bound time.Duration, source Peers) *Comparer {
@@ -106,7 +108,7 @@ func (k *Comparer) peer(serverID string) *peerClock {
 	return p
 }
 
-// read returns a peer's clock, as it was at most clockFresh ago.
+// read returns a peer's clock, read at most Fresh ago.
 func (k *Comparer) read(ctx context.Context, serverID string) (Reckoned, error) {
 	if k.source == nil {
 		return Reckoned{}, errors.New("there is no way to ask other nodes for the time")
@@ -144,7 +146,7 @@ func (k *Comparer) read(ctx context.Context, serverID string) (Reckoned, error) 
 	return p.clock, nil
 }
 
-// note keeps what a peer's clock said. p is the caller's.
+// note records how far a peer's clock is ahead. The caller holds p.
 func (k *Comparer) note(serverID string, p *peerClock) {
 	own := reckon(k.own.Read())
 	k.mu.Lock()
@@ -152,10 +154,10 @@ func (k *Comparer) note(serverID string, p *peerClock) {
 	k.said[serverID] = said{ahead: p.clock.Wall.Sub(own.Wall), at: p.at}
 }
 
-// clockShown is for how long what a peer's clock said is shown.
+// clockShown is how long the last reading of a peer's clock is shown.
 const clockShown = time.Minute
 
-// Lately returns by how much the clocks of those peers were ahead that were asked within clockShown.
+// Lately returns how far the clocks of the peers were ahead that were read within clockShown.
 func (k *Comparer) Lately() (all []PeerOffset) {
 	now := k.own.Monotonic()
 	k.mu.Lock()
@@ -171,9 +173,9 @@ func (k *Comparer) Lately() (all []PeerOffset) {
 	return all
 }
 
-// Compare compares this node's clock with those of the voters of a shard, of which it is one, and anchors it anew if the majority agrees with its wall
-// clock. It returns as soon as a majority agrees with it, or when all have answered that do within clockWait; an error means that those are no
-// majority.
+// Compare compares this node's clock with those of the voters of a shard, including this node. If a majority agrees with
+// this node's wall clock, it anchors the clock anew. Compare returns as soon as a majority agrees with this node, at the
+// latest after PeerTimeout. An error means that no majority answered.
 func (k *Comparer) Compare(ctx context.Context, voters []string) (Comparison, error) {
 	ctx, cancel := context.WithTimeout(ctx, PeerTimeout)
 	type answer struct {
@@ -215,33 +217,34 @@ func (k *Comparer) Compare(ctx context.Context, voters []string) (Comparison, er
 	return c, nil
 }
 
-// heed anchors this node's clock anew if a comparison says that it does.
+// heed anchors this node's clock anew if the comparison says so.
 func (k *Comparer) heed(c *Comparison) {
 	if c.Follows(k.self) {
 		k.own.follow()
 	}
 }
 
-// judge compares the clocks that are known with this node's as it is now.
+// judge compares the known clocks with this node's present one.
 func (k *Comparer) judge(known map[string]Reckoned, voters int) Comparison {
 	known[k.self] = reckon(k.own.Read())
 	return Judge(known, voters, k.bound)
 }
 
-// Comparison is what becomes of the clocks of several nodes that are held against one another.
+// Comparison is the result of a comparison of several clocks.
 type Comparison struct {
 	bound time.Duration
-	// Median is that of the stamps, reckoned.
+	// Median is the reckoned median of the stamps.
 	Median fsm.Time
-	// stamps are what each node would stamp, reckoned; followers those that would anchor their clocks at their wall clocks first.
+	// stamps are the reckoned timestamps that each node would give; followers are the nodes that would anchor their clocks
+	// at their wall clocks first.
 	stamps    map[string]fsm.Time
 	followers []string
 }
 
-// Judge compares the clocks of those voters that are known. A node whose wall clock has left it behind, or fallen behind, by more than half
-// the bound stamps by the wall clock if those of most voters are near it; that most of the known ones are would not do, since stamps jump with it.
-// Of an even number of clocks the lower median counts: of two nodes that differ, and of which nobody can tell which is right, the one
-// that is behind makes jobs late, the other would make them early.
+// Judge compares the known clocks of voters. A node whose own clock is more than half the bound away from its wall clock
+// stamps by the wall clock if the wall clocks of most voters are near it. A majority of the known clocks is not enough,
+// because the timestamps jump. Of an even number of clocks, the lower median counts: if two nodes differ and it is unknown
+// which one is right, the clock that is behind makes jobs late, and the other would make them early.
 func Judge(known map[string]Reckoned, voters int, bound time.Duration) Comparison {
 	c := Comparison{bound: bound, stamps: map[string]fsm.Time{}}
 	var stamps []fsm.Time
@@ -258,7 +261,7 @@ func Judge(known map[string]Reckoned, voters int, bound time.Duration) Compariso
 	return c
 }
 
-// wallsNear counts the wall clocks that are no further from a time than that.
+// wallsNear counts the wall clocks that are at most that far from a time.
 func wallsNear(known map[string]Reckoned, t fsm.Time, most time.Duration) (n int) {
 	for _, r := range known {
 		if r.Wall.Sub(t).Abs() <= most {
@@ -268,23 +271,23 @@ func wallsNear(known map[string]Reckoned, t fsm.Time, most time.Duration) (n int
 	return n
 }
 
-// lowerMedian returns the median of values, the lower of two. It sorts them.
+// lowerMedian returns the median of values, the lower one of two. It sorts values.
 func lowerMedian(values []fsm.Time) fsm.Time {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }
 
-// Off returns how far ahead of the median a node's stamps would be.
+// Off returns how far a node's timestamps would be ahead of the median.
 func (c *Comparison) Off(server string) time.Duration { return c.stamps[server].Sub(c.Median) }
 
-// Fits reports whether a node's clock is near enough to the median for the node to lead. One that is not known does not fit.
+// Fits reports whether a node's clock is near enough to the median for the node to lead. An unknown clock does not fit.
 func (c *Comparison) Fits(server string) bool {
 	_, known := c.stamps[server]
 	return known && c.Off(server).Abs() <= c.bound/2
 }
 
-// NearMedian counts the nodes whose clocks are near the median. Of two that differ by far, only the one that is behind is: nothing that cannot be taken
-// back follows from that.
+// NearMedian counts the nodes whose clocks are near the median. Of two clocks that differ by far, only the one that is
+// behind is near it: a decision by that clock can be undone.
 func (c *Comparison) NearMedian() (n int) {
 	for server := range c.stamps {
 		if c.Fits(server) {
@@ -294,7 +297,7 @@ func (c *Comparison) NearMedian() (n int) {
 	return n
 }
 
-// agreeing counts the nodes, it included, whose clocks are near enough to that of a node.
+// agreeing counts the nodes whose clocks are near enough to that of a node, including that node.
 func (c *Comparison) agreeing(server string) (n int) {
 	for _, stamp := range c.stamps {
 		if stamp.Sub(c.stamps[server]).Abs() <= c.bound/2 {

@@ -8,16 +8,16 @@ import (
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
-// Node is what this node takes the time to be: an anchor plus the monotonic time since, slewed towards the wall clock. When the
-// wall clock is more than half the bound away, it is anchored anew, if somebody agrees with the wall clock: a majority of the voters
-// (see clocks), or at once the node itself if there is nobody else to ask. It may step in both directions; that the stamps of a shard do
-// not is the business of shardClock, whose wall clock this is.
+// Node is the clock of this node: an anchor plus the monotonic time since, slewed towards the wall clock. If the wall clock
+// is more than half the bound away, and a majority of the voters agrees with it (see Comparer), the clock is anchored anew
+// at the wall clock; a node without other voters does so at once. The clock may step in both directions. It is the wall
+// clock of Shard, which never decreases.
 type Node struct {
 	clock Source
 	bound time.Duration
-	// alone reports whether this node is the only voter of all that it runs.
+	// alone reports whether this node is the only voter of each of its groups.
 	alone func() bool
-	// Strayed has a value when the wall clock is too far away and others have to be asked.
+	// Strayed is sent when the wall clock is too far away and the other voters must be asked.
 	Strayed wakeup.Signal
 
 	mu         sync.Mutex
@@ -32,16 +32,16 @@ func NewNode(clock Source, bound time.Duration, alone func() bool) *Node {
 	}
 }
 
-// Wall implements Clock, for the clocks of the shards.
+// Wall implements Source, for the clocks of shards.
 func (c *Node) Wall() fsm.Time {
 	reading, _ := c.Read()
 	return reading.Stamp
 }
 
-// Monotonic implements Clock.
+// Monotonic implements Source.
 func (c *Node) Monotonic() time.Duration { return c.clock.Monotonic() }
 
-// Read returns what the node and its wall clock say, and the monotonic time at which they do.
+// Read returns the time of the node and of its wall clock, and the monotonic time of the reading.
 func (c *Node) Read() (Reading, time.Duration) {
 	reading, mono := c.advance()
 	if !c.isStray(reading) {
@@ -54,10 +54,10 @@ func (c *Node) Read() (Reading, time.Duration) {
 	return reading, mono
 }
 
-// isStray reports whether node and wall clock are too far apart for slewing.
+// isStray reports whether the node and its wall clock are too far apart for slewing.
 func (c *Node) isStray(r Reading) bool { return r.Stamp.Sub(r.Wall).Abs() > c.bound/2 }
 
-// advance brings the anchor to the present, slewed.
+// advance moves the anchor to the present, slewed.
 func (c *Node) advance() (Reading, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +71,8 @@ func (c *Node) advance() (Reading, time.Duration) {
 	return Reading{Stamp: t, Wall: wall}, mono
 }
 
-// follow anchors the clock at the wall clock and returns what it says then, and the monotonic time: one read before the wall clock might lack what the
-// machine was suspended for in between, and a shard's clock anchored by the two would be ahead by that.
+// follow anchors the clock at the wall clock and returns both. It reads the monotonic clock after the wall clock: if the
+// machine were suspended in between, the other order would put a shard's clock ahead by that time.
 func (c *Node) follow() (Reading, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Node) follow() (Reading, time.Duration) {
 	return Reading{Stamp: wall, Wall: wall}, c.anchorMono
 }
 
-// slewed returns t corrected towards the wall clock for the time that has passed.
+// slewed returns t corrected towards the wall clock, by at most what slewing allows for the elapsed time.
 func slewed(t, wall fsm.Time, elapsed time.Duration) fsm.Time {
 	correction := elapsed / (1_000_000 / slewPerMillion)
 	return t - fsm.Time(min(max(t.Sub(wall), -correction), correction))

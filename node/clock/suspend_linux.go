@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspendedTime returns for how long the machine was suspended since it was booted, to within a millisecond: CLOCK_BOOTTIME runs then, and
-// CLOCK_MONOTONIC, which Go's timers and time.Since use, does not. It reports false if it cannot be told.
+// suspendedTime returns how long the machine was suspended since its boot, to within a millisecond. CLOCK_BOOTTIME runs
+// while the machine is suspended; CLOCK_MONOTONIC, which Go's timers and time.Since use, does not. It returns false if the
+// clocks cannot be read.
 func suspendedTime() (time.Duration, bool) {
 	const exact = time.Millisecond
 	for range 3 {

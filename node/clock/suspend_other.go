@@ -4,5 +4,5 @@ package clock
 
 import "time"
 
-// suspendedTime reports that it cannot be told for how long the machine was suspended: the wall clock shows it, see nodeClock.
+// suspendedTime returns false: the time is unknown here, and only the wall clock shows it. See Node.
 func suspendedTime() (time.Duration, bool) { return 0, false }
