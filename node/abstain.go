@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// AbstainFor is how long a replica abstains after Abstain. Whoever finds that it should goes on saying so; if that ends, ordinary elections are back.
+// AbstainFor is how long a replica abstains after Abstain. The caller repeats Abstain while the reason lasts; when it
+// stops, ordinary elections return.
 const AbstainFor = 3 * time.Second
 
-// errAbstains is the answer to a leader that hands over to this node.
+// errAbstains is the answer to a leader that transfers its leadership to this node.
 var errAbstains = errors.New("this node abstains from elections, because a majority of the voters cannot reach it")
 
-// Abstain has this node not stand for election in a group for AbstainFor, nor take the leadership from a leader that hands over. What it leads it leads on.
+// Abstain keeps this node from elections in a group for AbstainFor: it does not stand, and refuses a transfer of the
+// leadership. A leadership that it has goes on.
 //
-// It is for a node that other nodes cannot connect to while its own connections work: Raft would elect it, and keep it, since a leader sends and
-// followers answer.
+// It is for a node that other nodes cannot connect to while its own connections work. Raft would elect it and keep it,
+// because a leader sends and followers answer.
 func (n *Node) Abstain(group string) error {
 	for _, g := range n.allGroups() {
 		if g.name == group {
@@ -27,7 +29,7 @@ func (n *Node) Abstain(group string) error {
 	return fmt.Errorf("abstaining in %s: %w", group, ErrNotHere)
 }
 
-// abstention is until when a node abstains from the elections of a group. The zero value abstains from none.
+// abstention is the time until which a node abstains from the elections of a group. The zero value does not abstain.
 type abstention struct {
 	mu    sync.Mutex
 	until time.Time

@@ -2,9 +2,9 @@ package node
 
 import "github.com/hashicorp/raft"
 
-// beatTimeout is the heartbeat timeout that a leader has for itself: Raft sends a heartbeat after a tenth to a fifth of it, so that
-// followers hear two at least, and three most of the time, before they miss their leader. At the followers' own timeout
-// heartbeats would be most of what an idle node does.
+// beatTimeout is the heartbeat timeout of a leader. Raft sends a heartbeat after a tenth to a fifth of it, so that followers
+// get at least two, and mostly three, within their own timeout. With the followers' timeout, heartbeats would be most of
+// the work of an idle node.
 const beatTimeout = 2 * heartbeatTimeout
 
 // reload changes the configuration of Raft as it runs.
@@ -17,7 +17,7 @@ func (g *group) reload(change func(rc *raft.ReloadableConfig)) error {
 	return r.ReloadConfig(rc)
 }
 
-// beat has Raft's timeouts be those of a leader, or those of a follower.
+// beat sets Raft's timeouts to those of a leader or of a follower.
 func (g *group) beat(leads bool) {
 	heartbeat, election := heartbeatTimeout, electionTimeout
 	if leads {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// yieldPoll is how often it is looked whether the entries in flight are done.
+// yieldPoll is the time between two checks whether the entries in flight are done.
 const yieldPoll = 2 * time.Millisecond
 
-// Serves reports whether this node leads a shard and serves. One that was elected a moment ago does not serve yet.
+// Serves reports whether this node leads a shard and serves. A node that was elected a moment ago does not serve yet.
 func (n *Node) Serves(shard uint32) bool {
 	s, err := n.replicaOf(shard)
 	return err == nil && s.serves()
 }
 
-// Offers reports whether a Reserve of these queues that does not wait would find something, as far as the leader knows at this moment. Nothing
-// is logged. Only the shard's leader answers.
+// Offers reports whether a Reserve of these queues that does not wait would be granted a job, as far as the leader knows
+// now. Nothing is logged. Only the leader of the shard answers.
 func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -29,9 +29,9 @@ func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 	return s.hasFreeJobs(queues), nil
 }
 
-// HandOver gives each leadership of this node to another voter where there is one, and returns when that is done, has failed, or ctx ends. The node
-// goes on: what it leads no more it refuses with ErrNotLeader. It is for a node that is about to stop, whose callers shall find the next leaders
-// before it does. Calls that wait for jobs end with ErrNoLeader.
+// HandOver transfers each leadership of this node to another voter, if there is one. It returns when all transfers are done
+// or have failed, or ctx ends. The node goes on, and refuses calls for shards that it does not lead with ErrNotLeader.
+// Parked calls end with ErrNoLeader. HandOver is for a node that is about to stop: its callers find the next leaders first.
 func (n *Node) HandOver(ctx context.Context) {
 	n.leaving.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
@@ -51,8 +51,8 @@ func (n *Node) HandOver(ctx context.Context) {
 	all.Wait()
 }
 
-// yield hands the leadership over, after the entries in flight or a while: one that is still being committed then may be left without an answer.
-// Until it is over, or has failed, nothing new is taken.
+// yield transfers the leadership after the entries in flight are done, at the latest after a while: an entry that is still
+// being committed then may have an unknown outcome. Until the transfer ends, the shard takes no new requests.
 func (s *shard) yield(ctx context.Context) {
 	s.proposer.close(ErrNoLeader)
 	s.waiters.close(ErrNoLeader)
@@ -70,10 +70,11 @@ func (s *shard) yield(ctx context.Context) {
 		}
 	}
 	s.handOver(ctx)
-	// Under this lock the leadership does not end between the look and the opening: whoever ends it closes both afterwards.
+	// Under this lock the leadership cannot end between the check and the opening: the goroutine that ends it closes both
+	// afterwards.
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
-	if s.serves() { // nobody took it
+	if s.serves() { // the transfer failed
 		s.proposer.open()
 		s.waiters.open()
 	}

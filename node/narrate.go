@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// narrateInterval is the time between two messages about a start that takes long.
+// narrateInterval is the time between two messages about a slow start.
 const narrateInterval = 3 * time.Second
 
-// narrateStart logs every few seconds how far the groups are that do not serve yet, until the function that it returns is called.
+// narrateStart logs every few seconds how far the groups are that do not serve yet, until end is called.
 func (n *Node) narrateStart() (end func()) {
 	ended := make(chan struct{})
 	var running sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// proposalError translates the error of a Raft proposal. It is the one place that decides which of them mean that the
-// entry was never logged; see outcome_test.go for a row of each. Whatever is not known for certain has an unknown outcome.
+// proposalError translates the error of a Raft proposal. It alone decides which errors mean that the entry was never
+// logged; outcome_test.go has a row for each. All others mean an unknown outcome.
 func proposalError(err error) error {
 	switch {
 	case err == nil:

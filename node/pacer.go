@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// expireSlack is how long something is overdue before the pacer acts: most of it is settled by the commands of callers
-	// first, and what is left gathers to be carried out together.
+	// expireSlack is how long work is overdue before the pacer proposes an Expire. Commands of callers settle most of it
+	// first, and one entry carries out the rest.
 	expireSlack = 100 * time.Millisecond
-	// expireRetry is how long the pacer waits after an Expire that failed or did not help.
+	// expireRetry is the pause after an Expire that failed or changed nothing.
 	expireRetry = time.Second
 )
 
-// pacer proposes Expire for what is overdue and nobody asked for. At most one is in flight, and none if nothing is overdue.
+// pacer proposes an Expire for overdue work that no command settles. At most one is in flight, and none without overdue
+// work.
 type pacer struct {
 	now func() fsm.Time
 	// deadline returns the machine's next deadline, 0 if there is none.
 	deadline func() fsm.Time
-	// expire proposes one Expire and reports whether it left work undone.
+	// expire proposes one Expire. more says that work is left.
 	expire func(ctx context.Context) (more bool, err error)
 
 	armed atomic.Int64 // the deadline that the pacer waits for; 0 for none
 	wake  wakeup.Signal
 }
 
-// moved is told the machine's next deadline (0 for none) after each entry, by the goroutine that applies entries.
+// moved receives the machine's next deadline (0 for none) after each entry. The goroutine that applies entries calls it.
 func (p *pacer) moved(deadline fsm.Time) {
 	if deadline == 0 {
-		return // waking up in vain once is all that comes of it
+		return // at worst, the pacer wakes once in vain
 	}
 	if armed := p.armed.Load(); armed == 0 || int64(deadline) < armed {
 		p.wake.Send()
 	}
 }
 
-// run works until ctx ends.
+// run proposes until ctx ends.
 func (p *pacer) run(ctx context.Context) {
 	timer := time.NewTimer(never)
 	defer timer.Stop()
@@ -64,7 +65,7 @@ func (p *pacer) run(ctx context.Context) {
 	}
 }
 
-// step acts if that is due and returns for how long to wait then; armed is false if there is nothing to wait for.
+// step proposes an Expire if one is due, and returns how long to wait next; armed is false if there is no deadline.
 func (p *pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
 	deadline := p.arm()
 	if deadline == 0 {
@@ -86,14 +87,14 @@ func (p *pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
 	switch after {
 	case 0:
 		return 0, false
-	case deadline: // whatever it is, asking again at once will not move it
+	case deadline: // another Expire at once would not change it either
 		return expireRetry, true
 	default:
 		return max(0, after.Add(expireSlack).Sub(p.now())), true
 	}
 }
 
-// arm reads the next deadline such that no earlier one that comes after goes unnoticed.
+// arm reads the next deadline. An earlier one that is set afterwards wakes the pacer.
 func (p *pacer) arm() fsm.Time {
 	for {
 		deadline := p.deadline()

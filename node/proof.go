@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// ProvenConn is a connection whose other end has proved which node it is, as with mutual TLS. A dialled one is asked at once, an
-// accepted one after the first read.
+// ProvenConn is a connection whose other end has proved which node it is, as with mutual TLS. Proven is called at once on a
+// dialled connection, and after the first read on an accepted one.
 type ProvenConn interface {
 	net.Conn
 	// Proven returns the name of the node at the other end.
 	Proven() string
 }
 
-// disproved says why whoever is at the other end of a connection cannot be the server that it says it is; nil if it can be: a connection without
-// proof leaves it to be believed.
+// disproved returns an error if the other end of a connection cannot be the server that it claims to be. A connection
+// without proof is believed.
 func disproved(conn net.Conn, serverID string) error {
 	proven, ok := conn.(ProvenConn)
 	if !ok {

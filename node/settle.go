@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// settlePoll is how often Settle looks whether waiters still have reservations under way.
+// settlePoll is the time between two checks of Settle whether reservations are in flight.
 const settlePoll = time.Millisecond
 
-// Settle carries out what is due by now in the shards that this node leads, hands jobs that are due to the calls that wait for them, and returns when
-// nothing of that is left. It is for whoever moves Config.Clock by hand: a clock that runs needs none of it. The error is that of an entry, or
-// why ctx ended; it may be repeated after any.
+// Settle carries out everything that is due in the shards that this node leads, grants due jobs to parked calls, and
+// returns when nothing is left. It is for tests that move Config.Clock by hand; with a running clock it is not needed. It
+// may be repeated after an error.
 func (n *Node) Settle(ctx context.Context) error {
 	for _, s := range n.here() {
 		if !s.serves() {
@@ -34,7 +34,7 @@ func (s *shard) settle(ctx context.Context) error {
 	return s.waiters.settle(ctx)
 }
 
-// settle has all queues looked at and returns when no job that is to be had waits to be handed out.
+// settle checks all queues and returns when no reservable job waits to be granted.
 func (ws *waiters) settle(ctx context.Context) error {
 	ws.mu.Lock()
 	ws.markAll()
@@ -51,7 +51,7 @@ func (ws *waiters) settle(ctx context.Context) error {
 	return nil
 }
 
-// settled reports whether no queue is being looked at or has reservations under way.
+// settled reports whether no queue is being checked or has reservations in flight.
 func (ws *waiters) settled() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

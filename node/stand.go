@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	// electNow is added to the heartbeat timeout at the start; taking it away again makes a follower look at once
-	// whether to stand for election. A sole voter so skips the wait for a leader that cannot exist, and keeps its
-	// ordinary timeouts, which Raft could not lengthen when a second voter comes.
+	// electNow is added to the heartbeat timeout at the start. Removing it makes a follower check at once whether to
+	// stand for election. So a sole voter skips the wait for a leader that cannot exist, and keeps its ordinary timeouts:
+	// Raft could not lengthen shorter ones when a second voter joins.
 	electNow = time.Millisecond
-	// standWithin is how soon after its start a replica with other voters looks so, each at a moment of its own: where all stand at once their votes split.
+	// standWithin bounds how soon after its start a replica with other voters does the same. The moment is random: if all
+	// replicas stood at once, their votes would split.
 	standWithin = heartbeatTimeout / 4
 )
 
-// stand has a replica that has heard of no leader since its start stand for election. Where others hear a leader they refuse the pre-vote, and nothing has changed.
+// stand makes a replica that has heard of no leader since its start stand for election. Voters that hear a leader refuse
+// the pre-vote, and nothing changes.
 func (g *group) stand() error {
 	return g.reload(func(rc *raft.ReloadableConfig) {
-		if rc.HeartbeatTimeout == heartbeatTimeout+electNow { // else it has led already, or stood
+		if rc.HeartbeatTimeout == heartbeatTimeout+electNow { // else it has led or stood before
 			rc.HeartbeatTimeout = heartbeatTimeout
 		}
 	})
 }
 
-// standSoon is stand after a moment.
+// standSoon calls stand within standWithin.
 func (g *group) standSoon() {
 	pause := time.NewTimer(rand.N(standWithin))
 	defer pause.Stop()
