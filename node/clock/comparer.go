@@ -91,6 +91,7 @@ var errClockSlow = errors.New("the answers take too long to tell the time by")
 // ErrNoMajority says that too few voters answered with their time.
 var ErrNoMajority = errors.New("a majority of the voters does not tell the time")
 
+// NewComparer returns the comparer of a node with the server id self. source may be nil; then no peer can be asked.
 func NewComparer(self string, own *Node, bound time.Duration, source Peers) *Comparer {
 	return &Comparer{own: own, bound: bound, self: self, source: source, peers: map[string]*peerClock{}, said: map[string]said{}}
 }

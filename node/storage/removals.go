@@ -123,7 +123,7 @@ func (r *removals) step(name string, rest func(worked time.Duration) bool, do fu
 // close waits for the step under way. It follows guard.close: whoever opens the group next must not meet another one.
 func (r *removals) close() {
 	r.steps.Lock()
-	r.steps.Unlock()
+	defer r.steps.Unlock()
 }
 
 func (r *removals) remove(name string) error {
