@@ -9,9 +9,10 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// admission decides on the leader whether a request is proposed: it checks voters, disk, memory, the limits of queues and
-// the quotas of namespaces, in this order. A node that does not lead admits every request, and leaves the decision to the
-// leader. Only the number of queues is checked later, by the proposer; see queueCountLimit.
+// admission decides on the leader whether a request is proposed. It checks voters, disk, memory, the limits of queues, the
+// lease budget and the quotas of namespaces, in this order. A node that does not lead leaves the decision to the leader: it
+// admits the request, or refuses it with ErrNoLeader. Only the number of queues is checked later, by the proposer; see
+// queueCountLimit.
 type admission struct {
 	name   string // of the shard
 	leads  func() bool
@@ -62,7 +63,7 @@ func (a *admission) admit(ctx context.Context, req *fsm.Request) (admitted, erro
 		return admitted{refused: results}, nil
 	}
 	bounded, err := a.boundLeases(req)
-	if err != nil && !a.view.knows(req) {
+	if err != nil && !a.view.knows(req) { // a repeat takes no further lease
 		return admitted{}, err
 	}
 	reservation, err := a.quotas.reserve(ctx, bounded)

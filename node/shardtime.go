@@ -224,7 +224,7 @@ func (n *Node) ReadClock() clock.Reading {
 	return reading
 }
 
-// runClocks compares clocks until ctx ends: every clockInterval for the shards that this node leads, and when its own clock is far from its
+// runClocks compares clocks until ctx ends: every clock.CompareInterval for the shards that this node leads, and when its own clock is far from its
 // wall clock.
 func (n *Node) runClocks(ctx context.Context) {
 	tick := time.NewTicker(clock.CompareInterval)

@@ -60,7 +60,7 @@ func (s *adminService) reconcile(ctx context.Context, config QueueConfig, rememb
 	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
-	witnesses, pending, err = s.configure(ctx, config)
+	witnesses, pending, err = s.configure(ctx, config.Name)
 	if err == nil {
 		return witnesses, pending, nil
 	}
@@ -102,11 +102,10 @@ func beingDeleted(queue string) *Fault {
 	return f
 }
 
-// configure updates the shards of a queue from its record: it opens the partitions and sets the settings.
-// Both are safe to repeat. pending are the shards that could not be reached; it is an error only if none
-// could.
-func (s *queueService) configure(ctx context.Context, config QueueConfig) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
-	done, err := s.catalog.Reconcile(ctx, config.Name)
+// configure has the catalog update the shards of a queue. pending are the shards that it could not
+// reach.
+func (s *queueService) configure(ctx context.Context, queue string) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+	done, err := s.catalog.Reconcile(ctx, queue)
 	if err != nil {
 		return nil, nil, faultOfError(err)
 	}
@@ -129,7 +128,7 @@ func (s *queueService) reconcileForPut(ctx context.Context, put *fsm.Put) bool {
 	case config.deleting():
 		return false
 	}
-	_, pending, err := s.configure(ctx, config)
+	_, pending, err := s.configure(ctx, put.Queue)
 	return err == nil && len(pending) == 0
 }
 

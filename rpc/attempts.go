@@ -6,15 +6,12 @@ import (
 	"sync"
 )
 
-// attempts runs the attempts at polls over several shards that come through this node. The zero
-// value is ready for use.
-type attempts struct {
-	// finishing counts attempts that were answered and have not ended yet.
-	finishing sync.WaitGroup
-}
+// attempts counts the attempts at polls over several shards that were answered and have not ended
+// yet. The zero value is ready for use.
+type attempts struct{ finishing sync.WaitGroup }
 
-// name returns what makes two polls attempts at the same one: request id and content, and the caller's namespace once there are any. Another's poll, or
-// one with other content, must not end this one's wait.
+// name identifies the request of a poll by its id and content. Two polls with the same name are
+// attempts at the same request. A poll with other content must not end the wait of this one.
 func (p *poll) name() string {
 	return fmt.Sprintf("%q %q %d %d", p.requestID, p.queues, p.jobsMax, p.ttr)
 }

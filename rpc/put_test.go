@@ -120,7 +120,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 			catalog.queues[config.Name] = config
 			late, fickle := serviceOver(t, n), serviceOver(t, n)
 			late.catalog, fickle.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}, &fickleCatalog{catalog, config.Name, 0}
-			if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
+			if _, pending, err := knows.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 				t.Fatal(pending, err)
 			}
 			req := &belfryv1.PutBatchRequest{RequestId: "r"}
@@ -179,7 +179,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	knows.catalog.(*memoryCatalog).queues[config.Name] = config
 	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config, away: node.ErrNoLeader}
 	cut.catalog = catalog
-	if _, pending, err := knows.configure(t.Context(), config); err != nil || len(pending) > 0 {
+	if _, pending, err := knows.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
 	}
 	req := &belfryv1.PutRequest{Queue: config.Name, RequestId: "r"}
@@ -233,7 +233,7 @@ func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
 	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	catalog := s.catalog.(*memoryCatalog)
 	catalog.queues[config.Name] = config
-	if _, pending, err := s.configure(t.Context(), config); err != nil || len(pending) > 0 {
+	if _, pending, err := s.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
 	}
 	s.catalog = &waveringCatalog{memoryCatalog: catalog}

@@ -14,8 +14,8 @@
 //
 // # Time
 //
-// No test need sleep. With StoppedAt the server's time moves only when the test says so, by Advance: delays, leases, retries, times to live, rates and the
-// windows in which a repeat is known all go by it. Between two calls of Advance time stands still, so that no lease lapses and no rate is refilled by itself; a lease that a crashed
+// No test need sleep. With StoppedAt the server's time moves only when the test says so, by Advance: delays, leases, retries, times to live, rates of queues and
+// the windows in which a repeat is known all go by it. The put rate of a namespace's quota goes by the test's own time. Between two calls of Advance time stands still, so that no lease lapses and no rate is refilled by itself; a lease that a crashed
 // consumer should lose is lost by Advance. What is counted in the test's own time goes on as ever: the Wait of a Reserve, the
 // pauses of the client between attempts, and a client.Worker's care for its leases. To a worker a lease is a length, from when it was granted, and never a time to be compared with a clock: so the
 // server's time may be years from the machine's, and Advance alone ends no handler's context. The worker extends a lease after a third of it has passed in the test's own time, which changes nothing while the

@@ -37,6 +37,9 @@ type Server struct {
 	closed  error // what close returned
 }
 
+// version is what the server says it runs.
+const version = "belfrytest"
+
 // stopMax is how long the parts of a server may take to stop.
 const stopMax = 10 * time.Second
 
@@ -94,22 +97,23 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 			err = errors.Join(err, s.closeNode(context.WithoutCancel(ctx)))
 		}
 	}()
-	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{Logger: logger})
-	if err != nil {
-		return nil, fmt.Errorf("opening the catalog: %w", err)
-	}
 	s.listener, err = o.listen(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listening for clients: %w", err)
 	}
+	address := s.listener.Addr().String()
+	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{Logger: logger, ClientAddr: address, Version: version})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the catalog: %w", err), s.listener.Close())
+	}
 	s.edge, err = rpc.NewServer(rpc.Config{
 		Node: s.cluster.Router(), Catalog: backend.NewCatalog(s.cluster.Catalog), Cluster: backend.NewCluster(s.cluster), Logger: logger, Registry: prometheus.NewRegistry(),
-		Name: s.node.Status().Name, Address: s.listener.Addr().String(), Version: "belfrytest", Now: s.Now,
+		Name: s.node.Status().Name, Address: address, Version: version, Now: s.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the public edge: %w", err), s.listener.Close())
 	}
-	s.URL = "http://" + s.listener.Addr().String()
+	s.URL = "http://" + address
 	go func() { s.served <- s.edge.Serve(s.listener) }()
 	return s, nil
 }

@@ -177,3 +177,15 @@ func TestFind(t *testing.T) {
 		t.Errorf("of a job that never was: %v", err)
 	}
 }
+
+// TestClusterOfAServer: the server is a cluster of one node, and says where clients reach it and what it runs.
+func TestClusterOfAServer(t *testing.T) {
+	s := belfrytest.Start(t)
+	c, err := s.Client(t).Admin().Cluster(t.Context())
+	if err != nil || len(c.Nodes) != 1 || len(c.Problems) > 0 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if n := c.Nodes[0]; "http://"+n.Address != s.URL || n.Version != "belfrytest" {
+		t.Errorf("the node is at %q and runs %q", n.Address, n.Version)
+	}
+}

@@ -17,6 +17,9 @@ const (
 
 // ofMirror reports whether a command is about a queue on which the mirror acts, beside the clients of the run: what it sends is in no history.
 func (c *check) ofMirror(command fsm.Command) bool {
+	if k := command.Kind(); k == fsm.KindConfigure || k == fsm.KindOpen {
+		return false // the mirror sends neither
+	}
 	queue := fsm.QueueOf(command)
 	return c.mirrored && (strings.HasPrefix(queue, mirrorQueues) || strings.HasPrefix(queue, mirrorControl))
 }

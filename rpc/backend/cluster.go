@@ -11,14 +11,16 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// members adapts a cluster.Cluster.
-type members struct{ inner *cluster.Cluster }
+// adapter adapts a cluster.Cluster.
+type adapter struct{ inner *cluster.Cluster }
+
+var _ rpc.Cluster = (*adapter)(nil)
 
 // NewCluster returns a cluster as the API needs it.
-func NewCluster(c *cluster.Cluster) rpc.Cluster { return &members{c} }
+func NewCluster(c *cluster.Cluster) rpc.Cluster { return &adapter{c} }
 
 // Members implements rpc.Cluster.
-func (c *members) Members(ctx context.Context) (all []rpc.Member, moves []rpc.Move) {
+func (c *adapter) Members(ctx context.Context) (all []rpc.Member, moves []rpc.Move) {
 	inner, doing := c.inner.Members(ctx)
 	for _, m := range inner {
 		all = append(all, member(m))
@@ -30,21 +32,21 @@ func (c *members) Members(ctx context.Context) (all []rpc.Member, moves []rpc.Mo
 }
 
 // Settings implements rpc.Cluster.
-func (c *members) Settings() rpc.ClusterSettings { return rpc.ClusterSettings(c.inner.Settings()) }
+func (c *adapter) Settings() rpc.ClusterSettings { return rpc.ClusterSettings(c.inner.Settings()) }
 
 // Configure implements rpc.Cluster.
-func (c *members) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.ClusterSettings, error) {
+func (c *adapter) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.ClusterSettings, error) {
 	after, err := c.inner.Configure(ctx, cluster.Settings(s))
 	return rpc.ClusterSettings(after), settingError(err)
 }
 
 // LowerMinVoters implements rpc.Cluster.
-func (c *members) LowerMinVoters(ctx context.Context, least int) (rpc.ClusterSettings, error) {
+func (c *adapter) LowerMinVoters(ctx context.Context, least int) (rpc.ClusterSettings, error) {
 	after, err := c.inner.LowerMinVoters(ctx, least)
 	return rpc.ClusterSettings(after), settingError(err)
 }
 
-// settingError turns the refusal of a setting into the edge's.
+// settingError turns the refusal of a setting into a fault.
 func settingError(err error) error {
 	bad, ok := errors.AsType[*cluster.SettingError](err)
 	if !ok {
@@ -59,7 +61,7 @@ func settingError(err error) error {
 }
 
 // Namespaces implements rpc.Cluster.
-func (c *members) Namespaces() (all []rpc.Namespace) {
+func (c *adapter) Namespaces() (all []rpc.Namespace) {
 	for _, n := range c.inner.Namespaces() {
 		all = append(all, rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending})
 	}
@@ -67,13 +69,13 @@ func (c *members) Namespaces() (all []rpc.Namespace) {
 }
 
 // SetNamespace implements rpc.Cluster.
-func (c *members) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (rpc.Namespace, error) {
+func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (rpc.Namespace, error) {
 	n, err := c.inner.SetNamespace(ctx, name, set, quota)
 	return rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
 }
 
 // RestoreNamespaces implements rpc.Cluster.
-func (c *members) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) error {
+func (c *adapter) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) error {
 	configs := make([]cluster.NamespaceConfig, 0, len(all))
 	for _, n := range all {
 		configs = append(configs, cluster.NamespaceConfig{Name: n.Name, Quota: n.Quota})
@@ -82,7 +84,7 @@ func (c *members) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) er
 }
 
 // RemoveNamespace implements rpc.Cluster.
-func (c *members) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
+func (c *adapter) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
 	return c.inner.RemoveNamespace(ctx, name)
 }
 
@@ -113,23 +115,23 @@ func member(m cluster.MemberStatus) rpc.Member {
 }
 
 // VotersWanted implements rpc.Cluster.
-func (c *members) VotersWanted() int { return c.inner.VotersWanted() }
+func (c *adapter) VotersWanted() int { return c.inner.VotersWanted() }
 
 // Format implements rpc.Cluster.
-func (c *members) Format() fsm.Format { return c.inner.Format() }
+func (c *adapter) Format() fsm.Format { return c.inner.Format() }
 
 // Drain implements rpc.Cluster.
-func (c *members) Drain(ctx context.Context, serverID string, keep int) error {
+func (c *adapter) Drain(ctx context.Context, serverID string, keep int) error {
 	return faultOf(c.inner.Drain(ctx, serverID, keep))
 }
 
 // Undrain implements rpc.Cluster.
-func (c *members) Undrain(ctx context.Context, serverID string) error {
+func (c *adapter) Undrain(ctx context.Context, serverID string) error {
 	return faultOf(c.inner.Undrain(ctx, serverID))
 }
 
 // Remove implements rpc.Cluster.
-func (c *members) Remove(ctx context.Context, serverID string) error {
+func (c *adapter) Remove(ctx context.Context, serverID string) error {
 	if err := c.inner.Remove(ctx, serverID); !errors.Is(err, cluster.ErrUnknownNode) {
 		return faultOf(err)
 	}
@@ -137,16 +139,17 @@ func (c *members) Remove(ctx context.Context, serverID string) error {
 }
 
 // TransferLeader implements rpc.Cluster.
-func (c *members) TransferLeader(ctx context.Context, t rpc.Transfer) error {
+func (c *adapter) TransferLeader(ctx context.Context, t rpc.Transfer) error {
 	return c.inner.TransferLeader(ctx, cluster.Transfer(t))
 }
 
 // ResetClock implements rpc.Cluster.
-func (c *members) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
+func (c *adapter) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
 	return c.inner.ResetClock(ctx, leader, shard)
 }
 
-// faultOf turns the errors of cluster that are the caller's into the edge's: the node was removed meanwhile, another one drained, or somebody hears it.
+// faultOf returns a fault for errors of cluster that are the caller's: the node was removed meanwhile, another one drains, or
+// another node still hears it.
 func faultOf(err error) error {
 	if errors.Is(err, cluster.ErrUnknownNode) || errors.Is(err, cluster.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
 		return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
