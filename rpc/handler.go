@@ -24,42 +24,47 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// Config is what a handler is made of. Node, Catalog, Cluster, Logger and Registry are required.
+// Config configures a handler. Node, Catalog, Cluster, Logger and Registry are required.
 type Config struct {
 	Node    Node
 	Catalog Catalog
 	Cluster Cluster
-	// Logger takes what went wrong in the server. Requests are not logged.
+	// Logger receives the failures of the server. Requests are not logged.
 	Logger *slog.Logger
-	// Audit takes a line for each call that administers; Logger by default.
+	// Audit receives a line for each administrative call; Logger by default.
 	Audit *slog.Logger
-	// Registry takes the metrics and is served at /metrics.
+	// Registry holds the metrics that /metrics serves.
 	Registry *prometheus.Registry
-	// MetricsQueuesMax is how many queues have series of their own there, counted once for each shard that has a partition; defaults to DefaultMetricsQueues.
+	// MetricsQueuesMax is how many queues have their own series in /metrics; the default is
+	// DefaultMetricsQueues. A queue counts once for each shard that has a partition of it.
 	MetricsQueuesMax int
 	// Limits bounds requests; the zero value means DefaultLimits.
 	Limits Limits
 	// Authenticator knows the tokens that calls must carry; nil allows every call. /livez, /readyz
 	// and the health service of gRPC need no token.
 	Authenticator Authenticator
-	// Backups keeps over restarts when the node last sent all of a backup; nil to forget it at the end of the process.
+	// Backups keeps the time of the node's last complete backup over restarts. If it is nil, the
+	// time is lost when the process ends.
 	Backups BackupTimes
-	// Name is the node's name, shown in the Belfry-Served-By header; Address is where clients reach it, Version what it runs.
+	// Name is the node's name, shown in the Belfry-Served-By header. Address is where clients reach
+	// the node. Version is the version that it runs.
 	Name, Address, Version string
 	// ConnectionsMax bounds the connections of clients, each of which takes a file descriptor; 0
-	// for no bound. A connection without a call of an authenticated caller makes room for the next.
+	// for no bound. At the bound, a connection without an authenticated call is closed for a new
+	// one.
 	ConnectionsMax int
-	// TLS are the settings under which clients are answered; nil for no TLS.
+	// TLS has the settings for clients' connections; nil for no TLS.
 	TLS *tls.Config
-	// Local says that only callers on this machine can reach the port, and without TLS. While calls need no token, those by another name of the machine than
-	// an address, localhost or LocalName are refused.
+	// Local says that only callers on this machine can reach the port, and without TLS. While calls
+	// need no token, the Host of a call must then be an address, localhost or LocalName; others are
+	// refused.
 	Local     bool
 	LocalName string
 	// Now is the wall clock; defaults to time.Now.
 	Now func() time.Time
 }
 
-// validate reports every problem and fills the defaults in.
+// validate reports every problem and fills in the defaults.
 func (c *Config) validate() error {
 	var errs []error
 	if c.Node == nil {
@@ -101,20 +106,21 @@ type handler struct {
 	queues  *queueService
 	errors  *connect.ErrorWriter
 	origins *http.CrossOriginProtection
-	// local says that only callers on this machine are meant; they may call it localName.
+	// local says that only callers on this machine are expected. They may call it localName.
 	local     bool
 	localName string
 
-	// routes has the exact paths; calls those that are Connect procedures, under both of their names.
+	// routes has the handlers of exact paths. calls has the Connect procedures, under both of their
+	// names.
 	routes map[string]http.Handler
 	calls  map[string]call
-	// others are handlers by prefix: health and reflection.
+	// others has handlers by prefix: health and reflection.
 	others map[string]http.Handler
-	// paths are the short paths, methodList the same as a text.
+	// paths has the short paths; methodList is the same as text.
 	paths      []string
 	methodList string
 
-	// interceptor runs the calls of Connect and of sessions; sessionMethods are the methods that
+	// interceptor runs the calls of Connect and of sessions. sessionMethods has the methods that
 	// sessions carry.
 	interceptor    *interceptor
 	authorizer     *authorizer
@@ -124,7 +130,7 @@ type handler struct {
 	requestBytes   *requestBytes
 
 	bodyBytesInFlight atomic.Int64
-	// streams counts the streams that are open.
+	// streams counts the open streams.
 	streams atomic.Int64
 }
 
@@ -180,7 +186,7 @@ func newHandler(cfg Config) (*handler, error) {
 	return h, nil
 }
 
-// connectOptions are the options of every service.
+// connectOptions returns the options of every service.
 func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(jsonCodec{name: codecJSON, bounds: binary.bounds}),
@@ -199,7 +205,8 @@ func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.Ha
 	}
 }
 
-// compressBytesMin is the size from which answers are compressed for clients that take it; below it costs more than it saves.
+// compressBytesMin is the size from which answers are compressed, if the client accepts it. For
+// smaller ones compression costs more than it saves.
 const compressBytesMin = 1 << 10
 
 // mountServices routes the methods of the contract under their own and their short paths.
@@ -221,7 +228,7 @@ func (h *handler) mountServices(admin *adminService, options []connect.HandlerOp
 	h.methodList = strings.Join(h.paths, ", ")
 }
 
-// mountOperations routes what operators and their tools use.
+// mountOperations routes the paths for operators and their tools.
 func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 	services := []string{belfryv1connect.QueueServiceName, belfryv1connect.AdminServiceName}
 	health := &health{begun: time.Now(), node: cfg.Node, drain: h.drain, services: append([]string{""}, services...)}
@@ -244,7 +251,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
-	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients hold their request ids against it
+	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients compare the times of their request ids with it
 	id := correlation(r.Header.Get(correlationHeader))
 	r.Header.Set(correlationHeader, id)
 	w.Header().Set(correlationHeader, id)
@@ -260,14 +267,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // leftoverWait is how long the rest of a body that no handler read may take to arrive. net/http
-// reads some of it before it answers, so that the connection can be reused, and would wait for it
-// for ever.
+// reads some of it before it answers, to reuse the connection, and would wait for it forever.
 const leftoverWait = 2 * time.Second
 
-// limitLeftover bounds that wait. The next request on the connection has deadlines of its own.
+// limitLeftover applies leftoverWait. The next request on the connection has its own deadlines.
 func limitLeftover(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		// A connection that takes no deadline, as in a test, is bounded by its owner.
+		// A connection without deadlines, as in a test, is bounded by its owner.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverWait))
 	}
 }
@@ -320,12 +326,12 @@ func (h *handler) route(w *reply, r *http.Request) {
 	h.noSuchPath(w, r)
 }
 
-// othersBytesMax bounds what is sent to health and reflection, which the server reads also without
-// a token.
+// othersBytesMax bounds a request to health and reflection, which the server reads even without a
+// token.
 const othersBytesMax = 4 << 10
 
-// serveOther serves health and reflection. A stream there that sends nothing has the same time
-// limit as one that sends much.
+// serveOther serves health and reflection. A silent stream has the same time limit there as a busy
+// one.
 func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)
@@ -335,7 +341,7 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	other.ServeHTTP(w, jsonByDefault(limited))
 }
 
-// serveCall serves a Connect procedure. A path for people becomes the procedure's.
+// serveCall serves a Connect procedure. It replaces a short path with that of the procedure.
 func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	if !c.method.streams {
 		limited, release := h.limitBody(w, r, c.method.procedure)
@@ -391,12 +397,12 @@ func (h *handler) writeFault(w http.ResponseWriter, r *http.Request, f *Fault) {
 	writeFault(h.errors, w, r, f.wire())
 }
 
-// writeFault writes an error. That the client is gone is the only way it fails.
+// writeFault writes an error. It fails only if the client is gone.
 func writeFault(errors *connect.ErrorWriter, w http.ResponseWriter, r *http.Request, err error) {
 	_ = errors.Write(w, r, err)
 }
 
-// recovered answers for a handler that panicked, if nothing was answered yet.
+// recovered answers for a handler that panicked, if no answer was begun.
 func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
@@ -410,10 +416,11 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	out.finish()
 }
 
-// correlationHeader carries the id by which a client and the server's log speak of a call. Every request has one once it has come in.
+// correlationHeader carries the id of a call, for the client and for the server's log. The server
+// sets it on every request that arrives without a valid one.
 const correlationHeader = "X-Request-Id"
 
-// correlation returns the client's id for its logs and ours if it is short and visible, else a new one.
+// correlation returns the client's id if it is short and visible, else a new one.
 func correlation(id string) string {
 	if id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return id

@@ -18,8 +18,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// health answers the questions of load balancers and supervisors: whether this node can serve callers. What other nodes can do no better does
-// not count: a shard without a leader is no reason to take any node out.
+// health tells load balancers and supervisors whether this node can serve callers. A problem that
+// other nodes share does not count: a shard without a leader is no reason to take any node out.
 type health struct {
 	node     Node
 	drain    *drain
@@ -27,26 +27,29 @@ type health struct {
 	begun    time.Time // when this process began to answer
 
 	mu      sync.Mutex
-	heard   map[uint32]bool // the replicas here that have heard of a leader since the start
+	heard   map[uint32]bool // the replicas here that have known a leader since the start
 	reached bool            // a leader of some shard was reached since the start
-	lostAt  time.Time       // since when none is; zero while one is
+	lostAt  time.Time       // when the last one was lost; zero while one is reached
 }
 
 const (
-	// isolatedAfter is for how long no leader may be reached before the node counts as cut off. An election takes one to three seconds, and calls wait for it.
+	// isolatedAfter is how long the node must reach no leader before it counts as isolated. An
+	// election takes one to three seconds, and calls wait for it.
 	isolatedAfter = 5 * time.Second
-	// startWait is how long after its start a node is held back by a replica that has not heard of a leader. Restarts of one node after the other wait
-	// for it; a shard that has lost its majority must not keep a node out for longer.
+	// startWait is how long after a start a replica that knows no leader keeps the node from being
+	// ready. A rolling restart waits for such a replica. A shard that has lost its majority must
+	// not keep a node out for longer.
 	startWait = time.Minute
 )
 
-// healthCheck is one line of /readyz. problem is empty if all is well; a warning does not count.
+// healthCheck is one line of /readyz. problem is empty if all is well. A warning does not make the
+// node unready.
 type healthCheck struct {
 	name, problem string
 	warning       bool
 }
 
-// failed reports whether the check speaks against the node.
+// failed reports whether the check makes the node unready.
 func (c *healthCheck) failed() bool { return c.problem != "" && !c.warning }
 
 // checks returns all checks in order.
@@ -85,7 +88,8 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 	return append(out, shards...)
 }
 
-// checkShard returns the check of a shard. unled is what is wrong with its leader; here is the replica of this node, nil if there is none.
+// checkShard returns the check of a shard. unled is the problem with its leader. here is the
+// replica on this node; nil if there is none.
 func (h *health) checkShard(name, unled string, here *node.GroupStatus) healthCheck {
 	if own := replicaProblem(here); own != "" {
 		return healthCheck{name: name, problem: own}
@@ -102,8 +106,9 @@ func (h *health) checkShard(name, unled string, here *node.GroupStatus) healthCh
 	return healthCheck{name: name, problem: unled, warning: h.heard[here.Shard] || time.Since(h.begun) >= startWait}
 }
 
-// isolation says that this node reaches no leader, and has not for a while; "" if it does. Then it can serve no caller, whether it is cut off or the
-// cluster has no majority: it cannot tell.
+// isolation returns a problem if this node has reached no leader for isolatedAfter, or none since
+// its start; else "". Such a node can serve no caller. It cannot tell whether it is cut off or the
+// cluster has no majority.
 func (h *health) isolation(reached bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +127,8 @@ func (h *health) isolation(reached bool) string {
 	return ""
 }
 
-// applyLagMax is how many committed entries may have yet to take effect in a replica that is ready: with more the node is still catching up, as after a start, and
-// who restarts nodes one after the other should wait.
+// applyLagMax bounds the committed entries that a ready replica has not applied yet. With more of
+// them the node is still catching up, as after a start, and a rolling restart should wait for it.
 const applyLagMax = 10_000
 
 // shardGroupPrefix begins the names of the shards' groups.
@@ -132,7 +137,8 @@ const shardGroupPrefix = "shard-"
 // shardGroup returns the name of a shard's group.
 func shardGroup(shard int) string { return shardGroupPrefix + strconv.Itoa(shard) }
 
-// leaderProblem says what a replica here knows to be wrong with its shard, whichever node is asked; "" if nothing is, or no replica is here.
+// leaderProblem returns a problem of the shard's leader that the replica here knows of, and that
+// does not depend on the node asked. It is "" if there is no problem, or no replica here.
 func leaderProblem(g *node.GroupStatus) string {
 	switch {
 	case g == nil:
@@ -146,7 +152,8 @@ func leaderProblem(g *node.GroupStatus) string {
 	}
 }
 
-// replicaProblem says what is wrong with a replica of this node itself; "" if nothing is, or there is none.
+// replicaProblem returns the problem of a replica of this node itself; "" if there is none, or no
+// replica.
 func replicaProblem(g *node.GroupStatus) string {
 	switch {
 	case g == nil:
@@ -160,13 +167,15 @@ func replicaProblem(g *node.GroupStatus) string {
 	}
 }
 
-// live answers /livez: the process runs and answers. It depends on nothing else, least of all on peers.
+// live answers /livez: the process runs and answers. It depends on no other state, least of all on
+// peers.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "ok\n")
 }
 
-// ready answers /readyz. With ?verbose it lists the checks; ?exclude=NAME leaves one out and may be repeated. A query that it does not understand is
-// refused: whoever misspells the name of a check would believe that it does not count.
+// ready answers /readyz. With ?verbose it lists the checks. ?exclude=NAME leaves one out and may be
+// repeated. An unknown parameter or check is refused: with a misspelled name, a caller would
+// believe that the check does not count.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) *Fault {
 	query, f := readyQuery(r)
 	if f != nil {
@@ -219,7 +228,7 @@ func readyQuery(r *http.Request) (url.Values, *Fault) {
 	return query, nil
 }
 
-// unknownCheck lists the checks that there are, the shards as from the first to the last.
+// unknownCheck refuses an unknown name, and lists the checks. The shards are shown as a range.
 func (h *health) unknownCheck(name string, checks []healthCheck) *Fault {
 	var names []string
 	for _, c := range checks {
@@ -240,7 +249,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// That the client is gone is the only way this fails.
+	// This fails only if the client is gone.
 	_, _ = w.Write([]byte(text))
 }
 

@@ -259,7 +259,7 @@ func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error 
 // allows.
 func outOfQuota(err error) bool { return faultOfError(err).Reason == belfryv1.Reason_REASON_QUOTA }
 
-// offered returns the steps that would find something, in their order. All shards are asked at
+// offered returns the steps that would be granted a job, in their order. All shards are asked at
 // once: one after the other they would take so long that a job which becomes due meanwhile is late.
 // Shards that do not answer come last if the poll does not wait or has no other shards; else the
 // poll waits there as well.
@@ -295,8 +295,8 @@ func passes(err error) bool {
 	return f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.RetryAfter > 0
 }
 
-// steps returns the Reserves of the first round: the queues in order, the partitions of one in rotation, neighbouring
-// queues of one shard together.
+// steps returns the Reserves of the first round, in the order of the queues. The partitions of one
+// queue rotate. Neighbouring queues of one shard share a step.
 func (p *poll) steps() []step {
 	var steps []step
 	for i, queue := range p.queues {
@@ -325,7 +325,8 @@ func (p *poll) steps() []step {
 // together in a step.
 func (p *poll) single(st step) bool { return p.service.partitions(st.queues[0]) == 1 }
 
-// parkSteps returns the Reserves of the second round: one for each shard concerned, with all its queues in order.
+// parkSteps returns the Reserves of the second round: one for each shard concerned, with all its
+// queues in order.
 func (p *poll) parkSteps() []step {
 	var steps []step
 	for _, queue := range p.queues {
@@ -423,12 +424,12 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	return nil
 }
 
-// refOf names the reservation that a job was handed out under.
+// refOf names the reservation under which a job was granted.
 func refOf(job *fsm.Job) fsm.Ref {
 	return fsm.Ref{Queue: job.Queue, Partition: job.Partition, Serial: job.Serial, Fence: job.Fence}
 }
 
-// granted reports whether a reply hands out jobs.
+// granted reports whether a reply grants jobs.
 func granted(reply node.Reply) bool {
 	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return len(r.Grants) > 0 })
 }

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// sessionSilence is how long a session may send nothing: clients send a Ping more often.
+	// sessionSilence is how long a session may be silent: clients send a Ping more often.
 	sessionSilence = 45 * time.Second
-	// sessionCallsMax bounds the calls of one session that are under way.
+	// sessionCallsMax bounds the calls of one session that are in flight.
 	sessionCallsMax = 8192
-	// callWaitMax bounds the timeout that a client sends, so that no number overflows.
+	// callWaitMax bounds the timeout of a client's call, so that no number overflows.
 	callWaitMax = time.Hour
 	// sessionLinger is how long a session that said Bye waits for the client to close.
 	sessionLinger = time.Second
@@ -167,7 +167,7 @@ func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.handler.sessions.connected(s, conn)
 	defer s.cancel()
-	defer s.conn.Close() //nolint:errcheck // whatever comes of it
+	defer s.conn.Close() //nolint:errcheck // the error does not matter
 	if err := s.welcome(header); err != nil {
 		return
 	}

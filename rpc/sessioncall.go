@@ -187,7 +187,8 @@ func statusOfError(err error) *status.Status {
 	return out
 }
 
-// sessionMethod is a method that sessions carry. It appends the answer to dst, and keeps nothing of the request.
+// sessionMethod is a method that sessions carry. call appends the answer to dst, and keeps no part
+// of the request.
 type sessionMethod struct {
 	procedure string
 	call      func(ctx context.Context, request, dst []byte) (answer []byte, err error)

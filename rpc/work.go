@@ -15,11 +15,12 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that wait to be sent. When
-// it is reached the stream is not read, and the client's flow control does the rest.
+// workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that
+// wait to be sent. When a backlog is full, the server stops reading the stream, and flow control
+// stops the client.
 const workBacklogMax = 64
 
-// streamLook is how often the token of a stream that asks for no jobs is checked.
+// streamLook is the time between two checks of the token of a stream without credits.
 const streamLook = 10 * time.Second
 
 // workStream is what a Work call needs of its stream.
@@ -33,8 +34,8 @@ func (s *queueService) Work(ctx context.Context, stream *connect.BidiStream[belf
 	return s.work(ctx, stream)
 }
 
-// work runs a stream with three goroutines besides the reader, which is the caller's: one hands out jobs, one carries
-// out actions, one sends. All have ended when it returns.
+// work runs a stream. The caller's goroutine reads it. Three others grant jobs, carry out actions
+// and send messages. All three have ended when work returns.
 func (s *queueService) work(ctx context.Context, stream workStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,23 +69,23 @@ type worker struct {
 	stream  workStream
 	body    *streamBody
 	cancel  context.CancelCauseFunc
-	// actions carries messages from the reader to carryOut, out answers to the sender.
+	// actions carries messages from the reader to carryOut; out carries answers to the sender.
 	actions chan actionMessage
 	out     chan *belfryv1.WorkResponse
-	// changed wakes handOut after credits, queues or the end of the stream changed.
+	// changed wakes handOut when credits or queues change, and at the end of the stream.
 	changed chan struct{}
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	queues  []string
 	ttr     time.Duration
 	credits uint32
 	done    bool
-	// stop ends the poll that is under way, nil if there is none.
+	// stop ends the current poll; nil if there is none.
 	stop context.CancelFunc
 }
 
-// actionMessage is a message with actions. done is called when they have been carried out.
+// actionMessage is a message with actions. done is called after they have been carried out.
 type actionMessage struct {
 	*belfryv1.WorkRequest
 	done func()
@@ -120,7 +121,7 @@ func (w *worker) receive(ctx context.Context) error {
 	}
 }
 
-// forward passes a message with actions on.
+// forward passes a message with actions to carryOut.
 func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
 	done, ok := w.body.hold(req)
 	if !ok {
@@ -150,7 +151,7 @@ func streamFault(err error) error {
 	return faultOfError(err)
 }
 
-// credit takes new credits. It ends a poll for other queues.
+// credit adds new credits. A change of the queues or of the ttr ends the current poll.
 func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *Fault {
 	if c == nil {
 		return nil
@@ -182,7 +183,7 @@ func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *Fault {
 	return nil
 }
 
-// finish notes that the client sends nothing more; no more jobs go out then.
+// finish records that the client sends no more messages. From then on no jobs are granted.
 func (w *worker) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +194,7 @@ func (w *worker) finish() {
 	w.wake()
 }
 
-// wake makes handOut look again.
+// wake lets handOut check the state again.
 func (w *worker) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -247,7 +248,7 @@ func (w *worker) handOut(ctx context.Context) {
 	}
 }
 
-// mayPoll refuses a poll if the stream's token has ended, or allows the queues no more.
+// mayPoll refuses a poll if the token of the stream has ended, or no longer allows the queues.
 func (w *worker) mayPoll(ctx context.Context, queues []string) *Fault {
 	c := w.service.checker(ctx, tokens.Consume)
 	for _, queue := range queues {
@@ -256,7 +257,8 @@ func (w *worker) mayPoll(ctx context.Context, queues []string) *Fault {
 	return c.err
 }
 
-// pause waits before the next poll after a failed one. It ends the stream, and returns false, where waiting does not help.
+// pause waits before the next poll after a failed one. If a retry cannot help, it ends the stream
+// and returns false.
 func (w *worker) pause(ctx context.Context, err error) bool {
 	f := faultOfError(err)
 	if f.RetryAfter == 0 {
@@ -274,8 +276,9 @@ func (w *worker) pause(ctx context.Context, err error) bool {
 	return true
 }
 
-// nextPoll prepares a poll for the open credits; it returns nil if there are none, and done at the end of the stream.
-// The poll's context ends when the client names other queues or is done.
+// nextPoll prepares a poll for the open credits. p is nil if there are none; done is set at the end
+// of the stream. The context of the poll ends when the client names other queues or ends the
+// stream.
 func (w *worker) nextPoll(ctx context.Context) (p *poll, polling context.Context, stop context.CancelFunc, done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -294,7 +297,7 @@ func (w *worker) nextPoll(ctx context.Context) (p *poll, polling context.Context
 	return p, polling, cancel, false
 }
 
-// deliver sends the jobs of a poll. Jobs that cannot be sent any more are given back.
+// deliver sends the jobs of a poll. It releases jobs that can no longer be sent.
 func (w *worker) deliver(ctx context.Context, p *poll) bool {
 	w.mu.Lock()
 	w.stop = nil
@@ -320,14 +323,15 @@ func (w *worker) push(ctx context.Context, m *belfryv1.WorkResponse) bool {
 	}
 }
 
-// send writes messages until there are no more. When the client is gone it gives back what it was to get.
+// send writes messages until out is closed. After an error it releases the jobs of the remaining
+// messages.
 func (w *worker) send(ctx context.Context) {
 	failed := false
 	for m := range w.out {
 		if !failed {
 			wait := w.service.limits.ResponseWait
 			if len(m.GetJobs()) > 0 {
-				wait = w.service.limits.TTRMax // who works on one job may leave the next unread, and has it until its lease ends
+				wait = w.service.limits.TTRMax // a busy client may leave the next job unread until the lease of that job ends
 			}
 			w.body.setReadWait(wait)
 			if err := w.stream.Send(m); err != nil {
@@ -341,8 +345,8 @@ func (w *worker) send(ctx context.Context) {
 	}
 }
 
-// carryOut proposes actions. Those that came while a round was under way make the next round; rounds follow one another,
-// so that the actions on one lease keep their order.
+// carryOut proposes actions in rounds. Actions that arrive during a round make up the next one.
+// Rounds do not overlap, so the actions on one lease keep their order.
 func (w *worker) carryOut(ctx context.Context) {
 	for req := range w.actions {
 		round, messages := w.actionsOf(ctx, nil, req.WorkRequest), []actionMessage{req}
