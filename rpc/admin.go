@@ -52,10 +52,10 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	}, nil
 }
 
-// reconcile is configure for a record that was just changed, or that is the answer to an earlier call; the
-// shards are not updated from such an answer if the record has changed since. The change itself is made:
-// shards that cannot be reached are pending, which is no failure of the call, and neither is a later
-// deletion.
+// reconcile is configure for a record that was just changed, or that is the answer to an earlier
+// call. In the second case the shards are updated only if the record has not changed since. The
+// change itself is made: unreachable shards are pending, which does not fail the call. Neither does
+// a later deletion.
 func (s *adminService) reconcile(ctx context.Context, config QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
 	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
@@ -88,14 +88,14 @@ func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
 	return err
 }
 
-// existing returns the fault of a queue that is there already.
+// existing returns the fault of a queue that exists already.
 func existing(queue string) *Fault {
 	f := fault(belfryv1.Reason_REASON_QUEUE_EXISTS)
 	f.Field, f.Message = "queue", "queue: "+queue+" exists already"
 	return f
 }
 
-// beingDeleted returns the fault of a call that would use a queue which is on its way out.
+// beingDeleted returns the fault of a call for a queue that is being deleted.
 func beingDeleted(queue string) *Fault {
 	f := fault(belfryv1.Reason_REASON_QUEUE_CHANGED)
 	f.Field, f.Message = "queue", "queue: "+queue+" is being deleted"
@@ -170,8 +170,9 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	}, nil
 }
 
-// createdIn returns the format that a queue was created in, which only its shards know: its default retry delays are those of that format.
-// If the home shard cannot be asked, or need not be, it is the format that the cluster speaks.
+// createdIn returns the format in which a queue was created; its default retry delays are those of
+// that format. Only the shards of a queue know it. If the home shard cannot be asked, or need not
+// be, createdIn returns the format of the cluster.
 func (s *adminService) createdIn(ctx context.Context, config *QueueConfig, pending []uint32) fsm.Format {
 	home := s.shard(config.Name, 0)
 	if len(config.Settings.RetryDelays) == 0 && !slices.Contains(pending, home) {
@@ -226,10 +227,11 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 	return &belfryv1.GetQueueResponse{Queue: out, Witnesses: witnesses, Stale: req.GetStale()}, nil
 }
 
-// queuePart is what one shard holds of a queue.
+// queuePart is the part of a queue that one shard holds.
 type queuePart struct {
 	fsm.Queue
-	// asOf is the shard's time, which counts are exact as of; now, not before it, is what ages and pauses are seen from.
+	// asOf is the shard's time: counts are exact as of it. Ages and pauses are computed from now,
+	// which is not before asOf.
 	asOf, now fsm.Time
 }
 
@@ -244,7 +246,7 @@ func queueParts(readings []fsm.Reading) (parts []queuePart) {
 	return parts
 }
 
-// wireQueue adds the parts of a queue up, but for when its jobs fall due.
+// wireQueue adds up the parts of a queue. It leaves out when the jobs fall due.
 func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
@@ -282,7 +284,7 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	return out
 }
 
-// dedupWindow returns for how long ended ids are to be remembered. DedupForever is up to the caller.
+// dedupWindow returns how long ended ids should be remembered. The caller handles DedupForever.
 func dedupWindow(s *fsm.Settings) time.Duration {
 	if s.DedupWindowSet {
 		return s.DedupWindow
@@ -290,7 +292,8 @@ func dedupWindow(s *fsm.Settings) time.Duration {
 	return fsm.DefaultDedupWindow
 }
 
-// dedupHeld returns for how long ended ids are really remembered: the setting, unless older ones had to go.
+// dedupHeld returns how long ended ids are really remembered: as long as the setting says, unless
+// older ids were dropped.
 func dedupHeld(s *fsm.Settings, since, now fsm.Time) time.Duration {
 	age := max(0, now.Sub(since))
 	if s.DedupForever {
@@ -299,7 +302,8 @@ func dedupHeld(s *fsm.Settings, since, now fsm.Time) time.Duration {
 	return min(dedupWindow(s), age)
 }
 
-// dedupShortened reports whether a shard forgot ids that the setting would have kept, because it remembers no more.
+// dedupShortened reports whether a shard dropped ids that the setting would have kept, because its
+// memory for them is limited.
 func dedupShortened(q *queuePart) bool {
 	kept := q.Created
 	if !q.Settings.DedupForever {
@@ -308,7 +312,7 @@ func dedupShortened(q *queuePart) bool {
 	return q.DedupSince > kept
 }
 
-// earlier returns the earlier of two times, of which 0 is none.
+// earlier returns the earlier of two times; 0 is no time.
 func earlier(a, b fsm.Time) fsm.Time {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -316,7 +320,7 @@ func earlier(a, b fsm.Time) fsm.Time {
 	return a
 }
 
-// addTotals adds a part's counters.
+// addTotals adds the counters of a part to t.
 func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 	t.Puts += c.Put
 	t.Reserves += c.Granted

@@ -21,8 +21,8 @@ const backupChunkBytes = 512 << 10
 // Backup implements AdminService.
 func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, stream *connect.ServerStream[belfryv1.BackupResponse]) error {
 	body := streamOf(ctx)
-	body.arrived() // else the time that a request may take to arrive would end the call
-	// A server that stops does not wait for a backup, nor for who does not read it.
+	body.arrived() // else the time limit of an arriving request would end the call
+	// A server that stops does not wait for a backup, nor for a client that does not read it.
 	ctx, end := s.drain.until(ctx)
 	defer end()
 	defer context.AfterFunc(ctx, body.limitEndOfResponse)()
@@ -45,22 +45,23 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	return err
 }
 
-// BackupTimes keeps, over restarts of a node, when it last sent all of a backup.
+// BackupTimes keeps the time of a node's last complete backup over restarts.
 type BackupTimes interface {
-	// Last returns what was kept; zero if nothing was, or if it cannot be told.
+	// Last returns the time that was kept; zero if there is none, or if it cannot be read.
 	Last() time.Time
-	// Keep has the next start know the time. It may be called from several goroutines.
+	// Keep stores the time for the next start. It may be called from several goroutines.
 	Keep(at time.Time) error
 }
 
-// backups shows and keeps when this node last sent all of a backup; nothing is shown until it has.
+// backups shows and keeps the time of this node's last complete backup. It shows no time before the
+// first.
 type backups struct {
 	shown  *prometheus.GaugeVec
 	kept   BackupTimes // nil for nothing
 	logger *slog.Logger
 }
 
-// newBackups registers what is shown.
+// newBackups registers the metric.
 func newBackups(cfg Config) (*backups, error) {
 	b := &backups{kept: cfg.Backups, logger: cfg.Logger}
 	b.shown = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "belfry_backup_timestamp_seconds", Help: "When this node last sent all of a backup; missing if it never did."}, nil)
@@ -78,7 +79,7 @@ func newBackups(cfg Config) (*backups, error) {
 
 func (b *backups) show(at time.Time) { b.shown.WithLabelValues().Set(float64(at.Unix())) }
 
-// sent notes that a backup is whole. It is so also if that cannot be kept.
+// sent records that a backup is complete. It is complete even if its time cannot be kept.
 func (b *backups) sent(at time.Time) {
 	b.show(at)
 	if b.kept == nil {
@@ -89,18 +90,19 @@ func (b *backups) sent(at time.Time) {
 	}
 }
 
-// backup is a backup that is being made.
+// backup is a backup in progress.
 type backup struct {
 	source Node
 	queues []QueueConfig
-	// namespaces are those with a quota.
+	// namespaces has the namespaces with a quota.
 	namespaces []Namespace
 	header     *fsm.BackupHeader
 	sink       *backupSink
 }
 
-// backUp writes a backup. The catalog comes first, and decides: a queue that was made or deleted on purpose while the shards are captured
-// is in the backup as the catalog had it at the beginning, or not at all.
+// backUp writes a backup. The catalog comes first, and decides: a queue that is created or deleted
+// on purpose during the export is in the backup as the catalog had it at the beginning, or not at
+// all.
 func (s *adminService) backUp(ctx context.Context, b *backup) error {
 	partitions := map[string]uint32{}
 	out := fsm.NewBackupWriter(b.sink, b.header)
@@ -148,8 +150,9 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 	return out.Close()
 }
 
-// checkFormat refuses a queue of a later format than the header says: the cluster's was raised since the backup began, and a cluster that speaks the one
-// of the header would take it and not understand it.
+// checkFormat refuses a queue of a later format than the header says: the format of the cluster was
+// raised since the backup began. A cluster that speaks the format of the header would accept the
+// queue and not understand it.
 func (b *backup) checkFormat(r *fsm.BackupRecord) error {
 	q, err := r.Queue()
 	if err != nil {
@@ -172,7 +175,7 @@ func namespaceRecord(n *Namespace) fsm.BackupRecord {
 	})
 }
 
-// backupSink sends what is written to it.
+// backupSink sends the bytes that are written to it.
 type backupSink struct {
 	send           func(*belfryv1.BackupResponse) error
 	jobs, expected uint64

@@ -43,14 +43,14 @@ func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeReq
 	return &belfryv1.DrainNodeResponse{Node: v.wireNode(m)}, nil
 }
 
-// drainNode says that a node is to be emptied, if the others could take what it has, and could hold as many voters of each shard as there can be
-// now. Who forces it takes fewer.
+// drainNode starts to drain a node, if the others can take its replicas, and can hold as many
+// voters of each shard as there can be now. With forced, fewer voters are enough.
 func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *Member, forced bool) error {
 	left, keep := v.others(m)
 	switch {
 	case left == 0:
 		return invalid("name", "no other node could take what %s has: all others are silent or draining, or there are none", v.label(m))
-	case forced || m.Draining: // it was let through before
+	case forced || m.Draining: // it was accepted before
 		keep = 0
 	case left < keep:
 		return invalid("name", "%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
@@ -127,7 +127,7 @@ func (c *checker) incarnation(text string) {
 	}
 }
 
-// find returns the node of a name, and of an incarnation if one is given or needed.
+// find returns the node with a name, and with an incarnation if one is given or needed.
 func (v *clusterView) find(name, incarnation string) (*Member, *Fault) {
 	var named []*Member
 	var all, incarnations []string
@@ -158,8 +158,9 @@ func (v *clusterView) find(name, incarnation string) (*Member, *Fault) {
 	return named[0], nil
 }
 
-// others counts the nodes besides m that could take replicas now, and how many voters the shards can have with m: one on each node that does
-// not drain, also on those that are silent for the moment, up to the replication factor.
+// others counts the nodes besides m that can take replicas now. voters is how many voters the
+// shards can have with m: one on each node that does not drain, even if it is silent now, up to the
+// replication factor.
 func (v *clusterView) others(m *Member) (taking, voters int) {
 	staying := 1
 	for i := range v.members {
@@ -175,8 +176,8 @@ func (v *clusterView) others(m *Member) (taking, voters int) {
 	return taking, min(v.factor, staying)
 }
 
-// removable returns why a node may not be removed, nil if it may. What a shard with a leader acknowledged, a majority has; of a shard
-// without one this node may have the only copy.
+// removable returns why a node must not be removed; nil if it may be. What a shard with a leader
+// acknowledged is on a majority. Of a shard without one, this node may have the only copy.
 func (v *clusterView) removable(m *Member) *Fault {
 	if m.Answers {
 		return invalid("name", "%s still answers; drain it, stop it, and remove it then", v.label(m))
@@ -193,8 +194,8 @@ func (v *clusterView) removable(m *Member) *Fault {
 	return nil
 }
 
-// successor returns the voter of a name; without a name, of those that answer and do not drain, the one that leads fewest shards, but
-// not the leader.
+// successor returns the voter with a name. Without a name, it returns the voter that leads the
+// fewest shards, among those that answer, do not drain and have no condition, but not the leader.
 func (v *clusterView) successor(g *groupView, name string) (*Member, *Fault) {
 	var voters []*Member
 	for _, id := range g.Voters {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// listedMost is how many shards or nodes a sentence names.
+// listedMost is how many shards or nodes a sentence lists.
 const listedMost = 16
 
-// problems returns what is not as it should be, for people.
+// problems returns the problems of the cluster, as sentences for people.
 func (v *clusterView) problems() (all []string) {
 	unreached := v.unreached()
 	for i := range v.members {
@@ -67,7 +67,8 @@ func (v *clusterView) problems() (all []string) {
 	return all
 }
 
-// headless says which shards have no leader, and why where that can be seen: those with one reason together.
+// headless says which shards have no leader, and the reason if it is visible. Shards with the same
+// reason share a sentence.
 func (v *clusterView) headless() (all []string) {
 	var reasons []string // in the order of the first shard that has it
 	shards := map[string][]string{}
@@ -88,7 +89,8 @@ func (v *clusterView) headless() (all []string) {
 	return all
 }
 
-// majorityMissing says how many voters a group needs and which do not answer, if so few answer that none can lead; else it is empty.
+// majorityMissing says how many voters a group needs and which do not answer, if too few answer for
+// a leader; else it returns "".
 func (v *clusterView) majorityMissing(g *groupView) string {
 	needed := len(g.Voters)/2 + 1
 	if len(g.Voters) == 0 || g.votersAnswering() >= needed {
@@ -103,8 +105,9 @@ func (v *clusterView) majorityMissing(g *groupView) string {
 	return fmt.Sprintf("; %d of %d voters are needed, and these do not answer: %s", needed, len(g.Voters), list(silent))
 }
 
-// silentVotes names the voters of the catalog that do not answer, but for those of which it is said already that the whole node does not: a vote that stays behind
-// when its node is forgotten costs the catalog as much as any other.
+// silentVotes names the voters of the catalog that do not answer. It leaves out nodes that problems
+// already reports as silent. A vote that remains after its node is forgotten costs the catalog as
+// much as any other.
 func (v *clusterView) silentVotes() (silent []string) {
 	for _, id := range v.catalog.Voters {
 		if m := v.byServer[id]; v.catalog.held[id] == nil && (m == nil || m.Answers) {
@@ -114,8 +117,9 @@ func (v *clusterView) silentVotes() (silent []string) {
 	return silent
 }
 
-// underReplicated says which shards have fewer voters than they should have, and whether there are too few nodes for more. That nobody could
-// hold a further replica makes a shard no safer, so it is said all the same.
+// underReplicated says which shards have fewer voters than they should have, and whether there are
+// too few nodes for more. It reports such shards even if no node can hold a further replica: that
+// does not make a shard safer.
 func (v *clusterView) underReplicated() (all []string) {
 	byVoters := map[int][]string{}
 	for i := range v.shards {
@@ -152,8 +156,8 @@ func (g *groupView) votersAnswering() (n int) {
 	return n
 }
 
-// difference says that two members of a shard differ although they have applied the same; it is empty if none do. Members at
-// different positions say nothing about each other.
+// difference says that two members of a shard differ although they have applied the same entries;
+// it returns "" if none do. Members at different positions are not compared.
 func (v *clusterView) difference(g *groupView) string {
 	members := slices.Concat(g.Voters, g.Nonvoters)
 	for i, a := range members {
@@ -177,7 +181,7 @@ func (v *clusterView) label(m *Member) string {
 	return m.Name
 }
 
-// labelOf is label for a server id, which may be of a node that is not recorded.
+// labelOf is label for a server id, which may belong to a node that is not recorded.
 func (v *clusterView) labelOf(serverID string) string {
 	if m := v.byServer[serverID]; m != nil {
 		return v.label(m)
@@ -185,7 +189,7 @@ func (v *clusterView) labelOf(serverID string) string {
 	return serverID
 }
 
-// shardList writes numbers of shards.
+// shardList formats numbers of shards.
 func shardList(numbers []string) string {
 	if len(numbers) == 1 {
 		return "shard " + numbers[0]
@@ -193,7 +197,7 @@ func shardList(numbers []string) string {
 	return "shards " + list(numbers)
 }
 
-// list writes the first of some words, and how many more there are.
+// list joins the first words, and says how many more there are.
 func list(words []string) string {
 	if len(words) > listedMost {
 		return fmt.Sprintf("%s and %d more", strings.Join(words[:listedMost], ", "), len(words)-listedMost)

@@ -28,23 +28,24 @@ type clusterView struct {
 	format         fsm.Format
 	members        []Member
 	byServer       map[string]*Member
-	// shards are in order of their numbers. catalog has no members if no node that answers runs it.
+	// shards are ordered by number. catalog has no members if no node that answers runs it.
 	shards  []groupView
 	catalog groupView
 }
 
-// groupView is a Raft group as its leader reports it; without a leader, as the replica that has applied most.
+// groupView is a Raft group as its leader reports it. Without a leader, it is the report of the
+// replica that has applied most.
 type groupView struct {
 	node.GroupStatus
-	// leader is the node that serves; nil if there is none.
+	// leader is the node that serves the group; nil if there is none.
 	leader *Member
-	// held are the reports of all nodes that answer and run a replica, by server id.
+	// held has the reports of all nodes that answer and run a replica, by server id.
 	held map[string]*node.GroupStatus
-	// behindSince is since when voters have not had what the leader has, by server id.
+	// behindSince says since when a voter has been behind the leader, by server id.
 	behindSince map[string]*timestamppb.Timestamp
 }
 
-// look asks all nodes.
+// look asks all nodes for their state.
 func (s *adminService) look(ctx context.Context) *clusterView {
 	status := s.node.Status()
 	v := &clusterView{id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(), byServer: map[string]*Member{}}
@@ -75,13 +76,14 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 	return v
 }
 
-// newGroupView chooses the report that counts. members are the nodes that have one.
+// newGroupView chooses the report that counts. members are the nodes that run a replica.
 func newGroupView(members []*Member, held map[string]*node.GroupStatus) groupView {
 	v := groupView{held: held}
 	var best *node.GroupStatus
 	for _, m := range members {
 		g := held[m.ServerID]
-		// A leader that was replaced may not know it yet. A node that is no member may have a replica that knows nobody.
+		// A leader that was replaced may not know it yet. A node that is no member may have a
+		// replica without members.
 		if len(g.Voters) == 0 || best != nil && cmp.Or(compareServing(g, best), cmp.Compare(g.Term, best.Term), cmp.Compare(g.DigestIndex, best.DigestIndex)) <= 0 {
 			continue
 		}
@@ -97,7 +99,7 @@ func newGroupView(members []*Member, held map[string]*node.GroupStatus) groupVie
 	return v
 }
 
-// compareServing orders one that serves after one that does not.
+// compareServing orders a group that serves after one that does not.
 func compareServing(a, b *node.GroupStatus) int {
 	switch {
 	case a.Serving == b.Serving:
@@ -130,7 +132,7 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	}
 	for _, m := range v.moves {
 		if m.Leaves != "" && int(m.Shard) < len(v.shards) && !v.shards[m.Shard].isMember(m.Leaves) {
-			continue // the story is older than the members
+			continue // the move was reported before the members changed
 		}
 		out.Moves = append(out.Moves, &belfryv1.ShardMove{Shard: m.Shard, Text: m.Text})
 	}
@@ -159,7 +161,7 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	return out
 }
 
-// wireNode converts a node, with what it has of the shards.
+// wireNode converts a node, and counts its replicas and leaderships of shards.
 func (v *clusterView) wireNode(m *Member) *belfryv1.Node {
 	_, incarnation := splitServer(m.ServerID)
 	out := &belfryv1.Node{
@@ -225,7 +227,7 @@ func names(servers []string) (all []string) {
 	return all
 }
 
-// splitServer takes a Raft server id, name.incarnation, apart. A name has no dot.
+// splitServer splits a Raft server id, name.incarnation. A name has no dot.
 func splitServer(id string) (name, incarnation string) {
 	name, incarnation, _ = strings.Cut(id, ".")
 	return name, incarnation

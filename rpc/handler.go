@@ -251,7 +251,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
-	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients compare the times of their request ids with it
+	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients check request ids against it
 	id := correlation(r.Header.Get(correlationHeader))
 	r.Header.Set(correlationHeader, id)
 	w.Header().Set(correlationHeader, id)

@@ -18,11 +18,13 @@ import (
 )
 
 const (
-	// importBytes and importRecords bound what one Import carries, but for a record that is larger. A restore that goes on must cut the
-	// backup as the one before did, so a change of them lets no older one go on.
+	// importBytes and importRecords bound one Import; a larger record has an Import of its own. A
+	// resumed restore must split the backup as the earlier attempt did, so older restores cannot be
+	// resumed after a change of them.
 	importBytes   = 256 << 10
 	importRecords = 512
-	// restoreInsists is how long a shard that cannot serve for now, or whose answer was lost, is asked again.
+	// restoreInsists is how long an Import is repeated to a shard that cannot serve for now, or
+	// whose answer was lost.
 	restoreInsists = time.Minute
 	restorePause   = 200 * time.Millisecond
 )
@@ -141,7 +143,7 @@ type restorer struct {
 	in          *fsm.BackupReader
 	beginImport fsm.Import
 	shards      []restoredShard
-	// queues and namespaces are what the catalog gets.
+	// queues and namespaces are for the catalog.
 	queues     []fsm.CatalogQueue
 	namespaces []Namespace
 	// where is the shard of each queue in the current section of the backup.
@@ -228,8 +230,9 @@ func (r *restorer) setQuotas(ctx context.Context) error {
 	return nil
 }
 
-// readCatalog reads the queues and quotas of the catalog, and returns the record after them. They come before all else in a backup, so that a cluster
-// which cannot have one of them is told so before anything begins.
+// readCatalog reads the queues and quotas of the catalog, and returns the record after them. They
+// come first in a backup, so that a cluster which cannot have one of them refuses the backup before
+// the restore begins.
 func (r *restorer) readCatalog(ctx context.Context) (next fsm.BackupRecord, err error) {
 	for {
 		record, err := r.in.Next()
@@ -291,8 +294,10 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 	return nil
 }
 
-// tooWide names the queues that have more partitions than there are shards, nil if none has. A job is found by the number of partitions that its
-// queue was made with, and a shard holds one partition of a queue, so that neither fewer partitions nor two of them in a shard would do.
+// tooWide names the queues that have more partitions than there are shards; it returns nil if none
+// has. A job is found by the number of partitions with which its queue was created, and a shard
+// holds one partition of a queue. So neither fewer partitions nor two of them in a shard would
+// work.
 func (r *restorer) tooWide(queues []fsm.CatalogQueue) *Fault {
 	var wide []string
 	var most uint32
@@ -349,7 +354,7 @@ func (r *restorer) abandon(ctx context.Context, shards []uint32) {
 	}
 }
 
-// occupied says why a shard cannot be restored into.
+// occupied returns why a backup cannot be restored into a shard.
 func (r *restorer) occupied(ctx context.Context, shard uint32, result *fsm.Result) error {
 	f := &Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Shard: &shard, Field: "data"}
 	if result.More {
@@ -422,7 +427,7 @@ func (r *restorer) flush(ctx context.Context, shard uint32) error {
 	c := &fsm.Import{
 		Restore: r.beginImport.Restore, Step: fsm.ImportRecords, Sequence: to.sequence, Floor: r.in.Totals().Serial, Records: to.records,
 	}
-	to.records, to.bytes = nil, 0 // of an unknown outcome they may still be in use
+	to.records, to.bytes = nil, 0 // after an unknown outcome they may still be in use
 	result, err := r.send(ctx, shard, c)
 	if err == nil && result.Code != fsm.OK {
 		err = fmt.Errorf("shard %d refused part %d of the backup with code %d", shard, c.Sequence, result.Code)
