@@ -8,38 +8,40 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// An element of a list may have two bytes on the wire and a hundred in memory. bounds finds messages with more elements
-// than any valid request has before anything is made of them. It holds the request types by name, and is only read.
+// bounds finds messages with more elements than any valid request has, before they are decoded. An
+// element of a list may have two bytes on the wire and a hundred in memory. bounds holds the
+// request types by name, and is read-only.
 type bounds map[protoreflect.FullName]*shape
 
-// countedBytesMin is the size from which a message is looked at. Smaller ones cannot hold enough to matter.
+// countedBytesMin is the size from which elements are counted. Smaller messages cannot hold enough
+// of them to matter.
 const countedBytesMin = 8 << 10
 
-// shape is where a message type has lists and maps.
+// shape says where a message type has lists and maps.
 type shape struct {
 	fields []*bound
-	// slots is how many bounds there are here and in the messages inside.
+	// slots is the number of bounds here and in the messages inside.
 	slots int
 }
 
-// bound is a field that is a list or a map, or that leads to one.
+// bound is a field that is a list or a map, or that contains one.
 type bound struct {
 	number     protowire.Number
 	json, text string // the field's names in JSON
 	path       string // from the top of the message
 	list, keys bool   // keys: it is a map
 	numbers    bool   // it is a list of numbers or enums, which may be packed
-	// most is how many elements the field may have everywhere in the message together.
+	// most is how many elements the field may have in the whole message.
 	most int
-	// reason is that of the methods for a list that is too long.
+	// reason is the reason that the methods give for a list that is too long.
 	reason belfryv1.Reason
-	// slot is the place of the field's count.
+	// slot is the index of the field's count.
 	slot int
 	// inner is the shape of the messages in the field, nil if they have no lists.
 	inner *shape
 }
 
-// newBounds goes over the requests of the contract.
+// newBounds returns the bounds of all requests of the contract.
 func newBounds(limits *Limits) bounds {
 	b := bounds{}
 	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
@@ -58,8 +60,8 @@ func newBounds(limits *Limits) bounds {
 	return b
 }
 
-// shapeOf returns the shape of a message type at a path, where there are at most times of them; nil if it has no lists.
-// Requests do not contain themselves.
+// shapeOf returns the shape of a message type at a path that occurs at most times times; nil if it
+// has no lists. Requests do not contain themselves.
 func (l *Limits) shapeOf(desc protoreflect.MessageDescriptor, path string, times int, slots *int) *shape {
 	s := &shape{}
 	for i := range desc.Fields().Len() {
@@ -88,7 +90,8 @@ func (l *Limits) shapeOf(desc protoreflect.MessageDescriptor, path string, times
 	return s
 }
 
-// isNumbers reports whether a field is a list of numbers, which decoders read packed or not however it was declared.
+// isNumbers reports whether a field is a list of numbers. Decoders read it packed or not, however
+// it was declared.
 func isNumbers(field protoreflect.FieldDescriptor) bool {
 	switch field.Kind() {
 	case protoreflect.StringKind, protoreflect.BytesKind, protoreflect.MessageKind, protoreflect.GroupKind:
@@ -98,8 +101,8 @@ func isNumbers(field protoreflect.FieldDescriptor) bool {
 	}
 }
 
-// elements returns how many elements a list or map of a request may have. A list that is not named here may have as many
-// as a batch.
+// elements returns how many elements a list or map of a request may have. A list that is not named
+// here may have as many as a batch.
 func (l *Limits) elements(field protoreflect.FieldDescriptor) (most int, reason belfryv1.Reason) {
 	switch field.Name() {
 	case "queues":
@@ -115,10 +118,11 @@ func (l *Limits) elements(field protoreflect.FieldDescriptor) (most int, reason 
 	}
 }
 
-// actionBytesMin is what an action on a Work stream has at least: two tags, two lengths and a lease for a queue of one letter.
+// actionBytesMin is the smallest size of an action on a Work stream: two tags, two lengths and a
+// lease for a queue of one letter.
 const actionBytesMin = 18
 
-// of returns the shape of a message that is to be looked at, nil for others.
+// of returns the shape of a message whose elements are counted; nil for others.
 func (b bounds) of(data []byte, m proto.Message) *shape {
 	if len(data) < countedBytesMin {
 		return nil
@@ -148,8 +152,8 @@ func (b bounds) json(data []byte, m proto.Message) error {
 	return s.check(j.counts)
 }
 
-// check returns a fault for the first field with too many elements. It has the words with which the methods refuse lists
-// that are too long.
+// check returns a fault for the first field with too many elements, in the words with which the
+// methods refuse such lists.
 func (s *shape) check(counts []int) error {
 	for _, b := range s.fields {
 		if counts[b.slot] > b.most && (b.list || b.keys) {
@@ -166,8 +170,8 @@ func (s *shape) check(counts []int) error {
 	return nil
 }
 
-// countBinary counts up to the first byte that is not well formed, where the decoder will stop too, and returns false if
-// there is one.
+// countBinary counts up to the first malformed byte, where the decoder will stop too. It returns
+// false if there is one.
 func (s *shape) countBinary(data []byte, counts []int) bool {
 	for len(data) > 0 {
 		number, kind, tagSize := protowire.ConsumeTag(data)
@@ -199,8 +203,9 @@ func (s *shape) countBinary(data []byte, counts []int) bool {
 	return true
 }
 
-// numbers returns how many elements of a list of numbers a field holds: one, or if they are packed as many as there are bytes that
-// end a varint. Requests have no lists of numbers of a fixed size.
+// numbers returns how many elements of a list of numbers a field holds. An unpacked field holds
+// one. A packed one holds as many as there are bytes that end a varint. Requests have no lists of
+// numbers of a fixed size.
 func numbers(kind protowire.Type, value []byte) (n int) {
 	switch kind {
 	case protowire.VarintType:
@@ -216,7 +221,7 @@ func numbers(kind protowire.Type, value []byte) (n int) {
 	return n
 }
 
-// numbered returns the bound of a field, nil if it has none.
+// numbered returns the bound of a field; nil if it has none.
 func (s *shape) numbered(number protowire.Number) *bound {
 	for _, b := range s.fields {
 		if b.number == number {
@@ -226,7 +231,7 @@ func (s *shape) numbered(number protowire.Number) *bound {
 	return nil
 }
 
-// named returns the bound of a field by either of its names in JSON, nil if it has none.
+// named returns the bound of a field by either of its names in JSON; nil if it has none.
 func (s *shape) named(name []byte) *bound {
 	for _, b := range s.fields {
 		if string(name) == b.json || string(name) == b.text {

@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 )
 
-// jsonCount counts the elements of lists in JSON without making anything of them. It looks at strings, brackets and
-// commas only, and may take for JSON what is none: the decoders stop there, and find no more elements than were counted.
+// jsonCount counts the elements of lists in JSON without decoding them. It looks only at strings,
+// brackets and commas, and may accept text that is not JSON: the decoders stop there, and find no
+// more elements than were counted.
 type jsonCount struct {
 	rest   []byte
 	counts []int
 }
 
-// message counts in an object of a shape. Another value is passed over. It does not go deeper than the shape, however deep
-// the JSON is.
+// message counts in an object of a shape, and skips another value. It does not go deeper than the
+// shape, however deep the JSON is.
 func (j *jsonCount) message(s *shape) {
 	if !j.skipByte('{') {
 		j.skip()
@@ -65,8 +66,8 @@ func (j *jsonCount) members(b *bound) {
 	}
 }
 
-// more passes over what is between two values. It reports false at the end of the text, or behind end. Brackets that do not
-// belong here end the count.
+// more skips what is between two values. It returns false at the end of the text, or of the list
+// that end closes. Unexpected brackets end the count.
 func (j *jsonCount) more(end byte) bool {
 	for j.skipByte(',') {
 	}
@@ -80,7 +81,7 @@ func (j *jsonCount) more(end byte) bool {
 	return true
 }
 
-// skipByte skips white space, and then one byte if that is want.
+// skipByte skips white space, and then one byte if it is want.
 func (j *jsonCount) skipByte(want byte) bool {
 	for len(j.rest) > 0 && (j.rest[0] == ' ' || j.rest[0] == '\t' || j.rest[0] == '\n' || j.rest[0] == '\r') {
 		j.rest = j.rest[1:]
@@ -92,7 +93,7 @@ func (j *jsonCount) skipByte(want byte) bool {
 	return true
 }
 
-// name passes over the name of a member and returns it.
+// name skips the name of a member and returns it.
 func (j *jsonCount) name() []byte {
 	if len(j.rest) == 0 || j.rest[0] != '"' {
 		j.rest = nil
@@ -109,7 +110,7 @@ func (j *jsonCount) name() []byte {
 	return []byte(name)
 }
 
-// string passes over a string and returns it with its quotes. The text begins with one.
+// string skips a string and returns it with its quotes. The text begins with one.
 func (j *jsonCount) string() []byte {
 	whole := j.rest
 	for end := 1; ; end++ {
@@ -130,7 +131,7 @@ func (j *jsonCount) string() []byte {
 	}
 }
 
-// skip passes over one value.
+// skip skips one value.
 func (j *jsonCount) skip() {
 	depth := 0
 	for len(j.rest) > 0 {

@@ -12,7 +12,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// wireState converts a state. That the numbers agree is no rule.
+// wireState converts a state. The numbers of both enums need not agree.
 func wireState(s fsm.State) belfryv1.JobState {
 	switch s {
 	case fsm.StateNone:
@@ -35,7 +35,7 @@ func wireState(s fsm.State) belfryv1.JobState {
 	return belfryv1.JobState_JOB_STATE_UNSPECIFIED
 }
 
-// machineState is the inverse of wireState for the states that a job can be in; false for others.
+// machineState is the inverse of wireState for the states of a job in a queue; false for others.
 func machineState(s belfryv1.JobState) (fsm.State, bool) {
 	for _, held := range [...]fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
 		if wireState(held) == s {
@@ -45,7 +45,8 @@ func machineState(s belfryv1.JobState) (fsm.State, bool) {
 	return fsm.StateNone, false
 }
 
-// ceilTime converts a due time: whole milliseconds, rounded up, so that who waits until then is never early. 0 is nil.
+// ceilTime converts a due time to whole milliseconds, rounded up: a caller that waits until then is
+// never early. 0 becomes nil.
 func ceilTime(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
@@ -55,14 +56,14 @@ func ceilTime(t fsm.Time) *timestamppb.Timestamp {
 	return out
 }
 
-// setCeilTime is ceilTime into a message that is there.
+// setCeilTime is ceilTime into an existing message.
 func setCeilTime(out *timestamppb.Timestamp, t fsm.Time) {
 	at := time.UnixMilli(t.CeilMillis())
 	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
 }
 
-// floorTime converts a time at which something ends: whole milliseconds, rounded down, so that nobody counts on more
-// than there is. 0 is nil.
+// floorTime converts a time at which a term ends to whole milliseconds, rounded down: a caller
+// never relies on more time than there is. 0 becomes nil.
 func floorTime(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
@@ -72,13 +73,13 @@ func floorTime(t fsm.Time) *timestamppb.Timestamp {
 	return out
 }
 
-// setFloorTime is floorTime into a message that is there.
+// setFloorTime is floorTime into an existing message.
 func setFloorTime(out *timestamppb.Timestamp, t fsm.Time) {
 	at := time.Unix(0, int64(t)).Truncate(time.Millisecond)
 	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
 }
 
-// exactTime converts a time to the nanosecond. 0 is nil.
+// exactTime converts a time to the nanosecond. 0 becomes nil.
 func exactTime(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
@@ -94,7 +95,8 @@ func ceilMillis(d time.Duration) time.Duration {
 	return d
 }
 
-// wireWitness converts a witness. The zero witness, which says that nothing was logged, is nil.
+// wireWitness converts a witness. The zero witness, which says that no entry was logged, becomes
+// nil.
 func wireWitness(w node.Witness) *belfryv1.Witness {
 	if w == (node.Witness{}) {
 		return nil
@@ -102,7 +104,7 @@ func wireWitness(w node.Witness) *belfryv1.Witness {
 	return &belfryv1.Witness{Shard: w.Shard, Term: w.Term, Index: w.Index, Entry: w.Entry, Time: exactTime(w.Time)}
 }
 
-// count32 converts a count for people; what is above the range is shown as its end.
+// count32 converts a count for people. A larger one is shown as the maximum.
 func count32(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // durations converts a list of durations.
@@ -117,7 +119,7 @@ func durations(ds []time.Duration) []*durationpb.Duration {
 // wholeMillis rounds a time up to the precision of the wire.
 func wholeMillis(t fsm.Time) fsm.Time { return fsm.Time(t.CeilMillis()) * fsm.Time(time.Millisecond) }
 
-// entry is put for a job of a batch, with the fault of this job alone.
+// entry is put for a job of a batch. f is the fault of this job alone.
 func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *Fault) {
 	entry := c.another()
 	bodyBytes = entry.put(req, put)
@@ -127,7 +129,8 @@ func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, 
 	return bodyBytes, entry.err
 }
 
-// put converts a put, all but its partition, into the zero put. bodyBytes is what it counts against the limit of a batch.
+// put converts a put without its partition, into the zero put. bodyBytes is what it adds to the
+// size of a batch.
 func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 	put.Queue, put.ID = c.queue("queue", req.GetQueue()), c.newID("id", req.GetId())
 	put.Again, put.TTR = req.GetAgain(), c.ttr("ttr", req.GetTtr())
@@ -165,8 +168,8 @@ func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 	return bodyBytes
 }
 
-// when converts the two ways to say when a job is due; at most one of them is set. Both are rounded up to the precision
-// of the wire, so that the due time that is shown is the one that counts.
+// when converts the two ways to give a due time; at most one of them is set. Both are rounded up to
+// the precision of the wire, so that the due time that is shown is the one that applies.
 func (c *checker) when(delay *durationpb.Duration, dueAt *timestamppb.Timestamp, given fsm.Given) (time.Duration, fsm.Time, fsm.Given) {
 	switch {
 	case delay != nil:

@@ -21,17 +21,17 @@ import (
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
-// The well-known types that have a form of their own in JSON.
+// These well-known types have their own form in JSON.
 const (
 	durationType  protoreflect.FullName = "google.protobuf.Duration"
 	timestampType protoreflect.FullName = "google.protobuf.Timestamp"
 )
 
-// quotedBytesMax bounds what an error message repeats of the input.
+// quotedBytesMax bounds the part of the input that an error message quotes.
 const quotedBytesMax = 64
 
-// decodeJSON reads JSON into a message. The strict parse comes first, so that good input costs nothing more and keeps
-// exactly the meaning that protojson gives it.
+// decodeJSON reads JSON into a message. It tries the strict parser first, so that valid input costs
+// no extra work and has exactly the meaning that protojson gives it.
 func decodeJSON(data []byte, m proto.Message) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func decodeJSON(data []byte, m proto.Message) error {
 	return nil
 }
 
-// protoErrorText returns what a protobuf error says, without the package's prefix, whose whitespace is random by design,
-// and without a long quotation of the input.
+// protoErrorText returns the text of a protobuf error, without a long quotation of the input, and
+// without the package's prefix, whose whitespace is random by design.
 func protoErrorText(err error) string {
 	text := err.Error()
 	if rest, ok := strings.CutPrefix(text, "proto:"); ok {
@@ -64,7 +64,7 @@ func protoErrorText(err error) string {
 	return clip(text, 200)
 }
 
-// cut shortens a text to at most most bytes without cutting a character.
+// cut shortens a text to at most most bytes, and never splits a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -75,7 +75,7 @@ func cut(text string, most int) string {
 	return text[:most]
 }
 
-// clip is cut with a sign that something is missing.
+// clip is cut with a mark for what is missing.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -83,10 +83,10 @@ func clip(text string, most int) string {
 	return cut(text, most) + "…"
 }
 
-// relax rewrites a JSON object so that the strict parser takes the forms that people write: durations in any of the
-// forms of parseDuration, and enum values without prefix. It looks only where the schema has a duration or an enum; all
-// other values, bodies and headers among them, are copied byte for byte. It reports what it does not understand with
-// the path of the field.
+// relax rewrites a JSON object so that the strict parser accepts the forms that people write:
+// durations in any form of parseDuration, and enum values without prefix. It looks only where the
+// schema has a duration or an enum. All other values, bodies and headers among them, are copied
+// byte for byte. An error names the path of the field.
 func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if token, err := dec.Token(); err != nil || token != json.Delim('{') {
@@ -96,7 +96,7 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		return nil, invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc), quote(data))
 	}
 	out := []byte{'{'}
-	chosen := map[protoreflect.Name]string{} // by alternative, the field that was given
+	chosen := map[protoreflect.Name]string{} // the given field of each oneof
 	for dec.More() {
 		name, value, err := nextMember(dec)
 		if err != nil {
@@ -130,7 +130,7 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 	return append(out, '}'), nil
 }
 
-// nextMember reads a name and its value.
+// nextMember reads the name and the value of a member.
 func nextMember(dec *json.Decoder) (string, json.RawMessage, error) {
 	token, err := dec.Token()
 	if err != nil {
@@ -184,7 +184,7 @@ func relaxList(field protoreflect.FieldDescriptor, value json.RawMessage, path s
 	return append(out, ']'), nil
 }
 
-// checkStringMap checks that a value is an object of strings. Only its form is looked at.
+// checkStringMap checks that a value is an object of strings. It checks only the form.
 func checkStringMap(value json.RawMessage, path string) error {
 	var members map[string]json.RawMessage
 	if value[0] != '{' || json.Unmarshal(value, &members) != nil {
@@ -234,7 +234,7 @@ func relaxValue(field protoreflect.FieldDescriptor, value json.RawMessage, path 
 	return value, nil
 }
 
-// relaxDuration rewrites a duration as protojson wants it.
+// relaxDuration rewrites a duration in the form of protojson.
 func relaxDuration(value json.RawMessage, path string) (json.RawMessage, error) {
 	text := string(value)
 	if value[0] == '"' {
@@ -251,8 +251,9 @@ func relaxDuration(value json.RawMessage, path string) (json.RawMessage, error) 
 	return appendDuration(nil, int64(d/time.Second), int32(d%time.Second)), nil
 }
 
-// checkBase64 checks that a value is base64, in one of the forms that protojson takes. Where the message has a field for
-// text as well, the message names it: plain text in data is the usual mistake.
+// checkBase64 checks that a value is base64, in one of the forms that protojson accepts. If the
+// type also has a field for text, the error names that field: plain text in data is the usual
+// mistake.
 func checkBase64(field protoreflect.FieldDescriptor, value json.RawMessage, path string) error {
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
@@ -286,7 +287,8 @@ func checkTime(value json.RawMessage, path string) error {
 	return nil
 }
 
-// relaxEnum adds the prefix to an enum value and takes it in any case. Numbers are left to the strict parser.
+// relaxEnum adds the prefix to an enum value, and accepts it in any case. It leaves numbers to the
+// strict parser.
 func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
 	if value[0] != '"' {
 		if _, err := strconv.ParseInt(string(value), 10, 32); err == nil {
@@ -308,8 +310,8 @@ func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path str
 	return strconv.AppendQuote(nil, full), nil
 }
 
-// enumPrefix returns what the names of an enum's values start with: what comes before UNSPECIFIED in the first. It is ""
-// for enums that do not follow that rule.
+// enumPrefix returns the prefix of the names of an enum's values: the part of the first name before
+// UNSPECIFIED. It is "" for enums without that convention.
 func enumPrefix(enum protoreflect.EnumDescriptor) string {
 	prefix, ok := strings.CutSuffix(string(enum.Values().Get(0).Name()), "UNSPECIFIED")
 	if !ok {
@@ -318,7 +320,8 @@ func enumPrefix(enum protoreflect.EnumDescriptor) string {
 	return prefix
 }
 
-// enumNames lists the values a caller may choose. Of a job's states those are the ones that a held job can be in.
+// enumNames lists the values that a caller may choose. For a job's state, it lists those of a job
+// in a queue.
 func enumNames(enum protoreflect.EnumDescriptor) string {
 	var names []string
 	for i := 1; i < enum.Values().Len(); i++ {
@@ -332,7 +335,7 @@ func enumNames(enum protoreflect.EnumDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// checkInteger checks that a value is a whole number in a range, as a number or as a string of one.
+// checkInteger checks that a value is a whole number in a range. The number may be in a string.
 func checkInteger(value json.RawMessage, path string, least, most float64) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(value), `"`), 64)
 	if err != nil || n != math.Trunc(n) || n < least || n > most {
@@ -349,7 +352,7 @@ func fieldByName(desc protoreflect.MessageDescriptor, name string) protoreflect.
 	return desc.Fields().ByTextName(name)
 }
 
-// unknownField names the field that is not there and the one that was probably meant.
+// unknownField returns a fault with the unknown field and the one that was probably meant.
 func unknownField(desc protoreflect.MessageDescriptor, path, name string) *Fault {
 	names := make([]string, desc.Fields().Len())
 	for i := range names {
@@ -365,7 +368,7 @@ func unknownField(desc protoreflect.MessageDescriptor, path, name string) *Fault
 	return invalid(field, "unknown field; the fields here are %s", strings.Join(names, ", "))
 }
 
-// syntaxFault reports input that is not JSON.
+// syntaxFault returns the fault of input that is not JSON.
 func syntaxFault(path string, err error) *Fault {
 	var syntax *json.SyntaxError
 	switch {
@@ -378,7 +381,7 @@ func syntaxFault(path string, err error) *Fault {
 	}
 }
 
-// firstField returns a name to show in an example.
+// firstField returns the name of a field for an example.
 func firstField(desc protoreflect.MessageDescriptor) string {
 	if desc.Fields().Len() == 0 {
 		return ""
@@ -394,7 +397,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// orRequest names the whole request where there is no path.
+// orRequest returns path, or a name for the whole request if path is empty.
 func orRequest(path string) string {
 	if path == "" {
 		return "request"
@@ -402,5 +405,5 @@ func orRequest(path string) string {
 	return path
 }
 
-// quote repeats a little of the input.
+// quote returns the beginning of the input for an error message.
 func quote(value []byte) string { return clip(string(bytes.TrimSpace(value)), quotedBytesMax) }

@@ -15,14 +15,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// contractPackage is the package whose messages are written by our own rules; others are left to protojson.
+// contractPackage is the package whose messages are written here. protojson writes all others.
 const contractPackage protoreflect.FullName = "belfry.v1"
 
 // jobDataField is the field that becomes `text` in JSON if its bytes are valid UTF-8.
 const jobDataField protoreflect.FullName = "belfry.v1.Job.data"
 
-// appendJSON appends a message as JSON: protojson's mapping with zero values, but enum values without prefix, a job's
-// body as text where it can be, and the same bytes every time.
+// appendJSON appends a message as JSON. It follows protojson's mapping with zero values, with three
+// differences: enum values have no prefix, a job's body is text if it can be, and the bytes are the
+// same every time.
 func appendJSON(dst []byte, m protoreflect.Message) ([]byte, error) {
 	switch m.Descriptor().FullName() {
 	case durationType:
@@ -54,7 +55,8 @@ func appendJSON(dst []byte, m protoreflect.Message) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendForeign appends a message of another package as protojson writes it, without its random whitespace.
+// appendForeign appends a message of another package as protojson writes it, without the random
+// whitespace.
 func appendForeign(dst []byte, m protoreflect.Message) ([]byte, error) {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m.Interface())
 	if err != nil {
@@ -157,7 +159,7 @@ func appendValue(dst []byte, field protoreflect.FieldDescriptor, value protorefl
 	}
 }
 
-// appendEnum appends an enum value without prefix; a number that has no name is written as it is.
+// appendEnum appends an enum value without prefix; a number without a name is appended as a number.
 func appendEnum(dst []byte, enum protoreflect.EnumDescriptor, n protoreflect.EnumNumber) []byte {
 	value := enum.Values().ByNumber(n)
 	if value == nil {
@@ -200,8 +202,8 @@ func appendDuration(dst []byte, seconds int64, nanos int32) []byte {
 	return append(dst, `s"`...)
 }
 
-// appendString appends a JSON string. What is not valid UTF-8 is replaced: a proto string cannot hold it, but a body
-// that was checked can change hands only as text.
+// appendString appends a JSON string, and replaces invalid UTF-8. None should arrive here: a proto
+// string cannot hold it, and a body is checked before it is written as text.
 func appendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

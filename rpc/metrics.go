@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// nodeCollector turns a node's measurements into metrics when they are asked for. Those of queues are apart, see metricsPage.
+// nodeCollector collects the metrics of a node for each scrape. metricsPage collects those of
+// queues.
 type nodeCollector struct {
 	node Node
 	// votersWanted returns how many voters each shard should have.
@@ -98,7 +99,8 @@ func newNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 	return c
 }
 
-// buildInfo is what the process was made from.
+// buildInfo returns a metric with the version and the revision of the program, and its version of
+// Go.
 func buildInfo(version string, read func() (*debug.BuildInfo, bool)) prometheus.Metric {
 	revision := ""
 	if from, ok := read(); ok {
@@ -139,7 +141,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectNode sends what is known of the node as a whole.
+// collectNode sends the metrics of the node as a whole.
 func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.Status, stats *node.Stats) {
 	gauge := gauges(ch)
 	ch <- c.build
@@ -172,7 +174,7 @@ func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.St
 	}
 }
 
-// collectMemory sends what the node takes of memory.
+// collectMemory sends the metrics of the node's memory.
 func (c *nodeCollector) collectMemory(gauge func(*prometheus.Desc, float64, ...string), m *node.MemoryStatus) {
 	gauge(c.memoryLimit, float64(m.LimitBytes))
 	gauge(c.memoryMark, float64(m.MarkBytes))
@@ -182,14 +184,14 @@ func (c *nodeCollector) collectMemory(gauge func(*prometheus.Desc, float64, ...s
 	gauge(c.memoryCritical, truth(m.Critical))
 }
 
-// gauges returns what sends gauges whose first labels have these values.
+// gauges returns a function that sends gauges whose first labels have these values.
 func gauges(ch chan<- prometheus.Metric, first ...string) func(d *prometheus.Desc, v float64, labels ...string) {
 	return func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append(first[:len(first):len(first)], labels...)...)
 	}
 }
 
-// truth returns 1 for what is so, else 0.
+// truth returns 1 for true, 0 for false.
 func truth(is bool) float64 {
 	if is {
 		return 1
@@ -200,7 +202,8 @@ func truth(is bool) float64 {
 // shardLabel returns a shard's number as a label.
 func shardLabel(shard uint32) string { return strconv.FormatUint(uint64(shard), 10) }
 
-// peerLabels returns the names of servers. Where two have one name, as a node and the new one that takes its places do, they go by their ids.
+// peerLabels returns the names of servers. Servers that share a name, as a node and its replacement
+// do, are labelled by their ids.
 func peerLabels(servers []string) []string {
 	labels := names(servers)
 	times := map[string]int{}
@@ -215,7 +218,7 @@ func peerLabels(servers []string) []string {
 	return labels
 }
 
-// collectShard sends what is known of a shard.
+// collectShard sends the metrics of a shard.
 func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardStats) {
 	shard := shardLabel(s.Shard)
 	total := func(d *prometheus.Desc, v uint64, labels ...string) {
@@ -262,7 +265,7 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 	}
 }
 
-// collectFollowers sends how far the followers of a shard have come that this node leads.
+// collectFollowers sends the progress of the followers of a shard that this node leads.
 func (c *nodeCollector) collectFollowers(ch chan<- prometheus.Metric, s *node.ShardStats) {
 	servers := make([]string, len(s.Followers))
 	for i := range s.Followers {
@@ -278,7 +281,7 @@ func (c *nodeCollector) collectFollowers(ch chan<- prometheus.Metric, s *node.Sh
 	}
 }
 
-// histogram turns a histogram into a metric.
+// histogram converts a histogram to a metric.
 func histogram(d *prometheus.Desc, h *node.Histogram, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.Bounds))
 	var sum uint64

@@ -5,7 +5,7 @@ import "github.com/belfrydb/belfry/fsm"
 // dueHelp is the help of belfry_jobs_due.
 const dueHelp = "Jobs by how soon they fall due, from the beginning of the present minute, hour or day of UTC: within=\"1h\" counts those within=\"1m\" does, and so on; \"later\" is what is not within 30d, \"overdue\" what is due already, be it ready or not yet."
 
-// within is how many jobs fall due within a time.
+// within is the number of jobs that fall due within a time.
 type within struct {
 	label string
 	jobs  uint64

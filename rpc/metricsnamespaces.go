@@ -8,31 +8,37 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// metricsNamespacesMax is how many namespaces with a quota have series of their own: with four limits and six shards 28 each, and as many for the rest.
+// metricsNamespacesMax is how many namespaces with a quota have their own series. With four limits
+// and six shards that is up to 32 series each, and 28 for all others together.
 const metricsNamespacesMax = 250
 
-// namespaceCollector shows the quotas of namespaces, what is used of them and who was refused. Of what is used, each shard's leader shows its part, so that
-// sums over nodes are right; of the limits every node shows the whole. Beyond the bound namespaces are added up as node.OtherQueues, without a limit; one that
-// has series keeps them as long as it has a quota and the process runs.
+// namespaceCollector shows the quotas of namespaces, their use and the refusals. The leader of each
+// shard shows the use in its shard, so that sums over nodes are right. Every node shows the whole
+// limits.
+//
+// Namespaces beyond the bound are summed as node.OtherQueues, without a limit. A namespace keeps
+// its series as long as it has a quota and the process runs.
 type namespaceCollector struct {
 	node                 Node
 	cluster              Cluster
 	most                 int
 	limit, used, refused *prometheus.Desc
 
-	mu      sync.Mutex // held while it collects
+	mu      sync.Mutex // held by Collect
 	shown   map[string]bool
 	refusal refusalCounter
 }
 
-// refusalCounter counts refusals by series. Which series a namespace has changes when quotas are set and removed, and its refusals stay where they were counted:
-// to move them would have a counter fall.
+// refusalCounter counts refusals by series. When quotas are set and removed, a namespace may change
+// its series. Its earlier refusals stay in the old series: to move them would make a counter
+// decrease.
 type refusalCounter struct {
-	seen   map[uint32]map[string]node.Amounts // what each shard said last, by namespace
-	counts map[string]node.Amounts            // by series; of a namespace without a quota they wait until it has one again
+	seen   map[uint32]map[string]node.Amounts // the last report of each shard, by namespace
+	counts map[string]node.Amounts            // by series; those of a namespace without a quota are kept until it has one again
 }
 
-// add takes what a shard says since the node's start, or since the replica's if that is later.
+// add adds the refusals of a shard. now has them since the start of the node, or of the replica if
+// that is later.
 func (r *refusalCounter) add(shard uint32, now map[string]node.Amounts, shown map[string]bool) {
 	grown := make(map[string]node.Amounts, len(now))
 	for name, a := range now {
@@ -58,7 +64,7 @@ func newNamespaceCollector(n Node, cluster Cluster) *namespaceCollector {
 	}
 }
 
-// limitLabel returns a limit as a label, in the words of the settings.
+// limitLabel returns the label of a limit, which is its name in the settings.
 func limitLabel(l node.Limit) string {
 	return [node.Limits]string{node.JobsLimit: "jobs", node.BytesLimit: "bytes", node.LeasesLimit: "in_flight", node.PutRate: "puts_per_second"}[l]
 }
@@ -102,7 +108,7 @@ func (c *namespaceCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// choose returns the namespaces that have series of their own. mu is held.
+// choose returns the namespaces that have their own series. mu is held.
 func (c *namespaceCollector) choose(all []Namespace, quotas map[string]node.Amounts) map[string]bool {
 	shown := make(map[string]bool, len(c.shown))
 	for name := range c.shown {
@@ -119,7 +125,7 @@ func (c *namespaceCollector) choose(all []Namespace, quotas map[string]node.Amou
 	return shown
 }
 
-// addAmounts adds amounts up by namespace, those of namespaces that are not shown together.
+// addAmounts adds amounts to sums by namespace. Namespaces that are not shown share one sum.
 func addAmounts(sums, amounts map[string]node.Amounts, shown map[string]bool) {
 	for name, a := range amounts {
 		if !shown[name] {
@@ -133,7 +139,8 @@ func addAmounts(sums, amounts map[string]node.Amounts, shown map[string]bool) {
 	}
 }
 
-// send sends the amounts of the limits that are set, in the units of the settings, or counts; of several namespaces together, of all.
+// send sends the amounts of the limits that are set, or counts, in the units of the settings. For
+// the sum of the other namespaces it sends those of all limits.
 func (c *namespaceCollector) send(ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, amounts, quota node.Amounts, name string, more ...string) {
 	for l := range node.Limits {
 		if quota[l] > 0 || name == node.OtherQueues {

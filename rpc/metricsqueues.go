@@ -11,35 +11,38 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// DefaultMetricsQueues is how many queues of a node have series of their own unless it is said otherwise.
+// DefaultMetricsQueues is the default of Config.MetricsQueuesMax.
 const DefaultMetricsQueues = 1000
 
-// MetricsQueuesMax bounds Config.MetricsQueuesMax: a page of more would be too long to be asked for every few seconds.
+// MetricsQueuesMax bounds Config.MetricsQueuesMax: a longer page would be too long for a scrape
+// every few seconds.
 const MetricsQueuesMax = 10_000
 
-// queuesPage is how many queues are read at a time: the machine is locked meanwhile.
+// queuesPage is how many queues are read at a time: the machine is locked during a read.
 const queuesPage = 250
 
-// queueMetrics shows what a node knows of its queues. Only the leader of a shard shows its queues, so that sums over nodes are right. A queue counts once for
-// each shard that has a partition of it; those beyond the bound are added up, by shard. The oldest have series of their own: a queue that is made does not
-// take another's away.
+// queueMetrics shows the metrics of queues. Only the leader of a shard shows its queues, so that
+// sums over nodes are right. A queue counts once for each shard that has a partition of it. Queues
+// beyond the bound are summed by shard. The oldest queues have their own series: a new queue does
+// not take the series of another.
 type queueMetrics struct {
 	node Node
 	most int
 }
 
-// queueSeries is what is shown of a queue, or of all queues of a shard that have no series of their own.
+// queueSeries has the metrics of a queue, or of all queues of a shard without their own series.
 type queueSeries struct {
 	*fsm.Queue
 	shard  uint32
 	paused bool
-	// dedup is for how long ended ids are remembered; not of several queues together.
+	// dedup is how long ended ids are remembered. It is not set for several queues together.
 	dedup time.Duration
 	node.QueueStats
-	labels []byte // of all that is shown of it, as they are written
+	labels []byte // of all its samples, as text
 }
 
-// series returns what is known of the queues of those shards that this node leads, by name, and the sums after them. Its memory does not grow with their number.
+// series returns the metrics of the queues in the shards that this node leads, by name, and the
+// sums after them. Its memory does not grow with the number of queues.
 func (m *queueMetrics) series() []*queueSeries {
 	status, stats := m.node.Status(), m.node.Stats()
 	known := map[uint32]map[string]node.QueueStats{}
@@ -53,7 +56,7 @@ func (m *queueMetrics) series() []*queueSeries {
 			continue
 		}
 		m.read(g.Shard, known[g.Shard], all.addQueue)
-		for _, q := range known[g.Shard] { // they are gone, or were never made
+		for _, q := range known[g.Shard] { // the queues are gone, or were never created
 			all.addToRest(&queueSeries{shard: g.Shard, QueueStats: q})
 		}
 	}
@@ -146,7 +149,7 @@ func (s *selection) Pop() any {
 	return last
 }
 
-// add adds a queue up.
+// add adds the metrics of a queue to s.
 func (s *queueSeries) add(q *queueSeries) {
 	s.Waiting += q.Waiting
 	s.LatenessSeconds = sumOf(&s.LatenessSeconds, &q.LatenessSeconds)
@@ -165,7 +168,7 @@ func (s *queueSeries) add(q *queueSeries) {
 	addDueSums(&s.Due, &q.Due)
 }
 
-// sumOf adds two histograms up, each empty or of the same bounds as the other.
+// sumOf adds two histograms. Each is empty or has the same bounds as the other.
 func sumOf(a, b *node.Histogram) node.Histogram {
 	switch {
 	case b.Bounds == nil:
@@ -180,7 +183,7 @@ func sumOf(a, b *node.Histogram) node.Histogram {
 	return sum
 }
 
-// addCounters adds counters up.
+// addCounters adds the counters of a queue to sum.
 func addCounters(sum, q *fsm.Counters) {
 	sum.Put += q.Put
 	sum.Duplicate += q.Duplicate

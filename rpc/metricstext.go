@@ -13,8 +13,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// metricsPage serves /metrics: what the registry has and, after that, the queues. Those are written as text here, because the registry takes several times
-// as long for their tens of thousands of series.
+// metricsPage serves /metrics: the metrics of the registry, followed by those of queues. The latter
+// are written as text here, because the registry takes several times as long for their tens of
+// thousands of series.
 type metricsPage struct {
 	rest   http.Handler
 	queues *queueMetrics
@@ -27,11 +28,11 @@ func newMetricsPage(registry *prometheus.Registry, queues *queueMetrics) *metric
 // ServeHTTP implements http.Handler.
 func (p *metricsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asText := r.Clone(r.Context())
-	asText.Header.Del("Accept") // there is one form
+	asText.Header.Del("Accept") // there is one format
 	t := &metricsWriter{ResponseWriter: w}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
-		t.packed, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that there is
+		t.packed, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
 	}
 	p.rest.ServeHTTP(t, asText)
 	if t.failed {
@@ -43,10 +44,10 @@ func (p *metricsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// metricsWriter is an answer that is packed, unless it is an error.
+// metricsWriter is an answer that is compressed, unless it is an error.
 type metricsWriter struct {
 	http.ResponseWriter
-	packed *gzip.Writer // nil for not packed
+	packed *gzip.Writer // nil for no compression
 	failed bool
 }
 
@@ -73,12 +74,12 @@ type queueFamily struct {
 	write func(t *metricsText, q *queueSeries)
 }
 
-// queueFamilies are all of them.
+// queueFamilies returns all metrics of queues.
 func queueFamilies() []queueFamily {
 	gauge := func(name, help string, value func(q *queueSeries) float64) queueFamily {
 		return queueFamily{name, "gauge", help, func(t *metricsText, q *queueSeries) { t.sample("", q, "", "", value(q)) }}
 	}
-	// present is a gauge that is left out where it is 0.
+	// present is a gauge that is omitted if it is 0.
 	present := func(name, help string, value func(q *queueSeries) float64) queueFamily {
 		return queueFamily{name, "gauge", help, func(t *metricsText, q *queueSeries) {
 			if v := value(q); v != 0 {
@@ -130,7 +131,7 @@ func writeEvents(t *metricsText, q *queueSeries) {
 	}
 }
 
-// measured is a histogram that is left out where nothing was measured.
+// measured is a histogram that is omitted if it is empty.
 func measured(name, help string, of func(q *queueSeries) *node.Histogram) queueFamily {
 	return queueFamily{name, "histogram", help, func(t *metricsText, q *queueSeries) {
 		h := of(q)
@@ -148,13 +149,15 @@ func measured(name, help string, of func(q *queueSeries) *node.Histogram) queueF
 	}}
 }
 
-// metricsText is text on its way out, see https://prometheus.io/docs/instrumenting/exposition_formats/.
+// metricsText is text in the format of
+// https://prometheus.io/docs/instrumenting/exposition_formats/.
 type metricsText struct {
 	b    []byte
 	name string // of the family
 }
 
-// sample adds a line. suffix continues the name; a label, if it is not empty, comes after the queue's.
+// sample adds a line. suffix is appended to the name. A label, if it is not empty, follows those of
+// the queue.
 func (t *metricsText) sample(suffix string, q *queueSeries, label, value string, v float64) {
 	t.b = append(append(append(t.b, t.name...), suffix...), q.labels...)
 	if label != "" {
@@ -166,10 +169,10 @@ func (t *metricsText) sample(suffix string, q *queueSeries, label, value string,
 
 func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// metricsFlush is the size from which text is sent.
+// metricsFlush is the size at which text is sent.
 const metricsFlush = 32 << 10
 
-// writeQueues writes the metrics of queues. A reader that is gone ends it.
+// writeQueues writes the metrics of queues. It stops if the reader is gone.
 func writeQueues(w io.Writer, queues []*queueSeries) {
 	escape := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 	for _, q := range queues {

@@ -17,13 +17,14 @@ import (
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
-// rawPrefix starts the paths on which a job's body is the body of the HTTP message, byte for byte.
+// rawPrefix is the prefix of the paths on which a job's body is the body of the HTTP message, byte
+// for byte.
 const rawPrefix = "/q/"
 
 // validText reports whether s may be a string field.
 func validText(s string) bool { return utf8.ValidString(s) }
 
-// serveRaw serves POST /q/{queue} and GET /q/{queue}. HEAD is refused: it would take a job.
+// serveRaw serves POST /q/{queue} and GET /q/{queue}. It refuses HEAD, which would reserve a job.
 func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string) {
 	c := &procedureCall{address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
 	var serve func(http.ResponseWriter, *http.Request, string) error
@@ -42,7 +43,8 @@ func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string)
 	}
 }
 
-// plainRequest returns a request for which errors are plain JSON, whatever content type its job's body has.
+// plainRequest returns a request whose errors are plain JSON, whatever content type its job's body
+// has.
 func plainRequest(r *http.Request) *http.Request {
 	plain := *r
 	plain.Header = http.Header{}
@@ -111,13 +113,13 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	header.Set("Belfry-Lease-Until", job.GetLeaseUntil().AsTime().Format(time.RFC3339Nano))
 	setWitness(header, job.GetWitness())
 	header.Set("Content-Length", itoa(len(job.GetData())))
-	if err := send(w, job.GetData()); err != nil && requestID == "" { // else a repeat may collect it
+	if err := send(w, job.GetData()); err != nil && requestID == "" { // with a request id, a repeat may still collect the job
 		h.queues.releaseAll(r.Context(), refsIn(res.GetJobs()))
 	}
 	return nil
 }
 
-// send writes a whole answer and sees that it is on its way.
+// send writes a whole answer and flushes it.
 func send(w http.ResponseWriter, body []byte) error {
 	if _, err := w.Write(body); err != nil {
 		return err
@@ -125,7 +127,7 @@ func send(w http.ResponseWriter, body []byte) error {
 	return nil
 }
 
-// setWitness sets the header that says where in a shard's history the answer belongs.
+// setWitness sets the header with the position of the answer in the history of a shard.
 func setWitness(header http.Header, w *belfryv1.Witness) {
 	if w == nil {
 		return
@@ -135,7 +137,8 @@ func setWitness(header http.Header, w *belfryv1.Witness) {
 	}
 }
 
-// headerText writes a text such that it can be a header's value: what is not visible ASCII, and %, is percent-encoded.
+// headerText converts a text to the value of a header: it percent-encodes % and all that is not
+// visible ASCII.
 func headerText(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -151,14 +154,14 @@ func headerText(s string) string {
 	return b.String()
 }
 
-// parameter reads the value of one query parameter.
+// parameter is a query parameter, with the function that reads its value.
 type parameter struct {
 	name string
 	read func(text string) error
 }
 
-// readQuery reads a request's query strictly: every parameter is known and given once. It returns the request id, from
-// the query or the header.
+// readQuery reads a query strictly: every parameter must be known and given once. It returns the
+// request id, from the query or the header.
 func readQuery(r *http.Request, parameters []parameter) (requestID string, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -198,12 +201,12 @@ func readQuery(r *http.Request, parameters []parameter) (requestID string, err e
 	return requestID, nil
 }
 
-// unreadableQuery says why a query cannot be taken apart.
+// unreadableQuery returns the fault of a query that cannot be parsed.
 func unreadableQuery(err error) *Fault {
 	return invalid("query", "cannot be read: %s", clip(err.Error(), 100))
 }
 
-// unknownParameter names the first parameter that is not known, in alphabetical order.
+// unknownParameter returns a fault for the first unknown parameter, in alphabetical order.
 func unknownParameter(query url.Values, parameters []parameter) *Fault {
 	names := make([]string, len(parameters))
 	for i, p := range parameters {
@@ -229,7 +232,7 @@ func unknownParameter(query url.Values, parameters []parameter) *Fault {
 	return invalid(field, "unknown parameter; the parameters here are %s", strings.Join(names, ", "))
 }
 
-// putParameters are the parameters of POST /q/{queue}: the fields of a put that are not its body.
+// putParameters returns the parameters of POST /q/{queue}: the fields of a put without its body.
 func putParameters(req *belfryv1.PutRequest) []parameter {
 	return []parameter{
 		{"id", func(text string) error { req.Id = text; return nil }},
@@ -290,10 +293,10 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 	}
 }
 
-// errTwoTimes says that a due time was given twice, in different ways.
+// errTwoTimes returns the fault of a due time that was given twice, in different ways.
 func errTwoTimes() *Fault { return invalid("dueAt", "give either delay or dueAt") }
 
-// reserveParameters are the parameters of GET /q/{queue}.
+// reserveParameters returns the parameters of GET /q/{queue}.
 func reserveParameters(req *belfryv1.ReserveRequest) []parameter {
 	return []parameter{
 		{"wait", func(text string) (err error) { req.Wait, err = queryDuration("wait", text); return err }},
@@ -301,7 +304,7 @@ func reserveParameters(req *belfryv1.ReserveRequest) []parameter {
 	}
 }
 
-// queryDuration reads a duration of a query.
+// queryDuration parses a duration.
 func queryDuration(name, text string) (*durationpb.Duration, error) {
 	d, err := parseDuration(text)
 	if err != nil {
@@ -310,7 +313,7 @@ func queryDuration(name, text string) (*durationpb.Duration, error) {
 	return durationpb.New(d), nil
 }
 
-// queryNumber reads a whole number of a query.
+// queryNumber parses a whole number in a range.
 func queryNumber(name, text string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {

@@ -12,23 +12,23 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// checker checks the fields of one request against the limits and converts them on the way. The first violation is kept
-// in err; the values returned after it mean nothing.
+// checker checks the fields of one request against the limits, and converts them. It keeps the
+// first violation in err; values that it returns after that have no meaning.
 type checker struct {
 	limits *Limits
-	// now is the serving node's time. It only bounds how far ahead a due time may be.
+	// now is the time of the serving node. It only bounds how far in the future a due time may be.
 	now time.Time
-	// permissions are what the caller may do to queues; nil for everything.
+	// permissions says what the caller may do to queues; nil for everything.
 	permissions *permissions
 	err         *Fault
 }
 
-// another returns a checker like c that has found nothing yet.
+// another returns a checker like c without a violation.
 func (c *checker) another() *checker {
 	return &checker{limits: c.limits, now: c.now, permissions: c.permissions}
 }
 
-// allow checks that the caller may do to a queue what the call does.
+// allow checks that the caller has the permission of this call for a queue.
 func (c *checker) allow(queue string) {
 	if c.err == nil && !c.permissions.allows(queue) {
 		c.err = c.permissions.forbidden(queue)
@@ -51,7 +51,7 @@ func (c *checker) queue(field, name string) string {
 	return name
 }
 
-// flaw is what is wrong with a value, before it is known which field it is in.
+// flaw is what is wrong with a value, independent of its field.
 type flaw struct {
 	text      string
 	is, limit int
@@ -65,7 +65,7 @@ func (f *flaw) of(field string) *Fault {
 	return invalid(field, "%s", f.text)
 }
 
-// queueNameFlaw returns what is wrong with a queue's name, nil if it is fine.
+// queueNameFlaw returns what is wrong with a queue's name; nil if it is valid.
 func queueNameFlaw(name string, bytesMax int) *flaw {
 	switch {
 	case name == "":
@@ -94,7 +94,7 @@ func queueNameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '.' || b == '_' || b == ':' || b == '-'
 }
 
-// jobID checks an id that names a job which may exist.
+// jobID checks the id of a job that may exist.
 func (c *checker) jobID(field, id string) string {
 	switch {
 	case id == "":
@@ -107,7 +107,7 @@ func (c *checker) jobID(field, id string) string {
 	return id
 }
 
-// newID checks an id that a producer chose; empty means that the server makes one.
+// newID checks an id that a producer chose. If it is empty, the server generates one.
 func (c *checker) newID(field, id string) string {
 	if id == "" {
 		return ""
@@ -135,7 +135,7 @@ func (c *checker) requestID(id string) string {
 	return id
 }
 
-// span checks an optional duration: nil is 0 and not given.
+// span checks an optional duration. For nil it returns 0 and false.
 func (c *checker) span(field string, d *durationpb.Duration, least, most time.Duration) (time.Duration, bool) {
 	if d == nil {
 		return 0, false
@@ -156,14 +156,14 @@ func (c *checker) delay(field string, d *durationpb.Duration) (time.Duration, bo
 	return c.span(field, d, 0, c.limits.DelayMax)
 }
 
-// ttr checks an optional length of a lease; 0 means not given.
+// ttr checks an optional duration of a lease; 0 means not given.
 func (c *checker) ttr(field string, d *durationpb.Duration) time.Duration {
 	v, _ := c.span(field, d, c.limits.TTRMin, c.limits.TTRMax)
 	return v
 }
 
-// dueAt checks a due time. A time before 1970 becomes the first nanosecond of it: 0 means "none" to the machine, and
-// both are long past.
+// dueAt checks a due time. A time before 1970 becomes the first nanosecond of 1970: the machine
+// reads 0 as no time, and both are long past.
 func (c *checker) dueAt(field string, t *timestamppb.Timestamp) fsm.Time {
 	if t.CheckValid() != nil {
 		c.fail(invalid(field, "not a valid time; the limit is %s from now", shortDuration(c.limits.DelayMax)))
@@ -176,7 +176,7 @@ func (c *checker) dueAt(field string, t *timestamppb.Timestamp) fsm.Time {
 	return pastTime(t)
 }
 
-// pastTime converts a valid time that is not far in the future; see dueAt for what is before 1970.
+// pastTime converts a valid time that is not far in the future; see dueAt for times before 1970.
 func pastTime(t *timestamppb.Timestamp) fsm.Time {
 	if t.GetSeconds() < 0 {
 		return 1
@@ -197,7 +197,7 @@ func (c *checker) retryDelays(field string, delays []*durationpb.Duration) []tim
 	return out
 }
 
-// attempts checks a maximum of attempts.
+// attempts checks a maximum number of attempts.
 func (c *checker) attempts(field string, n uint32) uint32 {
 	if n > c.limits.AttemptsMax {
 		c.fail(invalid(field, "%d is out of range: 0 to %d", n, c.limits.AttemptsMax))
@@ -290,7 +290,8 @@ func (c *checker) entries(field string, n, most int) {
 	}
 }
 
-// queues checks the list of queues of a Reserve. A queue that is named twice is refused: it can only be a mistake.
+// queues checks the list of queues of a Reserve. A repeated queue is refused: it can only be a
+// mistake.
 func (c *checker) queues(field string, names []string) []string {
 	c.entries(field, len(names), c.limits.QueuesMax)
 	if c.err != nil {
