@@ -12,9 +12,9 @@ const codecBinary = "proto"
 // binaryCodec is binary protobuf by the generated code. The bytes of a bytesRequest and of its
 // answer pass unchanged between the codec and the method.
 type binaryCodec struct {
-	// bounds, if set, refuse requests with too many elements.
+	// bounds, if set, refuses requests with too many elements.
 	bounds bounds
-	// buffers is where the memory of a bytesRequest comes from and that of its answer goes.
+	// buffers provides the memory of a bytesRequest, and takes back that of its answer.
 	buffers *buffers
 }
 
@@ -24,7 +24,7 @@ func (binaryCodec) Name() string { return codecBinary }
 // Marshal returns the message as bytes.
 func (c binaryCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend appends the message to dst, by which Connect uses its buffers again.
+// MarshalAppend appends the message to dst, so that Connect can reuse its buffers.
 func (c binaryCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	if answer, ok := message.(*bytesAnswer); ok && answer.message == nil {
 		return answer.appendTo(dst, c.buffers)
@@ -45,10 +45,10 @@ func (binaryCodec) MarshalStable(message any) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// IsBinary returns true: the bytes are no text.
+// IsBinary returns true: the bytes are not text.
 func (binaryCodec) IsBinary() bool { return true }
 
-// Unmarshal reads the message. It keeps nothing of data, which Connect uses again.
+// Unmarshal reads the message. It keeps no part of data, which Connect reuses.
 func (c binaryCodec) Unmarshal(data []byte, message any) error {
 	if r, ok := message.(interface{ keepBytes([]byte, binaryCodec) }); ok {
 		r.keepBytes(data, c)
@@ -67,7 +67,8 @@ func (c binaryCodec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// generatedOf returns the generated message that a codec is handed, by itself or in a bytesRequest or its answer.
+// generatedOf returns the generated message of a message that a codec was given: the message
+// itself, or the one in a bytesRequest or in its answer.
 func generatedOf(message any) (proto.Message, bool) {
 	if r, ok := message.(interface{ generated() proto.Message }); ok {
 		return r.generated(), true

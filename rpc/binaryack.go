@@ -13,8 +13,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// ackBatchBytes is the fast path of AckBatch. It appends the bytes of the answer to dst and keeps
-// nothing of the request. Its errors are faults.
+// ackBatchBytes is the fast path of AckBatch. It appends the bytes of the answer to dst, and keeps
+// no part of the request. Its errors are faults.
 func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
 	b, ok := s.fastPath.acks.Get().(*ackBatch)
 	if !ok {
@@ -52,13 +52,13 @@ func (b *ackBatch) release(to *sync.Pool) {
 	to.Put(b)
 }
 
-// The tags of AckBatchRequest.
+// These are the tags of AckBatchRequest.
 const (
 	tagLeases       = 1<<3 | byte(protowire.BytesType)
 	tagAckRequestID = 2<<3 | byte(protowire.BytesType)
 )
 
-// read reads the batch. It reports false if the message as a whole is rare or wrong.
+// read reads the batch. It returns false if the message as a whole is unusual or wrong.
 func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 	seen := false
 	for len(data) > 0 {
@@ -80,7 +80,7 @@ func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 	return requestID, len(b.acks) > 0
 }
 
-// add adds a lease, or the fault of what is none.
+// add adds a lease, or the fault of one that is invalid or not allowed.
 func (b *ackBatch) add(c *checker, token []byte) {
 	var a answer
 	ref, err := b.leases.parse(token)

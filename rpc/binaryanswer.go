@@ -13,7 +13,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The fields of the messages in answers to batches.
+// These are the fields of the messages in answers to batches.
 const (
 	fieldResults protowire.Number = 1 // of PutBatchResponse and AckBatchResponse
 
@@ -38,13 +38,13 @@ const (
 	fieldNanos   protowire.Number = 2
 )
 
-// The tags of results and of what is in them.
+// These are the tags of results and of their contents.
 const (
 	tagOfResults = byte(fieldResults<<3) | byte(protowire.BytesType)
 	tagOfPut     = byte(fieldPut<<3) | byte(protowire.BytesType)
 )
 
-// appendPuts appends the answer to a batch of puts. Entries that failed are left to the generated code.
+// appendPuts appends the answer to a batch of puts. The generated code encodes failed entries.
 func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 	var w putWriter
 	for i := range b.answers {
@@ -86,7 +86,7 @@ func appendAcks(dst []byte, answers []answer) ([]byte, error) {
 	return dst, nil
 }
 
-// appendResult appends an entry by the generated code.
+// appendResult appends an entry with the generated code.
 func appendResult(dst []byte, result proto.Message) ([]byte, error) {
 	data, err := proto.Marshal(result)
 	if err != nil {
@@ -102,7 +102,8 @@ type putWriter struct {
 	witness witnessWriter
 }
 
-// put returns a PutResponse, which is there until the next. What wirePut makes of the same is written as this.
+// put returns a PutResponse, which is valid until the next call. It encodes the same response as
+// wirePut.
 func (w *putWriter) put(put *fsm.Put, a *answer) []byte {
 	dst := appendText(w.scratch[:0], fieldPutID, put.ID)
 	if put.ID == "" {
@@ -118,14 +119,15 @@ func (w *putWriter) put(put *fsm.Put, a *answer) []byte {
 	return w.scratch
 }
 
-// witnessWriter writes the witnesses of commands of one request, which differ by their entry alone.
+// witnessWriter writes the witnesses of the commands of one request, which differ only in their
+// entry.
 type witnessWriter struct {
 	of   *node.Witness
 	head []byte // shard, term and index
 	tail []byte // time
 }
 
-// append appends the witness of a command unless nothing was logged.
+// append appends the witness of a command, unless no entry was logged.
 func (w *witnessWriter) append(dst []byte, field protowire.Number, a *answer) []byte {
 	if a.request == nil {
 		return dst
@@ -146,13 +148,14 @@ func (w *witnessWriter) append(dst []byte, field protowire.Number, a *answer) []
 	return dst
 }
 
-// timeWriter writes times of which neighbours are often the same.
+// timeWriter writes times. Neighbouring times are often the same.
 type timeWriter struct {
 	of   fsm.Time
 	text []byte
 }
 
-// append appends a time as convert makes it, unless it is 0. The field and convert are always the same.
+// append appends a time as convert returns it, unless it is 0. field and convert must always be the
+// same.
 func (w *timeWriter) append(dst []byte, field protowire.Number, t fsm.Time, convert func(*timestamppb.Timestamp, fsm.Time)) []byte {
 	if t != w.of {
 		w.of, w.text = t, w.text[:0]
@@ -208,7 +211,7 @@ func appendText(dst []byte, field protowire.Number, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// appendNumber appends a number unless it is 0, as proto3 has it.
+// appendNumber appends a number unless it is 0, as proto3 requires.
 func appendNumber(dst []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return dst
@@ -216,8 +219,8 @@ func appendNumber(dst []byte, field protowire.Number, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.VarintType)), v)
 }
 
-// openShort begins a message of less than 128 bytes, of which the length is one byte. Being made of numbers alone, a Timestamp
-// has at most 22 bytes and a Witness 58.
+// openShort begins a message of less than 128 bytes, whose length takes one byte. A Timestamp has
+// at most 22 bytes and a Witness 58, because they hold only numbers.
 func openShort(dst []byte, field protowire.Number) []byte {
 	return append(binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.BytesType)), 0)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// putBatchBytes is the fast path of PutBatch. It appends the bytes of the answer to dst and keeps
-// nothing of the request. Its errors are faults.
+// putBatchBytes is the fast path of PutBatch. It appends the bytes of the answer to dst, and keeps
+// no part of the request. Its errors are faults.
 func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
 	b, ok := s.fastPath.puts.Get().(*putBatch)
 	if !ok {
@@ -43,11 +43,11 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 // reused.
 type putBatch struct {
 	all      []fsm.Put
-	puts     []*fsm.Put // of all; nil for an entry that has its fault already
+	puts     []*fsm.Put // in all; nil for an entry that already has its fault
 	answers  []answer
 	commands []routedCommand
 	bodies   []byte
-	// queue is the first that the call names; several is set if it names another.
+	// queue is the first queue that the call names. several is set if the call names another.
 	queue   string
 	several bool
 }
@@ -73,7 +73,7 @@ func (b *putBatch) splitKey() splitKey {
 func (b *putBatch) grow() *fsm.Put {
 	b.answers = append(b.answers, answer{})
 	if n := len(b.all); n < cap(b.all) {
-		b.all = b.all[:n+1] // release has left nothing there, and append makes it so
+		b.all = b.all[:n+1] // release and append leave the zero put there
 	} else {
 		b.all = append(b.all, fsm.Put{})
 	}
@@ -97,7 +97,7 @@ func (b *putBatch) release(to *sync.Pool) {
 	}
 }
 
-// The tags of PutBatchRequest, and those of PutRequest that putReader reads.
+// These are the tags of PutBatchRequest, and those of PutRequest that putReader reads.
 const (
 	tagJobs           = 1<<3 | byte(protowire.BytesType)
 	tagBatchRequestID = 2<<3 | byte(protowire.BytesType)
@@ -113,10 +113,9 @@ const (
 )
 
 // putReader reads the jobs of a batch into commands, with the same result as the generated code and
-// checker.put. A job with a rare field or with anything wrong goes to those, and so does the whole
-// batch if something is wrong with it as a whole. Nothing that putReader allocates shares memory
-// with the request. Each name of a queue has memory of its own, since other parts of the server
-// keep it.
+// checker.put. These two read a job with an unusual field or an error, and the whole batch if the
+// error is in the batch itself. What putReader allocates shares no memory with the request. Each
+// name of a queue has its own memory, since other parts of the server keep it.
 type putReader struct {
 	batch   *putBatch
 	check   *checker
@@ -124,15 +123,15 @@ type putReader struct {
 	request []byte
 
 	requestID string
-	queue     string // the last that was found well formed
+	queue     string // the last one that was found valid
 	ids       texts
-	bounded   bool // the request was found to have no crowd of elements
+	bounded   bool // the request does not have too many elements
 }
 
 // batchBytesPerIDByte estimates the bytes of a batch of small jobs for each byte of their ids.
 const batchBytesPerIDByte = 8
 
-// read reads the batch. It reports false if the message as a whole is rare or wrong.
+// read reads the batch. It returns false if the message as a whole is unusual or wrong.
 func (r *putReader) read() bool {
 	seen, sum := false, 0
 	r.batch.bodies = slices.Grow(r.batch.bodies, len(r.request))
@@ -166,7 +165,8 @@ func (r *putReader) read() bool {
 	return len(b.all) > 0
 }
 
-// entry reads a job. size is what it counts against the limit of a batch; false if it is not well formed.
+// entry reads a job. size is what the job adds to the size of a batch. ok is false if the job is
+// malformed.
 func (r *putReader) entry(data []byte) (size int, ok bool) {
 	put := r.batch.grow()
 	if size, ok = r.plain(data, put); ok {
@@ -187,8 +187,8 @@ func (r *putReader) entry(data []byte) (size int, ok bool) {
 	return size, true
 }
 
-// plain reads a job of which each field is one of those above and there once, and in which nothing is wrong. It reports false, and leaves the put in any
-// state, for others.
+// plain reads a job without errors that has only fields of the tags above, each at most once. For
+// other jobs it returns false, and leaves the put in any state.
 func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 	var seen uint
 	for len(data) > 0 {
@@ -200,7 +200,7 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 		seen |= field
 		if tag == tagPriority {
 			n, w := binary.Uvarint(data[1:])
-			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 { // the upper half does not count, as in the generated code
+			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 { // as in generated code, the upper half is ignored
 				put.Priority, put.Given, data = int8(priority), put.Given|fsm.GivenPriority, data[1+w:]
 				continue
 			}
@@ -262,7 +262,7 @@ func (r *putReader) body(value []byte) []byte {
 	return r.batch.bodies[start:len(r.batch.bodies):len(r.batch.bodies)]
 }
 
-// duration reads a google.protobuf.Duration that is in a range that begins at 0 or above.
+// duration reads a google.protobuf.Duration in a range that begins at 0 or above.
 func (r *putReader) duration(value []byte, least, most time.Duration) (time.Duration, bool) {
 	seconds, nanos, ok := readSeconds(value)
 	if !ok || seconds > int64(most/time.Second) {
@@ -272,7 +272,7 @@ func (r *putReader) duration(value []byte, least, most time.Duration) (time.Dura
 	return d, d >= least && d <= most
 }
 
-// time reads a google.protobuf.Timestamp that is not before 1970, nor too far in the future.
+// time reads a google.protobuf.Timestamp that is neither before 1970 nor too far in the future.
 func (r *putReader) time(value []byte) (fsm.Time, bool) {
 	seconds, nanos, ok := readSeconds(value)
 	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) || time.Unix(seconds, int64(nanos)).After(r.check.now.Add(r.check.limits.DelayMax)) {
@@ -281,8 +281,8 @@ func (r *putReader) time(value []byte) (fsm.Time, bool) {
 	return wholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true
 }
 
-// readSeconds reads the two fields that google.protobuf.Duration and Timestamp have. It reports false unless both are positive, as they are in all that can
-// be valid.
+// readSeconds reads the two fields of google.protobuf.Duration and Timestamp. It returns false for
+// a negative field, and for nanos of a second or more; no valid job has them.
 func readSeconds(data []byte) (seconds int64, nanos int32, ok bool) {
 	for len(data) > 0 {
 		tag := data[0]
@@ -302,7 +302,7 @@ func readSeconds(data []byte) (seconds int64, nanos int32, ok bool) {
 	return seconds, nanos, seconds >= 0 && nanos >= 0 && nanos < 1e9
 }
 
-// cutBytes takes a length and so many bytes off data.
+// cutBytes splits a length, and as many bytes, from data.
 func cutBytes(data []byte) (value, rest []byte, ok bool) {
 	n, size := binary.Uvarint(data)
 	if size <= 0 || n > uint64(len(data)-size) {
@@ -311,11 +311,11 @@ func cutBytes(data []byte) (value, rest []byte, ok bool) {
 	return data[size : size+int(n) : size+int(n)], data[size+int(n):], true
 }
 
-// texts makes strings in memory that they share.
+// texts makes strings that share memory.
 type texts struct{ all strings.Builder }
 
-// add returns text as a string. sizeAhead is how many bytes are likely to be added in all, these included; it counts when
-// there is nothing yet.
+// add returns text as a string. sizeAhead is the expected size of all strings, this one included;
+// only the first call uses it.
 func (t *texts) add(text []byte, sizeAhead int) string {
 	if t.all.Cap() == 0 {
 		t.all.Grow(sizeAhead)

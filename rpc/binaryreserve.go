@@ -14,7 +14,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The fields of ReserveResponse and of Job.
+// These are the fields of ReserveResponse and of Job.
 const (
 	fieldReserveJobs      protowire.Number = 1
 	fieldReserveWitnesses protowire.Number = 2
@@ -40,8 +40,8 @@ const (
 	fieldJobWitness     protowire.Number = 21
 )
 
-// reserveBytes is the fast path of Reserve. It appends the bytes of the answer to dst and keeps
-// nothing of the request. Its errors are faults.
+// reserveBytes is the fast path of Reserve. It appends the bytes of the answer to dst, and keeps no
+// part of the request. Its errors are faults.
 func (s *queueService) reserveBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
 	var req belfryv1.ReserveRequest
 	if err := unreadable(s.fastPath.codec.Unmarshal(request, &req)); err != nil {
@@ -54,7 +54,7 @@ func (s *queueService) reserveBytes(ctx context.Context, request, dst []byte) ([
 	return appendReserve(dst, p)
 }
 
-// appendReserve appends what reserved converts a poll to.
+// appendReserve appends the response that Reserve makes of a poll.
 func appendReserve(dst []byte, p *poll) ([]byte, error) {
 	var w jobWriter
 	for i := range p.jobs {
@@ -68,7 +68,7 @@ func appendReserve(dst []byte, p *poll) ([]byte, error) {
 			dst = protowire.AppendBytes(dst, data)
 			continue
 		}
-		// The body goes last, so that it is copied once.
+		// The body comes last, so that it is copied once.
 		w.job(job)
 		if job.Body == nil {
 			dst = protowire.AppendBytes(dst, w.scratch)
@@ -91,7 +91,7 @@ func appendReserve(dst []byte, p *poll) ([]byte, error) {
 type jobWriter struct {
 	scratch, lease             []byte
 	leases                     leaseWriter
-	queue                      string // the last that was found to be text
+	queue                      string // the last one that was found to be valid UTF-8
 	granted                    *belfryv1.Witness
 	witness                    []byte // of granted
 	due, until, created, first timeWriter
@@ -99,7 +99,8 @@ type jobWriter struct {
 	delayFields                []byte
 }
 
-// plain reports whether a job is one that is written by hand: all of its text is text, and it has no headers.
+// plain reports whether jobWriter can write a job: its texts are valid UTF-8, and it has no
+// headers.
 func (w *jobWriter) plain(job *fsm.Job) bool {
 	if job.Queue != w.queue {
 		if !utf8.ValidString(job.Queue) {
@@ -110,7 +111,7 @@ func (w *jobWriter) plain(job *fsm.Job) bool {
 	return len(job.Headers) == 0 && utf8.ValidString(job.ID) && utf8.ValidString(job.LastError)
 }
 
-// job writes a plain job, all but its body, to the scratch memory.
+// job writes a plain job without its body to the scratch memory.
 func (w *jobWriter) job(job *leased) {
 	dst := appendText(w.scratch[:0], fieldJobQueue, job.Queue)
 	dst = appendText(dst, fieldJobID, job.ID)

@@ -13,14 +13,14 @@ import (
 type Namespace struct {
 	Name  string
 	Quota node.Amounts
-	// Pending are the shards in which the quota does not hold yet.
+	// Pending has the shards in which the quota does not apply yet.
 	Pending []uint32
 }
 
 const (
 	// putsPerSecondMax bounds the rate of a namespace.
 	putsPerSecondMax = 1_000_000_000
-	// limitMax bounds its other limits, so that sums of them stay numbers.
+	// limitMax bounds the other limits of a namespace, so that their sums do not overflow.
 	limitMax = 1 << 60
 )
 

@@ -113,13 +113,13 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	header.Set("Belfry-Lease-Until", job.GetLeaseUntil().AsTime().Format(time.RFC3339Nano))
 	setWitness(header, job.GetWitness())
 	header.Set("Content-Length", itoa(len(job.GetData())))
-	if err := send(w, job.GetData()); err != nil && requestID == "" { // with a request id, a repeat may still collect the job
+	if err := send(w, job.GetData()); err != nil && requestID == "" { // with an id, a repeat may collect it
 		h.queues.releaseAll(r.Context(), refsIn(res.GetJobs()))
 	}
 	return nil
 }
 
-// send writes a whole answer and flushes it.
+// send writes a whole answer.
 func send(w http.ResponseWriter, body []byte) error {
 	if _, err := w.Write(body); err != nil {
 		return err

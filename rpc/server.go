@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1 and HTTP/2, all with TLS or all without.
+// Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1
+// and HTTP/2. All of them use TLS, or none does.
 type Server struct {
 	handler     *handler
 	http        *http.Server
@@ -37,18 +38,21 @@ func NewServer(cfg Config) (*Server, error) {
 	s.http = &http.Server{
 		Handler:   h,
 		Protocols: protocols,
-		// A long poll must not be cut, so there is no ReadTimeout and no WriteTimeout: bodies and answers have deadlines
-		// of their own.
+		// There is no ReadTimeout and no WriteTimeout, which would cut long polls: bodies and
+		// answers have their own deadlines.
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
-			// Clients that reach the bound open another connection for each further poll, and the default is 250.
+			// The default is 250. At the bound, clients open another connection for each further
+			// poll.
 			MaxConcurrentStreams: 8192,
-			// A client that vanished without a word is found out and its polls end.
+			// A ping detects a client that is gone without closing the connection, and its polls
+			// end.
 			SendPingTimeout: 30 * time.Second,
 			PingTimeout:     15 * time.Second,
-			// It runs while the connection takes nothing, and not while the client's windows let nothing be sent: that is for the answer's deadline.
+			// WriteByteTimeout applies while the connection accepts no bytes. It does not apply
+			// while the client's windows are full: the deadline of the answer does.
 			WriteByteTimeout: 30 * time.Second,
 		},
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
@@ -59,10 +63,10 @@ func NewServer(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Handler returns what answers requests, for servers of one's own.
+// Handler returns the handler of the API, for use in another server.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Serve answers on a listener until Shutdown or Close. It returns http.ErrServerClosed then.
+// Serve serves a listener until Shutdown or Close, and then returns http.ErrServerClosed.
 func (s *Server) Serve(l net.Listener) error {
 	if err := ServeOn(s.http, s.connections.around(l), s.tls); err != nil {
 		return fmt.Errorf("serving the public API: %w", err)
@@ -70,7 +74,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// ServeOn answers on a listener, with TLS unless secure is nil. Without TLS there is HTTP/2 only for who begins with it.
+// ServeOn serves a listener, with TLS unless secure is nil. Without TLS, HTTP/2 is only for clients
+// that begin with it.
 func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return s.Serve(l)
@@ -79,14 +84,16 @@ func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
 	return s.ServeTLS(l, "", "")
 }
 
-// Drain begins to stop: /readyz fails, polls that wait answer at once with what they have, new ones are refused, and
-// Work streams are told. Other calls are still answered. It may be called more than once.
+// Drain begins the stop: /readyz fails, parked polls answer at once with what they have, new polls
+// are refused, and Work streams get a message. Other calls are still answered. It may be called
+// more than once.
 func (s *Server) Drain() { s.handler.drain.start() }
 
-// shutdownAgain is how often connections are told anew that the server stops.
+// shutdownAgain is the time after which http.Server.Shutdown is repeated.
 const shutdownAgain = time.Second
 
-// shutdownHTTP is http.Server.Shutdown for connections that turn out to speak HTTP/2 only after it has begun: it tells those there are, and would wait
+// shutdownHTTP is http.Server.Shutdown, repeated for connections that prove to speak HTTP/2 only
+// after it has begun. Shutdown tells the HTTP/2 connections that it knows to close. It would wait
 // for the others until they are idle for too long.
 func (s *Server) shutdownHTTP(ctx context.Context) error {
 	for {
@@ -99,12 +106,12 @@ func (s *Server) shutdownHTTP(ctx context.Context) error {
 	}
 }
 
-// Shutdown drains, stops to listen, and waits until every call is answered, and what polls were granted too late is given back,
-// or ctx ends; then it closes the connections.
+// Shutdown drains and stops listening. It waits until every call is answered, and until the jobs
+// that were granted too late are released, or until ctx ends. Then it closes the connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	if err := s.shutdownHTTP(ctx); err != nil {
-		_ = s.handler.sessions.wait(ctx) // it has ended, so this closes them
+		_ = s.handler.sessions.wait(ctx) // ctx has ended, so this closes them
 		closeErr := s.http.Close()
 		if closeErr != nil {
 			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)

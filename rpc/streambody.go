@@ -66,8 +66,8 @@ func streamOf(ctx context.Context) *streamBody {
 	return &streamBody{ended: true, inFlight: new(atomic.Int64), measure: func(int64) {}}
 }
 
-// Read reads and accounts for what was read. With an error of its own it returns no bytes: readers that got all they wanted
-// do not look at the error.
+// Read counts the bytes that it reads. With an error of its own it returns no bytes: a reader that
+// has all the bytes it wants ignores the error.
 func (b *streamBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
@@ -91,8 +91,8 @@ func (b *streamBody) Read(p []byte) (int, error) {
 	}
 }
 
-// deadline bounds the read that waits. On a connection that takes no deadline, as in a test, the client is waited for.
-// b.mu is held.
+// deadline bounds the current read. On a connection without deadlines, as in a test, the read waits
+// for the client. b.mu is held.
 func (b *streamBody) deadline(t time.Time) {
 	if !b.cutOff && !b.ended {
 		_ = b.controller.SetReadDeadline(t)

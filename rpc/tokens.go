@@ -12,7 +12,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The range of how long a token may last.
+// These bound the time to live of a token.
 const (
 	TokenTTLMin = time.Second
 	TokenTTLMax = 10 * year
@@ -96,7 +96,8 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 	return out, nil
 }
 
-// DeleteToken implements AdminService. It takes no request id: whoever repeats it wants the token gone, and it is.
+// DeleteToken implements AdminService. It needs no request id: a repeat finds the token gone, as
+// the caller wants.
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
@@ -116,7 +117,7 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 	return &belfryv1.DeleteTokenResponse{Found: found}, nil
 }
 
-// wireToken converts what is kept of a token, but for the hash.
+// wireToken converts the record of a token, without its hash.
 func wireToken(r *tokens.Record) *belfryv1.Token {
 	out := &belfryv1.Token{Id: r.ID, About: r.About, CreatedAt: timestamppb.New(time.Unix(0, r.Created)), CreatedBy: r.CreatedBy}
 	for i := range r.Scopes {

@@ -1,7 +1,9 @@
-// Package frame is the form of sessions on the wire: many calls at once over one connection, for the SDK. A session begins as an HTTP/1.1 request to Path that asks to be
-// upgraded to Protocol; after the answer 101 both sides send frames, in any order of calls. The payloads are the messages of the contract in binary protobuf.
+// Package frame is the wire format of sessions, which carry many calls of the SDK at once over one
+// connection. A session begins as an HTTP/1.1 request to Path that asks for an upgrade to Protocol.
+// After the answer 101 both sides send frames; the frames of different calls may come in any order.
+// The payloads are the messages of the contract in binary protobuf.
 //
-// It is used by the server and by the SDK, and imports neither.
+// The server and the SDK import this package, and it imports neither.
 package frame
 
 import (
@@ -12,37 +14,50 @@ import (
 	"io"
 )
 
-// Path is where a session is asked for, and Protocol what its connection becomes.
+// Path is the path of the request that begins a session, and Protocol the one to which it upgrades.
 const (
 	Path     = "/belfry.v1/session"
 	Protocol = "belfry-session/1"
 )
 
-// Kind says what a frame is. Numbers are never reused.
+// Kind is the kind of a frame. Numbers are never reused.
 type Kind uint8
 
-// The kinds of frames.
+// These are the kinds of frames.
 const (
-	Call    Kind = iota + 1 // from the client: the payload is a request; Number is how long the client waits for the answer, in milliseconds, 0 for no limit
-	Cancel                  // from the client: nobody waits for the answer any more
-	Answer                  // from the server: the payload is the response; Number is the server's wall clock, in Unix milliseconds
-	Failure                 // from the server: the payload is a google.rpc.Status; Number as in Answer
-	Leave                   // from the server: it stops, refuses the calls that it reads from now on, and answers those under way
-	Bye                     // from the server, its last: it answered every call that it read
-	Ping                    // from either side; it is answered with Pong
+	// Call is from the client: the payload is a request. Number is how long the client waits for
+	// the answer, in milliseconds, 0 for no limit.
+	Call Kind = iota + 1
+	// Cancel is from the client: it no longer waits for the answer.
+	Cancel
+	// Answer is from the server: the payload is the response. Number is the server's wall clock, in
+	// Unix milliseconds.
+	Answer
+	// Failure is from the server: the payload is a google.rpc.Status. Number is as in Answer.
+	Failure
+	// Leave is from the server, which stops: it refuses the calls that it reads from now on, and
+	// answers those in flight.
+	Leave
+	// Bye is the last frame of the server: it answered every call that it read.
+	Bye
+	// Ping is from either side; Pong is the answer.
+	Ping
 	Pong
 )
 
-// PieceBytes is how many bytes of a payload are taken memory for before any has come: a header costs its sender nothing.
+// PieceBytes is how many bytes of a payload are allocated before any have arrived: a header costs
+// its sender nearly no effort.
 const PieceBytes = 256 << 10
 
-// Piece returns how many bytes to read next of a payload of size bytes of which have came, so that memory for no more than as many again is taken ahead.
+// Piece returns how many bytes to read next, of a payload of size bytes of which have are there.
+// Beyond the first PieceBytes, it never allocates more than as many bytes again ahead of their
+// arrival.
 func Piece(have, size int) int { return min(size-have, max(have, PieceBytes)) }
 
 // Method is the method of a call. Numbers are never reused.
 type Method uint8
 
-// The methods that sessions carry; all others are called by Connect.
+// These are the methods that sessions carry. All others are called over Connect.
 const (
 	PutBatch Method = iota + 1
 	AckBatch
@@ -53,9 +68,10 @@ const (
 type Header struct {
 	Kind   Kind
 	Method Method // of a Call
-	// ID is the number of the call, which the client chooses; it may be used again once the call was answered. 0 in frames that are about no call.
+	// ID is the number of the call, which the client chooses. It may be reused after the answer to
+	// the call. It is 0 in frames that do not belong to a call.
 	ID uint32
-	// Size is that of the payload that follows, in bytes.
+	// Size is the number of bytes in the payload that follows.
 	Size   uint32
 	Number int64 // see the kinds
 }
@@ -73,7 +89,8 @@ func (h Header) append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(h.Number)) //nolint:gosec // the same bits
 }
 
-// ReadHeader reads the next header. It keeps nothing of the reader's buffer. The payload follows it in r. An io.EOF is the end of the session between two frames.
+// ReadHeader reads the next header; the payload follows in r. It keeps no part of the reader's
+// buffer. An io.EOF means that the session ended between two frames.
 func ReadHeader(r *bufio.Reader) (Header, error) {
 	b, err := r.Peek(headerBytes)
 	if err != nil {

@@ -10,33 +10,36 @@ import (
 )
 
 const (
-	// pendingMax is how many bytes may wait to be written before senders wait.
+	// pendingMax is how many bytes may be pending before senders wait.
 	pendingMax = 4 << 20
-	// keptMax is the size up to which a buffer is used again.
+	// keptMax is the size up to which a buffer is reused.
 	keptMax = 1 << 20
 )
 
-// Writer writes the frames of many senders to a connection. Frames that come while one write is under way leave together in the next. Make it with NewWriter.
+// Writer writes the frames of many senders to a connection. Frames that arrive during a write leave
+// together in the next one. NewWriter makes a Writer.
 type Writer struct {
 	conn  net.Conn
 	limit time.Duration
 	wake  chan struct{}
-	// writing is set while a write is under way.
+	// writing is set during a write.
 	writing atomic.Bool
 
 	mu      sync.Mutex
 	pending []byte
-	emptied chan struct{} // closed when pending was taken; nil if nobody waits for that
+	emptied chan struct{} // closed when Run takes pending; nil if no sender waits
 	err     error
 }
 
-// NewWriter returns a writer that Run makes write. A write that the peer does not take within limit ends it.
+// NewWriter returns a writer; Run does the writing. A write that takes longer than limit ends the
+// writer.
 func NewWriter(conn net.Conn, limit time.Duration) *Writer {
 	return &Writer{conn: conn, limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// Send has a frame written, and returns before it is. It waits while too much is pending, until ctx ends. The payload may be used again when it returns. An error means that nothing of the frame is
-// written: it is the one that ended the writer, or that of ctx.
+// Send queues a frame to be written, and does not wait for the write. While too many bytes are
+// pending, it waits, until ctx ends. The payload may be reused when Send returns. After an error no
+// part of the frame is written. The error is the one that ended the writer, or that of ctx.
 func (w *Writer) Send(ctx context.Context, h Header, payload []byte) error {
 	for {
 		emptied, err := w.accept(h, payload)
@@ -51,7 +54,7 @@ func (w *Writer) Send(ctx context.Context, h Header, payload []byte) error {
 	}
 }
 
-// Offer is Send for a frame without payload that is not worth waiting for.
+// Offer is Send for a frame without payload that is not worth a wait.
 func (w *Writer) Offer(h Header) error {
 	emptied, err := w.accept(h, nil)
 	if emptied != nil {
@@ -62,7 +65,8 @@ func (w *Writer) Offer(h Header) error {
 
 var errFull = errors.New("too much waits to be written")
 
-// accept adds a frame to what is pending. If there is too much, it returns what is closed when that was taken.
+// accept adds a frame to the pending bytes. If there are too many, it returns a channel that is
+// closed when Run takes them.
 func (w *Writer) accept(h Header, payload []byte) (emptied <-chan struct{}, err error) {
 	h.Size = uint32(len(payload)) //nolint:gosec // messages have a few megabytes at most
 	w.mu.Lock()
@@ -80,10 +84,11 @@ func (w *Writer) accept(h Header, payload []byte) (emptied <-chan struct{}, err 
 	return w.emptied, nil
 }
 
-// Writing reports whether a write is under way, which the peer takes as slowly as it will.
+// Writing reports whether a write is in progress. The peer decides how long that takes.
 func (w *Writer) Writing() bool { return w.writing.Load() }
 
-// Run writes until the writer is closed or a write fails, and returns what senders get from then on.
+// Run writes until the writer is closed or a write fails. It returns the error that senders get
+// from then on.
 func (w *Writer) Run() error {
 	var spare []byte
 	for range w.wake {
@@ -114,7 +119,7 @@ func (w *Writer) Run() error {
 	return nil
 }
 
-// Close ends the writer: senders get err, and Run returns when what is pending is written.
+// Close ends the writer: senders get err. Run returns when the pending bytes are written.
 func (w *Writer) Close(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +134,7 @@ func (w *Writer) Close(err error) {
 func (w *Writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is about to look
+	default: // it will run anyway
 	}
 }
 
