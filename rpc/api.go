@@ -123,7 +123,8 @@ type Member struct {
 	Format fsm.Format
 	// Draining says that the node drains.
 	Draining bool
-	// Answers says that the node answered in this round. The fields below are from its answer.
+	// Answers says that the node answered in this round. Version, Groups, Quarantined, Conditions
+	// and Unreached are from its answer.
 	Answers bool
 	// SilentSince is the time of the last answer of a node that does not answer; zero if it is
 	// unknown.
