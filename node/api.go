@@ -8,7 +8,7 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// Witness says where in a shard's history a request took effect, or what a read saw.
+// Witness says where in a shard's history a request took effect, or which state a read saw.
 type Witness struct {
 	Shard uint32
 	Term  uint64
@@ -19,23 +19,25 @@ type Witness struct {
 	Time fsm.Time
 }
 
-// Reply is what a request was answered. Results[i] belongs to the request's command i, whose witness has Entry Witness.Entry+i.
-// The zero Witness means that nothing was logged.
+// Reply is the answer to a request. Results[i] belongs to the request's command i, whose witness
+// has Entry Witness.Entry+i. The zero Witness means that nothing was logged.
 type Reply struct {
 	Witness Witness
 	Results []fsm.Result
-	// Jobs, which only Reserve fills, are the granted jobs in the order of the grants, as fsm.HeldQuery answers them: one that was not held
-	// any more when they were read, because its lease was short or a repeat of the call has finished it, is left out.
+	// Jobs are the granted jobs in the order of the grants, as fsm.HeldQuery answers them. Only
+	// Reserve sets it. It leaves out jobs that are no longer held when they are read, because the
+	// lease was short or a repeat of the call has finished the job.
 	Jobs []fsm.Job
 }
 
-// Wait says how long a call of Reserve stays among the waiters.
+// Wait says how long a call of Reserve stays parked.
 type Wait struct {
 	// For is the longest wait; a call that does not wait has 0.
 	For time.Duration
-	// Stop, if it is not nil, ends the wait when it is closed, as if For had passed: a call whose reservation is under way
-	// returns with what that grants. A call that begins after it reserves nothing; it only returns live grants that an
-	// earlier attempt at its request got.
+	// Stop, if it is not nil, ends the wait when it is closed, as if For had passed. A call whose
+	// reservation is in flight returns with the jobs that it grants. A call that begins after Stop
+	// is closed reserves nothing. It only returns live grants that an earlier attempt at its
+	// request got.
 	Stop <-chan struct{}
 }
 
@@ -57,31 +59,37 @@ type Status struct {
 	// PeerAddr is the address on which the node listens for its peers; empty if it does not.
 	PeerAddr string
 	Draining bool
-	// Leaving tells that the node is about to stop, and should lead nothing: HandOver or Drain was called.
+	// Leaving tells that the node is about to stop and should lead no group: HandOver or Drain was
+	// called.
 	Leaving  bool
 	DiskFull bool
-	// DiskFreeBytes is the free space of the data directory's disk as last sampled. Below DiskLowBytes puts are refused.
+	// DiskFreeBytes is the free space of the data directory's disk at the last sample. Below
+	// DiskLowBytes puts are refused.
 	DiskFreeBytes, DiskLowBytes uint64
-	// DiskFreeInodes and DiskLowInodes are the same of inodes, both 0 where the file system has no fixed number of them.
+	// DiskFreeInodes and DiskLowInodes are the same for inodes. Both are 0 if the file system has
+	// no fixed number of inodes.
 	DiskFreeInodes, DiskLowInodes uint64
-	// DiskShortage says for people what the disk has least of, bytes or inodes, and its mark.
+	// DiskShortage is a text for people: the resource that the disk has least of, bytes or inodes,
+	// and its mark.
 	DiskShortage string
-	// Conditions are the troubles of this node that the others do not share.
+	// Conditions are the troubles of this node that other nodes do not share.
 	Conditions []Condition
-	// Memory is what the node takes of memory, and may.
+	// Memory is the node's use of memory, and its limits.
 	Memory MemoryStatus
-	// MinVoters is with how many voters a shard takes mutations.
+	// MinVoters is the number of voters below which a shard refuses mutations.
 	MinVoters int
-	// ShardCount is the number of shards of the cluster, Shards are those that are here, in order of their number.
+	// ShardCount is the number of shards of the cluster. Shards are the shards on this node, in
+	// order of their number.
 	ShardCount int
 	Shards     []GroupStatus
-	// Quarantined are the names of groups whose replica here was set aside because its state differs from the others', or cannot be restored.
+	// Quarantined are the names of groups whose replica here was set aside, because its state
+	// differs from the others' or cannot be restored.
 	Quarantined []string
 	// Groups are the other groups, such as the catalog.
 	Groups []GroupStatus
 }
 
-// Role is what a node is in a group.
+// Role is the role of a node in a group.
 type Role uint8
 
 // The roles.
@@ -113,12 +121,15 @@ type GroupStatus struct {
 	Group string
 	Shard uint32
 	Role  Role
-	// Serving tells that this node leads the group and has finished the duties that come before serving.
+	// Serving tells that this node leads the group and has finished the duties that precede
+	// serving.
 	Serving bool
 	// Leader is the server id of the leader; empty if none is known.
 	Leader string
-	// Voters are the server ids of the voting members, Nonvoters those of members that only follow the log, by the newest configuration that is
-	// known here to be committed. MembersIndex is its position in the log: 0 if none is known, and then they are by the newest in the log.
+	// Voters are the server ids of the voting members, Nonvoters those of members that only
+	// replicate the log. They come from the newest configuration that this node knows to be
+	// committed. MembersIndex is the position of that configuration in the log. If it is 0, no
+	// committed configuration is known, and the members come from the newest one in the log.
 	Voters, Nonvoters []string
 	MembersIndex      uint64
 	Term              uint64
@@ -126,54 +137,65 @@ type GroupStatus struct {
 	CommitIndex, AppliedIndex, LastIndex, SnapshotIndex uint64
 	// Digest is the machine's digest at DigestIndex.
 	Digest, DigestIndex uint64
-	// Digests are those of the last entries that are compared between replicas, the present one last.
+	// Digests are the digests of the last entries that replicas compare. The present digest is the
+	// last.
 	Digests []IndexDigest
 	// Clock is the machine's clock; zero for groups that are not shards.
 	Clock fsm.Time
-	// Jobs is the number of held jobs as of Clock; zero for groups that are not shards.
+	// Jobs is the number of held jobs at Clock; zero for groups that are not shards.
 	Jobs int
-	// Restoring tells that a restore of the shard has begun and not ended: it does nothing else.
+	// Restoring tells that a restore of the shard has begun and not ended. Until it ends, the shard
+	// does no other work.
 	Restoring bool
-	// ClockAhead tells that the shard's clock is ahead by more than the bound of what this node takes the time to be: if it leads, by the
-	// median of the voters' clocks. ClockAheadBy is by how much.
+	// ClockAhead tells that the shard's clock is ahead of this node's reference time by more than
+	// the bound. The reference time of a leader is the median of the voters' clocks. ClockAheadBy
+	// is the difference.
 	ClockAhead   bool
 	ClockAheadBy time.Duration
-	// LastError is the last failure of the group that was not a caller's, for people; empty if there was none.
+	// LastError is a text for people: the last failure of the group that was not a caller's. It is
+	// empty if there was none.
 	LastError string
 }
 
 // Stats are measurements of a node since its start.
 type Stats struct {
-	// Shards are those that are here, in order of their number. One that left and came back counts from its return.
+	// Shards are the shards on this node, in order of their number. A shard that left and came back
+	// counts from its return.
 	Shards []ShardStats
-	// Clocks are what other voters of shards that this node leads said about the time within the last minute, in order of their server ids.
+	// Clocks are the clock readings of the last minute from other voters of shards that this node
+	// leads, in order of their server ids.
 	Clocks []clock.PeerOffset
-	// PeersChanged counts the connections of peers that were ended because bytes on them had been changed on the way.
+	// PeersChanged counts the connections of peers that were closed because bytes had been changed
+	// in transit.
 	PeersChanged uint64
 }
 
-// FollowerStats are what a leader knows of a follower.
+// FollowerStats are the leader's knowledge of a follower.
 type FollowerStats struct {
 	Server string
-	// Lag is how many entries the leader has that the follower has not confirmed in this leadership.
+	// Lag is the number of the leader's entries that the follower has not confirmed in this
+	// leadership.
 	Lag uint64
-	// Heard is when the follower last answered in this leadership; zero if it has not.
+	// Heard is the time of the follower's last answer in this leadership; zero if it has not
+	// answered.
 	Heard time.Time
 }
 
-// QueueStats are what a shard's leader knows of a queue besides the jobs, since it leads.
+// QueueStats are the leader's measurements of a queue besides its jobs, since it leads the shard.
 type QueueStats struct {
-	// LatenessSeconds runs from a job's due time to the stamp of the grant of its first attempt.
+	// LatenessSeconds runs from a job's due time to the timestamp of the grant of its first
+	// attempt.
 	LatenessSeconds Histogram
 	// JobSeconds runs from a job's put to its ack, in shard time.
 	JobSeconds Histogram
-	// Attempts counts those that a job took until it was acked or died.
+	// Attempts counts the attempts at a job until it was acked or died.
 	Attempts Histogram
 	// Waiting is the number of parked calls of Reserve that name the queue.
 	Waiting int
 }
 
-// OtherQueues stands for the queues of a shard that have no QueueStats of their own, because there are too many; for a queue of this name, too.
+// OtherQueues is the name for all queues of a shard that have no QueueStats of their own, because
+// there are too many. A queue of this name is counted here too.
 const OtherQueues = "_other"
 
 // ShardStats are measurements of one shard since the start of the node.
@@ -181,63 +203,73 @@ type ShardStats struct {
 	Shard uint32
 	// Applied, NotApplied and Unknown count the requests by outcome.
 	Applied, NotApplied, Unknown uint64
-	// Overloaded, DiskFull, MemoryFull, TooFewVoters and NoLeader count the refused requests by reason; they are part of NotApplied.
+	// Overloaded, DiskFull, MemoryFull, TooFewVoters and NoLeader count refused requests by reason.
+	// They are part of NotApplied.
 	Overloaded, DiskFull, MemoryFull, TooFewVoters, NoLeader uint64
-	// Entries and Commands count what this node proposed as leader and saw applied.
+	// Entries and Commands count the entries that this node proposed as leader and saw applied, and
+	// their commands.
 	Entries, Commands uint64
 	// EntryCommands and EntryBytes are the sizes of those entries.
 	EntryCommands, EntryBytes Histogram
-	// ProposeSeconds runs from the moment a request is queued to its answer, CommitSeconds from the proposal of an entry
-	// to its application, ApplySeconds is the machine's own time for an entry.
+	// ProposeSeconds runs from the moment a request is queued to its answer. CommitSeconds runs
+	// from the proposal of an entry to its application. ApplySeconds is the machine's own time for
+	// an entry.
 	ProposeSeconds, CommitSeconds, ApplySeconds Histogram
-	// ServerLateSeconds and WorkerLateSeconds are the two parts of the time from a job's due time to the stamp of the grant of its first attempt: the
-	// first runs from the moment at which the job was due, its queue gave jobs out and a call for it was here, the second is what was before. The time that
-	// a call takes from another node to the leader is in the second.
+	// ServerLateSeconds and WorkerLateSeconds are the two parts of the time from a job's due time
+	// to the timestamp of the grant of its first attempt. The server's part begins when the job is
+	// due, its queue gives jobs out and a call for it is here. The worker's part is the time before
+	// that. It includes the time that a call takes from another node to the leader.
 	ServerLateSeconds, WorkerLateSeconds Histogram
 	// Redelivered counts the grants that were not the first of their job.
 	Redelivered uint64
-	// Queues are by name; it is empty where this node does not lead.
+	// Queues are keyed by name. The map is empty if this node does not lead the shard.
 	Queues map[string]QueueStats
-	// Spaces is what is used here of the quotas of namespaces, by name; it is empty where this node does not lead.
+	// Spaces is the use here of the quotas of namespaces, by name. The map is empty if this node
+	// does not lead the shard.
 	Spaces map[string]Amounts
-	// QuotaRefusals counts the requests that were refused for those quotas, by the limit of which there was too little. Of too many namespaces the last to
-	// be refused are together as OtherQueues.
+	// QuotaRefusals counts the requests that were refused for those quotas, by namespace and by
+	// exhausted limit. If there are too many namespaces, the last to be refused are counted
+	// together as OtherQueues.
 	QuotaRefusals map[string]Amounts
-	// Followers are in order of their server ids; there are none where this node does not lead.
+	// Followers are in order of their server ids. There are none if this node does not lead the
+	// shard.
 	Followers []FollowerStats
-	// QueuedRequests and QueuedBytes are in the proposer's queue, InFlight entries are proposed and not applied.
+	// QueuedRequests and QueuedBytes are in the proposer's queue. InFlight counts entries that are
+	// proposed and not applied.
 	QueuedRequests, InFlight int
 	QueuedBytes              int64
 	// Waiters is the number of parked calls of Reserve.
 	Waiters int
-	// LeaderChanges counts the times that this node began or ceased to serve as leader.
+	// LeaderChanges counts how often this node began or ceased to serve as leader.
 	LeaderChanges uint64
 	AppliedIndex  uint64
 	Snapshot      SnapshotStats
-	// LogSyncSeconds is the time in which entries were written to the log and synced to the disk.
+	// LogSyncSeconds is the time to write entries to the log and sync them to the disk.
 	LogSyncSeconds Histogram
-	// Machine are the machine's own figures, Storage those of its files.
+	// Machine holds the machine's own figures, Storage those of its files.
 	Machine fsm.Stats
 	Storage storage.Stats
 }
 
 // SnapshotStats describe the snapshots of one group.
 type SnapshotStats struct {
-	// Index is the index of the newest snapshot on the disk, own or from another node, At when it was written: of one that a start found the time of
-	// its file. At is zero if there is no snapshot.
+	// Index is the index of the newest snapshot on the disk, taken here or received from another
+	// node. At is the time when it was written. For a snapshot found at the start, At is the time
+	// of its file. It is zero if there is no snapshot.
 	Index uint64
 	At    time.Time
 	// Bytes is its size.
 	Bytes int64
-	// Duration is how long the last took that was taken here since the start; Taken and Failed count those attempts.
+	// Duration is how long the last snapshot took that was taken here since the start. Taken and
+	// Failed count those attempts.
 	Duration      time.Duration
 	Taken, Failed uint64
-	// LoggedBytes is what was logged since, DueBytes how much that is when the next one is due.
+	// LoggedBytes is the amount logged since. The next snapshot is due when it reaches DueBytes.
 	LoggedBytes, DueBytes int64
 }
 
-// Histogram counts values in buckets: Counts[i] values are at most Bounds[i] and above Bounds[i-1]; the last of Counts,
-// which has no bound, holds the rest.
+// Histogram counts values in buckets. Counts[i] is the number of values at most Bounds[i] and above
+// Bounds[i-1]. The last of Counts has no bound and holds the rest.
 type Histogram struct {
 	Bounds []float64
 	Counts []uint64

@@ -17,96 +17,113 @@ import (
 type Config struct {
 	// Dir is the data directory; it is made if it does not exist.
 	Dir string
-	// Lock is the caller's lock of Dir, for one that does something in the node's name before Open or after Close; the caller holds it until
-	// all of that has ended, and gives it back itself. Nil has the node lock Dir from Open to Close.
+	// Lock is the caller's lock of Dir, for a caller that works on Dir before Open or after Close.
+	// The caller holds it until all of that has ended, and releases it. If Lock is nil, the node
+	// locks Dir from Open to Close.
 	Lock *storage.DirLock
-	// Name is the node's name among its cluster's nodes, 1 to 64 characters of [A-Za-z0-9_-]. Defaults to the name that the data directory
-	// was made with, else to "node". A name other than the directory's is refused.
-	Name string
-	// Incarnation is the other half of the server id of a new data directory, from NewIncarnation; made by Open if empty. Data that
-	// exists keeps its own.
-	Incarnation string
-	// Shards is the number of shards, 1 to 1,024. Defaults to the number that the data directory was made with, else to 6. A number other
+	// Name is the node's name among its cluster's nodes, 1 to 64 characters of [A-Za-z0-9_-]. It
+	// defaults to the name with which the data directory was made, else to "node". A name other
 	// than the directory's is refused.
+	Name string
+	// Incarnation is the other half of the server id of a new data directory, from NewIncarnation.
+	// Open makes one if it is empty. An existing data directory keeps its own.
+	Incarnation string
+	// Shards is the number of shards, 1 to 1,024. It defaults to the number with which the data
+	// directory was made, else to 6. A number other than the directory's is refused.
 	Shards int
 	// Machine configures every shard's state machine. It must be equal on all nodes of a cluster.
 	Machine fsm.Config
-	// FS is where Dir lies; defaults to the operating system's file system. Another one must belong to this process alone.
+	// FS is the file system of Dir; defaults to the operating system's. Another one must belong to
+	// this process alone.
 	FS storage.FS
-	// SegmentBytes is the size of a file of the log with the store "wal"; defaults to 16 MiB.
+	// SegmentBytes is the size of a log file of the store "wal"; defaults to 16 MiB.
 	SegmentBytes int
-	// Applied, if not nil, is told each entry of a shard that was applied here, in order, by the goroutine that applies. It is for tests.
+	// Applied, if not nil, receives each entry of a shard that was applied here, in order. The
+	// goroutine that applies entries calls it. It is for tests.
 	Applied func(AppliedEntry)
 	// Store is the kind of log store of a new data directory: "wal" or "bolt"; defaults to "wal".
 	Store string
 
-	// Join is the id of the cluster that a new data directory will be part of; the node then founds nothing and waits to be
-	// added. Empty makes a new data directory a cluster of its own. Data that exists keeps its cluster.
+	// Join is the id of the cluster that a new data directory joins. The node then founds no group
+	// and waits to be added. If Join is empty, a new data directory becomes a cluster of its own.
+	// An existing data directory keeps its cluster.
 	Join string
-	// Founding is set where this node, with a new data directory, founds a cluster together with others: that of Join, or one that is made now if
-	// Join is empty. Incarnation must be the one by which the founding names this node. Data that exists keeps its founding.
+	// Founding is set if this node, with a new data directory, founds a cluster together with
+	// others. The cluster has the id Join, or a new one if Join is empty. Incarnation must be the
+	// one with which the founding names this node. An existing data directory keeps its founding.
 	Founding *Founding
-	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that this node can have no peers. A peer on a
-	// ProvenConn, from it or from Dial, is held to the name that it proved.
+	// Peers is the listener for the other nodes of the cluster; the node closes it. Nil means that
+	// this node can have no peers. On a ProvenConn, from Peers or from Dial, a peer must be the
+	// node whose name it proved.
 	Peers net.Listener
-	// Resolve returns the addresses at which the node with the given server id may listen for its peers, one at least, the likeliest first. They are tried
-	// one after the other. Nil knows none.
+	// Resolve returns the addresses at which the node with the given server id may listen for its
+	// peers: at least one, the likeliest first. They are tried in this order. If Resolve is nil, no
+	// address is known.
 	Resolve func(serverID string) (addrs []string, err error)
 	// Dial connects to an address that Resolve returned; defaults to TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Clock is where stamps come from; defaults to the system's.
+	// Clock is the source of timestamps; defaults to the system's clock.
 	Clock clock.Source
-	// Clocks asks other nodes for the time. Without it a shard with other voters cannot be led by this node.
+	// Clocks asks other nodes for the time. Without it this node cannot lead a shard that has other
+	// voters.
 	Clocks clock.Peers
 	// ClockBound is how far a shard's clock may be from true time; defaults to 500 ms. It must be equal on all nodes.
 	ClockBound time.Duration
-	// AcceptClock starts the node although its wall clock contradicts the last stamp of a shard.
+	// AcceptClock starts the node even if its wall clock contradicts the last timestamp of a shard.
 	AcceptClock bool
 
-	// QueueRequestsMax and QueueBytesMax bound what waits to be logged in each shard; they default to 16,384 requests and 32 MiB.
-	// Owners with less than an eighth of that may come in beyond it, up to twice as much for all.
+	// QueueRequestsMax and QueueBytesMax bound the requests of each shard that wait to be logged.
+	// They default to 16,384 requests and 32 MiB. A tenant that uses less than an eighth may exceed
+	// the bound, up to twice the bound for all tenants together.
 	QueueRequestsMax int
 	QueueBytesMax    int64
-	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB, at most 16 MiB.
+	// EntryBytesMax is the size at which an entry takes no further request; defaults to 512 KiB, at
+	// most 16 MiB.
 	EntryBytesMax int
-	// EntriesInFlight is the number of entries of a shard that may be proposed and not applied yet; defaults to 2. Beside another only full ones are.
+	// EntriesInFlight is the number of entries of a shard that may be proposed and not yet applied;
+	// defaults to 2. While one is in flight, only full entries are proposed.
 	EntriesInFlight int
 	// WaitersMax bounds the parked Reserve calls of a shard; defaults to 65,536.
 	WaitersMax int
-	// ProposeTimeout is how long a call waits for the outcome of what it proposed; defaults to 10 s.
+	// ProposeTimeout is how long a call waits for the outcome of its proposal; defaults to 10 s.
 	ProposeTimeout time.Duration
-	// SnapshotBytes is the least that a group logs before the next snapshot; defaults to 64 MiB.
+	// SnapshotBytes is the least amount that a group logs before its next snapshot; defaults to 64
+	// MiB.
 	SnapshotBytes int64
-	// TrailingBytes is about how much of the log is kept behind a snapshot for followers; defaults to 64 MiB.
+	// TrailingBytes is about how much of the log before a snapshot is kept for followers; defaults
+	// to 64 MiB.
 	TrailingBytes int64
-	// DiskLowBytes is the free space, beside room for the largest snapshot, below which puts are refused; below a quarter of it
-	// all is refused that does not free space. Defaults to 256 MiB.
+	// DiskLowBytes is the free space, besides room for the largest snapshot, below which puts are
+	// refused. Below a quarter of it, every request is refused that does not free space. Defaults
+	// to 256 MiB.
 	DiskLowBytes uint64
-	// MemoryBytes is what the process may take of memory; 0 for no limit. Above a mark below it puts are refused, see memoryMarks.
+	// MemoryBytes is the memory that the process may take; 0 for no limit. Puts are refused above a
+	// mark that is below it, see memoryMarks.
 	MemoryBytes uint64
-	// HeapLive returns how many bytes of the heap the collector found alive last, and how often it has run. Nil counts only what the
-	// machines hold.
+	// HeapLive returns how many bytes of the heap the last collection found alive, and how many
+	// collections have run. If it is nil, only the state of the machines is counted.
 	HeapLive func() (live, cycles uint64)
-	// diskFree replaces the question for the free space in tests.
+	// diskFree replaces the measurement of free space in tests.
 	diskFree func(dir string) (uint64, error)
 
-	// Fatal ends the process because going on would risk data; it must not return for long. It is called at most once.
-	// Required.
+	// Fatal ends the process because going on would risk data. It must not return soon. It is
+	// called at most once. Required.
 	Fatal func(error)
-	// Logger takes the node's messages. Required.
+	// Logger receives the node's messages. Required.
 	Logger *slog.Logger
 }
 
 // AppliedEntry is an entry of a shard that was applied.
 type AppliedEntry struct {
 	Shard uint32
-	// Opening numbers the replicas that this process has opened: a shard that was taken away and came back has another one, which begins anew.
+	// Opening numbers the replicas that this process has opened. A shard that was removed and came
+	// back has a new Opening, which starts from its first entry.
 	Opening     uint32
 	Term, Index uint64
-	// Entry is what was applied, for fsm.DecodeEntry; it must be neither kept nor changed.
+	// Entry is the applied entry, for fsm.DecodeEntry. It must be neither kept nor changed.
 	Entry []byte
-	// Digest is the machine's after it.
+	// Digest is the machine's digest after the entry.
 	Digest uint64
 }
 
@@ -161,7 +178,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// portion returns a part of the memory that there is, between two bounds; the upper one if there is no limit.
+// portion returns a fraction of MemoryBytes between two bounds, and the upper bound if there is no
+// limit.
 func (cfg Config) portion(part uint64, least, most int64) int64 {
 	if cfg.MemoryBytes == 0 {
 		return most
@@ -207,7 +225,8 @@ func (cfg Config) validate() error {
 	return nil
 }
 
-// ValidName reports whether name may be a node's name. A dot is left out because a server id is name.incarnation.
+// ValidName reports whether name may be a node's name. A dot is not allowed, because a server id is
+// name.incarnation.
 func ValidName(name string) bool {
 	if name == "" || len(name) > nameBytesMax {
 		return false

@@ -17,20 +17,24 @@ import (
 )
 
 const (
-	// A leader that vanished is missed after one to two heartbeat timeouts by each follower, and both must miss it before one votes for
-	// the other; where their votes split they try again after one to two election timeouts, which Raft does not let be shorter.
+	// After a leader fails, each follower misses it within one to two heartbeat timeouts. Two
+	// followers must both miss it before one votes for the other. If their votes split, they try
+	// again after one to two election timeouts. Raft does not allow an election timeout shorter
+	// than the heartbeat timeout.
 	heartbeatTimeout = 700 * time.Millisecond
 	electionTimeout  = 700 * time.Millisecond
 	leaseTimeout     = 500 * time.Millisecond
-	// commitTimeout is when followers hear, beside the heartbeats, how far the leader has committed if no further entry tells
-	// them. Who waits for it asks for it (Group.Spread); else leaders answer, and a new one applies everything first. At Raft's own 50 ms an idle node
-	// spends most of its processor time on it.
+	// commitTimeout is when followers learn, besides with the heartbeats, how far the leader has
+	// committed, if no further entry tells them. A caller that waits for this asks for it
+	// (Group.Spread). Other calls do not need it: leaders answer them, and a new leader applies
+	// everything first. With Raft's own 50 ms, an idle node spends most of its processor time on
+	// it.
 	commitTimeout      = 500 * time.Millisecond
 	maxAppendEntries   = 64
 	submitTimeout      = 5 * time.Second
 	insistPause        = 100 * time.Millisecond
 	trailingEntriesMin = 64
-	// transferMax is far more than Raft itself grants a handing over of the leadership.
+	// transferMax is far longer than Raft's own limit for a transfer of the leadership.
 	transferMax = 5 * time.Second
 	never       = 365 * 24 * time.Hour
 )
@@ -42,25 +46,27 @@ type group struct {
 	node    *Node
 	replica *replica
 	logger  *slog.Logger
-	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is applied; ctx ends with
-	// the leadership, and the next call waits until this one has returned.
+	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is
+	// applied. ctx ends with the leadership. The next call waits until this one has returned.
 	onLead func(ctx context.Context, l *leadership)
-	// onStateless runs when a running group cannot restore a snapshot and has no state, on a goroutine of Raft's or of the group; nil if it never does.
+	// onStateless runs when a running group cannot restore a snapshot and has no state. It runs on
+	// a goroutine of Raft or of the group. It is nil if that cannot happen.
 	onStateless func(ctx context.Context, why error)
 
-	// started is set once Raft has started. A snapshot that cannot be restored before that fails the start; later it costs this group only.
+	// started is set once Raft has started. A snapshot that cannot be restored before then fails
+	// the start; later it costs only this group.
 	started atomic.Bool
 
 	mu       sync.Mutex // guards raft, which a restart replaces, and stopping
 	raft     *instance
-	stopping bool // nothing is started any more
+	stopping bool // nothing new is started
 
 	reloading sync.Mutex // held from reading Raft's configuration to replacing it
 
 	// submitting orders proposals and changes of leadership; see submit.
 	submitting storage.ChannelMutex
 	current    *leadership // nil unless this node leads
-	latest     *leadership // the one that began last
+	latest     *leadership // the newest one
 	serving    atomic.Pointer[leadership]
 
 	wedged        wakeup.Signal // a request to restart; see catchUp
@@ -71,15 +77,15 @@ type group struct {
 	snapshots     snapshotCounters
 }
 
-// leadership is one unbroken time as leader. Its address stands for its term: Raft reports each loss and each gain, in
-// order, so no two terms share a leadership.
+// leadership is one unbroken time as leader. Its address stands for its term. Raft reports each
+// loss and each gain in order, so no two terms share a leadership.
 type leadership struct {
 	end  context.CancelFunc
 	over chan struct{} // closed when its duties have ended
 	term uint64        // known to the leader of a shard once its first entry is applied
 }
 
-// newGroup returns a group that start has to start.
+// newGroup returns a group that is not started yet.
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
 		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: wakeup.New(),
@@ -89,8 +95,8 @@ func newGroup(n *Node, name, dir string, machine Machine) *group {
 	return g
 }
 
-// start opens the stores, founds the group if it is new, and starts Raft. ctx is the parent of every leadership's context; stop
-// ends the group, not ctx.
+// start opens the stores, founds the group if it is new, and starts Raft. ctx is the parent of
+// every leadership's context. Its end does not stop the group; stop does.
 func (g *group) start(ctx context.Context) error {
 	g.replica.stateless = func(why error) {
 		if g.started.Load() {
@@ -135,7 +141,8 @@ func (g *group) open(notify chan<- bool) error {
 	return nil
 }
 
-// storeConfig returns the configuration of the group's files. A group that is known to be here, or to have been, has some.
+// storeConfig returns the configuration of the group's files. They must exist if the group is known
+// to be here, or to have been here.
 func (g *group) storeConfig() storage.Config {
 	mode := storage.CreateIfMissing
 	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
@@ -148,7 +155,8 @@ func (g *group) storeConfig() storage.Config {
 	}
 }
 
-// publish makes i the instance of the group, unless the group is being stopped: nobody would stop i then.
+// publish makes i the instance of the group. It refuses while the group is being stopped: no call
+// would stop i then.
 func (g *group) publish(i *instance) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,7 +178,7 @@ func (g *group) spawn(f func()) bool {
 	return true
 }
 
-// startRaft founds the group if need be and starts Raft on the stores.
+// startRaft founds the group if necessary and starts Raft on the stores.
 func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify chan<- bool) (*raft.Raft, error) {
 	g.replica.stopped.Store(false)
 	conf := raft.DefaultConfig()
@@ -199,14 +207,14 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 	return r, nil
 }
 
-// watch follows the leadership and restarts the group when its storage asks for it. It takes from notify whatever
-// happens: an unread channel would block Raft's main loop.
+// watch follows the leadership and restarts the group when its storage asks for it. It always reads
+// from notify: an unread channel would block Raft's main loop.
 func (g *group) watch(ctx context.Context, notify chan bool) {
 	for {
 		restart := g.instance().stores.RestartNeeded()
 		select {
 		case leads := <-notify:
-			g.lose() // a gain that follows a gain means that a loss lies between them
+			g.lose() // two gains in a row mean that a loss lies between them
 			g.beat(leads)
 			if leads {
 				g.gain(ctx)
@@ -226,7 +234,7 @@ func (g *group) watch(ctx context.Context, notify chan bool) {
 	}
 }
 
-// renew restarts the group. It reports false, once the group has ended, if that cannot be.
+// renew restarts the group. If that fails, it waits for the end of the group and returns false.
 func (g *group) renew(notify chan<- bool, reason string) bool {
 	g.logger.Warn("restarting the group", "reason", reason)
 	err := g.restart(notify)
@@ -243,10 +251,10 @@ func (g *group) renew(notify chan<- bool, reason string) bool {
 // restart stops Raft and starts it again on the same files.
 func (g *group) restart(notify chan<- bool) error {
 	g.lose()
-	if err := g.close(); err != nil { // Raft reports nothing any more once it was told to stop
+	if err := g.close(); err != nil { // Raft reports nothing after it is told to stop
 		return err
 	}
-	// Raft begins with the newest snapshot, and without one with the first entry.
+	// Raft begins with the newest snapshot, or with the first entry if there is none.
 	if g.replica.fresh != nil {
 		g.replica.rewind()
 	} else if _, ok := g.instance().stores.Snapshots.Newest(); !ok && g.replica.appliedIndex() > 0 {
@@ -255,7 +263,7 @@ func (g *group) restart(notify chan<- bool) error {
 	return g.open(notify)
 }
 
-// gain begins a leadership. Its duties wait for those of the one before.
+// gain begins a leadership. Its duties wait until those of the previous one have ended.
 func (g *group) gain(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &leadership{end: cancel, over: make(chan struct{})}
@@ -281,8 +289,9 @@ func (g *group) gain(ctx context.Context) {
 
 // catchUp waits until the entries of earlier terms are applied.
 //
-// A leader that is deposed while it hands over to a follower that does not answer may go on believing for ever that it is handing over, and when it
-// is elected again it takes nothing (hashicorp/raft issue 696). Only another instance of Raft helps.
+// A leader can be deposed during a transfer of its leadership to a follower that does not answer.
+// It may then believe for ever that the transfer is in progress, and refuse everything when it is
+// elected again (hashicorp/raft issue 696). Only a new instance of Raft helps.
 func (g *group) catchUp(ctx context.Context) error {
 	begun := time.Now()
 	return insist(ctx, func() error {
@@ -295,9 +304,10 @@ func (g *group) catchUp(ctx context.Context) error {
 	})
 }
 
-// insist repeats an attempt to log something for as long as it is refused unlogged, until ctx ends. While a long log is replayed Raft's
-// main loop waits for the machine and takes nothing, for longer than any timeout that could be named here; a leader
-// that gave up would stay leader and never serve. Any other failure ends the leadership by itself.
+// insist repeats an attempt to log an entry while it is refused unlogged, until ctx ends. While a
+// long log is replayed, Raft's main loop waits for the machine and takes no entries, for longer
+// than any timeout that could be set here. A leader that gave up would stay leader and never serve.
+// Any other failure ends the leadership by itself.
 func insist(ctx context.Context, attempt func() error) error {
 	for {
 		err := attempt()
@@ -314,8 +324,8 @@ func insist(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// lose ends the leadership, if there is one. It does not wait for its duties to end: they may be waiting for Raft, which
-// waits for watch.
+// lose ends the leadership, if there is one. It does not wait for its duties to end: they may be
+// waiting for Raft, and Raft waits for watch.
 func (g *group) lose() {
 	g.submitting.Lock()
 	l := g.current
@@ -328,11 +338,13 @@ func (g *group) lose() {
 	}
 }
 
-// submit hands an entry to Raft in the given leadership. It returns ErrNoLeader if that is over.
+// submit gives an entry to Raft in the given leadership. It returns ErrNoLeader if that leadership
+// is over.
 //
-// Raft blocks in its report of a loss, and again in its report of the next gain, until watch has taken it; watch takes a gain
-// only after lose has had its turn. So an entry that passes the check here is either taken in the term of l or refused:
-// it never gets into a later term, where it would come before that term's Lead.
+// Raft blocks in its report of a loss, and again in its report of the next gain, until watch reads
+// it. watch reads a gain only after lose has run. So an entry that passes the check here is taken
+// in the term of l or refused. It never gets into a later term, where it would come before that
+// term's Lead.
 func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 	g.submitting.Lock()
 	defer g.submitting.Unlock()
@@ -343,7 +355,7 @@ func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 	return boundFuture{r.Apply(entry, submitTimeout), r}, nil
 }
 
-// serve lets callers in. It reports false if the leadership is over.
+// serve admits callers. It reports false if the leadership is over.
 func (g *group) serve(l *leadership) bool {
 	g.submitting.Lock()
 	defer g.submitting.Unlock()
@@ -354,7 +366,7 @@ func (g *group) serve(l *leadership) bool {
 	return true
 }
 
-// instance returns the Raft instance at this moment.
+// instance returns the present Raft instance.
 func (g *group) instance() *instance {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -364,7 +376,7 @@ func (g *group) instance() *instance {
 // serves reports whether this node leads the group and serves.
 func (g *group) serves() bool { return g.serving.Load() != nil }
 
-// leader returns the serving leadership, or the error for callers if there is none.
+// leader returns the serving leadership. If there is none, it returns the error for callers.
 func (g *group) leader() (*leadership, error) {
 	if l := g.serving.Load(); l != nil {
 		return l, nil
@@ -381,7 +393,8 @@ func (g *group) soleVoter() bool {
 	return len(voters) == 1 && voters[0] == g.node.id.serverID()
 }
 
-// members returns the server ids of the voters and of the others by the latest configuration in the log, which may never be committed.
+// members returns the server ids of the voters and of the nonvoters, from the latest configuration
+// in the log. That configuration may never be committed.
 func (g *group) members() (voters, nonvoters []string) {
 	future := g.instance().GetConfiguration()
 	if future.Error() != nil { // never: the library answers from memory
@@ -391,10 +404,10 @@ func (g *group) members() (voters, nonvoters []string) {
 	return m.Voters, m.Nonvoters
 }
 
-// confirm returns nil if l was still the leadership at some moment after the call.
+// confirm returns nil if l was still the leadership at some moment after the call began.
 //
-// A sole voter need not ask: another leader would need this node's vote, or a second voter, whom only this node could
-// have added, in l or after it.
+// A sole voter need not ask. Another leader would need this node's vote, or a second voter. Only
+// this node could have added one, in l or after it.
 func (g *group) confirm(ctx context.Context, l *leadership) error {
 	if !g.soleVoter() {
 		verified := make(chan error, 1)
@@ -414,8 +427,9 @@ func (g *group) confirm(ctx context.Context, l *leadership) error {
 	return nil
 }
 
-// note logs a failure that is not a caller's, and keeps it for the status. What fails because the group is being stopped is none, and that other nodes are
-// not reached, or do not answer any more, is no news where nodes start and stop: who misses them says so.
+// note logs a failure that is not a caller's, and keeps it for the status. A failure because the
+// group is being stopped is ignored. Unreached or silent nodes are logged only at level Info,
+// because they are normal where nodes start and stop; other messages report missing nodes.
 func (g *group) note(doing string, err error) {
 	g.mu.Lock()
 	stopping := g.stopping
@@ -432,7 +446,7 @@ func (g *group) note(doing string, err error) {
 	say("the group is in trouble", "doing", doing, "error", err)
 }
 
-// stop ends the group. It may be called again, also meanwhile.
+// stop ends the group. It may be called again, and concurrently.
 func (g *group) stop() error {
 	g.mu.Lock()
 	first := !g.stopping

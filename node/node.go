@@ -17,7 +17,7 @@ import (
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
-// Node is one process's shards. Open makes one, Close ends it.
+// Node runs the shards of one process. Open makes one, Close ends it.
 type Node struct {
 	cfg        Config
 	lock       io.Closer
@@ -28,14 +28,15 @@ type Node struct {
 	clock      *clock.Node
 	clocks     *clock.Comparer
 	conditions *conditions
-	// shards has a place for each shard of the cluster, empty unless a replica of it is here.
+	// shards has an element for each shard of the cluster. It is nil unless a replica of the shard
+	// is here.
 	shards []atomic.Pointer[shard]
 
 	mu       sync.Mutex // guards id.Groups, id.Left, id.Quarantined, groups, calls and stopping
 	id       *identity
 	groups   []*Group
 	calls    *peerListener // nil before PeerListener
-	stopping bool          // nothing is started any more
+	stopping bool          // nothing new is started
 
 	clockChecked  chan struct{}
 	fatalOnce     sync.Once
@@ -50,25 +51,27 @@ type Node struct {
 	noAutoCreate atomic.Bool   // see RefuseNewQueues
 	openings     atomic.Uint32 // how many replicas of shards were opened
 
-	// active counts the calls under way, and one while the node is not draining; idle is closed when none are left.
+	// active counts the calls in progress, plus one while the node is not draining. idle is closed
+	// when the count reaches 0.
 	active   atomic.Int64
 	draining atomic.Bool
-	// namespacesLimited: some namespace has a quota. onShort is told that a request waits for a share of one.
+	// namespacesLimited: some namespace has a quota. onQuotaShort is called when a request waits
+	// for a share of one.
 	namespacesLimited atomic.Bool
 	onQuotaShort      atomic.Pointer[func()]
-	leaving           atomic.Bool // it is about to stop
+	leaving           atomic.Bool // the node is about to stop
 	idle              chan struct{}
 	idleOnce          sync.Once
 
-	handedOver chan struct{} // closed when the leaderships were handed over; see Drain
+	handedOver chan struct{} // closed when the leaderships are transferred; see Drain
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closed  chan struct{} // closed when everything has ended
 }
 
-// Open starts a node on its data directory and returns when every shard of which it is the only voter serves.
-// ctx bounds the start only. The caller must Close the node.
+// Open starts a node on its data directory. It returns when every shard of which the node is the
+// only voter serves. ctx bounds the start only. The caller must Close the node.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -113,7 +116,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
-	n.running.Go(func() { _ = n.space.Run(background) }) // it only ends with its context
+	n.running.Go(func() { _ = n.space.Run(background) }) // ends only with its context
 	n.running.Go(func() { n.runConditions(background) })
 	n.running.Go(func() { n.runSnapshots(background) })
 	n.running.Go(func() { n.watchMemory(background) })
@@ -124,7 +127,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-// lockDir makes and locks the data directory, unless the caller has. A file system that is handed in belongs to this process, and has no locks.
+// lockDir makes and locks the data directory, unless the caller has locked it. A file system from
+// Config.FS belongs to this process and has no locks.
 func lockDir(cfg Config) (io.Closer, error) {
 	if cfg.Lock != nil {
 		return io.NopCloser(nil), nil
@@ -135,8 +139,9 @@ func lockDir(cfg Config) (io.Closer, error) {
 	return io.NopCloser(nil), storage.MakeDir(cfg.FS, cfg.Dir)
 }
 
-// startShards starts the shards that are here: those that this node founds and that did not leave, and those that were
-// started before. It starts them at once, since each waits for the disk many times.
+// startShards starts the shards that are here: those that this node founds and that did not leave,
+// and those that were started before. It starts them concurrently, since each waits for the disk
+// many times.
 func (n *Node) startShards(ctx context.Context) error {
 	for i := range n.shards {
 		s := newShard(n, uint32(i))
@@ -164,8 +169,8 @@ func (n *Node) startShards(ctx context.Context) error {
 	return n.founded(names...)
 }
 
-// awaitLeading waits for the shards of which this node is the only voter: until they know their last stamps, with which the
-// clock is compared, and until they serve.
+// awaitLeading waits for the shards of which this node is the only voter. First it waits until they
+// know their last timestamps and compares the clock with these. Then it waits until they serve.
 func (n *Node) awaitLeading(ctx context.Context) error {
 	defer n.narrateStart()()
 	var own []*shard
@@ -195,7 +200,7 @@ func (n *Node) awaitLeading(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a step in the start of a shard.
+// await waits for one step in the start of a shard.
 func (n *Node) await(ctx context.Context, s *shard, step <-chan struct{}) error {
 	select {
 	case <-step:
@@ -212,7 +217,7 @@ func (n *Node) holds(group string) bool {
 	return slices.Contains(n.id.Groups, group)
 }
 
-// hasLeft reports whether a group was here and went.
+// hasLeft reports whether a group was here and left.
 func (n *Node) hasLeft(group string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -226,7 +231,7 @@ func (n *Node) founded(groups ...string) error {
 	return n.id.founded(n.cfg.Dir, groups...)
 }
 
-// here returns the shards of which a replica is here, in order of their number.
+// here returns the shards that have a replica here, in order of their number.
 func (n *Node) here() []*shard {
 	var here []*shard
 	for i := range n.shards {
@@ -274,10 +279,11 @@ func (n *Node) spawn(f func()) bool {
 	return true
 }
 
-// lastWordsMax is how long the log may take to be written before the process ends: it may be on the disk that hangs.
+// lastWordsMax bounds the wait for the log message before the process ends. The log may be on the
+// disk that hangs.
 const lastWordsMax = 250 * time.Millisecond
 
-// fatal ends the process through the function that the configuration names.
+// fatal ends the process with Config.Fatal.
 func (n *Node) fatal(err error) {
 	n.fatalOnce.Do(func() {
 		said := make(chan struct{})
@@ -295,14 +301,14 @@ func (n *Node) fatal(err error) {
 	})
 }
 
-// diskFailed ends the process because of a write that failed. If the disk is full the reserve is given up first: the next start
-// needs some room.
+// diskFailed ends the process because of a write that failed. If the disk is full, it first
+// releases the reserve: the next start needs some room.
 func (n *Node) diskFailed(err error) {
 	n.releaseIfFull(err)
 	n.fatal(err)
 }
 
-// releaseIfFull gives the reserve up if err says that the disk is full.
+// releaseIfFull releases the disk reserve if err says that the disk is full.
 func (n *Node) releaseIfFull(err error) {
 	if !storage.DiskFull(err) {
 		return
@@ -315,9 +321,10 @@ func (n *Node) releaseIfFull(err error) {
 // grown makes runSnapshots check which groups need a snapshot.
 func (n *Node) grown() { n.snapshotWake.Send() }
 
-// Drain wakes every waiter with what it has and refuses all new work with ErrShuttingDown. What is under way goes on. Groups
-// that this node leads and that have other voters are handed over to one of them in the background; what is still under way then
-// ends as with any other loss of leadership.
+// Drain answers every parked call without jobs, and refuses all new work with ErrShuttingDown.
+// Calls in progress go on. In the background, each leadership of this node is transferred to
+// another voter, if there is one. Calls that are then still in progress end as with any other loss
+// of leadership.
 func (n *Node) Drain() {
 	n.leaving.Store(true)
 	if n.draining.Swap(true) {
@@ -332,7 +339,7 @@ func (n *Node) Drain() {
 	}
 }
 
-// begin counts a call on a shard. done must be called at its end.
+// begin counts a call on a shard. The caller must call done at its end.
 func (n *Node) begin(shard uint32) (s *shard, done func(), err error) {
 	n.active.Add(1)
 	if n.draining.Load() {
@@ -349,7 +356,7 @@ func (n *Node) begin(shard uint32) (s *shard, done func(), err error) {
 // end counts the end of a call.
 func (n *Node) end() {
 	if n.active.Add(-1) == 0 {
-		n.idleOnce.Do(func() { close(n.idle) }) // a refused call may bring it back to zero
+		n.idleOnce.Do(func() { close(n.idle) }) // a refused call may reach zero again
 	}
 }
 
@@ -358,8 +365,9 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(n.AwaitDrained(ctx), n.shutDown())
 }
 
-// AwaitDrained drains the node and waits for what is under way until ctx ends and for the leaderships to be handed over, at most three seconds. Until
-// Close the groups follow their new leaders.
+// AwaitDrained drains the node. It waits for the calls in progress until ctx ends, and at most
+// three seconds for the transfer of the leaderships. Until Close, the groups follow their new
+// leaders.
 func (n *Node) AwaitDrained(ctx context.Context) error {
 	n.Drain()
 	var late error
@@ -372,7 +380,7 @@ func (n *Node) AwaitDrained(ctx context.Context) error {
 	return late
 }
 
-// shutDown stops whatever of the node was started.
+// shutDown stops every started part of the node.
 func (n *Node) shutDown() error {
 	n.mu.Lock()
 	n.stopping = true
@@ -395,7 +403,7 @@ func (n *Node) shutDown() error {
 // ShardCount returns the number of shards of the cluster; shards are numbered from 0.
 func (n *Node) ShardCount() int { return len(n.shards) }
 
-// Route returns the home shard of a queue: the one of its partition 0.
+// Route returns the home shard of a queue: the shard of its partition 0.
 func (n *Node) Route(queue string) uint32 { return ShardOf(queue, 0, len(n.shards)) }
 
 // Leader returns the server id of a shard's leader as far as this node knows; empty if it knows none.
@@ -408,7 +416,8 @@ func (n *Node) Leader(shard uint32) (string, error) {
 	return string(id), nil
 }
 
-// Follows reports whether the replica of a shard here names another leader, and the node takes calls: they would only be refused with ErrNotLeader.
+// Follows reports whether this node takes calls, but its replica of the shard names another leader.
+// Calls for the shard would then only be refused with ErrNotLeader.
 func (n *Node) Follows(shard uint32) bool {
 	s, err := n.replicaOf(shard)
 	if err != nil || s.serves() || n.draining.Load() {
@@ -418,9 +427,10 @@ func (n *Node) Follows(shard uint32) bool {
 	return id != "" && string(id) != n.id.serverID()
 }
 
-// Do proposes a request to a shard and waits for its results. See OutcomeOf for what an error means; if ctx ends first, the
-// error wraps ErrCanceled when the request was not logged, else ErrUnknownOutcome. The request must not be changed
-// meanwhile, nor, after an unknown outcome, ever.
+// Do proposes a request to a shard and waits for its results. See OutcomeOf for the meaning of an
+// error. If ctx ends first, the error wraps ErrCanceled when the request was not logged, else
+// ErrUnknownOutcome. The caller must not change the request during the call; after an unknown
+// outcome, never.
 func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (Reply, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -430,11 +440,15 @@ func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (Reply, e
 	return s.do(ctx, req)
 }
 
-// Reserve proposes a request that consists of one fsm.Reserve and answers with the jobs that were granted. If nothing is there to be granted, the call waits its turn among
-// the waiters of the queues until something is granted or the wait is over; it then returns one Result without grants, and the
-// zero Witness if nothing was logged. A caller that wants no more, but takes what is under way, closes wait.Stop. If ctx ends
-// first, what is granted all the same is released without counting an attempt: at once, or with a request id when no repeat has come
-// for it for a while. Queues that do not exist yet may be named. On Drain it returns as if the wait were over.
+// Reserve proposes a request that consists of one fsm.Reserve and returns the granted jobs. If no
+// job can be granted, the call is parked among the waiters of its queues until a job is granted or
+// the wait ends. At the end of the wait it returns one Result without grants; if nothing was
+// logged, the Witness is zero.
+//
+// To end the wait early but take a reservation in flight, the caller closes wait.Stop. If ctx ends
+// first, jobs that are still granted are released without counting an attempt. A request without an
+// id releases them at once. A request with an id releases them when no repeat of it has come for a
+// while. The queues need not exist yet. On Drain the call returns as if the wait were over.
 func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait Wait) (Reply, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -448,9 +462,9 @@ func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 	return reply, err
 }
 
-// Query answers q such that the answer shows every request that was answered before Query was called. It evaluates at the later of
-// the shard's clock and the stamp that the leader would issue. Only the shard's leader answers. Nothing is changed, so the call may
-// be repeated after any error.
+// Query answers q. The answer shows every request that was answered before the call. Query
+// evaluates at the later of the shard's clock and the timestamp that the leader would issue. Only
+// the shard's leader answers. Query changes nothing, so the call may be repeated after any error.
 func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -460,9 +474,10 @@ func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Readin
 	return s.query(ctx, q)
 }
 
-// Peek is Query without the promise: the answer shows what this node has applied, which includes every reply that this node gave. It
-// asks no other node and works on any replica and while the node drains. A replica that is about to get its state again, from a snapshot or its own files, answers with
-// ErrNotHere: another one knows more.
+// Peek is Query without this guarantee. The answer shows the entries that this node has applied,
+// which include every reply that this node gave. Peek asks no other node. It works on any replica,
+// and while the node drains. A replica that is about to restore its state, from a snapshot or from
+// its own files, answers with ErrNotHere: another replica knows more.
 func (n *Node) Peek(shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
 	s, err := n.replicaOf(shard)
 	if err != nil {

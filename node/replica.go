@@ -13,21 +13,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Machine is a deterministic state machine that a Raft group replicates. The group calls it from one goroutine at a time,
-// except for readers, which it lets in between calls that change.
+// Machine is a deterministic state machine that a Raft group replicates. The group calls it from
+// one goroutine at a time, except for readers, which run between calls that change it.
 type Machine interface {
-	// Apply carries out the committed entry at index; it must not keep entry. An error means that this program cannot carry it out, and ends
-	// the process: skipping it would let replicas diverge.
+	// Apply carries out the committed entry at index; it must not keep entry. An error means that
+	// this program cannot carry it out. It ends the process: to skip the entry would let replicas
+	// diverge.
 	Apply(index uint64, entry []byte) (value any, err error)
 	// Snapshot captures the state. It must be quick.
 	Snapshot() MachineSnapshot
-	// Restore returns a new machine with the state read from r and the configuration of this one, which it leaves alone.
+	// Restore returns a new machine with the state read from r and the configuration of this
+	// machine. It does not change this machine.
 	Restore(r io.Reader) (Machine, error)
 	// Digest returns a hash of the state that is equal on all replicas that applied the same entries.
 	Digest() uint64
 }
 
-// MachineSnapshot is the state of a machine at one index. WriteTo runs beside Apply; Release never does, and is called once.
+// MachineSnapshot is the state of a machine at one index. WriteTo runs concurrently with Apply.
+// Release never does, and is called once.
 type MachineSnapshot interface {
 	io.WriterTo
 	// Digest returns the digest of the machine at the time of the snapshot.
@@ -38,45 +41,52 @@ type MachineSnapshot interface {
 // replica adapts a Machine to raft.FSM and guards it with a read-write lock.
 type replica struct {
 	fatal func(error)
-	// after runs under the lock after each entry that was applied.
+	// after runs under the lock after each applied entry.
 	after func(Machine)
-	// applied runs under the lock after each entry that was applied; nil for nothing.
+	// applied runs under the lock after each applied entry; it may be nil.
 	applied func(log *raft.Log, m Machine)
 
-	// stopped is set before Raft is stopped, and taken back before it is started again. From then on nothing is applied and no state is captured, and what is
-	// on its way to the machine has an unknown outcome: Raft's main loop puts a batch into the queue of the machine's goroutine or, when it is being
-	// stopped, drops it, as it happens, and goes on with the next. The machine would get entries without those before them, callers results that
-	// never were, and a snapshot a state that no other replica has.
+	// stopped is set before Raft is stopped, and cleared before Raft starts again. While it is set,
+	// no entry is applied and no state is captured. Entries on their way to the machine have an
+	// unknown outcome.
+	//
+	// When Raft is being stopped, its main loop either puts a batch into the queue of the machine's
+	// goroutine or drops it, at random, and goes on with the next batch. Without stopped, the
+	// machine would get entries without their predecessors, callers would get results that never
+	// were, and a snapshot would hold a state that no other replica has.
 	stopped atomic.Bool
-	// throttle is told of each entry, nil for none. rest spreads the writing of snapshots, nil for none.
+	// throttle counts each entry. pause spreads the writing of snapshots. Both may be nil.
 	throttle *throttle
 	pause    func(worked time.Duration) bool
 
 	mu          sync.RWMutex
 	machine     Machine
-	index, term uint64     // of the entry applied last
-	rewound     uint64     // where the machine stood before rewind: until it is there again, it lacks what was answered from it
+	index, term uint64     // of the last applied entry
+	rewound     uint64     // the index before rewind: below it, the machine lacks state that answers have shown
 	members     Membership // set by setMembers
-	broken      error      // what stopped the replica; it applies nothing any more
+	broken      error      // the error that stopped the replica, which then applies no entries
 	digests     []IndexDigest
 
-	voters atomic.Int32 // how many members has; read without mu
+	voters atomic.Int32 // the number of voters in members; read without mu
 
 	logged     volume           // applied since the last snapshot
-	captured   volume           // the part of logged that is in the snapshot under way
-	capturedAt uint64           // where in the log that snapshot stands, 0 while there is none
-	capture    *replicaSnapshot // the one under way, nil once it is released
-	snapshotAt atomic.Int64     // the bytes above which grown is called after each entry
+	captured   volume           // the part of logged that is in the snapshot in progress
+	capturedAt uint64           // the index of that snapshot, 0 while there is none
+	capture    *replicaSnapshot // the snapshot in progress, nil once it is released
+	snapshotAt atomic.Int64     // if logged is above these bytes, each entry calls grown
 	grown      func()
 	// snapshotBytes is the size of the newest snapshot.
 	snapshotBytes atomic.Int64
 	replacement   atomic.Pointer[snapshotDigest]
-	// fresh returns a machine in its first state; nil if one can only be made with the process.
+	// fresh returns a machine in its first state. It is nil if a machine can only be made with the
+	// process.
 	fresh func() Machine
-	// restores counts the snapshots that are being restored in place of a state, and stateless is told why one cannot be restored. Neither is nil if fresh is not.
+	// restores counts the snapshots that are being restored in place of a state. stateless is
+	// called with the error of a snapshot that cannot be restored. Neither is nil if fresh is not
+	// nil.
 	restores  *atomic.Int32
 	stateless func(error)
-	// restored runs under the lock when a snapshot was restored; nil for nothing.
+	// restored runs under the lock after a snapshot was restored; it may be nil.
 	restored func(Machine)
 
 	applySeconds *histogram
@@ -84,13 +94,13 @@ type replica struct {
 	awaiting     []awaitedIndex
 }
 
-// awaitedIndex is a caller that waits until an entry is applied.
+// awaitedIndex is a caller that waits for the application of an entry.
 type awaitedIndex struct {
 	index   uint64
 	applied chan struct{}
 }
 
-// appliedEntry is what Raft hands back to the proposer of an entry.
+// appliedEntry is the response of Raft to the proposer of an entry.
 type appliedEntry struct {
 	term, index uint64
 	value       any
@@ -100,7 +110,8 @@ type appliedEntry struct {
 // volume is an amount of log.
 type volume struct{ bytes, entries int64 }
 
-// snapshotDigest is the digest that a snapshot which is being restored was stored with, and where in the log it stands.
+// snapshotDigest is the stored digest of a snapshot that is being restored, with its position in
+// the log.
 type snapshotDigest struct {
 	id          string
 	index, term uint64
@@ -114,7 +125,7 @@ var (
 	_ raft.ConfigurationStore = (*replica)(nil)
 )
 
-// entryOverheadBytes is about what a log store adds to the data of an entry.
+// entryOverheadBytes is about the size that a log store adds to the data of an entry.
 const entryOverheadBytes = 64
 
 // Apply applies one entry. The result is an *appliedEntry.
@@ -135,7 +146,7 @@ func (r *replica) Apply(log *raft.Log) any {
 	if err != nil {
 		r.broken = fmt.Errorf("applying entry %d: %w", log.Index, err)
 		out.err = r.broken
-		go r.fatal(r.broken) // it may wait for this goroutine
+		go r.fatal(r.broken) // fatal may wait for this goroutine
 		return out
 	}
 	before := r.index
@@ -160,21 +171,22 @@ func (r *replica) Apply(log *raft.Log) any {
 	return out
 }
 
-// rewind replaces the machine by one that has applied nothing, and returns that. It is for a Raft that begins anew, since applied to the machine as it is every
-// entry would take effect twice, and before a snapshot is restored, so that two states are never in memory.
+// rewind replaces the machine by one that has applied no entries, and returns the new one. It is
+// for a Raft that begins again with the first entry: on the old machine, every entry would take
+// effect twice. It also precedes the restore of a snapshot, so that memory never holds two states.
 func (r *replica) rewind() Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rewound = max(r.rewound, r.index)
 	r.machine, r.index, r.term, r.digests = r.fresh(), 0, 0, nil
 	r.logged, r.captured = volume{}, volume{}
-	if c := r.capture; c != nil && !c.writing { // Raft begins to write when the restore has ended
+	if c := r.capture; c != nil && !c.writing { // Raft begins to write only after the restore
 		c.release()
 	}
 	return r.machine
 }
 
-// wake lets those go on whose entry is applied. Called with mu held.
+// wake wakes the callers whose entry is applied. mu is held.
 func (r *replica) wake() {
 	r.awaiting = slices.DeleteFunc(r.awaiting, func(a awaitedIndex) bool {
 		if a.index > r.index {
@@ -206,21 +218,23 @@ func (r *replica) await(ctx context.Context, index uint64) error {
 	}
 }
 
-// StoreConfiguration is told each change of the members once it is committed. Without it the library would not count such an entry as applied,
-// and refuse to take a snapshot until a command follows.
+// StoreConfiguration receives each change of the members once it is committed. Without it, Raft
+// would not count such an entry as applied, and would refuse to take a snapshot until a command
+// follows.
 func (r *replica) StoreConfiguration(index uint64, c raft.Configuration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setMembers(membership(index, c))
 }
 
-// setMembers takes over a committed configuration. mu is held.
+// setMembers stores a committed configuration. mu is held.
 func (r *replica) setMembers(m Membership) {
 	r.members = m
 	r.voters.Store(int32(len(m.Voters))) //nolint:gosec // a handful
 }
 
-// committedMembers returns the newest configuration that this replica knows to be committed; Index is 0 if it knows none.
+// committedMembers returns the newest configuration that this replica knows to be committed. Index
+// is 0 if it knows none.
 func (r *replica) committedMembers() Membership {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -234,32 +248,34 @@ func (r *replica) view(f func(m Machine, term, index uint64)) {
 	f(r.machine, r.term, r.index)
 }
 
-// lacks reports whether the machine is behind what it was on this node. mu is held.
+// lacks reports whether the machine is behind a state that it had on this node. mu is held.
 func (r *replica) lacks() bool { return r.index < r.rewound }
 
-// appliedIndex returns the index of the entry applied last.
+// appliedIndex returns the index of the last applied entry.
 func (r *replica) appliedIndex() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.index
 }
 
-// loggedVolume returns what was applied since the last snapshot.
+// loggedVolume returns the amount applied since the last snapshot.
 func (r *replica) loggedVolume() volume {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.logged
 }
 
-// overdue reports whether half as much again was applied since the last capture as is logged between snapshots.
+// overdue reports whether the log applied since the last capture exceeds 1.5 times the log between
+// snapshots.
 func (r *replica) overdue() bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.logged.bytes-r.captured.bytes > r.snapshotAt.Load()/2*3
 }
 
-// snapshotEnded takes what the last snapshot covers off the log since, if it is stored. It must follow each snapshot, and returns where in the log that stands, 0 if
-// nothing was captured.
+// snapshotEnded subtracts the log that the last snapshot covers from logged, if the snapshot is
+// stored. It must follow each snapshot. It returns the index of the snapshot, 0 if nothing was
+// captured.
 func (r *replica) snapshotEnded(stored bool) (index uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,8 +303,9 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	return r.capture, nil
 }
 
-// Restore replaces the machine by the one read from source once that is complete and its digest is right. A machine that can be made anew has made room for it by
-// then; without one the replica applies nothing any more, since what follows would be applied to nothing.
+// Restore replaces the machine by the one read from source once that is complete and its digest is
+// right. If fresh is set, the old machine is dropped before the read. If the read then fails, the
+// replica applies no more entries: they would be applied to an empty state.
 func (r *replica) Restore(source io.ReadCloser) error {
 	r.mu.RLock()
 	prototype, replaces := r.machine, r.index > 0 && r.fresh != nil
@@ -318,7 +335,8 @@ func (r *replica) read(prototype Machine, source io.Reader) (Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("restoring a snapshot: %w", err)
 	}
-	// The reader verifies the trailer when it reaches the end, which a decoder that knows where to stop need not have done.
+	// The reader verifies the trailer only at the end of source. A decoder that knows where to stop
+	// need not have read that far.
 	if _, err := io.Copy(io.Discard, source); err != nil {
 		return nil, fmt.Errorf("reading the end of a snapshot: %w", err)
 	}
@@ -328,7 +346,7 @@ func (r *replica) read(prototype Machine, source io.Reader) (Machine, error) {
 	return machine, nil
 }
 
-// replace takes over a restored machine.
+// replace installs a restored machine.
 func (r *replica) replace(machine Machine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -341,7 +359,7 @@ func (r *replica) replace(machine Machine) {
 	r.logged, r.captured, r.digests = volume{}, volume{}, nil
 	r.wake()
 	if r.grown != nil {
-		r.grown() // the snapshots have the files removed that an installed one has replaced
+		r.grown() // runSnapshots then removes the files that an installed snapshot has replaced
 	}
 	if r.restored != nil {
 		r.restored(machine)
@@ -351,19 +369,20 @@ func (r *replica) replace(machine Machine) {
 	}
 }
 
-// replicaSnapshot is one snapshot under way. It is guarded by its replica's mu.
+// replicaSnapshot is one snapshot in progress. Its replica's mu guards it.
 type replicaSnapshot struct {
 	replica  *replica
 	snapshot MachineSnapshot // nil once it is released
 	writing  bool
 }
 
-// Persist streams the state to sink, beside Apply. It leaves closing to Raft, which does so in any case, and for which a
-// sink closed twice has failed. Raft flattens the error, so it is kept.
+// Persist streams the state to sink, concurrently with Apply. It does not close sink: Raft always
+// does, and takes a sink that was closed twice for failed. Raft flattens the error, so Persist
+// keeps it.
 func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	snapshot := s.begin()
 	if snapshot == nil {
-		return storage.ErrSnapshotOlder // than what was restored since
+		return storage.ErrSnapshotOlder // than the state that was restored since
 	}
 	if d, ok := sink.(storage.DigestSetter); ok {
 		d.SetDigest(snapshot.Digest())
@@ -373,7 +392,7 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 		w = &throttledWriter{Writer: sink, pause: s.replica.pause, resumedAt: time.Now()}
 	}
 	_, err := snapshot.WriteTo(w)
-	s.Release() // what is left to be done, syncing and cutting the log, needs nothing of it
+	s.Release() // the rest, syncing and truncating the log, does not need it
 	if err != nil {
 		err = fmt.Errorf("writing a snapshot: %w", err)
 		s.replica.persistError.Store(&err)
@@ -382,7 +401,7 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// begin returns what is to be written, nil if it was given up.
+// begin returns the state to write, nil if the snapshot was released.
 func (s *replicaSnapshot) begin() MachineSnapshot {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()
@@ -390,14 +409,14 @@ func (s *replicaSnapshot) begin() MachineSnapshot {
 	return s.snapshot
 }
 
-// Release gives back what the snapshot holds in memory, once.
+// Release frees the memory that the snapshot holds. Only the first call has an effect.
 func (s *replicaSnapshot) Release() {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()
 	s.release()
 }
 
-// release is Release with mu held.
+// release implements Release. mu is held.
 func (s *replicaSnapshot) release() {
 	if s.snapshot == nil {
 		return
@@ -409,7 +428,8 @@ func (s *replicaSnapshot) release() {
 	}
 }
 
-// snapshotStore remembers the digest of the snapshot that Raft opened last, so that a restore can be checked against it.
+// snapshotStore remembers the digest of the snapshot that Raft opened last, so that a restore can
+// be checked against it.
 type snapshotStore struct {
 	*storage.SnapshotStore
 	replica *replica
