@@ -29,26 +29,29 @@ func ConditionKinds() []ConditionKind {
 	return []ConditionKind{DiskPressure, MemoryPressure, SlowDisk, Unreachable}
 }
 
-// Condition is trouble of one node that the others do not share. A node with a condition keeps its replicas and votes. It hands
-// its leaderships over to voters without a condition, and is given none while there is such a voter.
+// Condition is trouble of one node that the others do not share. A node with a condition keeps its
+// replicas and votes. It transfers its leaderships to voters without a condition, and receives none
+// while there is such a voter.
 type Condition struct {
 	Kind ConditionKind `json:"kind"`
-	// Message says for people what was measured.
+	// Message is a text for people: the measurement that raised the condition.
 	Message string `json:"message"`
 	// Since is when the condition began.
 	Since time.Time `json:"since"`
 }
 
 const (
-	// conditionHold is how long the cause of a condition must be gone before the condition ends: leaderships must not go back and forth.
+	// conditionHold is how long the cause of a condition must be gone before the condition ends. It
+	// keeps leaderships from going back and forth.
 	conditionHold = 30 * time.Second
-	// relief is how long after DiskPressure began the leaderships of this node are on their way to others. Calls wait for the next leader meanwhile.
+	// relief is the time after the start of DiskPressure in which the leaderships of this node move
+	// to other nodes. Meanwhile calls wait for the next leader.
 	relief = 3 * time.Second
-	// conditionInterval is the time between two looks at the disk's room and at its writes.
+	// conditionInterval is the time between two checks of the disk's free space and its writes.
 	conditionInterval = time.Second
 )
 
-// conditions are those of this node.
+// conditions are the conditions of this node.
 type conditions struct {
 	logger *slog.Logger
 
@@ -59,7 +62,7 @@ type conditions struct {
 // raised is a condition that has not ended.
 type raised struct {
 	Condition
-	// clearedAt is when its cause went; zero while it is there.
+	// clearedAt is when the cause went away; zero while it is present.
 	clearedAt time.Time
 }
 
@@ -67,11 +70,12 @@ func newConditions(logger *slog.Logger) *conditions {
 	return &conditions{logger: logger, byKind: map[ConditionKind]*raised{}}
 }
 
-// RaiseCondition says that the cause of a condition is there. It may be repeated; the latest message counts.
+// RaiseCondition reports that the cause of a condition is present. It may be repeated; the latest
+// message counts.
 func (n *Node) RaiseCondition(kind ConditionKind, message string) { n.conditions.raise(kind, message) }
 
-// ClearCondition says that the cause of a condition is gone. The condition ends when nothing has raised it again for half a minute.
-// A condition that was not raised stays away.
+// ClearCondition reports that the cause of a condition is gone. The condition ends if it is not
+// raised again for half a minute. ClearCondition has no effect on a condition that was not raised.
 func (n *Node) ClearCondition(kind ConditionKind) { n.conditions.clear(kind) }
 
 // Conditions returns the conditions of this node, in the order of their kinds.
@@ -97,7 +101,7 @@ func (c *conditions) clear(kind ConditionKind) {
 	}
 }
 
-// since returns when a condition began, false if it is not there.
+// since returns when a condition began, and false if it is not present.
 func (c *conditions) since(kind ConditionKind) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +149,7 @@ func (n *Node) relieved() bool {
 		if since, ok := n.conditions.since(DiskPressure); ok {
 			return time.Since(since) < relief
 		}
-		n.observeSpace() // the next look may be a second away
+		n.observeSpace() // the next check may be a second away
 	}
 	return false
 }

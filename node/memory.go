@@ -13,28 +13,33 @@ import (
 const (
 	// MemoryBytesMin is the least limit of memory with which a node can work.
 	MemoryBytesMin = 96 << 20
-	// memoryInterval is the time between two looks at the whole account. Machines keep theirs up with each entry.
+	// memoryInterval is the time between two sums of the whole account. Machines update their part
+	// with each entry.
 	memoryInterval = 250 * time.Millisecond
-	// memoryElse is the least that a process takes besides its machines.
+	// memoryElse is the least memory that a process takes besides its machines.
 	memoryElse = 16 << 20
 )
 
-// MemoryStatus is what a node takes of memory.
+// MemoryStatus is a node's use of memory.
 type MemoryStatus struct {
-	// LimitBytes is what the process may take, MarkBytes what UsedBytes may come to before puts are refused; 0 if there is no limit.
+	// LimitBytes is the limit of the process. MarkBytes is the value of UsedBytes at which puts are
+	// refused. Both are 0 if there is no limit.
 	LimitBytes, MarkBytes uint64
-	// UsedBytes is what is spoken for: HeldBytes, what the held jobs may come to take until they have ended, and what the next snapshot may
-	// copy.
+	// UsedBytes is HeldBytes, plus what the held jobs may still take until they have ended, plus
+	// what the next snapshot may copy.
 	UsedBytes uint64
-	// HeldBytes is what the machines have now, and all else that the collector found alive.
+	// HeldBytes is the present memory of the machines, plus all else that the collector found
+	// alive.
 	HeldBytes uint64
-	// Full tells that puts are refused, Critical that few jobs may be reserved at a time, too.
+	// Full tells that puts are refused. Critical tells that, besides, few jobs may be reserved at a
+	// time.
 	Full, Critical bool
 }
 
 // MemoryError is an ErrMemoryFull with its figures. Nothing was logged.
 type MemoryError struct {
-	// Used is what is spoken for on the node whose memory is full, Limit what its process may take.
+	// Used is MemoryStatus.UsedBytes of the node whose memory is full. Limit is the limit of its
+	// process.
 	Used, Limit uint64
 }
 
@@ -46,21 +51,23 @@ func (e *MemoryError) Error() string {
 // Unwrap returns ErrMemoryFull.
 func (e *MemoryError) Unwrap() error { return ErrMemoryFull }
 
-// SoftMemoryLimit returns what the Go runtime may take where the process may take limit: the rest is for the program's own pages, stacks of
-// threads, and what the kernel keeps for its connections and files.
+// SoftMemoryLimit returns the limit for the Go runtime in a process with the given limit. The rest
+// is for the program's own pages, thread stacks, and what the kernel keeps for the process's
+// connections and files.
 func SoftMemoryLimit(limit uint64) uint64 { return limit - limit/32 - min(24<<20, limit/4) }
 
-// memoryMarks returns the used bytes from which on puts are refused, and the held bytes from which on few jobs may be
-// reserved at a time, too. Below the first
-// stays a fifth of what the runtime may take: for garbage between two collections, requests on their way, and entries that followers get while
-// their leader does not know yet that they are full.
+// memoryMarks returns two marks. From full used bytes on, puts are refused. From critical held
+// bytes on, few jobs may be reserved at a time, too. Above full remains a fifth of the runtime's
+// limit: for garbage between two collections, requests in transit, and entries that followers get
+// before their leader knows that they are full.
 func memoryMarks(limit uint64) (full, critical uint64) {
 	soft := SoftMemoryLimit(limit)
 	full = soft - soft/5
 	return full, full + soft/10
 }
 
-// memory is the account of a node's memory. What it refuses is a matter of this node alone: replicas that hold the same may have less of it.
+// memory is the account of a node's memory. Refusals concern this node alone: replicas with the
+// same state may have less of it in memory.
 type memory struct {
 	limit, fullAt, criticalAt uint64
 	heapLive                  func() (live, cycles uint64)
@@ -70,13 +77,14 @@ type memory struct {
 	full, critical atomic.Bool
 	// restores counts the snapshots that are being restored in place of a state.
 	restores atomic.Int32
-	// held and promised are the sums over the machines, copies what the next snapshot may copy, other what else is alive.
+	// held and promised are the sums over the machines. copies is what the next snapshot may copy.
+	// other is the remaining live memory.
 	held, promised, copies, other atomic.Uint64
-	// cycles is those of the collector when other was last set.
+	// cycles is the number of collections when other was last set.
 	cycles atomic.Uint64
 }
 
-// machineMemory is what one machine takes, as it is in the account.
+// machineMemory is the memory of one machine, as counted in the account.
 type machineMemory struct{ held, promised, shareable atomic.Uint64 }
 
 func newMemory(cfg Config) *memory {
@@ -90,7 +98,7 @@ func newMemory(cfg Config) *memory {
 	return m
 }
 
-// follow takes note of what a machine takes after an entry.
+// follow records the memory of a machine after an entry.
 func (m *memory) follow(of *machineMemory, now fsm.Memory) {
 	m.held.Add(now.Held - of.held.Swap(now.Held))
 	m.promised.Add(now.Promised - of.promised.Swap(now.Promised))
@@ -98,7 +106,8 @@ func (m *memory) follow(of *machineMemory, now fsm.Memory) {
 	m.judge()
 }
 
-// takeOver takes note of a restored machine. The collector has found most of it alive already, and nobody's.
+// takeOver records a restored machine. The collector has already found most of it alive and counted
+// it in other, so it is subtracted there.
 func (m *memory) takeOver(of *machineMemory, now fsm.Memory) {
 	for m.heapLive != nil {
 		other := m.other.Load()
@@ -109,8 +118,9 @@ func (m *memory) takeOver(of *machineMemory, now fsm.Memory) {
 	m.follow(of, now)
 }
 
-// judge sets what is refused. A sixteenth below its mark puts are taken again, so that callers do not see it flap, and not while a state that was given up is being
-// replaced: that will take as much.
+// judge sets what is refused. Puts are accepted again a sixteenth below the mark, so that callers
+// do not see it flap. They are not accepted while a dropped state is being replaced: the new state
+// will take as much.
 func (m *memory) judge() {
 	if m.limit == 0 {
 		return
@@ -131,14 +141,15 @@ func (m *memory) setFlag(flag *atomic.Bool, name string, on, off bool) {
 	m.logger.Warn("memory", name, now, "used_bytes", used, "held_bytes", held, "mark_bytes", m.fullAt, "limit_bytes", m.limit)
 }
 
-// used returns what is spoken for, and what is there already.
+// used returns the used and the held bytes; see MemoryStatus.
 func (m *memory) used() (used, held uint64) {
 	held = sumOf(&m.held) + m.other.Load()
 	return held + sumOf(&m.promised) + m.copies.Load(), held
 }
 
-// sumOf returns a sum over the machines. What an entry freed may be taken off twice until the next look, where sumMemory comes between the two steps of
-// follow: below zero is none.
+// sumOf returns a sum over the machines, at least zero. The sum can be negative for a while: if
+// sumMemory runs between the two steps of follow, freed memory may be subtracted twice until the
+// next sum.
 func sumOf(sum *atomic.Uint64) uint64 {
 	return uint64(max(0, int64(sum.Load()))) //nolint:gosec // memory is far below 2^63 bytes
 }
@@ -154,7 +165,8 @@ func (m *memory) status() MemoryStatus {
 	return MemoryStatus{LimitBytes: m.limit, MarkBytes: m.fullAt, UsedBytes: used, HeldBytes: held, Full: m.full.Load(), Critical: m.critical.Load()}
 }
 
-// watchMemory looks at what other nodes said every now and then, and at the whole account if there is a limit, until ctx ends.
+// watchMemory checks the reports of other nodes at intervals until ctx ends. If there is a limit,
+// it also sums the whole account.
 func (n *Node) watchMemory(ctx context.Context) {
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
@@ -171,7 +183,8 @@ func (n *Node) watchMemory(ctx context.Context) {
 	}
 }
 
-// sumMemory adds up what the machines take that are here, and takes note of what else the collector found alive since.
+// sumMemory sums the memory of the machines here, and records what else the collector has found
+// alive since the last sum.
 func (n *Node) sumMemory() {
 	m := n.memory
 	var held, promised, shareable uint64
@@ -180,7 +193,7 @@ func (n *Node) sumMemory() {
 		promised += s.memory.promised.Load()
 		shareable = max(shareable, s.memory.shareable.Load())
 	}
-	m.held.Store(held) // an entry that is applied meanwhile is in the next sum
+	m.held.Store(held) // an entry applied meanwhile is in the next sum
 	m.promised.Store(promised)
 	m.copies.Store(shareable) // snapshots are taken one at a time
 	if m.heapLive != nil {
@@ -200,7 +213,7 @@ func (n *Node) sumMemory() {
 	}
 }
 
-// pressure says what a full memory means.
+// pressure describes the effect of a full memory.
 func (m *memory) pressure() string {
 	used, _ := m.used()
 	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are refused", used>>20, m.limit>>20, m.fullAt>>20)
@@ -210,7 +223,8 @@ func (m *memory) pressure() string {
 	return text
 }
 
-// MemoryFor returns the least limit, in whole MiB, with which puts are not refused while the machines have so many bytes spoken for.
+// MemoryFor returns the least limit, in whole MiB, at which puts are not refused while the machines
+// use so many bytes.
 func MemoryFor(used uint64) uint64 {
 	limit := uint64(MemoryBytesMin)
 	for step := uint64(1) << 50; step >= 1<<20; step >>= 1 {

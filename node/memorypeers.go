@@ -7,23 +7,26 @@ import (
 	"time"
 )
 
-// peerMemoryFor is how long it counts that another node said that its memory is full. It says so again twice a second.
+// peerMemoryFor is how long a report of another node that its memory is full counts. A full node
+// repeats it twice a second.
 const peerMemoryFor = 10 * time.Second
 
-// peerMemory is which other nodes said lately that their memory is full. A follower cannot refuse what its leader has logged, so leaders refuse puts
-// while a voter of theirs is full.
+// peerMemory records the other nodes that reported lately that their memory is full. A follower
+// cannot refuse entries that its leader has logged. So leaders refuse puts while one of their
+// voters is full.
 type peerMemory struct {
 	mu       sync.Mutex
 	byServer map[string]fullPeer
 }
 
-// fullPeer is what a node whose memory is full said, and when.
+// fullPeer is the report of a node whose memory is full, and its time.
 type fullPeer struct {
 	figures *MemoryError
 	said    time.Time
 }
 
-// MemoryFull returns the figures of this node if its memory is so full that puts are refused, else nil.
+// MemoryFull returns the figures of this node if its memory is so full that puts are refused, else
+// nil.
 func (n *Node) MemoryFull() *MemoryError {
 	if !n.memory.full.Load() {
 		return nil
@@ -32,8 +35,9 @@ func (n *Node) MemoryFull() *MemoryError {
 	return &MemoryError{Used: used, Limit: n.memory.limit}
 }
 
-// NotePeerMemory takes note of how another node answered the question for its memory: full is nil if it has enough, err not nil if it did not
-// answer. It must be called again while a node does not answer.
+// NotePeerMemory records the answer of another node to the question for its memory. full is nil if
+// the node has enough memory; err is not nil if it did not answer. While a node does not answer,
+// the caller must repeat the call.
 func (n *Node) NotePeerMemory(server string, full *MemoryError, err error) {
 	p := &n.memory.peers
 	p.mu.Lock()
@@ -50,8 +54,8 @@ func (n *Node) NotePeerMemory(server string, full *MemoryError, err error) {
 	}
 }
 
-// reviewPeers forgets what nodes said too long ago that nobody asks any more, and what those said that are voters of no shard here: a node that was
-// removed must not stop puts.
+// reviewPeers drops reports that are too old, also of nodes that are no longer asked, and reports
+// of nodes that are not voters of a shard here. So a removed node does not stop puts.
 func (n *Node) reviewPeers() {
 	p := &n.memory.peers
 	p.mu.Lock()
@@ -71,7 +75,8 @@ func (n *Node) reviewPeers() {
 	n.judgePeers()
 }
 
-// judgePeers has the shards here know which of their voters are full. peerMemory.mu is held.
+// judgePeers stores for each shard here which voter has the least memory left. peerMemory.mu is
+// held.
 func (n *Node) judgePeers() {
 	for _, s := range n.here() {
 		s.admission.votersFull.Store(n.memory.peers.fullest(s.replica.committedMembers().Voters))
@@ -79,7 +84,8 @@ func (n *Node) judgePeers() {
 	}
 }
 
-// fullest returns the figures of the voter that has the least memory left, nil if none is full. mu is held.
+// fullest returns the figures of the full voter with the least memory left, nil if none is full. mu
+// is held.
 func (p *peerMemory) fullest(voters []string) (found *MemoryError) {
 	for _, server := range slices.Sorted(slices.Values(voters)) {
 		full := p.byServer[server].figures

@@ -13,8 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// agree waits until this leader may stamp: until a majority of the voters has told the time, and its own clock is near their median. A leader
-// whose clock is not hands over to a voter whose clock is. An error means that the leadership ended before.
+// agree waits until this leader may stamp entries: a majority of the voters has told the time, and
+// its own clock is near their median. A leader with a wrong clock transfers the leadership to a
+// voter whose clock is right. An error means that the leadership ended first.
 func (s *shard) agree(ctx context.Context, l *leadership) error {
 	began := time.Now()
 	for {
@@ -28,10 +29,10 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 		if err == nil && s.heed(ctx, l, &c) {
 			return nil
 		}
-		if ctx.Err() != nil { // which is why it failed, and no trouble
+		if ctx.Err() != nil { // the cause of the failure, and no trouble
 			return context.Cause(ctx)
 		}
-		if err != nil && time.Since(began) > clock.PeerTimeout { // of nodes that start together most cannot ask, or be asked, for a moment
+		if err != nil && time.Since(began) > clock.PeerTimeout { // nodes that start together cannot ask at first
 			s.hold(l, err)
 		}
 		pause := time.NewTimer(clock.ComparePause)
@@ -44,10 +45,13 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 	}
 }
 
-// heed reports whether this node may lead by a comparison; if not, it hands over, if there is a voter to hand over to.
+// heed reports whether a comparison allows this node to lead. If not, it transfers the leadership
+// to another voter, if there is one.
 //
-// Whom it hands over to may know fewer clocks, find its own wrong by those, and hand back: by readings that serve for a second both would go on for as long,
-// and without end where the two cannot ask the same voters. So a leader that gave the leadership away within that second keeps it, and goes on comparing.
+// The new leader may know fewer clocks, find its own clock wrong by those, and transfer the
+// leadership back. Readings stay valid for a second, so the leadership would go back and forth for
+// that long. It would never settle if the two nodes cannot ask the same voters. So a leader that
+// gave the leadership away within that second keeps it, and goes on comparing.
 func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bool {
 	self := s.node.id.serverID()
 	off, fits := c.Off(self), c.Fits(self)
@@ -79,7 +83,7 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bo
 	return false
 }
 
-// hold notes why this leader stamps nothing, for callers and for people.
+// hold records why this leader stamps no entries, for callers and for the log.
 func (s *shard) hold(l *leadership, err error) {
 	var before *error
 	if !s.compared(l, func() { before = s.held.Swap(&err) }) {
@@ -90,7 +94,8 @@ func (s *shard) hold(l *leadership, err error) {
 	}
 }
 
-// withheld returns why this leader stamps nothing, nil if that is not because of clocks.
+// withheld returns the error because of which this leader stamps no entries. It is nil if clocks
+// are not the reason.
 func (s *shard) withheld() error {
 	if err := s.held.Load(); err != nil && errors.Is(*err, ErrClockAhead) {
 		return *err
@@ -98,15 +103,15 @@ func (s *shard) withheld() error {
 	return nil
 }
 
-// beginComparing has the comparisons made in a leadership count.
+// beginComparing makes the comparisons of a leadership count.
 func (s *shard) beginComparing(l *leadership) {
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
 	s.comparedIn = l
 }
 
-// compared notes what a comparison says, unless the leadership in which it was begun has ended meanwhile: a question for the time may be under
-// way for seconds. It reports whether that goes on.
+// compared records the result of a comparison, unless the leadership in which the comparison began
+// has ended: a question for the time may take seconds. It reports whether that leadership goes on.
 func (s *shard) compared(l *leadership, note func()) bool {
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
@@ -117,7 +122,7 @@ func (s *shard) compared(l *leadership, note func()) bool {
 	return true
 }
 
-// forgetComparison ends what a comparison says: it counts only for a leader.
+// forgetComparison drops the result of the last comparison. It counts only for a leader.
 func (s *shard) forgetComparison() {
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
@@ -129,17 +134,19 @@ func (s *shard) forgetComparison() {
 	s.held.Store(nil)
 }
 
-// reference returns what this node, and the comparison with others while it leads, take the time to be.
+// reference returns this node's estimate of the time. While this node leads, the comparison with
+// the other voters corrects it.
 func (s *shard) reference() fsm.Time {
 	return s.node.clock.Wall() - fsm.Time(s.medianOff.Load())
 }
 
-// timeAhead returns by how much the shard's time is ahead of what it should be; not above zero if it is not. It does not wait for the machine.
+// timeAhead returns by how much the shard's time is ahead of the reference; it is zero or negative
+// if the time is not ahead. It does not wait for the machine.
 func (s *shard) timeAhead() time.Duration {
 	return fsm.Time(s.appliedClock.Load()).Sub(s.reference())
 }
 
-// watchTime tells people when the shard's time gets ahead by more than the bound, and when it no longer is.
+// watchTime logs when the shard's time gets ahead by more than the bound, and when it no longer is.
 func (s *shard) watchTime() {
 	ahead := s.timeAhead()
 	switch alarm := ahead > s.cfg.ClockBound; {
@@ -150,14 +157,16 @@ func (s *shard) watchTime() {
 	}
 }
 
-// ClockReset is what became of a shard's time.
+// ClockReset is the result of a reset of a shard's time.
 type ClockReset struct {
-	// From is what it was, To what it is. They are equal if it was not ahead by more than the bound: then nothing was logged.
+	// From is the time before, To the time after. They are equal if the time was not ahead by more
+	// than the bound; then nothing was logged.
 	From, To fsm.Time
 }
 
-// ResetClock moves the time of a shard, which this node must lead, back to the median of the voters' clocks, if it is ahead of that by
-// more than the bound. The wishes of fsm.ResetClock hold. It may be repeated after any error.
+// ResetClock moves the time of a shard back to the median of the voters' clocks, if it is ahead of
+// that by more than the bound. This node must lead the shard. The conditions of fsm.ResetClock
+// apply. It may be repeated after any error.
 func (n *Node) ResetClock(ctx context.Context, shard uint32) (ClockReset, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -190,7 +199,7 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from), "to", instant(to))
 	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to, Grace: 2 * s.cfg.ClockBound}}})
 	if err != nil {
-		s.clock.Raise(s.machineClock()) // it was lowered when the entry was stamped
+		s.clock.Raise(s.machineClock()) // the stamp of the entry lowered it
 		return ClockReset{}, err
 	}
 	s.waiters.recheckAll()
@@ -198,8 +207,9 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	return ClockReset{From: from, To: reply.Witness.Time}, nil
 }
 
-// stamped is told of each batch once its entry has its stamp: after a reset the next entry has a stamp of the new time. One of the old
-// time, which is in flight as well, would undo it.
+// stamped runs for each batch once its entry has its timestamp. After a reset, the next entry must
+// have a timestamp of the new time: with one of the old time, it would undo the reset while both
+// are in flight.
 func (s *shard) stamped(batch []*proposal) {
 	for _, pr := range batch {
 		if len(pr.request.Commands) == 1 && pr.request.Commands[0].Kind() == fsm.KindResetClock {
@@ -208,24 +218,25 @@ func (s *shard) stamped(batch []*proposal) {
 	}
 }
 
-// follow is told the machine's clock after each entry: where it was moved back, this replica's stamps follow.
+// follow receives the machine's clock after each entry. If the clock was moved back, this replica's
+// timestamps follow.
 func (s *shard) follow(clock fsm.Time) {
 	if before := s.appliedClock.Swap(int64(clock)); int64(clock) < before {
 		s.clock.Lower(clock)
 	}
 }
 
-// instant returns a time in the form that people read.
+// instant returns a time in a form for people.
 func instant(t fsm.Time) time.Time { return time.Unix(0, int64(t)).UTC() }
 
-// ReadClock returns what this node takes the time to be, for peers that ask.
+// ReadClock returns this node's reading of the time, for peers that ask.
 func (n *Node) ReadClock() clock.Reading {
 	reading, _ := n.clock.Read()
 	return reading
 }
 
-// runClocks compares clocks until ctx ends: every clock.CompareInterval for the shards that this node leads, and when its own clock is far from its
-// wall clock.
+// runClocks compares clocks until ctx ends: every clock.CompareInterval for the shards that this
+// node leads, and also when the node's clock is far from its wall clock.
 func (n *Node) runClocks(ctx context.Context) {
 	tick := time.NewTicker(clock.CompareInterval)
 	defer tick.Stop()
@@ -248,7 +259,8 @@ func (n *Node) runClocks(ctx context.Context) {
 	}
 }
 
-// compareLed compares the clock for each shard that this node leads, and hands over those that it should not lead.
+// compareLed compares the clock for each shard that this node leads. It transfers the leadership of
+// shards that this node should not lead.
 func (n *Node) compareLed(ctx context.Context) {
 	var comparing sync.WaitGroup
 	for _, s := range n.here() {
@@ -269,8 +281,8 @@ func (n *Node) compareLed(ctx context.Context) {
 	comparing.Wait()
 }
 
-// compareOnce compares the clock with the voters of one shard, which anchors it anew if they agree with the wall clock, and then looks at what
-// this node leads.
+// compareOnce compares the clock with the voters of one shard. If they agree with the wall clock,
+// the node's clock is anchored at it anew. Then it checks the shards that this node leads.
 func (n *Node) compareOnce(ctx context.Context) {
 	for _, s := range n.here() {
 		if voters, _ := s.members(); slices.Contains(voters, n.id.serverID()) && len(voters) > 1 {
@@ -283,7 +295,7 @@ func (n *Node) compareOnce(ctx context.Context) {
 	n.compareLed(ctx)
 }
 
-// alone reports whether this node is the only voter of every shard that it runs.
+// alone reports whether this node is the only voter of each shard that it runs.
 func (n *Node) alone() bool {
 	for _, s := range n.here() {
 		if s.instance() == nil || !s.soleVoter() {

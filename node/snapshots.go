@@ -11,10 +11,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotRetry is how long a group rests whose snapshot failed.
+// snapshotRetry is the pause of a group after a failed snapshot.
 const snapshotRetry = 30 * time.Second
 
-// snapshotCounters describe the snapshots of one group.
+// snapshotCounters count the snapshots of one group.
 type snapshotCounters struct {
 	mu      sync.Mutex
 	stats   SnapshotStats
@@ -29,17 +29,19 @@ func (g *group) snapshotDue(now time.Time) bool {
 	return now.After(rest) && g.replica.loggedVolume().bytes > g.replica.snapshotAt.Load()
 }
 
-// planSnapshot sets after how much log the next snapshot is due: more for a big state, so that writing it
-// costs at most about as much again as the log, and a restart replays at most about what it restores.
+// planSnapshot sets the amount of log after which the next snapshot is due. It is larger for a
+// large state: so the snapshot costs at most about as much to write as the log, and a restart
+// replays at most about as much as it restores.
 func (g *group) planSnapshot() {
 	newest, _ := g.instance().stores.Snapshots.Newest()
 	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size))
 	g.replica.snapshotBytes.Store(newest.Size)
 }
 
-// planSpace tells the watch over the disk how large the largest snapshot is. Snapshots are taken one at a time.
+// planSpace reports the size of the largest snapshot to the disk space check. Snapshots are taken
+// one at a time.
 func (n *Node) planSpace() {
-	n.planning.Lock() // or an older sum could come last
+	n.planning.Lock() // else an older maximum could be stored last
 	defer n.planning.Unlock()
 	var largest int64
 	for _, g := range n.allGroups() {
@@ -48,15 +50,16 @@ func (n *Node) planSpace() {
 	n.space.SetSnapshotBytes(uint64(largest))
 }
 
-// snapshotRoom returns how large a snapshot from a peer may be. It leaves what the low-water mark leaves for acks: a write that
-// finds the disk full ends the process.
+// snapshotRoom returns how large a snapshot from a peer may be. It keeps free the space that the
+// low-water mark reserves for acks: a write that finds the disk full ends the process.
 func (n *Node) snapshotRoom() uint64 {
 	free, kept := n.space.Stats().FreeBytes, n.cfg.DiskLowBytes/4
 	return free - min(free, kept)
 }
 
-// takeSnapshot takes a snapshot now and cuts the log behind it. tidy should follow. One goroutine at a time may call it. The error is raft.ErrRaftShutdown if a stop of
-// the group ended it. There is none if a newer snapshot was installed meanwhile.
+// takeSnapshot takes a snapshot now and truncates the log before it. tidy should follow. Only one
+// goroutine at a time may call it. The error is raft.ErrRaftShutdown if a stop of the group ended
+// it. There is no error if a newer snapshot was installed meanwhile.
 func (g *group) takeSnapshot() error {
 	start, i := time.Now(), g.instance()
 	err := g.setTrailing()
@@ -95,7 +98,8 @@ func (g *group) takeSnapshot() error {
 	return nil
 }
 
-// stopped reports whether the instance is being stopped or was. The replica alone cannot tell: it goes on with the next instance.
+// stopped reports whether the instance has been stopped or is being stopped. The replica alone
+// cannot tell, because it continues with the next instance.
 func (i *instance) stopped() bool {
 	if i.replica.stopped.Load() {
 		return true
@@ -108,11 +112,12 @@ func (i *instance) stopped() bool {
 	}
 }
 
-// tidy removes the files that the group needs no more.
+// tidy removes the files that the group no longer needs.
 func (g *group) tidy() { g.instance().stores.Tidy(g.pauseAfter) }
 
-// setTrailing has Raft keep about TrailingBytes of log behind the next snapshot for followers that lag, by the size that entries
-// had since the last one. A group with one voter has nobody to keep it for.
+// setTrailing makes Raft keep about TrailingBytes of log before the next snapshot for followers
+// that lag. It converts bytes to entries with the mean size of the entries since the last snapshot.
+// A group with one voter keeps none, because it has no followers.
 func (g *group) setTrailing() error {
 	kept := uint64(0)
 	if !g.soleVoter() {
@@ -126,7 +131,7 @@ func (g *group) setTrailing() error {
 	return nil
 }
 
-// snapshotStats returns what is known of the group's snapshots.
+// snapshotStats returns the figures of the group's snapshots.
 func (g *group) snapshotStats() SnapshotStats {
 	stored := g.instance().stores.Snapshots.Stats()
 	g.snapshots.mu.Lock()
@@ -142,7 +147,8 @@ func (g *group) storageStats() storage.Stats {
 	return g.instance().stores.Stats()
 }
 
-// runSnapshots takes the snapshots of all groups that are due, one after the other, so that they do not share the disk.
+// runSnapshots takes the due snapshots of all groups one at a time, so that they do not compete for
+// the disk.
 func (n *Node) runSnapshots(ctx context.Context) {
 	retry := time.NewTicker(snapshotRetry)
 	defer retry.Stop()
@@ -156,7 +162,7 @@ func (n *Node) runSnapshots(ctx context.Context) {
 				}
 				n.snapshotMutex.Unlock()
 			}
-			g.tidy() // what an installed snapshot has replaced
+			g.tidy() // removes the files that an installed snapshot has replaced
 		}
 		select {
 		case <-n.snapshotWake:
@@ -167,7 +173,8 @@ func (n *Node) runSnapshots(ctx context.Context) {
 	}
 }
 
-// Snapshot takes a snapshot of one shard now and waits until it is stored. If ctx ends first, it is stored all the same.
+// Snapshot takes a snapshot of one shard now and waits until it is stored. If ctx ends first, the
+// snapshot is still stored.
 func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
 	s, done, err := n.begin(shard)
 	if err != nil {
