@@ -18,26 +18,30 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// Founding says how a cluster begins that several nodes found together. It is made once, is the same on all of them, and never changes. Each
-// of them writes the same first configuration into the log of each group, with all first voters: no group has ever had fewer, and no entry is
-// committed before a majority of them has it on disk.
+// Founding describes the start of a cluster that several nodes found together. It is made once, is
+// the same on all of them, and never changes. Each of them writes the same first configuration,
+// with all first voters, into the log of each group. So no group ever has fewer voters, and no
+// entry is committed before a majority of them has it on disk.
 type Founding struct {
 	// Servers are the server ids of the founding nodes.
 	Servers []string `json:"servers"`
-	// Shards are the first voters of each shard, as positions in Servers. The first one of a shard stands for election first.
+	// Shards are the first voters of each shard, as positions in Servers. The first voter of a
+	// shard stands for election first.
 	Shards [][]int `json:"shards"`
-	// Groups are the first voters of each group beside the shards, in the same form.
+	// Groups are the first voters of each group besides the shards, in the same form.
 	Groups []int `json:"groups"`
-	// Format is the one in which they write their logs from the first entry on; 0 is the first. All of them read it.
+	// Format is the format of their logs from the first entry on; 0 is the first format. All of
+	// them can read it.
 	Format fsm.Format `json:"format,omitempty"`
 	// Settings are the first settings of the cluster. This package only keeps them.
 	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
-// foundingBytesMax bounds an encoded Founding, so that it fits into the answer to a stranger: 1,024 shards with seven voters each.
+// foundingBytesMax bounds an encoded Founding, so that it fits into the answer to a stranger. 1,024
+// shards with seven voters each fit.
 const foundingBytesMax = 60 << 10
 
-// check returns what is wrong with a founding of so many shards.
+// check returns an error if the founding is not valid for so many shards.
 func (f *Founding) check(shards int) error {
 	if len(f.Shards) != shards {
 		return fmt.Errorf("the founding names voters for %d shards, not %d", len(f.Shards), shards)
@@ -61,7 +65,7 @@ func (f *Founding) check(shards int) error {
 	return nil
 }
 
-// encode returns the founding as nodes tell it each other.
+// encode returns the founding in the form in which nodes send it to each other.
 func (f *Founding) encode() []byte {
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -86,7 +90,8 @@ func (f *Founding) Voters(group string) (voters []string) {
 	return voters
 }
 
-// firstVoters returns the first voters of a group that this node founds, alone or with others; nil if it does not found the group.
+// firstVoters returns the first voters of a group that this node founds, alone or with others. It
+// returns nil if this node does not found the group.
 func (id *identity) firstVoters(group string) []string {
 	switch {
 	case id.Founder:
@@ -101,18 +106,19 @@ func (id *identity) firstVoters(group string) []string {
 	return voters
 }
 
-// Founding returns how the cluster of this node was founded; nil if one node founded it.
+// Founding returns the founding of this node's cluster; nil if one node founded it.
 func (n *Node) Founding() *Founding { return n.id.Founding }
 
 const (
-	// foundersPause is the time until it is looked again whether the other founders of a group have started it; it doubles up to foundersPauseMax. foundersLook
-	// bounds one look.
+	// foundersPause is the first pause between two checks whether the other founders of a group
+	// have started it. It doubles up to foundersPauseMax. foundersLook bounds one check.
 	foundersPause    = 50 * time.Millisecond
 	foundersPauseMax = 400 * time.Millisecond
 	foundersLook     = 500 * time.Millisecond
 )
 
-// founds returns the first voters of a group that this node founds and that is not known to be here; nil if it is, or this node does not found it.
+// founds returns the first voters of a group that this node founds. It returns nil if this node
+// does not found the group, or if the group is known to be here or to have left.
 func (g *group) founds() []string {
 	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
 		return nil
@@ -120,8 +126,9 @@ func (g *group) founds() []string {
 	return g.node.id.firstVoters(g.name)
 }
 
-// found gives a group without entries its first voters. Unlike the library's own function it completes what an
-// earlier attempt began: that writes a term first, and then takes the group for founded.
+// found writes the first voters into the log of a group without entries. Unlike Raft's own
+// function, it completes an interrupted attempt: Raft's function writes a term first, and then
+// takes the group for founded.
 func found(stores *storage.Stores, voters []string) error {
 	last, err := stores.Log.LastIndex()
 	if err != nil {
@@ -144,8 +151,10 @@ func found(stores *storage.Stores, voters []string) error {
 	return nil
 }
 
-// standWhenFounded has the first voter of a new group stand for election as soon as a majority of the voters has started the group, unless another one leads it by
-// then: before, its campaign would fail, and the next one comes an election timeout later. The others stand when they miss a leader.
+// standWhenFounded makes the first voter of a new group stand for election once a majority of the
+// voters has started the group, unless the group has a leader by then. An earlier campaign would
+// fail, and the next would come only an election timeout later. The other voters stand when they
+// miss a leader.
 func (g *group) standWhenFounded(ctx context.Context, voters []string) {
 	if voters[0] != g.node.id.serverID() {
 		return

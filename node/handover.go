@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	// handoverGrace is how long the leader that stops waits for calls under way before it hands over: nearly all are done by then, and the
-	// shard has nobody to take new ones meanwhile.
+	// handoverGrace is how long a stopping leader waits for calls in progress before it transfers
+	// its leadership. Nearly all calls end within it. Meanwhile the shard has no leader for new
+	// calls.
 	handoverGrace = 50 * time.Millisecond
-	// handoverTimeout bounds the handing over of all groups.
+	// handoverTimeout bounds the transfer of all leaderships.
 	handoverTimeout = 3 * time.Second
 )
 
-// handOver gives the leadership of each group that this node leads to another voter. It runs once, when the node drains.
+// handOver transfers each leadership of this node to another voter. It runs once, when the node
+// drains.
 func (n *Node) handOver() {
 	defer close(n.handedOver)
 	grace := time.NewTimer(handoverGrace)
@@ -34,13 +36,15 @@ func (n *Node) handOver() {
 	all.Wait()
 }
 
-// handOver gives the leadership to the voter that is alive and has come furthest, and if that fails to the next, until this node leads no
-// more, ctx ends, or nobody is left, as when all nodes stop at once.
+// handOver transfers the leadership to the live voter with the longest confirmed log. If that
+// fails, it tries the next voter. It stops when this node no longer leads, when ctx ends, or when
+// no voter is left, as when all nodes stop at once.
 func (g *group) handOver(ctx context.Context) {
 	g.handOverExcept(ctx, map[raft.ServerID]bool{})
 }
 
-// handOverExcept is handOver to none of failed, to which those are added with which it fails.
+// handOverExcept is handOver without the voters in failed. It adds those with which the transfer
+// fails.
 func (g *group) handOverExcept(ctx context.Context, failed map[raft.ServerID]bool) {
 	start := time.Now()
 	for ctx.Err() == nil {
@@ -72,7 +76,7 @@ func (g *group) handOverExcept(ctx context.Context, failed map[raft.ServerID]boo
 	}
 }
 
-// heir returns the voter that should lead next. Raft's own choice does not look at who is alive.
+// heir returns the voter that should lead next. Raft's own choice ignores which voters are alive.
 func (g *group) heir(i *instance, failed map[raft.ServerID]bool) (heir raft.ServerID, ok bool) {
 	var candidates []raft.ServerID
 	voters, _ := g.members()

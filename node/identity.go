@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	// dataFormat is the version of the layout of a data directory. dataFormatLeft is that of a directory in which a group has
-	// left; a program that knows only the former would found it anew. dataFormatQuarantined is that of one in which a replica was
-	// set aside; a program that knows only the former would serve it. A directory of another one is refused.
+	// dataFormat is the version of the layout of a data directory. dataFormatLeft is the version of
+	// a directory that a group has left; a program that knows only dataFormat would found the group
+	// anew. dataFormatQuarantined is the version of a directory in which a replica was set aside; a
+	// program that knows only the older versions would serve it. A directory of any other version
+	// is refused.
 	dataFormat            = 1
 	dataFormatLeft        = 2
 	dataFormatQuarantined = 3
@@ -34,39 +36,45 @@ const (
 	clusterIDBytes   = 16
 )
 
-// identity is what a data directory is: written and synced before anything else in it, and never changed but for Groups, Left, Quarantined, Speaks, MinVoters and NoAutoCreate.
+// identity is the identity of a data directory. It is written and synced before all other files. It
+// never changes, except for Format, Groups, Left, Quarantined, Speaks, MinVoters and NoAutoCreate.
 type identity struct {
 	Format    int    `json:"format"`
 	ClusterID string `json:"clusterId"`
 	Name      string `json:"name"`
-	// Incarnation is 64 random bits in hexadecimal, made with the directory. A directory made anew under the same name is another
-	// server to Raft: it must not vote again in a term in which its predecessor may have voted.
+	// Incarnation is 64 random bits in hexadecimal, made with the directory. A directory made anew
+	// under the same name is another server to Raft: it must not vote again in a term in which its
+	// predecessor may have voted.
 	Incarnation string `json:"incarnation"`
 	Shards      int    `json:"shards"`
 	Store       string `json:"store"`
 	// Founder is set on the one node that founded the cluster alone: it bootstraps each group with itself as only voter.
 	Founder bool `json:"founder"`
-	// Founding is set on each of the nodes that founded the cluster together.
+	// Founding is set on each node that founded the cluster together with others.
 	Founding *Founding `json:"founding,omitempty"`
-	// Groups are those that were founded or joined. One of them without files has lost them, and is refused rather than founded again.
+	// Groups are the groups that were founded or joined. If the files of one are missing, they were
+	// lost: the node refuses the group rather than found it again.
 	Groups []string `json:"groups"`
-	// Left are those that were here and went. Their files hold term and vote only, or are about to be reduced to that.
+	// Left are the groups that were here and left. Their files hold only term and vote, or are
+	// about to be reduced to these.
 	Left []string `json:"left,omitempty"`
-	// Quarantined are those whose replica here was set aside because its state differs from the others', or cannot be restored.
+	// Quarantined are the groups whose replica here was set aside, because its state differs from
+	// the others' or cannot be restored.
 	Quarantined []string `json:"quarantined,omitempty"`
 
-	// FS is where the data directory lies.
+	// FS is the file system of the data directory.
 	FS storage.FS `json:"-"`
-	// Speaks is the format in which the node was told to write its logs, as other nodes may since longer; 0 is the first. A program that does not read it
-	// refuses the directory.
+	// Speaks is the format in which the node was told to write its logs; other nodes may have used
+	// it for longer. 0 is the first format. A program that cannot read the format refuses the
+	// directory.
 	Speaks fsm.Format `json:"speaks,omitempty"`
-	// MinVoters is what the node was told of it last; 0 is 1. See Node.RequireVoters.
+	// MinVoters is the value that the node received last; 0 stands for 1. See Node.RequireVoters.
 	MinVoters int `json:"minVoters,omitempty"`
-	// NoAutoCreate is what the node was told of it last. See Node.RefuseNewQueues.
+	// NoAutoCreate is the value that the node received last. See Node.RefuseNewQueues.
 	NoAutoCreate bool `json:"noAutoCreate,omitempty"`
 }
 
-// serverID returns the id of this node for Raft.
+// serverID returns the server id of this node in Raft.
 func (id *identity) serverID() string { return id.Name + "." + id.Incarnation }
 
 // loadIdentity reads the identity of the data directory, or makes one if the directory is new.
@@ -83,7 +91,8 @@ func loadIdentity(cfg Config) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A process that was killed may have renamed it and not synced: what it says is acted upon, so no power cut may take it back.
+	// A killed process may have renamed the file and not synced the directory. The node acts on the
+	// identity, so a power failure must not undo the rename.
 	if err := cfg.FS.SyncDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("syncing the directory of the node's identity: %w", err)
 	}
@@ -101,7 +110,7 @@ func loadIdentity(cfg Config) (*identity, error) {
 	return id, nil
 }
 
-// Identity is what a data directory says of its node.
+// Identity is the identity of the node of a data directory.
 type Identity struct {
 	ClusterID, Name, ServerID string
 	Shards                    int
@@ -133,7 +142,7 @@ func ValidIncarnation(text string) bool {
 	return err == nil && len(raw) == incarnationBytes
 }
 
-// newIdentity makes the identity of a new data directory and makes it durable.
+// newIdentity makes the identity of a new data directory and writes it durably.
 func newIdentity(cfg Config) (*identity, error) {
 	for _, name := range []string{shardsDir, groupsDir} {
 		if _, err := cfg.FS.ReadDir(filepath.Join(cfg.Dir, name)); err == nil {
@@ -162,7 +171,7 @@ func newIdentity(cfg Config) (*identity, error) {
 	return id, id.save(cfg.Dir)
 }
 
-// founded records that the named groups exist, unless they are recorded already.
+// founded records that the named groups exist, unless that is already recorded.
 func (id *identity) founded(dir string, groups ...string) error {
 	next := *id
 	next.Groups = slices.Clone(id.Groups)
@@ -177,7 +186,8 @@ func (id *identity) founded(dir string, groups ...string) error {
 	return id.become(dir, next)
 }
 
-// enter records that a group is about to be here, new or again. Its files must exist: from now on it is refused without them.
+// enter records that a group is about to be here, for the first time or again. Its files must
+// exist: from now on the group is refused without them.
 func (id *identity) enter(dir, group string) error {
 	next := *id
 	next.Groups = append(without(id.Groups, group), group)
@@ -185,7 +195,7 @@ func (id *identity) enter(dir, group string) error {
 	return id.become(dir, next)
 }
 
-// leave records that a group is about to go.
+// leave records that a group is about to leave.
 func (id *identity) leave(dir, group string) error {
 	next := *id
 	next.Format = max(id.Format, dataFormatLeft)
@@ -195,7 +205,7 @@ func (id *identity) leave(dir, group string) error {
 	return id.become(dir, next)
 }
 
-// quarantine records that a group's replica must not be served any more.
+// quarantine records that a group's replica must not be served again.
 func (id *identity) quarantine(dir, group string) error {
 	next := *id
 	next.Format = dataFormatQuarantined
@@ -211,7 +221,7 @@ func (id *identity) speak(dir string, format fsm.Format) error {
 	return id.become(dir, next)
 }
 
-// requireVoters records with how many voters shards take mutations from now on.
+// requireVoters records the number of voters below which shards refuse mutations from now on.
 func (id *identity) requireVoters(dir string, least int) error {
 	next := *id
 	next.MinVoters = least
@@ -225,17 +235,19 @@ func (id *identity) setNoAutoCreate(dir string, refuse bool) error {
 	return id.become(dir, next)
 }
 
-// become saves next and takes it over. If that fails with a *storage.UnsettledError, either may be on the disk.
+// become saves next and adopts it. If that fails with a *storage.UnsettledError, either version may
+// be on the disk.
 func (id *identity) become(dir string, next identity) error {
 	if err := next.save(dir); err != nil {
 		return err
 	}
-	id.Format, id.Groups, id.Left, id.Quarantined = next.Format, next.Groups, next.Left, next.Quarantined // the rest is read without a lock
+	// The other fields are read without a lock.
+	id.Format, id.Groups, id.Left, id.Quarantined = next.Format, next.Groups, next.Left, next.Quarantined
 	id.Speaks, id.MinVoters, id.NoAutoCreate = next.Speaks, next.MinVoters, next.NoAutoCreate
 	return nil
 }
 
-// without returns groups without one of them.
+// without returns a copy of groups without group.
 func without(groups []string, group string) []string {
 	return slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == group })
 }
@@ -258,8 +270,8 @@ func (id *identity) format() []byte {
 	return fmt.Appendf(nil, "%s\ncrc32c %08x\n", document, identitySum(document))
 }
 
-// parseIdentity reads the content of an identity file. What is wrong with it is a *storage.CorruptError, but for a format of
-// another version.
+// parseIdentity reads the content of an identity file. A defect is a *storage.CorruptError, except
+// for an unknown format version.
 func parseIdentity(path string, data []byte) (*identity, error) {
 	damaged := func(offset int64, err error, format string, args ...any) error {
 		corrupt := &storage.CorruptError{File: path, Offset: offset, Detail: fmt.Sprintf(format, args...), Err: err}

@@ -10,11 +10,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// instance is Raft and its stores from one start of a group to its stop. A restart makes another.
+// instance is Raft and its stores from one start of a group to its stop. A restart makes a new
+// instance.
 type instance struct {
 	*raft.Raft
 	stores  *storage.Stores
-	replica *replica // whose entries Raft has applied
+	replica *replica // the replica that applies Raft's entries
 	// transport knows how far the followers are while this node leads.
 	transport *raftTransport
 	ended     chan struct{} // closed when all goroutines of Raft have ended
@@ -23,12 +24,13 @@ type instance struct {
 	err  error // of shutDown
 }
 
-// shutDown stops Raft and closes the stores. Who calls it again, or meanwhile, waits for the first and gets the same error.
+// shutDown stops Raft and closes the stores. A later or concurrent call waits for the first one and
+// returns the same error.
 func (i *instance) shutDown() error {
 	i.once.Do(func() {
 		i.replica.stopped.Store(true)
-		i.transport.leave() // Raft waits for what tries to reach its followers
-		// Raft itself answers a second caller before it has ended.
+		i.transport.leave() // Raft waits for attempts to reach its followers
+		// Raft itself answers a second caller before Raft has ended.
 		if err := i.Shutdown().Error(); err != nil {
 			i.err = fmt.Errorf("stopping raft: %w", err)
 		}
@@ -40,9 +42,10 @@ func (i *instance) shutDown() error {
 	return i.err
 }
 
-// outcome waits for the answer to a future of the instance. Raft never answers what its machine's goroutine had not come to
-// when Raft was stopped; ErrRaftShutdown is then the answer. Of an answer and the end, if both are there, a future takes either; what the machine has
-// answered counts.
+// outcome waits for the answer to a future of the instance. When Raft is stopped, it never answers
+// the entries that its machine's goroutine has not reached; outcome then returns ErrRaftShutdown.
+// If both an answer and the end are there, a future takes either one at random. An answer of the
+// machine counts.
 func (i *instance) outcome(future raft.Future) error {
 	if end := endOf(future); end.IsValid() && end.IsNil() {
 		end.Set(reflect.ValueOf(i.ended))
@@ -54,14 +57,15 @@ func (i *instance) outcome(future raft.Future) error {
 			if entry.Response() != nil {
 				return nil
 			}
-		default: // Raft itself has answered, before the machine
+		default: // Raft has answered before the machine
 		}
 	}
 	return err
 }
 
-// endOf returns the channel whose closing ends the wait for a future. Raft sets it in a few of its futures only; they are of types
-// that it does not export, the field it does. What Raft answers at once has none.
+// endOf returns the channel that ends the wait for a future when it is closed. Raft sets it in only
+// a few of its futures. Raft exports this field, but not the types of the futures. Futures that
+// Raft answers at once have no such field.
 func endOf(future raft.Future) reflect.Value {
 	v := reflect.ValueOf(future)
 	if v.Kind() != reflect.Pointer {
@@ -70,7 +74,7 @@ func endOf(future raft.Future) reflect.Value {
 	return v.Elem().FieldByName("ShutdownCh")
 }
 
-// boundFuture is the future of an entry whose wait ends with its instance.
+// boundFuture is the future of an entry. The wait for it ends with its instance.
 type boundFuture struct {
 	raft.ApplyFuture
 	instance *instance

@@ -7,17 +7,19 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// measuredQueuesMax bounds the queues of a shard that are measured apart, at about 600 bytes each.
+// measuredQueuesMax bounds the queues of a shard that are measured separately, at about 600 bytes
+// each.
 const measuredQueuesMax = 1000
 
-// queueMeasures are how late the jobs of each queue were handed out and what became of them, of the first queues of which there is anything. They begin anew
-// with each leadership: what another leader did meanwhile is not in them, and queues that are gone should not keep their place for ever.
+// queueMeasures hold the lateness and the endings of the jobs of each queue, for the first queues
+// that have any. They start empty with each leadership, because they lack what another leader did
+// meanwhile, and because deleted queues must not keep their entries for ever.
 type queueMeasures struct {
 	mu     sync.Mutex
 	queues map[string]*queueMeasure
 }
 
-// queueMeasure is that of one queue. A histogram is nil until it has something.
+// queueMeasure holds the measurements of one queue. A histogram is nil until it has a value.
 type queueMeasure struct{ late, took, attempts *histogram }
 
 func newQueueMeasures() *queueMeasures {
@@ -31,12 +33,13 @@ func latenessBounds() []float64 {
 	return []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 300, 3600}
 }
 
-// tookBounds are 100 ms, 1, 10 and 60 s, 10 min, 1 h, 1 day and 1 week: what takes long is the delay, most of the time.
+// tookBounds are 100 ms, 1, 10 and 60 s, 10 min, 1 h, 1 day and 1 week. Most of a long time is
+// usually the delay.
 func tookBounds() []float64 {
 	return []float64{.1, 1, 10, 60, 600, 3600, 24 * 3600, 7 * 24 * 3600}
 }
 
-// attemptsBounds end where jobs die by default.
+// attemptsBounds end at the attempt at which jobs die by default.
 func attemptsBounds() []float64 { return []float64{1, 2, 3, 5, 16} }
 
 // of returns the measure of a queue. m.mu is held.
@@ -53,7 +56,7 @@ func (m *queueMeasures) of(queue string) *queueMeasure {
 	return q
 }
 
-// late counts one grant.
+// late counts the lateness of one grant.
 func (m *queueMeasures) late(queue string, late time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,14 +94,14 @@ func (m *queueMeasures) ended(endings []fsm.Ending) {
 	}
 }
 
-// clear forgets everything.
+// clear drops all measurements.
 func (m *queueMeasures) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.queues)
 }
 
-// value returns what was counted, for its caller to add to.
+// value returns the measurements. The caller may add to the map.
 func (m *queueMeasures) value() map[string]QueueStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +112,7 @@ func (m *queueMeasures) value() map[string]QueueStats {
 	return all
 }
 
-// valueOf returns what a histogram collected that there may not be.
+// valueOf returns the values of a histogram; h may be nil.
 func valueOf(h *histogram) Histogram {
 	if h == nil {
 		return Histogram{}

@@ -9,22 +9,27 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// StartShard starts a replica of a shard that is not here. It has no entries and no members, and waits until a leader adds it
-// with AddNonvoter and sends what it has. A replica that was here before comes back with its term and vote. If it is here already, nothing
-// changes. From then on it is started with the node. If ctx ends first, it may be started all the same.
+// StartShard starts a replica of a shard that is not here. The replica has no entries and no
+// members. It waits until a leader adds it with AddNonvoter and sends it the state. A replica that
+// was here before comes back with its term and vote. If the replica is already here, nothing
+// changes. From then on it is started with the node. If ctx ends first, it may still be started.
 func (n *Node) StartShard(ctx context.Context, shard uint32) error {
 	return n.move(ctx, shard, "starting", func() error { return n.startShard(ctx, shard) })
 }
 
-// StopShard ends the replica of a shard and removes its log and snapshots. Term and vote stay, so that it may come back.
-// It refuses with ErrLeads if this node leads the shard or is its only voter. What the replica has acknowledged goes with it, so this server must be
-// no member any more: removed must make sure of that (see Members) and fail otherwise. It is called when the replica acknowledges nothing any more; if it fails, the replica
-// starts again. If it is not here, nothing changes. If ctx ends first, it may be stopped all the same; if the process ends, the next start completes it.
+// StopShard stops the replica of a shard and removes its log and snapshots. Term and vote stay, so
+// that it may come back. If it is not here, nothing changes. StopShard refuses with ErrLeads if
+// this node leads the shard or is its only voter.
+//
+// The removal loses what the replica has acknowledged, so this server must no longer be a member.
+// removed must make sure of that (see Members), and fail otherwise. It is called once the replica
+// no longer acknowledges entries; if it fails, the replica starts again. If ctx ends first, the
+// replica may still be stopped. If the process ends, the next start completes the stop.
 func (n *Node) StopShard(ctx context.Context, shard uint32, removed func(context.Context) error) error {
 	return n.move(ctx, shard, "stopping", func() error { return n.stopShard(ctx, shard, removed) })
 }
 
-// move carries out one start or stop of a shard at a time.
+// move starts or stops shards, one at a time.
 func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() error) error {
 	n.active.Add(1)
 	if n.draining.Load() {
@@ -36,7 +41,7 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 		return fmt.Errorf("%w: %d of %d", ErrUnknownShard, shard, len(n.shards))
 	}
 	ended := make(chan error, 1)
-	started := n.spawn(func() { // the data directory stays locked until it has returned
+	started := n.spawn(func() { // the data directory stays locked until f returns
 		defer n.end()
 		n.moveMu.Lock()
 		defer n.moveMu.Unlock()
@@ -57,8 +62,9 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 	}
 }
 
-// startShard starts a shard. Its files exist before the node's identity names it, since it is refused without them from then
-// on; and the identity names it before it can promise anything to a peer, since a promise in files that nobody misses could be lost unnoticed.
+// startShard starts a shard. The files exist before the identity names the shard, because from then
+// on a start without them is refused. The identity names the shard before the replica can make a
+// promise to a peer. Otherwise the files, and the promise in them, could be lost unnoticed.
 func (n *Node) startShard(ctx context.Context, number uint32) error {
 	if n.shards[number].Load() != nil {
 		return nil
@@ -68,7 +74,7 @@ func (n *Node) startShard(ctx context.Context, number uint32) error {
 		return errQuarantined
 	}
 	if n.hasLeft(s.name) {
-		if err := storage.Retire(s.dir, s.storeConfig()); err != nil { // an earlier attempt may have failed half-way
+		if err := storage.Retire(s.dir, s.storeConfig()); err != nil { // an earlier attempt may have failed midway
 			return err
 		}
 	}
@@ -92,7 +98,8 @@ func (n *Node) startShard(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// place lets callers find a shard, which then ends with the node. It reports false if the node is being shut down.
+// place publishes a shard to callers; it then stops with the node. It reports false if the node is
+// being shut down.
 func (n *Node) place(s *shard) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,8 +110,9 @@ func (n *Node) place(s *shard) bool {
 	return true
 }
 
-// stopShard stops a shard. The identity is the first to know that it leaves, so that after a crash at any step the next start goes on here and
-// does not run what is half removed.
+// stopShard stops a shard. It records the departure in the identity before it removes files. So
+// after a crash at any step, the next start completes the removal and does not run a half-removed
+// replica.
 func (n *Node) stopShard(ctx context.Context, number uint32, removed func(context.Context) error) error {
 	s := n.shards[number].Load()
 	if s == nil {
@@ -115,7 +123,7 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 	}
 	n.shards[number].Store(nil)
 	if err := s.stop(); err != nil {
-		return err // something may still use the files
+		return err // the files may still be in use
 	}
 	if err := removed(ctx); err != nil {
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
@@ -134,7 +142,7 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 	return nil
 }
 
-// resume starts a shard again that was stopped a moment ago, unless it was set aside while it stopped.
+// resume restarts a shard that was just stopped, unless it was set aside while it stopped.
 func (n *Node) resume(ctx context.Context, number uint32) error {
 	s := newShard(n, number)
 	if n.setAside(s.name) {
@@ -149,16 +157,17 @@ func (n *Node) resume(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// completeLeaving goes on with a stop that the end of the process may have cut off. What fails concerns only the return of the
-// shard, and fails that.
+// completeLeaving completes a stop that the end of the process may have interrupted. A failure
+// concerns only a later return of the shard, which then fails.
 func (n *Node) completeLeaving(s *shard) {
 	if err := storage.Retire(s.dir, s.storeConfig()); err != nil {
 		s.note("removing what is left of the replica", err)
 	}
 }
 
-// record changes the identity. If it is not known which one is on the disk, the process ends: the next start would act on one that this process does
-// not know of, and retire a replica that has gone on.
+// record changes the identity. If it is unknown which version is on the disk, the process ends.
+// Otherwise the next start could act on a version that this process does not know of, and retire a
+// replica that has gone on.
 func (n *Node) record(change func() error) error {
 	n.mu.Lock()
 	err := change()

@@ -10,20 +10,22 @@ import (
 )
 
 const (
-	// digestEvery is the number of entries of a group's log between two digests that every replica keeps for comparison.
+	// digestEvery is the number of entries of a group's log between two digests that all replicas
+	// keep for comparison.
 	digestEvery = 512
-	// digestsKept is how many of them a replica keeps: those of the last 16,384 entries.
+	// digestsKept is the number of digests that a replica keeps: those of the last 16,384 entries.
 	digestsKept = 32
 )
 
-// IndexDigest is the digest of a group's machine when the entry at Index had been applied.
+// IndexDigest is the digest of a group's machine after the entry at Index.
 type IndexDigest struct {
 	Index  uint64 `json:"index"`
 	Digest uint64 `json:"digest,string"`
 }
 
-// keepDigest notes the digest of the machine if the entry that was just applied is the first at or after a multiple of digestEvery. Which entries
-// those are follows from the log alone, so that replicas keep digests of the same ones. Called with mu held.
+// keepDigest keeps the digest of the machine if the entry just applied is the first at or after a
+// multiple of digestEvery. The log alone decides which entries those are, so all replicas keep
+// digests of the same entries. mu is held.
 func (r *replica) keepDigest(before uint64) {
 	if r.index/digestEvery == before/digestEvery {
 		return
@@ -34,7 +36,8 @@ func (r *replica) keepDigest(before uint64) {
 	r.digests = append(r.digests, IndexDigest{r.index, r.machine.Digest()})
 }
 
-// compared returns the digests to compare with other replicas': those kept, and the present one.
+// compared returns the digests to compare with other replicas: the kept digests, and the present
+// one.
 func (r *replica) compared() (all []IndexDigest) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -48,10 +51,14 @@ func (r *replica) compared() (all []IndexDigest) {
 	return all
 }
 
-// Quarantine takes a replica out of service whose state differs from that of most replicas: right.Digest is theirs at right.Index. If this
-// replica does not have another one at that index, or does not know any more, nothing changes and the error is ErrDisproved. A shard is handed over
-// if it is led from here, then stopped, also for the next start of the node; its files stay. StopShard, once the shard's leader has removed the member, makes room for
-// a new replica. A replica of any other group cannot be done without: the node ends.
+// Quarantine takes a replica out of service whose state differs from that of most replicas.
+// right.Digest is their digest at right.Index. If this replica has the same digest at that index,
+// or no longer knows its own, nothing changes and the error is ErrDisproved.
+//
+// Quarantine transfers the leadership of a shard that this node leads, and stops the replica, also
+// for later starts of the node. Its files stay. Once the shard's leader has removed the member,
+// StopShard makes room for a new replica. A node cannot run without its replica of any other group:
+// it ends.
 func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) error {
 	for _, s := range n.here() {
 		if s.name == group {
@@ -71,7 +78,7 @@ func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) 
 	return fmt.Errorf("%s: %w", group, ErrNotHere)
 }
 
-// differs returns nil if the replica has another digest than right at the same index.
+// differs returns nil if the digest of the replica at right.Index differs from right.
 func (r *replica) differs(right IndexDigest) error {
 	all := r.compared()
 	i := slices.IndexFunc(all, func(d IndexDigest) bool { return d.Index == right.Index })
@@ -81,12 +88,12 @@ func (r *replica) differs(right IndexDigest) error {
 	return nil
 }
 
-// divergence describes that the state differs.
+// divergence returns an error that describes the difference.
 func divergence(right IndexDigest) error {
 	return fmt.Errorf("at entry %d most replicas have the digest %016x", right.Index, right.Digest)
 }
 
-// quarantineShard sets a shard aside that differs.
+// quarantineShard sets aside a shard that differs.
 func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest) error {
 	if err := s.replica.differs(right); err != nil {
 		return err
@@ -94,16 +101,18 @@ func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest)
 	return n.isolate(ctx, s, divergence(right))
 }
 
-// abandon sets a shard aside whose replica gave up its state for a snapshot of its leader that cannot be restored. A restart would not help: what the log
-// lacks is in that snapshot only. The identity knows it before abandon returns, whatever the node does with the shard at that moment, since the next start would
-// fail at that snapshot; a stop of the shard waits for that. It ends the process if the shard cannot be stopped.
+// abandon sets aside a shard whose replica dropped its state for a snapshot of its leader that it
+// cannot restore. A restart would not help, because the entries missing from the log are only in
+// that snapshot. abandon records this in the identity before it returns, whatever the node does
+// with the shard at that moment: the next start would fail at that snapshot. A stop of the shard
+// waits for the record. The process ends if the shard cannot be stopped.
 func (n *Node) abandon(ctx context.Context, s *shard, why error) {
 	if err := n.recordQuarantine(s, why); err != nil {
 		n.fatal(err)
 		return
 	}
 	n.spawn(func() {
-		n.moveMu.Lock() // a shard that is being started is here afterwards
+		n.moveMu.Lock() // a shard that is being started is here under this lock
 		defer n.moveMu.Unlock()
 		if err := n.isolate(ctx, s, why); err != nil && !errors.Is(err, ErrNotHere) {
 			n.fatal(err)
@@ -111,7 +120,7 @@ func (n *Node) abandon(ctx context.Context, s *shard, why error) {
 	})
 }
 
-// recordQuarantine makes sure that no start serves a shard's replica again.
+// recordQuarantine records in the identity that no start may serve the shard's replica again.
 func (n *Node) recordQuarantine(s *shard, why error) error {
 	if n.setAside(s.name) {
 		return nil
@@ -123,7 +132,7 @@ func (n *Node) recordQuarantine(s *shard, why error) error {
 	return nil
 }
 
-// isolate stops a shard for good. The identity is the first to know. moveMu is held.
+// isolate stops a shard for good. It records this in the identity first. moveMu is held.
 func (n *Node) isolate(ctx context.Context, s *shard, why error) error {
 	if n.shards[s.number].Load() != s {
 		return ErrNotHere
@@ -153,7 +162,8 @@ func (n *Node) quarantined() []string {
 	return slices.Clone(n.id.Quarantined)
 }
 
-// forget has a shard that is not here leave for good: what of its files remains after a quarantine or an interrupted stop.
+// forget removes a shard for good that is not running here: it removes files that remain after a
+// quarantine or an interrupted stop.
 func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Context) error) error {
 	if n.setAside(s.name) {
 		if err := removed(ctx); err != nil {

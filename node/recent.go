@@ -6,17 +6,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentBytesMax bounds the entries of a group that are kept in memory: those in flight, and a few for a follower that is a little behind.
+// recentBytesMax bounds the entries of a group that are kept in memory: those in flight, and a few
+// for a follower that is slightly behind.
 const recentBytesMax = 2 << 20
 
-// monotonicLog is what Raft's log is to a group.
+// monotonicLog is the log that Raft needs for a group.
 type monotonicLog interface {
 	raft.LogStore
 	raft.MonotonicLogStore
 }
 
-// recentLog keeps the entries that were stored last, so that they are read from memory: Raft asks for each one again for every follower, for the term before
-// the next one, and to apply it. Whoever stores an entry must not change its data afterwards. Older entries are read and checked by the store.
+// recentLog keeps the newest entries in memory, because Raft reads each entry again: for every
+// follower, for the term before the next entry, and to apply it. A caller that stores an entry must
+// not change its data afterwards. The store reads and checks older entries.
 type recentLog struct {
 	monotonicLog
 
@@ -33,7 +35,7 @@ func (c *recentLog) GetLog(index uint64, l *raft.Log) error {
 	return c.monotonicLog.GetLog(index, l)
 }
 
-// recent sets l to an entry if it is in memory.
+// recent copies the entry at index to l if it is in memory.
 func (c *recentLog) recent(index uint64, l *raft.Log) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -47,7 +49,7 @@ func (c *recentLog) recent(index uint64, l *raft.Log) bool {
 // StoreLog implements raft.LogStore.
 func (c *recentLog) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. Only what is durable is kept.
+// StoreLogs implements raft.LogStore. It keeps only durable entries.
 func (c *recentLog) StoreLogs(logs []*raft.Log) error {
 	if err := c.monotonicLog.StoreLogs(logs); err != nil {
 		return err
@@ -79,8 +81,8 @@ func (c *recentLog) DeleteRange(first, last uint64) error {
 	return c.monotonicLog.DeleteRange(first, last)
 }
 
-// forget forgets all entries. mu is held.
+// forget drops all kept entries. mu is held.
 func (c *recentLog) forget() { c.entries, c.bytes = nil, 0 }
 
-// entryBytes is about what an entry takes.
+// entryBytes returns about the memory that an entry takes.
 func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) + entryOverheadBytes }

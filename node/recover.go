@@ -17,23 +17,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recoveryFile holds the id of the cluster that a recovery which has begun makes; it goes when the recovery is complete.
+// recoveryFile holds the id of the new cluster while a recovery is in progress. It is removed when
+// the recovery is complete.
 const recoveryFile = "recovering"
 
-// RecoveryConfig says which data directory to recover. All but Logger are required.
+// RecoveryConfig names the data directory to recover. All fields but Logger are required.
 type RecoveryConfig struct {
 	Dir string
 	// Machine configures the machines of the shards, as Config.Machine does.
 	Machine fsm.Config
-	// Others returns the machine of a group beside the shards, in its first state, such that what it becomes suits a cluster with the given
-	// id of which this server is the only node.
+	// Others returns the machine of a group besides the shards, in its first state. The state must
+	// suit a cluster with the given id of which this server is the only node.
 	Others func(group, clusterID string) (Machine, error)
 	Logger *slog.Logger
 }
 
-// Recovery is the data directory of a stopped node that is to go on without the other nodes of its cluster, because too few of them are
-// left: as the only voter of all its groups, in a cluster of another id. What the other nodes had acknowledged and this one had not heard
-// of is lost; what was in its log and not acknowledged becomes so. The directory stays locked until Close.
+// Recovery is the data directory of a stopped node that goes on without the other nodes of its
+// cluster, because too few of them are left. The node becomes the only voter of all its groups, in
+// a cluster with a new id. Entries that the other nodes had acknowledged and this node had not
+// received are lost. Entries in its log that were not acknowledged then count as acknowledged. The
+// directory stays locked until Close.
 type Recovery struct {
 	cfg    RecoveryConfig
 	lock   *storage.DirLock
@@ -42,18 +45,20 @@ type Recovery struct {
 	groups []RecoveryGroup
 }
 
-// RecoveryGroup is one group as the directory has it.
+// RecoveryGroup is one group in the directory.
 type RecoveryGroup struct {
 	Group string
-	// LastIndex and LastTerm are the end of its log: of several survivors the one with the higher term, then index, has more.
+	// LastIndex and LastTerm are the end of its log. Of several survivors, the one with the higher
+	// term, then the higher index, has more entries.
 	LastIndex, LastTerm uint64
 	// Voters are the voting members as this server last heard of them.
 	Voters []string
-	// Done tells that an earlier attempt at this recovery has dealt with it.
+	// Done tells that an earlier attempt at this recovery has completed this group.
 	Done bool
 }
 
-// OpenRecovery locks a data directory and looks at its groups; it changes nothing but what every start repairs.
+// OpenRecovery locks a data directory and inspects its groups. It makes no changes but the repairs
+// of every start.
 func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
 	if _, ok, err := Identify(cfg.Dir); err != nil || !ok {
 		return nil, errors.Join(err, notThere(cfg.Dir, ok))
@@ -96,8 +101,8 @@ func notThere(dir string, there bool) error {
 	return fmt.Errorf("%s is no data directory: there is no %s in it", dir, identityFile)
 }
 
-// pendingRecovery returns the id of the cluster that an earlier attempt began to make, or a new one. An attempt that has made the present
-// cluster is complete.
+// pendingRecovery returns the id of the cluster that an earlier attempt began to make, or a new id.
+// An attempt that has made the present cluster is complete.
 func pendingRecovery(dir, present string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, recoveryFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +121,7 @@ func pendingRecovery(dir, present string) (string, error) {
 	return id, nil
 }
 
-// Identity returns whose directory it is.
+// Identity returns the identity of the directory's node.
 func (r *Recovery) Identity() Identity {
 	return Identity{ClusterID: r.id.ClusterID, Name: r.id.Name, ServerID: r.id.serverID(), Shards: r.id.Shards}
 }
@@ -127,7 +132,7 @@ func (r *Recovery) NextCluster() string { return r.next }
 // Groups returns the groups of the directory.
 func (r *Recovery) Groups() []RecoveryGroup { return r.groups }
 
-// Missing returns the shards of which nothing is here. After Run they begin empty.
+// Missing returns the shards without data here. After Run they begin empty.
 func (r *Recovery) Missing() (shards []uint32) {
 	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
 		has := func(g RecoveryGroup) bool { return g.Group == shardName(i) && (g.LastIndex > 0 || g.Done) }
@@ -151,7 +156,7 @@ func (r *Recovery) dirOf(name string) string {
 	return groupDir(r.cfg.Dir, name)
 }
 
-// tag returns what the files of a group are marked with in a cluster.
+// tag returns the mark of a group's files in a cluster.
 func (r *Recovery) tag(clusterID, name string) string {
 	return clusterID + "/" + r.id.serverID() + "/" + name
 }
@@ -180,7 +185,7 @@ func (r *Recovery) inspect(name string) (g RecoveryGroup, err error) {
 	return g, replay(stores, &g, func(*raft.Log) error { return nil })
 }
 
-// replay goes through the log after the newest snapshot and notes what g is about.
+// replay applies the log after the newest snapshot, and records its end and the voters in g.
 func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) error) error {
 	var members raft.Configuration
 	newest, ok := stores.Snapshots.Newest()
@@ -213,8 +218,9 @@ func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) erro
 	return nil
 }
 
-// Run makes the recovery. The id of the new cluster is on the disk before anything else changes and the identity changes last: after a
-// crash in between the node does not start, and Run goes on where it was.
+// Run carries out the recovery. It writes the id of the new cluster to the disk before all other
+// changes, and the identity last. After a crash in between, the node does not start, and Run
+// continues where it was.
 func (r *Recovery) Run() error {
 	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile), []byte(r.next+"\n")); err != nil {
 		return fmt.Errorf("noting that a recovery begins: %w", err)
@@ -249,8 +255,9 @@ func (r *Recovery) Run() error {
 	return storage.OSFS{}.SyncDir(r.cfg.Dir)
 }
 
-// clear makes room for a shard that begins empty. What is left of one that was here is a term and a vote in a cluster that has ended; the
-// files of one that was set aside are kept for people to look at.
+// clear makes room for a shard that begins empty. A shard that has left has only a term and a vote
+// in a cluster that has ended. The files of a shard that was set aside are kept for people to
+// inspect.
 func (r *Recovery) clear(shard uint32) error {
 	dir := shardDir(r.cfg.Dir, shard)
 	if slices.Contains(r.id.Quarantined, shardName(shard)) {
@@ -263,7 +270,8 @@ func (r *Recovery) clear(shard uint32) error {
 	return os.RemoveAll(dir)
 }
 
-// recover makes this server the only voter of a group: a snapshot of all that its log holds says so, and the log goes.
+// recover makes this server the only voter of a group. It writes a snapshot of the whole log that
+// says so, then removes the log.
 func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 	stores, err := r.open(g.Group)
 	if err != nil {
@@ -289,7 +297,7 @@ func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 	if err != nil {
 		return fmt.Errorf("emptying the log: %w", err)
 	}
-	stores.Tidy(nil) // or the disk, which may be full, would hold the log until the node starts
+	stores.Tidy(nil) // else a possibly full disk would keep the log until the node starts
 	closed = true
 	if err := stores.Close(); err != nil {
 		return err
@@ -298,7 +306,7 @@ func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 	return storage.Rename(r.dirOf(g.Group), storage.OSFS{}, r.tag(r.id.ClusterID, g.Group), r.tag(r.next, g.Group))
 }
 
-// rebuild returns the machine of a group with all of its log applied.
+// rebuild returns the machine of a group after its whole log.
 func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Machine, err error) {
 	if strings.HasPrefix(g.Group, shardPrefix) {
 		machine = newShardMachine(r.cfg.Machine)
