@@ -287,7 +287,7 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
-	if req.ID != "" && machineView(s.view).remembers(req) { // the answer to an earlier attempt is known
+	if req.ID != "" && s.machineView().remembers(req) { // the answer to an earlier attempt is known
 		return s.do(ctx, req)
 	}
 	if err := s.admission.check(req); err != nil {
@@ -348,13 +348,13 @@ func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first Reply) 
 
 // hasJobs reports whether one of the queues has a reservable job, even one that a waiter is about to get.
 func (s *shard) hasJobs(queues []string) bool {
-	return slices.ContainsFunc(machineView(s.view).available(queues), func(jobs uint64) bool { return jobs > 0 })
+	return slices.ContainsFunc(s.machineView().available(queues), func(jobs uint64) bool { return jobs > 0 })
 }
 
 // hasFreeJobs reports whether one of the queues has a reservable job that no waiter is about to get.
 func (s *shard) hasFreeJobs(queues []string) bool {
 	reserving := s.waiters.reservingJobs(queues) // read first: a job that is granted meanwhile counts twice, never zero times
-	for i, jobs := range machineView(s.view).available(queues) {
+	for i, jobs := range s.machineView().available(queues) {
 		if jobs > reserving[i] {
 			return true
 		}

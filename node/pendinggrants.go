@@ -44,6 +44,11 @@ type pendingGrant struct {
 	timer                           *time.Timer
 }
 
+// newPendingGrants returns those of a shard, whose proposer and admission exist. They are closed.
+func newPendingGrants(s *shard) *pendingGrants {
+	return &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.check, format: s.node.Format, failed: s.note}
+}
+
 // open begins a leadership.
 func (pg *pendingGrants) open() {
 	pg.mu.Lock()

@@ -70,11 +70,8 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
 	s.proposer.queueLimit = newQueueCountLimit(s, machine.m)
 	s.admission = newAdmission(s)
-	s.pendingGrants = &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.check, format: n.Format, failed: s.note}
-	s.waiters = newWaiters(n.cfg.WaitersMax)
-	s.waiters.clock, s.waiters.view, s.waiters.admission = s.clock, s.view, s.admission
-	s.waiters.grants, s.waiters.stats, s.waiters.format = s.pendingGrants, s.stats, n.Format
-	s.waiters.abandoned = s.releaseAbandoned
+	s.pendingGrants = newPendingGrants(s)
+	s.waiters = newShardWaiters(s)
 	s.proposer.answeredLate = s.waiters.recheckAll
 	s.pacer = &pacer{now: s.clock.Now, deadline: s.nextDuty, expire: s.expire, wake: wakeup.New()}
 	s.replica.after = func(m Machine) {
@@ -321,6 +318,9 @@ func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	})
 	return w
 }
+
+// machineView returns view, with its methods.
+func (s *shard) machineView() machineView { return s.view }
 
 // peek answers a query from this node's copy of the machine. While the replica is catching up to what it had applied
 // before, peek returns ErrNotHere.

@@ -109,7 +109,17 @@ type waiter struct {
 	pendingGrant *pendingGrant // of the reservation that was answered
 }
 
-// newWaiters returns waiters that refuse all calls until open.
+// newShardWaiters returns the waiters of a shard, whose admission and pendingGrants exist.
+func newShardWaiters(s *shard) *waiters {
+	ws := newWaiters(s.cfg.WaitersMax)
+	ws.clock, ws.view, ws.admission = s.clock, s.view, s.admission
+	ws.grants, ws.stats, ws.format = s.pendingGrants, s.stats, s.node.Format
+	ws.abandoned = s.releaseAbandoned
+	return ws
+}
+
+// newWaiters returns waiters that refuse all calls until open. Its other parts are set by newShardWaiters; tests set what
+// they need.
 func newWaiters(most int) *waiters {
 	return &waiters{
 		most: most, wake: wakeup.New(), closed: ErrNoLeader,
