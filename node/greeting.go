@@ -15,8 +15,8 @@ import (
 //	then cluster, group, sender, receiver, each: byte length, bytes
 //	4 bytes  CRC-32C of all that, big-endian
 //
-// The layout up to the texts is the same in all versions, so that a later version can be told from garbage. A greeting has
-// at most 6 + 4×256 + 4 bytes whatever a stranger sends.
+// The layout up to the texts is the same in all versions, so that a later version can be told from
+// garbage. A greeting has at most 6 + 4×256 + 4 bytes, whatever a stranger sends.
 type greeting struct {
 	version byte
 	verdict verdict
@@ -72,15 +72,15 @@ func (v verdict) String() string {
 	}
 }
 
-// isStranger reports whether the greeting is that of Hello. A stranger names no cluster and no receiver, hence can never be
-// mistaken for a member, nor a member for it.
+// isStranger reports whether the greeting is that of Hello. A stranger names no cluster and no
+// receiver, so the greetings of strangers and of members cannot be confused.
 func (g greeting) isStranger() bool {
 	return g.version == protocolVersion && g.cluster == "" && g.group == helloGroup && g.receiver == ""
 }
 
-// String describes the greeting for logs. Its texts are a stranger's, hence quoted.
+// String describes the greeting for logs. Its texts come from a stranger, so they are quoted.
 func (g greeting) String() string {
-	if g.version != protocolVersion { // nothing else was read of it
+	if g.version != protocolVersion { // no other field was read
 		return fmt.Sprintf("version %d, this program speaks %d", g.version, protocolVersion)
 	}
 	return fmt.Sprintf("version %d, cluster %q, group %q, sender %q, receiver %q", g.version, g.cluster, g.group, g.sender, g.receiver)
@@ -103,7 +103,8 @@ func writeGreeting(w io.Writer, g greeting) error {
 	return nil
 }
 
-// readGreeting reads exactly one greeting. Of one in another version it returns the version only.
+// readGreeting reads exactly one greeting. Of a greeting in another version, it returns only the
+// version and the verdict.
 func readGreeting(from io.Reader) (greeting, error) {
 	var whole bytes.Buffer
 	r := io.TeeReader(from, &whole)

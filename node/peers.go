@@ -11,26 +11,28 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// The names in greetings that are no groups. A greeting for helloGroup is a stranger's question, one for callsGroup opens
-// a connection for calls between nodes.
+// Names in greetings that are not groups. A greeting for helloGroup is a stranger's question. One
+// for callsGroup opens a connection for calls between nodes.
 const (
 	helloGroup = "hello"
 	callsGroup = "calls"
 )
 
-// PeerConn is a connection for calls between two nodes of a cluster. Its deadlines are those of the connection below.
+// PeerConn is a connection for calls between two nodes of a cluster. Its deadlines are those of the
+// inner connection.
 type PeerConn struct {
 	net.Conn
 	peer string
 }
 
-// Peer returns the server id of the node at the other end, as the greeting had it. On a ProvenConn its name was proved; over plain TCP
-// whoever reaches the port may give itself any.
+// Peer returns the server id of the node at the other end, as the greeting gave it. A ProvenConn
+// has proved that name. Over plain TCP, any program that reaches the port may claim any name.
 func (c *PeerConn) Peer() string { return c.peer }
 
-// PeerListener returns the listener for calls of other nodes. Its connections are *PeerConn: the greeting named this
-// cluster and this server. There is one listener a node; it ends with the node, or by its Close, after which
-// there is none. Before the first call of PeerListener calls of others are refused.
+// PeerListener returns the listener for calls of other nodes. Its connections are *PeerConn: the
+// greeting named this cluster and this server. There is one listener a node. It ends with the node,
+// or by its Close, and cannot be opened again. Before the first call of PeerListener, calls of
+// other nodes are refused.
 func (n *Node) PeerListener() net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,8 +52,9 @@ func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) 
 	return &PeerConn{conn, conn.peer}, nil
 }
 
-// CloseStale closes the connections to other nodes that were dialled where Resolve has them no more. One to an address that a node left goes on for as long as
-// the node also listens there, and would hide that nobody can connect to it at its new one.
+// CloseStale closes the connections to other nodes whose address Resolve does not return any more.
+// A connection to the address that a node left lasts as long as the node also listens there. It
+// would hide that no node can connect to the new address.
 func (n *Node) CloseStale() { n.mux.closeStale() }
 
 // peerListener is the net.Listener of PeerListener.
@@ -66,7 +69,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	return &PeerConn{conn, conn.peer}, nil
 }
 
-// Close ends Accept, and has greetings refused. Connections stay until whoever serves them, or the node, closes them: calls that are under way can be answered.
+// Close ends Accept, and the node refuses greetings for calls. Connections stay until their server,
+// or the node, closes them, so that calls in flight can be answered.
 func (l *peerListener) Close() error {
 	l.end()
 	l.mux.mu.Lock()
@@ -81,23 +85,24 @@ type Introduction struct {
 	ClusterID, ServerID string
 	// Shards is the number of shards of the cluster, or of the one that the node would found.
 	Shards int
-	// Founder is the server id of the node that a node without a cluster leaves it to to found one, itself if it is about to; empty as long as it
-	// has agreed to nobody.
+	// Founder is for a node without a cluster: the server id of the node that it lets found one,
+	// its own if it is about to do so. It is empty until the node has agreed to a founder.
 	Founder string
-	// Format is the format in which the node writes. Who does not read it cannot join. Of a node without a cluster it is the latest that it reads.
+	// Format is the format in which the node writes. A node that does not read it cannot join. For
+	// a node without a cluster, it is the latest format that it reads.
 	Format fsm.Format
 	// Founding is how the cluster of the node was founded by several; nil if it was not.
 	Founding *Founding
 }
 
-// Hello asks the node that listens for its peers at addr who it is. The caller need not be a node yet. dial is as in Config;
-// nil dials TCP. It takes at most five seconds after the dialling.
+// Hello asks the node that listens for its peers at addr who it is. The caller need not be a node
+// yet. dial is as in Config; nil dials TCP. After the dialling, Hello takes at most five seconds.
 func Hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (Introduction, error) {
 	return hello(ctx, dial, addr, "")
 }
 
-// AskToFound is Hello of a node without a cluster that wants to found one: the answer says whether the other node leaves it to asker, the
-// server id of this one. See AnswerStrangers.
+// AskToFound is Hello of a node without a cluster that wants to found one. The answer says whether
+// the other node lets asker, the server id of this node, found it. See AnswerStrangers.
 func AskToFound(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr, asker string) (Introduction, error) {
 	return hello(ctx, dial, addr, asker)
 }
@@ -166,8 +171,9 @@ func (m *mux) introduce(conn net.Conn) error {
 	})
 }
 
-// writeIntroduction sends the answer to a stranger: a greeting, and a frame with the number of shards in two bytes, the format in one, and in the rest how the
-// cluster was founded by several, if it was. Programs before format 2 read the first three bytes only.
+// writeIntroduction sends the answer to a stranger: a greeting and a frame. The frame has the
+// number of shards in two bytes and the format in one. The rest says how several nodes founded the
+// cluster, if they did. Programs before format 2 read only the first three bytes.
 func writeIntroduction(conn net.Conn, intro Introduction) error {
 	reply := greeting{version: protocolVersion, cluster: intro.ClusterID, group: helloGroup, sender: intro.ServerID, receiver: intro.Founder}
 	if err := writeGreeting(conn, reply); err != nil {
@@ -183,7 +189,7 @@ func writeIntroduction(conn net.Conn, intro Introduction) error {
 	return nil
 }
 
-// dialTCP is the Dial of a configuration that names none.
+// dialTCP is the default of Config.Dial.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }

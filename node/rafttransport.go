@@ -13,8 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Pre-vote keeps a node that was cut off from unseating a healthy leader. The library silently does without it if the
-// transport does not offer it, so that is checked when this package is compiled. It closes a transport only if that can be closed.
+// Pre-vote keeps a node that was cut off from unseating a healthy leader. If the transport does not
+// offer it, the library silently does without. The library closes only a transport that implements
+// raft.WithClose. So the compiler checks both.
 var (
 	_ raft.WithPreVote = (*raftTransport)(nil)
 	_ raft.WithClose   = (*raftTransport)(nil)
@@ -23,18 +24,19 @@ var (
 // aliveWithin is how recently a follower must have answered to count as alive: a few heartbeats.
 const aliveWithin = 500 * time.Millisecond
 
-// raftTransport is the transport of one group. It keeps messages below the size at which the other side hangs up, and remembers how far
-// each follower has come.
+// raftTransport is the transport of one group. It keeps messages below the size at which the
+// receiver closes the connection, and records the progress of each follower.
 type raftTransport struct {
 	*raft.NetworkTransport
-	// inbox is what Raft's main loop takes messages from.
+	// inbox is the channel from which Raft's main loop takes messages.
 	inbox chan raft.RPC
 	done  chan struct{} // closed by Close
 	once  sync.Once
 	raft  atomic.Pointer[raft.Raft] // nil until it is known
 	// full reports whether the disk has no room for entries.
 	full func() bool
-	// reach finds out whether a server can be reached; left, closed by leave, ends the waits for that.
+	// reach checks whether a server can be reached. leave closes left, which ends the waits for
+	// servers.
 	reach   func(ctx context.Context, id raft.ServerID) error
 	left    chan struct{}
 	leaving sync.Once
@@ -48,8 +50,8 @@ type raftTransport struct {
 // followed is what a leader knows of a follower.
 type followed struct {
 	index uint64    // the last entry that it confirmed in term
-	term  uint64    // in which it was last heard of
-	at    time.Time // when that was
+	term  uint64    // of its last answer
+	at    time.Time // time of its last answer
 }
 
 // newRaftTransport returns a transport that takes its messages from inner, which uses s.
@@ -62,7 +64,8 @@ func newRaftTransport(inner *raft.NetworkTransport, s *stream) *raftTransport {
 	return t
 }
 
-// forward passes on what comes from peers until Close.
+// forward passes the messages of peers to Raft until Close. It answers those that Raft must not
+// see.
 func (t *raftTransport) forward() {
 	for {
 		select {
@@ -86,26 +89,30 @@ func (t *raftTransport) forward() {
 	}
 }
 
-// errOutdated is the answer to entries that are later than the leadership in whose name they come.
+// errOutdated is the answer to entries of a later term than the message that carries them.
 var errOutdated = errors.New("the entries are of a later term than the message")
 
-// outdated reports whether entries are of a later term than the message that brings them. A leader that lost its leadership while it waited for
-// this follower and was elected again may send what it logs now in the name of its earlier term, since the library
-// chooses at random between the news that the leadership is over and the next thing to send. Who took that would have a term in its
-// log that it never made durable, which storage rightly takes for an old copy of its term and vote at the next start.
+// outdated reports whether entries are of a later term than the message that carries them. A leader
+// may lose its leadership while it waits for this follower, and be elected again. It may then send
+// what it logs now in the name of its earlier term: the library chooses at random between the news
+// that the leadership is over and the next message. A follower that took the entries would have a
+// term in its log that it never made durable. At the next start, storage rightly takes that for an
+// old copy of its term and vote.
 func outdated(rpc raft.RPC) bool {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	return ok && len(req.Entries) > 0 && req.Entries[len(req.Entries)-1].Term > req.Term
 }
 
-// brings reports whether a message brings entries. On a disk without room they would be the write that fails and ends the process. A
-// replica that takes none lags, and goes on voting, hearing its leader and sending its callers on.
+// brings reports whether a message carries entries. On a disk without room, writing them would fail
+// and end the process. A replica that takes no entries lags, but it still votes, hears its leader
+// and directs its callers to it.
 func brings(rpc raft.RPC) bool {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	return ok && len(req.Entries) > 0
 }
 
-// queue gives a message to Raft's main loop. After Close it is answered by nobody; the library waits for that end too.
+// queue gives a message to Raft's main loop. After Close the message gets no answer; the library
+// stops waiting for one then.
 func (t *raftTransport) queue(rpc raft.RPC) {
 	select {
 	case t.inbox <- rpc:
@@ -116,11 +123,13 @@ func (t *raftTransport) queue(rpc raft.RPC) {
 // Consumer implements raft.Transport.
 func (t *raftTransport) Consumer() <-chan raft.RPC { return t.inbox }
 
-// SetHeartbeatHandler takes the function with which Raft answers heartbeats beside its main loop, so that they need not wait for its disk.
-// That function also takes over the term of a heartbeat and steps down, unsynchronised with the main loop, which may be about to
-// log, vote or lead in another term: entries of two leaders then carry one term (hashicorp/raft issue 695), and a term that was
-// promised to a candidate is taken back. Hence only a follower's heartbeat of the present term goes this way, which changes neither; all others wait
-// for the main loop. A change of state in between is caught by the stable store, which takes no lower term.
+// SetHeartbeatHandler takes the function with which Raft answers heartbeats outside its main loop,
+// so that they do not wait for its disk. That function also adopts the term of a heartbeat and
+// steps down. It is not synchronised with the main loop, which may be about to log, vote or lead in
+// another term. Then entries of two leaders carry one term (hashicorp/raft issue 695), or a term
+// that was promised to a candidate is taken back. So only a heartbeat of the current term to a
+// follower goes this way: it changes neither the term nor the role. All others wait for the main
+// loop. If the role changes in between, the stable store refuses a lower term.
 func (t *raftTransport) SetHeartbeatHandler(beside func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {
@@ -144,8 +153,9 @@ func (t *raftTransport) Close() error {
 	return t.NetworkTransport.Close()
 }
 
-// RequestVote implements raft.Transport. A candidate has one question for each voter, and another only after an election timeout. While this node
-// abstains nobody is asked, and the answer is no.
+// RequestVote implements raft.Transport. A candidate asks each voter once, and again only after an
+// election timeout, so a question that a broken connection lost is sent again. While this node
+// abstains, it asks no voter, and the answer is no.
 func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if t.standing.abstains() {
 		resp.Term = req.Term
@@ -163,13 +173,15 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	return overBroken(func() error { return t.NetworkTransport.RequestPreVote(id, target, req, resp) })
 }
 
-// TimeoutNow implements raft.Transport. Heard twice, it costs another election.
+// TimeoutNow implements raft.Transport. If the receiver gets the message twice, that costs another
+// election.
 func (t *raftTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return overBroken(func() error { return t.NetworkTransport.TimeoutNow(id, target, req, resp) })
 }
 
-// overBroken sends a message again, which the other side may hear twice, while the connection for it turns out to be broken: the library keeps connections
-// to a server that has been restarted since, and finds out only when it uses them.
+// overBroken sends a message again while the connection for it turns out to be broken, so the
+// receiver may get it twice. The library keeps connections to a server that has restarted since,
+// and notices only when it uses them.
 func overBroken(send func() error) error {
 	for range connsPooled {
 		if err := send(); !broken(err) {
@@ -184,16 +196,18 @@ func broken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// AppendEntries sends entries, or a heartbeat. Of many large entries it sends the first ones only, and takes the others out of the
-// request, so that Raft, which counts as sent what is in the request, sends them next. To a follower that is not reached it goes on trying, unless
-// it is a heartbeat, whose failure Raft has to know.
+// AppendEntries sends entries, or a heartbeat. If the entries are too large together, it sends the
+// first ones and removes the others from the request. Raft counts what is in the request as sent,
+// and sends the others next. While the follower is not reached, it retries, except for a heartbeat:
+// Raft has to know that a heartbeat failed.
 func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	req.Entries = firstEntries(req.Entries)
-	heartbeat := req.PrevLogEntry == 0 && len(req.Entries) == 0 // whoever leads has an entry at least
+	heartbeat := req.PrevLogEntry == 0 && len(req.Entries) == 0 // a leader has at least one entry
 	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
 	for !heartbeat && unreached(err) {
-		// The wait may be long, and Raft sends what there is then once it has an answer. Without entries the message asks only whether the follower has the one
-		// before them: what it holds after that may differ, so it must not take more for committed.
+		// The wait may be long; after an answer, Raft sends the entries that it has then. Without
+		// entries, the message asks only whether the follower has the previous entry. What the
+		// follower holds after that entry may differ, so it must not take more for committed.
 		req.Entries, req.LeaderCommitIndex = nil, min(req.LeaderCommitIndex, req.PrevLogEntry)
 		if !t.await(id, req.Term, err) {
 			return err
@@ -217,7 +231,7 @@ func firstEntries(entries []*raft.Log) []*raft.Log {
 	return entries
 }
 
-// confirmed notes that a follower holds what was sent.
+// confirmed records that a follower holds what was sent.
 func (t *raftTransport) confirmed(id raft.ServerID, req *raft.AppendEntriesRequest) {
 	index := req.PrevLogEntry // 0 in a heartbeat
 	if n := len(req.Entries); n > 0 {
@@ -238,7 +252,8 @@ func (t *raftTransport) heardOf(server string) followed {
 	return t.followers[raft.ServerID(server)]
 }
 
-// furthest returns the follower that has confirmed most of those that answered in a term, and lately.
+// furthest returns the candidate with the highest confirmed index, among those that answered
+// recently in a term.
 func (t *raftTransport) furthest(candidates []raft.ServerID, term uint64) (furthest raft.ServerID, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,15 +11,18 @@ import (
 	"github.com/belfrydb/belfry/access/connlimit"
 )
 
-// StrangerListener is a listener whose Accept can be ended without closing it, as that of TCP.
+// StrangerListener is a listener whose Accept can be ended without closing the listener, such as
+// that of TCP.
 type StrangerListener interface {
 	net.Listener
 	SetDeadline(t time.Time) error
 }
 
-// AnswerStrangers answers the questions of Hello and AskToFound for a process that is no node yet, until ctx ends, and returns when no answer is under way any more. The
-// listener stays open: what connects afterwards waits for the node that is opened on it. answer is given the server id of the node that asks to found a
-// cluster, empty if the question is only who is here. It may be called from several goroutines.
+// AnswerStrangers answers Hello and AskToFound for a process that is not a node yet, until ctx
+// ends. It returns when all answers are sent. The listener stays open: a later connection waits for
+// the node that is opened on it. answer gets the server id of the node that asks to found a
+// cluster, or an empty one if the question is a Hello. answer may be called from several
+// goroutines.
 func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func(asker string) Introduction) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -37,7 +40,7 @@ func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func
 			if err == nil {
 				_ = conn.Close() // it asks again
 			}
-			<-woken // or the deadline would come after it is taken away
+			<-woken // else the deadline might be set after its removal below
 			if err := listener.SetDeadline(time.Time{}); err != nil {
 				return fmt.Errorf("listening on for other nodes: %w", err)
 			}
@@ -56,13 +59,14 @@ func AnswerStrangers(ctx context.Context, listener StrangerListener, answer func
 		slot, _ := handshakes.Acquire(conn) // never nil: no slot is pinned here
 		answering.Go(func() {
 			defer slot.Release()
-			defer func() { _ = conn.Close() }() // the answer was sent, or the question was none
+			defer func() { _ = conn.Close() }() // the answer was sent, or the question was not valid
 			_ = during(ctx, conn, func() error { return answerStranger(conn, answer) })
 		})
 	}
 }
 
-// answerStranger reads a question and answers it. Who asks for more is a node of a cluster: there is none here.
+// answerStranger reads a question and answers it. It refuses the greeting of a member: this process
+// has no cluster.
 func answerStranger(conn net.Conn, answer func(asker string) Introduction) error {
 	question, err := readGreeting(conn)
 	if err != nil {

@@ -17,23 +17,28 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds a whole handshake, so that a silent stranger costs a connection for a moment only.
+	// handshakeTimeout bounds a whole handshake, so that a silent stranger holds a connection only
+	// briefly.
 	handshakeTimeout = 5 * time.Second
-	// handshakesMax bounds the handshakes under way; what connects beyond takes the place of one.
+	// handshakesMax bounds the handshakes under way. A further connection closes one that is in its
+	// handshake and takes its slot.
 	handshakesMax = 128
 	// rpcTimeout is the I/O deadline of one Raft message; for a snapshot it grows with the size.
 	rpcTimeout = 10 * time.Second
 	// connsPooled is the number of idle connections kept to each peer of a group.
 	connsPooled = 3
-	// connsPeerMax bounds the connections that a stream takes from one peer: those of its pool, and one for each of its
-	// goroutines that found the pool empty. A further one ends the one that was silent for longest, which the peer has lost.
+	// connsPeerMax bounds the connections that a stream takes from one peer: those of its pool, and
+	// one for each of its goroutines that found the pool empty. A further one closes the connection
+	// that was silent for longest, because the peer has lost that one.
 	connsPeerMax = 8
-	// connsStreamMax bounds those that a stream takes from all peers together, whatever names they give themselves.
+	// connsStreamMax bounds the connections that a stream takes from all peers together, whatever
+	// names they claim.
 	connsStreamMax = 256
 )
 
-// mux shares one listener among all groups of a node and the calls between nodes. A handshake on each connection names the protocol version, cluster,
-// group, sender and intended receiver, and is checked on both sides, because Raft itself takes any stranger's entries.
+// mux shares one listener among all groups of a node and the calls between nodes. A handshake on
+// each connection names the protocol version, cluster, group, sender and receiver. Both sides check
+// them, because Raft itself would take entries from any stranger.
 type mux struct {
 	cluster, self string
 	shards        int
@@ -44,13 +49,13 @@ type mux struct {
 	dial          func(ctx context.Context, addr string) (net.Conn, error)
 	resolve       func(serverID string) ([]string, error)
 	logger        *slog.Logger
-	refusals      refusals      // those that were logged
-	changed       atomic.Uint64 // connections that were ended because what came on them had been changed on the way
-	format        atomic.Uint32 // what the node writes, for strangers
+	refusals      refusals      // remembers those that were logged
+	changed       atomic.Uint64 // connections that were closed because their data was changed in transit
+	format        atomic.Uint32 // the format in which the node writes; strangers are told
 
 	done       chan struct{}
 	running    sync.WaitGroup
-	handshakes *connlimit.Limiter // limits those under way
+	handshakes *connlimit.Limiter // limits the handshakes under way
 
 	mu      sync.Mutex
 	streams map[string]*stream // by group
@@ -110,7 +115,7 @@ func (m *mux) accept() {
 		conn, err := m.listener.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
-				return // whoever closed it: there is nothing to be had
+				return // no connection will come any more
 			}
 			select {
 			case <-m.done:
@@ -222,7 +227,8 @@ func (m *mux) judge(hello greeting, s *stream) verdict {
 	}
 }
 
-// connect connects to a server for a group, at the first of its addresses at which it answers. Once it has returned, ctx has no effect on the connection.
+// connect connects to a server for a group. It tries the addresses of the server in order, until
+// one answers. After it returns, ctx has no effect on the connection.
 func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, error) {
 	addrs, err := m.resolve(server)
 	if err != nil {
@@ -269,7 +275,8 @@ func (m *mux) connectAt(ctx context.Context, group, server, addr string) (*frame
 	return newFramedConn(conn), nil
 }
 
-// during runs a handshake, which ends with ctx or after handshakeTimeout. It leaves that deadline on the connection.
+// during runs a handshake, which ends with ctx or after handshakeTimeout. The deadline of the
+// handshake stays on the connection.
 func during(ctx context.Context, conn net.Conn, handshake func() error) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
@@ -315,14 +322,14 @@ func (m *mux) track(conn net.Conn) (*trackedConn, bool) {
 	return tracked, true
 }
 
-// label notes what a dialled connection is for, and where it goes.
+// label records the group, the peer and the address of a dialled connection.
 func (m *mux) label(conn *trackedConn, group, peer, addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	conn.group, conn.peer, conn.dialled = group, peer, addr
 }
 
-// closeStale closes the connections that were dialled at an address at which their server would not be dialled now.
+// closeStale closes the dialled connections to an address that their server does not have any more.
 func (m *mux) closeStale() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -332,14 +339,14 @@ func (m *mux) closeStale() {
 		}
 		if addrs, err := m.resolve(c.peer); err == nil && !slices.Contains(addrs, c.dialled) {
 			delete(m.conns, c)
-			_ = c.Conn.Close() // who uses it finds out, and dials anew
+			_ = c.Conn.Close() // its user gets an error and dials again
 			m.logger.Info("a connection was closed, since the node is not at that address any more", "server_id", c.peer, "addr", c.dialled)
 		}
 	}
 }
 
-// assign notes what an accepted connection is for, and makes room for it among those of its peer. It reports false if
-// the stream has too many.
+// assign records the group and the peer of an accepted connection, and makes room for it among
+// those of its peer. It reports false if the stream has too many.
 func (m *mux) assign(conn *trackedConn, hello greeting) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -368,7 +375,8 @@ func (m *mux) assign(conn *trackedConn, hello greeting) bool {
 	return true
 }
 
-// drop forgets a stream and closes its group's connections. Raft's transport leaves those that it accepted to their peers.
+// drop forgets a stream and closes its group's connections. Raft's transport does not close those
+// that it accepted: it leaves that to the peers.
 func (m *mux) drop(s *stream) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -381,18 +389,19 @@ func (m *mux) drop(s *stream) {
 	}
 }
 
-// forget has greetings for a stream refused. mu is held.
+// forget removes a stream, so that greetings for it are refused. mu is held.
 func (m *mux) forget(s *stream) {
 	if m.streams[s.group] == s {
 		delete(m.streams, s.group)
 	}
 }
 
-// trackedConn is a connection that its mux closes if nobody else does. Deadlines are those of the connection below.
+// trackedConn is a connection that its mux closes at the latest when the mux itself is closed. Its
+// deadlines are those of the inner connection.
 type trackedConn struct {
 	net.Conn
 	mux   *mux
-	heard atomic.Int64 // when something was last read, in nanoseconds
+	heard atomic.Int64 // time of the last read, in nanoseconds
 
 	// Guarded by mux.mu until the handshake is over, and constant after.
 	group, peer string // peer is the other side's server id
@@ -424,7 +433,8 @@ type stream struct {
 	once     sync.Once
 }
 
-// Accept waits for the next connection for the group. What comes on it is limited.
+// Accept waits for the next connection for the group. It returns an inboundConn, which limits what
+// the peer may send.
 func (s *stream) Accept() (net.Conn, error) {
 	conn, err := s.next()
 	if err != nil {
