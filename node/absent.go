@@ -12,26 +12,28 @@ import (
 )
 
 const (
-	// absentPause is between two looks for a follower that was not reached: entries find it that long after its return. Heartbeats to it are tried about
-	// once a second, so a shorter pause would be most of what an absent node costs.
+	// absentPause is the time between two checks of a follower that was not reached: entries find
+	// the follower that long after its return. Heartbeats to it are tried about once a second, so a
+	// shorter pause would be most of the cost of an absent node.
 	absentPause = 500 * time.Millisecond
-	// refusedPause is that for one that was there and did not take the greeting: it starts, was removed, or is another. Heartbeats ask it as often.
+	// refusedPause is the same pause for a server that was there and did not accept the greeting:
+	// it starts, was removed, or is another server. Heartbeats ask it as often.
 	refusedPause = time.Second
-	// dialTimeout bounds the dialling of a server, before the greeting. Packets to one that is away may vanish; TCP then tries ever more seldom, and only a
-	// new attempt finds it soon.
+	// dialTimeout bounds the dialling of a server, before the greeting. Packets to an absent server
+	// may vanish. TCP then retries ever more seldom, and only a new attempt finds the server soon.
 	dialTimeout = 2 * time.Second
 )
 
-// unreachedError is the error of a connection that did not come about.
+// unreachedError is the error of a connection that could not be made.
 type unreachedError struct {
 	cause    error
-	answered bool // somebody was there
+	answered bool // a server was there
 }
 
 // Error implements error.
 func (e *unreachedError) Error() string { return e.cause.Error() }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the cause.
 func (e *unreachedError) Unwrap() error { return e.cause }
 
 // unreached reports whether a message was not sent because its receiver was not reached.
@@ -40,10 +42,12 @@ func unreached(err error) bool {
 	return ok
 }
 
-// await waits until a follower that was not reached can be. It reports false if there is nothing more to be sent to it in this term.
+// await waits until a follower that was not reached can be reached. It reports false if there is no
+// more to send to it in this term.
 //
-// Raft would try again too, but ever more seldom, up to every ten seconds, as failures add up, and nothing resets their number but an answer to what
-// is no heartbeat. So an absence, however long, is no failure at all.
+// Raft would retry too, but ever more seldom as failures add up, up to every ten seconds. Only an
+// answer to a message that is not a heartbeat resets their number. So an absence, however long, is
+// not a failure here.
 func (t *raftTransport) await(id raft.ServerID, term uint64, err error) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	var leaving sync.WaitGroup
@@ -84,7 +88,8 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// owes reports whether this node leads in a term, and another server is a member: whether there is anything to be sent to it.
+// owes reports whether this node leads in a term and a server is a member, so that there are
+// messages for it.
 func (t *raftTransport) owes(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {
@@ -94,11 +99,13 @@ func (t *raftTransport) owes(id raft.ServerID, term uint64) bool {
 	return future.Error() == nil && slices.ContainsFunc(future.Configuration().Servers, func(s raft.Server) bool { return s.ID == id })
 }
 
-// leave ends all waits for followers, now and in the future. Raft waits for them when it is stopped, and closes its transport only then.
+// leave ends all waits for followers, now and in the future. When Raft is stopped, it waits for
+// them, and only then closes its transport.
 func (t *raftTransport) leave() { t.leaving.Do(func() { close(t.left) }) }
 
-// InstallSnapshot sends a snapshot. To a follower that is not reached it fails when the follower is there again, and Raft tries again with the
-// newest: the file is closed before the wait, since the room that it takes on the disk is needed once there is a newer one.
+// InstallSnapshot sends a snapshot. If the follower is not reached, it waits until the follower is
+// back, then fails, and Raft retries with the newest snapshot. It closes the file before the wait:
+// once there is a newer snapshot, the disk needs the room of this one.
 func (t *raftTransport) InstallSnapshot(
 	id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader,
 ) error {

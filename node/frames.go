@@ -17,20 +17,22 @@ import (
 //	4 bytes  CRC-32C of the length and the content
 //	then the content
 //
-// Numbers are big-endian. Both sums go on from the last one of the frame before, from 0 in the first, so that a frame which is left out, doubled or
-// out of its place fits no more than one that was changed. The length has a sum of its own because a reader would else wait, for as long as
-// the peer is silent, for bytes that a changed length promises. A frame is no message: what is written at once may be several frames, and is read in pieces.
+// Numbers are big-endian. Both sums continue from the last sum of the previous frame, from 0 in the
+// first frame. So the check finds a frame that is missing, repeated or out of order, as it finds
+// one that was changed. The length has a sum of its own: with a changed length, a reader would wait
+// for bytes that do not come, as long as the peer is silent. A frame is not a message: one write
+// may become several frames, and a reader gets a frame in pieces.
 const (
 	frameHead     = 12
 	frameBytesMax = 64 << 10
-	// frameRoomMin is the room for frames that a connection begins with: most messages are small.
+	// frameRoomMin is the initial size of the buffer for frames: most messages are small.
 	frameRoomMin = 4 << 10
 )
 
-// changedError is something that came otherwise than it was sent.
+// changedError is the error for data that was changed in transit.
 type changedError struct {
 	what      string
-	frame     uint64 // in which it was, counted from 1; 0 in a greeting
+	frame     uint64 // number of the frame, counted from 1; 0 in a greeting
 	got, want string
 }
 
@@ -48,7 +50,7 @@ func changed(err error) bool {
 	return ok
 }
 
-// compareSums returns the error of a sum that does not fit.
+// compareSums returns a *changedError if two sums differ.
 func compareSums(what string, frame uint64, got, want uint32) error {
 	if got == want {
 		return nil
@@ -56,25 +58,26 @@ func compareSums(what string, frame uint64, got, want uint32) error {
 	return &changedError{what: what, frame: frame, got: fmt.Sprintf("%08x", got), want: fmt.Sprintf("%08x", want)}
 }
 
-// errFrameCut is what writing gives after a frame of which only a part was sent.
+// errFrameCut is the error of every write after a frame that was sent only in part.
 var errFrameCut = errors.New("an earlier frame was cut off in the middle")
 
-// frameSum goes on from a sum.
+// frameSum continues a CRC-32C with b.
 func frameSum(sum uint32, b []byte) uint32 {
 	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), b) // the table is made once, by the library
 }
 
-// frameWriter sends what is written to it in frames, each with one write. It may be used by several goroutines.
+// frameWriter sends data in frames, each with one write. It may be used by several goroutines.
 type frameWriter struct {
 	to io.Writer
 
 	mu   sync.Mutex
 	sum  uint32
-	room []byte // used again by each frame
+	room []byte // reused by each frame
 	cut  bool
 }
 
-// Write sends p. The bytes that it counts are in frames that were sent as a whole. After an error that came in the middle of a frame it sends nothing more.
+// Write sends p. It counts only the bytes of frames that were sent whole. After an error in the
+// middle of a frame it sends no more.
 func (w *frameWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,22 +113,24 @@ func (w *frameWriter) frame(content []byte) error {
 	return nil
 }
 
-// frameReader reads frames, and hands on what is in those that fit. It may be used by several goroutines.
+// frameReader reads frames and returns the content of those that pass the check. It may be used by
+// several goroutines.
 type frameReader struct {
 	from io.Reader
 
 	mu     sync.Mutex
 	sum    uint32
 	room   []byte
-	begin  int // room[begin:end] was read and not handed on
+	begin  int // room[begin:end] was read but not returned
 	end    int
-	fits   int    // so many of these bytes are the rest of a frame that fits
-	frames uint64 // that were read
-	failed error  // why nothing more is read
+	fits   int    // number of these bytes that are the rest of a checked frame
+	frames uint64 // number of frames read
+	failed error  // why reading has stopped
 }
 
-// Read hands on the rest of a frame, after it has read the frame to its end. When the stream ends inside a frame it returns io.ErrUnexpectedEOF, and
-// of one that does not fit a *changedError, then and ever after. After a deadline it goes on where it was.
+// Read returns the rest of a frame, after it has read and checked the whole frame. If the stream
+// ends inside a frame, it returns io.ErrUnexpectedEOF. If a frame fails the check, it returns a
+// *changedError, then and on every later call. After a deadline it can continue where it was.
 func (r *frameReader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +148,7 @@ func (r *frameReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// rest returns what is left of the frame that was read last.
+// rest takes the unread part of the frame that was read last.
 func (r *frameReader) rest() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +165,7 @@ func (r *frameReader) await() error {
 	return r.fill(1)
 }
 
-// next reads a frame.
+// next reads and checks a frame.
 func (r *frameReader) next() error {
 	if r.failed != nil {
 		return r.failed
@@ -193,7 +198,7 @@ func (r *frameReader) next() error {
 	return nil
 }
 
-// fill reads on until n bytes are there.
+// fill reads until the buffer has n bytes.
 func (r *frameReader) fill(n int) error {
 	if r.begin == r.end {
 		r.begin, r.end = 0, 0
@@ -219,27 +224,28 @@ func (r *frameReader) fill(n int) error {
 	return nil
 }
 
-// framedConn is a connection whose greetings are over. What it carries is in frames; one that does not fit ends it.
+// framedConn is a connection after its greetings. It carries frames; one that fails the check ends
+// it.
 type framedConn struct {
 	*trackedConn
 	in  frameReader
 	out frameWriter
-	// ended is done when the end for a frame that did not fit was noted.
+	// ended makes sure that the first frame that fails the check is counted, and no later one.
 	ended sync.Once
 }
 
-// newFramedConn returns conn for what follows the greetings.
+// newFramedConn returns conn for the traffic after the greetings.
 func newFramedConn(conn *trackedConn) *framedConn {
 	return &framedConn{trackedConn: conn, in: frameReader{from: conn}, out: frameWriter{to: conn}}
 }
 
-// Read reads what the peer wrote, and nothing else.
+// Read returns what the peer wrote, and never changed data.
 func (c *framedConn) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	if changed(err) {
 		c.ended.Do(func() {
 			c.mux.noteChanged(c.trackedConn, err)
-			_ = c.Close() // whatever follows cannot be told from damage
+			_ = c.Close() // later bytes cannot be told from damage
 		})
 		return 0, fmt.Errorf("from server %q: %w", c.peer, err)
 	}

@@ -6,25 +6,27 @@ import (
 	"time"
 )
 
-// progressBytes is what a peer must send or take of a snapshot in each rpcTimeout. It is the pace at which Raft's own
-// deadline for a snapshot is set.
+// progressBytes is how much of a snapshot a peer must send or take in each rpcTimeout. Raft's own
+// deadline for a snapshot assumes the same rate.
 const progressBytes = 256 << 10
 
-// inboundConn is an accepted connection of a Raft group. The library reads messages from it without a deadline or a limit, and one after
-// the other, each answered before the next is read. inboundConn adds:
+// inboundConn is an accepted connection of a Raft group. The library reads its messages without a
+// deadline or a limit. It answers each message before it reads the next. inboundConn adds:
 //
-//   - the first byte of a message may take for ever, since the peer keeps connections for later use; the rest of it has rpcTimeout;
+//   - the first byte of a message may take for ever, because the peer keeps connections for later
+//     use; the rest of the message has rpcTimeout;
 //   - messageScan finds what is too large before it is decoded;
-//   - a snapshot, which follows its message, has rpcTimeout for each progressBytes, and may be as large as there is room on the disk;
-//   - a write has rpcTimeout, so that a peer that reads nothing does not hold a goroutine.
+//   - a snapshot, which follows its message, has rpcTimeout for each progressBytes, and may be as
+//     large as the room on the disk;
+//   - a write has rpcTimeout, so that a peer that does not read cannot hold a goroutine.
 //
-// Only time spent waiting for the peer counts. One goroutine at a time uses it: that of the connection, and while that waits
-// for an answer, Raft's.
+// Only time spent waiting for the peer counts. One goroutine at a time uses it: that of the
+// connection, and while that waits for an answer, Raft's.
 type inboundConn struct {
 	*framedConn
 	scan     messageScan
 	timeLeft time.Duration // left for the message, or for the next progressBytes of a snapshot
-	progress int64         // bytes of the snapshot since patience was renewed
+	progress int64         // bytes of the snapshot since timeLeft was renewed
 	snapshot int64         // bytes that the snapshot may still have
 }
 
@@ -40,8 +42,9 @@ func (c *inboundConn) reset() {
 	c.scan, c.timeLeft, c.progress, c.snapshot = messageScan{}, rpcTimeout, 0, 0
 }
 
-// Read reads what is within the limits. An error ends the connection at once: if the library answered first, which it does
-// when a snapshot fails, what follows would be taken for a message.
+// Read enforces the limits. An error closes the connection at once. The library answers a snapshot
+// that failed; if it did so on an open connection, it would take the rest of the snapshot for a
+// message.
 func (c *inboundConn) Read(p []byte) (int, error) {
 	n, err := c.read(p)
 	if err != nil {
@@ -68,7 +71,7 @@ func (c *inboundConn) read(p []byte) (int, error) {
 	return n, err
 }
 
-// await waits for the first byte of a message, or rather of its first frame.
+// await waits for the first byte of a message's first frame.
 func (c *inboundConn) await() error {
 	if err := c.framedConn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("waiting for a peer's message: %w", err)
@@ -111,9 +114,10 @@ func (c *inboundConn) Write(p []byte) (int, error) {
 	return c.framedConn.Write(p)
 }
 
-// outboundConn is a dialled connection of a Raft group. The library sets a deadline for each message with its answer, but no limit
-// for the answer, and for a snapshot a deadline of hours. outboundConn bounds the answer, and each write by rpcTimeout, so that a
-// peer that takes no more is noticed soon. One goroutine at a time uses it.
+// outboundConn is a dialled connection of a Raft group. The library sets a deadline for each
+// message with its answer, but no limit for the answer, and a deadline of hours for a snapshot.
+// outboundConn limits the size of the answer. It bounds each write by rpcTimeout, so that a peer
+// that takes no more is noticed soon. One goroutine at a time uses it.
 type outboundConn struct {
 	*framedConn
 	deadline time.Time

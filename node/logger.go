@@ -10,8 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger hands what the Raft library says to slog. The library reports every election step and each failed dial at
-// its own levels, most of which are ordinary life; all of it is debug here. What operators need is logged by this package.
+// raftLogger passes the log messages of the Raft library to slog. The library logs every election
+// step and each failed dial at levels of its own, though most are routine; here they are all debug
+// messages. This package logs what operators need.
 type raftLogger struct {
 	to   *slog.Logger
 	name string
@@ -40,7 +41,7 @@ func (l raftLogger) Log(level hclog.Level, msg string, args ...any) {
 	l.to.Debug("raft: "+msg, attrs...) //nolint:sloglint // both the message and the keys are the library's
 }
 
-// taken reports whether a key is one that each line has already.
+// taken reports whether every line has this key already.
 func taken(key any) bool {
 	return key == slog.TimeKey || key == slog.LevelKey || key == slog.MessageKey
 }

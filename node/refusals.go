@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// refusalPeriod is how long the same refusal is not logged again: a peer that looks for an earlier life of this node tries several times a
-	// second, for each group.
+	// refusalPeriod is the time in which the same refusal is logged once. A peer that looks for an
+	// earlier incarnation of this node tries several times a second, for each group.
 	refusalPeriod = time.Minute
 	// refusalsMax bounds the refusals that are remembered.
 	refusalsMax = 256
 )
 
-// passing is a refusal that is ordinary while a group or a node stops: the peer tries again.
+// passing is a refusal that is normal while a group or a node stops, or while there are many
+// handshakes. The peer tries again.
 type passing struct{ error }
 
 // refusedError is a greeting that was refused by the server self.
@@ -36,22 +37,25 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s: %s", e.verdict, e.hello)
 }
 
-// seeksEarlierLife reports whether the peer looks for this node as it was before its data directory was replaced.
+// seeksEarlierLife reports whether the peer looks for this node as it was before its data directory
+// was replaced.
 func (e *refusedError) seeksEarlierLife() bool {
 	receiver, _, _ := strings.Cut(e.hello.receiver, ".")
 	self, _, _ := strings.Cut(e.self, ".")
 	return e.verdict == refusedReceiver && receiver == self
 }
 
-// reason is what two refusals have in common that differ in the group only: a node looks for another one with all its groups.
+// reason describes a refusal without its group: a node dials another one for each of its groups.
 func (e *refusedError) reason() string {
 	alike := e.hello
 	alike.group = ""
 	return fmt.Sprintf("%s: %s", e.verdict, alike)
 }
 
-// refusalLevel returns how loud a refusal is. That a peer went before it was answered, or asks for a group that has not started, is as ordinary as
-// passing. Peers look for an earlier life of this node until they know that it is gone; nobody has to do anything about that.
+// refusalLevel returns the log level of a refusal. A passing refusal is routine, as are a peer that
+// leaves before it has its answer and one that asks for a group that has not started. Peers look
+// for an earlier incarnation of this node until they know that it is gone; operators need not act
+// on that.
 func refusalLevel(err error) slog.Level {
 	_, stops := errors.AsType[passing](err)
 	_, broke := errors.AsType[*net.OpError](err)
@@ -66,13 +70,14 @@ func refusalLevel(err error) slog.Level {
 	}
 }
 
-// refusals remembers which refusals of connections, and ends of them, were logged lately.
+// refusals remembers which refusals and closed connections were logged recently.
 type refusals struct {
 	mu   sync.Mutex
 	said map[string]time.Time
 }
 
-// noteChanged counts a connection that brought what its peer had not sent, and logs it unless the same was logged lately.
+// noteChanged counts a connection whose data was changed in transit, and logs it unless the same
+// was logged recently.
 func (m *mux) noteChanged(conn *trackedConn, err error) {
 	m.changed.Add(1)
 	if from := conn.RemoteAddr(); m.refusals.fresh(from, err) {
@@ -80,7 +85,7 @@ func (m *mux) noteChanged(conn *trackedConn, err error) {
 	}
 }
 
-// fresh reports whether a refusal was not logged lately, and takes it for logged.
+// fresh reports whether a refusal was not logged recently, and records it as logged.
 func (r *refusals) fresh(from net.Addr, why error) bool {
 	host, _, err := net.SplitHostPort(from.String())
 	if err != nil {

@@ -6,15 +6,16 @@ import (
 )
 
 const (
-	// messageBytesMax bounds an AppendEntries. It has room for the largest entry, of one request; the sender puts several entries
-	// into one message only up to appendBytesMax.
+	// messageBytesMax bounds an AppendEntries. It has room for the largest entry, of one request.
+	// The sender puts several entries into one message only up to appendBytesMax.
 	messageBytesMax = requestBytesMax + 1<<20
 	appendBytesMax  = 4 << 20
 	// otherBytesMax bounds every other message; a member takes well below 1 KiB in a configuration.
 	otherBytesMax = 1 << 20
 	// replyBytesMax bounds the answer to a message.
 	replyBytesMax = 64 << 10
-	// valuesMax bounds each array and map in a message, keys included; Raft puts at most maxAppendEntries entries into one.
+	// valuesMax bounds each array and map in a message, keys included. Raft puts at most
+	// maxAppendEntries entries into one.
 	valuesMax = 1024
 	// nestingMax bounds the depth of arrays and maps. Raft's messages need three levels.
 	nestingMax = 8
@@ -27,9 +28,10 @@ const (
 	kindLast            = 4
 )
 
-// messageScan follows the bytes of one message to Raft: a byte for its kind and one value in msgpack. It knows where the
-// message ends and finds what is too large before a decoder sees it: msgpack has no frames, and the library's decoder
-// takes every length that it is told. The zero value is a message that has not begun.
+// messageScan follows the bytes of one message to Raft: a byte for its kind and one value in
+// msgpack. It knows where the message ends, and finds what is too large before the decoder sees it:
+// msgpack has no frames, and the library's decoder trusts every length. The zero value is a message
+// that has not begun.
 type messageScan struct {
 	begun, ended bool
 	kind         byte
@@ -148,7 +150,7 @@ func (s *messageScan) headEnded() error {
 	}
 }
 
-// payload begins n bytes that mean nothing to the scan.
+// payload begins n bytes that the scan skips.
 func (s *messageScan) payload(n uint64) error {
 	if err := s.grow(n); err != nil {
 		return err
@@ -175,7 +177,7 @@ func (s *messageScan) container(n uint64) error {
 	return nil
 }
 
-// valueEnded counts a value, and what ends with it.
+// valueEnded counts the end of a value, and of the containers that end with it.
 func (s *messageScan) valueEnded() {
 	for s.depth > 0 {
 		if s.open[s.depth-1]--; s.open[s.depth-1] > 0 {
