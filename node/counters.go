@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// shardCounters are what the parts of a shard count together.
+// shardCounters are the counters that the parts of a shard share.
 type shardCounters struct {
 	shard                          uint32
 	applied, notApplied, unknown   atomic.Uint64
@@ -53,7 +53,7 @@ func (c *shardCounters) failed(err error, requests int) {
 	}
 	c.notApplied.Add(n)
 	switch {
-	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrShareUnknown): // as callers are told
+	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrShareUnknown): // callers get the same reason for both
 		c.overloaded.Add(n)
 	case errors.Is(err, ErrDiskFull):
 		c.diskFull.Add(n)

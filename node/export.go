@@ -8,10 +8,13 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// Export passes a shard on as records of a backup, as it is at one index at which everything that was answered before is applied. Queues
-// for which keep returns false are left out. The shard goes on meanwhile. Only the shard's leader exports. The first error of emit, or the end
-// of ctx, ends the export, and so does Drain, with ErrShuttingDown; it may be begun anew after any error. Nothing waits for emit: the records
-// are made of a capture in memory, which outlives the node.
+// Export passes a shard to emit as records of a backup. The records are of one index, at which
+// every request that was answered before is applied. Export leaves out queues for which keep
+// returns false. The shard serves meanwhile. Only the shard's leader exports.
+//
+// The first error of emit ends the export. So does the end of ctx, or Drain, with ErrShuttingDown.
+// After any error, the export may be started anew. The node never waits for emit: the records come
+// from a capture in memory, which outlives the node.
 func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -48,7 +51,7 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 	return nil
 }
 
-// capture takes a snapshot of the machine, which release gives back.
+// capture takes a snapshot of the machine. The caller must call release.
 func (s *shard) capture() (snapshot *fsm.Snapshot, release func()) {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()

@@ -18,7 +18,8 @@ type histogram struct {
 	count  uint64
 }
 
-// newHistogram returns a histogram whose first bound is first and whose others each double the one before.
+// newHistogram returns a histogram whose lowest bound is first. Each further bound is twice the one
+// before.
 func newHistogram(first float64, bounds int) *histogram {
 	values := make([]float64, bounds)
 	for i := range values {
@@ -28,7 +29,7 @@ func newHistogram(first float64, bounds int) *histogram {
 	return newHistogramOf(values)
 }
 
-// newHistogramOf returns a histogram with these bounds, which ascend.
+// newHistogramOf returns a histogram with these bounds, in ascending order.
 func newHistogramOf(bounds []float64) *histogram {
 	return &histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }

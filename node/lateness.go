@@ -7,10 +7,11 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// granted counts what a Reserve handed out at clock. came is when the caller was there and its queue gave jobs out.
+// granted counts the grants of a Reserve at clock. came is when the Reserve could first have been
+// granted: its caller waited, and its queue withheld no jobs.
 func (c *shardCounters) granted(came fsm.Time, result *fsm.Result, clock fsm.Time) {
 	if result.Replayed {
-		return // counted when they were handed out
+		return // counted at the first reply
 	}
 	for i := range result.Grants {
 		g := &result.Grants[i]
@@ -18,7 +19,7 @@ func (c *shardCounters) granted(came fsm.Time, result *fsm.Result, clock fsm.Tim
 			c.redelivered.Add(1)
 			continue
 		}
-		had := min(max(g.Due, came), clock) // stamps need not follow the clock by which the caller came
+		had := min(max(g.Due, came), clock) // timestamps need not follow the clock that gave came
 		c.workerLate.observe(had.Sub(g.Due))
 		c.serverLate.observe(clock.Sub(had))
 		c.measures.late(g.Queue, clock.Sub(g.Due))
@@ -40,7 +41,7 @@ func (ws *waiters) waiting(all map[string]QueueStats) {
 	}
 }
 
-// followers returns how far the other voters and nonvoters of a group that this node leads have come.
+// followers returns the progress of the other voters and nonvoters of a group that this node leads.
 func (g *group) followers() (all []FollowerStats) {
 	i, members := g.instance(), g.replica.committedMembers()
 	last, term := i.LastIndex(), i.CurrentTerm()

@@ -11,17 +11,19 @@ import (
 
 // GroupConfig describes a Raft group beside the shards.
 type GroupConfig struct {
-	// Name is 1 to 64 characters of [A-Za-z0-9_-] and the name of a directory. The names "hello" and "calls" and those that
-	// begin with "shard-" are taken.
+	// Name is 1 to 64 characters of [A-Za-z0-9_-] and the name of a directory. The names "hello"
+	// and "calls" and those that begin with "shard-" are reserved.
 	Name string
 	// Machine is the group's machine in its first state.
 	Machine Machine
-	// Lead runs, if it is not nil, whenever this node begins to serve as the group's leader; ctx ends with that. It must
-	// return soon after, and the next call waits until it has. It may propose.
+	// Lead, if it is not nil, runs whenever this node begins to serve as the group's leader. ctx
+	// ends with the leadership. Lead must return soon after, and its next call waits until it has.
+	// It may propose.
 	Lead func(ctx context.Context, g *Group)
 }
 
-// Group is a Raft group beside the shards, such as the catalog. Its methods may be called from any goroutine. It ends with its node.
+// Group is a Raft group beside the shards, such as the catalog. Its methods may be called from any
+// goroutine. It ends with its node.
 type Group struct {
 	group *group
 	lead  func(ctx context.Context, g *Group)
@@ -29,15 +31,15 @@ type Group struct {
 	once  sync.Once
 }
 
-// GroupReply is what an entry of a Group was answered.
+// GroupReply is the answer to an entry of a Group.
 type GroupReply struct {
 	Term, Index uint64
 	// Value is what Machine.Apply returned.
 	Value any
 }
 
-// StartGroup starts a group, founding it if this node founded the cluster and the group is new. If this node is the only voter it waits until
-// the group serves, or ctx ends.
+// StartGroup starts a group. It founds the group if this node founded the cluster and the group is
+// new. If this node is the only voter, it waits until the group serves, or ctx ends.
 func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) {
 	if !ValidName(cfg.Name) {
 		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
@@ -90,8 +92,9 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 	<-ctx.Done()
 }
 
-// Propose logs an entry and waits until it is applied here. See OutcomeOf for what an error means. The entry must not be
-// changed meanwhile, nor, after an unknown outcome, ever.
+// Propose logs an entry and waits until it is applied here. See OutcomeOf for what an error means.
+// The entry must not be changed until Propose returns; after an unknown outcome it must never be
+// changed.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	if len(entry) > requestBytesMax {
 		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, ErrTooLarge, len(entry), requestBytesMax)
@@ -132,7 +135,8 @@ func (g *Group) View(f func(m Machine)) {
 	g.group.replica.view(func(m Machine, _, _ uint64) { f(m) })
 }
 
-// Await waits until the entry at index is applied on this node. An entry of the members' configuration is never seen as applied.
+// Await waits until the entry at index is applied on this node. An entry of the members'
+// configuration is never seen as applied.
 func (g *Group) Await(ctx context.Context, index uint64) error {
 	if err := g.group.replica.await(ctx, index); err != nil {
 		return fmt.Errorf("%s: %w", g.group.name, err)
@@ -140,7 +144,8 @@ func (g *Group) Await(ctx context.Context, index uint64) error {
 	return nil
 }
 
-// Confirm returns a position in the log up to which every entry that was answered before the call has been applied on this node, which must lead the group.
+// Confirm returns an index that this node has applied, and that covers every entry that was
+// answered before the call. This node must lead the group.
 func (g *Group) Confirm(ctx context.Context) (uint64, error) {
 	l, err := g.group.leader()
 	if err != nil {
@@ -156,8 +161,9 @@ func (g *Group) Confirm(ctx context.Context) (uint64, error) {
 // AppliedIndex returns the index of the last entry that was applied on this node.
 func (g *Group) AppliedIndex() uint64 { return g.group.replica.appliedIndex() }
 
-// Spread has followers hear at once how far this node, which should lead the group, has committed: they would hear it with the next entry, or within a
-// second. It waits for none of them.
+// Spread tells the followers at once how far this node has committed. Without it, they learn that
+// with the next entry, or within a second. This node should lead the group. Spread does not wait
+// for a follower.
 func (g *Group) Spread() { g.group.instance().Barrier(submitTimeout) }
 
 // Leader returns the server id of the group's leader as far as this node knows; empty if it knows none.

@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// PlacementVersion is the version of the hashes of this file, and is mixed into each of them. Jobs are found by these hashes, so neither they nor the version
-// may ever change for a cluster that exists; golden tests hold them.
+// PlacementVersion is the version of the hashes in this file, and part of each of them. These
+// hashes find the jobs, so neither they nor the version may ever change for a cluster that exists.
+// Golden tests check them.
 const PlacementVersion = 1
 
 // PartitionOf returns the partition, below partitions, of the job with a client-chosen id. Generated ids carry theirs.
@@ -19,8 +20,9 @@ func PartitionOf(id string, partitions int) uint32 {
 	return uint32(placementHash(id, 0) % uint64(partitions))
 }
 
-// ShardOf returns the shard, below shards, that holds a partition of a queue. The shards are ranked by rendezvous hashing of the queue's name; partition p lives in
-// the shard of rank p modulo shards, so that neighbouring partitions live in different shards.
+// ShardOf returns the shard, below shards, that holds a partition of a queue. Rendezvous hashing of
+// the queue's name ranks the shards. Partition p lives in the shard of rank p modulo shards, so
+// that neighbouring partitions live in different shards.
 func ShardOf(queue string, partition uint32, shards int) uint32 {
 	if shards <= 1 {
 		return 0
@@ -51,8 +53,8 @@ func firstShard(queue string, shards int) uint32 {
 	return first
 }
 
-// placementHash is FNV-1a over the version, the name and the salt, finished with the 64-bit finalizer of MurmurHash3, because the
-// high bits of FNV-1a barely depend on the last bytes.
+// placementHash is FNV-1a over the version, the name and the salt, finished with the 64-bit
+// finalizer of MurmurHash3, because the high bits of FNV-1a barely depend on the last bytes.
 func placementHash(name string, salt uint64) uint64 {
 	h := fnv.New64a()
 	var word [8]byte
