@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 )
 
-// create makes a new group in dir. The manifest is written last: a crash before leaves a directory without one
-// and without data, which the next create starts over; a manifest therefore proves that every other file existed.
+// create makes a new group in dir. It writes the manifest last. A crash before that leaves a
+// directory without a manifest and without data, and the next create starts over. So a manifest
+// proves that every other file existed.
 func create(dir string, p paths, cfg Config) (manifest, error) {
 	if cfg.Mode == MustExist {
 		return manifest{}, &CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
@@ -40,8 +41,9 @@ func create(dir string, p paths, cfg Config) (manifest, error) {
 	return m, nil
 }
 
-// checkUnborn refuses a directory that lost its manifest. No store was ever handed out without one, so data in
-// any file proves the loss; without data the files are leftovers of a creation that did not finish.
+// checkUnborn refuses a directory that lost its manifest. Stores never exist without a manifest, so
+// data in any file proves the loss. Without data, the files are leftovers of a creation that did
+// not finish.
 func checkUnborn(p paths, fsys FS) error {
 	lost := func(file, what string, err error) error {
 		return &CorruptError{File: p.manifest, Detail: fmt.Sprintf("missing, but %s %s", file, what), Err: err}

@@ -15,7 +15,8 @@ const (
 	EngineBolt Engine = "bolt" // hashicorp/raft-boltdb/v2: two syncs an append; needs the real file system
 )
 
-// engine is what the log needs of a library. Writes come one at a time; reads come from any goroutine.
+// engine is what the log needs from a library. Writes come one at a time; reads come from any
+// goroutine.
 type engine interface {
 	// span returns the first and last index, 0 and 0 when empty.
 	span() (first, last uint64, err error)

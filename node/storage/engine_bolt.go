@@ -34,8 +34,8 @@ func createBolt(cfg engineConfig) error {
 
 func boltOptions(name string) raftboltdb.Options {
 	return raftboltdb.Options{Path: name, BoltOptions: &bbolt.Options{
-		// The free list is rebuilt at open: nothing on disk can wrongly call a live page free,
-		// and an append does not write the whole list.
+		// The free list is rebuilt at open: no damage on disk can declare a live page free, and an
+		// append does not write the whole list.
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
 	}}
@@ -79,7 +79,7 @@ func contain(name string, read func() error) (err error) {
 	return read()
 }
 
-// checkBolt walks the pages before anything writes to the file.
+// checkBolt opens the file read-only and checks its buckets, before anything writes to it.
 func checkBolt(name string) (err error) {
 	db, err := bbolt.Open(name, filePerm, &bbolt.Options{ReadOnly: true, PreLoadFreelist: false})
 	if err != nil {
@@ -138,7 +138,8 @@ func (e *boltEngine) storeLogs(logs []*raft.Log) error {
 }
 
 func (e *boltEngine) getLog(index uint64, l *raft.Log) error {
-	// The library decodes over what is there; a field that is absent in the entry would keep its old value.
+	// The library decodes into what is there; a field that is absent in the entry would keep its
+	// old value.
 	*l = raft.Log{}
 	if err := e.store.GetLog(index, l); err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 const (
 	walMetaName = "segments"
 
-	// defaultSegmentBytes is allocated ahead by each group. DESIGN.md says why it is a quarter of the library's.
+	// defaultSegmentBytes is what each group allocates ahead. DESIGN.md says why it is a quarter of
+	// the library's default.
 	defaultSegmentBytes = 16 << 20
 )
 
@@ -31,17 +32,18 @@ type walEngine struct {
 	room *encodingRoom
 }
 
-// encodingRoomMax bounds the room for entries that are being written which is kept for the next ones.
+// encodingRoomMax bounds the encoding buffer that is kept for later appends.
 const encodingRoomMax = 1 << 20
 
-// encodingRoom is where entries are encoded, used again by each append: the library asks for a new buffer for each entry and copies it at once. Appends
-// come one at a time.
+// encodingRoom is the buffer in which entries are encoded. Each append reuses it, because the
+// library asks for a new buffer for each entry and copies it at once. Appends come one at a time.
 type encodingRoom struct {
 	entryCodec
 	room []byte
 }
 
-// prepare empties the room, and makes it large enough for entries unless they are too large for it.
+// prepare empties the room and makes it large enough for logs, unless they take more than
+// encodingRoomMax.
 func (r *encodingRoom) prepare(logs []*raft.Log) {
 	var need int
 	for _, l := range logs {
@@ -84,7 +86,7 @@ func openWAL(cfg engineConfig) (engine, error) {
 		wal.WithSegmentFiler(filer),
 		wal.WithCodec(room),
 		wal.WithSegmentSize(cfg.segmentBytes),
-		wal.WithLogger(hclog.NewNullLogger()), // what it logs and does not return reaches us through meta and filer
+		wal.WithLogger(hclog.NewNullLogger()), // meta and filer see the errors that it only logs
 	)
 	if err != nil {
 		if errors.Is(err, types.ErrCorrupt) || errors.Is(err, fs.ErrNotExist) {

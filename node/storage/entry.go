@@ -16,8 +16,9 @@ import (
 //	0      4         5      6       14     22           30       34      38
 //	| sum  | version | type | index | term | appendedAt | data n | ext m | data | ext |
 //
-// The sum is CRC32C over everything after it, started from the group's salt. The salt makes an entry read from
-// another group's file, or bytes a client put into a body to look like an entry, fail like any other damage.
+// The sum is CRC32C over everything after it, started from the group's salt. Because of the salt,
+// an entry from another group's file fails the check like any other damage. So do bytes that a
+// client put into a body to look like an entry.
 const (
 	entryHeaderBytes = 38
 	entryVersion     = 1
@@ -50,7 +51,7 @@ func entryHeader(l *raft.Log) [entryHeaderBytes]byte {
 	return h
 }
 
-// encodedBytes returns what an entry takes encoded.
+// encodedBytes returns the encoded size of an entry.
 func encodedBytes(l *raft.Log) int { return entryHeaderBytes + len(l.Data) + len(l.Extensions) }
 
 // Encode implements wal.Codec.
@@ -76,7 +77,7 @@ func (c entryCodec) Encode(l *raft.Log, w io.Writer) error {
 	return nil
 }
 
-// Decode implements wal.Codec. The sum is checked before any length is believed.
+// Decode implements wal.Codec. It checks the sum before it trusts any length.
 func (c entryCodec) Decode(b []byte, l *raft.Log) error {
 	if err := c.check(b); err != nil {
 		return err

@@ -8,8 +8,9 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrFailed is wrapped by every write after the first failed one. The outcome of the failed write is
-	// unknown and the store takes no further writes: the process must end, and the next Open decides.
+	// ErrFailed is wrapped by the error of every write after the first failed one. The outcome of
+	// the failed write is unknown, and the store takes no further writes. The process must end; the
+	// next Open decides.
 	ErrFailed = errors.New("storage: an earlier write failed, no further writes are taken")
 
 	// ErrClosed is returned by stores used after Close.
@@ -18,23 +19,26 @@ var (
 	// ErrNoGroup is returned by Open with MustExist when the directory holds no group.
 	ErrNoGroup = errors.New("storage: no group in this directory")
 
-	// ErrSnapshotOlder is returned by SnapshotStore.Create for an index below the newest durable snapshot, and by a sink
-	// that a newer snapshot has overtaken: neither a delayed install nor an own snapshot that took long may take a replica back in time.
+	// ErrSnapshotOlder is returned by SnapshotStore.Create for an index below the newest durable
+	// snapshot, and by a sink that a newer snapshot has overtaken. Neither a delayed install nor a
+	// slow snapshot of this node may take a replica back in time.
 	ErrSnapshotOlder = errors.New("storage: a newer snapshot is already durable")
 
 	// ErrGap is wrapped by StoreLogs when entries do not follow the last one.
 	ErrGap = errors.New("storage: log entries are not consecutive")
 )
 
-// remedy says only what can be done today. An older copy of a voter's files would break the promises of a cluster: the node would vote and
-// count again without what it has acknowledged.
+// remedy names only what can be done today. An older copy of a voter's files would break the
+// promises to the cluster: the node would vote, and count in majorities, without what it has
+// acknowledged.
 const remedy = "the files were left as they are; do not delete some and start again: the node would go on without what it has acknowledged. " +
 	"Move the file back if it was moved. If the cluster has other nodes, start this one with an empty data directory, the same name and --join: " +
 	"it gets everything from them; never put back an older copy there. A node that is alone can be given a copy of the whole data directory that was made " +
 	"while it was stopped; what was acknowledged after that copy is lost"
 
-// CorruptError says that a file does not hold what was once durable in it. The group must not start, or, if it
-// runs, the process must end: going on would serve or vote with less than the node has promised.
+// CorruptError says that a file does not hold what was once durable in it. The group must not
+// start; if it runs, the process must end. Otherwise the node would serve or vote with less than it
+// has promised.
 type CorruptError struct {
 	File   string // path of the damaged file, or the one that is missing
 	Offset int64  // offset in bytes of the first damaged record in File; 0 when the file as a whole is meant

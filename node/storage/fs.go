@@ -30,7 +30,7 @@ type FS interface {
 	SyncDir(name string) error
 }
 
-// FreeReporter is an FS that knows its free space, so that nobody need ask the operating system for it.
+// FreeReporter is an FS that knows its free space, so that the operating system is not asked.
 type FreeReporter interface {
 	// FreeBytes returns how many bytes may still be written.
 	FreeBytes() uint64
@@ -43,7 +43,7 @@ type File interface {
 	io.Closer
 	// Sync makes data and metadata durable.
 	Sync() error
-	// SyncData makes data durable, and of the metadata only what reading it back needs.
+	// SyncData makes data durable, and only as much metadata as reading the data back needs.
 	SyncData() error
 	// Size returns the length in bytes.
 	Size() (int64, error)
@@ -59,7 +59,8 @@ type Truncater interface {
 
 // Dater is a File that knows when it was last written.
 type Dater interface {
-	// Written returns when, by the clock of whoever wrote it; zero if that cannot be told.
+	// Written returns the time of the last write, by the clock of the writer; zero if it is not
+	// known.
 	Written() time.Time
 }
 
@@ -154,8 +155,8 @@ func (e *UnsettledError) Error() string { return e.Err.Error() }
 // Unwrap returns the failure.
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
-// ReplaceFile makes name hold data, atomically and durably: a crash leaves the old content or the new one. From the renaming on a failure is an
-// *UnsettledError.
+// ReplaceFile makes name hold data, atomically and durably: a crash leaves the old content or the
+// new one. A failure of the rename, or after it, is an *UnsettledError.
 func ReplaceFile(fsys FS, name string, data []byte) error {
 	tmp := name + tmpSuffix
 	if err := removeIfPresent(fsys, tmp); err != nil {
@@ -167,7 +168,8 @@ func ReplaceFile(fsys FS, name string, data []byte) error {
 	if err := fsys.Rename(tmp, name); err != nil {
 		return &UnsettledError{fmt.Errorf("renaming %s: %w", tmp, err)}
 	}
-	// Without this a power cut may bring the old name back after the caller was told of success.
+	// Without this, a power cut may bring the old content back after the caller was told of
+	// success.
 	if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
 		return &UnsettledError{fmt.Errorf("syncing directory of %s: %w", name, err)}
 	}

@@ -6,20 +6,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inodesFew is with how few free inodes a file system counts as out of them.
+// inodesFew is the number of free inodes below which a file system counts as out of them.
 const inodesFew = 8
 
-// ExplainFull says for people what err, which DiskFull knows, lacks in the file system of dir, and what to do. It is empty for any other error.
+// ExplainFull tells an operator what the file system of dir lacks, and what to do, if DiskFull
+// reports err. It is empty for any other error.
 func ExplainFull(dir string, err error) string {
 	if !DiskFull(err) {
 		return ""
 	}
-	free, _ := freeBytes(dir) // 0 if it cannot be told, which is what it was full with
+	free, _ := freeBytes(dir) // 0 if it is not known, since the disk was full
 	all, left, _ := inodes(dir)
 	return explainFull(dir, free, all, left)
 }
 
-// inodes returns how many files the file system of dir may have, and how many more can be made; one without a fixed number has 0 of 0.
+// inodes returns how many files the file system of dir may have, and how many more can be made. A
+// file system without a fixed number has 0 of 0.
 func inodes(dir string) (all, free uint64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -28,7 +30,8 @@ func inodes(dir string) (all, free uint64, err error) {
 	return uint64(st.Files), uint64(st.Ffree), nil //nolint:gosec,unconvert // their types differ between systems
 }
 
-// explainFull says it of a file system with so many bytes free, and so many inodes, of which so many are free; a file system without a fixed number has 0 of 0.
+// explainFull explains a file system with so many free bytes, inodes and free inodes. A file system
+// without a fixed number of inodes has 0 of 0.
 func explainFull(dir string, free, inodes, inodesFree uint64) string {
 	const then = "then start the node again; its data is not damaged"
 	if inodes > 0 && inodesFree < inodesFew {

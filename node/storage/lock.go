@@ -19,7 +19,7 @@ const lockName = "LOCK"
 // LockedError says that another process holds a data directory.
 type LockedError struct {
 	Dir string
-	PID int // of the holder as it wrote it, 0 if that cannot be read
+	PID int // the process id that the holder wrote, 0 if it cannot be read
 }
 
 // Error names the directory and the process.
@@ -33,9 +33,9 @@ func (e *LockedError) Error() string {
 // DirLock is a held data directory.
 type DirLock struct{ file *os.File }
 
-// Lock takes dir, which it creates, for this process until Close or the process's end; nothing is left to clean up
-// after a crash. A directory held elsewhere, by this process too, is a *LockedError. It takes one lock for a
-// whole data directory, not one a group.
+// Lock creates dir and locks it for this process, until Close or the end of the process. A crash
+// leaves nothing to clean up. A directory that is locked already, even by this process, is a
+// *LockedError. The lock is for a whole data directory, not for one group.
 func Lock(dir string) (*DirLock, error) {
 	if err := MakeDir(OSFS{}, dir); err != nil {
 		return nil, err
@@ -58,11 +58,12 @@ func Lock(dir string) (*DirLock, error) {
 	return &DirLock{file: f}, nil
 }
 
-// MakeDir makes a directory and its parents and makes their names durable: a data directory that was synced is lost all the same
-// with its own name. If it exists its parent is synced too, as far as that is allowed, since its maker may have crashed.
+// MakeDir makes a directory and its parents, and makes their names durable: without its own name,
+// even a synced data directory is lost. If the directory exists, MakeDir syncs its parent too, as
+// far as that is allowed, since its maker may have crashed.
 func MakeDir(fsys FS, dir string) error {
 	dir = filepath.Clean(dir)
-	var parents []string // of what is missing
+	var parents []string // the parents of the missing directories
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := fsys.ReadDir(at); !missing(err) {
 			break
@@ -84,7 +85,8 @@ func MakeDir(fsys FS, dir string) error {
 	return nil
 }
 
-// Close gives the directory back. The file stays: removing it would let two processes lock two files of one name.
+// Close releases the lock. The file stays: if it were removed, two processes could lock two files
+// of one name.
 func (l *DirLock) Close() error { return l.file.Close() }
 
 func writePID(f *os.File) error {
