@@ -9,20 +9,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// LogStore is a group's checked log. Every read verifies the entry's sum; entries are consecutive, always:
-// IsMonotonic is true, so Raft clears the whole log when it installs a snapshot and never leaves stale entries
-// below or beside it.
+// LogStore is a group's checked log. Every read verifies the entry's sum. Entries are always
+// consecutive. IsMonotonic is true, so Raft clears the whole log when it installs a snapshot, and
+// leaves no stale entries below or beside it.
 //
-// Methods may be called from any goroutine. Slices in entries read belong to the caller; entries stored are not
-// kept or changed. A failed write fails the group; a damaged entry read is a *CorruptError and fails it as well.
+// Methods may be called from any goroutine. The slices in an entry that was read belong to the
+// caller. Entries that are stored are not kept or changed. A failed write fails the group. A read
+// of a damaged entry returns a *CorruptError and fails the group too.
 type LogStore struct {
 	engine  engine
 	marks   *marks
 	guard   *guard
 	now     func() time.Time
-	onClear func(last uint64) // told the last index of a log that is about to be emptied
+	onClear func(last uint64) // gets the last index of a log that is about to be emptied
 
-	mu   ChannelMutex // of writes
+	mu   ChannelMutex // held by each write
 	held atomic.Pointer[span]
 
 	entries, bytes atomic.Uint64
@@ -61,8 +62,9 @@ func (s *LogStore) GetLog(index uint64, l *raft.Log) error {
 	if err == nil && l.Index == index {
 		return nil
 	}
-	// A deletion beside this read explains a missing entry, also one that was stored anew since; without one it
-	// is a hole. The range is narrowed before entries vanish, so the count tells.
+	// A concurrent deletion explains a missing entry, even one that was stored again since. Without
+	// a deletion, it is a hole. The range narrows before entries vanish, so the count of cuts
+	// tells.
 	if s.held.Load().cuts != held.cuts {
 		return s.GetLog(index, l)
 	}
@@ -80,8 +82,9 @@ func (s *LogStore) GetLog(index uint64, l *raft.Log) error {
 // StoreLog implements raft.LogStore.
 func (s *LogStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. The entries are durable when it returns nil; after an error their fate is
-// unknown and the group has failed, except for an error that wraps ErrGap, which is refused untouched.
+// StoreLogs implements raft.LogStore. The entries are durable when it returns nil. An error that
+// wraps ErrGap is a refusal and changes nothing. After any other error the outcome is unknown, and
+// the group has failed.
 func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -117,7 +120,8 @@ func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore for a prefix, a suffix or all of the log; another range is an error. The files are left to Stores.Tidy.
+// DeleteRange implements raft.LogStore for a prefix, a suffix or all of the log; any other range is
+// an error. Stores.Tidy removes the files.
 func (s *LogStore) DeleteRange(first, last uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

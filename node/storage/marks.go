@@ -14,9 +14,10 @@ import (
 //	0       4     12    20         28               36
 //	| magic | seq | log | snapshot | zeros to 508   | CRC32C |
 //
-// It says: at least up to these indexes the log and the snapshots were durable. A log that ends before its mark
-// was damaged, not torn. Raising the mark is a plain write after the append's own sync: if a power cut loses it,
-// the mark is only lower than it could be. Lowering it is synced first, so a mark is never too high.
+// It says: at least up to these indexes the log and the snapshots were durable. A log that ends
+// before its mark was damaged, not torn. Raising the mark is a plain write after the sync of the
+// append: if a power cut loses it, the mark is only lower than it could be. Lowering it is synced
+// first, so a mark is never too high.
 const (
 	marksMagic      = 0x4d594c42
 	markSlotBytes   = 512
@@ -37,7 +38,7 @@ type marks struct {
 	syncEvery time.Duration
 	now       func() time.Time
 
-	guard *guard // told of a sync that fails beside the appends
+	guard *guard // told of a failed sync outside the appends
 
 	mu       ChannelMutex // guards the following
 	seq      uint64
@@ -45,7 +46,7 @@ type marks struct {
 	lastSync time.Time
 	unsynced bool // a slot was written since lastSync
 	closed   bool
-	late     *time.Timer // for what no further append syncs; nil if it is not set
+	late     *time.Timer // syncs marks that no further append syncs; nil if it is not set
 }
 
 func encodeSlot(seq uint64, m mark) []byte {
@@ -88,7 +89,7 @@ func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Ti
 		return nil, &CorruptError{File: name, Detail: fmt.Sprintf("%d bytes, expected %d", len(b), marksFileBytes)}
 	}
 	m := &marks{mu: NewChannelMutex(), name: name, syncEvery: syncEvery, now: now}
-	// One bad slot is what a power cut in the middle of a write leaves: the other is a true, older mark.
+	// A power cut in the middle of a write leaves one bad slot. The other holds a true, older mark.
 	for _, slot := range [][]byte{b[:markSlotBytes], b[markSlotStride:]} {
 		if seq, cur, ok := decodeSlot(slot); ok && seq > m.seq {
 			m.seq, m.current = seq, cur
@@ -129,7 +130,7 @@ func (m *marks) raiseLog(index uint64) error {
 func (m *marks) scheduleSync(rest time.Duration) {
 	if m.late == nil {
 		m.late = time.AfterFunc(rest, func() {
-			// After a failed write, or a close, the guard lets nothing pass.
+			// After a failed write, or a close, the guard refuses the sync.
 			_ = m.guard.do("sync high-water marks", m.syncLate)
 		})
 	}
@@ -149,7 +150,7 @@ func (m *marks) syncLate() error {
 	return m.sync()
 }
 
-// lowerLog durably takes the log's mark back. Call it before the log is cut.
+// lowerLog durably lowers the log's mark. Call it before the log is cut.
 func (m *marks) lowerLog(index uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,11 +158,13 @@ func (m *marks) lowerLog(index uint64) error {
 		return nil
 	}
 	m.current.log = index
-	// Both slots: the other one still holds a higher mark, which would count if this one rotted.
+	// Both slots: the other one still holds a higher mark, which would count if this one were
+	// damaged.
 	return m.writeBoth()
 }
 
-// settle makes the mark durable that was found: a process that was killed may have lowered it in the kernel's cache only.
+// settle makes the mark that was found durable: a process that was killed may have lowered it only
+// in the kernel's cache.
 func (m *marks) settle() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +173,8 @@ func (m *marks) settle() error {
 
 func (m *marks) writeBoth() error { return errors.Join(m.writeSlot(), m.writeSlot(), m.sync()) }
 
-// raiseSnapshot durably notes a snapshot. Call it after the snapshot is durable and before the log is compacted.
+// raiseSnapshot durably raises the mark of the snapshots. Call it after the snapshot is durable and
+// before the log is compacted.
 func (m *marks) raiseSnapshot(index uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,7 +184,7 @@ func (m *marks) raiseSnapshot(index uint64) error {
 
 func (m *marks) writeSlot() error {
 	m.seq++
-	// Always over the older slot: slot 0 holds odd sequences.
+	// Always overwrite the older slot: slot 0 holds odd sequences.
 	off := int64((m.seq+1)%2) * markSlotStride
 	if _, err := m.file.WriteAt(encodeSlot(m.seq, m.current), off); err != nil {
 		return fmt.Errorf("writing %s: %w", m.name, err)

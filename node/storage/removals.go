@@ -11,19 +11,23 @@ import (
 	"time"
 )
 
-// removeStepBytes is how much of a file is given back to the file system at once: a millisecond's work where it tells the disk what is free.
+// removeStepBytes is how much of a file is freed at once: a millisecond of work where the file
+// system tells the disk what is free.
 const removeStepBytes = 4 << 20
 
-// removals are the files that log and snapshots have given up. A file system may take a fifth of a millisecond for each MiB of a file that is removed, and let nobody sync meanwhile;
-// the log's library moreover removes segments while it keeps appends out. So once the group is open, files are only noted where they are given up, and Stores.Tidy removes them.
+// removals are the files that the log and the snapshots do not need any more. A file system may
+// take a fifth of a millisecond for each MiB of a removed file, and block every sync meanwhile. The
+// library of the log also blocks appends while it removes segments. So once the group is open, a
+// file is only noted, and Stores.Tidy removes it.
 //
-// What a crash leaves of them is in no list of segments, or is a temporary file, and goes when the group is opened.
+// After a crash, such a file is in no list of segments, or is a temporary file. It is removed when
+// the group is opened.
 type removals struct {
 	fsys   FS
 	guard  *guard
 	logger *slog.Logger
 	now    func() time.Time
-	steps  ChannelMutex // of carryOut and close
+	steps  ChannelMutex // held by each step of carryOut, and by close
 
 	mu    sync.Mutex
 	later bool
@@ -33,7 +37,7 @@ type removals struct {
 // removal is a file to be removed.
 type removal struct {
 	name string
-	read func() bool // whether it may be read still, and thus not be cut step by step; nil for never
+	read func() bool // reports whether it may still be read: then it is not cut step by step; nil for never
 }
 
 // delete removes a file now, or notes it if the group is open.
@@ -47,7 +51,7 @@ func (r *removals) delete(f removal) error {
 	return r.remove(f.name)
 }
 
-// postpone has files noted from now on.
+// postpone makes delete only note files from now on.
 func (r *removals) postpone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +69,7 @@ func (r *removals) next() (f removal, ok bool) {
 	return f, true
 }
 
-// carryOut is Stores.Tidy.
+// carryOut implements Stores.Tidy.
 func (r *removals) carryOut(rest func(worked time.Duration) bool) {
 	for goOn := true; goOn; {
 		f, ok := r.next()
@@ -80,7 +84,7 @@ func (r *removals) carryOut(rest func(worked time.Duration) bool) {
 			}
 		}
 		if !goOn {
-			_ = r.delete(f) // for the next time, or for nothing if it is gone already
+			_ = r.delete(f) // for the next call; harmless if the file is gone
 		}
 	}
 }
@@ -93,8 +97,9 @@ func (r *removals) dispose(f removal, rest func(worked time.Duration) bool) (goO
 	return r.step(f.name, rest, func() error { return r.remove(f.name) })
 }
 
-// shrink cuts a file step by step until one step is left. It reports whether to go on. A file that cannot be opened or cut, for want of descriptors or of room, is left
-// as large as it is: removing it needs neither.
+// shrink cuts a file step by step until one step is left. It reports whether to go on. If the file
+// cannot be opened or cut, because descriptors or space run out, it stays as large as it is: its
+// removal needs neither.
 func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (goOn bool) {
 	f, err := r.fsys.OpenFile(name, os.O_RDWR)
 	if err != nil {
@@ -110,7 +115,7 @@ func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (go
 	return goOn
 }
 
-// step does one piece of work, unless the group is closed, and asks whether to go on.
+// step does one piece of work, unless the group is closed, and asks rest whether to go on.
 func (r *removals) step(name string, rest func(worked time.Duration) bool, do func() error) (goOn bool, err error) {
 	r.steps.Lock()
 	start := r.now()
@@ -120,7 +125,8 @@ func (r *removals) step(name string, rest func(worked time.Duration) bool, do fu
 	return rest == nil || rest(worked), err
 }
 
-// close waits for the step under way. It follows guard.close: whoever opens the group next must not meet another one.
+// close waits for the step under way. It follows guard.close, so no step runs when the group is
+// opened again.
 func (r *removals) close() {
 	r.steps.Lock()
 	defer r.steps.Unlock()

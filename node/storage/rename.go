@@ -2,8 +2,9 @@ package storage
 
 import "fmt"
 
-// Rename makes the group in dir the one of another identity. It does nothing if that is done already. The group must be closed. To Raft a
-// renamed group is another one: whoever knew it under its old name must never hear of it again.
+// Rename changes the identity of the group in dir. It does nothing if that is done already. The
+// group must be closed. To Raft a renamed group is another one: the servers that knew it under its
+// old name must never get messages from it again.
 func Rename(dir string, fsys FS, from, to string) error {
 	p := pathsIn(dir)
 	m, err := readManifest(fsys, p.manifest)

@@ -4,10 +4,12 @@ import (
 	"fmt"
 )
 
-// Retire takes the log and the snapshots from the group in dir and keeps its term and vote, so that the server may come back
-// to the group, without any entry and without ever voting twice in a term. It does nothing to what is retired already, and
-// completes what a crash cut off; until it has returned nil the group must not be opened. The group must be closed, and the server
-// no member of it: what it has acknowledged is gone. A damaged term or vote is a *CorruptError, and everything is left as it is.
+// Retire removes the log and the snapshots of the group in dir and keeps its term and vote. So the
+// server may come back to the group without any entry, and never votes twice in a term. Retire does
+// nothing to a retired group, and completes what a crash interrupted. Until it has returned nil,
+// the group must not be opened. The group must be closed. The server must not be a member of it,
+// because what it acknowledged is gone. A damaged term or vote is a *CorruptError, and everything
+// stays as it is.
 //
 // cfg.Engine is not used: a group keeps the engine that it was created with.
 func Retire(dir string, cfg Config) error {
@@ -37,7 +39,8 @@ func Retire(dir string, cfg Config) error {
 		{"snapshots", func() error { return emptyDir(cfg.FS, p.snapshots) }},
 		{"log", func() error { return createLog(p, cfg, m) }},
 		{"directory", func() error { return syncDirs(cfg.FS, p.snapshots, dir) }},
-		// Last: until here the marks say that something is missing, should anybody open the group all the same.
+		// Last: until here, the marks say that data is missing, if the group is opened all the
+		// same.
 		{"high-water marks", func() error { return createMarks(cfg.FS, p.marks) }},
 	} {
 		if err := step.do(); err != nil {
@@ -47,7 +50,7 @@ func Retire(dir string, cfg Config) error {
 	return nil
 }
 
-// emptyDir makes sure that name is a directory without anything in it.
+// emptyDir makes name an empty directory.
 func emptyDir(fsys FS, name string) error {
 	if err := fsys.RemoveAll(name); err != nil {
 		return err

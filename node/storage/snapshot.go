@@ -34,8 +34,8 @@ type SnapshotStore struct {
 	logger *slog.Logger
 	gone   *removals
 
-	readers    atomic.Int64 // of files that are open
-	publishing ChannelMutex // held from the last look at newest until it is set
+	readers    atomic.Int64 // number of open readers
+	publishing ChannelMutex // held from the last check of newest until newest is set
 
 	mu     sync.Mutex
 	serial uint64
@@ -143,8 +143,9 @@ func openSnapshots(s *SnapshotStore) error {
 
 func (s *SnapshotStore) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
 
-// Create implements raft.SnapshotStore. trans is not used: only configurations of protocol 3 are written.
-// The sink implements DigestSetter. ErrSnapshotOlder refuses an index below the newest durable one, and ends a sink that a newer snapshot has overtaken.
+// Create implements raft.SnapshotStore. It does not use the transport: only configurations of
+// protocol 3 are written. The sink implements DigestSetter. ErrSnapshotOlder refuses an index below
+// the newest durable one, and ends a sink that a newer snapshot has overtaken.
 func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
@@ -158,7 +159,7 @@ func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err := s.overtaken(id, index); err != nil {
 		return nil, err
 	}
-	s.gone.carryOut(nil) // of installs that fail one after the other each may leave a large file
+	s.gone.carryOut(nil) // each failed install before may have left a large file
 	sink := &snapshotSink{store: s, name: s.path(id), start: s.now(), meta: snapshotMeta{
 		Version: version, ID: id, Index: index, Term: term,
 		Configuration: configuration, ConfigurationIndex: configurationIndex,
@@ -171,14 +172,14 @@ func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 
 // overtaken returns ErrSnapshotOlder if a snapshot that comes after id is durable.
 func (s *SnapshotStore) overtaken(id string, index uint64) error {
-	if newest, _ := s.Newest(); id < newest.ID { // both have the index in front
+	if newest, _ := s.Newest(); id < newest.ID { // an id begins with its index
 		return fmt.Errorf("%w: index %d, newest is %d", ErrSnapshotOlder, index, newest.Index)
 	}
 	return nil
 }
 
-// List implements raft.SnapshotStore: the newest snapshot, or none. If its header or trailer is damaged by now, a
-// *CorruptError.
+// List implements raft.SnapshotStore. It returns the newest snapshot, or none. If its header or
+// trailer is damaged by now, it returns a *CorruptError.
 func (s *SnapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	newest, ok := s.Newest()
 	if !ok {
@@ -199,8 +200,8 @@ func (s *SnapshotStore) Newest() (raft.SnapshotMeta, bool) {
 	return s.newest, s.newest.Index > 0
 }
 
-// Open implements raft.SnapshotStore. The reader verifies each block before it hands it out; a damaged one is a
-// *CorruptError naming file and offset, and fails the group.
+// Open implements raft.SnapshotStore. The reader verifies each block before it returns it. A
+// damaged one is a *CorruptError that names file and offset, and fails the group.
 func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	r, err := s.open(id)
 	if err != nil {
@@ -277,8 +278,9 @@ func (s *SnapshotStore) reap() error {
 	return errors.Join(err, s.fsys.SyncDir(s.dir))
 }
 
-// discard gives a snapshot up. Who has opened it may go on reading: until the last reader has closed, it is not cut in steps. Nobody can open it once it has its
-// temporary name, and who did so before has been counted.
+// discard removes a snapshot. A reader that has opened it may go on reading: while any reader is
+// open, the file is not cut in steps. Once the file has its temporary name, no reader can open it,
+// and every earlier reader has been counted.
 func (s *SnapshotStore) discard(name string) error {
 	tmp := name + tmpSuffix
 	if err := s.fsys.Rename(name, tmp); err != nil {
