@@ -10,9 +10,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// DigestSetter is implemented by the sinks of SnapshotStore. The machine may give the digest of the state it
-// wrote before it returns from Persist; it is kept in the file's trailer. Raft does not send it to other nodes:
-// a machine that wants its digest checked on install writes it into the data as well.
+// DigestSetter is implemented by the sinks of SnapshotStore. Before it returns from Persist, the
+// machine may give the digest of the state that it wrote; the trailer of the file keeps it. Raft
+// does not send it to other nodes: a machine that wants its digest checked on install writes it
+// into the data as well.
 type DigestSetter interface {
 	SetDigest(digest uint64)
 }
@@ -77,7 +78,7 @@ func (s *snapshotSink) Write(p []byte) (int, error) {
 	return written, s.err
 }
 
-// flush writes the buffered bytes as a block; none make the last block.
+// flush writes the buffered bytes as a block. An empty block is the last one.
 func (s *snapshotSink) flush() error {
 	s.out, s.trailer.sum = encodeBlock(s.out, s.buf, s.trailer.sum)
 	s.trailer.blocks++
@@ -86,8 +87,8 @@ func (s *snapshotSink) flush() error {
 	return s.append(s.out)
 }
 
-// append writes b, unless a newer snapshot is durable by now: with pauses between its blocks, or beside an install, a
-// snapshot may come too late.
+// append writes b, unless a newer snapshot is durable by now. With pauses between its blocks, or
+// during an install, a snapshot may come too late.
 func (s *snapshotSink) append(b []byte) error {
 	if err := s.store.overtaken(s.meta.ID, s.meta.Index); err != nil {
 		return err
@@ -145,8 +146,9 @@ func (s *snapshotSink) finish() error {
 	return s.store.guard.watch("sync "+s.name, s.publish)
 }
 
-// publish is sync, close, rename, sync of the directory, in this order: the name must never be durable before the bytes,
-// and Raft must not compact the log before the name is. Closing may fail, and what failed must not have the name.
+// publish is sync, close, rename, sync of the directory, in this order: the name must never be
+// durable before the bytes, and Raft must not compact the log before the name is. Close may fail,
+// and a file that failed must not get the name.
 func (s *snapshotSink) publish() error {
 	tmp, fsys := s.name+tmpSuffix, s.store.fsys
 	if err := s.file.sync(); err != nil {

@@ -18,9 +18,12 @@ const (
 	reserveDefault       = 64 << 20
 	lowWaterDefault      = 256 << 20
 	spaceIntervalDefault = time.Second
-	// lowWaterFiles is the low-water mark of inodes, where that is no more than a quarter of them. Files are few and large, but each shard makes one for 64 MiB of log, one for a snapshot, and some for a moment.
+	// lowWaterFiles is the low-water mark of inodes, unless a quarter of them is less. Files are
+	// few and large, but each shard makes one for each segment of its log, one for a snapshot, and
+	// some for a moment.
 	lowWaterFiles = 1024
-	// reserveRetry is how long a reserve that could not be made, because of a quota for example, is not tried again.
+	// reserveRetry is the pause after a failed attempt to make the reserve, because of a quota for
+	// example.
 	reserveRetry = time.Minute
 )
 
@@ -32,9 +35,10 @@ type SpaceConfig struct {
 	Interval      time.Duration                    // between probes of Run, default 1 s
 	FS            FS                               // default OSFS
 	Free          func(dir string) (uint64, error) // free bytes for this process, default FS if it is a FreeReporter, else statfs
-	// Inodes returns how many files there may be in the file system and how many more can be made, default statfs where Free has its default; 0 of 0 is no limit.
+	// Inodes returns how many files the file system may have, and how many more can be made; 0 of 0
+	// is no limit. Default statfs, where Free has its default.
 	Inodes func(dir string) (all, free uint64, err error)
-	Logger *slog.Logger // default discards; told each change
+	Logger *slog.Logger // default discards; gets each change
 }
 
 // SpaceStats is what the last probe found.
@@ -42,31 +46,37 @@ type SpaceStats struct {
 	FreeBytes     uint64
 	ReserveBytes  uint64 // 0 after the reserve was given up
 	LowWaterBytes uint64 // with what SetSnapshotBytes added
-	// FreeFiles is how many more files can be made, LowWaterFiles the mark; both are 0 where there is no limit.
+	// FreeFiles is how many more files can be made, and LowWaterFiles is the mark. Both are 0 where
+	// there is no limit.
 	FreeFiles, LowWaterFiles uint64
-	// Pressure is Low, and a little before it: time to move elsewhere what adds to the disk.
+	// Pressure is true from a little before Low: it is time to move elsewhere what adds to the
+	// disk.
 	Pressure, Low, Scarce, Exhausted bool
 }
 
 // Space watches the free space below a data directory, so that writes are refused with a clear answer while there
 // is still room for what must not fail: votes, terms, truncations, a snapshot.
 //
-// Pressure becomes true with less free than an eighth above the low-water mark, and false with a quarter above it.
-// Low becomes true below the low-water mark, and false again with an eighth more than it, so that it does not
-// flap. Below a quarter of the mark the reserve file is removed; it comes back when there is room for it. Scarce is true
-// below an eighth of the mark, until a quarter is free, and Exhausted below a sixteenth, until an eighth is. A file system
-// with a fixed number of inodes has them as a second resource with a mark of its own, 1,024 or a quarter of them; the scarcer one counts.
+// Pressure becomes true with less free than an eighth above the low-water mark, and false with a
+// quarter above it. Low becomes true below the low-water mark, and false again with an eighth more
+// than it, so that it does not flap. Below a quarter of the mark the reserve file is removed; it
+// comes back when there is room for it. Scarce is true below an eighth of the mark, until a quarter
+// is free. Exhausted is true below a sixteenth, until an eighth is free. All these parts are of
+// LowWaterBytes, without what SetSnapshotBytes adds to the mark.
+//
+// A file system with a fixed number of inodes has them as a second resource. Their mark is 1,024 or
+// a quarter of them, whichever is less. The scarcer resource counts.
 type Space struct {
 	cfg                              SpaceConfig
 	pressure, low, scarce, exhausted atomic.Bool
 
 	mu           sync.Mutex
 	free         uint64
-	files        uint64 // that can be made, if their number is limited
-	filesMark    uint64 // 0 if it is not
+	files        uint64 // number that can still be made, if it is limited
+	filesMark    uint64 // low-water mark of files, 0 if their number is not limited
 	snapshot     uint64 // added to the low-water mark
 	reserve      bool
-	reserveAfter time.Time // no attempt to make the reserve before
+	reserveAfter time.Time // the reserve is not tried again before
 }
 
 // OpenSpace probes once and makes the reserve if there is room. The caller must hold the directory's lock.
@@ -112,14 +122,15 @@ func (s *Space) reservePath() string { return filepath.Join(s.cfg.Dir, reserveNa
 // Low says whether new data must be refused. It costs one atomic load: ask before each proposal.
 func (s *Space) Low() bool { return s.low.Load() }
 
-// Scarce says that space is so low that only what frees some may still be logged. It costs one atomic load.
+// Scarce says that only entries that free space may still be logged. It costs one atomic load.
 func (s *Space) Scarce() bool { return s.scarce.Load() }
 
-// Exhausted says that what is left is for votes, terms, the entries of a leadership and a snapshot only. It costs one atomic load.
+// Exhausted says that the rest is only for votes, terms, the entries of a leadership and a
+// snapshot. It costs one atomic load.
 func (s *Space) Exhausted() bool { return s.exhausted.Load() }
 
-// SetSnapshotBytes tells the size of the largest snapshot: the next is written beside it, and only that lets log be
-// cut, so room for it is added to the low-water mark from the next probe on.
+// SetSnapshotBytes sets the size of the largest snapshot. The next one is written beside it, and
+// only then can log be cut. So the low-water mark includes room for it from the next probe on.
 func (s *Space) SetSnapshotBytes(size uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,10 +202,11 @@ func (s *Space) countFiles() error {
 	return nil
 }
 
-// fewerFiles reports whether fewer files can be made than a part of the mark. mu is held.
+// fewerFiles reports whether fewer files can be made than part/of of the mark. mu is held.
 func (s *Space) fewerFiles(part, of uint64) bool { return s.files < s.filesMark*part/of }
 
-// Shortage says for people what there is least of, for its mark, and the mark.
+// Shortage tells an operator which resource is scarcest relative to its mark, how much is free, and
+// the mark.
 func (s SpaceStats) Shortage() string {
 	if float64(s.FreeFiles)*float64(s.LowWaterBytes) < float64(s.FreeBytes)*float64(s.LowWaterFiles) {
 		return fmt.Sprintf("%d inodes of its disk are free, the mark is %d", s.FreeFiles, s.LowWaterFiles)
@@ -217,7 +229,7 @@ func DiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Release gives the reserve up at once, for a caller that was just told that the disk is full.
+// Release gives the reserve up at once, for a caller whose write failed because the disk is full.
 func (s *Space) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The keys Raft uses. It writes a vote as lastVoteTerm, then lastVoteCand.
+// The keys that Raft uses. It writes a vote as LastVoteTerm, then LastVoteCand.
 const (
 	keyCurrentTerm  = "CurrentTerm"
 	keyLastVoteTerm = "LastVoteTerm"
@@ -71,8 +71,9 @@ func (s *StableStore) Set(key, value []byte) error {
 	return s.write(changed)
 }
 
-// checkTerm refuses a term below the present one, which fails the group: Raft answers heartbeats beside its main loop, and one that was
-// overtaken by an election would bring the term before it back, in which this node may have voted for another leader.
+// checkTerm refuses a term below the current one, which fails the group. Raft answers heartbeats
+// outside its main loop. A heartbeat that an election has overtaken would bring back the term
+// before, in which this node may have voted for another leader.
 func (s *StableStore) checkTerm(key string, value []byte) error {
 	held := s.durable[keyCurrentTerm]
 	if key != keyCurrentTerm || len(held) != 8 || len(value) != 8 || bytes.Compare(value, held) >= 0 {

@@ -28,17 +28,18 @@ type LogStats struct {
 	Append                Latency
 }
 
-// SnapshotStats are the newest snapshot, which Open may have found, and the snapshot store's counters since Open.
+// SnapshotStats describes the newest snapshot, which Open may have found, and has the counters of
+// the snapshot store since Open.
 type SnapshotStats struct {
 	NewestIndex uint64
 	NewestBytes int64
-	NewestAt    time.Time // when it was durable, or its file last written, if Open found it; zero if that cannot be told
+	NewestAt    time.Time // when it was durable, or its file last written, if Open found it; zero if unknown
 	Written     uint64
 	Failed      uint64
 	LastWrite   time.Duration // from Create to a durable Close
 }
 
-// Stats is what a group's storage has done since Open.
+// Stats has the counters of a group since Open.
 type Stats struct {
 	Log      LogStats
 	Snapshot SnapshotStats

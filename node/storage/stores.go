@@ -28,15 +28,16 @@ type Config struct {
 	Engine   Engine           // for a new group, default EngineWAL; an existing one keeps its own
 	FS       FS               // default OSFS
 	Now      func() time.Time // default time.Now; for latencies, ages and the pace of mark syncs only
-	Logger   *slog.Logger     // default discards; told each repair at Open
+	Logger   *slog.Logger     // default discards; gets each repair at Open
 	Watchdog *Watchdog        // watches every durable write; nil for none
 
-	// OnFatal is called once, from the goroutine that found it, with the first failed write or damaged read.
-	// It must not call the stores. The process must end: Raft goes on, or panics, on its own terms otherwise.
+	// OnFatal is called once with the first failed write or damaged read, from the goroutine that
+	// found it. It must not call the stores. The process must end; otherwise Raft goes on, or
+	// panics, as its own rules say.
 	OnFatal func(error)
 
 	SegmentBytes  int           // wal engine: bytes allocated ahead, default 16 MiB
-	MarkSyncEvery time.Duration // at most this old is the high-water mark after a power cut, default 1 s
+	MarkSyncEvery time.Duration // maximum age of the high-water mark after a power cut, default 1 s
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -102,8 +103,10 @@ func (s *Stores) Close() error {
 // Err returns nil while the group is sound, else an error wrapping ErrFailed and its cause, or ErrClosed.
 func (s *Stores) Err() error { return s.guard.failed() }
 
-// Tidy removes the files that log and snapshots have given up since Open, in small steps, beside all else. After each it calls rest, if that is not nil, with how
-// long the step took; rest may wait, and says whether to go on. What is left then, or cannot be removed, goes with the next call or at the next Open.
+// Tidy removes the files that log and snapshots have given up since Open, in small steps, beside
+// all other work. After each step it calls rest, if that is not nil, with the duration of the step.
+// rest may wait, and says whether to go on. Files that are left then, or cannot be removed, go with
+// the next call or at the next Open.
 func (s *Stores) Tidy(rest func(worked time.Duration) bool) { s.gone.carryOut(rest) }
 
 // Stats returns counters since Open.
@@ -114,7 +117,7 @@ func (s *Stores) Stats() Stats { return Stats{Log: s.Log.stats(), Snapshot: s.Sn
 // shut the Raft instance down, Close the stores, Open them and start Raft anew.
 func (s *Stores) RestartNeeded() <-chan struct{} { return s.restart }
 
-// noteClear is told that the log is about to be emptied up to last.
+// noteClear notes that the log is about to be emptied up to last.
 func (s *Stores) noteClear(last uint64) {
 	// Compaction after an own snapshot, and a restore by the operator, leave nothing beyond the snapshot.
 	if newest, ok := s.Snapshots.Newest(); ok && last > newest.Index {
@@ -131,9 +134,10 @@ func pathsIn(dir string) paths {
 	}
 }
 
-// Open verifies and opens the group in dir, or creates it. Every entry of the log and every block of the newest
-// snapshot is read. What a crash can have left is repaired; all else is a *CorruptError, and the damaged file is left as it is.
-// The caller must hold the data directory's lock (see Lock).
+// Open verifies and opens the group in dir, or creates it. It reads every entry of the log and
+// every block of the newest snapshot. It repairs what a crash can have left. Anything else is a
+// *CorruptError, and the damaged file stays as it is. The caller must hold the data directory's
+// lock (see Lock).
 func Open(dir string, cfg Config) (*Stores, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -158,7 +162,8 @@ func Open(dir string, cfg Config) (*Stores, error) {
 }
 
 func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
-	// A process that was killed may have renamed and not synced: what is found here is acted upon, so no power cut may take it back.
+	// A process that was killed may have renamed files without a sync. Open acts on what it finds
+	// here, so no power cut may take it back.
 	if err := syncDirs(cfg.FS, filepath.Dir(dir), dir, p.log, p.snapshots); err != nil && !missing(err) {
 		return nil, fmt.Errorf("storage: syncing the directories of %s: %w", dir, err)
 	}
@@ -235,7 +240,8 @@ func (s *Stores) reconcile(p paths, logger *slog.Logger) error {
 	return s.clearStale(newest, logger)
 }
 
-// checkTerm finds a stable file that is older than log or snapshot: Raft makes a term durable before anything of it.
+// checkTerm finds a stable file that is older than the log or the snapshot: Raft makes a term
+// durable before any entry of it.
 func (s *Stores) checkTerm(p paths, newest raft.SnapshotMeta) error {
 	current, err := s.Stable.GetUint64([]byte(keyCurrentTerm))
 	if err != nil {

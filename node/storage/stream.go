@@ -10,13 +10,14 @@ import (
 const (
 	// streamBytes are written at once. The runtime gives an allocation of this size whole pages of its own.
 	streamBytes = 1 << 20
-	// streamAlign is what direct writes ask of offset, length and memory; 4 KiB does for every disk that is sold.
+	// streamAlign is the alignment that direct writes need for offset, length and memory; 4 KiB
+	// does for every disk that is sold.
 	streamAlign = 4 << 10
 )
 
-// A stream writes a new file once, from its beginning to its end, past the kernel's cache where the file system can do that.
-// Snapshots are large and seldom read again: through the cache they cost a copy, push out the pages of the log, and fall to the disk
-// all at once when somebody syncs.
+// A stream writes a new file once, from its beginning to its end, past the kernel's cache where the
+// file system can do that. Snapshots are large and seldom read again. Through the cache they would
+// cost a copy and push out the pages of the log, and the next sync would write them all at once.
 //
 // Where direct writes are refused, at the opening or at a write, the file is written in the ordinary way.
 type stream struct {
@@ -24,8 +25,8 @@ type stream struct {
 	name   string
 	file   File
 	direct bool
-	buf    []byte // what is not written yet
-	at     int64  // where in the file it belongs
+	buf    []byte // bytes not written yet
+	at     int64  // offset of buf in the file
 }
 
 func createStream(fsys FS, name string) (*stream, error) {
@@ -61,7 +62,8 @@ func (s *stream) write(p []byte) error {
 	return nil
 }
 
-// flush writes what there is. Behind a length that is no multiple of the alignment only ordinary writes can follow.
+// flush writes the buffer. After a length that is not a multiple of the alignment, only ordinary
+// writes can follow.
 func (s *stream) flush() error {
 	if s.direct && len(s.buf)%streamAlign != 0 {
 		if err := s.reopen(); err != nil {
@@ -83,7 +85,7 @@ func (s *stream) flush() error {
 	return nil
 }
 
-// reopen goes on with ordinary writes.
+// reopen switches to ordinary writes.
 func (s *stream) reopen() error {
 	file, err := s.fsys.OpenFile(s.name, os.O_RDWR)
 	if err != nil {
