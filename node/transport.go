@@ -145,7 +145,7 @@ func (m *mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 	}
 	s, err := m.answer(conn)
 	if err == nil && s == nil {
-		_ = conn.Close() // it only asked who is here
+		_ = conn.Close() // it was a Hello, which needs no connection
 		return
 	}
 	if err == nil && !slot.Pin() {

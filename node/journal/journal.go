@@ -1,5 +1,6 @@
-// Package journal writes down every entry that a node applied, and reads that again. It is for tests that hold what clients were told
-// against what was committed; a node has no journal unless a build for tests gives it one.
+// Package journal records every entry that a node applied, and reads the records back. It is for
+// tests that compare the answers to clients with what was committed. A node has a journal only in a
+// build for tests that gives it one.
 package journal
 
 import (
@@ -19,13 +20,15 @@ import (
 
 // A journal is a line that names the format and then records, each
 //
-//	length(4) │ CRC32C(4) │ shard uvarint │ opening uvarint │ term uvarint │ index uvarint │ digest(8) │ applied at(8) │ entry
+//	length(4) │ CRC32C(4) │ shard uvarint │ opening uvarint │ term uvarint │ index uvarint │
+//	digest(8) │ applied at(8) │ entry
 //
 // in little endian; length and checksum are those of what follows them.
 const (
 	magic      = "belfry journal 2\n"
 	frameBytes = 8
-	// recordBytesMax is more than a record can have: an entry of the largest size that a node can be set to.
+	// recordBytesMax is more than the largest record, which has an entry of the largest size that a
+	// node can be set to.
 	recordBytesMax = 32 << 20
 )
 
@@ -56,7 +59,8 @@ func Create(path string) (*Writer, error) {
 	return &Writer{file: file, now: func() fsm.Time { return fsm.Time(time.Now().UnixNano()) }}, nil
 }
 
-// Append writes one entry. When it returns the system has it, so a process that is killed leaves it behind; it is not synced.
+// Append writes one entry. When it returns, the operating system has the entry, so it outlives a
+// process that is killed. It is not synced.
 func (w *Writer) Append(e node.AppliedEntry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,11 +86,12 @@ func (w *Writer) Close() error { return w.file.Close() }
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// ErrDamaged says that a journal has something that no Writer wrote.
+// ErrDamaged says that a journal has bytes that no Writer wrote.
 var ErrDamaged = errors.New("the journal is damaged")
 
-// Read hands each entry of a journal to take, in the order in which they were applied; take may keep the entry. The end may be torn, as a process
-// that was killed leaves it: a record that is not whole at the end is left out.
+// Read passes each entry of a journal to take, in the order in which they were applied; take may
+// keep the entry. A process that was killed may leave an incomplete record at the end. Read ignores
+// it.
 func Read(r io.Reader, take func(Entry) error) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	head := make([]byte, len(magic))
@@ -119,7 +124,7 @@ func Read(r io.Reader, take func(Entry) error) error {
 	}
 }
 
-// untorn forgives the end of a file in the middle of a record.
+// untorn returns nil for a file that ends in the middle of a record.
 func untorn(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil

@@ -5,7 +5,7 @@
 //
 // One group is one directory:
 //
-//	MANIFEST        who the directory belongs to, engine, salt; written last, so its presence means "complete"
+//	MANIFEST        identity of the group, engine, salt; written last, so its presence means "complete"
 //	high-water      the log index and snapshot index that were durable for certain
 //	stable          term and vote, one checked record, replaced as a whole
 //	log/            the engine's files

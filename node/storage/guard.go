@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// guard stands in front of every durable write of a group. After the first failed write it refuses all others:
-// the kernel may have dropped the dirty pages whose sync failed, so a later success would prove nothing.
+// guard stands in front of every durable write of a group. After the first failed write it refuses
+// all others: the kernel may have dropped the dirty pages whose sync failed, so a later success
+// would not prove that they are on the disk.
 type guard struct {
 	watchdog *Watchdog
 	onFatal  func(error)

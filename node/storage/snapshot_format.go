@@ -16,8 +16,9 @@ import (
 //	block    | length u32 | sum u32 | data |             one or more, the last of length 0
 //	trailer  | "BLFYTAIL" | blocks u64 | data bytes u64 | has digest u8 | digest u64 | sum u32 | CRC32C of the trailer |
 //
-// A block's sum is CRC32C over its length and data, started from the sum before it, the header's for the first:
-// a block that is missing, doubled, moved or from another file breaks the chain. The trailer repeats the last sum.
+// A block's sum is CRC32C over its length and data, started from the sum before it, or from the
+// header's for the first. So a block that is missing, doubled, moved or from another file breaks
+// the chain. The trailer repeats the last sum.
 const (
 	snapshotMagic        = "BLFYSNAP"
 	trailerMagic         = "BLFYTAIL"
@@ -27,8 +28,8 @@ const (
 	snapshotTrailerBytes = 8 + 8 + 8 + 1 + 8 + 4 + 4
 	blockHeadBytes       = 8
 
-	// snapshotBlockBytes is small enough to verify before use without a large buffer, and large enough that
-	// its 8 bytes of head do not count.
+	// snapshotBlockBytes is small enough to verify before use without a large buffer, and large
+	// enough that the 8 bytes of its head hardly count.
 	snapshotBlockBytes = 256 << 10
 
 	// snapshotSyncBytes are written between syncs.

@@ -11,8 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotReader streams a snapshot's data. A byte is handed out only after its block was verified, and io.EOF
-// only after the trailer agreed, so a reader that reaches the end has read the whole snapshot.
+// snapshotReader streams a snapshot's data. It returns a byte only after it has verified the block,
+// and io.EOF only after the trailer agreed. So a reader that reaches the end has read the whole
+// snapshot.
 type snapshotReader struct {
 	file    File
 	name    string

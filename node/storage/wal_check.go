@@ -69,7 +69,8 @@ func checkTail(cfg engineConfig, meta *walMeta, info types.SegmentInfo) (segment
 	name := filepath.Join(cfg.dir, segment.FileName(info))
 	s, err := scanSegment(cfg, info)
 	if missing(err) {
-		// The list is durable before the file it names: a crash between leaves no file, and nothing durable in it.
+		// The list is durable before the file that it names. A crash in between leaves no file, and
+		// no durable entry is lost.
 		if cfg.mark.log >= info.BaseIndex {
 			return s, &CorruptError{File: name, Index: info.BaseIndex, Err: err,
 				Detail: fmt.Sprintf("missing, but entry %d was durable", cfg.mark.log)}

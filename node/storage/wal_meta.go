@@ -87,8 +87,9 @@ func (m *walMeta) find(index uint64) (types.SegmentInfo, bool) {
 	return types.SegmentInfo{}, false
 }
 
-// sealTail records that the last segment is complete and names the next one: the rest of a rotation that a crash
-// cut off. The library does not finish it, and every later append to such a log fails.
+// sealTail records that the last segment is complete and names the next one: it finishes a rotation
+// that a crash cut off. The library does not finish it, and then every later append to the log
+// fails.
 func (m *walMeta) sealTail(s segmentScan, now time.Time, sizeLimit int) error {
 	state, err := m.Load("")
 	if err != nil {

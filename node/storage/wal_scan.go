@@ -33,7 +33,7 @@ const (
 	evidenceMinimum = walFrameBytes + entryHeaderBytes
 )
 
-// segmentScan is what reading a segment from its start up to its last intact batch found.
+// segmentScan is the result of reading a segment from its start up to its last intact batch.
 type segmentScan struct {
 	name       string
 	size       int64
@@ -90,7 +90,7 @@ func scanSegment(cfg engineConfig, info types.SegmentInfo) (s segmentScan, err e
 	return r.scan, err
 }
 
-// batch reads up to the next commit; false at the end of what is intact.
+// batch reads up to the next commit; it returns false at the end of the intact batches.
 func (r *segmentReader) batch() (bool, error) {
 	start := r.scan.end
 	next, term, sum := r.scan.next, r.term, uint32(0)
@@ -150,8 +150,8 @@ func (r *segmentReader) batch() (bool, error) {
 	}
 }
 
-// frame reads one frame and steps over it; the slices are good until the next call. typ 0 is the end; why says what
-// is wrong with it.
+// frame reads one frame and steps over it; the slices are valid until the next call. typ 0 is the
+// end; why says what is wrong with the frame.
 func (r *segmentReader) frame() (typ byte, payload, frame []byte, why string, err error) {
 	var first [walFrameBytes]byte
 	head := first[:]
@@ -181,7 +181,7 @@ func (r *segmentReader) frame() (typ byte, payload, frame []byte, why string, er
 	return head[0], frame[walFrameBytes : walFrameBytes+length], frame, "", nil
 }
 
-// read fills b from a window on the file that moves on; io.EOF if the file ends before.
+// read fills b from a moving window on the file; it returns io.EOF if the file ends before.
 func (r *segmentReader) read(b []byte, at int64) error {
 	if at < r.windowAt || at+int64(len(b)) > r.windowAt+int64(len(r.window)) {
 		size := min(max(int64(len(b)), walReadBytes), max(r.scan.size-at, 0))
@@ -241,10 +241,11 @@ func (c entryCodec) misplaced(b []byte, next, term uint64) string {
 	return ""
 }
 
-// laterBatch looks behind a scan's end for an entry that begins a batch after a commit. Batches are written one
-// at a time, each after the sync of the one before, so such an entry proves that what precedes it was durable.
-// The salted sum keeps a client from placing such an entry in a body. Of a batch that was torn at its beginning entries may be left
-// as well; they follow an entry, the last bytes of which may look like a commit.
+// laterBatch searches after a scan's end for an entry that begins a batch after a commit. Batches
+// are written one at a time, each after the sync of the one before, so such an entry proves that
+// what precedes it was durable. The salted sum keeps a client from placing such an entry in a body.
+// A batch that is torn at its beginning may leave entries too. They follow an entry, and the last
+// bytes of that may look like a commit.
 func laterBatch(fsys FS, codec entryCodec, s segmentScan) (found bool, err error) {
 	f, err := fsys.OpenFile(s.name, os.O_RDONLY)
 	if err != nil {
@@ -278,10 +279,11 @@ func isCommit(head []byte) bool {
 	return head[0] == walFrameCommit && allZero(head[1:4]) && !allZero(head[4:])
 }
 
-// settleTail makes a segment durable as it was read, and zeros what is torn behind it. Torn bytes would be read again behind later, shorter
-// batches; a torn index block would make the library refuse every append. The batches that are not known to be durable are written again:
-// the process before may have been killed between a write and its sync, or ended because that sync failed, after which the kernel calls
-// pages clean that never reached the disk.
+// settleTail makes a segment durable as it was read, and zeros the torn bytes after it. Torn bytes
+// would be read again after later, shorter batches, and a torn index block would make the library
+// refuse every append. Batches that are not known to be durable are written again: the process
+// before may have been killed between a write and its sync, or ended because that sync failed.
+// After a failed sync, the kernel calls pages clean that never reached the disk.
 func settleTail(fsys FS, s segmentScan) (err error) {
 	f, err := fsys.OpenFile(s.name, os.O_RDWR)
 	if err != nil {
@@ -310,7 +312,8 @@ func settleTail(fsys FS, s segmentScan) (err error) {
 	return nil
 }
 
-// allZero compares b with itself moved by one, which runs at the speed of memory.
+// allZero reports whether b has only zeros. It compares b with itself moved by one, which runs at
+// the speed of memory.
 func allZero(b []byte) bool {
 	return len(b) == 0 || b[0] == 0 && bytes.Equal(b[:len(b)-1], b[1:])
 }

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// WatchdogLimit is the default time a durable write may take. Others lead what the process led one election later: with this limit
-// within 10 s of the moment at which the disk stopped.
+// WatchdogLimit is the default time that a durable write may take. One election later, other nodes
+// lead what the process led: with this limit, within 10 s of the moment at which the disk stopped.
 const WatchdogLimit = 6 * time.Second
 
-// Watchdog ends the process when a disk hangs. A leader whose append never returns keeps its leadership and its
-// callers waiting for ever, because Raft's main loop is the one that is blocked; only leaving helps.
+// Watchdog ends the process when a disk hangs. A leader whose append never returns keeps its
+// leadership and its callers waiting for ever, because Raft's main loop itself is blocked. Only the
+// end of the process helps.
 //
-// The expiry runs on a timer's goroutine, so it fires although the writing goroutine never comes back. Only time in which the process runs counts: one
-// that was stopped, or whose machine was, comes back to a disk that had no time to answer.
-// A nil *Watchdog watches nothing.
+// The limit runs on a timer's goroutine, so it fires although the writing goroutine never comes
+// back. Only time in which the process runs counts: while a process or its machine is stopped, the
+// disk has no time to answer. A nil *Watchdog watches nothing.
 type Watchdog struct {
 	limit time.Duration
 	fire  func(op string, limit time.Duration)
@@ -30,7 +31,8 @@ func NewWatchdog(limit time.Duration, fire func(op string, limit time.Duration))
 	return &Watchdog{limit: limit, fire: fire}
 }
 
-// watchSteps is in how many parts the limit passes. What the process misses while it stands still counts as one of them at most.
+// watchSteps is the number of parts into which the limit is divided. A time in which the process
+// stands still counts as one part at most.
 const watchSteps = 12
 
 // Begin starts watching one operation; the function it returns ends that and must be called once.
