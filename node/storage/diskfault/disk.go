@@ -1,5 +1,6 @@
-// Package diskfault is a disk in memory for tests. What was written and not synced is lost, kept or torn in a
-// crash, as the test decides; each step can be made to fail, to hang, or to be the last one before the crash.
+// Package diskfault is a disk in memory for tests. A crash loses, keeps or tears what was written
+// and not synced, as the test decides. Each step can be made to fail, to hang, or to be the last
+// one before the crash.
 //
 // It models the file system that a careful program must expect: file contents become durable by a sync of the
 // file, names by a sync of their directory, and nothing else orders them.
@@ -23,7 +24,8 @@ import (
 // SectorBytes is the unit in which a torn write is kept or lost.
 const SectorBytes = 512
 
-// ErrCrashed is returned by every step after a hook ended the machine's life, until Crash.
+// ErrCrashed is the error of every step on a file that was opened before a crash. A hook may return
+// it too, for a machine that is down.
 var ErrCrashed = errors.New("diskfault: the machine is down")
 
 // Kind is a kind of step.
@@ -67,21 +69,22 @@ const (
 	KeepNames              // all steps became durable by chance
 )
 
-// LoseAll is the Fate that keeps nothing unsynced.
+// LoseAll is the Fate that loses everything unsynced.
 func LoseAll(string, int64) bool { return false }
 
-// KeepAll is the Fate of which the kernel had written everything by chance.
+// KeepAll is the Fate in which the kernel had written everything by chance.
 func KeepAll(string, int64) bool { return true }
 
 type inode struct {
 	data   []byte
 	synced []byte
 	dirty  map[int64]bool // sectors that differ from synced, perhaps
-	// dropped are dirty sectors that a sync failed to write: no later sync does, unless they are written again.
+	// dropped are dirty sectors that a sync failed to write. No later sync writes them, unless they
+	// are written again.
 	dropped map[int64]bool
-	// size is what was allocated; data may be shorter, and is zero there.
+	// size is the allocated size; data may be shorter, and the rest is zeros.
 	size, syncedSize int64
-	written          time.Time // when last
+	written          time.Time // time of the last write
 }
 
 // Disk implements storage.FS. Methods may be called from any goroutine.
@@ -95,7 +98,7 @@ type Disk struct {
 	free   uint64
 }
 
-// FreeDefault is what FreeBytes returns at first: enough for a node.
+// FreeDefault is the initial value of FreeBytes: enough for a node.
 const FreeDefault = 1 << 30
 
 var (
@@ -115,9 +118,10 @@ func (d *Disk) SetHook(h Hook) {
 	d.hook = h
 }
 
-// Crash ends the machine's life and starts the next one: open files are dead, the hook is gone, and of what was
-// not durable the rest is what fate and names say. Without a fate only the process died: the kernel still holds all that was written and
-// renamed, and what was not durable is not durable yet.
+// Crash ends the machine's life and starts the next one. Open files are dead and the hook is gone;
+// fate and names decide what is left of what was not durable. Without a fate only the process died:
+// the kernel still holds all that was written and renamed, and what was not durable is not durable
+// yet.
 func (d *Disk) Crash(fate Fate, names Names) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,7 +171,7 @@ func (d *Disk) Flip(name string, offset int64, bit uint) {
 	}
 }
 
-// Overwrite replaces bytes of a file, in memory and on the disk, also for those who have it open.
+// Overwrite replaces bytes of a file, in memory and on the disk, also for open files.
 func (d *Disk) Overwrite(name string, offset int64, b []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -382,8 +386,9 @@ func Full(o Op) error { return &fs.PathError{Op: string(o.Kind), Path: o.Path, E
 // Broken is the error of a failing disk, for hooks.
 func Broken(o Op) error { return &fs.PathError{Op: string(o.Kind), Path: o.Path, Err: syscall.EIO} }
 
-// Fork ends the machine's life for whoever sees the disk after it: the disk that it returns is as after Crash with the same fates. This disk
-// goes on as it is, for goroutines of the dead machine that cannot be stopped at once; what they write is lost.
+// Fork returns a disk as it is after Crash with the same fates, for the machine's next life. This
+// disk goes on as it is, for goroutines of the dead machine that cannot be stopped at once. What
+// they write is lost.
 func (d *Disk) Fork(fate Fate, names Names) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -414,7 +419,7 @@ func (d *Disk) SetFree(bytes uint64) {
 	d.free = bytes
 }
 
-// FreeBytes implements storage.FreeReporter. Writing takes nothing from it: it is what SetFree said.
+// FreeBytes implements storage.FreeReporter. It returns what SetFree set; writes do not lower it.
 func (d *Disk) FreeBytes() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

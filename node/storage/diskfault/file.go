@@ -106,7 +106,8 @@ func (f *file) SyncData() error {
 	return nil
 }
 
-// drop is what the kernel does when it cannot write a page: the page stays as processes see it, and counts as written.
+// drop does what the kernel does when it cannot write a page: processes still see the page, and it
+// counts as written.
 func (f *file) drop() {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
@@ -123,7 +124,8 @@ func (f *file) Size() (int64, error) {
 	return f.node.length(), nil
 }
 
-// Written implements storage.Dater. It is no step of its own: who asks has the file open, and the kernel knows.
+// Written implements storage.Dater. It is not a step: the file is open, and the kernel knows the
+// time.
 func (f *file) Written() time.Time {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
