@@ -21,22 +21,23 @@ import (
 )
 
 const (
-	// helloWait bounds the question which cluster a node belongs to.
+	// helloWait bounds a request that asks a node for its cluster.
 	helloWait = 5 * time.Second
-	// noticeFirst is how long a node looks for its cluster before it logs why it waits, and the shortest time between two such lines; noticeAgain is when it repeats
-	// an unchanged one.
+	// noticeFirst is how long a node looks for its cluster before it logs why it waits. It is also
+	// the shortest time between two such lines. After noticeAgain the node repeats an unchanged line.
 	noticeFirst = 2 * time.Second
 	noticeAgain = 30 * time.Second
-	// foundPause is how long gossip must be unchanged before a node founds a cluster, and the time between two attempts.
+	// foundPause is how long gossip must be unchanged before a node founds a cluster, and the time
+	// between two attempts.
 	foundPause = 250 * time.Millisecond
-	// followPause is the time between two questions to the node that is to found the cluster.
+	// followPause is the time between two requests to the node that is to found the cluster.
 	followPause = 50 * time.Millisecond
-	// hearPause is the time between two updates of the directory if gossip does not change.
+	// hearPause is the time between two updates of the directory while gossip does not change.
 	hearPause = 5 * time.Second
 )
 
-// bootstrap finds the cluster of a process before it opens its node, and connects the node with gossip
-// afterwards.
+// bootstrap finds the cluster of a process before it opens its node, and connects the node with
+// gossip afterwards.
 type bootstrap struct {
 	cfg    Config
 	logger *slog.Logger
@@ -44,23 +45,25 @@ type bootstrap struct {
 	listener net.Listener
 	gossip   *gossip.Gossip
 	self     gossip.Info
-	// name is the node's; empty for that in the data directory.
+	// name is the name of the node; empty for the name in the data directory.
 	name        string
 	incarnation string
 	directory   *cluster.Directory
-	// cluster is the id of the cluster to join; empty to found one, or to stay in that of the data directory.
+	// cluster is the id of the cluster to join. It is empty if the node founds a cluster, or stays in
+	// the cluster of its data directory.
 	cluster string
-	// founding is the plan by which this node founds that cluster, or a new one, together with others; nil if it does not.
+	// founding is the plan by which this node founds that cluster, or a new one, together with others.
+	// It is nil if this node founds none with others.
 	founding *node.Founding
 	shards   int
 	seeds    []string
 	notReady *notReadyServer
-	// credentials are the node's for TLS between nodes; nil without TLS.
+	// credentials are the node's certificates for TLS between nodes; nil without TLS.
 	credentials *certs.Identity
 }
 
-// startBootstrap listens for other nodes. With a new data directory it also finds the cluster to join,
-// or founds one if it was given none. It looks until ctx ends; notReady answers clients meanwhile.
+// startBootstrap listens for other nodes. With a new data directory it also finds the cluster to
+// join, or founds one. It searches until ctx ends; notReady answers clients meanwhile.
 func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity, notReady *notReadyServer) (_ *bootstrap, err error) {
 	b := &bootstrap{cfg: cfg, logger: cfg.Logger, shards: cfg.Shards, directory: cluster.NewDirectory(), notReady: notReady, credentials: credentials}
 	known, exists, err := node.Identify(cfg.Dir)
@@ -139,8 +142,8 @@ func (b *bootstrap) introduce(known node.Identity, exists bool, client net.Addr)
 	return nil
 }
 
-// findCluster waits until gossip shows a node that has a cluster, or until this node founds one with
-// BootstrapExpect. It answers other nodes meanwhile.
+// findCluster waits until gossip shows a node that has a cluster, or until this node founds one
+// with BootstrapExpect. It answers other nodes meanwhile.
 func (b *bootstrap) findCluster(ctx context.Context) error {
 	listener, ok := b.listener.(node.StrangerListener)
 	if !ok {
@@ -195,8 +198,8 @@ func (b *bootstrap) search(ctx context.Context, f *founding) error {
 	}
 }
 
-// unfounded returns why this node founds no cluster now, empty if it does. unchanged: gossip has not
-// changed for foundPause.
+// unfounded returns why this node founds no cluster now, empty if it does. unchanged: gossip has
+// not changed for foundPause.
 func (b *bootstrap) unfounded(ctx context.Context, f *founding, members []gossip.Member, joins *joinReporter, unchanged bool) (why string) {
 	unheard := joins.unheard(ctx, b.gossip.JoinAttempts())
 	if f.expect == 0 {
@@ -215,8 +218,8 @@ func (b *bootstrap) unfounded(ctx context.Context, f *founding, members []gossip
 	}
 }
 
-// unexpected returns why a node without BootstrapExpect founds no cluster. If unheard is empty, it also
-// says how to found one.
+// unexpected returns why a node without BootstrapExpect founds no cluster. If unheard is empty, it
+// also says how to found one.
 func unexpected(members []gossip.Member, unheard string) (why string) {
 	why = "none of the nodes that were seen has one"
 	if len(members) == 0 {
@@ -228,16 +231,16 @@ func unexpected(members []gossip.Member, unheard string) (why string) {
 	return why
 }
 
-// notice is what the log says about a search.
+// notice is the state of the log lines about a search.
 type notice struct {
 	joins     *joinReporter
 	began, at time.Time
-	text      string // now
-	said      string // in the log last
+	text      string // the current reason
+	said      string // the reason that was logged last
 }
 
-// report sets what clients are told that the node waits for. It logs it too if it is new or was logged
-// long ago, but not within noticeFirst.
+// report sets the reason that clients get for the wait. It also logs the reason if it is new or was
+// logged long ago, but at most once within noticeFirst.
 func (b *bootstrap) report(ctx context.Context, n *notice, why string) {
 	level := slog.LevelInfo
 	for _, report := range n.joins.reports(ctx, b.gossip.JoinAttempts()) {
@@ -274,8 +277,8 @@ func (b *bootstrap) found(f *founding, members []gossip.Member) (err error) {
 	return err
 }
 
-// addFounders adds the addresses of the other founders to the directory: gossip does not know yet that
-// they belong to the cluster.
+// addFounders adds the addresses of the other founders to the directory: gossip does not know yet
+// that they belong to the cluster.
 func (b *bootstrap) addFounders(members []gossip.Member) {
 	for _, other := range members {
 		if b.founding != nil && other.Alive && other.ServerID != b.self.ServerID && slices.Contains(b.founding.Servers, other.ServerID) {
@@ -284,9 +287,9 @@ func (b *bootstrap) addFounders(members []gossip.Member) {
 	}
 }
 
-// join joins the cluster of the other members if one of them confirms it. founder is the server that may
-// have founded it before gossip shows that, empty for none. why says for people what prevents it; it is
-// empty if no member has a cluster.
+// join joins the cluster of the other members if one of them confirms it. founder is the server
+// that may have founded it before gossip shows that, empty for none. why is text for people that
+// says what prevents the join; it is empty if no member has a cluster.
 func (b *bootstrap) join(ctx context.Context, members []gossip.Member, founder string) (found bool, why string, err error) {
 	for _, other := range members {
 		if !other.Alive || other.Cluster == "" && other.ServerID != founder {
@@ -364,9 +367,9 @@ func (b *bootstrap) follow(ctx context.Context, joined *atomic.Pointer[cluster.C
 	}
 }
 
-// updateDirectory sets the addresses of the living members, in the order of their arrival. A node that
-// started without its old data listens where its earlier incarnation did, and gossip takes some seconds
-// to notice that the earlier one is gone.
+// updateDirectory sets the addresses of the living members, in the order of their arrival. A node
+// that started without its old data listens where its earlier incarnation did, and gossip takes
+// some seconds to notice that the earlier one is gone.
 func (b *bootstrap) updateDirectory(members []gossip.Member) {
 	slices.SortStableFunc(members, func(a, b gossip.Member) int { return a.Since.Compare(b.Since) })
 	for _, other := range members {
@@ -382,7 +385,7 @@ func (b *bootstrap) announce(n *node.Node) error {
 		return nil
 	}
 	b.self.Cluster, b.self.Shards = n.Status().ClusterID, uint32(n.ShardCount()) //nolint:gosec // at most 1,024
-	// A new directory was not there when gossip began.
+	// A new directory did not exist when gossip started.
 	b.gossip.KeepAddresses(b.cfg.Dir)
 	if err := b.gossip.Update(b.self); err != nil {
 		return fmt.Errorf("telling other nodes of the cluster: %w", err)
@@ -404,7 +407,7 @@ func (b *bootstrap) close() error {
 	return errors.Join(problems...)
 }
 
-// advertised returns a listener's address as others should use it.
+// advertised returns the address at which others reach a listener.
 func advertised(address net.Addr, host string) string {
 	_, port, err := net.SplitHostPort(address.String())
 	if err != nil || host == "" {
@@ -416,9 +419,9 @@ func advertised(address net.Addr, host string) string {
 // advertiseLookupMax bounds the lookup of the advertised host.
 const advertiseLookupMax = 5 * time.Second
 
-// checkAdvertise checks that the advertised host has an address, before anything is written. Its error
-// is no ConfigError: the name of a new container may resolve a moment later, so a supervisor should
-// start the node again.
+// checkAdvertise checks that the advertised host has an address, before anything is written. Its
+// error is no ConfigError: the name of a new container may resolve a moment later, so a supervisor
+// should start the node again.
 func checkAdvertise(ctx context.Context, cfg Config) error {
 	if cfg.Advertise == "" || cfg.Alone {
 		return nil
@@ -444,7 +447,7 @@ func Neighbour(address string, after int) string {
 	return net.JoinHostPort(host, strconv.Itoa(n+after))
 }
 
-// everywhere reports whether an address is every address of the machine.
+// everywhere reports whether an address stands for every address of the machine.
 func everywhere(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -454,7 +457,7 @@ func everywhere(address string) bool {
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// setDefault sets an empty text.
+// setDefault sets text to value if it is empty.
 func setDefault(text *string, value string) {
 	if *text == "" {
 		*text = value

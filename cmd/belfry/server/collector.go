@@ -9,24 +9,27 @@ import (
 )
 
 const (
-	// The collector may let the heap grow by this share of what is alive. Little suffices: the jobs have no pointers, so
-	// a cycle costs little however many there are.
+	// percentLeast is the smallest GOGC: the heap may grow by at least this percentage of its live
+	// bytes. A small one suffices: jobs have no pointers, so a cycle is cheap with any number of jobs.
 	percentLeast = 15
-	// A small heap may grow by this much all the same: a cycle for each few megabytes of garbage would cost throughput and
-	// save nothing that anyone would notice.
+	// headroomBytes is how much a small heap may grow. A cycle for every few megabytes of garbage
+	// would cost throughput and save no memory worth mentioning.
 	headroomBytes = 128 << 20
 	percentMost   = 800
 	tunePeriod    = time.Second
-	// A process that allocates less than idleBytes in a period is idle, and gives memory back once it has been for restAfter, if that is restBytes or more.
+	// A process that allocates less than idleBytes in a period is idle. After restAfter of that it
+	// releases memory to the system, if it can release restBytes or more.
 	idleBytes = 4 << 20
 	restBytes = 32 << 20
 	restAfter = 2 * tunePeriod
-	// restEvery is how often it does so at the most: pages that are given back cost a fault each when they are used again.
+	// restEvery is the shortest time between two releases: each released page costs a fault when it is
+	// used again.
 	restEvery = 10 * time.Second
 )
 
-// TuneCollector sets how often the garbage collector of the process runs, following the size of the heap, and gives memory back to the system when the process has become idle,
-// until ctx ends. It is for a process that an operator has not tuned by GOGC. A limit by GOMEMLIMIT holds as well.
+// TuneCollector sets how often the garbage collector runs, by the size of the heap, until ctx ends.
+// It also releases memory to the system when the process has become idle. It is for a process that
+// the operator has not tuned with GOGC. A GOMEMLIMIT stays in force.
 func TuneCollector(ctx context.Context) {
 	ticker := time.NewTicker(tunePeriod)
 	defer ticker.Stop()
@@ -49,15 +52,16 @@ func TuneCollector(ctx context.Context) {
 	}
 }
 
-// idleness tells when a process should give memory back: while it is idle no collection comes that would.
+// idleness decides when a process should release memory. An idle process has no garbage collection
+// that would release it.
 type idleness struct {
-	allocated uint64        // at the last look
-	quiet     time.Duration // for how long there was little
-	since     time.Duration // since memory was given back
-	floor     uint64        // what was held at least since then: the rest is in pieces that cannot be given back
+	allocated uint64        // at the last check
+	quiet     time.Duration // how long the process has been idle
+	since     time.Duration // since the last release
+	floor     uint64        // least held since then: fragments that cannot be released
 }
 
-// rests reports whether to do so now. It is asked once every tunePeriod.
+// rests reports whether to release memory now. It is called once every tunePeriod.
 func (i *idleness) rests(h heap) bool {
 	busy := h.allocated-i.allocated >= idleBytes
 	i.allocated = h.allocated
@@ -74,8 +78,8 @@ func (i *idleness) rests(h heap) bool {
 	return true
 }
 
-// collectorPercent returns GOGC for a heap with so many live bytes, in steps of 25 so that it seldom changes: setting it
-// stops the world for a moment.
+// collectorPercent returns GOGC for a heap with that many live bytes. It returns steps of 25, so
+// that the setting seldom changes: each change stops the world for a moment.
 func collectorPercent(live uint64) int {
 	percent := uint64(percentMost)
 	if live > 0 {
@@ -84,11 +88,11 @@ func collectorPercent(live uint64) int {
 	return max(percentLeast, int(percent)/25*25) //nolint:gosec // at most percentMost
 }
 
-// heap is what the runtime tells about the heap, in bytes.
+// heap has the runtime's metrics of the heap, in bytes.
 type heap struct {
 	live      uint64 // what the last collection found alive
-	held      uint64 // what the process has of the system for it
-	allocated uint64 // all that was ever allocated
+	held      uint64 // what the process holds of the system's memory for the heap
+	allocated uint64 // the total of all allocations so far
 }
 
 func readHeap() heap {

@@ -14,19 +14,22 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// consent is what a node without a cluster has agreed to: who may found one. It agrees to one node only, whose name comes before its own, and for
-// as long as it runs, since who was agreed to may have founded and be gone; so no two nodes get the consent of the same others. A later
-// start of the same name takes the place of the earlier one: it would know of a cluster in its data directory.
+// consent records which node may found a cluster, in the view of a node without one. A node agrees
+// to only one founder, whose name sorts before its own, for as long as its process runs: the
+// founder may have founded the cluster and be gone. So no two nodes get the consent of the same
+// others. A later start of the same name replaces the earlier one: it would know of a cluster from
+// its data directory.
 type consent struct {
 	self   string // server id
 	shards int
 
 	mu      sync.Mutex
-	founder string // a server id, empty for nobody yet
-	founds  bool   // this node is about to found: it gives way to nobody any more
+	founder string // a server id, empty for none yet
+	founds  bool   // this node is about to found, and no longer yields to another
 }
 
-// answer is what the node tells others, over the peer port: a node that only wants to know, with asker empty, and one that wants to found.
+// answer returns what the node tells another node over the peer port. asker is the node that wants
+// to found the cluster; it is empty if the other node only asks.
 func (c *consent) answer(asker string) node.Introduction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +40,7 @@ func (c *consent) answer(asker string) node.Introduction {
 	return node.Introduction{ServerID: c.self, Shards: c.shards, Founder: c.founder, Format: fsm.LatestFormat}
 }
 
-// leftTo returns the other node to which this one has left the founding, empty if there is none.
+// leftTo returns the other node that this one has agreed to as founder, empty if there is none.
 func (c *consent) leftTo() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +50,8 @@ func (c *consent) leftTo() string {
 	return c.founder
 }
 
-// stand returns to whom the node leaves the founding: itself if it has agreed to nobody, which is not final before decide.
+// stand returns the founder that the node agrees to. If it has agreed to none yet, that becomes the
+// node itself, which is not final before decide.
 func (c *consent) stand() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +61,8 @@ func (c *consent) stand() string {
 	return c.founder
 }
 
-// decide makes it final that this node founds. It reports false if the node has given way to another one meanwhile.
+// decide makes it final that this node founds. It reports false if the node has agreed to another
+// founder meanwhile.
 func (c *consent) decide() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +76,8 @@ func nameOf(serverID string) string {
 	return name
 }
 
-// founding decides whether a node founds a cluster together with others, whom it asks one by one whether they leave it to this node.
+// founding decides whether a node founds a cluster together with others. It asks each of them for
+// its consent.
 type founding struct {
 	self    gossip.Info
 	expect  int // distinct names
@@ -79,7 +85,8 @@ type founding struct {
 	ask     func(ctx context.Context, addr, asker string) (node.Introduction, error)
 }
 
-// ready says why nothing can be founded yet, going by what gossip knows; empty if the others are to be asked. It is for people.
+// ready returns why gossip shows that this node cannot found a cluster yet, as text for people. It
+// is empty if the node should ask the others.
 func (f *founding) ready(members []gossip.Member) (why string) {
 	names := []string{f.self.Name}
 	for i := range members {
@@ -92,8 +99,9 @@ func (f *founding) ready(members []gossip.Member) (why string) {
 			return fmt.Sprintf("%s has this node's name: give each node a --node-id of its own", m.ServerID)
 		case m.Alive:
 			names = append(names, m.Name)
-		case m.Name != f.self.Name && !returned(members, m.Name): // of this name it was an earlier life of this node, whose data directory would tell
-			// It may have founded before it fell silent.
+		case m.Name != f.self.Name && !returned(members, m.Name):
+			// It may have founded before it fell silent. A silent member with this node's name was an
+			// earlier start of this node, and the data directory would show its cluster.
 			return fmt.Sprintf("%s is silent, and may have founded the cluster: start it again, or this one if that one is gone for good", m.ServerID)
 		}
 	}
@@ -109,7 +117,8 @@ func (f *founding) ready(members []gossip.Member) (why string) {
 	}
 }
 
-// founders returns the nodes that found the cluster, in order of their names: this one, and of those that are alive as many as are expected.
+// founders returns the nodes that found the cluster, in the order of their names: the first
+// f.expect of this node and the live members without a cluster.
 func (f *founding) founders(members []gossip.Member) []cluster.Founder {
 	all := []gossip.Info{f.self}
 	for i := range members {
@@ -131,9 +140,10 @@ func returned(members []gossip.Member, name string) bool {
 	return slices.ContainsFunc(members, func(m gossip.Member) bool { return m.Alive && m.Name == name })
 }
 
-// try asks all others, and decides: it returns nothing if this node founds the cluster, else why it does not, for people.
+// try asks all others and decides. It returns an empty text if this node founds the cluster, else
+// why it does not, as text for people.
 func (f *founding) try(ctx context.Context, members []gossip.Member) (why string) {
-	asked := map[string]string{} // to whom each leaves it
+	asked := map[string]string{} // the founder that each node agrees to
 	for i := range members {
 		m := &members[i]
 		if !m.Alive || m.ServerID == f.self.ServerID {
@@ -159,7 +169,8 @@ func (f *founding) try(ctx context.Context, members []gossip.Member) (why string
 		return fmt.Sprintf("it was left to %s: start it again", mine)
 	}
 	for _, other := range slices.Sorted(maps.Keys(asked)) {
-		// A node that gave way founds nothing: what others agreed to with it holds for the one to which it gave way, whose name comes before.
+		// A node that yielded does not found. Consent to it counts for the node that it yielded to,
+		// whose name sorts before its own.
 		founder := asked[other]
 		for range asked {
 			if next := asked[founder]; next != "" {
@@ -176,7 +187,7 @@ func (f *founding) try(ctx context.Context, members []gossip.Member) (why string
 	return ""
 }
 
-// orNobody writes a server id that may be missing.
+// orNobody returns a server id, or "nobody" for an empty one.
 func orNobody(serverID string) string {
 	if serverID == "" {
 		return "nobody"

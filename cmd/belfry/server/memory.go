@@ -16,13 +16,13 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// MemoryLimit is how much memory a process may take, and what says so.
+// MemoryLimit is how much memory a process may use, and the source of that limit.
 type MemoryLimit struct {
-	Bytes uint64 // 0 if nothing is known
+	Bytes uint64 // 0 if no limit is known
 	From  string
 }
 
-// smaller returns the smaller of two limits.
+// smaller returns the smaller of two limits; 0 bytes are no limit.
 func (l MemoryLimit) smaller(bytes uint64, from string) MemoryLimit {
 	if bytes == 0 || l.Bytes != 0 && l.Bytes <= bytes {
 		return l
@@ -30,7 +30,8 @@ func (l MemoryLimit) smaller(bytes uint64, from string) MemoryLimit {
 	return MemoryLimit{bytes, from}
 }
 
-// FindMemoryLimit returns the smallest of what the machine has and what the control groups of this process allow, of version 1 and 2.
+// FindMemoryLimit returns the smallest of two limits: the memory of the machine, and the limits of
+// this process's control groups, version 1 and 2.
 func FindMemoryLimit() MemoryLimit { return findMemoryLimit(os.DirFS("/")) }
 
 func findMemoryLimit(root fs.FS) MemoryLimit {
@@ -46,7 +47,7 @@ func findMemoryLimit(root fs.FS) MemoryLimit {
 	return limit
 }
 
-// number reads a number of bytes, 0 for what is none, such as "max".
+// number parses a number of bytes. It returns 0 for other text, such as "max".
 func number(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -55,7 +56,7 @@ func number(text string) uint64 {
 	return n
 }
 
-// fieldIn returns the number that follows a name in a file of lines, 0 if there is none.
+// fieldIn returns the number after a field's name in a file of lines; 0 if there is none.
 func fieldIn(root fs.FS, name, field string) uint64 {
 	for _, line := range linesOf(root, name) {
 		if words := strings.Fields(line); len(words) >= 2 && words[0] == field {
@@ -76,7 +77,8 @@ func linesOf(root fs.FS, name string) (lines []string) {
 	return lines
 }
 
-// memoryGroups returns the directories of the control groups that limit the memory of this process, up to the roots that it sees.
+// memoryGroups returns the directories of the control groups that limit the memory of this process,
+// up to the roots that the process sees.
 func memoryGroups(root fs.FS) (groups []string) {
 	for _, mount := range memoryMounts(root) {
 		for dir := path.Join(mount.point, groupIn(root, mount)); ; dir = path.Dir(dir) {
@@ -89,7 +91,7 @@ func memoryGroups(root fs.FS) (groups []string) {
 	return groups
 }
 
-// groupMount is where a hierarchy of control groups is mounted, and which of its groups is there.
+// groupMount is a mount point of a control group hierarchy, and the group that is mounted there.
 type groupMount struct {
 	point, root string
 	unified     bool
@@ -122,8 +124,9 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// groupIn returns the group of this process below a mount, see cgroups(7). In a container the mount may begin at that group, or the path may be
-// one that the container does not see: then it is the mount itself.
+// groupIn returns the group of this process below a mount, see cgroups(7). It returns "", the mount
+// itself, if the mount begins at that group or the process cannot see the path. Both occur in
+// containers.
 func groupIn(root fs.FS, mount groupMount) string {
 	for _, line := range linesOf(root, "proc/self/cgroup") {
 		parts := strings.SplitN(line, ":", 3)
@@ -142,8 +145,9 @@ func groupIn(root fs.FS, mount groupMount) string {
 	return ""
 }
 
-// LimitMemory keeps the heap of the process within the smallest of what the operator set, 0 for nothing, what was found, and GOMEMLIMIT, and returns that.
-// Near it the collector runs more often, rather than that the process dies.
+// LimitMemory keeps the heap of the process within the smallest of three limits, and returns that
+// limit: what the operator set (0 for no limit), what was found, and GOMEMLIMIT. Near the limit the
+// collector runs more often, so that the process does not die.
 func LimitMemory(set uint64, found MemoryLimit, log *slog.Logger) uint64 {
 	limit := found.smaller(set, "--memory")
 	if set > limit.Bytes {
@@ -167,7 +171,7 @@ func LimitMemory(set uint64, found MemoryLimit, log *slog.Logger) uint64 {
 	return limit.Bytes
 }
 
-// heapLive returns how many bytes of the heap the collector found alive last, and how often it has run.
+// heapLive returns how many live bytes the last garbage collection found, and how many have run.
 func heapLive() (live, cycles uint64) {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(samples)

@@ -8,9 +8,9 @@ import (
 )
 
 // shutdownGuard closes every connection of a server before the process ends because its disk hangs.
-// The end of the process would close them too, but the kernel keeps a process that has a write
-// waiting for the disk, with all that it has open, until the disk goes on. Until then its clients and
-// peers would wait for answers.
+// The end of the process would close them too. But while a write waits for the disk, the kernel
+// keeps the process and everything that it has open. Its clients and peers would wait for answers
+// that long.
 type shutdownGuard struct {
 	mu     sync.Mutex
 	closed bool
@@ -36,7 +36,7 @@ func (g *shutdownGuard) beforeFatal(fatal func(error)) func(error) {
 	}
 }
 
-// closeAll closes everything; what is added later is refused.
+// closeAll closes everything. Every later add is refused.
 func (g *shutdownGuard) closeAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,7 +56,7 @@ func (g *shutdownGuard) add(c io.Closer) bool {
 	return !g.closed
 }
 
-// remove is for a connection that was closed.
+// remove forgets a connection that was closed.
 func (g *shutdownGuard) remove(c io.Closer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
