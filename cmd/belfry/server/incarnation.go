@@ -11,12 +11,15 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// incarnationFile has the server id of a node that is to found a cluster with others and has not done so yet. The founder writes that id into the first
-// configuration of every group. If the process ends before it has heard of the cluster, the next one must come back under the same id:
-// else a cluster whose founders all started again at that moment would consist of servers that never come back.
+// incarnationFile has the server id of a node that is to found a cluster with others and has not
+// done so yet. The founder writes that id into the first configuration of every group. If the
+// process ends before it has heard of the cluster, its next start must use the same id. Otherwise,
+// if all founders restarted at that moment, the cluster would consist of servers that never come
+// back.
 const incarnationFile = "incarnation"
 
-// keepIncarnation returns the incarnation of a node without a cluster, and has the next start in the directory return the same.
+// keepIncarnation returns the incarnation of a node without a cluster. It stores it, so that the
+// next start in the directory gets the same one.
 func keepIncarnation(dir, name string) (string, error) {
 	path, disk := filepath.Join(dir, incarnationFile), storage.OSFS{}
 	data, err := storage.ReadFile(disk, path)
@@ -33,7 +36,8 @@ func keepIncarnation(dir, name string) (string, error) {
 	return made, nil
 }
 
-// forgetIncarnation removes what keepIncarnation kept, once the node's identity is in its data directory.
+// forgetIncarnation removes the file of keepIncarnation. It is called once the node's identity is
+// in the data directory.
 func forgetIncarnation(dir string) error {
 	disk := storage.OSFS{}
 	err := disk.Remove(filepath.Join(dir, incarnationFile))

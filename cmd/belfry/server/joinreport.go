@@ -10,43 +10,43 @@ import (
 )
 
 const (
-	// probeMax bounds the question what listens at a join address, probeFor is how long its answer counts.
+	// probeMax bounds a probe of a join address; probeFor is how long its result is valid.
 	probeMax = time.Second
 	probeFor = 15 * time.Second
-	// pendingMax is how long a first call may take before it is looked at what listens there.
+	// pendingMax is how long a first call to a join address may take before the address is probed.
 	pendingMax = time.Second
-	// ServedBy is the header that each answer of a Belfry server to its clients has: the name of the node.
+	// ServedBy is the header with the node's name in each answer of a Belfry server to its clients.
 	ServedBy = "Belfry-Served-By"
 
 	correctAddress = "correct the address; it must be one that a node gossips at, by default port 7402"
 )
 
-// joinReport is what keeps a join address from leading to a cluster. It is for people.
+// joinReport says, for people, why a join address does not lead to a cluster.
 type joinReport struct {
 	text string
-	// mistake: waiting does not help.
+	// mistake is set if waiting does not help.
 	mistake bool
 }
 
-// joinReporter finds out what is at the join addresses that lead nowhere.
+// joinReporter finds out what listens at the join addresses that lead to no node.
 type joinReporter struct {
 	keyless bool // this node has no gossip key
 	began   time.Time
 	probes  map[string]probe // by address
 }
 
-// probe is what was found at an address.
+// probe is the result of a probe of an address.
 type probe struct {
 	at      time.Time
 	text    string
-	foreign bool // it said by its answer that it is no node of Belfry
+	foreign bool // the answer shows that it is no node of Belfry
 }
 
 func newJoinReporter(cfg Config) *joinReporter {
 	return &joinReporter{keyless: cfg.GossipKeys == "", began: time.Now(), probes: map[string]probe{}}
 }
 
-// reports returns what is wrong with join addresses; none for those at which a node was reached.
+// reports returns what is wrong with the join addresses at which no node was reached.
 func (r *joinReporter) reports(ctx context.Context, attempts []gossip.JoinAttempt) (all []joinReport) {
 	for _, a := range attempts {
 		if report := r.report(ctx, a); report.text != "" {
@@ -80,8 +80,8 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 	}
 }
 
-// unheard says at which join address there may be a cluster that this node has not heard of; empty if there is none as far as can be known. Where another
-// program answers there is none.
+// unheard names a join address at which there may be a cluster that this node has not heard of. It
+// is empty if no address is known to be one. An address at which another program answers is none.
 func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttempt) (why string) {
 	for _, a := range attempts {
 		switch a.Outcome {
@@ -98,7 +98,8 @@ func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttemp
 	return ""
 }
 
-// leaveOut says without which join addresses a cluster is founded because another program answers there.
+// leaveOut logs the join addresses that the founding of a cluster ignores, because another program
+// answers there.
 func (r *joinReporter) leaveOut(ctx context.Context, logger *slog.Logger, attempts []gossip.JoinAttempt) {
 	for _, a := range attempts {
 		if a.Outcome == gossip.JoinNotGossip {
@@ -107,7 +108,8 @@ func (r *joinReporter) leaveOut(ctx context.Context, logger *slog.Logger, attemp
 	}
 }
 
-// found says what listens at an address that does not gossip, as it was found within the last seconds.
+// found returns what listens at an address that does not gossip, by a probe within the last
+// probeFor.
 func (r *joinReporter) found(ctx context.Context, addr string) probe {
 	if last, ok := r.probes[addr]; ok && time.Since(last.at) < probeFor {
 		return last
@@ -118,7 +120,7 @@ func (r *joinReporter) found(ctx context.Context, addr string) probe {
 	return now
 }
 
-// look asks who listens at an address: it may be one of the other two ports of a node.
+// look probes what listens at an address. It may be one of the other two ports of a node.
 func look(ctx context.Context, addr string) probe {
 	const instead = "join the address that it gossips at, by default port 7402"
 	ctx, cancel := context.WithTimeout(ctx, probeMax)

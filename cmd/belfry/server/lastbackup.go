@@ -14,23 +14,24 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// lastBackupFile is in the data directory of a node that sent all of a backup, and says when it last did, in the form of RFC 3339. What knows it from memory
-// only is silent after a restart, and so does not say that the backup is old.
+// lastBackupFile is in the data directory of a node that sent a complete backup. It has the time of
+// the last one, as in RFC 3339. A time kept only in memory would be lost at a restart, and an alert
+// on an old backup with it.
 const lastBackupFile = "last-backup"
 
-// lastBackup keeps that file. It implements rpc.BackupTimes.
+// lastBackup reads and writes lastBackupFile. It implements rpc.BackupTimes.
 type lastBackup struct {
 	name   string
 	logger *slog.Logger
 	mu     sync.Mutex // two backups may end at once
 }
 
-// newLastBackup returns what keeps the file of a data directory.
+// newLastBackup returns the lastBackup of a data directory.
 func newLastBackup(cfg Config) *lastBackup {
 	return &lastBackup{name: filepath.Join(cfg.Dir, lastBackupFile), logger: cfg.Logger}
 }
 
-// Last implements rpc.BackupTimes. A file that cannot be read is no reason not to start.
+// Last implements rpc.BackupTimes. An unreadable file does not prevent a start.
 func (b *lastBackup) Last() time.Time {
 	at, err := readTime(b.name)
 	if err != nil {
@@ -39,7 +40,7 @@ func (b *lastBackup) Last() time.Time {
 	return at
 }
 
-// readTime returns what a file says; zero if there is none.
+// readTime returns the time in a file; zero if there is no file.
 func readTime(name string) (time.Time, error) {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

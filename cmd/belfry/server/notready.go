@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// notReadyAfter is how long a node looks for its cluster before clients are answered that it is not ready.
+	// notReadyAfter is how long a node looks for its cluster before it answers clients that it is not
+	// ready.
 	notReadyAfter = 500 * time.Millisecond
-	// notReadyStopMax bounds the calls under way when the server stops.
+	// notReadyStopMax bounds the calls in flight when the server stops.
 	notReadyStopMax = 250 * time.Millisecond
 	// notReadyConnsMax bounds the connections: every answer is short.
 	notReadyConnsMax = 256
 )
 
-// notReadyServer answers clients while this process waits for other nodes before it can open its own.
-// Before start, clients wait in the listener's queue, since most starts take only a moment. After stop
-// they wait there for the node.
+// notReadyServer answers clients while this process waits for other nodes before it can open its
+// own. Before start, clients wait in the listener's queue, since most starts take only a moment.
+// After stop they wait there for the node.
 type notReadyServer struct {
 	listener net.Listener
 	tls      *tls.Config // nil for none

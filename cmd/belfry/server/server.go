@@ -1,5 +1,5 @@
-// Package server puts a node and its public edge together and runs them: what `belfry serve` is, and what the demo and the
-// benchmark use inside their own process.
+// Package server builds a node and its public edge, and runs them. `belfry serve` runs it; the demo
+// and the benchmark run it inside their own process.
 package server
 
 import (
@@ -29,71 +29,77 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// Config says what to run. Dir, Listen, Logger and Fatal are required.
+// Config is the configuration of a server. Dir, Listen, Logger and Fatal are required.
 type Config struct {
 	// Dir is the data directory.
 	Dir string
 	// Listen is the address for clients, HOST:PORT; port 0 picks a free one.
 	Listen string
-	// PeerListen is the address for the other nodes, HOST:PORT, and GossipListen the one for gossip; port 0 picks a free one. They default
-	// to the two ports after that of Listen. Alone means that there are no other nodes, and nothing listens for them.
+	// PeerListen is the address for the other nodes, HOST:PORT, and GossipListen the one for gossip.
+	// Port 0 picks a free one. They default to the two ports after that of Listen. Alone means that
+	// there are no other nodes, and that the server does not listen for any.
 	PeerListen, GossipListen string
 	Alone                    bool
-	// Advertise is the host under which others reach this node; empty for those of the listen addresses.
+	// Advertise is the host under which others reach this node; empty for those of the listen
+	// addresses.
 	Advertise string
-	// Join are gossip addresses of nodes of the cluster that a new data directory will be part of.
+	// Join are gossip addresses of nodes of the cluster that a node with a new data directory joins.
 	Join []string
-	// BootstrapExpect is how many nodes with new data directories found a cluster together; 0 for none.
+	// BootstrapExpect is how many nodes with new data directories found a cluster together; 0 for
+	// none.
 	BootstrapExpect int
-	// GossipKeys is a file of gossip keys, one a line in base64, the first of which seals; empty for gossip without a key, which is open to whoever
-	// reaches its address.
+	// GossipKeys is a file of gossip keys, one a line in base64; the first one encrypts. Empty is
+	// gossip without a key, which is open to every program that reaches its address.
 	GossipKeys string
 	// TLS are the files of the node's certificates; empty for no TLS.
 	TLS certs.Files
-	// RootTokens is a file of what is kept of tokens that may do everything. With it every call needs a token; empty lets everybody do everything.
+	// RootTokens is a file of the records of tokens that may do everything. With it every call needs a
+	// token. Without it every caller may do everything.
 	RootTokens string
-	// Cluster are the settings of the cluster if this node founds it; a zero stands for the default.
+	// Cluster are the settings of the cluster if this node founds it. A zero is the default.
 	Cluster cluster.Settings
-	// SteadyAfter is that of cluster.Config.
+	// SteadyAfter is SteadyAfter of cluster.Config.
 	SteadyAfter time.Duration
-	// Zone names what the node fails together with.
+	// Zone names the zone of the node: nodes of one zone fail together.
 	Zone string
-	// Insecure allows to listen beyond loopback without TLS, gossip keys and tokens.
+	// Insecure allows the server to listen beyond loopback without TLS, gossip keys and tokens.
 	Insecure bool
-	// NodeID is the node's name; empty for the one that the data directory has. A new directory gets DefaultName then, or "node" if that is empty.
+	// NodeID is the node's name; empty for the name in the data directory. A new directory then gets
+	// the name in the node's certificate, else DefaultName, else "node".
 	NodeID, DefaultName string
-	// Shards is the number of shards; 0 for the one that the data directory has, or the default for a new one. Another
-	// number than the directory's is refused.
+	// Shards is the number of shards; 0 for the number in the data directory, or the default for a new
+	// one. A number that differs from the directory's is refused.
 	Shards int
-	// MemoryBytes is what the process may take of memory, see LimitMemory; 0 for no limit.
+	// MemoryBytes is how much memory the process may use, see LimitMemory; 0 for no limit.
 	MemoryBytes uint64
-	// AcceptClock starts although the wall clock contradicts the data.
+	// AcceptClock starts the node even if the wall clock contradicts the data.
 	AcceptClock bool
-	// Version is what the node says it runs.
+	// Version is the version that the node reports.
 	Version string
-	// Collectors are further metrics to show, besides those of the node and of the process.
+	// Collectors are metrics to export besides those of the node and of the process.
 	Collectors []prometheus.Collector
-	// MetricsQueuesMax is rpc.Config's.
+	// MetricsQueuesMax is MetricsQueuesMax of rpc.Config.
 	MetricsQueuesMax int
 	Logger           *slog.Logger
-	// Audit takes a line for each call that administers; Logger by default.
+	// Audit gets a line for each administrative call; Logger by default.
 	Audit *slog.Logger
 	// Fatal ends the process because going on would risk data.
 	Fatal func(error)
 }
 
 const (
-	// drainMax is how long calls that are under way may take when the server stops.
+	// drainMax is how long calls in flight may take when the server stops.
 	drainMax = 20 * time.Second
 	// closeMax is how long the node may take to stop after that.
 	closeMax = 10 * time.Second
-	// StopMax is how long Stop takes at most. Whoever ends the process by force must wait longer.
+	// StopMax is how long Stop takes at most. A supervisor must wait longer before it kills the
+	// process.
 	StopMax = drainMax + closeMax
 )
 
 // Server is a node that serves clients.
 type Server struct {
-	// lock is held on the data directory before the node says anything to others, also in gossip.
+	// lock locks the data directory before the node sends anything to others, also in gossip.
 	lock *storage.DirLock
 	cfg  Config
 	// credentials are the node's certificates; nil without TLS.
@@ -103,8 +109,8 @@ type Server struct {
 	node      *node.Node
 	cluster   *cluster.Cluster
 	bootstrap *bootstrap
-	// unwatch stops watching certificates and tokens, unfollow stops following gossip. joined is set once
-	// the cluster can answer membership queries.
+	// unwatch stops watching certificates and tokens; unfollow stops following gossip. joined is set
+	// once the cluster can answer membership queries.
 	unwatch   context.CancelFunc
 	unfollow  context.CancelFunc
 	following sync.WaitGroup // both
@@ -122,8 +128,9 @@ type Server struct {
 	stopped       error
 }
 
-// Start opens the data directory and begins to serve. When it returns, clients are answered; a node that has others may still have to hear from its
-// cluster, see Ready. ctx bounds the start only. The caller must Stop the server.
+// Start opens the data directory and starts to serve. When it returns, the server answers clients.
+// A node with peers may still have to hear from its cluster, see Ready. ctx bounds the start only.
+// The caller must Stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -139,8 +146,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := checkAdvertise(ctx, cfg); err != nil {
 		return nil, err
 	}
-	// The address comes first: that it is taken is the likeliest mistake and found at once. Clients that connect during
-	// the start wait in the listener's queue and are served, not refused.
+	// The server listens first: an address in use is the most likely mistake, and shows at once.
+	// Clients that connect during the start wait in the listener's queue; they are not refused.
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -173,12 +180,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Check refuses settings with which no server starts, before anything is made or listened on.
+// Check refuses settings with which no server starts, before anything is created or listened on.
 func (cfg *Config) Check() error {
 	return cmp.Or(checkListen(cfg), checkNames(cfg), cfg.Cluster.Check())
 }
 
-// listenForPeers fills in where other nodes reach this one.
+// listenForPeers sets the addresses at which other nodes reach this one.
 func (cfg *Config) listenForPeers() {
 	if cfg.Alone {
 		return
@@ -186,7 +193,7 @@ func (cfg *Config) listenForPeers() {
 	setDefault(&cfg.PeerListen, Neighbour(cfg.Listen, 1))
 	setDefault(&cfg.GossipListen, Neighbour(cfg.Listen, 2))
 	if cfg.Advertise == "" && len(cfg.Join) == 0 && cfg.BootstrapExpect == 0 && (everywhere(cfg.PeerListen) || everywhere(cfg.GossipListen)) {
-		// Which of a machine's addresses others can reach is never guessed.
+		// The node never guesses which of a machine's addresses others can reach.
 		cfg.Logger.Info("no other node can join this one: it listens on every address and was not told which to advertise")
 		cfg.PeerListen = ""
 	}
@@ -208,7 +215,9 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	s.authenticator.readOpenAccessFile()
 	known := b.self.Cluster != ""
 	if known {
-		s.follow(ctx) // replicas elect leaders as soon as they are open, long before the catalog, which knows the voters' addresses
+		// Replicas elect leaders as soon as they are open. The catalog, which knows the voters'
+		// addresses, opens much later.
+		s.follow(ctx)
 	}
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
@@ -254,7 +263,7 @@ func (s *Server) follow(ctx context.Context) {
 	s.following.Go(func() { s.bootstrap.follow(following, &s.joined) })
 }
 
-// watch begins to watch when the certificates end, and which tokens there are.
+// watch starts to watch when the certificates expire, and which tokens exist.
 func (s *Server) watch(ctx context.Context) {
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.unwatch = cancel
@@ -262,14 +271,14 @@ func (s *Server) watch(ctx context.Context) {
 		s.following.Go(func() { warnOfEnd(watching, s.cfg.Logger, s.credentials) })
 	}
 	select {
-	case <-s.Ready(): // what a lone node knows is all there is, and nobody has to wait
+	case <-s.Ready(): // a lone node knows everything, and no call has to wait
 		s.authenticator.refreshCatalog(ctx)
 	default:
 	}
 	s.following.Go(func() { s.authenticator.followCatalog(watching, s.Ready()) })
 }
 
-// newEdge makes what clients talk to.
+// newEdge returns the server that clients connect to.
 func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	c := s.cluster
 	s.authenticator.catalog = c.Catalog
@@ -289,7 +298,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	return edge, nil
 }
 
-// register adds to the metrics what the process and Go's runtime tell about themselves, and what else there is.
+// register registers the metrics of the process and of Go's runtime, and further ones.
 func register(registry *prometheus.Registry, further []prometheus.Collector) error {
 	for _, c := range append([]prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector(),
@@ -301,12 +310,12 @@ func register(registry *prometheus.Registry, further []prometheus.Collector) err
 	return nil
 }
 
-// checkListen refuses to show an unprotected server to a network unless the operator says that it is meant.
+// checkListen refuses to expose an unprotected server to a network unless the operator allows it.
 func checkListen(cfg *Config) error {
 	for _, listen := range []struct{ flag, address string }{{"--listen", cfg.Listen}, {"--peer-listen", cfg.PeerListen}, {"--gossip-listen", cfg.GossipListen}} {
 		address := listen.address
 		if address == "" && listen.flag != "--listen" {
-			continue // a neighbour of the first
+			continue // it defaults to a port next to --listen
 		}
 		_, port, err := net.SplitHostPort(address)
 		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {
@@ -324,7 +333,7 @@ func checkListen(cfg *Config) error {
 	return nil
 }
 
-// missing names what a node lacks that is to be reached beyond its machine.
+// missing names the protections that a node reachable beyond its machine should have, and lacks.
 func (cfg *Config) missing() (missing []string) {
 	if cfg.TLS == (certs.Files{}) {
 		missing = append(missing, "TLS (--tls-cert, --tls-key, --tls-ca)")
@@ -338,7 +347,8 @@ func (cfg *Config) missing() (missing []string) {
 	return missing
 }
 
-// checkNames refuses names that nothing can have, a number that no cluster is founded by, and a file of keys that cannot be read, by the names of their flags.
+// checkNames refuses invalid names and addresses, an invalid --bootstrap-expect and an unreadable
+// file of gossip keys. Its errors name the flags.
 func checkNames(cfg *Config) error {
 	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
 		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", cfg.NodeID)}
@@ -346,7 +356,7 @@ func checkNames(cfg *Config) error {
 	if !gossip.ValidZone(cfg.Zone) {
 		return &ConfigError{fmt.Sprintf("--zone: have %.100q, want 1 to 64 visible letters of ASCII, without blanks", cfg.Zone)}
 	}
-	if cfg.BootstrapExpect < 0 { // or it would be met by this node alone, whatever it was to join
+	if cfg.BootstrapExpect < 0 { // else this node alone would meet it, even if it had a cluster to join
 		return &ConfigError{fmt.Sprintf("--bootstrap-expect: have %d, want 1 or more, or 0 to found no cluster together with others", cfg.BootstrapExpect)}
 	}
 	for _, address := range cfg.Join {
@@ -363,18 +373,20 @@ func checkNames(cfg *Config) error {
 	return nil
 }
 
-// ConfigError is a setting with which the server does not run.
+// ConfigError is an error in a setting that keeps the server from running.
 type ConfigError struct{ text string }
 
 func (e *ConfigError) Error() string { return e.text }
 
-// Address returns the address that clients reach the server at.
+// Address returns the address at which clients reach the server.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// PeerAddress returns the address that other nodes reach the server at; empty if there can be none.
+// PeerAddress returns the address at which other nodes reach the server; empty if there can be
+// none.
 func (s *Server) PeerAddress() string { return s.node.Status().PeerAddr }
 
-// GossipAddress returns the address that other nodes gossip with the server at; empty if there can be none.
+// GossipAddress returns the address at which other nodes gossip with the server; empty if there can
+// be none.
 func (s *Server) GossipAddress() string {
 	if s.bootstrap == nil || s.bootstrap.gossip == nil {
 		return ""
@@ -382,7 +394,7 @@ func (s *Server) GossipAddress() string {
 	return s.bootstrap.gossip.Addr().String()
 }
 
-// URL returns the base of all its URLs.
+// URL returns the base URL of the server.
 func (s *Server) URL() string {
 	if s.credentials != nil {
 		return "https://" + s.Address()
@@ -398,7 +410,7 @@ func (s *Server) ClientTLS() *tls.Config {
 	return s.credentials.ForItself()
 }
 
-// Status returns what the node knows about itself.
+// Status returns the status of the node.
 func (s *Server) Status() node.Status { return s.node.Status() }
 
 // Leads reports whether the node leads the home shard of a queue.
@@ -421,25 +433,29 @@ func (s *Server) RootTokens() int {
 	return len(*s.authenticator.roots.Load())
 }
 
-// Ready returns a channel that is closed when the node has heard from its cluster and is one of its nodes; if it is alone, it is closed when Start returns.
-// A node that was forgotten while it was down never is.
+// Ready returns a channel that is closed when the cluster has confirmed that the node is a member.
+// For a lone node it is closed when Start returns. For a node that was forgotten while it was down
+// it is never closed.
 func (s *Server) Ready() <-chan struct{} { return s.cluster.Confirmed() }
 
-// Done returns a channel that is closed when the server no longer serves, because of Stop or by itself, and then Stop says
-// why; or when it should not, and then Departed says why.
+// Done returns a channel that is closed when the server no longer serves, or should not. If it no
+// longer serves, because of Stop or by itself, Stop returns why. If it should not, Departed returns
+// why.
 func (s *Server) Done() <-chan struct{} { return s.ended }
 
-// Departed returns a *DepartedError if the node was told that it left its cluster for good, else nil. Such a server is of no use and should be stopped.
+// Departed returns a *DepartedError if the cluster told the node that it was removed for good, else
+// nil. Such a server is of no use, and the caller should stop it.
 func (s *Server) Departed() error { return s.removal.cause() }
 
-// Stop drains the server, waits until calls that are under way are answered, and closes the node. After ctx ends it waits
-// no longer. It may be called more than once.
+// Stop drains the server, waits until the calls in flight are answered, and closes the node. It
+// does not wait after ctx ends. It may be called more than once.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		drainCtx, cancel := context.WithTimeout(ctx, drainMax)
 		defer cancel()
-		// Leaderships go while other nodes are still answered here: their calls find the next leaders before this one is gone. Placement may
-		// have given some back by the time that all calls are answered.
+		// Leaderships are transferred while the node still answers other nodes: their calls find the next
+		// leaders before this one is gone. The second transfer is for leaderships that placement may
+		// have returned to this node before all calls were answered.
 		s.rpc.Drain()
 		s.node.HandOver(drainCtx)
 		problems := []error{s.rpc.Shutdown(drainCtx)}
@@ -454,7 +470,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.stopped
 }
 
-// close ends what was opened. The other nodes are answered, and reach this one's replicas, until everything is handed over.
+// close closes what was opened. The node answers other nodes, and they reach its replicas, until
+// all leaderships are transferred.
 func (s *Server) close(ctx context.Context) error {
 	var problems []error
 	ctx, cancel := context.WithTimeout(ctx, closeMax)
@@ -467,7 +484,7 @@ func (s *Server) close(ctx context.Context) error {
 	}
 	s.following.Wait()
 	if s.cluster != nil {
-		_ = s.node.AwaitDrained(ctx) // Close says the same again
+		_ = s.node.AwaitDrained(ctx) // Close returns the same error
 		problems = append(problems, s.cluster.Close(ctx))
 	}
 	if s.node != nil {

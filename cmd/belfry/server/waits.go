@@ -9,8 +9,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// Waits returns a function that says, for people, why this node of a cluster hears of no leader, and what to do: which other nodes
-// are recorded, which of them are heard of, what was found at each join address. It is not for use by several goroutines at once.
+// Waits returns a function that says, for people, why this node of a cluster hears of no leader,
+// and what to do. Its text names the recorded nodes that gossip does not show, and what was found
+// at each join address. The function is not safe for concurrent use.
 func (s *Server) Waits() func(ctx context.Context) string {
 	joins := newJoinReporter(s.cfg)
 	return func(ctx context.Context) string {
@@ -37,7 +38,8 @@ func (s *Server) Waits() func(ctx context.Context) string {
 	}
 }
 
-// missing names the other members of the catalog that are not heard of, with the addresses that are recorded of them.
+// missing names the other members of this node's groups that gossip does not show, with their
+// recorded addresses.
 func (s *Server) missing(heard map[string]bool, addresses map[string]string) (all []string) {
 	status, seen := s.node.Status(), map[string]bool{}
 	for _, g := range status.Groups {
@@ -56,7 +58,7 @@ func (s *Server) missing(heard map[string]bool, addresses map[string]string) (al
 	return all
 }
 
-// waitText puts together what is known.
+// waitText combines the findings of Waits into one text.
 func waitText(join, missing, found []string) string {
 	if len(missing) == 0 {
 		return "all nodes that this data directory knows are heard of; the catalog's voters have no leader yet: see their logs"
