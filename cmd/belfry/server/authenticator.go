@@ -16,7 +16,7 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// authenticator knows the root tokens of a file and the tokens of the catalog. It implements
+// authenticator has the root tokens of a file and the tokens of the catalog. It implements
 // rpc.Authenticator. Without a file it requires no tokens, unless another node of the cluster does:
 // then it requires those of the catalog.
 type authenticator struct {

@@ -12,12 +12,12 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// departedFile is in the data directory of a node that its cluster has removed. A node that starts again
-// with it need not open its replicas to learn the same.
+// departedFile is in the data directory of a node that its cluster has removed. A node that starts
+// again with it need not open its replicas to learn the same.
 const departedFile = "departed.json"
 
-// departedRecord is its content. It is valid only for the node and the cluster that it names: a recovery
-// makes another cluster from the same directory.
+// departedRecord is the content of departedFile. It is valid only for the node and the cluster that
+// it names: a recovery makes another cluster from the same directory.
 type departedRecord struct {
 	ClusterID string `json:"clusterId"`
 	ServerID  string `json:"serverId"`
@@ -26,12 +26,12 @@ type departedRecord struct {
 
 // DepartedError says that the cluster removed this node, and what an operator can do.
 type DepartedError struct {
-	// Dir is the data directory, which is of no use any more.
+	// Dir is the data directory, which is no longer of use.
 	Dir string
 	Err *cluster.DepartedError
 }
 
-// Error returns both.
+// Error returns the cluster's error and the advice for the directory.
 func (e *DepartedError) Error() string {
 	return fmt.Sprintf("%s; what is in %s is of no use to the cluster: to join it as a new node, give it an empty data directory", e.Err, e.Dir)
 }
@@ -39,8 +39,8 @@ func (e *DepartedError) Error() string {
 // Unwrap returns the cluster's error.
 func (e *DepartedError) Unwrap() error { return e.Err }
 
-// checkDeparted returns a *DepartedError if dir belongs to a node that its cluster removed. It ignores a
-// record that cannot be read: the cluster says it again.
+// checkDeparted returns a *DepartedError if dir belongs to a node that its cluster removed. It
+// ignores a record that cannot be read: the cluster sends the notice again.
 func checkDeparted(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, departedFile))
 	if err != nil {
@@ -52,7 +52,7 @@ func checkDeparted(dir string) error {
 	}
 	who, _, err := node.Identify(dir)
 	if err != nil {
-		return nil //nolint:nilerr // whoever opens the directory says what is wrong with it
+		return nil //nolint:nilerr // the open of the directory reports what is wrong with it
 	}
 	if who.ClusterID != r.ClusterID || who.ServerID != r.ServerID {
 		return nil
@@ -72,7 +72,7 @@ func newRemovalNotice(dir string) *removalNotice {
 	return &removalNotice{dir: dir, received: make(chan struct{})}
 }
 
-// receive keeps the notice here and in the data directory.
+// receive stores the notice here and in the data directory.
 func (f *removalNotice) receive(left *cluster.DepartedError) {
 	f.once.Do(func() {
 		f.err = &DepartedError{f.dir, left}

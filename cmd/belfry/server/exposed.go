@@ -10,14 +10,15 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 )
 
-// local reports whether an address is reached from this machine only.
+// local reports whether only this machine can reach an address.
 func local(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// warnOfExposure says what protects the node less than it could, now that it is known what it listens at: --insecure is set once, and forgotten.
+// warnOfExposure logs which protections the node lacks, once its listen addresses are known.
+// Operators set --insecure once and forget it.
 func (cfg *Config) warnOfExposure() {
 	listens := []string{cfg.Listen}
 	if cfg.PeerListen != "" { // else it does not gossip either
@@ -39,7 +40,7 @@ func (cfg *Config) warnOfExposure() {
 	}
 }
 
-// consequence says the worst that comes of what is missing.
+// consequence returns the worst consequence of the missing protections.
 func (cfg *Config) consequence() string {
 	switch {
 	case cfg.RootTokens == "":
@@ -51,15 +52,16 @@ func (cfg *Config) consequence() string {
 	}
 }
 
-// warnOfReaders says which files of what is secret have a mode that lets everybody on the machine at them. They are taken all the same: a mount may
-// know no better, and a node that does not start protects nobody.
+// warnOfReaders logs the secret files whose mode gives every user of the machine access. The node
+// uses them nevertheless: a mount may support no other mode, and a node that does not start
+// protects no data.
 func (cfg *Config) warnOfReaders() {
 	for _, file := range []string{cfg.TLS.Key, cfg.TLS.ClientKey, cfg.GossipKeys, cfg.RootTokens} {
 		if file == "" {
 			continue
 		}
 		info, err := os.Stat(file)
-		if err != nil { // who reads it says so
+		if err != nil { // the load of the file reports it
 			continue
 		}
 		if mode := info.Mode().Perm(); mode&0o007 != 0 {

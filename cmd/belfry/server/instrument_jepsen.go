@@ -20,17 +20,19 @@ import (
 	"github.com/belfrydb/belfry/node/journal"
 )
 
-// What a build for fault injection takes from its environment. An empty value leaves the node as it is.
+// Environment variables of a build for fault injection. An empty value does not change the node.
 const (
-	// journalVariable is a directory; each start of the process writes a journal of its own into it.
+	// journalVariable is a directory. Each start of the process writes its own journal into it.
 	journalVariable = "BELFRY_JEPSEN_JOURNAL"
 	// clockVariable is a file with the faults of this process's clock; see faultyClock.
 	clockVariable = "BELFRY_JEPSEN_CLOCK"
-	// snapshotVariable is node.Config.SnapshotBytes and TrailingBytes, in bytes: small values bring snapshots and their installation within minutes.
+	// snapshotVariable is SnapshotBytes and TrailingBytes of node.Config, in bytes. Small values cause
+	// snapshots and their installation within minutes.
 	snapshotVariable = "BELFRY_JEPSEN_SNAPSHOT_BYTES"
 )
 
-// instrument has the node write down what it applies, and gives it a clock that can be set wrong while it runs.
+// instrument makes the node write a journal of the entries that it applies. It also gives the node
+// a clock that the harness can set wrong while the node runs.
 func instrument(cfg node.Config) (node.Config, error) {
 	if dir := os.Getenv(journalVariable); dir != "" {
 		if err := keepJournal(&cfg, dir); err != nil {
@@ -54,7 +56,8 @@ func instrument(cfg node.Config) (node.Config, error) {
 	return cfg, nil
 }
 
-// keepJournal has every applied entry written to a new file in dir. Without it the run would prove nothing, so a failure ends the process.
+// keepJournal makes the node write every applied entry to a new file in dir. A failure ends the
+// process: a run without the journal has no value as proof.
 func keepJournal(cfg *node.Config, dir string) error {
 	w, err := journal.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.journal", cfg.Name, time.Now().UnixNano())))
 	if err != nil {
@@ -70,12 +73,15 @@ func keepJournal(cfg *node.Config, dir string) error {
 	return nil
 }
 
-// faultyClock is the system's clock with faults from a mapped file of five numbers of 8 bytes, little endian, which the harness changes at any time:
+// faultyClock is the system's clock with faults. A mapped file of five little-endian numbers of 8
+// bytes sets them; the harness may change it at any time:
 //
 //	version │ at │ reading │ rate │ missed
 //
-// The wall clock reads `reading` at the true time `at`, and from then on runs at 1 + rate/10⁹ of the true speed; -10⁹ has it stand still. The
-// monotonic clock is the true one less what it missed, as if the machine had been suspended that long. Version 0 means that there are no faults; an odd version that they are being changed.
+// The wall clock reads `reading` at the true time `at`. From then on it runs at 1 + rate/10⁹ of the
+// true speed; at -10⁹ it stands still. The monotonic clock is the true one less `missed`, as if the
+// machine had been suspended that long. Version 0 means that the wall clock has no faults. An odd
+// version means that the harness is changing them.
 type faultyClock struct {
 	clock.Source
 	words *[clockWords]atomic.Uint64
@@ -118,7 +124,7 @@ func (c *faultyClock) Monotonic() time.Duration {
 	return c.Source.Monotonic() - time.Duration(c.word(4))
 }
 
-// word reads one number, which is little endian on every machine.
+// word reads one number. The file is little endian on every machine.
 func (c *faultyClock) word(i int) uint64 {
 	v := c.words[i].Load()
 	var b [8]byte

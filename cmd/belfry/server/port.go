@@ -12,35 +12,38 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// PortKind is what a port is for.
+// PortKind is the purpose of a port.
 type PortKind int
 
 // The kinds.
 const (
-	// PortSilent: nothing came back, or not in time.
+	// PortSilent is a port that sent no answer in time.
 	PortSilent PortKind = iota
 	// PortClients, PortPeers and PortGossip are the three ports of a node.
 	PortClients
 	PortPeers
 	PortGossip
-	// PortTLS: it speaks TLS only.
+	// PortTLS is a port that speaks TLS only.
 	PortTLS
-	// PortWeb: a web server that is no Belfry. PortOther: something that speaks neither HTTP nor what nodes speak.
+	// PortWeb is a web server that is not Belfry. PortOther is a program that speaks neither HTTP nor
+	// a protocol of nodes.
 	PortWeb
 	PortOther
 )
 
-// Port is what was found at an address.
+// Port is the result of a probe of an address.
 type Port struct {
 	Kind PortKind
-	// Node is the name of the node at its port for clients, its server id at its port for peers, and else empty.
+	// Node is the node's name if the port is for clients, and its server id if the port is for peers.
+	// Else it is empty.
 	Node string
 }
 
-// findMax bounds the question what listens somewhere, which is asked when a call has failed already.
+// findMax bounds a probe of a port. A probe comes only after a call has failed.
 const findMax = 3 * time.Second
 
-// FindPort finds out what listens at addr, HOST:PORT. It takes three seconds at most, and changes nothing there.
+// FindPort finds out what listens at addr, HOST:PORT. It takes at most three seconds. It does not
+// change any state there.
 func FindPort(ctx context.Context, addr string) Port {
 	ctx, cancel := context.WithTimeout(ctx, findMax)
 	defer cancel()
@@ -62,7 +65,7 @@ func FindPort(ctx context.Context, addr string) Port {
 	return best
 }
 
-// findPeers asks as a node that connects to another one.
+// findPeers probes an address as a node that connects to another one.
 func findPeers(ctx context.Context, addr string) Port {
 	intro, err := node.Hello(ctx, nil, addr)
 	if err != nil {
@@ -71,7 +74,7 @@ func findPeers(ctx context.Context, addr string) Port {
 	return Port{PortPeers, intro.ServerID}
 }
 
-// findGossip asks in gossip.
+// findGossip probes an address by gossip.
 func findGossip(ctx context.Context, addr string) Port {
 	if !gossip.Answers(ctx, addr) {
 		return Port{}
@@ -79,7 +82,7 @@ func findGossip(ctx context.Context, addr string) Port {
 	return Port{Kind: PortGossip}
 }
 
-// findHTTP asks as a client.
+// findHTTP probes an address as a client.
 func findHTTP(ctx context.Context, addr string) Port {
 	found, ok := askClientPort(ctx, addr)
 	switch {
@@ -92,7 +95,8 @@ func findHTTP(ctx context.Context, addr string) Port {
 	}
 }
 
-// askClientPort asks whether an address is where a server answers clients. ok: it speaks HTTP.
+// askClientPort asks an address by HTTP, and returns whether a server answers clients there. ok is
+// set if the address speaks HTTP.
 func askClientPort(ctx context.Context, addr string) (found Port, ok bool) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/livez", nil)
 	if err != nil {
@@ -107,24 +111,24 @@ func askClientPort(ctx context.Context, addr string) (found Port, ok bool) {
 	if name := response.Header.Get(ServedBy); name != "" {
 		return Port{PortClients, name}, true
 	}
-	// What Go's servers answer in HTTP where they wait for a TLS handshake.
+	// Go's servers send this answer to HTTP where they expect a TLS handshake.
 	const wantsTLS = "Client sent an HTTP request to an HTTPS server."
 	begins := make([]byte, len(wantsTLS))
-	n, _ := io.ReadFull(response.Body, begins) // what came is enough
+	n, _ := io.ReadFull(response.Body, begins) // a part is enough
 	if response.StatusCode == http.StatusBadRequest && string(begins[:n]) == wantsTLS {
 		return Port{Kind: PortTLS}, true
 	}
 	return Port{Kind: PortWeb}, true
 }
 
-// speaksOtherwise reports whether what comes back from an address that is asked in HTTP is none. Where nothing had come of a request a moment
-// before there may be a server that was about to start.
+// speaksOtherwise reports whether an address answers a request in HTTP with something else. An HTTP
+// answer may come although the request a moment before got none: the server may have started since.
 func speaksOtherwise(ctx context.Context, addr string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = conn.Close() }() // what came is all that matters
+	defer func() { _ = conn.Close() }() // only the received bytes matter
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if _, err := conn.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")); err != nil {
@@ -132,6 +136,6 @@ func speaksOtherwise(ctx context.Context, addr string) bool {
 	}
 	const answer = "HTTP/"
 	begins := make([]byte, len(answer))
-	n, _ := io.ReadFull(conn, begins) // what came is enough
+	n, _ := io.ReadFull(conn, begins) // a part is enough
 	return n > 0 && !strings.HasPrefix(answer, string(begins[:n]))
 }

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// expiryWarning is how long before the end of a certificate the log begins to say so, and expiryAgain how often it does.
+	// expiryWarning is how long before the end of a certificate the log starts to warn. expiryAgain is
+	// the time between two warnings.
 	expiryWarning = 30 * 24 * time.Hour
 	expiryAgain   = 24 * time.Hour
 )
@@ -36,7 +37,7 @@ func loadCredentials(cfg Config) (*certs.Identity, error) {
 	return credentials, nil
 }
 
-// forClients returns the settings under which clients are answered; nil without TLS.
+// forClients returns the TLS settings of the port for clients; nil without TLS.
 func forClients(credentials *certs.Identity) *tls.Config {
 	if credentials == nil {
 		return nil
@@ -44,7 +45,7 @@ func forClients(credentials *certs.Identity) *tls.Config {
 	return credentials.ForClients()
 }
 
-// certificateMetrics are what is shown of the certificates; nothing without TLS.
+// certificateMetrics returns the metrics of the certificates; none without TLS.
 func certificateMetrics(credentials *certs.Identity) []prometheus.Collector {
 	if credentials == nil {
 		return nil
@@ -54,7 +55,7 @@ func certificateMetrics(credentials *certs.Identity) []prometheus.Collector {
 	}, func() float64 { return float64(credentials.NotAfter().Unix()) })}
 }
 
-// warnOfEnd says now, and then once a day until ctx ends, if a certificate ends soon.
+// warnOfEnd logs now, and then once a day until ctx ends, if a certificate expires soon.
 func warnOfEnd(ctx context.Context, logger *slog.Logger, credentials *certs.Identity) {
 	again := time.NewTicker(expiryAgain)
 	defer again.Stop()
@@ -70,7 +71,7 @@ func warnOfEnd(ctx context.Context, logger *slog.Logger, credentials *certs.Iden
 	}
 }
 
-// checkCredentials refuses a certificate that is another node's: nobody would connect to this node.
+// checkCredentials refuses the certificate of another node: no node would connect to this one.
 func (b *bootstrap) checkCredentials(known node.Identity) error {
 	if b.credentials == nil {
 		return nil
@@ -83,13 +84,14 @@ func (b *bootstrap) checkCredentials(known node.Identity) error {
 	return nil
 }
 
-// unproven reports whether an error comes from a handshake in which one of two nodes did not take the other's certificate.
+// unproven reports whether an error comes from a handshake in which one of two nodes refused the
+// other's certificate.
 func unproven(err error) bool {
 	_, told := errors.AsType[tls.AlertError](err)
 	return told || errors.Is(err, certs.ErrRefused)
 }
 
-// dial returns how other nodes are reached; nil for plain TCP.
+// dial returns the function that connects to other nodes; nil for plain TCP.
 func (b *bootstrap) dial() func(ctx context.Context, addr string) (net.Conn, error) {
 	if b.credentials == nil {
 		return nil
@@ -115,7 +117,7 @@ func (b *bootstrap) securedStrangers(l node.StrangerListener) node.StrangerListe
 	return &stoppableListener{b.secured(l), l}
 }
 
-// stoppableListener is a listener around another one, of which Accept is ended.
+// stoppableListener wraps a listener. SetDeadline on the inner one ends Accept.
 type stoppableListener struct {
 	net.Listener
 	inner node.StrangerListener
@@ -124,8 +126,9 @@ type stoppableListener struct {
 // SetDeadline implements node.StrangerListener.
 func (l *stoppableListener) SetDeadline(t time.Time) error { return l.inner.SetDeadline(t) }
 
-// Reload reads the files of gossip keys, root tokens and certificates again. Each that is not in order stays as it was, and the error says why.
-// Which of them everybody may read is said again.
+// Reload reads the files of gossip keys, root tokens and certificates again. For a file with an
+// error the earlier content stays in use, and the error says why. Reload also repeats the warnings
+// about files that every user may read.
 func (s *Server) Reload() error {
 	s.cfg.warnOfReaders()
 	var problems []error
