@@ -16,11 +16,12 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// auditedBytesMax bounds what the log has of a request. All scopes of a token fit.
+// auditedBytesMax bounds the text of a request in the log. All scopes of a token fit.
 const auditedBytesMax = 4 << 10
 
-// auditedMethods returns the procedures of which each call is logged: those of AdminService that change something or take everything out, and
-// Redrive. Their requests have no bodies of jobs and no secrets.
+// auditedMethods returns the procedures whose calls are all logged: Redrive, and those of
+// AdminService that change state or export everything. Their requests contain no bodies of jobs and
+// no secrets.
 func auditedMethods() map[string]bool {
 	audited := map[string]bool{belfryv1connect.QueueServiceRedriveProcedure: true}
 	for _, m := range methodsOfContract() {
@@ -31,9 +32,9 @@ func auditedMethods() map[string]bool {
 	return audited
 }
 
-// audit logs the end of an audited call, and of any other call that was refused for want of a token or
-// a scope. Calls that were refused before they could do anything, of any kind, have no more lines than
-// authFailures allows: a token with the smallest scope must not fill the log.
+// audit logs the end of an audited call, and of any other call that was refused because it lacked a
+// token or a scope. authFailures limits the lines of calls that were refused before they had an
+// effect: a token with the smallest scope must not fill the log.
 func (e *interceptor) audit(ctx context.Context, c *procedureCall, err error, took time.Duration) {
 	known, _ := ctx.Value(callerKey{}).(*caller)
 	outcome, code := "ok", connect.Code(0)
@@ -44,7 +45,7 @@ func (e *interceptor) audit(ctx context.Context, c *procedureCall, err error, to
 	audited, refused := e.audited[c.procedure], code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied
 	switch {
 	case refused && !audited:
-		e.authorizer.failures.auditCall(known, &procedureCall{procedure: c.procedure, address: c.address, id: c.id}, outcome) // without the request: the log must not have what was put or taken
+		e.authorizer.failures.auditCall(known, &procedureCall{procedure: c.procedure, address: c.address, id: c.id}, outcome) // without the request: the log must not have the content of jobs
 		return
 	case refused || audited && code == connect.CodeInvalidArgument:
 		e.authorizer.failures.auditCall(known, c, outcome)
@@ -59,8 +60,8 @@ func (e *interceptor) audit(ctx context.Context, c *procedureCall, err error, to
 	e.auditor.Info("audit", attrs...)
 }
 
-// auditAttrs returns the attributes of each line of the audit log. A token that was sent in the
-// place of a name is masked.
+// auditAttrs returns the attributes of each line of the audit log. It masks a token that was sent
+// in place of a name.
 func auditAttrs(who *caller, c *procedureCall, outcome string) []any {
 	id := "nobody"
 	if who != nil {
@@ -73,7 +74,8 @@ func auditAttrs(who *caller, c *procedureCall, outcome string) []any {
 	return append(attrs, slog.String("outcome", outcome), slog.String("request_id", c.id))
 }
 
-// requestText returns a request as the log has it: without tokens, which somebody may give where an id is asked for.
+// requestText returns the text of a request for the log. It masks tokens, which a caller may send
+// in place of an id.
 func requestText(request any) string {
 	m, ok := request.(proto.Message)
 	if !ok {

@@ -24,8 +24,8 @@ type limitedBody struct {
 	inFlight *atomic.Int64
 	held     int64
 
-	// mu makes sure that a deadline is not set after the last byte: on HTTP/1 it would end the wait of a long poll, whose
-	// connection is read in the background to notice that the client left.
+	// mu prevents a read deadline after the last byte. On HTTP/1 such a deadline would end the wait of
+	// a long poll: the server reads its connection in the background to notice that the client left.
 	mu    sync.Mutex
 	done  bool
 	timer *time.Timer
@@ -47,7 +47,8 @@ func (h *handler) limitBody(o *reply, r *http.Request, procedure string) (limite
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !b.done {
-			// A deadline in the past fails the read that waits. What cannot be set here is bounded by the server's timeouts.
+			// A deadline in the past fails the waiting read. Where no deadline can be set, the server's
+			// timeouts bound the read.
 			_ = controller.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
@@ -61,10 +62,10 @@ func (h *handler) limitBody(o *reply, r *http.Request, procedure string) (limite
 	}
 }
 
-// envelopeBytes is what gRPC puts before a message.
+// envelopeBytes is the length of the prefix that gRPC puts before a message.
 const envelopeBytes = 5
 
-// Read reads and accounts for what was read.
+// Read reads, and counts the bytes that it read.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.held += int64(n)
@@ -91,7 +92,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 }
 
-// finish notes that nothing more will be read.
+// finish ends the time limit of the body: there are no more reads.
 func (b *limitedBody) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +100,7 @@ func (b *limitedBody) finish() {
 	b.timer.Stop()
 }
 
-// release gives back what the body held.
+// release returns the bytes that the body held to the limit on all bodies.
 func (b *limitedBody) release() {
 	b.finish()
 	b.inFlight.Add(-b.held)

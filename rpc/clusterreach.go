@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// unreachedNode is a node that runs and to which others cannot connect.
+// unreachedNode is a running node to which other nodes cannot connect.
 type unreachedNode struct {
 	member *Member
-	// by are those that cannot, address is where they tried.
+	// by are the nodes that cannot connect; address is the address that they tried.
 	by      []*Member
 	address string
 }
 
-// unreached returns the nodes that run and to which others cannot connect, in the order of the members. A node that answers nobody, and calls nobody, is
-// not among them: it is gone.
+// unreached returns the running nodes to which others cannot connect, in the order of the members.
+// It omits a node that neither answers nor calls any other node: that node is gone.
 func (v *clusterView) unreached() (all []unreachedNode) {
 	for i := range v.members {
 		u := unreachedNode{member: &v.members[i]}
@@ -35,7 +35,8 @@ func (v *clusterView) unreached() (all []unreachedNode) {
 	return all
 }
 
-// reachProblems says which nodes cannot connect to which: pairs that cannot either way together.
+// reachProblems says which nodes cannot connect to which others. Two nodes that cannot connect in
+// either direction are one problem.
 func (v *clusterView) reachProblems() (texts []string) {
 	all := v.unreached()
 	cannot := func(from, to *Member) bool {
@@ -66,7 +67,7 @@ func (v *clusterView) reachProblems() (texts []string) {
 	return texts
 }
 
-// behind says which replicas do not get what their leaders have, by nodes.
+// behind says, for each node, which of its replicas lag behind their leaders.
 func (v *clusterView) behind() (texts []string) {
 	for i := range v.members {
 		m := &v.members[i]
@@ -81,7 +82,7 @@ func (v *clusterView) behind() (texts []string) {
 	return texts
 }
 
-// behindSince returns since when voters of a group have not had what its leader has, by server id.
+// behindSince returns since when voters of a group lag behind their leader, by server id.
 func (v *clusterView) behindSince(group string) map[string]*timestamppb.Timestamp {
 	all := map[string]*timestamppb.Timestamp{}
 	for i := range v.members {

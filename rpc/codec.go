@@ -2,15 +2,16 @@ package rpc
 
 import "fmt"
 
-// The names under which Connect looks for a JSON codec: a content type is looked up with its charset.
+// The names of the JSON codec. Connect looks up a content type together with its charset.
 const (
 	codecJSON     = "json"
 	codecJSONUTF8 = "json; charset=utf-8"
 )
 
-// jsonCodec is JSON that is lenient in form and strict in meaning. What protojson takes is taken as it is, except that
-// an unknown field is an error. What it refuses is looked at a second time with the schema in hand, see relax; what is
-// refused then is refused with the path of the field. Output has its zero values, no whitespace, and ends in a newline.
+// jsonCodec is JSON that is lenient in form and strict in meaning. It accepts what protojson
+// accepts, but an unknown field is an error. It reads what protojson refuses a second time with the
+// schema, see relax. If that fails too, the error has the path of the field. Output includes zero
+// values, has no whitespace, and ends in a newline.
 type jsonCodec struct {
 	name string
 	// bounds, if set, refuse requests with too many elements.
@@ -42,7 +43,7 @@ func (c jsonCodec) MarshalStable(message any) ([]byte, error) { return c.Marshal
 // IsBinary returns false: JSON is text.
 func (c jsonCodec) IsBinary() bool { return false }
 
-// Unmarshal reads JSON into the message. Nothing but whitespace stands for {}.
+// Unmarshal reads JSON into the message. An input of only whitespace stands for {}.
 func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	m, ok := generatedOf(message)
 	if !ok {

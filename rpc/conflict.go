@@ -12,15 +12,15 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// conflictsNamedMax bounds the conflicts of one call that are looked into, at a read each.
+// conflictsNamedMax bounds the conflicts of one call that the server explains. Each costs a read.
 const conflictsNamedMax = 8
 
-// conflictWait bounds the wait for all of these reads: the answers to the puts are there
-// already. A call that has less than twice as much time left is answered without them.
+// conflictWait bounds the wait for all of these reads: the answers to the puts are already there.
+// A call with less than twice that time left is answered without the reads.
 const conflictWait = 200 * time.Millisecond
 
-// nameConflicts adds to JOB_EXISTS which field of a put differs from the job that is held. The machine compares hashes
-// only. A read that fails, or that finds the job gone, adds nothing.
+// nameConflicts adds to JOB_EXISTS which field of a put differs from the existing job. The state
+// machine only compares hashes. A read that fails or finds no job does not change the message.
 func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	var conflicts []int
 	for i, put := range b.puts {
@@ -49,8 +49,8 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	reads.Wait()
 }
 
-// conflictText says in what a put differs from the job that has its id, to one who may read jobs. Others are told no more than the answer to a put that is
-// repeated shows: when it is due.
+// conflictText says how a put differs from the job with its id. Without the permission to read
+// jobs, it only shows when the job is due, which the answer to a repeated put shows too.
 func conflictText(put *fsm.Put, job *fsm.Job, reads bool) string {
 	held := job.State.Held()
 	due := ""
@@ -69,7 +69,8 @@ func conflictText(put *fsm.Put, job *fsm.Job, reads bool) string {
 	}
 }
 
-// dueAtDifference says how the dueAt of a put differs from the job's, if both have one; else it is empty.
+// dueAtDifference says how the dueAt of a put differs from the job's. It is empty if they are
+// equal, or unless both have one.
 func dueAtDifference(put *fsm.Put, job *fsm.Job) string {
 	if !(put.Given & job.Given).Has(fsm.GivenDueAt) || put.DueAt.Ceil() == job.FirstDue {
 		return ""
@@ -77,7 +78,8 @@ func dueAtDifference(put *fsm.Put, job *fsm.Job) string {
 	return "dueAt differs (" + timeText(job.FirstDue) + " at first, now " + timeText(put.DueAt) + "); with delay a repeat is the same put"
 }
 
-// contentDifference says in which field but dueAt a put differs from the job that an earlier put of its id made.
+// contentDifference says which field of a put, other than dueAt, differs from the job that an
+// earlier put with the same id created.
 func contentDifference(put *fsm.Put, job *fsm.Job) string {
 	const ofTime = fsm.GivenDelay | fsm.GivenDueAt
 	both := put.Given & job.Given
@@ -109,7 +111,7 @@ func contentDifference(put *fsm.Put, job *fsm.Job) string {
 	return "its content differs"
 }
 
-// dueField names the field with which a put said when it is due.
+// dueField names the field of a put that says when the job is due.
 func dueField(given fsm.Given) string {
 	switch {
 	case given.Has(fsm.GivenDueAt):
@@ -121,10 +123,10 @@ func dueField(given fsm.Given) string {
 	}
 }
 
-// contentHeaders leaves out what does not count as content.
+// contentHeaders returns the headers without those that carry a trace, which are no content.
 func contentHeaders(headers []fsm.Header) []fsm.Header {
 	return slices.DeleteFunc(slices.Clone(headers), fsm.CarriesTrace)
 }
 
-// timeText writes a time as JSON has it.
+// timeText returns a time as JSON writes it.
 func timeText(t fsm.Time) string { return time.Unix(0, int64(t)).UTC().Format(time.RFC3339Nano) }

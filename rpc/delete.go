@@ -9,16 +9,17 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// DeleteQueue implements AdminService. The jobs are removed and counted first, without the catalog: a queue that was never
-// recorded has nothing else. The catalog then marks the record, removes what was put meanwhile, and forgets the record; from
-// the mark on, nothing is put any more and the deletion comes to its end.
+// DeleteQueue implements AdminService. It first removes and counts the jobs, without the catalog: a
+// queue without a record has only jobs. The catalog then marks the record, removes the jobs that
+// were put meanwhile, and deletes the record. The mark stops further puts, so the deletion
+// terminates.
 func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
 	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
 	if c.err != nil {
 		return nil, c.err
 	}
-	if err := s.refresh(ctx); err != nil { // whether there is a record decides what there is to delete
+	if err := s.refresh(ctx); err != nil { // the record, if there is one, decides what to delete
 		return nil, err
 	}
 	config, recorded := s.catalog.Queue(queue)
@@ -46,9 +47,9 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 	return &belfryv1.DeleteQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
 }
 
-// existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer came from
-// memory must not delete such a queue: it was created after the first deletion, which empties the home
-// shard before it removes the record.
+// existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer
+// came from memory must not delete such a queue: it was created after the first deletion, which
+// empties the home shard before it removes the record.
 func (s *adminService) existsUnrecorded(ctx context.Context, queue string) (exists bool, err error) {
 	home := s.shard(queue, 0)
 	r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
