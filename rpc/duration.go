@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// errDuration is the whole advice a caller needs about the form of a duration.
+// errDuration is the error for a duration with a wrong form. It names every form.
 var errDuration = errors.New(`want a duration such as "300s", "5m", "1h30m", "7d" or a number of seconds`)
 
 // errDurationRange says that a duration has the right form and is too long for any field.
 var errDurationRange = errors.New("the duration is longer than 292 years")
 
-// parseDuration reads a duration as people write it: Go's notation ("300ms", "1h30m"), days of 24 hours as the first
-// unit ("7d", "1d12h"), or a bare number of seconds. It is exact to the nanosecond; what is finer is rounded up in
-// amount, so that a delay never becomes shorter than it was written.
+// parseDuration reads a duration in one of three forms: Go's notation ("300ms", "1h30m"), the same
+// with days of 24 hours as the first unit ("7d", "1d12h"), or a bare number of seconds. It is exact
+// to the nanosecond. It rounds a finer number of seconds up in amount, so that a delay never
+// becomes shorter than written. In Go's notation, [time.ParseDuration] drops finer digits.
 func parseDuration(text string) (time.Duration, error) {
 	if len(text) == 0 || len(text) > 64 {
 		return 0, errDuration
@@ -97,7 +98,7 @@ func parseSeconds(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseScientific reads a number of seconds with an exponent. Such a number is approximate to begin with.
+// parseScientific reads a number of seconds with an exponent. Such a number is approximate.
 func parseScientific(digits string, negative bool) (time.Duration, error) {
 	if digits[0] < '0' || digits[0] > '9' {
 		return 0, errDuration

@@ -8,8 +8,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// explain turns an error that Connect made before a handler saw the request into one of the contract. Those are about
-// requests that cannot be read; nothing was done for any of them.
+// explain converts an error that Connect returned before a handler got the request into one of the
+// contract. Such requests cannot be read, and none of them had an effect.
 func explain(code connect.Code, message string) *Fault {
 	message = clip(message, 300)
 	switch code {
@@ -27,7 +27,8 @@ func explain(code connect.Code, message string) *Fault {
 	}
 }
 
-// explainUnreadable names the field that a request could not be read because of. Our codecs put it first, after the reason.
+// explainUnreadable names the field that made a request unreadable. Our codecs put the field first,
+// after the reason.
 func explainUnreadable(message string) *Fault {
 	text, ours := strings.CutPrefix(message, "unmarshal message: ")
 	reason := belfryv1.Reason_REASON_INVALID

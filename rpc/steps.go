@@ -8,18 +8,20 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// stepped is what a command that went over shards in steps did in all.
+// stepped is the total result of a command that ran over shards in steps.
 type stepped struct {
 	count     uint64
 	witnesses []*belfryv1.Witness
-	// replayed says that the first answer was remembered from an earlier call with the same request id.
+	// replayed is set if an answer was remembered from an earlier call with the same request id.
 	replayed bool
 }
 
-// inShards repeats a bounded command in shard after shard until there is nothing left to do or left jobs were touched.
-// Each step has a request id of its own, derived from the caller's, so that a repeat of the call does each step once; of
-// each shard the witness of the last step is kept. Shards that do not know the queue are passed over unless none does.
-// An error after a step that did something is of unknown outcome and says how much was done.
+// inShards repeats a bounded command in one shard after another, until no work is left or the
+// command has affected as many jobs as left says. Each step in a shard has its own request id,
+// derived from the caller's. So a repeat of the call does each step once. The result has the
+// witness of each shard's last step. Shards that do not know the queue are skipped; if none knows
+// it, inShards returns their fault. An error after a step that affected jobs has an unknown
+// outcome, and says how many jobs were done.
 func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID string, left uint64, command func(most uint32) fsm.Command) (stepped, error) {
 	var done stepped
 	var missing *Fault
@@ -43,7 +45,7 @@ func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID 
 			done.replayed = done.replayed || a.result.Replayed
 			done.count, left = done.count+a.result.Count, left-min(left, a.result.Count)
 			last = a.witness()
-			// A redrive does not say whether there is more: a step that was not full was the last.
+			// A redrive does not report whether there is more: a step that is not full is the last.
 			if full := step.Kind() == fsm.KindRedrive && a.result.Count == uint64(most); !a.result.More && !full {
 				break
 			}
@@ -58,8 +60,9 @@ func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID 
 	return done, nil
 }
 
-// partly returns the fault of a call of which some was done before a step failed: a repeat with the same requestId does the
-// rest, and without one it may do more than was asked for.
+// partly returns the fault of a call that did a part of its work before a step failed. A repeat
+// with the same requestId does the rest. A repeat without one may do more than the caller asked
+// for.
 func partly(f *Fault, count uint64) *Fault {
 	if count == 0 {
 		return f
