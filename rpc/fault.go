@@ -21,13 +21,13 @@ import (
 // errorDomain is the domain of every google.rpc.ErrorInfo that Belfry sends.
 const errorDomain = "belfry"
 
-// Fault is an error of the public contract: a reason of the closed list and what a caller can do with it. The reason
-// decides the Connect code and the outcome.
+// Fault is an error of the public contract. It has a reason of the closed list, and details for the
+// caller. The reason decides the Connect code and the outcome.
 type Fault struct {
 	Reason belfryv1.Reason
 	// Message is for people. For INVALID and TOO_LARGE it starts with the field and names the limit.
 	Message string
-	// Field is the path of the field concerned, as JSON names it; empty if there is none.
+	// Field is the path of the field with the error, as JSON names it; empty if there is none.
 	Field string
 	// Shard is the shard concerned; nil if the call reached none.
 	Shard *uint32
@@ -35,25 +35,27 @@ type Fault struct {
 	Leader string
 	// RetryAfter is how long to wait before a retry makes sense; 0 means that waiting does not help.
 	RetryAfter time.Duration
-	// State is how a job that was not found ended, if that is remembered.
+	// State is how a job that was not found ended, if the shard remembers it.
 	State fsm.State
-	// Witness tells where the error was decided; nil if it was not decided in a shard's log.
+	// Witness says where a shard's log decided the error; nil if no log decided it.
 	Witness *belfryv1.Witness
-	// Ended is the code of a call that its client ended, which is no refusal of the server's; 0 if it did not.
+	// Ended is the code of a call that its client ended; 0 for other calls. Such an end is no refusal
+	// by the server.
 	Ended connect.Code
-	// Voters says how many voters a shard has and must have, if it has too few.
+	// Voters says how many voters a shard has, and how many it must have, if it has too few.
 	Voters *node.VotersError
-	// Count is how many jobs were dealt with before the rest failed; nil if none was.
+	// Count is how many jobs were done before the rest failed; nil if none was.
 	Count *uint64
-	// Memory says how much of its memory the node has in use that refused the call; nil if that was not why.
+	// Memory says how much of its memory the refusing node uses; nil if memory was not the reason of
+	// the refusal.
 	Memory *node.MemoryError
 }
 
-// Error returns reason and message.
+// Error returns the reason and the message.
 func (f *Fault) Error() string { return reasonName(f.Reason) + ": " + f.Message }
 
-// Code returns the Connect code of the fault's reason. A call that its client ended before anything was logged, by leaving or
-// by its deadline, has Connect's own code for that.
+// Code returns the Connect code of the fault's reason. For a call that its client ended before
+// anything was logged, it returns Connect's code for a canceled call or an exceeded deadline.
 func (f *Fault) Code() connect.Code {
 	if f.Ended != 0 {
 		return f.Ended
@@ -61,7 +63,7 @@ func (f *Fault) Code() connect.Code {
 	return contractRow(f.Reason).code
 }
 
-// Outcome tells whether the call was applied.
+// Outcome returns whether the call was applied.
 func (f *Fault) Outcome() belfryv1.Outcome { return contractRow(f.Reason).outcome }
 
 // row is one line of the error contract.
@@ -69,15 +71,17 @@ type row struct {
 	reason  belfryv1.Reason
 	code    connect.Code
 	outcome belfryv1.Outcome
-	// machine is the machine's code for this reason, OK if it has none; cause is node's error for it, nil if it has none.
+	// machine is the state machine's code for this reason, OK if it has none. cause is the error of
+	// package node for it, nil if there is none.
 	machine fsm.Code
 	cause   error
-	// retry is how long to wait where nothing better is known.
+	// retry is the default wait before a retry.
 	retry   time.Duration
 	message string
 }
 
-// contract is the one table between the machine's codes, node's errors and the wire.
+// contract returns the only table that maps the state machine's codes and the errors of package
+// node to the wire.
 func contract() [34]row {
 	const (
 		none    = belfryv1.Outcome_OUTCOME_NOT_APPLIED
@@ -158,7 +162,7 @@ func tooLarge(field string, is, limit int) *Fault {
 	}
 }
 
-// fault returns a reason with the words and the wait of its row.
+// fault returns the fault of a reason, with the message and the wait of its row.
 func fault(reason belfryv1.Reason) *Fault {
 	r := contractRow(reason)
 	return &Fault{Reason: reason, Message: r.message, RetryAfter: r.retry}
@@ -184,15 +188,15 @@ func faultOfResult(shard uint32, result *fsm.Result) *Fault {
 	return f
 }
 
-// faultOfError returns the fault that err stands for. Errors that are neither faults, nor node's, nor a context's are
-// INTERNAL: what they say is for the log, not for the caller.
+// faultOfError returns the fault for err. An error that is neither a fault, nor of package node,
+// nor of a context is INTERNAL: its text is for the log, not for the caller.
 func faultOfError(err error) *Fault {
 	var f *Fault
 	if errors.As(err, &f) {
 		return f
 	}
 	if errors.Is(err, node.ErrUnknownOutcome) && node.OutcomeOf(err) == node.Unknown {
-		err = node.ErrUnknownOutcome // whatever else led to it
+		err = node.ErrUnknownOutcome // other errors in the chain do not count
 	}
 	for _, r := range contract() {
 		if r.cause != nil && errors.Is(err, r.cause) {
@@ -306,7 +310,8 @@ func (f *Fault) entry() *belfryv1.EntryError {
 	return e
 }
 
-// FaultOf returns the fault that a Connect error of a Belfry server carries, false if it carries none.
+// FaultOf returns the fault in a Connect error of a Belfry server. It returns false if there is
+// none.
 func FaultOf(err error) (*Fault, bool) {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
@@ -335,7 +340,8 @@ func FaultOf(err error) (*Fault, bool) {
 	return f, true
 }
 
-// faultOfInfo reads what ErrorInfo says. A reason that this version does not know stays UNSPECIFIED.
+// faultOfInfo reads a fault from an ErrorInfo. A reason that this version does not know stays
+// UNSPECIFIED.
 func faultOfInfo(info *errdetails.ErrorInfo) *Fault {
 	metadata := info.GetMetadata()
 	f := &Fault{
@@ -358,7 +364,8 @@ func faultOfInfo(info *errdetails.ErrorInfo) *Fault {
 	return f
 }
 
-// witnessOfInfo reads the witness of an error that was decided in a shard's log, nil if it was not.
+// witnessOfInfo reads the witness of an error that a shard's log decided. It returns nil for other
+// errors.
 func witnessOfInfo(shard uint32, metadata map[string]string) *belfryv1.Witness {
 	term, termErr := strconv.ParseUint(metadata["term"], 10, 64)
 	index, indexErr := strconv.ParseUint(metadata["index"], 10, 64)
@@ -373,7 +380,7 @@ func witnessOfInfo(shard uint32, metadata map[string]string) *belfryv1.Witness {
 // outcomeName returns the outcome without the prefix.
 func outcomeName(o belfryv1.Outcome) string { return strings.TrimPrefix(o.String(), "OUTCOME_") }
 
-// stateName returns the wire name of a machine's state without the prefix.
+// stateName returns the wire name of a job's state, without the prefix.
 func stateName(s fsm.State) string {
 	return strings.TrimPrefix(wireState(s).String(), "JOB_STATE_")
 }

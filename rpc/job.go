@@ -11,7 +11,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// appendJobs converts the jobs of readings. Their bodies are handed on, not copied.
+// appendJobs converts the jobs of readings. It does not copy their bodies.
 func appendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []*belfryv1.Job {
 	var latest fsm.Time
 	for i := range readings {
@@ -22,7 +22,8 @@ func appendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []
 	for i := range jobs {
 		job := slots[i].fill(&jobs[i])
 		if jobs[i].State == fsm.Reserved {
-			// An extension by less than is left does not shorten a lease, which then seems to have begun later, or not yet.
+			// An extension shorter than the rest of the lease does not shorten it. The computed begin is
+			// then later than the real one, or in the future.
 			job.LeaseSince = floorTime(min(jobs[i].Until-fsm.Time(jobs[i].LeaseTTR), latest))
 		}
 		out = append(out, job)
@@ -30,8 +31,8 @@ func appendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []
 	return out
 }
 
-// jobSlot is the memory of one job on the wire, messages in messages included, so that many jobs are made at once. It is
-// filled once, and kept as long as any of its messages is.
+// jobSlot is the memory of one job on the wire, including its nested messages, so that one
+// allocation serves many jobs. It is filled once, and lives as long as any of its messages.
 type jobSlot struct {
 	job                             belfryv1.Job
 	data                            belfryv1.Job_Data
@@ -39,7 +40,7 @@ type jobSlot struct {
 	due, first, created, end, until timestamppb.Timestamp
 }
 
-// fill converts a job of a reading. A job without body goes out without.
+// fill converts a job of a reading. It sets no body if the job has none.
 func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	out := &s.job
 	out.Queue, out.Id, out.Fence, out.Attempt = job.Queue, job.ID, job.Fence, job.Attempt
@@ -68,7 +69,7 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	return out
 }
 
-// fillEnded leaves out what is not known of a job that has ended.
+// fillEnded sets the fields of a job that has ended, and clears the unknown ones.
 func (s *jobSlot) fillEnded(job *fsm.Job) {
 	out := &s.job
 	out.Ttr, out.EndedAt = nil, floorTime(job.Ended)
@@ -77,7 +78,7 @@ func (s *jobSlot) fillEnded(job *fsm.Job) {
 	}
 }
 
-// ceilTimeIn is ceilTime into a message that is there.
+// ceilTimeIn is ceilTime into an existing message.
 func ceilTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
@@ -86,7 +87,7 @@ func ceilTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
 	return out
 }
 
-// floorTimeIn is floorTime into a message that is there.
+// floorTimeIn is floorTime into an existing message.
 func floorTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil

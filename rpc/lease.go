@@ -9,21 +9,24 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// leaseVersion is the first byte of a lease token. A later layout takes another number; this one stays readable, since
-// tokens live as long as leases do, across an upgrade.
+// leaseVersion is the first byte of a lease token. A later layout gets another number. This layout
+// stays readable: tokens live as long as their leases, also across an upgrade.
 const leaseVersion = 1
 
-// leaseTextMax bounds the text that is looked at: version, a queue of 256 bytes, four varints and the checksum.
+// leaseTextMax bounds the text of a token: version, a queue of 256 bytes, four varints and the
+// checksum.
 const leaseTextMax = 420
 
-// errLease says that a text is no lease token; why does not help anybody.
+// errLease is the error for a text that is no lease token. The exact flaw would not help the
+// caller.
 var errLease = errors.New("not a lease: pass on the string that Reserve gave, unchanged")
 
-// formatLease returns the token that names one reservation of a job. It is opaque to callers and no secret.
+// formatLease returns the token that names one reservation of a job. It is opaque to callers, and
+// not secret.
 //
 //	base64url( version(1) │ len(queue) uvarint │ queue │ partition uvarint │ serial uvarint │ fence uvarint │ CRC32C(4) )
 //
-// The checksum runs over everything before it, little endian at the end. It finds damage, not malice.
+// The checksum covers all bytes before it, and is little endian. It detects damage, not malice.
 func formatLease(ref fsm.Ref) string { return new(leaseWriter).format(ref) }
 
 // leaseWriter formats many tokens with the same scratch memory.
@@ -50,11 +53,12 @@ func (w *leaseWriter) append(dst []byte, ref fsm.Ref) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, w.raw)
 }
 
-// parseLease is the inverse of formatLease. Only what formatLease can have written is accepted, so that one reservation
-// has one token.
+// parseLease is the inverse of formatLease. It only accepts texts that formatLease can write, so
+// that one reservation has one token.
 func parseLease(token string) (fsm.Ref, error) { return new(leaseReader).parse([]byte(token)) }
 
-// leaseReader parses many tokens with the same scratch memory. Neighbours of one queue share its name.
+// leaseReader parses many tokens with the same scratch memory. Neighbours of one queue share its
+// name.
 type leaseReader struct {
 	encoding *base64.Encoding
 	table    *crc32.Table
@@ -91,13 +95,13 @@ func (r *leaseReader) parse(token []byte) (fsm.Ref, error) {
 	return ref, nil
 }
 
-// leaseFields takes the fields of a token from its bytes. After a failure it yields zeros.
+// leaseFields reads the fields of a token from its bytes. After a failure it returns zeros.
 type leaseFields struct {
 	rest   []byte
 	failed bool
 }
 
-// number takes a uvarint in its shortest form.
+// number reads a uvarint in its shortest form.
 func (r *leaseFields) number() uint64 {
 	n, size := binary.Uvarint(r.rest)
 	if size <= 0 || size > 1 && r.rest[size-1] == 0 {
@@ -108,7 +112,7 @@ func (r *leaseFields) number() uint64 {
 	return n
 }
 
-// text takes a length and as many bytes.
+// text reads a length, and that many bytes.
 func (r *leaseFields) text() []byte {
 	n := r.number()
 	if n > uint64(len(r.rest)) {

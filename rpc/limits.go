@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits bounds what a request may ask for. All of them are checked before anything is logged.
+// Limits bounds requests. The server checks all limits before it logs anything.
 type Limits struct {
 	// BodyBytesMax bounds a job's body. Default 1 MiB.
 	BodyBytesMax int
@@ -14,53 +14,60 @@ type Limits struct {
 	HeaderBytesMax int
 	// IDBytesMax bounds a job's id. Default 256 bytes.
 	IDBytesMax int
-	// QueueBytesMax bounds a queue's name. Default 256 bytes, which is also the most that a lease token carries.
+	// QueueBytesMax bounds a queue's name. Default 256 bytes, which is also the maximum in a lease
+	// token.
 	QueueBytesMax int
 	// RequestIDBytesMax bounds a requestId. Default 64 bytes.
 	RequestIDBytesMax int
-	// ErrorBytesMax is how much is kept of a nack's error text. Default 1 KiB.
+	// ErrorBytesMax bounds the stored part of a nack's error text. Default 1 KiB.
 	ErrorBytesMax int
-	// BatchJobsMax bounds the entries of a batch, the jobs of a Reserve, the ids of a Redrive. Default 1,000.
+	// BatchJobsMax bounds the entries of a batch, the jobs of a Reserve, the ids of a Redrive. Default
+	// 1,000.
 	BatchJobsMax int
 	// BatchBytesMax bounds the bodies, ids and headers of a PutBatch together. Default 4 MiB.
 	BatchBytesMax int
-	// ReserveBytesMax bounds the bytes of the jobs that one shard hands out in one answer to Reserve, or one message of Work;
-	// the first job is handed out whatever its size. Default 4 MiB.
+	// ReserveBytesMax bounds the bytes of the jobs that one shard grants in one answer to Reserve, or
+	// in one message of Work. The first job is granted regardless of its size. Default 4 MiB.
 	ReserveBytesMax int
 	// QueuesMax bounds the queues of one Reserve. Default 64.
 	QueuesMax int
-	// MessageBytesMax bounds a whole request on the wire and after decompression. Default 8 MiB: a batch in base64 fits.
+	// MessageBytesMax bounds a whole request, on the wire and after decompression. Default 8 MiB: a
+	// batch in base64 fits.
 	MessageBytesMax int
-	// StreamMessageBytesMax bounds one message of a Work stream on the wire and after decompression. Default 1 MiB: a thousand
-	// acks fit.
+	// StreamMessageBytesMax bounds one message of a Work stream, on the wire and after decompression.
+	// Default 1 MiB: a thousand acks fit.
 	StreamMessageBytesMax int
 	// StreamsMax bounds the Work streams that are open at one time. Default 4,096.
 	StreamsMax int
-	// DelayMax bounds a delay, a retry delay, a TTL and how far ahead a due time may be. Default 100 years.
+	// DelayMax bounds a delay, a retry delay, a TTL, and the time until a job is due. Default 100
+	// years.
 	DelayMax time.Duration
 	// WaitMax bounds how long a Reserve waits. Default 60 s.
 	WaitMax time.Duration
-	// TTRMin and TTRMax bound the length of a lease. Default 1 ms, the precision of the wire, and 24 h: a holder that
-	// needs longer extends, and a crashed one is found within a day.
+	// TTRMin and TTRMax bound the length of a lease. The default of TTRMin is 1 ms, the precision of
+	// the wire. The default of TTRMax is 24 h: a holder that needs longer extends its lease, and the
+	// lease of a crashed one expires within a day.
 	TTRMin, TTRMax time.Duration
 	// AttemptsMax bounds maxAttempts. Default 1,000,000.
 	AttemptsMax uint32
 	// RetryDelaysMax bounds the entries of retryDelays. Default 64.
 	RetryDelaysMax int
-	// PageMax bounds the jobs or queues of a page; more is taken as this. Default 1,000.
+	// PageMax bounds the jobs or queues of a page; a larger page size is lowered to it. Default 1,000.
 	PageMax int
 	// CreditsMax bounds the open credits of a Work stream. Default 10,000.
 	CreditsMax uint32
-	// BodyWait is how long the bytes of a unary request, or of one message of a stream, may take to arrive. Default 30 s.
+	// BodyWait bounds the time in which the bytes of a unary request, or of one message of a stream,
+	// arrive. Default 30 s.
 	BodyWait time.Duration
-	// ResponseWait is how long a client may take to read an answer, or one message of a stream. Default 60 s; callers of whom nothing is known have 5 s at most.
+	// ResponseWait bounds the time in which a client reads an answer, or one message of a stream.
+	// Default 60 s. A caller that has shown no valid token has at most 5 s, if calls need tokens.
 	ResponseWait time.Duration
 }
 
 // year is the length of a year in limits: 365.25 days.
 const year = 365*24*time.Hour + 6*time.Hour
 
-// DefaultLimits returns the limits that the documentation promises.
+// DefaultLimits returns the documented limits.
 func DefaultLimits() Limits {
 	return Limits{
 		BodyBytesMax:          1 << 20,
@@ -89,7 +96,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate reports every limit that cannot work.
+// Validate returns an error for every invalid limit.
 func (l Limits) Validate() error {
 	var errs []error
 	positive := func(name string, value int64) {
