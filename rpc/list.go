@@ -16,8 +16,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// List implements QueueService. The pages of the queue's shards are merged in due order; the token keeps how far each
-// shard was read.
+// List implements QueueService. It merges the pages of the queue's shards in due order. The page
+// token says how far each shard was read.
 func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
 	c := s.checker(ctx, tokens.Consume)
 	query := fsm.ListQuery{Queue: c.queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.page("pageSize", req.GetPageSize())}
@@ -63,8 +63,8 @@ func trimState(s belfryv1.JobState) string {
 	return string(appendEnum(nil, s.Descriptor(), s.Number()))
 }
 
-// listTime converts a bound of a list. Not set is 0, which is no bound; a time beyond what the machine can hold is its
-// end.
+// listTime converts a time bound of a list. An unset bound is 0, which is no bound. A time beyond
+// the range of fsm.Time is fsm.TimeMax.
 func (c *checker) listTime(field string, t *timestamppb.Timestamp) fsm.Time {
 	switch {
 	case t == nil:
@@ -79,7 +79,8 @@ func (c *checker) listTime(field string, t *timestamppb.Timestamp) fsm.Time {
 	}
 }
 
-// mergePages takes the first most jobs of all pages in due order and moves the cursors behind them.
+// mergePages returns the first most jobs of all pages in due order, and moves the cursors behind
+// them. more is set if there are further jobs.
 func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm.Job, more bool) {
 	for len(jobs) < most {
 		next := -1
@@ -105,7 +106,8 @@ func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm
 // cursorVersion is the first byte of a page token.
 const cursorVersion = 1
 
-// cursors reads a page token: how far each shard was read. Without a token nothing was read yet.
+// cursors reads from a page token how far each shard was read. Without a token the list starts at
+// the first job.
 func (c *checker) cursors(field, token string, query *fsm.ListQuery, shards int) []fsm.Cursor {
 	cursors := make([]fsm.Cursor, shards)
 	if token == "" {
@@ -130,7 +132,7 @@ func (c *checker) cursors(field, token string, query *fsm.ListQuery, shards int)
 	return cursors
 }
 
-// formatCursors writes a page token: version, checksum, and due time and serial for each shard.
+// formatCursors returns a page token: version, checksum, and due time and serial for each shard.
 func formatCursors(query *fsm.ListQuery, cursors []fsm.Cursor) string {
 	var places []byte
 	for _, cursor := range cursors {
@@ -141,7 +143,7 @@ func formatCursors(query *fsm.ListQuery, cursors []fsm.Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, places...))
 }
 
-// listSum is a checksum over a list's query and places, so that a token of another list is noticed.
+// listSum returns a checksum of a list's query and places. It detects a token of another list.
 func listSum(query *fsm.ListQuery, places []byte) uint32 {
 	b := append([]byte(query.Queue), 0, byte(query.State))
 	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueAfter))
@@ -169,7 +171,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	for _, names := range c.permissions.namesUnder(req.GetPrefix()) {
 		query := &fsm.QueuesQuery{Prefix: names.prefix, After: after, Max: most + 1 - len(out.Queues)}
 		if names.one {
-			query.Max = 1 // it is the first, if it is there
+			query.Max = 1 // the queue comes first, if it exists
 		}
 		readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
 		if err != nil {
@@ -195,7 +197,8 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	return out, nil
 }
 
-// listed adds the parts of a queue up for a list, and adds to what is known of all its queues when their jobs fall due.
+// listed sums up the parts of a queue for a list. It adds the due times of the queue's jobs to all,
+// which has those of all queues in the list.
 func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
 	var due fsm.Due
 	for i := range parts {
@@ -207,7 +210,7 @@ func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
 	return out
 }
 
-// queueToken reads a page token of ListQueues: the last name of the page before.
+// queueToken reads a page token of ListQueues: the last name of the previous page.
 func (c *checker) queueToken(field, token string) string {
 	name, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || token != "" && queueNameFlaw(string(name), c.limits.QueueBytesMax) != nil {

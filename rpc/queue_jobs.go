@@ -141,7 +141,8 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 	return out, nil
 }
 
-// redriveMany redrives up to most jobs, partition by partition and step by step: the number is exact.
+// redriveMany redrives up to most jobs, one partition and one step after another. So the number is
+// exact.
 func (s *queueService) redriveMany(ctx context.Context, queue, requestID string, most uint32) (*belfryv1.RedriveResponse, error) {
 	done, err := s.inShards(ctx, s.shards(queue), requestID, uint64(most), func(most uint32) fsm.Command {
 		return &fsm.Redrive{Queue: queue, Max: most}
@@ -152,7 +153,7 @@ func (s *queueService) redriveMany(ctx context.Context, queue, requestID string,
 	return &belfryv1.RedriveResponse{Moved: count32(done.count), Witnesses: done.witnesses}, nil
 }
 
-// sumRedriven adds answers up. A fault says what was moved besides.
+// sumRedriven sums up answers in out. If one failed, the fault says how many jobs the others moved.
 func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 	var moved uint64
 	var failed *Fault
@@ -173,7 +174,7 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 	return nil
 }
 
-// endText says how a job ended, when, and after how many attempts where that is known.
+// endText says how and when a job ended, and after how many attempts if that is known.
 func endText(job *fsm.Job) string {
 	text := stateName(job.State) + " since " + timeText(job.Ended)
 	switch {

@@ -9,9 +9,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// recentSum is what the parts of a queue did lately, together.
+// recentSum is the sum of the recent activity of a queue's parts.
 type recentSum struct {
-	// unknown is set if a part does not tell.
+	// unknown is set if the activity of a part is not known.
 	unknown bool
 	// window is the shortest of the parts' windows.
 	window              time.Duration
@@ -20,7 +20,8 @@ type recentSum struct {
 	lateMax             time.Duration
 }
 
-// sumRecent adds the parts of a queue up. Each part has a window of its own, since each has its own leader.
+// sumRecent sums up the parts of a queue. Each part has its own window, since it has its own
+// leader.
 func sumRecent(parts []queuePart) recentSum {
 	sum := recentSum{window: fsm.RecentWindow}
 	for i := range parts {
@@ -41,7 +42,7 @@ func sumRecent(parts []queuePart) recentSum {
 	return sum
 }
 
-// rates returns the events per second, nil if they are not known of all parts.
+// rates returns the events per second; nil if those of a part are not known.
 func (s *recentSum) rates() *belfryv1.QueueRates {
 	if s.unknown {
 		return nil
@@ -51,7 +52,8 @@ func (s *recentSum) rates() *belfryv1.QueueRates {
 	}
 }
 
-// lateness returns how late jobs were handed out, nil if none was or if it is not known of all parts.
+// lateness returns how late jobs were granted. It is nil if no job was granted, or if the lateness
+// of a part is not known.
 func (s *recentSum) lateness() *belfryv1.Lateness {
 	var jobs uint64
 	for _, n := range s.late {
@@ -66,7 +68,8 @@ func (s *recentSum) lateness() *belfryv1.Lateness {
 	}
 }
 
-// quantile returns a bound that percent of the jobs did not exceed: the end of their bucket.
+// quantile returns a bound that percent of the jobs did not exceed: the end of a bucket, or lateMax
+// if that is less.
 func (s *recentSum) quantile(jobs, percent uint64) time.Duration {
 	rank := (jobs*percent + 99) / 100
 	var seen uint64

@@ -15,20 +15,21 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// reply is a response on its way out. It keeps what Connect's handlers do not: errors that Connect makes itself get a
-// reason like all others, error bodies end in a newline, empty refusals get a body, and a slow reader has a deadline.
+// reply is the response writer of a call. It keeps promises that Connect's handlers do not keep. An
+// error that Connect creates gets a reason, as all others have. An error body ends in a newline. An
+// empty refusal gets a body. A slow reader has a deadline.
 type reply struct {
 	http.ResponseWriter
 	request *http.Request
 	handler *handler
 	// known is set once the caller has shown a valid token, or if calls need none.
 	known bool
-	// stream has the deadlines of an answer that goes on; nil for one that is whole.
+	// stream has the deadlines of a streamed answer; nil for a unary one.
 	stream *streamBody
 
-	// wrote is set once the status is on its way.
+	// wrote is set once the status is sent.
 	wrote bool
-	// status and captured hold an error answer back until it is complete.
+	// status and captured buffer an error answer until it is complete.
 	status   int
 	captured *bytes.Buffer
 }
@@ -36,7 +37,7 @@ type reply struct {
 // Unwrap lets http.ResponseController reach the connection.
 func (o *reply) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// WriteHeader passes a status on, or holds an error back.
+// WriteHeader sends a status, or buffers that of an error.
 func (o *reply) WriteHeader(status int) {
 	switch {
 	case o.wrote || o.captured != nil:
@@ -51,8 +52,9 @@ func (o *reply) WriteHeader(status int) {
 // short. It is longer than leftoverWait, which may pass before net/http writes an answer.
 const strangerWait = 5 * time.Second
 
-// commit sends the status. From here on the client has to read: nothing else bounds how long that may take. On HTTP/2 the server's settings see
-// to what the connection takes, and not to what the client's windows hold up.
+// commit sends the status and sets the write deadline, which alone bounds how long the client may
+// take to read. On HTTP/2 the server's settings bound writes to the connection, but not the wait
+// for the client's flow-control windows.
 func (o *reply) commit(status int) {
 	o.wrote = true
 	o.explainGRPC("")
@@ -63,13 +65,13 @@ func (o *reply) commit(status int) {
 		if !o.known {
 			wait = min(wait, strangerWait)
 		}
-		// A connection that takes no deadline, as in a test, is bounded by its owner.
+		// The owner of a connection without deadlines, such as a test, bounds the write.
 		_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(wait))
 	}
 	o.ResponseWriter.WriteHeader(status)
 }
 
-// Write passes bytes on, or holds those of an error back.
+// Write sends bytes, or buffers those of an error.
 func (o *reply) Write(p []byte) (int, error) {
 	if o.captured != nil {
 		return o.captured.Write(p)
@@ -87,7 +89,7 @@ func (o *reply) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Flush sends what there is. An error that is held back is not.
+// Flush sends the bytes written so far. It does not send a buffered error.
 func (o *reply) Flush() {
 	if o.captured != nil {
 		return
@@ -95,14 +97,14 @@ func (o *reply) Flush() {
 	if !o.wrote {
 		o.commit(http.StatusOK)
 	}
-	// What cannot be flushed goes out at the end.
+	// If the flush fails, the bytes go out at the end.
 	_ = http.NewResponseController(o.ResponseWriter).Flush()
 	if o.stream != nil {
 		o.stream.sent()
 	}
 }
 
-// finish sends what was held back.
+// finish sends a buffered error.
 func (o *reply) finish() {
 	o.explainGRPC(http.TrailerPrefix)
 	if o.captured == nil {
@@ -123,12 +125,12 @@ func (o *reply) finish() {
 	}
 	o.captured = nil
 	o.commit(o.status)
-	// That the client is gone is the only way this fails.
+	// This fails only if the client is gone.
 	_, _ = o.ResponseWriter.Write(body)
 }
 
-// describesItself reports whether an answer needs no more words: an error with details, or something that is no
-// Connect error at all, such as the list of failed checks of /readyz.
+// describesItself reports whether an answer needs no explanation. That is an error with details, or
+// an answer that is no Connect error, such as the list of failed checks of /readyz.
 func describesItself(contentType string, body []byte) bool {
 	if len(body) == 0 {
 		return false
@@ -142,12 +144,13 @@ func describesItself(contentType string, body []byte) bool {
 	return json.Unmarshal(body, &wire) == nil && len(wire.Details) > 0
 }
 
-// refusals are the statuses with which Connect refuses a request without a word. They say more than the code's own.
+// refusals returns the statuses with which Connect refuses a request without a body. They say more
+// than the status of the fault's code.
 func refusals() []int {
 	return []int{http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusHTTPVersionNotSupported}
 }
 
-// explain returns the fault for an answer that Connect made itself.
+// explain returns the fault for an answer that Connect created.
 func (o *reply) explain(body []byte) *Fault {
 	switch o.status {
 	case http.StatusMethodNotAllowed:
@@ -171,8 +174,8 @@ func (o *reply) explain(body []byte) *Fault {
 	return explain(wire.Code, wire.Message)
 }
 
-// explainGRPC adds the reason to a gRPC error that Connect made itself. gRPC has it in trailers, gRPC-Web in headers as
-// long as there was no message.
+// explainGRPC adds the reason to a gRPC error that Connect created. gRPC sends the error in
+// trailers. gRPC-Web sends it in headers if no message was sent before.
 func (o *reply) explainGRPC(prefix string) {
 	header := o.ResponseWriter.Header()
 	status := header.Get(prefix + "Grpc-Status")
@@ -206,7 +209,7 @@ func connectJSON(f *Fault) []byte {
 	return memory.body.Bytes()
 }
 
-// memoryResponse is a response that stays here.
+// memoryResponse is a response that is kept in memory.
 type memoryResponse struct {
 	header http.Header
 	status int

@@ -19,8 +19,9 @@ const (
 	overduePeriodMax = 30 * 24 * time.Hour
 )
 
-// settings checks settings and returns the change they ask for: what is set is changed, the rest stays. The change is a
-// function because the catalog makes it to the settings it holds when the change is logged.
+// settings checks settings and returns a function that changes them. The function changes the
+// fields that the request sets, and keeps the rest. It is a function because the catalog applies it
+// to the settings that it holds when the change is logged.
 func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions uint32) func(fsm.Settings) fsm.Settings {
 	ttr := c.ttr(join(field, "ttr"), in.GetTtr())
 	attempts := c.attempts(join(field, "maxAttempts"), in.GetMaxAttempts())
@@ -74,7 +75,7 @@ func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions 
 	}
 }
 
-// setLimits sets the limits that are set.
+// setLimits copies the limits that the request sets.
 func setLimits(s *fsm.Settings, in *belfryv1.QueueSettings) {
 	if in == nil {
 		return
@@ -103,14 +104,14 @@ func setPause(s *fsm.Settings, in *belfryv1.QueueSettings, until fsm.Time) {
 	}
 }
 
-// limitPerPartition checks that a limit, divided among the partitions, leaves something for each.
+// limitPerPartition checks that a limit, divided among the partitions, is at least 1 for each.
 func (c *checker) limitPerPartition(field string, limit uint64, partitions uint32) {
 	if limit > 0 && limit < uint64(partitions) {
 		c.fail(invalid(field, "%d is below the number of partitions, %d", limit, partitions))
 	}
 }
 
-// overdueChange is what a request says about the overdue policy.
+// overdueChange is the change of the overdue policy that a request asks for.
 type overdueChange struct {
 	policy        fsm.OverduePolicy
 	period, after time.Duration
@@ -143,7 +144,7 @@ func (c *checker) overdue(field string, in *belfryv1.OverduePolicy) overdueChang
 	return out
 }
 
-// expireTo checks what becomes of expired jobs.
+// expireTo checks the setting of what happens to expired jobs.
 func (c *checker) expireTo(field string, in *belfryv1.QueueSettings) (toDead, set bool) {
 	if in == nil || in.ExpireTo == nil {
 		return false, false
@@ -159,7 +160,8 @@ func (c *checker) expireTo(field string, in *belfryv1.QueueSettings) (toDead, se
 	return false, false
 }
 
-// wireSettings converts settings with defaults filled in: those of a queue that was created in a format.
+// wireSettings converts settings, and fills in the defaults of a queue that was created in a
+// format.
 func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
 	delays := s.RetryDelays
 	if len(delays) == 0 {
