@@ -81,7 +81,8 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 }
 
 // unheard names a join address at which there may be a cluster that this node has not heard of. It
-// is empty if no address is known to be one. An address at which another program answers is none.
+// is empty if there is none, as far as this node can find out. An address at which another program
+// answers has none.
 func (r *joinReporter) unheard(ctx context.Context, attempts []gossip.JoinAttempt) (why string) {
 	for _, a := range attempts {
 		switch a.Outcome {

@@ -30,8 +30,8 @@ func (l MemoryLimit) smaller(bytes uint64, from string) MemoryLimit {
 	return MemoryLimit{bytes, from}
 }
 
-// FindMemoryLimit returns the smallest of two limits: the memory of the machine, and the limits of
-// this process's control groups, version 1 and 2.
+// FindMemoryLimit returns the smallest of the machine's memory and the limits of this process's
+// control groups, version 1 and 2.
 func FindMemoryLimit() MemoryLimit { return findMemoryLimit(os.DirFS("/")) }
 
 func findMemoryLimit(root fs.FS) MemoryLimit {
