@@ -13,8 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// ErrQueueExists is returned by CreateQueue for a queue that exists: in the catalog, or in its home shard,
-// where a put created it.
+// ErrQueueExists is the error of CreateQueue for a queue that exists: in the catalog, or in its
+// home shard, where a put created it.
 var ErrQueueExists = errors.New("the queue exists already")
 
 const (
@@ -25,13 +25,13 @@ const (
 	reconcileInterval = 5 * time.Second
 )
 
-// Shards is what the catalog needs of the node's shards. *node.Node implements it.
+// Shards is the part of the node's shards that the catalog uses. *node.Node implements it.
 type Shards interface {
 	// ShardCount returns the number of shards.
 	ShardCount() int
 	// Do proposes a request to a shard and waits for its results.
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
-	// Query answers q; the answer shows everything that was answered before.
+	// Query answers q. The answer reflects everything that was answered before.
 	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 }
 
@@ -44,21 +44,22 @@ type Catalog struct {
 	self   Node
 	found  foundation
 	ready  chan struct{} // closed when group is set
-	// changed has the leader look for shards that lag.
+	// changed makes the leader look for shards that lag.
 	changed chan struct{}
-	// contentLock holds a token while a queue's partitions are opened or emptied, so that nothing opens what was just emptied.
+	// contentLock holds a token while a queue's partitions are opened or emptied, so that no call
+	// opens a partition that was just emptied.
 	contentLock chan struct{}
-	// whileLeading runs beside the catalog's own duties while this node leads it; nil for nothing.
+	// whileLeading runs beside the catalog's own duties while this node leads it. It may be nil.
 	whileLeading func(ctx context.Context)
-	// request is what the catalog is bound to, nil if to none.
+	// request is the request that the catalog is bound to, nil if there is none.
 	request *request
-	// outside is why this node is no recorded one yet, for people; nil if it is.
+	// outside is the reason, for people, why this node is not recorded yet; nil if it is recorded.
 	outside *atomic.Pointer[string]
-	// access is that of the machine.
+	// access is the machine's access.
 	access *shownAccess
 }
 
-// newCatalog returns the catalog of a node; start starts it.
+// newCatalog returns the catalog of a node. The method start starts it.
 func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
 	return &Catalog{
 		logger: logger, self: self, found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
@@ -67,7 +68,8 @@ func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
 	}
 }
 
-// start starts the catalog group, founding it at the first start of a cluster. If this node is its only voter, it serves then.
+// start starts the catalog group, and founds it at the first start of a cluster. If this node is
+// its only voter, the group serves when start returns.
 func (c *Catalog) start(ctx context.Context, n *node.Node) error {
 	m := newMachine()
 	m.access = c.access
@@ -81,7 +83,8 @@ func (c *Catalog) start(ctx context.Context, n *node.Node) error {
 	return nil
 }
 
-// introduce records the cluster and its first settings, if it is not recorded. It is called where the catalog serves.
+// introduce records the cluster and its first settings, if they are not recorded. The caller must
+// be where the catalog serves.
 func (c *Catalog) introduce(ctx context.Context, first Settings) error {
 	var known foundation
 	c.view(func(m *machine) { known = m.state.Foundation })
@@ -102,7 +105,7 @@ func (c *Catalog) introduce(ctx context.Context, first Settings) error {
 	return nil
 }
 
-// holds reports whether the catalog, as this node has it, has a node just as given, draining or not.
+// holds reports whether this replica of the catalog has a node exactly as given, ignoring Draining.
 func (c *Catalog) holds(node Node) (holds bool) {
 	c.view(func(m *machine) {
 		for _, n := range m.state.Nodes {
@@ -128,7 +131,7 @@ func (c *Catalog) mayCall(serverID string) (known bool) {
 	return known
 }
 
-// create is CreateQueue where the catalog is led.
+// create is CreateQueue on the catalog's leader.
 func (c *Catalog) create(ctx context.Context, record *queueRecord) (QueueConfig, error) {
 	name := record.Name
 	if q, remembered, err := c.recall(); err != nil || remembered {
@@ -205,7 +208,8 @@ func (c *Catalog) openPartitions(ctx context.Context, q QueueConfig) (QueueConfi
 	return out.queue, nil
 }
 
-// configure opens one partition and sets its settings; both may be repeated. The witness is of the settings.
+// configure opens one partition and sets its settings. It may be repeated. The witness is of the
+// settings.
 func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32) (node.Witness, error) {
 	shard := node.ShardOf(q.Name, partition, c.shards.ShardCount())
 	reply, err := c.shards.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{
@@ -225,10 +229,10 @@ func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32
 	return w, nil
 }
 
-// UpdateQueue records the settings that change returns for a queue's present ones, or for the default ones
-// if the queue is not recorded. change may be called more than once: the record is replaced only if it is
-// still the one that the change was made from. Reconcile updates the shards; without it the leader does so
-// later.
+// UpdateQueue records the settings that change returns for a queue's present ones, or for the
+// default ones if the queue is not recorded. It may call change more than once: it replaces the
+// record only if no other change came first. Reconcile updates the shards; without it the leader
+// does so later.
 func (c *Catalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
 	if q, remembered, err := c.recall(); err != nil || remembered {
 		return q, err
@@ -265,7 +269,8 @@ func (c *Catalog) Queue(name string) (config QueueConfig, recorded bool) {
 	return config, recorded
 }
 
-// Altered returns a channel that is closed when the record of a queue begins, ends or changes after this call, as this replica sees it.
+// Altered returns a channel that is closed when this replica sees a queue's record begin, end or
+// change after this call.
 func (c *Catalog) Altered() (altered <-chan struct{}) {
 	c.view(func(m *machine) { altered = m.altered.wait() })
 	return altered
@@ -291,7 +296,8 @@ func (c *Catalog) view(f func(m *machine)) {
 	c.group.View(func(m node.Machine) { f(m.(*machine)) })
 }
 
-// propose logs a command and returns its outcome. When it returns, this node's replica has it: what follows sees it.
+// propose logs a command and returns its outcome. When it returns, this node's replica has applied
+// the command, so later reads see it.
 func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
 	cmd.Format = c.Format()
 	entry, err := json.Marshal(cmd)
@@ -331,7 +337,7 @@ type proposed struct {
 	Replayed bool        `json:"replayed,omitempty"`
 }
 
-// proposeAt has the leader log an entry.
+// proposeAt makes the leader log an entry.
 func (c *Catalog) proposeAt(ctx context.Context, leader string, entry []byte) (outcome, error) {
 	if leader == "" || leader == c.self.ServerID {
 		return outcome{}, fmt.Errorf("%s: %w", groupName, node.ErrNoLeader)
@@ -346,9 +352,9 @@ func (c *Catalog) proposeAt(ctx context.Context, leader string, entry []byte) (o
 	return outcome{verdict: p.Verdict, queue: p.Queue, replayed: p.Replayed}, nil
 }
 
-// logFor logs an entry of another node, which took this one for the leader.
+// logFor logs an entry of another node that took this one for the leader.
 func (c *Catalog) logFor(ctx context.Context, _ string, entry json.RawMessage) (proposed, error) {
-	// What this program cannot apply must not get into the log: it would end every node.
+	// An entry that this program cannot apply must not get into the log: it would end every node.
 	cmd, err := c.validate(entry)
 	if err != nil {
 		return proposed{}, err

@@ -18,8 +18,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// The calls of shards between nodes. Requests are sent as log entries of one request, which have a version and a checksum;
-// queries and what is answered in the encodings of fsm.
+// The calls of shards between nodes. Requests are sent as log entries of one request, which have a
+// version and a checksum. Queries and answers are sent in the encodings of fsm.
 const (
 	pathDo      = "/shard/do"
 	pathReserve = "/shard/reserve"
@@ -29,7 +29,7 @@ const (
 	pathPeek    = "/shard/peek"
 )
 
-// shardHost is what of a node is called from others. *node.Node implements it.
+// shardHost is the part of a node that other nodes call. *node.Node implements it.
 type shardHost interface {
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
 	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error)
@@ -39,7 +39,7 @@ type shardHost interface {
 	Leader(shard uint32) (string, error)
 	// Serves reports whether this node leads a shard and serves.
 	Serves(shard uint32) bool
-	// Offers reports whether a Reserve that does not wait would find something.
+	// Offers reports whether a Reserve that does not wait would find a job.
 	Offers(shard uint32, queues []string) (bool, error)
 	// Format returns the format in which this node writes requests.
 	Format() fsm.Format
@@ -51,7 +51,8 @@ type offersCall struct {
 	Queues []string `json:"queues"`
 }
 
-// answerShards registers the calls of shards. They are answered here or refused: a call is forwarded once.
+// answerShards registers the calls of shards. This node answers or refuses them: a call is
+// forwarded once.
 func answerShards(p *peers, n shardHost, self string) {
 	host := waitingHost{n, self, leaderWait}
 	p.mux.HandleFunc("POST "+pathDo, func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +84,8 @@ func answerShards(p *peers, n shardHost, self string) {
 	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
 
-// waitingHost makes calls wait that arrive before this node serves: it was elected a moment ago.
+// waitingHost makes calls wait that arrive before this node serves, because it was elected a moment
+// ago.
 type waitingHost struct {
 	shardHost
 	self string
@@ -130,9 +132,9 @@ func (h waitingHost) Query(ctx context.Context, shard uint32, q fsm.Query) (read
 	return reading, witness, err
 }
 
-// wait runs a call, and runs it again while it is refused only because this node does not serve yet, or
-// hands over because its disk is nearly full. After a handover it returns ErrShuttingDown, so that the
-// caller's node goes on to the next leader.
+// wait runs a call, and repeats it while it is refused only because this node does not serve yet,
+// or because this node transfers its leadership with a nearly full disk. After a transfer it
+// returns ErrShuttingDown, so that the caller's node goes on to the next leader.
 func (h waitingHost) wait(ctx context.Context, shard uint32, p *retryBudget, call func() error) (err error) {
 	yields := false
 	defer func() {
@@ -208,12 +210,12 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 		refuseForwarded(w, err)
 		return
 	}
-	enough, ended := make(chan struct{}), make(chan struct{}) // the caller wants no more; the call is over
+	enough, ended := make(chan struct{}), make(chan struct{}) // enough: the caller stops waiting; ended: the call is over
 	defer close(ended)
 	if r.URL.Query().Has("stoppable") {
 		go func() {
 			defer close(enough)
-			_, _ = io.Copy(io.Discard, r.Body) // it is empty; it ends with the caller's interest, or with the call
+			_, _ = io.Copy(io.Discard, r.Body) // it is empty; it ends when the caller stops the wait, or with the call
 		}()
 	}
 	var closing <-chan struct{}
@@ -241,7 +243,7 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 	writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
 }
 
-// granted reports whether a reply has jobs, or says why it has none.
+// granted reports whether a reply has jobs, or the reason why it has none.
 func granted(reply *node.Reply) bool {
 	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return r.Code != fsm.OK || len(r.Grants) > 0 })
 }
@@ -259,7 +261,8 @@ func shardOf(r *http.Request) (uint32, error) {
 	return uint32(shard), nil
 }
 
-// parseForwarded reads a request that another node forwarded, and which is to be logged by this one in the format that it writes.
+// parseForwarded reads a request that another node forwarded. This node will log it in the format
+// that it writes.
 func parseForwarded(entry []byte, spoken fsm.Format) (*fsm.Request, error) {
 	_, requests, err := fsm.DecodeEntry(entry)
 	switch {
@@ -275,7 +278,8 @@ func parseForwarded(entry []byte, spoken fsm.Format) (*fsm.Request, error) {
 	return &requests[0], nil
 }
 
-// readForwarded reads a request with its length before it. What is announced takes no room before it comes.
+// readForwarded reads a request that is preceded by its length. It allocates no memory for
+// announced bytes before they arrive.
 func readForwarded(r io.Reader, spoken fsm.Format) (*fsm.Request, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -292,7 +296,8 @@ func readForwarded(r io.Reader, spoken fsm.Format) (*fsm.Request, error) {
 	return parseForwarded(entry.Bytes(), spoken)
 }
 
-// refuseForwarded answers a request that cannot be read. In a later format it is as good as any other, and may go elsewhere, or come again.
+// refuseForwarded answers a request that cannot be read. A request in a later format is valid, and
+// may go to another node, or be sent again.
 func refuseForwarded(w http.ResponseWriter, err error) {
 	if errors.Is(err, errBehind) {
 		writePeerError(w, err)
@@ -334,16 +339,18 @@ func (b *retryBudget) target(server string, shard uint32) forwardedTo {
 func (to forwardedTo) at(path string) string {
 	path += "?shard=" + strconv.Itoa(int(to.shard))
 	if to.budget > 0 {
-		// Few distinct values: HTTP/2 compresses repeated paths, and a new one costs as much as the rest of a call.
+		// Few distinct values: HTTP/2 compresses repeated paths, and a new one costs as much as the
+		// rest of a call.
 		path += "&patience=" + max(to.budget.Truncate(budgetStep), retryPauseMin).String()
 	}
 	return path
 }
 
-// writeReply writes witness, results and reading, which is in the format of the question.
+// writeReply writes the witness, the results and the reading. The reading is in the format of the
+// question.
 func writeReply(w http.ResponseWriter, reply *node.Reply, reading *fsm.Reading, format fsm.Format) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(appendReply(nil, reply, reading, format)) // the caller is gone, or gets it
+	_, _ = w.Write(appendReply(nil, reply, reading, format)) // an error means that the caller is gone
 }
 
 func appendReply(dst []byte, reply *node.Reply, reading *fsm.Reading, format fsm.Format) []byte {
@@ -439,7 +446,8 @@ func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, w
 	return reply, err
 }
 
-// reserveAlone forwards a Reserve in a call of its own, the body of which stays open until the wait is stopped.
+// reserveAlone forwards a Reserve in a call of its own. The body of the call stays open until the
+// wait is stopped.
 func (p *peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait, entry []byte) ([]byte, error) {
 	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...) //nolint:gosec // far less
 	url, err := p.url(to.server, to.at(pathReserve)+"&wait="+wait.For.String())
@@ -465,7 +473,7 @@ func (p *peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait
 	return readAnswer(ctx, response)
 }
 
-// untilStopped is a body that ends when stop is closed; at once if there is no stop.
+// untilStopped is a body that sends head and ends when stop is closed, or at once if stop is nil.
 type untilStopped struct {
 	head []byte
 	stop <-chan struct{}

@@ -19,26 +19,27 @@ import (
 
 // command is an entry of the catalog's log, in JSON. Exactly one of the pointers is set.
 type command struct {
-	// Format is that of the entry. A later one than this program reads stops the node; it is never skipped.
+	// Format is the format of the entry. A later one than this program reads stops the node; it is
+	// never skipped.
 	Format fsm.Format `json:"format"`
-	// Found says what the cluster is; the first one holds.
+	// Found records what the cluster is. The first one holds.
 	Found *foundation `json:"found,omitempty"`
-	// Join records a node, or what is new about it. Whether it is draining stays as it is.
+	// Join records a node, or updates its record. Its Draining stays unchanged.
 	Join *Node `json:"join,omitempty"`
-	// Silent are the server ids of recorded nodes of the same name that did not answer when Join was proposed. A new node is recorded only if every
-	// other one of its name is among them.
+	// Silent are the server ids of recorded nodes of the same name that did not answer when Join
+	// was proposed. A new node is recorded only if every other node of its name is among them.
 	Silent []string `json:"silent,omitempty"`
-	// Leave forgets a node, and remembers that it is gone.
+	// Leave removes a node's record, and remembers that the node is gone.
 	Leave *departure `json:"leave,omitempty"`
-	// Raise has the cluster speak a later format.
+	// Raise makes the cluster speak a later format.
 	Raise *raise `json:"raise,omitempty"`
-	// Drain says that a node is to be emptied, or no longer.
+	// Drain sets whether a node is draining.
 	Drain *drain `json:"drain,omitempty"`
 	// Place records the servers that run a shard.
 	Place *Placement `json:"place,omitempty"`
-	// Settle changes those settings of the cluster that are not zero in it.
+	// Settle changes the settings of the cluster that are not zero in it.
 	Settle *Settings `json:"settle,omitempty"`
-	// Lower says that Settle may lower MinVoters.
+	// Lower allows Settle to lower MinVoters.
 	Lower bool `json:"lower,omitempty"`
 	// Create records a queue that is not recorded yet. Version is ignored.
 	Create *queueRecord `json:"create,omitempty"`
@@ -46,7 +47,7 @@ type command struct {
 	Activate *versioned `json:"activate,omitempty"`
 	// Configure replaces a queue's settings if no other change came first.
 	Configure *configuration `json:"configure,omitempty"`
-	// Delete begins a queue's end.
+	// Delete marks a queue as being deleted.
 	Delete *versioned `json:"delete,omitempty"`
 	// Forget removes the record of a queue.
 	Forget *versioned `json:"forget,omitempty"`
@@ -60,13 +61,14 @@ type command struct {
 	Request *request `json:"request,omitempty"`
 }
 
-// foundation is what never changes in a cluster.
+// foundation is the part of a cluster that never changes.
 type foundation struct {
 	ClusterID string `json:"clusterId"`
 	Shards    int    `json:"shards"`
 }
 
-// drain sets whether a node is draining. A drain that leaves fewer than Keep other nodes that do not drain changes nothing.
+// drain sets whether a node is draining. It changes nothing if fewer than Keep other nodes that do
+// not drain would be left.
 type drain struct {
 	ServerID string `json:"serverId"`
 	Draining bool   `json:"draining"`
@@ -79,18 +81,19 @@ type versioned struct {
 	Version uint64 `json:"version,omitempty"`
 }
 
-// configuration is a change of settings that was made from version Version of the record; 0 if there was none.
+// configuration is a change of settings that was made from version Version of the record, which is
+// 0 if there was no record.
 type configuration struct {
 	Name     string         `json:"name"`
 	Version  uint64         `json:"version"`
 	Settings settingsRecord `json:"settings"`
 }
 
-// outcome is what a command gives.
+// outcome is the result of a command.
 type outcome struct {
 	verdict verdict
-	queue   QueueConfig // as it is then
-	// replayed: it is the outcome of an earlier command with the same request.
+	queue   QueueConfig // after the command
+	// replayed: this is the outcome of an earlier command with the same request.
 	replayed bool
 }
 
@@ -99,21 +102,21 @@ type verdict uint8
 
 const (
 	done verdict = iota
-	// exists: the queue is recorded already.
+	// exists: the queue or token is recorded already.
 	exists
-	// overtaken: the record is not the one that the command was made from.
+	// overtaken: there is no such record, or it is not the one that the command was made from.
 	overtaken
 	// misused: the request was used before with other content.
 	misused
 	// taken: another node has the name.
 	taken
-	// impossible: there is no such thing. Nothing was changed.
+	// impossible: the command is invalid in this state. Nothing was changed.
 	impossible
-	// unread: a node does not read what is spoken, or would be.
+	// unread: a node does not read the format that the cluster speaks, or that it would speak.
 	unread
 	// gone: the node left for good.
 	gone
-	// needed: without the node too few would be left.
+	// needed: too few nodes would be left, or there are too many tokens.
 	needed
 )
 
@@ -124,19 +127,21 @@ type machine struct {
 	byID   map[string]*answer // by request id
 	// queueChanged is called when a record changes, so that the leader updates the shards.
 	queueChanged func()
-	// altered is sent when records of queues change. A machine passes it on to the one that is
+	// altered is sent when records of queues change. A machine passes it on to the machine that is
 	// restored in its place.
 	altered *broadcast
 	// access is the part of the state that authenticates callers. A machine passes it on, as it
 	// does altered.
 	access *shownAccess
-	// digest is that of the state, nil until it is asked for after a change. Readers share the machine, so it is atomic.
+	// digest is the digest of the state. It is nil after a change until the first request for it.
+	// Readers share the machine, so it is atomic.
 	digest atomic.Pointer[uint64]
 }
 
-// catalogState is what a snapshot holds.
+// catalogState is the content of a snapshot.
 type catalogState struct {
-	// Format is the format that the cluster speaks: of this snapshot, of entries from now on, and of those of the shards.
+	// Format is the format that the cluster speaks. This snapshot, later entries, and the entries
+	// of the shards have it.
 	Format     fsm.Format         `json:"format"`
 	Foundation foundation         `json:"foundation"`
 	Settings   Settings           `json:"settings,omitzero"`
@@ -145,7 +150,7 @@ type catalogState struct {
 	Placements []Placement        `json:"placements,omitempty"` // by shard
 	Queues     []*queueRecord     `json:"queues"`               // by name
 	Namespaces []*namespaceRecord `json:"namespaces,omitempty"` // by name
-	// Tokens are what is kept of bearer tokens, by id.
+	// Tokens are the records of bearer tokens, by id.
 	Tokens []*tokens.Record `json:"tokens,omitempty"`
 	// Limited is the index of the last entry that set or removed a quota.
 	Limited uint64 `json:"limited,omitempty"`
@@ -223,7 +228,7 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 	return nil, fmt.Errorf("catalog entry %d holds no command of this program", index)
 }
 
-// findNode returns where a node's record is or would be.
+// findNode returns the position at which a node's record is or would be.
 func (m *machine) findNode(serverID string) (int, bool) {
 	return slices.BinarySearchFunc(m.state.Nodes, serverID, func(n Node, id string) int { return strings.Compare(n.ServerID, id) })
 }
@@ -264,7 +269,7 @@ func (m *machine) drain(d *drain) outcome {
 	return outcome{}
 }
 
-// stayingBut counts the nodes that do not drain, but for one.
+// stayingBut counts the nodes that do not drain, except one.
 func (m *machine) stayingBut(serverID string) (staying int) {
 	for i := range m.state.Nodes {
 		if n := &m.state.Nodes[i]; n.ServerID != serverID && !n.Draining {
@@ -285,7 +290,7 @@ func (m *machine) place(p Placement) {
 	m.state.Placements[i] = p
 }
 
-// find returns where a queue's record is or would be.
+// find returns the position at which a queue's record is or would be.
 func (m *machine) find(name string) int {
 	i, _ := slices.BinarySearchFunc(m.state.Queues, name, func(r *queueRecord, name string) int { return strings.Compare(r.Name, name) })
 	return i
@@ -327,7 +332,7 @@ func (m *machine) configure(index uint64, c *configuration) outcome {
 	return outcome{queue: r.config()}
 }
 
-// delete marks a record; from then on its version stays as it is.
+// delete marks a record as being deleted. From then on its version does not change.
 func (m *machine) delete(v *versioned) outcome {
 	r := m.byName[v.Name]
 	if r == nil || v.Version != 0 && v.Version != r.Version {
@@ -351,7 +356,7 @@ func (m *machine) forget(v *versioned) outcome {
 	return outcome{}
 }
 
-// encode returns the state in the one form that it has.
+// encode returns the state in its one encoding.
 func (m *machine) encode() []byte {
 	data, err := json.Marshal(m.state)
 	if err != nil {
@@ -360,7 +365,8 @@ func (m *machine) encode() []byte {
 	return data
 }
 
-// Digest implements node.Machine. Each status asks for it, so it is computed once a change.
+// Digest implements node.Machine. Each status report asks for it, so it is computed once per
+// change.
 func (m *machine) Digest() uint64 {
 	if known := m.digest.Load(); known != nil {
 		return *known
@@ -376,7 +382,7 @@ func digest(data []byte) uint64 {
 	return h.Sum64()
 }
 
-// Snapshot implements node.Machine. The catalog is small: it is copied.
+// Snapshot implements node.Machine. It copies the catalog, which is small.
 func (m *machine) Snapshot() node.MachineSnapshot { return snapshot(m.encode()) }
 
 // snapshot is an encoded state.
@@ -430,7 +436,8 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 	return restored, nil
 }
 
-// decodeStrictly decodes one JSON value and refuses unknown fields: what this program does not know it must not skip.
+// decodeStrictly decodes one JSON value and refuses unknown fields: this program must not skip what
+// it does not know.
 func decodeStrictly(data []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

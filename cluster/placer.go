@@ -16,59 +16,64 @@ import (
 const (
 	// placeInterval is the time between two rounds.
 	placeInterval = time.Second
-	// stepInterval is the time until the next look if members of a shard were changed, for stepsInRow looks in a row: a new replica takes three
-	// steps, and what is known of the others is no older for it.
+	// stepInterval is the time until the next round after the members of a shard were changed, for
+	// up to stepsInRow rounds in a row. A new replica takes three steps, and the short interval
+	// makes no other knowledge older.
 	stepInterval = 100 * time.Millisecond
 	stepsInRow   = 20
-	// askWait bounds the question for a node's status; a node that does not answer in time counts as silent in this round.
+	// askWait bounds the question for a node's status. A node that does not answer in time counts
+	// as silent in this round.
 	askWait = 2 * time.Second
 	// changeWait bounds one change of a shard's members.
 	changeWait = 15 * time.Second
 )
 
-// GroupReport is what a node says of its replica of a group.
+// GroupReport is a node's report of its replica of a group.
 type GroupReport struct {
 	Group string `json:"group"`
-	// Serving: this node leads the group and serves; then Voters, Nonvoters and Commit are those of the group. The members are those of the committed
-	// configuration at position Members of its log.
+	// Serving: this node leads the group and serves. Then Voters, Nonvoters and Commit are those of
+	// the group. The members are those of the committed configuration, which is at position Members
+	// of the group's log.
 	Serving   bool     `json:"serving"`
 	Term      uint64   `json:"term"`
 	Voters    []string `json:"voters,omitempty"`
 	Nonvoters []string `json:"nonvoters,omitempty"`
 	Members   uint64   `json:"members,omitempty"`
-	// Applied and Commit are positions in the group's log; Digest is the machine's at DigestIndex.
+	// Applied and Commit are positions in the group's log. Digest is the machine's digest at
+	// DigestIndex.
 	Applied     uint64 `json:"applied"`
 	Commit      uint64 `json:"commit"`
 	Digest      uint64 `json:"digest,string"`
 	DigestIndex uint64 `json:"digestIndex"`
-	// Digests are those of earlier entries, to be compared between replicas.
+	// Digests are digests at earlier entries, for comparison between replicas.
 	Digests []node.IndexDigest `json:"digests,omitempty"`
-	// Jobs is how many jobs a shard holds, Clock its time; both are zero for other groups.
+	// Jobs is the number of jobs that a shard holds, and Clock its time. Both are zero for other
+	// groups.
 	Jobs  uint64   `json:"jobs"`
 	Clock fsm.Time `json:"clockNanos,omitempty"`
 	// Restoring: a restore of the shard has begun and not ended.
 	Restoring bool `json:"restoring,omitempty"`
-	// ClockAhead is by how much a shard's time is ahead of the clocks if that is more than the bound, else zero.
+	// ClockAhead is the lead of a shard's time over the clocks if it exceeds the bound, else zero.
 	ClockAhead time.Duration `json:"clockAheadNanos,omitempty"`
 }
 
-// Report is what a node says of itself.
+// Report is a node's report of itself.
 type Report struct {
 	ServerID string `json:"serverId"`
-	// Process names the process of the node: another one after each start.
+	// Process names the process of the node. It differs after each start.
 	Process string `json:"process,omitempty"`
-	// Version is the version of the software it runs.
+	// Version is the version of the node's software.
 	Version string `json:"version,omitempty"`
-	// Format is the latest format that it reads; 0 is the first.
+	// Format is the latest format that the node reads; 0 is the first.
 	Format fsm.Format    `json:"format,omitempty"`
 	Groups []GroupReport `json:"groups"`
 	// Quarantined are the groups whose replica the node has set aside.
 	Quarantined []string `json:"quarantined,omitempty"`
 	// Leaving: the node is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// Conditions are those of the node; older nodes say nothing of them.
+	// Conditions are the node's conditions. Older nodes do not report them.
 	Conditions []node.Condition `json:"conditions,omitempty"`
-	// Unreached are the nodes that it cannot connect to.
+	// Unreached are the nodes that this node cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
 	// Placement is reported by the node that leads the catalog.
 	Placement *PlacementStatus `json:"story,omitempty"`
@@ -79,9 +84,11 @@ type Change struct {
 	Group    string `json:"group"`
 	Action   action `json:"action"`
 	ServerID string `json:"serverId"`
-	// After is the GroupReport.Members that the change was made from: it is refused if there is a newer configuration. A transfer needs none.
+	// After is the GroupReport.Members that the change was planned from. The leader refuses the
+	// change if there is a newer configuration. A transfer needs no After.
 	After uint64 `json:"after,omitempty"`
-	// Alive are the members that the change relies on: it is refused unless Need of them have answered the leader in the last moment; 0 stands for all.
+	// Alive are the members that the change relies on. The leader refuses the change unless Need of
+	// them have answered it in the last moment; a Need of 0 stands for all.
 	Alive []string `json:"alive,omitempty"`
 	Need  int      `json:"need,omitempty"`
 }
@@ -90,7 +97,8 @@ type Change struct {
 type nodes interface {
 	// report asks a node for its report.
 	report(ctx context.Context, serverID string) (Report, error)
-	// change asks a node, which should lead the group, for a change of its members, and returns when it is made.
+	// change asks a node, which should lead the group, for a change of its members. It returns when
+	// the change is made.
 	change(ctx context.Context, serverID string, c Change) error
 	// quarantine asks a node to set a replica aside.
 	quarantine(ctx context.Context, serverID string, d divergence) error
@@ -100,15 +108,15 @@ type nodes interface {
 type record interface {
 	Nodes() []Node
 	Placements() []Placement
-	// Settings are those of the cluster, with defaults filled in.
+	// Settings returns the cluster's settings, with defaults filled in.
 	Settings() Settings
 	place(ctx context.Context, p Placement) error
 	// removeNode forgets a node for good.
 	removeNode(ctx context.Context, d departure) error
 }
 
-// placer moves replicas and leaderships while this node leads the catalog. It keeps nothing that a successor would miss: what
-// it knows besides the catalog it sees anew in its first rounds.
+// placer moves replicas and leaderships while this node leads the catalog. It keeps no state that a
+// successor needs: besides the catalog, its first rounds learn everything anew.
 type placer struct {
 	record record
 	nodes  nodes
@@ -124,16 +132,17 @@ type placer struct {
 	liveness   map[string]livenessRecord // how long each node has been answering
 	// steadyAfter is how long a node must have answered before placement counts on it.
 	steadyAfter time.Duration
-	// commits are the positions that the leaders had committed in the round before. A member that has
-	// applied them is level.
+	// commits are the positions that the leaders had committed in the round before. A member that
+	// has applied them is caught up.
 	commits map[string]uint64
-	// handed are the leaderships that were handed over, by shard; declined are the nodes that gave some back.
+	// handed are the transferred leaderships, by shard. declined are the nodes that gave some back.
 	handed   sync.Map
 	declined map[string]decline
-	// cuts is when two nodes that are cut off from each other were last said to be. saidCut are those that the round before said so of.
+	// cuts holds when a report last said that two nodes are cut off from each other. saidCut holds
+	// the pairs of which the previous round said so.
 	cuts    map[[2]string]time.Time
 	saidCut map[[2]string]bool
-	// behind is since when voters have not been level, by server and group.
+	// behind holds since when voters have not been caught up, by server and group.
 	behind map[Behind]time.Time
 	// undecided are the groups whose replicas were reported to differ without a majority that shows which
 	// is right.
@@ -282,7 +291,7 @@ func askAll(ctx context.Context, all []Node, of nodes) map[string]*Report {
 	return reports
 }
 
-// world makes of the reports what a plan depends on.
+// world converts the reports to the input of a plan.
 func (p *placer) world(reports map[string]*Report) world {
 	settings := p.record.Settings()
 	w := world{factor: settings.Factor, minVoters: settings.MinVoters, steadyAfter: p.steadyAfter}
@@ -313,7 +322,7 @@ func (p *placer) world(reports map[string]*Report) world {
 
 // group returns what the reports say of a group.
 func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
-	var term uint64 // a leader that was replaced may not know it yet
+	var term uint64 // a replaced leader may not know yet that it was replaced
 	for id, r := range reports {
 		if g := r.group(name); g != nil && g.Serving && g.Term >= term {
 			s.leader, s.voters, s.nonvoters, s.members, term = id, g.Voters, g.Nonvoters, g.Members, g.Term
@@ -334,7 +343,8 @@ func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
 	return s
 }
 
-// commits returns the position that the leader of each group has committed. One that was replaced may not know it yet, and be far behind.
+// commits returns the position that the leader of each group has committed. A replaced leader may
+// still claim to lead, and be far behind.
 func commits(reports map[string]*Report) map[string]uint64 {
 	all, terms := map[string]uint64{}, map[string]uint64{}
 	for _, r := range reports {
@@ -347,7 +357,7 @@ func commits(reports map[string]*Report) map[string]uint64 {
 	return all
 }
 
-// group returns what the report says of a group, nil if the node does not run it or did not answer.
+// group returns the report on a group, nil if the node does not run it or did not answer.
 func (r *Report) group(name string) *GroupReport {
 	if r == nil {
 		return nil
@@ -358,31 +368,33 @@ func (r *Report) group(name string) *GroupReport {
 	return nil
 }
 
-// handover is a leadership that was handed to a server.
+// handover is a leadership that was transferred to a server.
 type handover struct {
 	to string
 	at time.Time
 }
 
-// decline is what became of handing leaderships to a node that gave them back, one after the other.
+// decline records that a node gave back leaderships that were transferred to it.
 type decline struct {
-	since time.Time     // when it gave the last one back
-	pause time.Duration // how long it is left alone after that
+	since time.Time     // when the node gave the last one back
+	pause time.Duration // how long it gets no leadership after that
 }
 
 func (d decline) until() time.Time { return d.since.Add(d.pause) }
 
 const (
-	// handoverWatch is how long a leadership must stay where it was handed to for that to count as accepted.
+	// handoverWatch is how long a transferred leadership must stay with its new leader to count as
+	// accepted.
 	handoverWatch = 10 * time.Second
-	// A node that gave a leadership back is left alone for declinedMin, and twice as long each time that it does so again. A leader that
-	// crashes in its first seconds looks the same from here, and should not wait long for its part when it is back.
+	// A node that gave a leadership back gets none for declinedMin, and twice as long each time
+	// that it does so again. A leader that crashes in its first seconds looks the same from here,
+	// and should not wait long for leaderships when it is back.
 	declinedMin = 5 * time.Second
 	declinedMax = time.Minute
 )
 
-// watchHandover records which nodes gave back a leadership that they were handed. Handing it over
-// again and again would cost two elections each time.
+// watchHandover records which nodes gave back a leadership that was transferred to them. Repeating
+// the transfer would cost two elections each time.
 func (p *placer) watchHandover(s *worldShard) {
 	v, ok := p.handed.Load(s.shard)
 	if !ok || s.leader == "" {
@@ -393,12 +405,12 @@ func (p *placer) watchHandover(s *worldShard) {
 	case p.now().Sub(h.at) < placeInterval: // the previous leader may not know yet
 	case s.leader != h.to:
 		p.handed.Delete(s.shard)
-		if last := p.declined[h.to]; !h.at.Before(last.since) { // else it gave several back at once
+		if last := p.declined[h.to]; !h.at.Before(last.since) { // otherwise the node gave back several at once
 			p.declined[h.to] = decline{p.now(), min(max(declinedMin, 2*last.pause), declinedMax)}
 		}
 	case p.now().Sub(h.at) > handoverWatch:
 		p.handed.Delete(s.shard)
-		if h.at.After(p.declined[h.to].until()) { // what was accepted before it declined says nothing
+		if h.at.After(p.declined[h.to].until()) { // an acceptance from before the decline does not count
 			delete(p.declined, h.to)
 		}
 	}
@@ -421,12 +433,15 @@ func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map
 		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
-	// A new leader serves a while after it has the leadership. Until then it seems to lead too few shards.
+	// A new leader serves only a while after it has the leadership. Until then it seems to lead too
+	// few shards.
 	return st.action != transfer, p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
-// change returns what the group's leader, of which so many voters are wanted, is asked for. A server that gets a vote must be there, and so must as many
-// sound voters as must remain for another one to lose its own: the reports are seconds old by the time that the leader acts.
+// change returns the change to request from the group's leader; wanted is the wanted number of
+// voters. A server that gets a vote must be alive. When a voter loses its vote, as many sound
+// voters as must remain must be alive. The reports are seconds old by the time that the leader
+// acts.
 func (s *worldShard) change(group string, st step, wanted int) Change {
 	c := Change{Group: group, Action: st.action, ServerID: st.server, After: s.members}
 	switch {
@@ -443,8 +458,9 @@ func (s *worldShard) change(group string, st step, wanted int) Change {
 	return c
 }
 
-// correct brings the records up to what the leaders say: members that are not recorded are, and a server that ceased to be
-// a member, or never became one because another was chosen, no longer is.
+// correct updates the records to what the leaders report. It records members that are not recorded.
+// It removes servers that are no longer members, and servers that never became members because
+// another one was chosen.
 func (p *placer) correct(ctx context.Context, w *world, steps []step) {
 	for i := range w.shards {
 		s := &w.shards[i]

@@ -9,26 +9,32 @@ import (
 // worldNode is a node as placement sees it.
 type worldNode struct {
 	server, zone string
-	// silent: the node does not answer at present. It keeps its replicas, but gets no new ones and no leadership.
+	// silent: the node does not answer at present. It keeps its replicas, but gets no new ones and
+	// no leadership.
 	silent bool
-	// lost: it has been silent for longer than the grace period, or was removed; its replicas are to be replaced.
+	// lost: the node has been silent for longer than the grace period, or was removed. Its replicas
+	// are replaced.
 	lost bool
 	// draining: an operator wants it empty.
 	draining bool
-	// leaving: it is about to stop. It is given nothing, and keeps its replicas, since it is likely to come back.
+	// leaving: the node is about to stop. It gets no replicas or leaderships, and keeps its
+	// replicas, since it is likely to come back.
 	leaving bool
-	// fresh: its process has not answered for long enough, or has stopped answering. It gets neither
-	// replicas nor votes, and leaderships only if no other node can lead.
+	// fresh: the node's process has not answered for long enough, or has stopped answering. The
+	// node gets neither replicas nor votes. It gets leaderships only if no other node can lead.
 	fresh bool
-	// impaired: it has a condition. It keeps its replicas and votes. It hands its leaderships over by itself and is given none while another
-	// voter can lead.
+	// impaired: the node has a condition. It keeps its replicas and votes. It transfers its
+	// leaderships by itself, and gets none while another voter can lead.
 	impaired bool
-	// cutOff is how many of the nodes that answer it does not reach, or do not reach it. It leads only where no voter is cut off from fewer.
+	// cutOff is the number of answering nodes that the node does not reach, or that do not reach
+	// it. It leads a shard only if none of the shard's voters has a lower cutOff.
 	cutOff int
-	// declines: it gave a leadership back a moment ago, because its clock is wrong or it is about to stop.
+	// declines: the node gave a leadership back a moment ago, because its clock is wrong or it is
+	// about to stop.
 	declines bool
-	// replacement is a newer incarnation of a silent node's name, which takes its replicas; "" if there is none.
-	// nextReplacement is one that becomes the replacement if it goes on answering and the node stays silent.
+	// replacement is a newer incarnation of a silent node's name, which takes its replicas; "" if
+	// there is none. nextReplacement is one that becomes the replacement if it goes on answering
+	// and the node stays silent.
 	replacement, nextReplacement string
 }
 
@@ -50,11 +56,13 @@ type worldShard struct {
 	leader            string
 	voters, nonvoters []string
 	members           uint64 // the position of their configuration in the shard's log
-	// recorded are the servers that are to run a replica: the members, and one that is about to become a member.
+	// recorded are the servers that should run a replica: the members, and one that is about to
+	// become a member.
 	recorded []string
-	// caughtUp are the members whose logs are level with the leader's.
+	// caughtUp are the members whose logs have caught up with the leader's.
 	caughtUp []string
-	// quarantined are the servers on which a replica was set aside; it can only be replaced.
+	// quarantined are the servers on which a replica was set aside. Such a replica can only be
+	// replaced.
 	quarantined []string
 }
 
@@ -62,9 +70,10 @@ type worldShard struct {
 type world struct {
 	nodes  []worldNode // by server id
 	shards []worldShard
-	// factor is how many voters a shard is to have, as far as there are nodes. With fewer than minVoters it takes no mutations.
+	// factor is the number of voters that a shard should have, if there are enough nodes. A shard
+	// with fewer than minVoters accepts no mutations.
 	factor, minVoters int
-	// steadyAfter is how long a node must have answered before it is counted on.
+	// steadyAfter is how long a node must have answered before placement counts on it.
 	steadyAfter time.Duration
 }
 
@@ -79,19 +88,23 @@ const (
 	demote
 )
 
-// step is one change of one shard: its leader adds, promotes, demotes or removes server, or hands the leadership to it.
+// step is one change of one shard: its leader adds, promotes, demotes or removes server, or
+// transfers the leadership to it.
 type step struct {
 	shard  uint32
 	action action
 	server string
 }
 
-// plan returns the steps that can be taken now: at most one for each shard, and each safe by itself whatever becomes of the
-// others. Called again when they are done, and on a world that does not change, it comes to an end.
+// plan returns the steps that can be taken now. There is at most one for each shard, and each is
+// safe by itself, whatever happens to the others. If the world does not change otherwise, repeated
+// plans and their steps come to an end.
 //
-// A replica moves by a non-voter that catches up and becomes a voter before the old voter leaves, so that a shard never has
-// fewer copies than before. Leaderships leave a draining node before replicas do. Replacing what is lost or draining goes
-// first; only a world in which nothing else is to be done is made even, by one replica or one leadership at a time.
+// To move a replica, a non-voter catches up and becomes a voter before the old voter leaves. A
+// shard never has fewer copies than before. Leaderships leave a draining node before replicas do.
+// Replacing lost and draining replicas comes first. Replicas are balanced, one at a time, only when
+// no other step is needed. Leaderships are balanced one at a time, among shards without another
+// step.
 func plan(w world) []step {
 	p := newPlanner(w)
 	var steps []step
@@ -126,7 +139,7 @@ func plan(w world) []step {
 type planner struct {
 	world
 	byID     map[string]*worldNode
-	replicas map[string]int // by node, those on their way included
+	replicas map[string]int // by node, including replicas that are being added
 	leads    map[string]int
 	wanted   int // voters of each shard
 }
@@ -138,7 +151,7 @@ func newPlanner(w world) *planner {
 		n := &w.nodes[i]
 		p.byID[n.server] = n
 		if !n.draining && n.replacement == "" {
-			takers++ // also one that is lost: without a spare node its replicas wait for it
+			takers++ // also a lost one: without a spare node its replicas wait for it
 		}
 	}
 	// A drain waits for another node, rather than stop the shard.
@@ -164,14 +177,16 @@ func (p *planner) keepsReplica(id string) bool {
 	return n != nil && n.keepsReplicas()
 }
 
-// steady reports whether a member may be given a vote: by it the others depend on its being there.
+// steady reports whether a member may get a vote. With a vote, the other members depend on its
+// presence.
 func (p *planner) steady(id string) bool {
 	n := p.byID[id]
 	return n != nil && n.acceptsReplicas()
 }
 
-// givesUp reports whether a member without a vote is not worth waiting for: it is away, cannot be counted on, and there is another node. As long as
-// a member catches up, nothing else happens to its shard.
+// givesUp reports whether the planner should stop waiting for a member without a vote: it is
+// silent, cannot be counted on, and there is another node. While a member catches up, its shard has
+// no other change.
 func (p *planner) givesUp(s *worldShard, id string) bool {
 	n := p.byID[id]
 	_, spare := p.candidate(s)
@@ -184,7 +199,8 @@ func (p *planner) answers(id string) bool {
 	return n != nil && !n.silent && !n.lost
 }
 
-// repair returns the next step that brings a shard to its voters; busy without a step means waiting.
+// repair returns the next step that brings a shard to its wanted voters. busy without a step means
+// waiting.
 func (p *planner) repair(s *worldShard) (st step, busy bool) {
 	if st, busy := p.expel(s); busy {
 		return st, true
@@ -227,13 +243,14 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 	return step{}, false
 }
 
-// awaited reports whether a voter is silent and may come back. Until it does, or is lost, the shard is not changed for its looks: with
-// another voter it could lose fewer of those that are left.
+// awaited reports whether a voter is silent and may come back. Until it comes back or is lost, the
+// shard is not changed for balance: with one more voter it could lose fewer of the remaining ones.
 func (p *planner) awaited(s *worldShard) bool {
 	return slices.ContainsFunc(s.voters, func(id string) bool { return p.keepsReplica(id) && !p.answers(id) })
 }
 
-// expel returns the step that removes a member whose replica was set aside. It may come back as any other node may: with nothing.
+// expel returns the step that removes a member whose replica was set aside. Its server may become a
+// member again, as any other node may, without data.
 func (p *planner) expel(s *worldShard) (st step, busy bool) {
 	for _, id := range s.quarantined {
 		votes := slices.Contains(s.voters, id)
@@ -247,13 +264,15 @@ func (p *planner) expel(s *worldShard) (st step, busy bool) {
 	return step{}, busy
 }
 
-// replaces reports whether a non-voter is to take the place of a voter: it is better placed than one of them.
+// replaces reports whether a non-voter should take the place of a voter: it is better placed than
+// one of them.
 func (p *planner) replaces(s *worldShard, id string) bool {
 	worst := p.worst(s, append(slices.Clone(s.voters), id))
 	return worst != id
 }
 
-// shrink returns the step by which the shard loses the voter that is placed worst. A silent one that may come back is waited for.
+// shrink returns the step that removes the worst placed voter of the shard. It waits for a silent
+// voter that may come back.
 func (p *planner) shrink(s *worldShard) (step, bool) {
 	id := p.worst(s, s.voters)
 	if p.keepsReplica(id) && !p.answers(id) || !p.safeWithout(s, id) {
@@ -269,8 +288,9 @@ func (p *planner) shrink(s *worldShard) (step, bool) {
 	return step{}, true
 }
 
-// soundWithout returns how many of the others must be sound for a voter of a shard to go: most of them, and if the voter that goes is sound itself, as
-// many as are wanted.
+// soundWithout returns how many of the other voters must be sound before a voter of a shard may
+// leave. It is a majority of them. If the leaving voter is sound itself, it is also at least the
+// wanted number, or all of them if they are fewer.
 func soundWithout(s *worldShard, sound bool, wanted int) int {
 	left := len(s.voters) - 1
 	if !sound {
@@ -310,8 +330,9 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 	return best, best != ""
 }
 
-// candidate returns the node that should get a new replica: the one that was chosen before, else the new incarnation of a voter's node, else
-// one without a condition, of a zone that the shard's good voters are not in, as far as there is one, and of those the one with the fewest
+// candidate returns the node that should get a new replica. A node that was chosen before comes
+// first, then the new incarnation of a voter's node, then nodes without a condition. Among those it
+// prefers the zone with the fewest of the shard's good voters, and then the node with the fewest
 // replicas.
 func (p *planner) candidate(s *worldShard) (string, bool) {
 	zones := p.zonesOf(s.voters)
@@ -357,8 +378,9 @@ func (p *planner) zonesOf(members []string) map[string]int {
 	return zones
 }
 
-// worst returns the member that the shard should rather do without: one that may not stay, then one of the fullest zone, then the one whose
-// node has most replicas. Silence counts for nothing before the grace period is over.
+// worst returns the member that the shard can best do without. A member that may not keep its
+// replica comes first, then one of the fullest zone, then the one whose node has most replicas.
+// Silence does not count before the grace period is over.
 func (p *planner) worst(s *worldShard, members []string) string {
 	zones := p.zonesOf(members)
 	rank := func(id string) (stays bool, crowd, load int) {
@@ -390,8 +412,8 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// evenReplicas moves one replica from the node with most to one with at least two fewer, if no zone gets more crowded by it. A shard with a
-// silent voter stays as it is.
+// evenReplicas moves one replica from a node to one with at least two fewer, if no zone gets more
+// crowded by it. It leaves a shard with a silent voter unchanged.
 func (p *planner) evenReplicas() (step, bool) {
 	for i := range p.shards {
 		s := &p.shards[i]
@@ -415,8 +437,9 @@ func (p *planner) evenReplicas() (step, bool) {
 	return step{}, false
 }
 
-// evenLeaders hands over one leadership, of a shard without another step, from a node that leads two more than the new leader and is linked no better,
-// or that should not lead at all.
+// evenLeaders transfers one leadership, of a shard without another step. Either the leader's node
+// may not keep its replica, or it leads at least two more shards than the new leader's node and is
+// linked no better.
 func (p *planner) evenLeaders(steps []step) (step, bool) {
 	for i := range p.shards {
 		s := &p.shards[i]

@@ -5,11 +5,14 @@ import (
 	"time"
 )
 
-// cutFor is how long two nodes count as cut off from each other after one said so last: leaderships must not follow a link that comes and goes.
+// cutFor is how long two nodes count as cut off from each other after the last report of it.
+// Leaderships must not follow a link that comes and goes.
 const cutFor = 10 * time.Second
 
-// noteCuts counts for each node the nodes that it does not reach or that do not reach it, of those that answer. A pair is cut off once two rounds in a row have
-// said so. A node that has just started does not count: the others find it again one after the other, and meanwhile the last one seems to be cut off.
+// noteCuts counts, for each node, the answering nodes that it does not reach or that do not reach
+// it. A pair is cut off once two rounds in a row have reported it. A node that has just started
+// does not count. The others find it again one after the other, and until then the last one seems
+// to be cut off.
 func (p *placer) noteCuts(nodes []worldNode, reports map[string]*Report) {
 	said := map[[2]string]bool{}
 	for id, r := range reports {
@@ -39,14 +42,16 @@ func (p *placer) noteCuts(nodes []worldNode, reports map[string]*Report) {
 	}
 }
 
-// betterLinked reports whether a voter should lead instead of another one because more of the nodes that are there reach it, and it them.
+// betterLinked reports whether a voter should lead instead of the leader because it is cut off from
+// fewer of the answering nodes.
 func (p *planner) betterLinked(to, leader string) bool {
 	a, b := p.byID[to], p.byID[leader]
 	return a != nil && b != nil && a.cutOff < b.cutOff && !a.impaired && !a.unsettled()
 }
 
-// linkLeaders hands over the leaderships of shards without another step to voters that are linked better. It ends: a leadership only ever goes where fewer
-// are cut off, also for evenness.
+// linkLeaders transfers the leaderships of shards without another step to voters that are linked
+// better. This comes to an end: here a leadership only moves to a node that is cut off from fewer
+// nodes, and balancing does not undo it.
 func (p *planner) linkLeaders(steps []step) (more []step) {
 	for i := range p.shards {
 		s := &p.shards[i]
