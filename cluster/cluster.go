@@ -18,34 +18,36 @@ import (
 
 // Config configures this node's part in its cluster.
 type Config struct {
-	// PeerAddr is where other nodes reach this one, ClientAddr where clients do; PeerAddr is empty if there can be no others.
+	// PeerAddr is where other nodes reach this one, and ClientAddr where clients do. PeerAddr is
+	// empty if there can be no other nodes.
 	PeerAddr, ClientAddr string
-	// Zone names what this node fails together with; replicas are spread over zones.
+	// Zone names the failure domain of this node. Replicas are spread over zones.
 	Zone string
-	// Guarded says that this node asks its callers for tokens.
+	// Guarded says that this node requires tokens of its callers.
 	Guarded bool
-	// Version is what this node says it runs.
+	// Version is the version that this node reports.
 	Version string
 	// Directory resolves server ids for the node. It is updated from the catalog.
 	Directory *Directory
-	// Clocks reads the clocks of other nodes for the node; nil if it reads none.
+	// Clocks reads the clocks of other nodes for the node; nil if the node reads none.
 	Clocks *Clocks
-	// Seeds are server ids of members, which the directory resolves, to ask for admission. A node that was admitted, and
-	// one that founded its cluster, needs none.
+	// Seeds are server ids of members that this node asks for admission. The directory resolves
+	// them. A node that was admitted, or that founded its cluster, needs none.
 	Seeds []string
-	// Settings are those that the cluster gets if this node founds it; later they are ignored. A zero stands for the default.
+	// Settings are the settings of the cluster if this node founds it; later they are ignored. A
+	// zero stands for the default.
 	Settings Settings
-	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for DefaultSteadyAfter. Less is for nodes that end
-	// together, as in a demonstration.
+	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for
+	// DefaultSteadyAfter. A shorter time is for nodes that end together, as in a demonstration.
 	SteadyAfter time.Duration
-	// Departed is called once if this node has left its cluster for good: the node should end. It must
-	// return soon. It may be nil.
+	// Departed is called once if this node has left its cluster for good: the node should end. It
+	// must return soon. It may be nil.
 	Departed func(*DepartedError)
 	Logger   *slog.Logger
 }
 
-// Cluster is this node's part in its cluster: its replica of the catalog, the way to every shard, and, while it leads the
-// catalog, placement. Its methods may be called from any goroutine.
+// Cluster is this node's part in its cluster: its replica of the catalog, the router to every
+// shard, and, while it leads the catalog, placement. Its methods may be called from any goroutine.
 type Cluster struct {
 	*Catalog
 	router  *Router
@@ -58,8 +60,9 @@ type Cluster struct {
 // does not keep this node's record and directory from being updated.
 const reconcileWait = 30 * time.Second
 
-// Open takes up this node's part. If the node founded its cluster and is alone, the catalog serves when Open returns; else it
-// joins or comes back in the background. ctx bounds the start only. Close must be called before the node is closed.
+// Open starts this node's part in its cluster. If the node founded its cluster and is alone, the
+// catalog serves when Open returns. Otherwise the node joins or comes back in the background. ctx
+// bounds the start only. Call Close before closing the node.
 func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	st := n.Status()
 	if cfg.Directory == nil {
@@ -98,7 +101,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 			cfg.Logger.Error("answering other nodes", "error", err)
 		}
 	})
-	if catalog.group.Alone() { // it leads; of several voters one that leads by now may lose that again, and follow tries again
+	if catalog.group.Alone() { // it leads; with several voters a leader may lose that again, and follow retries
 		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
@@ -129,15 +132,15 @@ func (c *Cluster) Close(ctx context.Context) error {
 // is recorded as one of its nodes. Before that it may have been removed without knowing.
 func (c *Cluster) Confirmed() <-chan struct{} { return c.members.confirmed }
 
-// Router returns the way to every shard of the cluster.
+// Router returns the router to every shard of the cluster.
 func (c *Cluster) Router() *Router { return c.router }
 
-// follow keeps this node recorded as it is, and the directory as the catalog is.
+// follow keeps this node's record up to date, and the directory equal to the catalog.
 func (m *members) follow(ctx context.Context) {
 	tick := time.NewTicker(enrolPause)
 	defer tick.Stop()
 	if m.host.Founding() != nil && !m.catalog.recorded() {
-		tick.Reset(recordPause) // its cluster is a moment old
+		tick.Reset(recordPause) // its cluster was founded a moment ago
 	}
 	var told refusal
 	for {
@@ -195,7 +198,8 @@ func (m *members) reconcileReplicas(ctx context.Context) {
 		here[g.Shard] = true
 	}
 	placements := m.catalog.Placements()
-	// After the placements are read: a replica that starts writes the format of its placement, or a later one.
+	// After the placements are read: a replica that starts writes the format of its placement, or a
+	// later one.
 	m.applyFormat()
 	for _, p := range placements {
 		var err error
@@ -265,25 +269,26 @@ const (
 	pathMembers = "/members"
 )
 
-// members is this node's part in the cluster besides the catalog: it answers the other nodes, joins, follows the catalog, and
-// runs placement while it leads the catalog.
+// members is this node's part in the cluster besides the catalog. It answers the other nodes,
+// joins, follows the catalog, and runs placement while it leads the catalog.
 type members struct {
 	host    *node.Node
 	catalog *Catalog
 	peers   *peers
 	config  Config
-	process string // another one after each start
-	// placement is what this node knows as the leader of the catalog; nil while it is not.
+	process string // it differs after each start
+	// placement is this node's knowledge as the leader of the catalog; nil while it does not lead.
 	placement atomic.Pointer[PlacementStatus]
-	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed says.
+	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed documents.
 	confirmed chan struct{}
 	led       time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
-	// rebuilt are the shards whose replica was set aside and given up for a new one since the start. If the new one differs again, the reason
-	// is in this process, and it stays aside until another one starts. Only follow uses it.
+	// rebuilt are the shards whose replica was set aside and replaced by a new one since the start.
+	// If the new one differs again, the reason is in this process. It then stays set aside until
+	// another process starts. Only follow uses rebuilt.
 	rebuilt map[uint32]bool
 }
 
-// answer registers what other nodes may call.
+// answer registers the calls that other nodes may make.
 func (m *members) answer() {
 	handlePeer(m.peers, pathPropose, m.catalog.logFor)
 	handlePeer(m.peers, pathQueue, m.catalog.answerQueue)
@@ -306,7 +311,7 @@ func (m *members) answer() {
 	handlePeer(m.peers, pathJoin, m.answerJoin)
 }
 
-// self is this node's own report.
+// self returns this node's own report.
 func (m *members) self() Report {
 	st := m.host.Status()
 	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}

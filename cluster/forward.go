@@ -322,8 +322,8 @@ func (p *peers) forwarded(req *fsm.Request) []byte {
 // budgetStep is the precision of the retry budget that a forwarded call carries.
 const budgetStep = 100 * time.Millisecond
 
-// forwardedTo is where a call goes. budget is how long it may wait there until the leader serves; 0 lets
-// that node decide.
+// forwardedTo is where a call goes. budget is how long it may wait there until the leader serves; 0
+// lets that node decide.
 type forwardedTo struct {
 	server string
 	shard  uint32

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// leaderCheckPause is the time between two checks whether the nodes that have calls of this one still lead.
+	// leaderCheckPause is the time between two checks whether the nodes with forwarded calls still
+	// lead.
 	leaderCheckPause = 250 * time.Millisecond
-	// oldLeaderGrace is how long another leader must have been known before a call is given up. A replaced leader
-	// that still runs answers within this time. If this node has no replica of the shard, it asks those that have
-	// one when a call has been out for as long.
+	// oldLeaderGrace is how long another leader must have been known before a call is given up. A
+	// replaced leader that still runs answers within this time. If this node has no replica of the
+	// shard, it asks the replicas once a call has been out for as long.
 	oldLeaderGrace = time.Second
 )
 
@@ -50,9 +51,9 @@ func (f *forwardedCalls) add(call *forwardedCall) (end func()) {
 	}
 }
 
-// cancelMoved cancels calls at a node that does not lead any more, once their grace is over, and direct
-// calls to a node that is lost: this node cannot reach it. It keeps calls of shards without a known
-// leader, since the old one may go on.
+// cancelMoved cancels calls at a node that does not lead any more, once their grace is over. It
+// cancels direct calls to a lost node, which this node cannot reach. It keeps calls of shards
+// without a known leader, since the old one may go on.
 func (f *forwardedCalls) cancelMoved(leader func(shard uint32) string, lost func(server string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +78,7 @@ func (f *forwardedCalls) setLeader(call *forwardedCall, leader string) {
 	call.setLeader(leader)
 }
 
-// setLeader is forwardedCalls.setLeader. Called with its mu held.
+// setLeader is forwardedCalls.setLeader. The caller holds its mu.
 func (c *forwardedCall) setLeader(leader string) {
 	switch {
 	case leader == "":
@@ -93,9 +94,9 @@ func (c *forwardedCall) setLeader(leader string) {
 	}
 }
 
-// forward makes a call of a shard at another node until this node learns of another leader: a leader
-// that is cut off, or whose process is stopped, does not answer. If the call was sent and then given up,
-// its outcome is unknown; a call that was not sent may go to the other leader.
+// forward makes a call of a shard at another node until this node learns of another leader: a
+// leader that is cut off, or whose process is stopped, does not answer. If the call was sent and
+// then given up, its outcome is unknown; a call that was not sent may go to the other leader.
 func (r *Router) forward(ctx context.Context, to forwardedTo, grace time.Duration, call func(ctx context.Context) error) error {
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()

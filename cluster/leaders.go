@@ -12,20 +12,22 @@ import (
 )
 
 const (
-	// leaderWait bounds how long a call waits for a leader of its shard. An election takes one to three seconds.
+	// leaderWait bounds how long a call waits for a leader of its shard. An election takes one to
+	// three seconds.
 	leaderWait = 5 * time.Second
 	// retryPauseMin and retryPauseMax bound the time between two lookups of a leader.
 	retryPauseMin = 5 * time.Millisecond
 	retryPauseMax = 50 * time.Millisecond
-	// hintTTL is how long the answer that there is no leader is valid; hintTimeout bounds the question to other nodes.
+	// hintTTL is how long the answer that there is no leader is valid. hintTimeout bounds the
+	// question to other nodes.
 	hintTTL     = 100 * time.Millisecond
 	hintTimeout = time.Second
 	// leaderWaitersMax bounds the calls that wait for a leader; further calls are refused at once.
 	leaderWaitersMax = 16 << 10
 )
 
-// errAgain is wrapped in the errors of calls that may go to another node: they were not sent, the node
-// refused them for a reason of its own, or they only read.
+// errAgain is wrapped in the errors of calls that may go to another node. Such a call was not sent,
+// or the node refused it for a reason of its own, or it only read.
 var errAgain = errors.New("the call was not taken")
 
 // errCutOff is wrapped in the refusal of a call to a node that this one has not reached for a while,
@@ -40,16 +42,17 @@ type retryBudget struct {
 	stop      <-chan struct{} // ends the budget; nil for never
 }
 
-// 1/answerTimeDivisor of the time until a caller's deadline is kept for the answer, within these bounds.
+// 1/answerTimeDivisor of the time until a caller's deadline is kept for the answer, within these
+// bounds.
 const (
 	answerTimeDivisor = 10
 	answerTimeMin     = 5 * time.Millisecond
 	answerTimeMax     = 250 * time.Millisecond
 )
 
-// newRetryBudget returns a budget of at most leaderWait. It ends a little before the deadline of ctx, so
-// that the caller learns that there was no leader. A caller that only saw its deadline pass would have
-// to treat a call that was never sent as one of unknown outcome.
+// newRetryBudget returns a budget of at most leaderWait. It ends a little before the deadline of
+// ctx, so that the caller learns that there was no leader. A caller that only saw its deadline pass
+// would have to treat a call that was never sent as one of unknown outcome.
 func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{}) *retryBudget {
 	bound, now := leaderWait, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -103,8 +106,8 @@ func newLeaderCache(ask func(ctx context.Context, shard uint32) string) *leaderC
 	return &leaderCache{ask: ask, byShard: map[uint32]*leaderHint{}}
 }
 
-// leader returns the hint for a shard, empty if there is none. A hint is valid until markFailed; that
-// there is none is valid for hintTTL. Concurrent callers share one question to the peers.
+// leader returns the hint for a shard, empty if there is none. A hint is valid until markFailed;
+// that there is none is valid for hintTTL. Concurrent callers share one question to the peers.
 func (c *leaderCache) leader(ctx context.Context, shard uint32) string {
 	c.mu.Lock()
 	h := c.byShard[shard]
@@ -141,14 +144,15 @@ func (c *leaderCache) leader(ctx context.Context, shard uint32) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.leader, h.asking = leader, nil
-	if wait == hintTimeout || asked.Err() == nil { // a question cut short by one caller's deadline says nothing for the others
+	if wait == hintTimeout || asked.Err() == nil { // a question cut short by one caller's deadline is no answer for the others
 		h.at = time.Now()
 	}
 	close(asking)
 	return leader
 }
 
-// markFailed drops the hint that a server leads a shard: the server denied it, or did not answer.
+// markFailed drops the hint that a server leads a shard, because the server denied it or did not
+// answer.
 func (c *leaderCache) markFailed(shard uint32, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +167,7 @@ func (c *leaderCache) markFailed(shard uint32, leader string) {
 	h.failed, h.failedAt = leader, time.Now()
 }
 
-// distrustFor is longer than a replica that receives nothing keeps its last leader.
+// distrustFor exceeds the time for which a replica that receives nothing keeps its last leader.
 const distrustFor = 2 * time.Second
 
 // distrusted reports whether a server failed a call of the shard within distrustFor.
@@ -174,8 +178,8 @@ func (c *leaderCache) distrusted(shard uint32, leader string) bool {
 	return h != nil && h.failed == leader && time.Since(h.failedAt) < distrustFor
 }
 
-// findLeader returns the server that a call of a shard goes to: this one if it serves, else the leader
-// if one is known, else "".
+// findLeader returns the server that a call of a shard goes to: this one if it serves, else the
+// leader if one is known, else "".
 func (r *Router) findLeader(ctx context.Context, shard uint32) string {
 	self := r.catalog.self.ServerID
 	switch server, err := r.Node.Leader(shard); {
@@ -190,9 +194,10 @@ func (r *Router) findLeader(ctx context.Context, shard uint32) string {
 	return r.leaders.leader(ctx, shard)
 }
 
-// askReplicas asks the nodes that have a replica of a shard for its leader. It returns the first server
-// that says it leads itself, else the first other server that is named. A node that joined a moment ago
-// and does not know the placement yet asks all nodes that it knows, since it may have callers already.
+// askReplicas asks the nodes that have a replica of a shard for its leader. It returns the first
+// server that says it leads itself, else the first other server that an answer names. A node that
+// joined a moment ago may not know the placement yet. It asks all nodes that it knows, since it may
+// have callers already.
 func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -226,9 +231,9 @@ func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
 
 // leaderRouter routes calls to the leaders of their shards.
 type leaderRouter struct {
-	// self is this server's id. follows reports whether this node would refuse a call because another one leads.
-	// findLeader returns the server that a call goes to, "" if none is known. markFailed is called with a server
-	// that failed a call.
+	// self is this server's id. follows reports whether this node would refuse a call because
+	// another one leads. findLeader returns the server for a call, "" if none is known. markFailed
+	// is called with a server that failed a call.
 	self       string
 	follows    func(shard uint32) bool
 	findLeader func(ctx context.Context, shard uint32) string
@@ -237,13 +242,13 @@ type leaderRouter struct {
 	waiting atomic.Int64
 }
 
-// route runs a call of a shard where its leader is: with here on this node, or with there on the server
-// named. While nothing was sent that may have changed something, it looks the leader up again until the
-// budget is used up. The result of a call that was sent is final. here and there may be called several
-// times.
+// route runs a call of a shard at its leader: with here on this node, or with there on the named
+// server. Until a call that may have changed something is sent, route looks the leader up again
+// while the budget lasts. The result of a call that was sent is final. here and there may be called
+// several times.
 //
-// If the named leader is cut off, route looks it up once more at once: that leader may have been dead
-// for a while, and another one may lead.
+// If the named leader is cut off, route looks it up once more at once. That leader may have been
+// dead for a while, and another one may lead.
 func (s *leaderRouter) route(ctx context.Context, shard uint32, p *retryBudget, here func() error, there func(server string) error) error {
 	var err error
 	if !s.follows(shard) {
@@ -295,17 +300,17 @@ func (s *leaderRouter) wait(ctx context.Context, p *retryBudget) bool {
 	return s.waiting.Add(1) <= leaderWaitersMax && p.wait(ctx)
 }
 
-// servedElsewhere reports whether this node refused a call without logging it because it does not lead
-// the shard, or does not serve it yet.
+// servedElsewhere reports whether this node refused a call without logging it because it does not
+// lead the shard, or does not serve it yet.
 func servedElsewhere(err error) bool {
 	if errors.Is(err, node.ErrUnknownOutcome) {
 		return false
 	}
-	// A leader whose clock disagrees hands over and logs nothing.
+	// A leader whose clock disagrees transfers its leadership and logs nothing.
 	return errors.Is(err, node.ErrNotLeader) || errors.Is(err, node.ErrNotHere) || errors.Is(err, node.ErrNoLeader) || errors.Is(err, node.ErrClockAhead)
 }
 
-// refusedByLeader reports whether an error is a refusal that only a leader gives.
+// refusedByLeader reports whether an error is a refusal that only a leader returns.
 func refusedByLeader(err error) bool {
 	return errors.Is(err, node.ErrQuota) || errors.Is(err, node.ErrRateLimited)
 }

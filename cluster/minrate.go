@@ -12,7 +12,8 @@ const (
 	// A peer must send stallBytes in each stallTimeout. Snapshots have the same minimum rate.
 	stallTimeout = 10 * time.Second
 	stallBytes   = 256 << 10
-	// bufferInitialMax bounds the buffer for a body of announced length before its bytes have arrived.
+	// bufferInitialMax bounds the buffer for a body of announced length before its bytes have
+	// arrived.
 	bufferInitialMax = 64 << 10
 )
 

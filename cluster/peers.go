@@ -27,45 +27,49 @@ const (
 	peerBytesMax = 64 << 20
 	// peerHeaderWait bounds how long a peer may take to send the header of a call.
 	peerHeaderWait = 10 * time.Second
-	// peerPingAfter is the silence after which a connection is tried, and peerPingWait how long the answer may take: a call that
-	// waits for a job must notice that the other node is gone.
+	// peerPingAfter is the silence after which a connection is pinged. peerPingWait is how long the
+	// answer may take. A call that waits for a job must notice that the other node is gone.
 	peerPingAfter = 5 * time.Second
 	peerPingWait  = 5 * time.Second
-	// peerDialWait bounds one attempt to reach a node. Calls wait for it that could go to the next leader.
+	// peerDialWait bounds one attempt to reach a node. Calls that could go to the next leader wait
+	// for it.
 	peerDialWait = 2 * time.Second
-	// peerCloseWait is how long calls under way may take when a node stops. Those that wait for jobs are
-	// sent elsewhere.
+	// peerCloseWait is how long calls under way may take when a node stops. Calls that wait for
+	// jobs are sent elsewhere.
 	peerCloseWait = time.Second
-	// peerCallsMax bounds the calls on one connection. Each poll that waits at another node is one; what is beyond the bound takes a connection
-	// more, and a node takes few from each peer.
+	// peerCallsMax bounds the calls on one connection. Each poll that waits at another node is one
+	// call. Calls beyond the bound need another connection, and a node accepts few from each peer.
 	peerCallsMax = 1 << 16
-	// peerConnsMax bounds the connections to a node: calls that come while the first is being made must not each make one.
+	// peerConnsMax bounds the connections to a node. Calls that arrive while the first connection
+	// is being made must not each make one.
 	peerConnsMax = 4
 )
 
-// Link is where connections between nodes come from. The peer at the other end of one is the server that its handshake named.
-// *node.Node implements it.
+// Link makes and accepts the connections between nodes. The peer at the other end of a connection
+// is the server that its handshake named. *node.Node implements it.
 type Link interface {
-	// PeerListener accepts connections of peers that call; each has a method Peer that returns the server id.
+	// PeerListener accepts connections of peers that call. Each has a method Peer that returns the
+	// server id.
 	PeerListener() net.Listener
 	// DialPeer connects to the server with the given id.
 	DialPeer(ctx context.Context, serverID string) (net.Conn, error)
 }
 
-// peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server id is the host of a URL.
+// peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server
+// id is the host of a URL.
 type peers struct {
 	client  http.Client
 	server  http.Server
 	mux     *http.ServeMux
 	streams peerStreams
-	// reachability says which nodes are reached, and which relay calls to the others; nil if no call
-	// is relayed.
+	// reachability knows which nodes are reached, and which nodes relay calls to the others. It is
+	// nil if no call is relayed.
 	reachability *reachability
-	// member reports whether a server may call; nil lets all do.
+	// member reports whether a server may call; nil allows every server.
 	member func(serverID string) bool
 	// format returns the format in which requests are written; nil for the first.
 	format func() fsm.Format
-	// closing is closed when no more calls are taken.
+	// closing is closed when no more calls are accepted.
 	closing chan struct{}
 }
 
@@ -102,7 +106,8 @@ func newPeers(link Link, logger *slog.Logger) *peers {
 	return p
 }
 
-// admit answers calls of members. Others may ask to become one: a server that was removed, or never admitted, is not to change anything.
+// admit answers calls of members. Other servers may only ask to become members: a server that was
+// removed, or never admitted, must not change anything.
 func (p *peers) admit(w http.ResponseWriter, r *http.Request) {
 	from, _ := r.Context().Value(peerKey{}).(string)
 	if r.URL.Path != pathJoin {
@@ -131,8 +136,9 @@ func (p *peers) serve(listener net.Listener) error {
 	return fmt.Errorf("answering the calls of other nodes: %w", err)
 }
 
-// close accepts no more calls and sends calls that wait for jobs elsewhere. It gives the others a
-// moment for their answers, since their callers would not know the outcome, and ends all.
+// close accepts no more calls and sends calls that wait for jobs elsewhere. It gives the other
+// calls a moment for their answers, since their callers would not know the outcome. Then it ends
+// all calls.
 func (p *peers) close(ctx context.Context) error {
 	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
@@ -167,8 +173,8 @@ func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, fro
 	})
 }
 
-// callPeer makes a call. An error of the node package comes back as the same error; if it is not known whether the call was
-// carried out, that is node.ErrUnknownOutcome.
+// callPeer makes a call. An error of the node package comes back as the same error. If it is
+// unknown whether the call was carried out, the error is node.ErrUnknownOutcome.
 func callPeer[R, Q any](ctx context.Context, p *peers, server, path string, request Q) (R, error) {
 	var response R
 	body, err := json.Marshal(request)
@@ -206,9 +212,11 @@ func (p *peers) post(ctx context.Context, server, path string, body []byte) ([]b
 	return readAnswer(ctx, response)
 }
 
-// orderBody has a read of a request's body that is over happen before the body is asked for again. net/http repeats a call that the other end did not take,
-// because it closed the connection just then, and looks whether the body was read; its own goroutine that reads may not be over, and nothing else orders the
-// two (golang/go#25009, golang/go#41234). A read that begins later is still a race of net/http with itself: this makes it rare, it does not end it.
+// orderBody orders a finished read of a request's body before the next call of GetBody. net/http
+// repeats a call that the other end did not accept because it closed the connection just then. It
+// then checks whether the body was read. Its own goroutine that reads may still run, and nothing
+// else orders the two (golang/go#25009, golang/go#41234). A read that begins later is still a race
+// of net/http with itself: orderBody makes it rare, and does not remove it.
 func orderBody(request *http.Request) {
 	if request.GetBody == nil || request.Body == http.NoBody {
 		return
@@ -223,7 +231,7 @@ func orderBody(request *http.Request) {
 	}
 }
 
-// orderedBody is the body of orderBody.
+// orderedBody is a request body whose reads hold a lock. See orderBody.
 type orderedBody struct {
 	mu sync.Mutex
 	io.ReadCloser
@@ -250,7 +258,7 @@ func readAnswer(ctx context.Context, response *http.Response) ([]byte, error) {
 	return answer, nil
 }
 
-// unreached returns the error of a call that broke.
+// unreached returns the error of a call that failed in transport.
 func unreached(ctx context.Context, sent bool, err error) error {
 	switch {
 	case sent:
@@ -262,15 +270,15 @@ func unreached(ctx context.Context, sent bool, err error) error {
 	}
 }
 
-// The names of errors that are about the node that was asked. To the caller they only mean that another
-// node may accept the call.
+// The names of errors that concern the called node itself. To the caller they only mean that
+// another node may accept the call.
 const (
 	nameStopping   = "shutting_down"
 	nameBehind     = "behind"
 	nameNotRelayed = "not_relayed"
 )
 
-// peerErrors are the errors that nodes send each other, by name. All but those about the node
+// peerErrors returns the errors that nodes send each other, by name. All but those about the node
 // itself keep their identity.
 func peerErrors() map[string]error {
 	return map[string]error{
@@ -282,7 +290,8 @@ func peerErrors() map[string]error {
 	}
 }
 
-// saysMore reports whether the name of an error says more than another one. Of any two names one does.
+// saysMore reports whether the name of an error is more specific than another one. Of any two
+// different names one is.
 func saysMore(name, than string) bool {
 	vague := []string{"unknown_outcome", "canceled", "no_leader", "not_leader"} // the vaguest first
 	telling := []string{nameBehind, nameStopping, nameNotRelayed}               // the most telling last
@@ -295,26 +304,28 @@ func saysMore(name, than string) bool {
 	return cmp.Or(cmp.Compare(rank(name), rank(than)), strings.Compare(name, than)) > 0
 }
 
-// olderNames are names that the first programs know of errors that came later, with the same outcome: to them an unknown name is an unknown outcome.
+// olderNames returns names that the first programs know for errors that were added later, with the
+// same outcome. To those programs an unknown name is an unknown outcome.
 func olderNames() map[string]string {
 	return map[string]string{"memory_full": "disk_full", "too_few_voters": "overloaded", "no_queue": "quota"}
 }
 
-// peerError is an error on its way between nodes.
+// peerError is the encoding of an error between nodes.
 type peerError struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
-	// Precise is the name of an error that came later than the first programs; Name is then one that they know.
+	// Precise is the name of an error that was added after the first programs. Name is then one
+	// that they know.
 	Precise string `json:"precise,omitempty"`
-	// Quota says more of an error about a namespace's quota.
+	// Quota has the details of an error about a namespace's quota.
 	Quota *node.QuotaError `json:"quota,omitempty"`
-	// Voters says more of an error about too few voters.
+	// Voters has the details of an error about too few voters.
 	Voters *node.VotersError `json:"voters,omitempty"`
-	// Queues says more of an error about too many queues of a namespace.
+	// Queues has the details of an error about too many queues of a namespace.
 	Queues *node.QueuesError `json:"queues,omitempty"`
-	// NoQueue says more of an error about a queue that does not exist.
+	// NoQueue has the details of an error about a queue that does not exist.
 	NoQueue *node.NoQueueError `json:"noQueue,omitempty"`
-	// Memory says more of an error about a full memory.
+	// Memory has the details of an error about a full memory.
 	Memory *node.MemoryError `json:"memory,omitempty"`
 }
 
@@ -329,14 +340,15 @@ func writePeerError(w http.ResponseWriter, err error) {
 func readPeerError(status int, body []byte) error {
 	var in peerError
 	switch status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // it was not understood, so it was not carried out
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // the call was not understood, so it was not carried out
 		return fmt.Errorf("%w: status %d: %s", node.ErrCanceled, status, firstOf(body))
 	}
 	if status != http.StatusConflict || json.Unmarshal(body, &in) != nil {
 		return fmt.Errorf("%w: status %d: %s", node.ErrUnknownOutcome, status, firstOf(body))
 	}
 	if in.Name == nameStopping || in.Name == nameBehind || in.Name == nameNotRelayed {
-		// That is so of the node that was asked, not of the one that the caller talks to: another may take the call, or the same one in a moment.
+		// The reason concerns the called node, not the node that the caller talks to. Another node
+		// may accept the call, or the same one in a moment.
 		return fmt.Errorf("%w: %w: %s", node.ErrNoLeader, errAgain, in.Text)
 	}
 	if in.Quota != nil {
@@ -364,5 +376,5 @@ func readPeerError(status int, body []byte) error {
 	return fmt.Errorf("%w: %s", known, in.Text)
 }
 
-// firstOf returns the beginning of an answer that is for people.
+// firstOf returns the beginning of an answer in plain text.
 func firstOf(body []byte) string { return strings.TrimSpace(string(body[:min(len(body), 200)])) }

@@ -13,16 +13,17 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// pathReach asks a node which others it cannot reach. An answer shows that the node itself is reachable.
+// pathReach asks a node which others it cannot reach. An answer shows that the node itself is
+// reachable.
 const pathReach = "/reach"
 
 const (
 	// probeInterval is the time between two probes of a node, probeWait the time limit of one.
 	probeInterval = 500 * time.Millisecond
 	probeWait     = time.Second
-	// A node counts as unreached when unreachedProbes probes in a row have failed and the last answer
-	// is unreachedAfter old. After relayAfter, calls go through a relay if one probe was refused or
-	// two failed.
+	// A node counts as unreached when unreachedProbes probes in a row have failed and the last
+	// answer is unreachedAfter old. After relayAfter, calls go through a relay if one probe was
+	// refused or two failed.
 	unreachedProbes = 2
 	unreachedAfter  = 2500 * time.Millisecond
 	relayAfter      = time.Second
@@ -63,7 +64,7 @@ type reachability struct {
 	byServer map[string]*peerReachability
 }
 
-// peerReachability is what is known of one node.
+// peerReachability is this node's knowledge of one other node.
 type peerReachability struct {
 	reached  time.Time // when it last answered, or was first probed
 	failures int       // failed probes in a row
@@ -71,7 +72,8 @@ type peerReachability struct {
 	called   time.Time // when it last probed this node
 	// refused: the last probe failed before its time limit. The node, or the way to it, refused it.
 	refused bool
-	// answered is when it last said which nodes it does not reach; zero if it does not know the call.
+	// answered is when it last said which nodes it does not reach; zero if it does not know the
+	// call.
 	answered  time.Time
 	unreached []string
 	// objectsSince is when its answers started to say that it does not reach this node; zero if the
@@ -83,7 +85,7 @@ func newReachability(self string, ask func(ctx context.Context, server string) (
 	return &reachability{self: self, ask: ask, byServer: map[string]*peerReachability{}}
 }
 
-// peer returns what is known of a server. mu is held.
+// peer returns the knowledge of a server. mu is held.
 func (r *reachability) peer(server string) *peerReachability {
 	known := r.byServer[server]
 	if known == nil {

@@ -83,7 +83,7 @@ func (p *peers) answerRelay() {
 		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
 		w.WriteHeader(response.StatusCode)
 		if err := copyFlushed(w, response.Body); err != nil {
-			panic(http.ErrAbortHandler) // the caller must not treat what it has as the whole answer
+			panic(http.ErrAbortHandler) // the caller must not treat the received part as the whole answer
 		}
 	})
 }

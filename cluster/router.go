@@ -11,10 +11,11 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// Router has the calls of shards carried out: by this node where it leads, else by the leader, in one hop. While no leader is known, or the one that
-// is known cannot be reached, a call waits up to leaderWait. What was sent on is not sent again: what a leader refuses because it no longer
-// leads, the caller tries again. Waiting for a job is the exception; see Reserve. It is otherwise this node. Its methods may be called from any
-// goroutine.
+// Router makes the calls of shards: on this node if it leads, else at the leader, in one hop. While
+// no leader is known, or the known one cannot be reached, a call waits up to leaderWait. A call
+// that was sent to a leader is not sent again. If a leader refuses it because it no longer leads,
+// the caller tries again. Waiting for a job is the exception; see Reserve. Apart from calls of
+// shards, Router behaves as this node. Its methods may be called from any goroutine.
 type Router struct {
 	*node.Node
 	catalog   *Catalog
@@ -23,7 +24,8 @@ type Router struct {
 	forwarded forwardedCalls
 	routing   leaderRouter
 	readiness readiness
-	// others returns the servers that this node knows of, except itself. It is nil if the node can know none.
+	// others returns the servers that this node knows, except itself. It is nil if the node can
+	// know none.
 	others func() []string
 	// attempts locks requests whose first shard this node leads.
 	attempts node.RequestMutex
@@ -72,7 +74,8 @@ func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading 
 	return reading, witness, err
 }
 
-// Stale answers a query as the nearest replica is: the one here, else that of the first node that answers. It needs no leader.
+// Stale answers a query from the nearest replica: the one here, else that of the first node that
+// answers. It needs no leader.
 func (r *Router) Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 	reading, witness, err := r.Node.Peek(shard, q)
 	if !errors.Is(err, node.ErrNotHere) {
@@ -114,11 +117,12 @@ func (r *Router) replicas(shard uint32) (servers []string) {
 	return slices.DeleteFunc(servers, func(server string) bool { return server == r.catalog.self.ServerID })
 }
 
-// offersWait bounds the question whether a shard offers something: a poll asks all its shards, and one whose leader stands still must not keep it from
-// what the others have.
+// offersWait bounds the question whether a shard offers a job. A poll asks all its shards. One
+// shard whose leader hangs must not keep the poll from the jobs of the others.
 const offersWait = 500 * time.Millisecond
 
-// Offers is node.Node's Offers for any shard. It waits for no leader, and not long for an answer.
+// Offers is node.Node's Offers for any shard. It does not wait for a leader, and waits briefly for
+// an answer.
 func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (offers bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, offersWait)
 	defer cancel()
@@ -132,11 +136,11 @@ func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (off
 	return offers, err
 }
 
-// Reserve is node.Node's Reserve for any shard. A call that waits follows the leadership: when its leader
-// hands over, falls silent or ends, the call goes on waiting at the next one. Jobs granted by a leader
-// that ended in that moment are granted again under the same request id; without one their leases lapse,
-// as if the answer to the client had been lost. If there is no next leader, the call has an unknown
-// outcome if one of its attempts had.
+// Reserve is node.Node's Reserve for any shard. A call that waits follows the leadership: when its
+// leader transfers it, falls silent or ends, the call goes on waiting at the next leader. Jobs
+// granted by a leader that ended in that moment are granted again under the same request id.
+// Without a request id their leases expire, as if the answer to the client had been lost. If there
+// is no next leader, the call has an unknown outcome if one of its attempts had.
 func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	until, led := time.Now().Add(wait.For), time.Now() // led: when the call last was at a leader
 	var lost error                                     // of an attempt with unknown outcome
@@ -164,7 +168,8 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 	}
 }
 
-// reserve is one attempt at one leader. It sets led when the attempt ends, unless it was refused at once.
+// reserve is one attempt at one leader. It sets led when the attempt ends, unless the attempt was
+// refused at once.
 func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *retryBudget, led *time.Time) (reply node.Reply, err error) {
 	ended := func(since time.Time) {
 		if time.Since(since) > leaderCheckPause { // a refusal takes less
@@ -181,7 +186,8 @@ func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 		if wait.For <= leaderCheckPause {
 			grace = oldLeaderGrace
 		}
-		// What a leader that was replaced grants now it cannot commit, or gives back, since the call has left.
+		// A replaced leader cannot commit what it grants now, or gives it back, since the call has
+		// left.
 		return r.forward(ctx, to, grace, func(ctx context.Context) error {
 			reply, err = r.peers.reserve(ctx, to, req, wait)
 			return err
@@ -205,7 +211,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// ClientAddr returns the address of a shard's leader for clients, as far as this node knows without asking; empty if it does not.
+// ClientAddr returns the address of a shard's leader for clients, as far as this node knows without
+// asking. It is empty if the node does not know it.
 func (r *Router) ClientAddr(shard uint32) string {
 	server, err := r.Node.Leader(shard)
 	if err != nil {
