@@ -21,7 +21,8 @@ const (
 	groupName = "catalog"
 	// updateAttempts bounds how often UpdateQueue starts over because another change came first.
 	updateAttempts = 16
-	// reconcileInterval is the time between two attempts to update shards that lag behind the records.
+	// reconcileInterval is the time between two attempts to update shards that lag behind the
+	// records.
 	reconcileInterval = 5 * time.Second
 )
 
@@ -35,7 +36,8 @@ type Shards interface {
 	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 }
 
-// Catalog is this node's replica of the catalog. Its methods may be called from any goroutine. It ends with its node.
+// Catalog is this node's replica of the catalog. Its methods may be called from any goroutine. It
+// ends with its node.
 type Catalog struct {
 	group  *node.Group
 	shards Shards
@@ -154,8 +156,8 @@ func (c *Catalog) create(ctx context.Context, record *queueRecord) (QueueConfig,
 	return c.finishCreate(ctx, out.queue)
 }
 
-// finishCreate is openPartitions for a queue that may still be in state Creating. If a shard refuses it
-// because a put created the queue first, finishCreate removes the record.
+// finishCreate is openPartitions for a queue that may still be in state Creating. If a shard
+// refuses it because a put created the queue first, finishCreate removes the record.
 func (c *Catalog) finishCreate(ctx context.Context, q QueueConfig) (QueueConfig, error) {
 	config, err := c.openPartitions(ctx, q)
 	if q.State == Creating && errors.Is(err, ErrQueueExists) {
@@ -166,7 +168,8 @@ func (c *Catalog) finishCreate(ctx context.Context, q QueueConfig) (QueueConfig,
 	return config, err
 }
 
-// existsUnrecorded reports whether the queue is recorded, or its home shard holds it without a record.
+// existsUnrecorded reports whether the queue is recorded, or its home shard holds it without a
+// record.
 func (c *Catalog) existsUnrecorded(ctx context.Context, name string) bool {
 	if _, recorded := c.Queue(name); recorded {
 		return true
@@ -176,7 +179,8 @@ func (c *Catalog) existsUnrecorded(ctx context.Context, name string) bool {
 	return err == nil && len(r.Queues) > 0
 }
 
-// openPartitions opens the partitions of a queue, the home shard's first, and makes its record Active.
+// openPartitions opens the partitions of a queue, the home shard's first, and makes its record
+// Active.
 func (c *Catalog) openPartitions(ctx context.Context, q QueueConfig) (QueueConfig, error) {
 	unlock, err := c.lockQueues(ctx)
 	if err != nil {

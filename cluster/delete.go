@@ -30,8 +30,8 @@ func (c *Catalog) deleteQueue(ctx context.Context, name string) error {
 	return c.finishDelete(ctx, out.queue)
 }
 
-// finishDelete empties the shards of a queue that is being deleted and removes its record, unless that has
-// been replaced.
+// finishDelete empties the shards of a queue that is being deleted and removes its record, unless
+// that has been replaced.
 func (c *Catalog) finishDelete(ctx context.Context, q QueueConfig) error {
 	unlock, err := c.lockQueues(ctx)
 	if err != nil {

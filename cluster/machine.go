@@ -154,7 +154,8 @@ type catalogState struct {
 	Tokens []*tokens.Record `json:"tokens,omitempty"`
 	// Limited is the index of the last entry that set or removed a quota.
 	Limited uint64 `json:"limited,omitempty"`
-	// Answers are remembered outcomes, oldest first, and Clock is the time of the last command with a request.
+	// Answers are remembered outcomes, oldest first, and Clock is the time of the last command with
+	// a request.
 	Answers []*answer `json:"answers,omitempty"`
 	Clock   int64     `json:"clockNanos,omitempty"`
 }

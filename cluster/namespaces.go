@@ -66,7 +66,7 @@ type shardQuotaChange struct {
 	Tight   [node.Limits]bool `json:"tight"`
 }
 
-// findNamespace returns where a namespace's record is or would be.
+// findNamespace returns the position at which a namespace's record is or would be.
 func (m *machine) findNamespace(name string) (int, bool) {
 	return slices.BinarySearchFunc(m.state.Namespaces, name, func(r *namespaceRecord, name string) int { return strings.Compare(r.Name, name) })
 }
@@ -122,7 +122,7 @@ func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint
 	}
 	s := &r.ShardQuotas[i]
 	if c.Version == 0 {
-		if term > s.Term { // its leader accepts nothing before it knows of this, and then of every earlier change
+		if term > s.Term { // the leader accepts no requests before it has seen this change and all earlier ones
 			s.Term, s.Version, s.Seen = term, index, r.Changed
 		}
 		return
@@ -154,11 +154,11 @@ func (r *namespaceRecord) grantedExcept(but uint32) (sum node.Amounts) {
 	return sum
 }
 
-// NamespaceConfig is what the catalog has of a namespace with a quota.
+// NamespaceConfig is the catalog's view of a namespace with a quota.
 type NamespaceConfig struct {
 	Name string
-	// Quota is what all its queues may have together; 0 stands for no limit. Granted is what
-	// shards may use by now. It exceeds the quota only where the quota was lowered.
+	// Quota is the limit for all queues of the namespace together; 0 stands for no limit. Granted
+	// is what shards may use by now. It exceeds the quota only where the quota was lowered.
 	Quota, Granted node.Amounts
 	// Pending are the shards whose leaders have not learned of the present quota, so that it is
 	// not enforced there.
@@ -196,7 +196,8 @@ func (c *Catalog) Namespace(name string) (config NamespaceConfig, recorded bool)
 	return config, recorded
 }
 
-// namespaceWait is how long SetNamespace and RestoreNamespaces wait for the shards' leaders to learn of a quota.
+// namespaceWait is how long SetNamespace and RestoreNamespaces wait for the shards' leaders to
+// learn of a quota.
 const namespaceWait = 3 * time.Second
 
 // SetNamespace sets the limits of a namespace's quota that set names, and waits for a moment until
@@ -251,7 +252,8 @@ func (c *Catalog) awaitNamespaces(ctx context.Context, names ...string) {
 	}
 }
 
-// RemoveNamespace removes the quota of a namespace; what the namespace holds stays. It reports whether there was one, and may be repeated.
+// RemoveNamespace removes the quota of a namespace, and nothing that the namespace holds. It
+// reports whether there was a quota, and may be repeated.
 func (c *Catalog) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
 	out, err := c.propose(ctx, command{Limit: &limitation{Name: name, Remove: true}})
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// The catalog's leader creates and deletes queues. Any other node may lack the record that it should delete,
-// or a deletion that it would undo, and a creation and a deletion on two nodes could cross.
+// The catalog's leader creates and deletes queues. Any other node may lack the record that it
+// should delete, or a deletion that it would undo, and a creation and a deletion on two nodes could
+// cross.
 
 const (
 	pathQueue = "/catalog/queue"
 	pathIndex = "/catalog/index"
 )
 
-// queueCall asks the leader to create or delete a queue, or to reconcile one. Restore creates a queue that
-// the shards hold already.
+// queueCall asks the leader to create or delete a queue, or to reconcile one. Restore creates a
+// queue that the shards hold already.
 type queueCall struct {
 	Create    *queueRecord `json:"create,omitempty"`
 	Restore   *queueRecord `json:"restore,omitempty"`
@@ -27,16 +28,17 @@ type queueCall struct {
 	Request   *request     `json:"request,omitempty"`
 }
 
-// queueAnswer is the answer to a queueCall that succeeded, or whose request id was used for another call.
+// queueAnswer is the answer to a queueCall that succeeded, or whose request id was used for another
+// call.
 type queueAnswer struct {
 	Queue      QueueConfig `json:"queue"`
 	Reconciled Reconciled  `json:"brought"`
 	Misused    bool        `json:"misused,omitempty"`
 }
 
-// CreateQueue creates a queue ahead of its first put. When it returns without error, every partition is open
-// with the settings. After an unknown outcome, or a failure after the record was made, the leader completes
-// the creation.
+// CreateQueue creates a queue ahead of its first put. When it returns without error, every
+// partition is open with the settings. After an unknown outcome, or a failure after the record was
+// made, the leader completes the creation.
 func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
 	record := &queueRecord{Name: name, Partitions: max(1, partitions), Settings: settingsRecord(settings)}
 	if c.group.Serving() {
@@ -49,9 +51,10 @@ func (c *Catalog) CreateQueue(ctx context.Context, name string, partitions uint3
 	return answer.Queue, nil
 }
 
-// DeleteQueue deletes a recorded queue, if there is one. It marks the record, removes the queue from the
-// shards, and removes the marked record. Once the record is marked, the leader or the next call completes
-// the deletion if this call cannot. The caller must delete what shards hold of a queue without a record.
+// DeleteQueue deletes a recorded queue, if there is one. It marks the record, removes the queue
+// from the shards, and removes the marked record. Once the record is marked, the leader or the next
+// call completes the deletion if this call cannot. The caller must delete what shards hold of a
+// queue without a record.
 func (c *Catalog) DeleteQueue(ctx context.Context, name string) error {
 	if c.group.Serving() {
 		return c.deleteQueue(ctx, name)
@@ -62,7 +65,7 @@ func (c *Catalog) DeleteQueue(ctx context.Context, name string) error {
 	return nil
 }
 
-// askLeader has the leader carry out a call, and waits until what came of it is known here too.
+// askLeader makes the leader carry out a call, and waits until this node knows the result too.
 func (c *Catalog) askLeader(ctx context.Context, call queueCall) (queueAnswer, error) {
 	leader, err := c.leaderElsewhere()
 	if err != nil {
@@ -81,7 +84,7 @@ func (c *Catalog) askLeader(ctx context.Context, call queueCall) (queueAnswer, e
 	return answer, nil
 }
 
-// answerQueue carries out a call of another node, which took this one for the leader.
+// answerQueue carries out a call of another node that took this one for the leader.
 func (c *Catalog) answerQueue(ctx context.Context, _ string, call queueCall) (queueAnswer, error) {
 	if !c.group.Serving() {
 		return queueAnswer{}, fmt.Errorf("%s: %w", groupName, node.ErrNotLeader)
@@ -106,8 +109,9 @@ func (c *Catalog) answerQueue(ctx context.Context, _ string, call queueCall) (qu
 	return queueAnswer{Queue: q}, err
 }
 
-// Refresh returns when this node's catalog shows every change that was answered, by any node, before the call. It takes as long as a call waits
-// for a leader, and fails with node.ErrNoLeader then: the node may have been away, and the way to it may be cut for entries alone.
+// Refresh returns when this node's catalog shows every change that any node answered before the
+// call. It waits as long as a call waits for a leader, and then fails with node.ErrNoLeader. The
+// node may have been away, or the way to it may be cut for entries alone.
 func (c *Catalog) Refresh(ctx context.Context) error {
 	if _, err := c.group.Confirm(ctx); err == nil {
 		return nil
@@ -121,7 +125,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	return err
 }
 
-// follow waits until this node's catalog is as far as its leader elsewhere is now.
+// follow waits until this node's catalog has reached the present position of a leader elsewhere.
 func (c *Catalog) follow(ctx context.Context) error {
 	leader, err := c.leaderElsewhere()
 	if err != nil {
@@ -137,12 +141,13 @@ func (c *Catalog) follow(ctx context.Context) error {
 	return c.group.Await(ctx, index)
 }
 
-// indexCall asks how far the catalog is. Applied is how far the asking node is, which waits for what it lacks.
+// indexCall asks for the leader's position in the catalog's log. Applied is the position of the
+// asking node, which waits for the entries that it lacks.
 type indexCall struct {
 	Applied uint64 `json:"applied"`
 }
 
-// answerIndex answers how far the catalog is.
+// answerIndex answers with the position that this node, as the leader, has confirmed.
 func (c *Catalog) answerIndex(ctx context.Context, _ string, call indexCall) (uint64, error) {
 	index, err := c.group.Confirm(ctx)
 	if err == nil && call.Applied < index {
@@ -160,7 +165,8 @@ func (c *Catalog) leaderElsewhere() (string, error) {
 	return leader, nil
 }
 
-// stillLeads fails if this node does not lead the catalog any more; the next leader does the rest.
+// stillLeads fails if this node does not lead the catalog any more. The next leader completes the
+// work.
 func (c *Catalog) stillLeads() error {
 	if !c.group.Serving() {
 		return fmt.Errorf("%s: %w: this node led it when this began", groupName, node.ErrNoLeader)

@@ -42,8 +42,8 @@ type quotaHost interface {
 type quotaAllocator struct {
 	host    quotaHost
 	catalog *Catalog
-	// refresh is Catalog.Refresh. caughtUp says that it has succeeded once. Before that this node does
-	// not know which namespaces have quotas.
+	// refresh is Catalog.Refresh. caughtUp says that it has succeeded once. Before that this node
+	// does not know which namespaces have quotas.
 	refresh  func(ctx context.Context) error
 	caughtUp bool
 	wake     chan struct{}
@@ -217,10 +217,10 @@ func (a *quotaAllocator) applyQuotas(
 		return nil
 	}
 	used := a.host.SetShardQuotas(shard, s.term, all)
-	if used == nil { // it does not lead any more, and proposes nothing for the new leader
+	if used == nil { // it does not lead any more, and must not propose for the new leader
 		return nil
 	}
-	for i := range changes { // what was accepted since use was read is not given back
+	for i := range changes { // quota that was used since use was read is not given back
 		for _, l := range [...]node.Limit{node.JobsLimit, node.BytesLimit, node.LeasesLimit} {
 			c := &changes[i]
 			c.Granted[l] = max(c.Granted[l], min(used[c.Name][l], had[c.Name][l]))

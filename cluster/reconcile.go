@@ -11,9 +11,10 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// Reconciled says which shards have a queue's record.
+// Reconciled lists the shards that have a queue's record, and those that do not.
 type Reconciled struct {
-	// Witnesses are of the shards that have it, one each: of the entry that set it, or of a read that found it.
+	// Witnesses are of the shards that have it, one each: of the entry that set it, or of a read
+	// that found it.
 	Witnesses []node.Witness `json:"witnesses,omitempty"`
 	// Pending are the shards that could not be reached. The catalog's leader updates them later.
 	Pending []uint32 `json:"pending,omitempty"`
@@ -22,10 +23,11 @@ type Reconciled struct {
 // ErrQueueGone says that a queue is not recorded any more, or is being deleted.
 var ErrQueueGone = errors.New("the queue is not recorded any more")
 
-// Reconcile updates the shards of a queue from its record. Only the catalog's leader updates shards, one
-// queue after the other, as for creation and deletion: any other node could send a shard a queue that was
-// just removed from it, and the shard would keep a queue without a record. A shard that has the record
-// logs nothing. Reconcile may be repeated; it fails only if no shard was reached.
+// Reconcile updates the shards of a queue from its record. Only the catalog's leader updates
+// shards, one queue after the other, as for creation and deletion: any other node could send a
+// shard a queue that was just removed from it, and the shard would keep a queue without a record. A
+// shard that has the record logs nothing. Reconcile may be repeated; it fails only if no shard was
+// reached.
 func (c *Catalog) Reconcile(ctx context.Context, name string) (Reconciled, error) {
 	if c.group.Serving() {
 		return c.reconcile(ctx, name)
@@ -37,9 +39,9 @@ func (c *Catalog) Reconcile(ctx context.Context, name string) (Reconciled, error
 	return answer.Reconciled, nil
 }
 
-// reconcile is Reconcile on the catalog's leader. It asks all shards for their records before it takes the
-// queue lock: it takes seconds to find that a shard cannot be reached, and no other call should wait for
-// that.
+// reconcile is Reconcile on the catalog's leader. It asks all shards for their records before it
+// takes the queue lock: it takes seconds to find that a shard cannot be reached, and no other call
+// should wait for that.
 func (c *Catalog) reconcile(ctx context.Context, name string) (Reconciled, error) {
 	q, err := c.activeQueue(name)
 	if err != nil {
@@ -76,7 +78,8 @@ type shardRecord struct {
 // lags reports whether a shard was reached and lacks the record.
 func (h shardRecord) lags() bool { return !h.has && h.err == nil }
 
-// askShards asks the shards of all partitions, at once, whether they have a queue's record as it is now, or a later one.
+// askShards asks the shards of all partitions, all at once, whether they have a queue's present
+// record or a later one.
 func (c *Catalog) askShards(ctx context.Context, q QueueConfig) []shardRecord {
 	all := make([]shardRecord, q.Partitions)
 	var asking sync.WaitGroup
@@ -95,8 +98,8 @@ func (c *Catalog) askShards(ctx context.Context, q QueueConfig) []shardRecord {
 	return all
 }
 
-// updateLagging updates the shards that lag, all at once, from the queue's record as it is once the lock is
-// taken.
+// updateLagging updates the shards that lag, all at once, from the queue's record as it is once the
+// lock is taken.
 func (c *Catalog) updateLagging(ctx context.Context, asked QueueConfig, all []shardRecord) (QueueConfig, []shardRecord, error) {
 	unlock, err := c.lockQueues(ctx)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// requeue makes the leader look for shards that lag. Every node calls it; only the leader acts on it.
+// requeue makes the leader look for shards that lag. Every node calls it; only the leader acts on
+// it.
 func (c *Catalog) requeue() {
 	select {
 	case c.changed <- struct{}{}:
@@ -18,8 +19,9 @@ func (c *Catalog) requeue() {
 	}
 }
 
-// lead runs while this node leads the catalog. It updates shards that lag behind the records because the
-// process that changed a record ended first, or could not reach them. If no shard lags, it logs nothing.
+// lead runs while this node leads the catalog. It updates shards that lag behind the records
+// because the process that changed a record ended first, or could not reach them. If no shard lags,
+// it logs nothing.
 func (c *Catalog) lead(ctx context.Context, _ *node.Group) {
 	select {
 	case <-c.ready:
@@ -42,8 +44,8 @@ func (c *Catalog) lead(ctx context.Context, _ *node.Group) {
 		case <-ctx.Done():
 			return
 		case <-c.changed:
-			// The call that changed a record updates the shards itself; this loop does the rest after a while. Further
-			// changes do not postpone that.
+			// The call that changed a record updates the shards itself. This loop updates the rest
+			// after a while. Further changes do not postpone that.
 			if !waiting {
 				again.Reset(reconcileInterval)
 			}
@@ -56,7 +58,8 @@ func (c *Catalog) lead(ctx context.Context, _ *node.Group) {
 	}
 }
 
-// reconcileAll updates every shard that lags behind the records. It reports whether none lags any more.
+// reconcileAll updates every shard that lags behind the records. It reports whether none lags any
+// more.
 func (c *Catalog) reconcileAll(ctx context.Context) bool {
 	done := true
 	for _, q := range c.Queues() {
@@ -75,13 +78,14 @@ func (c *Catalog) reconcileAll(ctx context.Context) bool {
 	return done
 }
 
-// ending reports whether an attempt failed because this leadership or the node ends. The next leader does
-// the rest.
+// ending reports whether an attempt failed because this leadership or the node ends. The next
+// leader completes the work.
 func ending(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, node.ErrShuttingDown)
 }
 
-// reconcileQueue completes the creation of a queue, or updates the shards that lag behind its record.
+// reconcileQueue completes the creation of a queue, or updates the shards that lag behind its
+// record.
 func (c *Catalog) reconcileQueue(ctx context.Context, q QueueConfig) error {
 	if q.State == Creating {
 		_, err := c.finishCreate(ctx, q)
