@@ -53,8 +53,8 @@ func (m *members) others() (all []string) {
 // wrong address, would be elected and keep leading: a leader sends, and followers answer. The
 // calls of other nodes would not arrive.
 //
-// Each of these voters said so itself, lately. Where no voter can be asked, and at the start,
-// nothing is known, and Raft decides alone.
+// Each of these voters reported it itself, lately. Where no voter can be asked, and at the start,
+// this node knows no such reports, and Raft decides alone.
 func (m *members) abstainIfUnreached() {
 	objectors := m.peers.reachability.objectors()
 	if len(objectors) == 0 {

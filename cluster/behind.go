@@ -10,24 +10,26 @@ import (
 // status reports it.
 const behindAfter = 4 * time.Second
 
-// Behind is a voter of a group that answers and does not get what its leader has: its leader does not reach it, or it is too slow.
+// Behind is a voter of a group that answers but does not receive its leader's entries: its leader
+// does not reach it, or it is too slow.
 type Behind struct {
 	ServerID string `json:"serverId"`
 	Group    string `json:"group"`
-	// Applied is what it has, Commit what its leader has committed.
+	// Applied is the voter's position, and Commit the position that its leader has committed.
 	Applied uint64 `json:"applied"`
 	Commit  uint64 `json:"commit"`
-	// Since is when it was first seen not to be level.
+	// Since is when the voter was first seen not to be caught up.
 	Since time.Time `json:"since"`
 }
 
-// noteBehind notes at each look which voters are not level, and returns those that have not been for behindAfter.
+// noteBehind records in each round which voters are not caught up. It returns those that have not
+// been for behindAfter.
 func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*Report) (all []Behind) {
 	since := map[Behind]time.Time{} // by server and group
 	look := func(group string, s *worldShard) {
 		for _, voter := range s.voters {
 			own, leads := reports[voter].group(group), reports[s.leader].group(group)
-			// Without a member that is level nothing is known yet.
+			// Without a caught-up member there is no position to compare with yet.
 			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) {
 				continue
 			}

@@ -2,7 +2,8 @@ package cluster
 
 import "slices"
 
-// catalogVotersMax is how many voters the catalog has at most; all other nodes follow it without a vote.
+// catalogVotersMax is the largest number of the catalog's voters. All other nodes follow it without
+// a vote.
 const catalogVotersMax = 5
 
 // catalogWanted is how many sound voters the catalog must keep when a sound one goes, if that is
@@ -53,8 +54,10 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 	return step{}, false
 }
 
-// inherits reports whether the vote of an earlier incarnation, which is silent or was forgotten, is still there for a member to get. With both votes there would
-// be one voter more, of which one is dead, and the node that lost its disk once could take the majority along if it fails again.
+// inherits reports whether a voter is an earlier incarnation of a member, and is silent or was
+// forgotten. The member does not get a vote while that vote exists. With both votes there would be
+// one voter more, and one of the two is dead. If the node that lost its disk fails again, it could
+// take the majority along.
 func (p *planner) inherits(c *worldShard, id string) bool {
 	return slices.ContainsFunc(c.voters, func(voter string) bool {
 		n := p.byID[voter]
@@ -62,8 +65,9 @@ func (p *planner) inherits(c *worldShard, id string) bool {
 	})
 }
 
-// unvote returns how a voter of the catalog should cease to be one, nothing if it should stay. The vote of a lost node harms less than that of
-// one voter fewer, so it stays unless another node can have it.
+// unvote returns the action by which a voter of the catalog loses its vote, 0 if it keeps it. One
+// voter fewer harms more than the vote of a lost node. The lost node therefore keeps its vote
+// unless another node can get one.
 func (p *planner) unvote(c *worldShard, id string) action {
 	n := p.byID[id]
 	spare := slices.ContainsFunc(c.nonvoters, func(other string) bool { return p.keepsReplica(other) && p.sound(c, other) })

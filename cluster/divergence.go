@@ -9,13 +9,13 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// divergence says that a replica of a group does not have the state that most voters have.
+// divergence records that a replica of a group does not have the state that most voters have.
 type divergence struct {
 	Group string           `json:"group"`
 	Right node.IndexDigest `json:"right"`
 }
 
-// compare looks for replicas that differ from the others and has them set aside.
+// compare looks for replicas that differ from the others, and has them set aside.
 func (p *placer) compare(ctx context.Context, w *world, catalog *worldShard, reports map[string]*Report) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
@@ -42,8 +42,9 @@ func (p *placer) compare(ctx context.Context, w *world, catalog *worldShard, rep
 	asking.Wait()
 }
 
-// diverged returns the members of a group whose digest at some index is not that of most voters, each with the right one.
-// undecided says that members differ at an index at which most voters do not agree.
+// diverged returns the members of a group whose digest at some index is not the digest of most
+// voters, each with the correct digest. undecided says that members differ at an index at which
+// most voters do not agree.
 func diverged(group string, s *worldShard, reports map[string]*Report) (wrong map[string]node.IndexDigest, undecided bool) {
 	members := slices.Concat(s.voters, s.nonvoters)
 	seen := map[uint64]map[string]uint64{} // by index and member

@@ -107,7 +107,7 @@ func (r *Report) reaches(serverID string) bool {
 }
 
 // takeOverLagMax is how many entries a voter that takes over may be behind. The leader sends the
-// missing entries before it hands over, and accepts no new ones meanwhile.
+// missing entries before it transfers its leadership, and accepts no new ones meanwhile.
 const takeOverLagMax = 1024
 
 // canTakeOver reports whether a node can take over a group from its leader.

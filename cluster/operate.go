@@ -10,17 +10,19 @@ import (
 // MemberStatus is a node as this node sees it.
 type MemberStatus struct {
 	Node
-	// Report is what the node says of itself; nil if it does not answer.
+	// Report is the node's own report; nil if it does not answer.
 	Report *Report
-	// SilentSince is when a silent node last answered, as far as the leader of the catalog knows; zero if
-	// the node answers, or if there is no leader.
+	// SilentSince is when a silent node last answered, as far as the leader of the catalog knows.
+	// It is zero if the node answers, or if there is no leader.
 	SilentSince time.Time
-	// Behind are the groups of which it votes and does not get what the leader has, as far as the leader of the catalog knows.
+	// Behind are the groups in which the node votes but does not receive the leader's entries, as
+	// far as the leader of the catalog knows.
 	Behind []Behind
 }
 
-// Members asks all nodes of the cluster for their state, in the order of their server ids, and for what placement does. ctx bounds how long it
-// waits; it never waits longer than two seconds.
+// Members asks all nodes of the cluster for their state, and returns them in the order of their
+// server ids. It also returns the moves of placement. ctx bounds the wait, which never exceeds two
+// seconds.
 func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []Move) {
 	reports := askAll(ctx, c.Nodes(), c.members)
 	status := placementStatusOf(reports)
@@ -52,14 +54,15 @@ func (c *Cluster) VotersWanted() int {
 	return c.Settings().Factor
 }
 
-// Drain says that a node is to be emptied. Its replicas and leaderships move away as far as other nodes can take them; Members
-// shows how far that is. If fewer than keep other nodes would be left that do not drain, also by drains that were asked for at the same
-// time, nothing changes and the error is ErrNodeNeeded. It may be repeated, as may Undrain.
+// Drain makes placement empty a node. The node's replicas and leaderships move away as far as other
+// nodes can take them; Members shows the progress. If fewer than keep other nodes that do not drain
+// would be left, nothing changes and the error is ErrNodeNeeded. This counts drains that were
+// requested at the same time. It may be repeated, as may Undrain.
 func (c *Cluster) Drain(ctx context.Context, serverID string, keep int) error {
 	return c.setDraining(ctx, drain{ServerID: serverID, Draining: true, Keep: keep})
 }
 
-// Undrain says that a node may have replicas and leaderships again.
+// Undrain permits a node to have replicas and leaderships again.
 func (c *Cluster) Undrain(ctx context.Context, serverID string) error {
 	return c.setDraining(ctx, drain{ServerID: serverID})
 }
@@ -98,12 +101,13 @@ func (c *Cluster) Remove(ctx context.Context, serverID string) error {
 // Transfer is a change of a shard's leader.
 type Transfer struct {
 	Shard uint32
-	// From is the server id of the leader, To that of the voter that is to lead.
+	// From is the server id of the leader, and To that of the voter that should lead.
 	From, To string
 }
 
-// TransferLeader has the leader of a shard hand over, and returns when it leads no more. It fails with node.ErrNotLeader if t.From does not lead;
-// node.ErrUnknownOutcome says that it may hand over all the same.
+// TransferLeader makes the leader of a shard transfer its leadership, and returns when it does not
+// lead any more. It fails with node.ErrNotLeader if t.From does not lead. After
+// node.ErrUnknownOutcome the transfer may still happen.
 func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
@@ -114,7 +118,7 @@ func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 }
 
 var (
-	// ErrUnknownNode says that the catalog has no node of that server id.
+	// ErrUnknownNode says that the catalog has no node with the server id.
 	ErrUnknownNode = errors.New("no such node")
 	// ErrNodeAnswers says that a node is alive: it answers some node.
 	ErrNodeAnswers = errors.New("the node still answers")

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// PlacementStatus is what the catalog's leader knows about the cluster beyond what the nodes report of
-// themselves.
+// PlacementStatus is the catalog leader's knowledge of the cluster beyond the nodes' own reports.
 type PlacementStatus struct {
 	// Silent are the nodes that do not answer.
 	Silent []Silence `json:"silent,omitempty"`
@@ -18,7 +17,8 @@ type PlacementStatus struct {
 	Behind []Behind `json:"behind,omitempty"`
 }
 
-// Silence is a node that does not answer. Since is when it answered last, or when the leader of the catalog first asked it.
+// Silence is a node that does not answer. Since is when it last answered, or when the leader of the
+// catalog first asked it.
 type Silence struct {
 	ServerID string    `json:"serverId"`
 	Since    time.Time `json:"since"`
@@ -28,8 +28,8 @@ type Silence struct {
 type Move struct {
 	Shard uint32 `json:"shard"`
 	Text  string `json:"text"`
-	// Leaves is the server that leaves the shard by this move; empty for other moves. The move is over once the
-	// server is no member any more.
+	// Leaves is the server that leaves the shard by this move; empty for other moves. The move is
+	// over once the server is not a member any more.
 	Leaves string `json:"leaves,omitempty"`
 }
 
@@ -60,8 +60,9 @@ func leaves(shard uint32, steps []step) string {
 	return ""
 }
 
-// explain says what placement does about a shard or waits for. It returns "" if the shard needs nothing, or
-// has no leader, which placement cannot change.
+// explain says what placement does about a shard or waits for. It returns "" if the shard needs no
+// change. It also returns "" if the shard has no leader, because placement cannot change such a
+// shard.
 func (p *planner) explain(s *worldShard, steps []step) string {
 	if s.leader == "" {
 		return ""
@@ -129,7 +130,8 @@ func (p *planner) coming(s *worldShard) string {
 	return ""
 }
 
-// superseded returns a voter of a shard whose new incarnation waits to replace it, "" if there is none.
+// superseded returns a voter of a shard whose new incarnation waits to replace it, "" if there is
+// none.
 func (p *planner) superseded(s *worldShard) string {
 	for _, id := range s.voters {
 		if n := p.byID[id]; n != nil && n.nextReplacement != "" && n.replacement == "" && !slices.Contains(s.voters, n.nextReplacement) {
@@ -182,8 +184,8 @@ func nameOf(serverID string) string {
 	return name
 }
 
-// placementStatusOf returns the status that the catalog's leader reports, of two leaders the later one's;
-// an empty one if there is no leader.
+// placementStatusOf returns the status that the catalog's leader reports. If two nodes report one,
+// it returns the later leader's; if there is no leader, an empty one.
 func placementStatusOf(reports map[string]*Report) PlacementStatus {
 	var status PlacementStatus
 	var term uint64

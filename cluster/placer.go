@@ -144,8 +144,8 @@ type placer struct {
 	saidCut map[[2]string]bool
 	// behind holds since when voters have not been caught up, by server and group.
 	behind map[Behind]time.Time
-	// undecided are the groups whose replicas were reported to differ without a majority that shows which
-	// is right.
+	// undecided are the groups whose replicas were reported to differ without a majority that shows
+	// which is right.
 	undecided map[string]bool
 }
 
@@ -320,7 +320,7 @@ func (p *placer) world(reports map[string]*Report) world {
 	return w
 }
 
-// group returns what the reports say of a group.
+// group combines the reports on a group.
 func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
 	var term uint64 // a replaced leader may not know yet that it was replaced
 	for id, r := range reports {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// replacementAfter is how long a node must be silent before another incarnation of its name takes its
-// replicas. Placement does not wait for the grace period: starting a node under the same name says that the
-// old one is gone.
+// replacementAfter is how long a node must be silent before another incarnation of its name takes
+// its replicas. Placement does not wait for the grace period: starting a node under the same name
+// says that the old one is gone.
 const replacementAfter = 10 * time.Second
 
-// findReplacements finds the silent nodes that have a newer incarnation which answers. Of two incarnations
-// that answer, neither is the replacement: an operator must choose. One that has just arrived is not the
-// replacement yet: its replicas would go to other nodes.
+// findReplacements finds the silent nodes that have a newer incarnation which answers. Of two
+// incarnations that answer, neither is the replacement: an operator must choose. One that has just
+// arrived is not the replacement yet: its replicas would go to other nodes.
 func (p *placer) findReplacements(nodes []worldNode, recorded []Node) {
 	answering := map[string][]*worldNode{} // by name
 	for i, n := range recorded {
@@ -33,8 +33,8 @@ func (p *placer) findReplacements(nodes []worldNode, recorded []Node) {
 	}
 }
 
-// retire removes the record of one node whose replacement has caught up: it has all replicas of the old node
-// and the catalog.
+// retire removes the record of one node whose replacement has caught up: it has all replicas of the
+// old node and the catalog.
 func (p *placer) retire(ctx context.Context, w *world, catalog *worldShard) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
