@@ -11,7 +11,7 @@ import (
 const (
 	// DefaultGrace is how long a node may be silent before its replicas are replaced.
 	DefaultGrace = 10 * time.Minute
-	// DefaultFactor is how many voters a shard has if there are as many nodes.
+	// DefaultFactor is the number of voters of a shard if there are as many nodes.
 	DefaultFactor = 3
 
 	factorMax = 7
@@ -19,23 +19,26 @@ const (
 	graceMax  = 30 * 24 * time.Hour
 )
 
-// Settings are those of the whole cluster. The catalog has them, so that they are the same on all nodes and outlive each of them.
+// Settings are the settings of the whole cluster. The catalog stores them, so that they are the
+// same on all nodes and outlive each of them.
 type Settings struct {
-	// Factor is how many voters each shard should have, as far as there are nodes: 1, 3, 5 or 7. An even number would survive no more
-	// failures than the odd one below it.
+	// Factor is the number of voters that each shard should have, if there are enough nodes: 1, 3,
+	// 5 or 7. An even number would survive no more failures than the odd one below it.
 	Factor int `json:"factor,omitempty"`
 	// Grace is how long a node may be silent before its replicas are replaced, 1 s to 30 days.
 	Grace time.Duration `json:"graceNanos,omitempty"`
-	// MinVoters is how many voters a shard must have to take mutations, 1 to Factor. Format 2.
+	// MinVoters is the number of voters that a shard must have to accept mutations, 1 to Factor.
+	// Format 2.
 	MinVoters int `json:"minVoters,omitempty"`
-	// NoAutoCreate is whether a put into a queue that does not exist is refused rather than makes the queue. Format 2.
+	// NoAutoCreate sets whether a put into a queue that does not exist is refused. Otherwise such a
+	// put creates the queue. Format 2.
 	NoAutoCreate *bool `json:"noAutoCreate,omitempty"`
 }
 
-// SettingError says which setting of a cluster cannot have a value, and what it may be.
+// SettingError says which setting of a cluster cannot have a value, and which values it may have.
 type SettingError struct {
 	Setting Setting
-	// Text says which value was asked for, and which there may be.
+	// Text names the requested value and the permitted ones.
 	Text string
 }
 
@@ -48,13 +51,14 @@ const (
 	GraceSetting  Setting = "grace period"
 	// MinVotersSetting is raised by Configure, and lowered by LowerMinVoters only.
 	MinVotersSetting Setting = "min-voters"
-	// NoAutoCreateSetting is whether queues are made by CreateQueue only.
+	// NoAutoCreateSetting sets whether only CreateQueue creates queues.
 	NoAutoCreateSetting Setting = "no-auto-create"
 )
 
 func (e *SettingError) Error() string { return string(e.Setting) + ": " + e.Text }
 
-// Check returns what is wrong with settings, as a *SettingError. A zero is no fault: it stands for what there is.
+// Check returns the fault of settings, as a *SettingError. A zero is no fault: it stands for the
+// present value.
 func (s Settings) Check() error {
 	switch {
 	case s.Factor < 0 || s.Factor > factorMax || s.Factor != 0 && s.Factor%2 == 0:
@@ -67,7 +71,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// over returns s, and where it has a zero what below has.
+// over returns s with every zero replaced by the value in below.
 func (s Settings) over(below Settings) Settings {
 	if s.Factor == 0 {
 		s.Factor = below.Factor
@@ -95,13 +99,14 @@ func (s Settings) withDefaults() Settings {
 	return s.over(Settings{Factor: DefaultFactor, Grace: DefaultGrace, MinVoters: 1, NoAutoCreate: new(false)})
 }
 
-// Configure changes the settings of the cluster that are not zero in s, and returns those that hold then. A *SettingError says that s is impossible. It may
-// be repeated.
+// Configure changes the settings of the cluster that are not zero in s, and returns the resulting
+// settings. A *SettingError says that s is invalid. It may be repeated.
 func (c *Catalog) Configure(ctx context.Context, s Settings) (Settings, error) {
 	return c.proposeSettings(ctx, command{Settle: &s})
 }
 
-// LowerMinVoters has shards with fewer voters than before take mutations: what is acknowledged then is on fewer disks. It may be repeated.
+// LowerMinVoters makes shards with fewer voters than before accept mutations, whose acknowledged
+// data is then on fewer disks. It may be repeated.
 func (c *Catalog) LowerMinVoters(ctx context.Context, least int) (Settings, error) {
 	return c.proposeSettings(ctx, command{Settle: &Settings{MinVoters: least}, Lower: true})
 }
@@ -121,7 +126,7 @@ func (c *Catalog) proposeSettings(ctx context.Context, cmd command) (s Settings,
 // settingsFormat is the format that has MinVoters and NoAutoCreate.
 const settingsFormat fsm.Format = 2
 
-// checkSettings returns what is wrong with a change of settings, as a *SettingError.
+// checkSettings returns the fault of a change of settings, as a *SettingError.
 func (m *machine) checkSettings(c *command) error {
 	if err := c.Settle.Check(); err != nil {
 		return err

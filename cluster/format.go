@@ -9,7 +9,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// ErrFormat is answered to a node that asks to join and does not read what the cluster writes.
+// ErrFormat is the answer to a node that asks to join and does not read the cluster's format.
 var ErrFormat = errors.New("the cluster speaks a later format")
 
 // errBehind is the answer to a node that forwards a request in a format which this node does not
@@ -17,7 +17,7 @@ var ErrFormat = errors.New("the cluster speaks a later format")
 // format, the request might contain what that format cannot express.
 var errBehind = errors.New("the node does not write the request's format yet")
 
-// raise has the cluster speak a format from the next entry on, if every recorded node reads it.
+// raise makes the cluster speak a format from the next entry on, if every recorded node reads it.
 type raise struct {
 	Format fsm.Format `json:"format"`
 }
@@ -52,26 +52,29 @@ func (m *machine) raiseFormat(r *raise) (outcome, error) {
 	return outcome{}, nil
 }
 
-// formatOf returns an error if what begins like an entry or a snapshot has a format that this program does not read. It comes before strict
-// decoding, which would name a field that is unknown and not why.
+// formatOf returns an error if the beginning of an entry or a snapshot has a format that this
+// program does not read. It runs before strict decoding, which would name an unknown field instead
+// of the cause.
 func formatOf(data []byte) error {
 	var head struct {
 		Format uint64 `json:"format"`
 	}
 	if json.Unmarshal(data, &head) != nil {
-		return nil // strict decoding says what is wrong with it
+		return nil // strict decoding reports the fault
 	}
 	return fsm.Format(min(head.Format, 255)).Readable()
 }
 
-// Format returns the format that the cluster speaks, from memory. It may be a later one already.
+// Format returns the format that the cluster speaks, from memory. The cluster may speak a later one
+// already.
 func (c *Catalog) Format() (format fsm.Format) {
 	c.view(func(m *machine) { format = m.state.Format })
 	return format
 }
 
-// agreed returns the latest format that all nodes read. Each must say so itself, now: a silent one may come back as another program than its
-// record says, so the first format is all that there is as long as one is silent.
+// agreed returns the latest format that all nodes read. Each node must report it now: a silent one
+// may come back with another program than its record says. While one node is silent, agreed returns
+// the first format.
 func agreed(all []Node, reports map[string]*Report) fsm.Format {
 	format := fsm.LatestFormat
 	for i := range all {

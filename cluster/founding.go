@@ -18,28 +18,31 @@ type Founder struct {
 	ServerID, Zone string
 }
 
-// FoundingConfig says how to found a cluster of several nodes.
+// FoundingConfig is the description of a new cluster of several nodes.
 type FoundingConfig struct {
 	// Founders are the nodes. The first one makes the cluster's id.
 	Founders []Founder
 	Shards   int
 	// Settings are the first settings of the cluster; a zero stands for the default.
 	Settings Settings
-	// Guarded says that the first founder asks its callers for tokens.
+	// Guarded says that the first founder requires tokens of its callers.
 	Guarded bool
 }
 
-// foundingSettings is what node.Founding.Settings holds.
+// foundingSettings is the content of node.Founding.Settings.
 type foundingSettings struct {
 	Settings Settings `json:"settings"`
 	Guarded  bool     `json:"guarded,omitempty"`
 }
 
-// FoundingFormat is the format that a cluster founded by several nodes speaks from the start: all of them read it.
+// FoundingFormat is the format that a cluster founded by several nodes speaks from the start. All
+// founders read it.
 const FoundingFormat fsm.Format = 2
 
-// NewFounding plans a cluster that several nodes found together: each shard has as many voters as the replication factor says, as far as there are nodes,
-// spread over zones and evenly over nodes. The catalog has the first five nodes. MinVoters is a majority of the voters, unless it is set.
+// NewFounding plans a cluster that several nodes found together. Each shard has as many voters as
+// the replication factor says, if there are enough nodes. The voters are spread over zones, and
+// evenly over nodes. The voters of the catalog are the first five nodes. MinVoters is a majority of
+// a shard's voters, unless it is set.
 func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 	first := cfg.Settings.withDefaults()
 	f := &node.Founding{Format: FoundingFormat}
@@ -76,7 +79,8 @@ func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 	return f, nil
 }
 
-// leastOf returns the least of the numbers below n that may be had, the first of several.
+// leastOf returns the least of the permitted numbers below n, and the first of several that are
+// equal.
 func leastOf(n int, may func(int) bool, compare func(a, b int) int) int {
 	best := -1
 	for i := range n {
@@ -90,8 +94,9 @@ func leastOf(n int, may func(int) bool, compare func(a, b int) int) int {
 // recordPause is the time between two attempts to record how the cluster was founded.
 const recordPause = 100 * time.Millisecond
 
-// recordFounding has the catalog know a cluster that several nodes founded. It is called where the catalog is led, before placement begins, and goes on until it
-// has succeeded or ctx ends. The record of the cluster comes last: the next leader does again what was cut off.
+// recordFounding adds a cluster that several nodes founded to the catalog. The catalog's leader
+// calls it before placement begins. It goes on until it has succeeded or ctx ends. It writes the
+// record of the cluster last, so that the next leader repeats an interrupted attempt.
 func (c *Catalog) recordFounding(ctx context.Context, f *node.Founding, addresses *Directory) {
 	for !c.recorded() {
 		err := c.recordFounded(ctx, f, addresses)
@@ -153,8 +158,9 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 	return nil
 }
 
-// namesakes returns the other recorded servers of a node's name. A founder that lost its disk may have been admitted as a new node before it was recorded as a
-// founder: it must be recorded nevertheless, for its places go to the new node.
+// namesakes returns the other recorded servers of a node's name. A founder that lost its disk may
+// have been admitted as a new node before it was recorded as a founder. It must be recorded
+// nevertheless, because its places go to the new node.
 func (c *Catalog) namesakes(of *Node) (servers []string) {
 	for _, n := range c.Nodes() {
 		if n.Name == of.Name && n.ServerID != of.ServerID {

@@ -12,21 +12,23 @@ type QueueState string
 
 // The states.
 const (
-	// Creating: the record is there, but not every shard concerned knows of the queue yet.
+	// Creating: the record exists, but not every shard concerned knows of the queue yet.
 	Creating QueueState = "creating"
 	// Active: all partitions were opened.
 	Active QueueState = "active"
-	// Deleting: nothing of the queue counts any more. The record stays until no shard holds anything of it.
+	// Deleting: the queue's settings and jobs do not count any more. The record stays until no
+	// shard holds a part of the queue.
 	Deleting QueueState = "deleting"
 )
 
-// QueueConfig is the record of a queue. A queue without one has one partition, in its home shard, and default settings.
+// QueueConfig is the record of a queue. A queue without a record has one partition, in its home
+// shard, and default settings.
 type QueueConfig struct {
 	Name       string
 	Partitions uint32
 	State      QueueState
-	// Version grows with every change of the settings, also over deletion and a new creation: it is the index of the
-	// change in the catalog's log.
+	// Version is the index of the last change of the settings in the catalog's log. It grows with
+	// every change, also across deletion and a new creation.
 	Version  uint64
 	Settings fsm.Settings
 }
@@ -35,21 +37,21 @@ type QueueConfig struct {
 type Node struct {
 	Name     string `json:"name"`
 	ServerID string `json:"serverId"`
-	// PeerAddr is where its peers reach it; empty if it does not listen for any.
+	// PeerAddr is where its peers reach the node; empty if it does not listen for peers.
 	PeerAddr string `json:"peerAddr,omitempty"`
-	// ClientAddr is where clients reach it; Zone is what it fails together with.
+	// ClientAddr is where clients reach the node. Zone is its failure domain.
 	ClientAddr string `json:"clientAddr,omitempty"`
 	Zone       string `json:"zone,omitempty"`
-	// Format is the latest format that it reads; 0 is the first.
+	// Format is the latest format that the node reads; 0 is the first.
 	Format fsm.Format `json:"format,omitempty"`
-	// Draining: the node is to be emptied.
+	// Draining: placement empties the node.
 	Draining bool `json:"draining,omitempty"`
-	// Guarded: it asks its callers for tokens. While one node of a cluster does, all do.
+	// Guarded: the node requires tokens of its callers. While one node of a cluster does, all do.
 	Guarded bool `json:"guarded,omitempty"`
 }
 
-// Placement says which nodes are to run a replica of a shard: its members in Raft, and those about to become members or no
-// longer to be any. A node starts and stops its replicas by it.
+// Placement records the nodes that should run a replica of a shard: its members in Raft, those
+// about to become members, and those about to leave. A node starts and stops its replicas by it.
 type Placement struct {
 	Shard uint32 `json:"shard"`
 	// Servers are server ids in order.
@@ -62,8 +64,9 @@ func (p Placement) clone() Placement {
 	return p
 }
 
-// The stored form of the records. The names are part of the format; fields may be added, none may change its meaning.
-// A test fills every field by reflection, so that a setting which is not stored is noticed.
+// The stored form of the records. The names are part of the format. Fields may be added; no field
+// may change its meaning. A test fills every field by reflection, so that it notices a setting that
+// is not stored.
 type queueRecord struct {
 	Name       string         `json:"name"`
 	Partitions uint32         `json:"partitions"`

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// requestWindow is how long the outcome of a request is remembered, answersMax how many are, oldest out first.
+	// requestWindow is how long the outcome of a request is remembered. answersMax bounds the
+	// remembered outcomes; the oldest is dropped first.
 	requestWindow = 5 * time.Minute
 	answersMax    = 10_000
 )
@@ -30,24 +31,24 @@ type answer struct {
 // RequestError says that a request id was used before with other content. Nothing was changed.
 type RequestError struct{ ID string }
 
-// Error returns the id and what is wrong with it.
+// Error returns the id and the fault.
 func (e *RequestError) Error() string {
 	return "request " + e.ID + " was made before with other content"
 }
 
-// OtherContent says what the error is about to the public edge, which does not import this package.
+// OtherContent returns the request id to the public edge, which does not import this package.
 func (e *RequestError) OtherContent() string { return e.ID }
 
-// ForRequest returns the catalog as one caller's request sees it: CreateQueue and UpdateQueue that have succeeded before
-// under the same id answer as they did then. They are remembered for 5 minutes, and fail with a RequestError if the content
-// is not the same.
+// ForRequest returns the catalog for one caller's request. CreateQueue and UpdateQueue calls that
+// succeeded under the same id return the same result again. Their outcomes are remembered for 5
+// minutes. A call fails with a RequestError if the content differs.
 func (c *Catalog) ForRequest(id, content string) *Catalog {
 	bound := *c
 	bound.request = &request{ID: id, Content: content}
 	return &bound
 }
 
-// recall returns what is remembered of the request that c is bound to.
+// recall returns the remembered outcome of the request that c is bound to.
 func (c *Catalog) recall() (q QueueConfig, remembered bool, err error) {
 	if c.request == nil {
 		return QueueConfig{}, false, nil
@@ -79,7 +80,7 @@ func (c *Catalog) proposeOnce(ctx context.Context, cmd command) (outcome, error)
 	return out, err
 }
 
-// once applies a command unless its request was applied before, and remembers what it did.
+// once applies a command unless its request was applied before, and remembers the outcome.
 func (m *machine) once(r *request, apply func() outcome) outcome {
 	if r == nil {
 		return apply()
@@ -101,7 +102,7 @@ func (m *machine) once(r *request, apply func() outcome) outcome {
 	return out
 }
 
-// sweep forgets answers that are too old, and the oldest where there are too many.
+// sweep removes answers that are too old, and the oldest ones if there are too many.
 func (m *machine) sweep() {
 	keep := 0
 	for keep < len(m.state.Answers) && m.state.Answers[keep].Request.At < m.state.Clock-int64(requestWindow) {

@@ -23,9 +23,9 @@ type requestLockCall struct {
 	BudgetNanos int64  `json:"patienceNanos"`
 }
 
-// LockRequest locks a request that reserves from several shards, for one attempt, at the leader of one
-// of them: see node.RequestMutex. If that leader ends meanwhile, the attempt goes on. The lock does
-// not keep it apart from an attempt at the next leader.
+// LockRequest locks a request that reserves from several shards, for one attempt, at the leader of
+// one of them: see node.RequestMutex. If that leader ends meanwhile, the attempt goes on. The lock
+// then does not exclude an attempt at the next leader.
 func (r *Router) LockRequest(ctx context.Context, shard uint32, requestID string, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
 	p := newRetryBudget(ctx, leaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {

@@ -16,25 +16,27 @@ import (
 // tokensMax bounds the tokens of a cluster.
 const tokensMax = 10_000
 
-// The ways in which a change of tokens is refused. Nothing was changed.
+// The reasons for which a change of tokens is refused. Nothing was changed.
 var (
 	ErrTokens       = fmt.Errorf("the cluster has %d tokens, which is the limit; delete some", tokensMax)
 	ErrTokenExists  = errors.New("there is a token with this id")
 	ErrTokenUnknown = errors.New("there is no token with this id")
 )
 
-// tokenEnd ends a token at NotAfter, nanoseconds since 1970, or at once and with its record if that is 0. It makes no token last longer.
+// tokenEnd ends a token at NotAfter, in nanoseconds since 1970. If NotAfter is 0, it ends the token
+// at once and removes its record. It never extends a token.
 type tokenEnd struct {
 	ID       string `json:"id"`
 	NotAfter int64  `json:"notAfterNanos,omitempty"`
 }
 
-// findToken returns where a token's record is or would be.
+// findToken returns the position at which a token's record is or would be.
 func (m *machine) findToken(id string) (int, bool) {
 	return slices.BinarySearchFunc(m.state.Tokens, id, func(t *tokens.Record, id string) int { return strings.Compare(t.ID, id) })
 }
 
-// addToken records a token. Where there are too many, those make room that had ended when it was made.
+// addToken records a token. If there are too many, it first removes those that had expired when the
+// new token was made.
 func (m *machine) addToken(t *tokens.Record) outcome {
 	if _, found := m.findToken(t.ID); found {
 		return outcome{verdict: exists}
@@ -73,7 +75,7 @@ func (m *machine) endToken(e *tokenEnd) outcome {
 // access is the part of the state that authenticates callers, readable without a lock.
 type access struct {
 	tokens map[string]*tokens.Record // by id
-	// guard is the name of a node that asks its callers for tokens, "" if none does.
+	// guard is the name of a node that requires tokens of its callers, "" if there is none.
 	guard string
 }
 
@@ -105,7 +107,7 @@ func (m *machine) showAccess() {
 	}
 }
 
-// checkTokens returns what is wrong with the tokens of a snapshot.
+// checkTokens returns the fault of the tokens of a snapshot.
 func checkTokens(all []*tokens.Record) error {
 	for i, t := range all {
 		if t == nil || i > 0 && all[i-1].ID >= t.ID {
@@ -118,8 +120,8 @@ func checkTokens(all []*tokens.Record) error {
 	return nil
 }
 
-// AddToken records a token. It fails with ErrTokens if there are too many. After an unknown
-// outcome there may be a token without an owner: it can be ended.
+// AddToken records a token. It fails with ErrTokens if there are too many. After an unknown outcome
+// there may be a token without an owner, which EndToken can end.
 func (c *Catalog) AddToken(ctx context.Context, t tokens.Record) error {
 	out, err := c.propose(ctx, command{AddToken: &t})
 	switch {
@@ -133,8 +135,10 @@ func (c *Catalog) AddToken(ctx context.Context, t tokens.Record) error {
 	return nil
 }
 
-// EndToken forgets a token, or has it end at a time if that is not zero and before its own end. When it returns this node knows; every other one does as soon
-// as it has applied that. It may be repeated; ErrTokenUnknown says that there is none, any more or at all.
+// EndToken removes a token. If at is not zero, it makes the token expire at that time instead,
+// unless the token expires earlier. When EndToken returns, this node has applied the change. Every
+// other node enforces it as soon as it has applied it too. EndToken may be repeated.
+// ErrTokenUnknown says that there is no such token.
 func (c *Catalog) EndToken(ctx context.Context, id string, at time.Time) error {
 	end := tokenEnd{ID: id}
 	if !at.IsZero() {
@@ -161,8 +165,9 @@ func (c *Catalog) Token(id string) (*tokens.Record, bool) {
 	return t, ok
 }
 
-// Guard returns the name of a node of the cluster that asks its callers for tokens, "" if none does, as this replica has it, from memory and without a lock.
+// Guard returns the name of a node of the cluster that requires tokens of its callers, "" if there
+// is none. It reads this replica, from memory and without a lock.
 func (c *Catalog) Guard() string { return c.access.Load().guard }
 
-// GuardAltered returns a channel that is closed when what Guard returns changes after this call.
+// GuardAltered returns a channel that is closed when the result of Guard changes after this call.
 func (c *Catalog) GuardAltered() <-chan struct{} { return c.access.guardChanged.wait() }

@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// decodeCommand decodes an entry of the log. What it refuses ends a node that finds it there, so nothing is logged that was not decoded before.
+// decodeCommand decodes an entry of the log. An entry that it refuses ends a node that finds it in
+// the log. Every entry is therefore decoded before it is logged.
 func decodeCommand(entry []byte) (command, error) {
 	if err := formatOf(entry); err != nil {
 		return command{}, err
@@ -36,9 +37,10 @@ func decodeCommand(entry []byte) (command, error) {
 	return c, nil
 }
 
-// check returns what is impossible about a command in this state. Such a command is not logged; one that is in the log all the same changes nothing.
+// check returns the reason why a command is invalid in this state, nil if it is valid. An invalid
+// command is not logged. If one is in the log anyway, it changes nothing.
 func (m *machine) check(c *command) error {
-	shards := m.state.Foundation.Shards // 0 before the cluster is recorded: then nothing is bounded by it
+	shards := m.state.Foundation.Shards // 0 before the cluster is recorded: then it bounds nothing
 	switch {
 	case c.Found != nil && (c.Found.ClusterID == "" || c.Found.Shards < 1):
 		return fmt.Errorf("%+v is no cluster", *c.Found)
