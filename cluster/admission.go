@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// enrolPause is the time between two attempts to be recorded. enrolNotice is the time until their
-	// failure is logged, and between two such messages.
+	// enrolPause is the time between two attempts to be recorded. enrolNotice is the time until
+	// their failure is logged, and between two such messages.
 	enrolPause  = 500 * time.Millisecond
 	enrolNotice = 10 * time.Second
 	// leaderlessMax is how long a recorded node may know of no leader before it asks whether it
@@ -95,9 +95,9 @@ func (m *members) handleDeparture(err error) bool {
 	return true
 }
 
-// refusal is how long a node has not been recorded as it is, and when that was last logged. The
-// catalog may have no known leader for a moment after a start and at other times; that is not
-// worth a message.
+// refusal records since when this node's record has been missing or out of date, and when that was
+// last logged. The catalog may have no known leader for a moment, after a start and at other times.
+// That is not worth a message.
 type refusal struct{ since, said time.Time }
 
 // update records the result of an attempt. It reports whether the failure is final, or has lasted
@@ -113,7 +113,7 @@ func (r *refusal) update(err error) bool {
 	return errors.Is(err, ErrNameTaken) || errors.Is(err, ErrFormat) || time.Since(r.since) >= enrolNotice
 }
 
-// isDue reports whether the refusal is to be logged again, and records that it was.
+// isDue reports whether the refusal should be logged again, and records that it was.
 func (r *refusal) isDue() bool {
 	if time.Since(r.said) < enrolNotice {
 		return false
@@ -182,7 +182,7 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 	return admission{}, err
 }
 
-// ErrNameTaken is answered to a node that asks to join under the name of a node that is alive.
+// ErrNameTaken is the answer to a node that asks to join under the name of a live node.
 var ErrNameTaken = errors.New("the name is taken by another node")
 
 // nameFree refuses a joining node whose name a live node has. It returns the silent nodes of that
@@ -210,9 +210,9 @@ func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []stri
 	return silent, nil
 }
 
-// admit records a node that asks to join, or asks again because its description has changed.
+// admit records a node that asks to join, or that asks again because its description has changed.
 // silent are the nodes of its name that are known not to answer. Two joining nodes of one name may
-// ask two nodes at the same time, and the catalog takes the first.
+// ask two nodes at the same time; the catalog accepts the first.
 func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
 	if n.Name == "" || n.ServerID == "" {
 		return fmt.Errorf("%w: a node without name or server id cannot join: %+v", node.ErrCanceled, n)
@@ -233,7 +233,7 @@ func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
 	return err
 }
 
-// replacementOf returns the server that has the place of one that left; empty if there is none.
+// replacementOf returns the server that replaces one that left; empty if there is none.
 func (c *Catalog) replacementOf(serverID string) string {
 	if left := c.Departed(serverID); left != nil {
 		return left.Replacement

@@ -16,8 +16,8 @@ func (m *members) answerAlive(ctx context.Context, _, serverID string) (bool, er
 	return err == nil, nil
 }
 
-// seenAliveBy returns a node that another node answers; empty if the nodes that can be asked get no
-// answer of it. The caller's decision is for good, and this node alone may be cut off from a node
+// seenAliveBy returns a node that another node answers; empty if no node that can be asked gets an
+// answer from it. The caller's decision is final, and this node alone may be cut off from a node
 // that answers all others.
 func (m *members) seenAliveBy(ctx context.Context, serverID string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*askWait)

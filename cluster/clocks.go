@@ -17,8 +17,9 @@ const (
 	pathResetClock = "/clock/reset"
 )
 
-// Clocks asks the other nodes of the cluster for the time, for node.Config.Clocks. A node is opened before it can call others, so Clocks is made
-// first and asks once Open was given it. Its methods may be called from any goroutine.
+// Clocks asks the other nodes of the cluster for the time, for node.Config.Clocks. A node is opened
+// before it can call others. Clocks is therefore made first, and can ask once Open has received it.
+// Its methods may be called from any goroutine.
 type Clocks struct {
 	mu    sync.Mutex
 	peers *peers
@@ -27,7 +28,7 @@ type Clocks struct {
 // NewClocks returns Clocks that cannot ask yet.
 func NewClocks() *Clocks { return &Clocks{} }
 
-// errNoCalls says that this node does not call others yet.
+// errNoCalls says that this node does not call other nodes yet.
 var errNoCalls = errors.New("this node does not call others yet")
 
 // ReadClock implements clock.Peers.
@@ -51,7 +52,7 @@ func (c *Clocks) setPeers(p *peers) {
 	c.peers = p
 }
 
-// clockHost is what of a node's time is called from others. *node.Node implements it.
+// clockHost is the part of a node's time that other nodes call. *node.Node implements it.
 type clockHost interface {
 	ReadClock() clock.Reading
 	ResetClock(ctx context.Context, shard uint32) (node.ClockReset, error)
@@ -65,7 +66,8 @@ func answerClocks(p *peers, host clockHost) {
 	})
 }
 
-// ResetClock has the leader of a shard, the server of the given id, move the shard's time back; see node.Node.ResetClock.
+// ResetClock makes the leader of a shard, the server with the given id, move the shard's time back;
+// see node.Node.ResetClock.
 func (c *Cluster) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
@@ -79,7 +81,7 @@ func (c *Cluster) ResetClock(ctx context.Context, leader string, shard uint32) (
 	return reset, nil
 }
 
-// clockAhead returns by how much a shard's time is ahead if that is an alarm, else zero.
+// clockAhead returns the lead of a shard's time over the clocks if it is an alarm, else zero.
 func clockAhead(g *node.GroupStatus) time.Duration {
 	if !g.ClockAhead {
 		return 0

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// departedMax bounds the departures that the catalog remembers; the oldest is dropped first. A
-// node that comes back after so many later departures is an unknown node. It joins as one more
-// node, without replicas, and its old replicas are still members of no group.
+// departedMax bounds the departures that the catalog remembers; the oldest is dropped first. A node
+// that comes back after so many later departures is an unknown node. It joins as one more node,
+// without replicas. Its old replicas are still members of no group.
 const departedMax = 1024
 
 // departure is a server id that left the cluster for good.
 type departure struct {
 	ServerID string `json:"serverId"`
-	// Replacement is the server that took its place under the same name; empty if it was removed.
+	// Replacement is the server that replaced it under the same name; empty if it was removed.
 	Replacement string `json:"heir,omitempty"`
 }
 
 // DepartedError says that a server has left its cluster for good: it was removed, or a new node of
-// its name has its place. The cluster does not need the data on its disk.
+// its name has replaced it. The cluster does not need the data on its disk.
 type DepartedError struct {
 	ServerID, ClusterID string
-	// Replacement is the server that took its place; empty if it was removed.
+	// Replacement is the server that replaced it; empty if it was removed.
 	Replacement string
 }
 

@@ -19,8 +19,8 @@ type exportHost interface {
 	Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error
 }
 
-// Export is node.Node's Export for any shard. A shard that another node leads comes as a backup of its own over the peer port, and
-// everything in it is checked on the way.
+// Export is node.Node's Export for any shard. A shard that another node leads arrives over the peer
+// port as a backup of its own, and Export checks everything in it.
 func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	to := &filter{keep: keep, emit: emit}
 	return r.routing.route(ctx, shard, newRetryBudget(ctx, leaderWait, nil), func() error {
@@ -38,7 +38,7 @@ func answerExports(p *peers, host exportHost, found foundation) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		var out *fsm.BackupWriter // nil before the first record: until then an error can be answered
+		var out *fsm.BackupWriter // nil before the first record: until then the answer can be an error
 		all := func(*fsm.QueueRecord) bool { return true }
 		err = host.Export(r.Context(), shard, all, func(record fsm.BackupRecord) error {
 			if out == nil {
@@ -95,7 +95,8 @@ func (p *peers) export(ctx context.Context, server string, shard uint32, to *fil
 	}
 }
 
-// filter passes the records of a shard on, but for the queues that are left out, and counts what it passes.
+// filter passes on the records of a shard, except those of queues that are left out, and counts
+// them.
 type filter struct {
 	keep   func(*fsm.QueueRecord) bool
 	emit   func(fsm.BackupRecord) error
@@ -112,8 +113,8 @@ func (f *filter) add(r fsm.BackupRecord) error {
 	return f.emit(r)
 }
 
-// retryable returns the error of an export such that the export starts again, elsewhere, only if
-// no record was emitted.
+// retryable returns the error of an export. It permits a new start of the export elsewhere, unless
+// a record was emitted.
 func (f *filter) retryable(err error) error {
 	switch {
 	case err == nil, !servedElsewhere(err):

@@ -106,8 +106,8 @@ func (r *Router) leaderProblem(shard uint32, server string, report *Report) stri
 	return ""
 }
 
-// catalogProblem says what this node's catalog lacks of what its leader has, which sent report;
-// empty if it has all.
+// catalogProblem says what this node's catalog lacks compared to its leader's, which sent report;
+// empty if it is complete.
 func (r *Router) catalogProblem(report *Report) string {
 	if r.catalog.group.Serving() {
 		return ""

@@ -13,16 +13,19 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// gossipFile is what gossip keeps in a data directory: addresses of the old cluster's nodes.
+// gossipFile is the file of gossip in a data directory. It has addresses of the old cluster's
+// nodes.
 const gossipFile = "gossip-addresses.json"
 
-// Recovery is node.Recovery with the catalog made to suit: its one node is this one, which runs all shards.
+// Recovery is node.Recovery with an adapted catalog: its one node is this one, which runs all
+// shards.
 type Recovery struct {
 	*node.Recovery
 	dir string
 }
 
-// OpenRecovery opens the data directory of a stopped node for recovery; see node.OpenRecovery. It refuses one that has no catalog.
+// OpenRecovery opens the data directory of a stopped node for recovery; see node.OpenRecovery. It
+// refuses a directory without a catalog.
 func OpenRecovery(dir string, logger *slog.Logger) (*Recovery, error) {
 	var self node.Identity
 	inner, err := node.OpenRecovery(node.RecoveryConfig{Dir: dir, Logger: logger, Others: func(group, clusterID string) (node.Machine, error) {
@@ -50,7 +53,8 @@ func (r *Recovery) Run() error {
 	return r.Recovery.Run()
 }
 
-// soleMachine is the catalog's machine, whose snapshots know only one node and the new id of the cluster.
+// soleMachine is the catalog's machine for a recovery. Its snapshots know only one node and the new
+// id of the cluster.
 type soleMachine struct {
 	*machine
 	self      node.Identity
@@ -70,7 +74,8 @@ func (m *soleMachine) Restore(r io.Reader) (node.Machine, error) {
 func (m *soleMachine) Snapshot() node.MachineSnapshot {
 	sole := machine{state: m.state}
 	sole.state.Foundation = foundation{ClusterID: m.clusterID, Shards: m.self.Shards}
-	// Nodes that left the old cluster cannot come back to the new one, and this node may be one of them.
+	// Nodes that left the old cluster cannot come back to the new one, and this node may be one of
+	// them.
 	sole.state.Nodes, sole.state.Placements, sole.state.Departed = nil, nil, nil
 	for _, n := range m.state.Nodes {
 		if n.ServerID == m.self.ServerID {
@@ -79,7 +84,7 @@ func (m *soleMachine) Snapshot() node.MachineSnapshot {
 		}
 	}
 	if sole.state.Settings.MinVoters > 1 {
-		sole.state.Settings.MinVoters = 1 // one voter is all that is left, as the operator was told
+		sole.state.Settings.MinVoters = 1 // only one voter is left, as the operator was told
 	}
 	sole.state.Namespaces = nil
 	for _, r := range m.state.Namespaces {
