@@ -75,7 +75,8 @@ func (m *members) abstainIfUnreached() {
 		}
 		sick = true
 		if err := m.host.Abstain(g.Group); err != nil {
-			m.config.Logger.Debug("abstaining from elections", "group", g.Group, "error", err) // the replica was stopped this moment
+			// The replica was stopped a moment ago.
+			m.config.Logger.Debug("abstaining from elections", "group", g.Group, "error", err)
 		}
 	}
 	if !sick {

@@ -281,7 +281,9 @@ type members struct {
 	placement atomic.Pointer[PlacementStatus]
 	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed documents.
 	confirmed chan struct{}
-	led       time.Time // when this node knew a leader last, zero for not since its start; used by the goroutine that enrols only
+	// led is when this node last knew a leader, zero for not since its start. Only the goroutine
+	// that enrols uses it.
+	led time.Time
 	// rebuilt are the shards whose replica was set aside and replaced by a new one since the start.
 	// If the new one differs again, the reason is in this process. It then stays set aside until
 	// another process starts. Only follow uses rebuilt.

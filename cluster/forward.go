@@ -210,7 +210,8 @@ func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 		refuseForwarded(w, err)
 		return
 	}
-	enough, ended := make(chan struct{}), make(chan struct{}) // enough: the caller stops waiting; ended: the call is over
+	// enough: the caller stops waiting; ended: the call is over.
+	enough, ended := make(chan struct{}), make(chan struct{})
 	defer close(ended)
 	if r.URL.Query().Has("stoppable") {
 		go func() {

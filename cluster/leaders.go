@@ -144,7 +144,8 @@ func (c *leaderCache) leader(ctx context.Context, shard uint32) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.leader, h.asking = leader, nil
-	if wait == hintTimeout || asked.Err() == nil { // a question cut short by one caller's deadline is no answer for the others
+	// A question cut short by one caller's deadline is no answer for the others.
+	if wait == hintTimeout || asked.Err() == nil {
 		h.at = time.Now()
 	}
 	close(asking)
@@ -219,7 +220,8 @@ func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
 	var leader string
 	for range servers {
 		switch a := <-answers; {
-		case a.leader == "" || a.leader == r.catalog.self.ServerID: // they do not know yet that this node lost the leadership
+		case a.leader == "" || a.leader == r.catalog.self.ServerID:
+			// A server that names this node does not know yet that it lost the leadership.
 		case a.leader == a.by:
 			return a.leader
 		case leader == "":

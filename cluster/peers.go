@@ -340,7 +340,8 @@ func writePeerError(w http.ResponseWriter, err error) {
 func readPeerError(status int, body []byte) error {
 	var in peerError
 	switch status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // the call was not understood, so it was not carried out
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		// The call was not understood, so it was not carried out.
 		return fmt.Errorf("%w: status %d: %s", node.ErrCanceled, status, firstOf(body))
 	}
 	if status != http.StatusConflict || json.Unmarshal(body, &in) != nil {

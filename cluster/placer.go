@@ -16,13 +16,11 @@ import (
 const (
 	// placeInterval is the time between two rounds.
 	placeInterval = time.Second
-	// stepInterval is the time until the next round after the members of a shard were changed, for
-	// up to stepsInRow rounds in a row. A new replica takes three steps, and the short interval
-	// makes no other knowledge older.
+	// stepInterval replaces placeInterval after a change of members, for up to stepsInRow rounds. A
+	// new replica takes three steps, and they make no other knowledge older.
 	stepInterval = 100 * time.Millisecond
 	stepsInRow   = 20
-	// askWait bounds the question for a node's status. A node that does not answer in time counts
-	// as silent in this round.
+	// askWait bounds the question for a node's status. A late node counts as silent in this round.
 	askWait = 2 * time.Second
 	// changeWait bounds one change of a shard's members.
 	changeWait = 15 * time.Second
@@ -39,16 +37,14 @@ type GroupReport struct {
 	Voters    []string `json:"voters,omitempty"`
 	Nonvoters []string `json:"nonvoters,omitempty"`
 	Members   uint64   `json:"members,omitempty"`
-	// Applied and Commit are positions in the group's log. Digest is the machine's digest at
-	// DigestIndex.
+	// Applied and Commit are log positions. Digest is the machine's digest at DigestIndex.
 	Applied     uint64 `json:"applied"`
 	Commit      uint64 `json:"commit"`
 	Digest      uint64 `json:"digest,string"`
 	DigestIndex uint64 `json:"digestIndex"`
 	// Digests are digests at earlier entries, for comparison between replicas.
 	Digests []node.IndexDigest `json:"digests,omitempty"`
-	// Jobs is the number of jobs that a shard holds, and Clock its time. Both are zero for other
-	// groups.
+	// Jobs is the number of jobs of a shard, and Clock its time; zero for other groups.
 	Jobs  uint64   `json:"jobs"`
 	Clock fsm.Time `json:"clockNanos,omitempty"`
 	// Restoring: a restore of the shard has begun and not ended.
@@ -97,8 +93,7 @@ type Change struct {
 type nodes interface {
 	// report asks a node for its report.
 	report(ctx context.Context, serverID string) (Report, error)
-	// change asks a node, which should lead the group, for a change of its members. It returns when
-	// the change is made.
+	// change asks a node, which should lead the group, for a change of its members, and awaits it.
 	change(ctx context.Context, serverID string, c Change) error
 	// quarantine asks a node to set a replica aside.
 	quarantine(ctx context.Context, serverID string, d divergence) error
@@ -144,8 +139,7 @@ type placer struct {
 	saidCut map[[2]string]bool
 	// behind holds since when voters have not been caught up, by server and group.
 	behind map[Behind]time.Time
-	// undecided are the groups whose replicas were reported to differ without a majority that shows
-	// which is right.
+	// undecided are the groups that were logged as differing without a majority for one state.
 	undecided map[string]bool
 }
 
@@ -383,10 +377,9 @@ type decline struct {
 func (d decline) until() time.Time { return d.since.Add(d.pause) }
 
 const (
-	// handoverWatch is how long a transferred leadership must stay with its new leader to count as
-	// accepted.
+	// handoverWatch is how long a transferred leadership must stay in place to count as accepted.
 	handoverWatch = 10 * time.Second
-	// A node that gave a leadership back gets none for declinedMin, and twice as long each time
+	// A node that gave a leadership back is avoided for declinedMin, and twice as long each time
 	// that it does so again. A leader that crashes in its first seconds looks the same from here,
 	// and should not wait long for leaderships when it is back.
 	declinedMin = 5 * time.Second
@@ -433,15 +426,13 @@ func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map
 		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
-	// A new leader serves only a while after it has the leadership. Until then it seems to lead too
-	// few shards.
+	// A new leader serves a while later. Until then it seems to lead too few shards.
 	return st.action != transfer, p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
 // change returns the change to request from the group's leader; wanted is the wanted number of
 // voters. A server that gets a vote must be alive. When a voter loses its vote, as many sound
-// voters as must remain must be alive. The reports are seconds old by the time that the leader
-// acts.
+// voters as must remain must be alive. The reports are seconds old by then.
 func (s *worldShard) change(group string, st step, wanted int) Change {
 	c := Change{Group: group, Action: st.action, ServerID: st.server, After: s.members}
 	switch {

@@ -62,7 +62,8 @@ func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading 
 		return err
 	}, func(server string) error {
 		to := p.target(server, shard)
-		err := r.forward(ctx, to, leaderCheckPause, func(ctx context.Context) error { // shorter than oldLeaderGrace: a repeated query does no harm
+		// The grace is shorter than oldLeaderGrace: a repeated query does no harm.
+		err := r.forward(ctx, to, leaderCheckPause, func(ctx context.Context) error {
 			reading, witness, err = r.peers.query(ctx, pathQuery, to, q)
 			return err
 		})
