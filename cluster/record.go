@@ -64,9 +64,9 @@ func (p Placement) clone() Placement {
 	return p
 }
 
-// The stored form of the records. The names are part of the format. Fields may be added; no field
-// may change its meaning. A test fills every field by reflection, so that it notices a setting that
-// is not stored.
+// queueRecord and settingsRecord are the stored form of the records. The names are part of the
+// format. Fields may be added; no field may change its meaning. A test fills every field by
+// reflection, so that it notices a setting that is not stored.
 type queueRecord struct {
 	Name       string         `json:"name"`
 	Partitions uint32         `json:"partitions"`
