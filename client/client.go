@@ -14,7 +14,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// A Client talks to a Belfry cluster. Make one with [New] and share it; it may be used from any number of goroutines.
+// A Client talks to a Belfry cluster. Make one with [New] and share it: any number of goroutines
+// may use it.
 type Client struct {
 	endpoints *endpoints
 	addresses string // as they were given
@@ -37,8 +38,9 @@ type Client struct {
 }
 
 // New makes a client for the servers at addrs, a comma-separated list of base URLs such as
-// "http://n1:7400,http://n2:7400". Any server takes any call; calls stick to one and go on to the next when it fails them.
-// An address without a scheme is http; all are http or all https. Nothing is connected yet.
+// "http://n1:7400,http://n2:7400". Any server takes any call. The client stays with one server, and
+// goes on to the next when a call fails there. An address without a scheme is http. All addresses
+// are http, or all are https. New does not connect yet.
 func New(addrs string, opts ...Option) (*Client, error) {
 	var cfg config
 	for _, opt := range opts {
@@ -97,8 +99,9 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the coalesced calls that are on their way, waits for them, and closes the connections. These calls fail with
-// [net.ErrClosed] beneath, and so do all later ones. Other calls, and workers, end by their own contexts: end them first.
+// Close ends the coalesced calls in flight, waits for them, and closes the connections. These
+// calls, and all later ones, fail with an error that wraps [net.ErrClosed]. Other calls, and
+// workers, end by their own contexts: end them first.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.cancel != nil {
@@ -125,7 +128,7 @@ func (c *Client) start(f func()) bool {
 	return true
 }
 
-// closed gives the error of a call to a closed client, nil while it is open.
+// closed returns the error of a call to a closed client, nil while the client is open.
 func (c *Client) closed() error {
 	if c.lifetime().Err() == nil {
 		return nil

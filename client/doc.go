@@ -5,8 +5,8 @@
 //	c, err := client.New("http://n1:7400,http://n2:7400,http://n3:7400")
 //	res, err := c.Put(ctx, "orders", body, client.In(30*time.Minute), client.ID("order-42"))
 //
-// A [Worker] does the consuming side: it reserves, extends leases while handlers run, acks what succeeded, and sends
-// back what failed. What a handler returns decides:
+// A [Worker] is the consuming side. It reserves jobs, extends their leases while handlers run, acks
+// the jobs that succeeded, and sends back those that failed. The result of a handler decides:
 //
 //	nil                   the job is done
 //	an error              the attempt failed; the job's retry delays decide when it is tried again
@@ -18,19 +18,22 @@
 //
 // # Outcomes
 //
-// Every call ends as applied, not applied, or unknown, and an [Error] says which. Each mutation carries a request id, so
-// a call that broke is repeated with the same id until the answer is known or the context ends; only then does
-// the caller see [ErrUnknownOutcome]. Repeats are safe for five minutes. A call made with a context that never ends
-// waits for as long as no server answers.
+// Every call ends as applied, not applied, or unknown, and an [Error] says which. Each mutation
+// carries a request id. After a broken connection the client repeats the call with the same id,
+// until it knows the answer or the context ends. The caller sees [ErrUnknownOutcome] only if the
+// context ends first. Repeats are safe for five minutes. A call whose context never ends waits for
+// as long as no server answers.
 //
 // # Coalescing
 //
-// Concurrent calls of Put, Ack and of Reserve for one job share round trips; see [Coalescing]. Callers notice only that it is
-// faster. Each caller gets its own answer, and its context ends its own call only.
+// Concurrent calls of Put, of Ack, and of Reserve for one job share round trips; see [Coalescing].
+// Callers only notice the speed. Each caller gets its own answer, and its context ends only its own
+// call.
 //
 // # Traces
 //
-// With [WithTracerProvider] puts, handlers and acks are spans, and a job's headers carry the trace across its delay.
+// With [WithTracerProvider], puts, handlers and acks are spans. A job's headers carry the trace
+// across its delay.
 //
 // # Concurrency
 //

@@ -8,13 +8,13 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// A State says where a job is in its life: "DELAYED", "READY", "RESERVED" or "DEAD"; or how an earlier job ended: "ACKED",
-// "CANCELLED" or "EXPIRED". Empty if unknown.
+// A State is a job's state: "DELAYED", "READY", "RESERVED" or "DEAD". For a job that has ended it
+// says how: "ACKED", "CANCELLED" or "EXPIRED". Empty if unknown.
 type State string
 
 const statePrefix = "JOB_STATE_"
 
-// stateOf reads a state off the wire; one of a later version keeps its number.
+// stateOf reads a state off the wire. A state of a later version keeps its number.
 func stateOf(s belfryv1.JobState) State {
 	switch s {
 	case belfryv1.JobState_JOB_STATE_UNSPECIFIED:
@@ -30,7 +30,8 @@ func stateOf(s belfryv1.JobState) State {
 	}
 }
 
-// wire gives the state's number, unspecified for the empty state; ok is false for a word that is no state.
+// wire returns the state's number, unspecified for the empty state. ok is false for a word that is
+// not a state.
 func (s State) wire() (state belfryv1.JobState, ok bool) {
 	if s == "" {
 		return belfryv1.JobState_JOB_STATE_UNSPECIFIED, true
@@ -39,43 +40,48 @@ func (s State) wire() (state belfryv1.JobState, ok bool) {
 	return belfryv1.JobState(n), ok
 }
 
-// A Job is one job, as Reserve, Get and List give it. Its fields may be read from several goroutines.
+// A Job is one job, as Reserve, Get and List return it. Several goroutines may read its fields.
 type Job struct {
 	// Queue and ID name the job.
 	Queue, ID string
-	// Body is the content, byte for byte as it was put. Nil from List; BodyBytes is its size there too.
+	// Body is the content, byte for byte as it was put; nil from List. BodyBytes is its size, also
+	// from List.
 	Body      []byte
 	BodyBytes int
-	// Headers are those it was put with.
+	// Headers are the headers that the job was put with.
 	Headers map[string]string
 	// State is READY, DELAYED, …; RESERVED for jobs from Reserve.
 	State State
-	// Attempt is the running number of this reservation, 1 for the first; from Get and List, the attempts counted so far.
+	// Attempt is the number of this reservation, 1 for the first. From Get and List it is the
+	// number of attempts counted so far.
 	Attempt int
 	// MaxAttempts is how many failed attempts make the job dead, 0 for no limit.
 	MaxAttempts int
-	// Lease is the token that Ack and the like take; only in jobs from Reserve.
+	// Lease is the token for Ack, Nack, Release and Extend; set only in jobs from Reserve.
 	Lease string
-	// Fence only grows from one reservation of the job to the next. Pass it to the systems the work writes to, so that they
-	// can refuse a holder that was overtaken.
+	// Fence grows from one reservation of the job to the next, and never shrinks. Pass it to the
+	// systems that the work writes to. They can then refuse a holder whose lease another holder has
+	// superseded.
 	Fence uint64
-	// LeaseUntil is the end of the lease as it was granted, on the server's clock. Zero if the job is not reserved.
+	// LeaseUntil is the end of the lease as granted, on the server's clock. Zero if the job is not
+	// reserved.
 	LeaseUntil time.Time
-	// LeaseSince is when the lease was given, or extended last, from Get and List of reserved jobs. After an extension that was shorter than what was left it
-	// may be later than that.
+	// LeaseSince is when the lease was granted or last extended, in reserved jobs from Get and
+	// List. After an extension to less than the time that was left, it may be later than that.
 	LeaseSince time.Time
-	// DueAt is when the job is or was due; FirstDueAt is what it was first put with.
+	// DueAt is when the job is or was due. FirstDueAt is the due time that it was put with.
 	DueAt, FirstDueAt time.Time
-	// CreatedAt is when it was put. ExpiresAt is the end of its TTL, zero if it has none.
+	// CreatedAt is when the job was put. ExpiresAt is the end of its TTL, zero if it has none.
 	CreatedAt, ExpiresAt time.Time
-	// EndedAt is when it ended, from [Client.Find]; zero if it has not. AttemptUnknown says that Attempt is not remembered.
+	// EndedAt is when the job ended, from [Client.Find]; zero if it has not. AttemptUnknown is set
+	// if the server does not remember Attempt.
 	EndedAt        time.Time
 	AttemptUnknown bool
-	// Priority orders ready jobs; lower leaves first.
+	// Priority orders ready jobs; a lower one leaves first.
 	Priority int
-	// TTR is the length of its leases unless the consumer asks for another.
+	// TTR is the length of the job's leases, unless the consumer asks for another.
 	TTR time.Duration
-	// RetryDelays is what follows the first, second, … failed attempt; the last one repeats.
+	// RetryDelays are the delays after the first, second, … failed attempt; the last one repeats.
 	RetryDelays []time.Duration
 	// LastError is the error of the last nack, at most 1 KiB of it.
 	LastError string
@@ -86,7 +92,8 @@ type Job struct {
 	lease    time.Duration // its length
 }
 
-// jobOf reads a job off the wire. The body is shared with the message, which nothing else refers to.
+// jobOf reads a job off the wire. The job shares the body with the message, which has no other
+// user.
 func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	job := &Job{
 		Queue: j.GetQueue(), ID: j.GetId(), Body: j.GetData(), BodyBytes: int(j.GetBodyBytes()), Headers: j.GetHeaders(),
@@ -121,8 +128,10 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	return job
 }
 
-// ageBy gives how long ago a lease that was received at that time began by the wall clocks, when the servers' is ahead by so much; 0 if they do not
-// say. Either clock may be wrong, so it is a reason to ask the server and none to give the lease up.
+// ageBy returns the age, by the wall clocks, of a lease that was received at that time. ahead is
+// how far the servers' clock is ahead of this one. The result is 0 if the clocks show no age.
+// Either clock may be wrong: an age is a reason to ask the server, but no reason to give the lease
+// up.
 func (j *Job) ageBy(received time.Time, ahead time.Duration) time.Duration {
 	if j.lease <= 0 || j.LeaseUntil.IsZero() {
 		return 0
@@ -133,13 +142,13 @@ func (j *Job) ageBy(received time.Time, ahead time.Duration) time.Duration {
 // Ack ends the job as done; see [Client.Ack].
 func (j *Job) Ack(ctx context.Context) error { return j.client.tracedAck(ctx, j.Lease, j) }
 
-// Nack says that the attempt failed; see [Client.Nack].
+// Nack reports that the attempt failed; see [Client.Nack].
 func (j *Job) Nack(ctx context.Context, cause error) error {
 	_, _, err := j.client.tracedNack(ctx, j.Lease, cause, j)
 	return err
 }
 
-// Release gives the job back without counting the attempt; see [Client.Release].
+// Release returns the job to its queue without counting the attempt; see [Client.Release].
 func (j *Job) Release(ctx context.Context, delay time.Duration) error {
 	_, _, err := j.client.tracedRelease(ctx, j.Lease, delay, j)
 	return err

@@ -33,38 +33,50 @@ type optionFunc func(c *config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithHTTPClient sends requests through h, which brings its own TLS settings, proxies and limits, instead of the
-// package's transport. For http:// addresses it should speak HTTP/2 without TLS: over HTTP/1.1 each waiting Reserve takes
-// a connection. All calls go by Connect then, also those that share a session otherwise.
+// WithHTTPClient sends requests through h instead of the package's transport. h has its own TLS
+// settings, proxies and limits. For http:// addresses it should speak HTTP/2 without TLS: over
+// HTTP/1.1 each waiting Reserve takes a connection. All calls then use Connect, also those that
+// otherwise share a session.
 func WithHTTPClient(h connect.HTTPClient) Option {
 	return optionFunc(func(c *config) { c.http = h })
 }
 
-// WithTLS has connections to https:// addresses made with t, which the client must not change any more: the authorities in RootCAs that are believed, say, instead
-// of the system's. It has no effect together with [WithHTTPClient], which brings settings of its own.
+// WithTLS makes connections to https:// addresses with t, for example to trust the authorities in
+// its RootCAs instead of the system's. The caller must not change t afterwards. WithTLS has no
+// effect together with [WithHTTPClient], which has settings of its own.
 func WithTLS(t *tls.Config) Option {
 	return optionFunc(func(c *config) { c.tls = t })
 }
 
-// WithLogger has workers log to l at level warn: when the server gets out of reach, once a minute while it is, and when it is back, each time with the
-// address and the reason; which of its queues do not exist, once, at the start or when there is nothing to do; and what else [Worker.OnError] hears of. The default is [slog.Default]; a logger with [slog.DiscardHandler] is silent. Nothing
-// else of the package logs.
+// WithLogger makes workers log to l at level warn. The default is [slog.Default]; a logger with
+// [slog.DiscardHandler] is silent. Nothing else of the package logs.
+//
+// A worker logs when the server gets out of reach, once a minute while it is, and when it is back,
+// each time with the address and the reason. It logs once which of its queues do not exist, at the
+// start or when there is nothing to do. It also logs everything else that [Worker.OnError] is
+// called with.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(c *config) { c.logger = l })
 }
 
-// WithTracerProvider has the client make spans by p, a "send" for each call of Put and PutBatch, a "process" around each handler of a
-// [Worker], an "ack", "nack" or "release" for each such call. What waits for jobs makes none. A job carries the context of its send in
-// the headers traceparent and tracestate, unless the caller gave it one of these or they do not fit into its 16 KiB of headers; a trace
-// state that does not fit is left out alone. A process is the root of a trace of its own, with a link to the send, since the job may have
-// waited for days; see [ParentIfWithin]. For work outside of a Worker there is [Job.StartSpan]. The default is no provider, also not the
-// global one.
+// WithTracerProvider makes the client create spans with p: a "send" for each call of Put and
+// PutBatch, a "process" around each handler of a [Worker], and an "ack", "nack" or "release" for
+// each such call. Calls that wait for jobs create no spans. The default is no provider, and not the
+// global one either.
+//
+// A job carries the context of its send in the headers traceparent and tracestate. They are left
+// out if the caller set one of them, or if they do not fit into the job's 16 KiB of headers. If
+// only the trace state does not fit, it alone is left out.
+//
+// A process span is the root of its own trace, with a link to the send, because the job may have
+// waited for days; see [ParentIfWithin]. For work outside a Worker there is [Job.StartSpan].
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return optionFunc(func(c *config) { c.tracers = p })
 }
 
-// ParentIfWithin makes the span of a job's first attempt a child of the span of its put if that was at most d ago, 1 minute say, so that short
-// delays are seen in one trace. It is linked all the same. The default is 0, never.
+// ParentIfWithin makes the span of a job's first attempt a child of the span of its put, if the put
+// was at most d ago, for example 1 minute. Short delays then appear in one trace. The span has its
+// link all the same. The default is 0, never.
 func ParentIfWithin(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.parentIfWithin = d })
 }
@@ -72,26 +84,30 @@ func ParentIfWithin(d time.Duration) Option {
 // dialFunc connects to host:port.
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// WithDialer has connections made by dial, to a server that is not reached by TCP, say; network is "tcp" and addr is host:port as in the address of the client. An
-// error should be a [net.OpError] whose Op is "dial": of others it is not known that nothing was sent. Proxies named by the environment are dialled
-// in the same way. It has no effect together with [WithHTTPClient].
+// WithDialer makes connections with dial, for example to a server that is not reached by TCP.
+// network is "tcp", and addr is host:port as in the client's address. An error should be a
+// [net.OpError] whose Op is "dial": other errors do not prove that no request was sent. Proxies
+// that the environment names are dialled in the same way. WithDialer has no effect together with
+// [WithHTTPClient].
 func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return optionFunc(func(c *config) { c.dial = dial })
 }
 
-// Coalescing says how concurrent single calls share round trips: Put becomes PutBatch, Ack becomes AckBatch, and several
-// Reserve calls for one job become one for many. A batch leaves as soon as fewer than InFlight others are on their way,
-// with everything that gathered meanwhile; so a lone caller never waits, and many callers make large batches by
-// themselves. A Coalescing is an [Option]:
+// Coalescing says how concurrent single calls share round trips. Put becomes PutBatch, Ack becomes
+// AckBatch, and several Reserve calls for one job become one call for many jobs. A batch leaves as
+// soon as fewer than InFlight others are in flight, with every call that has gathered by then. So a
+// lone caller never waits, and many callers form large batches by themselves. A Coalescing is an
+// [Option]:
 //
 //	c, err := client.New(addr, client.Coalescing{Off: true})
 type Coalescing struct {
 	// Off sends each call on its own.
 	Off bool
-	// InFlight is how many batches of one kind may be on their way at a time: 1 to 64, default 2.
+	// InFlight is how many batches of one kind may be in flight at a time: 1 to 64, default 2.
 	InFlight int
-	// MaxDelay holds a batch of puts or acks that is not full back for this long, so that more calls can join it: 0 to 1 s,
-	// default 0. It makes sense where round trips are dear and callers few.
+	// MaxDelay is how long to hold back a batch of puts or acks that is not full, so that more
+	// calls can join it: 0 to 1 s, default 0. It helps where round trips are expensive and callers
+	// few.
 	MaxDelay time.Duration
 	// MaxJobs is the largest batch: 1 to 1,000, default 1,000. Batches also stay below 4 MiB.
 	MaxJobs int
@@ -127,10 +143,10 @@ type lastBatch struct {
 // holdMax is how long calls are held back while the last batch is out.
 const holdMax = 20 * time.Millisecond
 
-// mayStart reports whether a batch of pending calls may leave while inFlight others are on their way.
-// The answers of a batch wake its callers together, and most call again at once. If a second slot took
-// some of those calls, every later batch would stay small. So a further batch leaves only when it is
-// full, or when the last one has been out for holdMax: its shard may have no leader.
+// mayStart reports whether a batch of pending calls may leave while inFlight others are in flight.
+// The answers of a batch wake its callers together, and most call again at once. If a second slot
+// took some of those calls, every later batch would stay small. So a further batch leaves only when
+// it is full, or when the last one has been out for holdMax: its shard may have no leader.
 func (o Coalescing) mayStart(inFlight, pending int, last lastBatch) bool {
 	if pending <= 0 || inFlight == 0 {
 		return pending > 0
@@ -144,8 +160,8 @@ func (o Coalescing) mayStartPoll(inFlight, pending int, last lastBatch) bool {
 	return o.mayStart(inFlight, pending, last) || pending > 0 && inFlight < o.InFlight && pending >= last.size/2
 }
 
-// The limits of a batch. The bytes leave room below the server's 4 MiB for what the estimate of a message's size leaves
-// out.
+// The limits of a batch. batchBytesMax is below the server's 4 MiB: the difference is room for what
+// the estimate of a message's size leaves out.
 const (
 	batchJobsMax  = 1000
 	batchBytesMax = 4<<20 - 64<<10

@@ -16,11 +16,11 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// ReserveOptions say what [Client.Reserve] asks for.
+// ReserveOptions are the parameters of [Client.Reserve].
 type ReserveOptions struct {
 	// Queues are 1 to 64 queues, tried in this order.
 	Queues []string
-	// Max is how many jobs to hand out at most: 1 to 1,000, default 1.
+	// Max is how many jobs to reserve at most: 1 to 1,000, default 1.
 	Max int
 	// Wait is how long to wait for a first job: 0 to 60 s, default 0.
 	Wait time.Duration
@@ -28,9 +28,9 @@ type ReserveOptions struct {
 	TTR time.Duration
 }
 
-// Reserve hands out due jobs under leases, waiting for the first one if there are none. An empty answer is no error. Calls
-// for one job share round trips; see [Coalescing]. If ctx ends while a job is on its way, the job is given back without
-// counting an attempt.
+// Reserve takes due jobs under leases. If there are none, it waits for the first one, up to o.Wait.
+// An empty result is no error. Calls for one job share round trips; see [Coalescing]. If ctx ends
+// while a job is on its way, the client releases the job, and the attempt does not count.
 func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) {
 	if o.Max == 0 {
 		o.Max = 1
@@ -63,7 +63,7 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 	return jobs, nil
 }
 
-// place says what a Reserve is about. One of several queues goes to any server.
+// place returns the place that a Reserve concerns. A Reserve on several queues goes to any server.
 func (o ReserveOptions) place() place {
 	if len(o.Queues) != 1 {
 		return place{}
@@ -82,7 +82,7 @@ func (o ReserveOptions) request(id string) *belfryv1.ReserveRequest {
 	return req
 }
 
-// collectLater has collect run on its own, unless the client is closed.
+// collectLater runs collect in the background, unless the client is closed.
 func (c *Client) collectLater(o ReserveOptions, err *Error) {
 	if err.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN {
 		c.start(func() {
@@ -93,9 +93,10 @@ func (c *Client) collectLater(o ReserveOptions, err *Error) {
 	}
 }
 
-// collect gives back what a Reserve that ended with err may have got all the same, and which nobody waits for any more: a
-// repeat under its request id brings the grants that are live. Should there be none, it may bring other jobs; they go back too.
-// Where that fails, leases lapse in the end.
+// collect releases the jobs that a Reserve which ended with err may have got all the same; no
+// caller waits for them any more. A repeat under its request id returns the grants that are live.
+// If there are none, it may return other jobs, and collect releases those too. Where that fails,
+// the leases expire in the end.
 func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 	if err.Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
 		return
@@ -127,7 +128,8 @@ func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest
 	return hot(ctx, ep, frame.Reserve, ep.reserve, request)
 }
 
-// reserveMany makes one Reserve call of its own. failed, if not nil, hears of each attempt that will be followed by another.
+// reserveMany makes one Reserve call of its own. If failed is not nil, it is called after each
+// attempt that another one will follow.
 func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
 	req := o.request(c.clock.newID())
 	started := time.Now()
@@ -137,8 +139,9 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 		err.RequestID = req.RequestId
 		return nil, err
 	}
-	// The leases began when the server answered. If it did not wait, that is not before the call; nor is it if it answered an
-	// attempt whose answer was lost. Otherwise it is just now, unless the answer was held up, or this process suspended: then the wall clocks tell.
+	// The leases began when the server answered. If it did not wait, or if it repeats the answer of
+	// an earlier attempt, that may be as early as the start of the call. Otherwise it is just now,
+	// unless the answer was held up or this process was suspended. The wall clocks reveal that.
 	received, least := time.Now(), time.Duration(0)
 	if failures > 0 || o.Wait == 0 {
 		least = received.Sub(started)
