@@ -11,11 +11,11 @@ import (
 // Admin configures and inspects queues and the cluster.
 type Admin struct{ client *Client }
 
-// Admin gives the administrative calls.
+// Admin returns the administrative calls.
 func (c *Client) Admin() Admin { return Admin{client: c} }
 
-// CreateQueue makes a queue ahead of its first put. Only here can it get more than one partition; 0 stands for 1. The settings may be nil; what is not set
-// has its default.
+// CreateQueue creates a queue ahead of its first put. Only this call can give a queue more than one
+// partition; 0 stands for 1. The settings may be nil. A setting that is not set has its default.
 //
 // Errors: Reason("QUEUE_EXISTS").
 func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, settings *QueueSettings) (ConfiguredQueue, error) {
@@ -42,7 +42,8 @@ func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, set
 	}, nil
 }
 
-// Queues reads the queues whose names start with prefix, in order of their names. The sequence ends after the first error.
+// Queues reads the queues whose names start with prefix, ordered by name. The sequence ends after
+// the first error.
 func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[QueueState, error] {
 	return func(yield func(QueueState, error) bool) {
 		req := &belfryv1.ListQueuesRequest{Prefix: prefix}
@@ -67,7 +68,8 @@ func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[QueueState, 
 	}
 }
 
-// Queue reads one queue: settings, counts, age of the oldest ready job, lateness, rates, when its jobs fall due.
+// Queue reads one queue: its settings, counts, age of the oldest ready job, lateness, rates, and
+// when its jobs fall due.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) Queue(ctx context.Context, name string) (QueueState, error) {
@@ -82,8 +84,9 @@ func (a Admin) Queue(ctx context.Context, name string) (QueueState, error) {
 	return queueStateOf(res.GetQueue()), nil
 }
 
-// UpdateQueue changes the settings that are set, and no others; also pause and resume. It is atomic in each shard, not
-// across them; the answer names shards that have yet to apply it.
+// UpdateQueue changes the settings that are set, and no others. It also pauses and resumes a queue.
+// It is atomic in each shard, but not across shards; the result names shards that have yet to apply
+// it.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSettings) (ConfiguredQueue, error) {
@@ -104,8 +107,8 @@ func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSett
 	}, nil
 }
 
-// PurgeQueue removes all jobs that are in the given states, and says how many there were. No states means DELAYED, READY
-// and DEAD; RESERVED jobs are removed only if it is named.
+// PurgeQueue removes all jobs in the given states, and returns how many it removed. No states means
+// DELAYED, READY and DEAD. RESERVED jobs are removed only if states names RESERVED.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) PurgeQueue(ctx context.Context, name string, states ...State) (int, error) {
@@ -124,8 +127,8 @@ func (a Admin) PurgeQueue(ctx context.Context, name string, states ...State) (in
 	return int(res.GetPurged()), err
 }
 
-// DeleteQueue removes a queue with its jobs, settings and remembered ids, and says how many jobs there were. A later put
-// makes a new queue.
+// DeleteQueue removes a queue with its jobs, settings and remembered ids, and returns how many jobs
+// there were. A later put creates a new queue.
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) DeleteQueue(ctx context.Context, name string) (int, error) {

@@ -7,31 +7,36 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// A Cluster is nodes and shards as the answering node heard of them.
+// A Cluster describes nodes and shards, as far as the answering node knows them.
 type Cluster struct {
-	// ID was made when the cluster was founded. AnsweredBy is the name of the answering node.
+	// ID was generated when the cluster was founded. AnsweredBy is the name of the answering node.
 	ID, AnsweredBy string
-	// Problems say what is not as it should be, one sentence each, for people; none if the cluster is healthy. Advice says what could be done to make it
-	// safer; none of it is a problem.
+	// Problems are the cluster's faults, one sentence each, for people; none if the cluster is
+	// healthy. Advice says what could make it safer; no advice is a problem.
 	Problems, Advice []string
-	// Nodes are in order of their names, Shards in order of their numbers. Catalog is the group that holds what all nodes agree on; of its fields Number, Jobs,
-	// AppliedIndex, Digest, Time, ClockAhead and VotersWanted are not set.
+	// Nodes are ordered by name, Shards by number. Catalog is the group that holds what all nodes
+	// agree on. Its fields Number, Jobs, AppliedIndex, Digest, Time, ClockAhead and VotersWanted
+	// are not set.
 	Nodes   []ClusterNode
 	Shards  []ClusterShard
 	Catalog ClusterShard
-	// ReplicationFactor is how many voters a shard is to have, if there are as many nodes; MinVoters with how many it takes mutations.
+	// ReplicationFactor is how many voters a shard should have, if there are as many nodes.
+	// MinVoters is how many voters a shard needs to accept mutations.
 	ReplicationFactor, MinVoters int
-	// GracePeriod is how long a node may be silent before its replicas are replaced; 0 if there can be no other nodes.
+	// GracePeriod is how long a node may be silent before its replicas are replaced; 0 if the
+	// cluster cannot have other nodes.
 	GracePeriod time.Duration
-	// NoAutoCreate: a put into a queue that does not exist is refused.
+	// NoAutoCreate means that a put into a queue that does not exist is refused.
 	NoAutoCreate bool
-	// Format is that of logs and snapshots that the nodes write: the latest that all of them read.
+	// Format is the format of logs and snapshots that the nodes write: the latest that all of them
+	// read.
 	Format int
-	// Moves say what is done about shards that are not where they should be, as far as the leader of the catalog says.
+	// Moves describe the work on shards that are not where they should be, as far as the leader of
+	// the catalog reports it.
 	Moves []ShardMove
 }
 
-// A ShardMove says for people what is done about a shard, or waited for, and why.
+// A ShardMove tells people what is being done about a shard, or what is awaited, and why.
 type ShardMove struct {
 	Shard uint32
 	Text  string
@@ -39,67 +44,80 @@ type ShardMove struct {
 
 // A ClusterNode is one server.
 type ClusterNode struct {
-	// Name is its name. Incarnation is the id made at the first start of its data directory, 16 hexadecimal digits.
+	// Name is the node's name. Incarnation is the id generated at the first start of its data
+	// directory, 16 hexadecimal digits.
 	Name, Incarnation string
-	// Address is where clients reach it; PeerAddress is where other nodes do, empty if there can be none.
+	// Address is where clients reach the node. PeerAddress is where other nodes reach it, empty if
+	// there can be none.
 	Address, PeerAddress string
-	// Version is that of the software it runs; empty if it does not answer. Zone is what it fails together with.
+	// Version is the version of the node's software; empty if the node does not answer. Zone names
+	// its failure domain: what it fails together with.
 	Version, Zone string
-	// State is "LIVE", "SILENT" or "DRAINING". Draining: it is to be emptied, also if it is silent.
+	// State is "LIVE", "SILENT" or "DRAINING". Draining means that the node is to be emptied, and
+	// is set also if the node is silent.
 	State    string
 	Draining bool
-	// Replicas is how many replicas of shards it has, voting or not, Leads how many shards it leads.
+	// Replicas is how many replicas of shards the node has, voting or not. Leads is how many shards
+	// it leads.
 	Replicas, Leads int
-	// SilentSince is when a node that does not answer did so last, as far as the leader of the catalog knows.
+	// SilentSince is when a node that does not answer last answered, as far as the leader of the
+	// catalog knows.
 	SilentSince time.Time
-	// Format is the latest of logs and snapshots that it reads.
+	// Format is the latest format of logs and snapshots that the node reads.
 	Format int
-	// Conditions are its troubles that the other nodes do not share. A node with one hands its leaderships over and is given none.
+	// Conditions are the node's troubles that the other nodes do not share. A node that has one
+	// transfers its leaderships and gets no new ones.
 	Conditions []NodeCondition
-	// UnreachedBy are the names of the nodes that cannot connect to it although it runs.
+	// UnreachedBy are the names of nodes that cannot connect to this node although it runs.
 	UnreachedBy []string
 }
 
-// A NodeCondition is trouble of one node.
+// A NodeCondition is one trouble of one node.
 type NodeCondition struct {
 	// Kind is DISK_PRESSURE, MEMORY_PRESSURE, SLOW_DISK, UNREACHABLE, or another in the future.
 	Kind string
-	// Message is what was measured, for people.
+	// Message tells people what was measured.
 	Message string
 	Since   time.Time
 }
 
-// A ClusterShard is one Raft group as its leader reports it; without a leader, as the replica that has applied most.
+// A ClusterShard is one Raft group as its leader reports it. Without a leader, the replica that has
+// applied most reports it.
 type ClusterShard struct {
 	Number uint32
-	// Leader is the name of the node that leads it; empty if there is none. Term is the Raft term.
+	// Leader is the name of the node that leads the shard; empty if there is none. Term is the Raft
+	// term.
 	Leader string
 	Term   uint64
-	// AppliedIndex is that of the last entry applied; Digest is that of the state there, 16 hexadecimal digits.
+	// AppliedIndex is the index of the last entry applied. Digest is the digest of the state at
+	// that index, 16 hexadecimal digits.
 	AppliedIndex uint64
 	Digest       string
-	// Voters and Nonvoters are names of nodes. VotersWanted is how many voters it should have; with fewer it is under-replicated.
+	// Voters and Nonvoters are names of nodes. VotersWanted is how many voters the shard should
+	// have; with fewer it is under-replicated.
 	Voters, Nonvoters []string
 	VotersWanted      int
 	Jobs              int
-	// Time is shard time; ClockAhead is by how much it is ahead of the nodes' clocks, if that is more than the clock bound.
+	// Time is shard time. ClockAhead is how far it is ahead of the nodes' clocks, if that is more
+	// than the clock bound.
 	Time       time.Time
 	ClockAhead time.Duration
-	// Replicas are all, voters first, each as its own node reports it.
+	// Replicas are all replicas, voters first, each as its own node reports it.
 	Replicas []ClusterReplica
 }
 
 // A ClusterReplica is one node's copy of a Raft group.
 type ClusterReplica struct {
-	// Node and Incarnation are those of its node.
+	// Node and Incarnation identify the replica's node.
 	Node, Incarnation string
 	Voter             bool
-	// Silent: its node does not answer; what follows is then not set.
+	// Silent means that the replica's node does not answer. The fields below are then not set.
 	Silent bool
-	// AppliedIndex and Digest are as those of a ClusterShard.
+	// AppliedIndex and Digest are as in [ClusterShard].
 	AppliedIndex uint64
 	Digest       string
-	// BehindSince is since when a voter has not had what its leader has, if that is some seconds; else zero.
+	// BehindSince is when a voter began to lack entries that its leader has, if that was some
+	// seconds ago; else zero.
 	BehindSince time.Time
 }
 

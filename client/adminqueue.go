@@ -11,123 +11,150 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// QueueSettings configure a queue. In a call what is nil keeps its present value, or gets its default in a new queue; in an answer all are set but what the
-// server's version does not know. Limits are exact; with several partitions each has its whole share, rounded down, and a limit below the number of
-// partitions is refused.
+// QueueSettings configure a queue. In a call, a nil field keeps the present value, or means the
+// default in a new queue. In an answer all fields are set, except those that the server's version
+// does not know. Limits are exact. With several partitions each has an equal part of a limit,
+// rounded down; a limit below the number of partitions is refused.
 type QueueSettings struct {
-	// TTR is the length of a lease where neither job nor consumer says: 1 ms to 24 h, default 30 s.
+	// TTR is the length of a lease if neither the job nor the consumer sets one: 1 ms to 24 h,
+	// default 30 s.
 	TTR *time.Duration
-	// MaxAttempts is how many failed attempts make a job dead where the job does not say: 0 to 1,000,000, 0 for no limit, default 16.
+	// MaxAttempts is how many failed attempts make a job dead, if the job does not set it: 0 to
+	// 1,000,000, 0 for no limit, default 16.
 	MaxAttempts *int
-	// RetryDelays is what follows the n-th failed attempt where the job does not say; the last one repeats. At most 64, each 0 to 100 years, kept exactly. An
-	// empty list keeps the present one; one 0 says at once. Default 1s, 5s, 30s, 2m, 10m, 30m, 1h, each up to 10 % shorter or longer.
+	// RetryDelays are the delays after the first, second, … failed attempt, if the job does not set
+	// them; the last one repeats. At most 64, each 0 to 100 years, kept exactly. An empty list
+	// keeps the present one; a single 0 means at once. Default 1s, 5s, 30s, 2m, 10m, 30m, 1h, each
+	// up to 10 % shorter or longer.
 	RetryDelays []time.Duration
-	// DefaultRetryDelays, in an answer: RetryDelays is the default. In a call: true goes back to the default, and false changes nothing.
+	// DefaultRetryDelays, in an answer, says that RetryDelays is the default. In a call, true
+	// restores the default, and false changes nothing.
 	DefaultRetryDelays *bool
-	// DedupWindow is how long after its end a client-chosen id is remembered: 0 to 100 years of shard time, default 10 min.
+	// DedupWindow is how long the server remembers a client-chosen id after its job ended: 0 to 100
+	// years of shard time, default 10 min.
 	DedupWindow *time.Duration
-	// DedupForever has client-chosen ids remembered without end, whatever DedupWindow says. Default false.
+	// DedupForever makes the server remember client-chosen ids without end, whatever DedupWindow
+	// says. Default false.
 	DedupForever *bool
-	// MaxInFlight is how many jobs may be reserved at one time, MaxJobs how many the queue may hold in all states. 0 means no limit, the default.
+	// MaxInFlight is how many jobs may be reserved at one time. MaxJobs is how many jobs the queue
+	// may hold in all states. 0 means no limit, the default.
 	MaxInFlight, MaxJobs *int
 	// MaxBytes is how many bytes of bodies, headers and client-chosen ids the queue may hold. 0 means no limit, the default.
 	MaxBytes *int64
-	// PutsPerSecond is how many puts a second are let in, counted on the shard's clock, with one second's worth of burst. 0 means no limit, the default.
+	// PutsPerSecond is how many puts a second are admitted, counted on the shard's clock, with a
+	// burst of one second's worth. 0 means no limit, the default.
 	PutsPerSecond *int
-	// Overdue is what happens to jobs that fell due in an outage. Default FIRE.
+	// Overdue decides about jobs that fell due in an outage. Default FIRE.
 	Overdue *OverduePolicy
-	// ExpireTo is what becomes of a job whose TTL ended: "GONE", the default, or "DEAD". Empty stands for nil.
+	// ExpireTo decides about a job whose TTL ended: "GONE", the default, or "DEAD". Empty stands
+	// for nil.
 	ExpireTo string
-	// Paused: the queue takes puts and hands nothing out, and a Reserve on it waits. False also ends PausedUntil. Default false.
+	// Paused means that the queue takes puts and hands out no jobs; a Reserve on it waits. False
+	// also ends PausedUntil. Default false.
 	Paused *bool
-	// PausedUntil is when the pause ends by itself. Setting it pauses the queue. Zero: the pause has no end.
+	// PausedUntil is when the pause ends by itself. Setting it pauses the queue. Zero: the pause
+	// has no end.
 	PausedUntil time.Time
 }
 
-// An OverduePolicy is what happens to jobs that fell due in an outage: while their shard had no leader for After or longer.
+// An OverduePolicy decides about jobs that fell due in an outage: while their shard had no leader
+// for After or longer.
 type OverduePolicy struct {
-	// Mode is "FIRE": they become ready at once; "SPREAD": evenly over Period, in due order; or "DROP": they are dropped, and counted as expired.
+	// Mode is "FIRE", "SPREAD" or "DROP". With FIRE the jobs become ready at once. With SPREAD they
+	// become ready evenly over Period, in due order. With DROP they are dropped, and counted as
+	// expired.
 	Mode string
 	// Period is 1 s to 30 days. Only with SPREAD.
 	Period time.Duration
-	// After is 1 s to 100 years, default 60 s, for which 0 stands.
+	// After is 1 s to 100 years. 0 stands for the default, 60 s.
 	After time.Duration
 }
 
-// ConfiguredQueue is what a call made of a queue's settings.
+// ConfiguredQueue is the result of a call that configures a queue.
 type ConfiguredQueue struct {
 	// Partitions is the number of partitions; 0 from UpdateQueue.
 	Partitions int
-	// Settings are all that are in force, Version is theirs.
+	// Settings are all settings in force. Version is their version.
 	Settings QueueSettings
 	Version  uint64
-	// Shards have applied it. PendingShards have not yet; it will reach them. Normally there are none.
+	// Shards are the shards that have applied the settings. PendingShards have not yet, and will;
+	// normally there are none.
 	Shards, PendingShards []uint32
 }
 
-// A QueueState is a queue: its settings, what it holds, and what happened.
+// A QueueState describes a queue: its settings, its contents, and its history.
 type QueueState struct {
-	// Name and Partitions are as the queue was made.
+	// Name and Partitions are those that the queue was created with.
 	Name       string
 	Partitions int
-	// Settings are all that are in force; SettingsVersion is 0 if they were never set.
+	// Settings are all settings in force. SettingsVersion is 0 if they were never set.
 	Settings        QueueSettings
 	SettingsVersion uint64
-	// Delayed, Ready, Reserved and Dead count the jobs; a number above 4,294,967,295 is shown as that.
+	// Delayed, Ready, Reserved and Dead count the jobs. A count above 4,294,967,295 is shown as
+	// that number.
 	Delayed, Ready, Reserved, Dead int
-	// Bytes are those of bodies, headers and client-chosen ids.
+	// Bytes is the size of bodies, headers and client-chosen ids.
 	Bytes uint64
 	// OldestReadyAge is how long the oldest ready job has been due; 0 if none is ready.
 	OldestReadyAge time.Duration
 	// NextDueAt is when the next delayed job is due; zero if there is none.
 	NextDueAt time.Time
-	// Lateness and Rates are those of the last minute, through all nodes; nil if they are not known, Lateness also if no job was handed out.
+	// Lateness and Rates cover the last minute, across all nodes; nil if they are not known.
+	// Lateness is also nil if no job was handed out.
 	Lateness *Lateness
 	Rates    *QueueRates
-	// Totals is what happened since the queue was made.
+	// Totals counts events since the queue was created.
 	Totals QueueTotals
-	// DedupWindowHeld is for how long ended ids are really remembered: shorter than the setting if the queue is younger, or if DedupWindowShortened, because a
-	// shard remembers 10,000,000 ids of ended jobs at most.
+	// DedupWindowHeld is how long ended ids are really remembered. It is shorter than the setting
+	// if the queue is younger. It is also shorter if DedupWindowShortened is set, because a shard
+	// remembers at most 10,000,000 ids of ended jobs.
 	DedupWindowHeld      time.Duration
 	DedupWindowShortened bool
-	// AsOf is the shard time of these figures; they are exact as of it. With several partitions the earliest of theirs.
+	// AsOf is the shard time at which these figures are exact. With several partitions it is the
+	// earliest of theirs.
 	AsOf time.Time
-	// Due is when the jobs fall due; from Queues without its slices.
+	// Due says when the jobs fall due; without slices from Queues.
 	Due DueHistogram
 }
 
-// Lateness is how long after their due time jobs were handed out for the first time. It counts both what the server took and what jobs waited for a consumer.
-// The figures are rounded up, by less than a factor of 2.
+// Lateness is how long after their due time jobs were handed out for the first time. It includes
+// both the server's own time and the wait for a consumer. The figures are rounded up, by less than
+// a factor of 2.
 type Lateness struct {
 	// P50: half of the jobs were at most this late; P99: 99 of 100 were; Max: all were.
 	P50, P99, Max time.Duration
-	// Jobs is how many jobs this is about.
+	// Jobs is how many jobs the figures cover.
 	Jobs int
-	// Window is the time that it is about: 60 s and up to 10 s more; less if a shard's leader was restored from a snapshot or started since.
+	// Window is the period that the figures cover: 60 s and up to 10 s more. It is shorter if a
+	// shard's leader was restored from a snapshot or started since.
 	Window time.Duration
 }
 
 // QueueRates are events a second.
 type QueueRates struct {
 	Puts, Reserves, Acks float64
-	// Window is the time that the rates are of: 60 s; less if a shard's leader was restored from a snapshot or started since.
+	// Window is the period that the rates cover: 60 s. It is shorter if a shard's leader was
+	// restored from a snapshot or started since.
 	Window time.Duration
 }
 
 // QueueTotals count events. They are exact, and the same on every replica.
 type QueueTotals struct {
-	// Puts counts no repeats. Lapses are attempts that failed because the lease ended, Releases jobs given back, Cancels also those purged, and Expiries also
-	// those dropped by the overdue policy.
+	// Puts counts no repeats. Lapses counts attempts that failed because the lease ended. Releases
+	// counts released jobs. Cancels includes purged jobs. Expiries includes jobs dropped by the
+	// overdue policy.
 	Puts, Reserves, Acks, Nacks, Lapses, Releases, Deaths, Cancels, Expiries, Redrives uint64
 }
 
-// DueHistogram says when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC. The first of each kind is the present one.
+// DueHistogram says when jobs fall due, in slices of time that begin at whole minutes, hours and
+// days of UTC. The first slice of each kind is the present one.
 type DueHistogram struct {
-	// Overdue are READY jobs, and DELAYED ones whose minute is over.
+	// Overdue counts READY jobs, and DELAYED jobs whose minute is over.
 	Overdue int
-	// NextMinute to NextMonth are DELAYED jobs that fall due in the present minute, in 60 minutes, 24 hours and 30 days, each with those before; Later are all others.
+	// NextMinute to NextMonth count DELAYED jobs that fall due in the present minute, in 60
+	// minutes, 24 hours and 30 days; each includes those before it. Later counts all others.
 	NextMinute, NextHour, NextDay, NextMonth, Later int
-	// Minutes, Hours and Days are the slices in which jobs fall due, in their order.
+	// Minutes, Hours and Days are the slices in which jobs fall due, in order of time.
 	Minutes, Hours, Days []DueSlice
 }
 
@@ -137,7 +164,7 @@ type DueSlice struct {
 	Jobs  int
 }
 
-// wire gives settings as they travel; nil for nil.
+// wire returns the settings in wire form; nil for nil.
 func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // no settings
@@ -228,7 +255,7 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 	return out
 }
 
-// shardsOf returns where a call was applied.
+// shardsOf returns the shards in which a call was applied.
 func shardsOf(witnesses []*belfryv1.Witness) (all []uint32) {
 	for _, w := range witnesses {
 		all = append(all, w.GetShard())

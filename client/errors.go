@@ -13,35 +13,41 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// A Reason is the stable cause of an [Error], one of the closed list of the API: "JOB_EXISTS", "DISK_FULL", …
-// It is an error itself, for errors.Is: the frequent ones have names, the others are written as Reason("DISK_FULL").
+// A Reason is the stable cause of an [Error], one of the API's closed list: "JOB_EXISTS",
+// "DISK_FULL", … It is an error itself, for errors.Is. The frequent ones have names; write the
+// others as Reason("DISK_FULL").
 type Reason string
 
 // The reasons that programs branch on.
 const (
-	// ErrStaleLease says that a lease lapsed, was finished in another way, or belongs to an earlier grant of the job. It is
-	// also the cause of a handler's context that ended because the lease was lost.
+	// ErrStaleLease says that a lease expired, was finished in another way, or belongs to an
+	// earlier grant of the job. It is also the cause of a handler's context that ended because the
+	// lease was lost.
 	ErrStaleLease Reason = "STALE_LEASE"
-	// ErrJobExists says that a job with this id exists, or ended within the dedup window, with other content.
+	// ErrJobExists says that a job with this id but other content exists, or ended within the dedup
+	// window.
 	ErrJobExists Reason = "JOB_EXISTS"
-	// ErrJobNotFound says that there is no such job: it never was, or it ended.
+	// ErrJobNotFound says that there is no such job: it never existed, or it ended.
 	ErrJobNotFound Reason = "JOB_NOT_FOUND"
 	// ErrJobReserved says that the job is held under a lease, and the call does not touch held jobs.
 	ErrJobReserved Reason = "JOB_RESERVED"
 	// ErrQueueFull says that the queue holds as many jobs or bytes as its settings allow.
 	ErrQueueFull Reason = "QUEUE_FULL"
-	// ErrRateLimited says that the queue takes no more puts this second; [Error.RetryAfter] says when it will.
+	// ErrRateLimited says that the queue takes no more puts this second. [Error.RetryAfter] says
+	// when it will.
 	ErrRateLimited Reason = "RATE_LIMITED"
-	// ErrMemoryFull says that the memory of a node that holds the queue is nearly full. Consumers go on; their acks make room.
+	// ErrMemoryFull says that the memory of a node that holds the queue is nearly full. Consumers
+	// go on, and their acks make room.
 	ErrMemoryFull Reason = "MEMORY_FULL"
-	// ErrTooFewVoters says that the shard has fewer voters than the cluster's min-voters, and took nothing that it would have to keep.
+	// ErrTooFewVoters says that the shard has fewer voters than the cluster's min-voters. It
+	// accepted no change that it would have to keep.
 	ErrTooFewVoters Reason = "TOO_FEW_VOTERS"
-	// ErrUnknownOutcome says that the call may have been applied, or may still be. It matches every error whose outcome
-	// is unknown, whatever its reason.
+	// ErrUnknownOutcome says that the call may have been applied, or may still be applied. It
+	// matches every error whose outcome is unknown, whatever its reason.
 	ErrUnknownOutcome Reason = "UNKNOWN_OUTCOME"
 )
 
-// Reasons that only this package looks at.
+// Reasons that only this package checks.
 const (
 	reasonInvalid        Reason = "INVALID"
 	reasonTooLarge       Reason = "TOO_LARGE"
@@ -60,33 +66,34 @@ const (
 	reasonUnimplemented   Reason = "UNIMPLEMENTED"
 )
 
-// Error is the reason as it stands in the API.
+// Error returns the reason as the API spells it.
 func (r Reason) Error() string { return string(r) }
 
-// An Error is how a call ended that did not succeed. errors.Is finds its reason, and also what lies beneath it: the end
-// of a context, or a broken connection.
+// An Error describes a call that did not succeed. errors.Is finds its reason, and also its cause:
+// the end of a context, or a broken connection.
 type Error struct {
-	// Reason is the stable cause. Empty if no server gave one, as when none could be reached.
+	// Reason is the stable cause. Empty if no server gave one, for example because none could be
+	// reached.
 	Reason Reason
 	// Code is the Connect code.
 	Code connect.Code
 	// Message is a sentence for people; it may change between versions.
 	Message string
-	// Outcome says whether the change was made. Calls that only read are always NOT_APPLIED.
+	// Outcome says whether the change was made. It is always NOT_APPLIED for calls that only read.
 	Outcome belfryv1.Outcome
-	// Shard is the number of the shard concerned. Nil if the call reached none.
+	// Shard is the number of the shard concerned, nil if the call reached none.
 	Shard *uint32
-	// Leader is the address of the shard's leader if it is another node and known.
+	// Leader is the address of the shard's leader, if it is another node and known.
 	Leader string
-	// RetryAfter says how long to wait before another try makes sense. 0 where the server did not say.
+	// RetryAfter is how long to wait before another try makes sense, 0 if the server did not say.
 	RetryAfter time.Duration
-	// RequestID is the id the call was sent with. A repeat of the same call with it is safe.
+	// RequestID is the id that the call was sent with. It is safe to repeat the same call with it.
 	RequestID string
 
 	cause error // nil, or what lies beneath
 }
 
-// Error says what went wrong, and that the outcome is unknown if it is.
+// Error returns the reason and the message, and says so if the outcome is unknown.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Reason != "" {
@@ -116,10 +123,11 @@ func (e *Error) Is(target error) bool {
 	return reason == e.Reason || reason == ErrUnknownOutcome && e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN
 }
 
-// Unwrap gives what lies beneath: the end of the context, a broken connection, earlier errors of the same call.
+// Unwrap returns the cause: the end of the context, a broken connection, or earlier errors of the
+// same call.
 func (e *Error) Unwrap() error { return e.cause }
 
-// asError gives the typed form of the error of one attempt at a call. Nil stays nil.
+// asError returns the typed form of the error of one attempt at a call. Nil stays nil.
 func asError(err error) *Error {
 	if err == nil {
 		return nil
@@ -151,8 +159,9 @@ func asError(err error) *Error {
 	return e
 }
 
-// transportError is for what no server of Belfry said: a connection that broke, or another's answer. Only a connection that
-// was never made, and an answer that refuses, prove that nothing was applied.
+// transportError is the error of an attempt that no Belfry server answered: the connection broke,
+// or another server answered. Only two cases prove that the call was not applied: the connection
+// was never made, or the answer refuses the request.
 func transportError(err error) *Error {
 	e := &Error{Code: connect.CodeOf(err), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, cause: err}
 	foreign, ok := errors.AsType[*foreignResponse](err)
@@ -185,8 +194,8 @@ func (e *Error) addInfo(info *errdetails.ErrorInfo) {
 	}
 }
 
-// outcomeByCode is for errors of Belfry in which this version finds no outcome. A refusal names a cause that is found before
-// anything is done; the other codes can come after it was done.
+// outcomeByCode returns the outcome of an error of Belfry in which this version finds none. A
+// refusal names a cause that is found before any change. The other codes can come after one.
 func outcomeByCode(code connect.Code) belfryv1.Outcome {
 	switch code {
 	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
@@ -198,7 +207,7 @@ func outcomeByCode(code connect.Code) belfryv1.Outcome {
 	}
 }
 
-// entryError gives the typed form of the error of one entry of a batch.
+// entryError returns the typed form of the error of one entry of a batch.
 func entryError(entry *belfryv1.EntryError) *Error {
 	e := &Error{
 		Reason:     Reason(strings.TrimPrefix(entry.GetReason().String(), "REASON_")),
@@ -217,7 +226,7 @@ func entryError(entry *belfryv1.EntryError) *Error {
 	return e
 }
 
-// missingResult is for an entry of a batch whose result has neither of the forms that are known.
+// missingResult is the error of an entry of a batch whose result has no known form.
 func missingResult() *Error {
 	return &Error{
 		Code: connect.CodeInternal, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
@@ -225,7 +234,7 @@ func missingResult() *Error {
 	}
 }
 
-// invalidError is for what is refused before it is sent.
+// invalidError is the error of a call that the client refuses to send.
 func invalidError(format string, args ...any) *Error {
 	return &Error{
 		Reason: reasonInvalid, Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...),

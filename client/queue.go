@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Queue is one queue whose jobs are Go values. Make one with [NewQueue].
+// A Queue is a handle for one queue whose jobs are Go values. Make one with [NewQueue].
 type Queue[T any] struct {
 	client    *Client
 	name      string
@@ -33,7 +33,7 @@ func NewQueue[T any](c *Client, name string) *Queue[T] {
 	}
 }
 
-// WithCodec gives a handle for the same queue with another encoding of bodies.
+// WithCodec returns a handle for the same queue with another encoding of bodies.
 func (q *Queue[T]) WithCodec(marshal func(T) ([]byte, error), unmarshal func([]byte, *T) error) *Queue[T] {
 	return &Queue[T]{client: q.client, name: q.name, marshal: marshal, unmarshal: unmarshal}
 }
@@ -56,9 +56,10 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*JobOf[T], error) {
 	return q.decode(job)
 }
 
-// Work runs w over the queue; see [Worker.Run]. w.Queues must be empty or name queues of the same type. A body that cannot be decoded is a
-// failed attempt, which OnError hears of: the job is tried again by its retry delays, by a program that can, perhaps, and is dead when its
-// attempts are used up.
+// Work runs w on the queue; see [Worker.Run]. w.Queues must be empty, or name queues of the same
+// type. A body that cannot be decoded is a failed attempt, and OnError is called with the error.
+// The job's retry delays decide when it is tried again, perhaps by a program that can decode it.
+// The job is dead when its attempts are used up.
 func (q *Queue[T]) Work(ctx context.Context, w Worker, handle func(ctx context.Context, job *JobOf[T]) error) error {
 	if len(w.Queues) == 0 {
 		w.Queues = []string{q.name}
@@ -86,7 +87,7 @@ type PutOf[T any] struct {
 	Options []PutOption
 }
 
-// PutBatch adds jobs; see [Client.PutBatch]. If a value cannot be encoded none is put.
+// PutBatch adds jobs; see [Client.PutBatch]. If it cannot encode one value, it puts none.
 func (q *Queue[T]) PutBatch(ctx context.Context, puts []PutOf[T]) ([]PutResult, error) {
 	list := make([]Put, len(puts))
 	for i, p := range puts {
@@ -99,8 +100,9 @@ func (q *Queue[T]) PutBatch(ctx context.Context, puts []PutOf[T]) ([]PutResult, 
 	return q.client.PutBatch(ctx, list)
 }
 
-// Reserve takes jobs of the queue; see [Client.Reserve]. o.Queues must be empty. A job whose body cannot be decoded is given back as a failed
-// attempt, and the error names it; the other jobs are returned beside the error.
+// Reserve takes jobs of the queue; see [Client.Reserve]. o.Queues must be empty. If a job's body
+// cannot be decoded, Reserve nacks the job as a failed attempt, and the error names it. The other
+// jobs are returned beside the error.
 func (q *Queue[T]) Reserve(ctx context.Context, o ReserveOptions) ([]*JobOf[T], error) {
 	if len(o.Queues) > 0 {
 		return nil, invalidError("ReserveOptions.Queues must be empty: the jobs are of queue %s", q.name)
@@ -128,7 +130,7 @@ func (q *Queue[T]) Cancel(ctx context.Context, id string) (State, error) {
 	return q.client.Cancel(ctx, q.name, id)
 }
 
-// ForceCancel ends a job also while it is reserved; see [Client.ForceCancel].
+// ForceCancel ends a job even if it is reserved; see [Client.ForceCancel].
 func (q *Queue[T]) ForceCancel(ctx context.Context, id string) (State, error) {
 	return q.client.ForceCancel(ctx, q.name, id)
 }
@@ -138,12 +140,13 @@ func (q *Queue[T]) Redrive(ctx context.Context, ids ...string) (int, error) {
 	return q.client.Redrive(ctx, q.name, ids...)
 }
 
-// RedriveOldest makes the dead jobs ready again that were due first; see [Client.RedriveOldest].
+// RedriveOldest makes dead jobs ready again, those with the earliest due times first; see
+// [Client.RedriveOldest].
 func (q *Queue[T]) RedriveOldest(ctx context.Context, limit int) (int, error) {
 	return q.client.RedriveOldest(ctx, q.name, limit)
 }
 
-// List reads jobs without their bodies, and so without values; see [Client.List].
+// List reads jobs without their bodies, and so without their values; see [Client.List].
 func (q *Queue[T]) List(ctx context.Context, o ListOptions) iter.Seq2[*Job, error] {
 	return q.client.List(ctx, q.name, o)
 }

@@ -7,34 +7,41 @@ import (
 	"time"
 )
 
-// A Handler does the work of one job. Its context ends when the lease is lost, with [ErrStaleLease] as its cause, and when
-// a stopping worker waits no longer; what it returns then no longer matters, respectively has the job given back. See the
-// package's documentation for what else its result means. A panic is a failed attempt.
+// A Handler does the work of one job. See the package's documentation for the meaning of its
+// result. A panic is a failed attempt.
+//
+// The handler's context ends when the lease is lost, with [ErrStaleLease] as the cause. The result
+// then counts only if the lease still lasts at the server. The context also ends when a stopping
+// worker waits no longer. A plain error, or a panic, then releases the job; other results count as
+// usual.
 type Handler func(ctx context.Context, job *Job) error
 
-// A Worker consumes jobs: it reserves them, runs a handler for each, extends their leases meanwhile, and finishes them by
-// what the handler returns. A Worker is a configuration; it may run several times and at the same time.
+// A Worker consumes jobs: it reserves them, runs a handler for each, extends their leases
+// meanwhile, and finishes them according to the handler's result. A Worker is a configuration. It
+// may run several times, also at the same time.
 type Worker struct {
 	// Queues are 1 to 64 queues, tried in this order.
 	Queues []string
 	// Concurrency is how many handlers run at a time: 1 to 1,000, default 16.
 	Concurrency int
-	// Prefetch is how many jobs beyond those the worker holds, so that a handler need not wait for its next one: 0 to 1,000.
-	// Jobs held here are out of reach of other workers. Default 0.
+	// Prefetch is how many jobs the worker holds beyond those that handlers run, so that a handler
+	// need not wait for its next job: 0 to 1,000. Other workers cannot get these jobs. Default 0.
 	Prefetch int
 	// TTR is the length of the leases: 1 ms to 24 h. Default: each job's own.
 	TTR time.Duration
-	// MaxLease bounds for how long one job's lease is extended: the lease of a handler that hangs is let go after it. Default
-	// 1 h.
+	// MaxLease is how long the worker extends one job's lease at most. After that, the lease of a
+	// handler that hangs expires. Default 1 h.
 	MaxLease time.Duration
-	// ShutdownTimeout is how long handlers that run may go on when the worker stops. Default 25 s.
+	// ShutdownTimeout is how long running handlers may go on when the worker stops. Default 25 s.
 	ShutdownTimeout time.Duration
-	// Middleware wraps the handler, in this order: the first is the outermost, sees each job first and its result last. What it returns
-	// counts. A [Queue] decodes bodies beneath all of it.
+	// Middleware wraps the handler, in this order: the first is the outermost. It sees each job
+	// first and each result last. The result of the outermost counts. A [Queue] decodes bodies
+	// beneath all middleware.
 	Middleware []func(next Handler) Handler
-	// OnError, if not nil, hears of what goes wrong beside what handlers return: attempts to reserve (job is nil), panics of handlers, bodies
-	// that a [Queue] cannot decode, acks, nacks, extensions. All of it is logged too; see [WithLogger]. It is called from several goroutines
-	// and must not block. The worker itself goes on.
+	// OnError, if not nil, is called with failures other than the results of handlers: failed
+	// attempts to reserve (job is nil), panics of handlers, bodies that a [Queue] cannot decode,
+	// and failed acks, nacks and extensions. The worker logs all of these too; see [WithLogger].
+	// OnError is called from several goroutines and must not block. The worker itself goes on.
 	OnError func(job *Job, err error)
 }
 
@@ -44,8 +51,9 @@ const (
 	maxLeaseDefault        = time.Hour
 	shutdownTimeoutDefault = 25 * time.Second
 	pollWait               = 20 * time.Second // of one long poll
-	// A poll that is on its way when the worker stops is let finish for so long: a job that it brings can then be given
-	// back, whereas one whose answer is cut off stays reserved until its lease lapses, and the attempt counts.
+	// pollGrace is how long a poll in flight may go on when the worker stops. A job that it brings
+	// can then be released. If its answer is cut off, the job stays reserved until the lease
+	// expires, and the attempt counts.
 	pollGrace = 100 * time.Millisecond
 	// stopGrace is how long handlers may take to return after their contexts ended.
 	stopGrace = time.Second
@@ -53,13 +61,18 @@ const (
 	finishTimeout = 30 * time.Second
 )
 
-// Run consumes jobs until ctx ends, and then stops in good order: it reserves no more, gives jobs back that no handler has
-// begun, waits ShutdownTimeout for the handlers, ends the contexts of those that still run, and gives their jobs back too.
-// No attempt is counted for a job given back. Run returns nil when all handlers have returned, else an error that says
-// how many have not. If no call ever got an answer until ctx ended, because the server was out of reach, say, Run returns an error that wraps
-// the last reason; trouble that came after an answer is logged, reported to OnError, and no error of Run.
+// Run consumes jobs until ctx ends, and then stops in good order. It reserves no more, releases
+// jobs that no handler has begun, and waits ShutdownTimeout for the handlers. Then it ends the
+// contexts of those that still run, and releases the jobs that they do not finish. No attempt
+// counts for a released job.
 //
-// It also stops, and returns an error, if the configuration is wrong or the server refuses for good to hand out jobs.
+// Run returns nil when all handlers have returned, else an error that says how many have not. If no
+// call got an answer before ctx ended, for example because the server was out of reach, Run returns
+// an error that wraps the last reason. Failures after a first answer are logged and reported to
+// OnError, but Run does not return them.
+//
+// Run also stops, and returns an error, if the configuration is wrong or the server permanently
+// refuses to reserve jobs.
 func (w Worker) Run(ctx context.Context, c *Client, h Handler) error {
 	w, err := w.checked()
 	if err != nil {
