@@ -9,13 +9,15 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// A stoppedClock stands still until it is moved: both clocks of the node alike, as when a machine was suspended.
+// A stoppedClock stands still until it is advanced. Both clocks of the node move alike, as after a
+// machine was suspended.
 type stoppedClock struct {
 	start  fsm.Time
 	passed atomic.Int64
 }
 
-// newStoppedClock refuses a time that a server cannot have: as nanoseconds it would be another one.
+// newStoppedClock refuses a time that a server cannot have: in nanoseconds it would be a different
+// time.
 func newStoppedClock(now time.Time) (*stoppedClock, error) {
 	if now.UnixMilli() <= 0 || now.UnixMilli() > fsm.Time(fsm.TimeMax).CeilMillis() {
 		hint := ""
@@ -36,7 +38,8 @@ func (c *stoppedClock) Monotonic() time.Duration { return time.Duration(c.passed
 // now returns the wall clock in the form of package time.
 func (c *stoppedClock) now() time.Time { return time.Unix(0, int64(c.Wall())) }
 
-// Now is the server's time: where StoppedAt and Advance have put it, else the present.
+// Now returns the server's time: with StoppedAt the time that StoppedAt and Advance have set, else
+// the present.
 func (s *Server) Now() time.Time {
 	if s.clock == nil {
 		return time.Now()
@@ -44,13 +47,17 @@ func (s *Server) Now() time.Time {
 	return s.clock.now()
 }
 
-// Advance moves the time of a server with StoppedAt on by d, which must not be negative, in one jump. When it returns, all that fell due meanwhile has
-// happened, as of the new time: jobs ring, in the order in which they leave any queue (by priority, then by due time), first to the calls that wait for them; leases that are over have lapsed,
-// retries are there, jobs whose time to live is over are gone. A job is never handed out before.
+// Advance moves the time of a server with StoppedAt forward by d in one jump; d must not be
+// negative. When Advance returns, everything that fell due meanwhile has happened, as of the new
+// time. Jobs are ready, in the order in which they leave any queue (by priority, then by due time),
+// first for the calls that wait for them. Leases that are over have expired, retries are due, and
+// jobs whose time to live is over are gone. No job is handed out before its due time.
 //
-// It is one jump: a lease of 30 seconds that a call was granted within it begins at its end. To see what happens on the way, advance in steps.
+// It is one jump: if a call is granted a lease of 30 seconds within it, that lease begins at the
+// end of the jump. To see what happens on the way, advance in steps.
 //
-// It panics for a server whose clock runs by itself, and if the server cannot go on, because it was closed for example.
+// Advance panics if the server's clock runs by itself. It also panics if the server cannot go on,
+// for example because it was closed.
 func (s *Server) Advance(d time.Duration) {
 	if s.clock == nil || d < 0 {
 		panic(fmt.Sprintf("belfrytest: a clock was to be advanced by %v: that takes StoppedAt, and goes forward only", d))

@@ -1,4 +1,5 @@
-// Package belfrytest runs a real Belfry node inside a test's process, for tests of programs that use Belfry:
+// Package belfrytest runs a real Belfry node in the process of a test, for tests of programs that
+// use Belfry:
 //
 //	func TestOrders(t *testing.T) {
 //		server := belfrytest.Start(t, belfrytest.StoppedAt(time.Now()))
@@ -8,20 +9,32 @@
 //		…
 //	}
 //
-// The node keeps its data in a directory of the test and listens on a free port of the loopback interface. It is the same
-// code that `belfry serve` runs, so the tests see what production sees, delays included. It serves in less than a tenth of a second, and syncs nothing
-// unless told so, see Synced.
+// The node keeps its data in a directory of the test and listens on a free port of the loopback
+// interface. It runs the same code as `belfry serve`, so the tests see what production sees, delays
+// included. It serves in less than a tenth of a second. It syncs writes only with the option
+// Synced.
 //
 // # Time
 //
-// No test need sleep. With StoppedAt the server's time moves only when the test says so, by Advance: delays, leases, retries, times to live, rates of queues and
-// the windows in which a repeat is known all go by it. The put rate of a namespace's quota goes by the test's own time. Between two calls of Advance time stands still, so that no lease lapses and no rate is refilled by itself; a lease that a crashed
-// consumer should lose is lost by Advance. What is counted in the test's own time goes on as ever: the Wait of a Reserve, the
-// pauses of the client between attempts, and a client.Worker's care for its leases. To a worker a lease is a length, from when it was granted, and never a time to be compared with a clock: so the
-// server's time may be years from the machine's, and Advance alone ends no handler's context. The worker extends a lease after a third of it has passed in the test's own time, which changes nothing while the
-// server's time stands still; one that Advance has ended fails the ack, and the next extension ends the handler's context. A handler that is to see this soon has a short lease: with a TTR of 30 ms it takes 10.
-// Give due times as server.Now().Add(d), or as delays.
+// No test needs to sleep. With StoppedAt only Advance moves the server's time. Delays, leases,
+// retries, times to live, rates of queues, and the windows in which a repeat is known all go by
+// that time. The put rate of a namespace's quota goes by the test's own time. Between two calls of
+// Advance time stands still: no lease expires and no rate refills by itself. To make a crashed
+// consumer lose its lease, call Advance.
 //
-// In a bubble of testing/synctest the time is the bubble's, and a server started there with InMemory goes by it, leases and workers alike. A bubble's time jumps
-// when everything in it waits, so a node's own timers (heartbeats, looks at the disk) take their turns too: an hour of it is some tenths of a second of work.
+// The test's own time continues to govern the Wait of a Reserve and the client's pauses between
+// attempts. It also governs when a client.Worker extends a lease or takes it as lost. To a worker,
+// a lease is a length that begins at its grant, never a time to compare with a clock. So the
+// server's time may be years from the machine's, and Advance alone ends no handler's context.
+//
+// The worker extends a lease after a third of it has passed in the test's own time. The extension
+// changes nothing while the server's time stands still. If Advance has ended the lease, the ack
+// fails, and the next extension ends the handler's context. For a handler to notice soon, give it a
+// short lease: with a TTR of 30 ms it takes 10 ms. Give due times as server.Now().Add(d), or as
+// delays.
+//
+// In a bubble of testing/synctest the time is the bubble's. A server started there with InMemory
+// goes by it, and so do leases and workers. A bubble's time jumps when all its goroutines wait, so
+// a node's own timers (heartbeats, checks of the disk) fire too: an hour of bubble time costs some
+// tenths of a second of work.
 package belfrytest

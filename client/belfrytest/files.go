@@ -6,10 +6,11 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// segmentBytes is the size of a file of the log of each shard: small, for the few jobs of a test.
+// segmentBytes is the size of a log file of each shard: small, for the few jobs of a test.
 const segmentBytes = 1 << 20
 
-// unsynced is the file system without what is for a loss of power: nothing is synced, and files are as long as they should be without taking the room.
+// unsynced is the file system without its protection against a loss of power. It syncs no file, and
+// gives files their length without allocating the space.
 type unsynced struct{ storage.FS }
 
 // OpenFile implements storage.FS.

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// memoryAddr is the address of every server in memory: nobody can listen there, so that a client without the server's dialer reaches nothing.
+// memoryAddr is the address of every server in memory. No server can listen there, so a client
+// without the server's dialer reaches none.
 const memoryAddr = "127.0.0.1:0"
 
 // A pipeListener takes connections that are pipes in memory.
@@ -64,7 +65,8 @@ func (pipeAddr) Network() string { return "pipe" }
 // String implements net.Addr.
 func (pipeAddr) String() string { return memoryAddr }
 
-// Dial connects to the server, whatever network and address say, for client.WithDialer and other clients.
+// Dial connects to the server, whatever network and address say. It is for client.WithDialer and
+// for other clients.
 func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if pipes, ok := s.listener.(*pipeListener); ok {
 		return pipes.dial(ctx)

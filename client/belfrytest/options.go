@@ -20,26 +20,29 @@ type options struct {
 	wrong  error // what is wrong with one of them
 }
 
-// StoppedAt has the server's time begin at now, to the millisecond, and stand still but for Advance. Any time after 1970 and before 2262 will do, also one that
-// is years from this machine's; another is refused, such as the zero time.Time. A directory that is opened again must not be
-// taken back in time: give what Now said last, or later.
+// StoppedAt makes the server's time begin at now, to the millisecond, and stand still except for
+// Advance. now may be any time after 1970 and before 2262, also one that is years from this
+// machine's. Any other time is refused, such as the zero time.Time. The time of a directory that is
+// opened again must not go back: pass the last result of Now, or a later time.
 func StoppedAt(now time.Time) Option {
 	return func(o *options) { o.clock, o.wrong = newStoppedClock(now) }
 }
 
-// InMemory has the server reached through memory instead of a socket: by its Client, and by client.WithDialer(server.Dial). Only so can it run in a bubble of
-// testing/synctest, where a goroutine that waits on a socket keeps time from passing.
+// InMemory makes the server reachable through memory instead of a socket: by its Client, and by
+// client.WithDialer(server.Dial). A bubble of testing/synctest needs this option, because there a
+// goroutine that waits on a socket keeps time from passing.
 func InMemory() Option {
 	return func(o *options) { o.memory = true }
 }
 
-// Synced has every write on the disk before the caller hears of it, as with `belfry serve`. Without it a test's jobs outlive the process, but not the
-// machine, and the tests of a slow disk are as fast as others.
+// Synced writes every change to the disk before the caller gets the answer, as `belfry serve` does.
+// Without it a test's jobs outlive the process but not the machine, and tests on a slow disk are as
+// fast as others.
 func Synced() Option {
 	return func(o *options) { o.synced = true }
 }
 
-// node returns the parts of a node's configuration that the options say.
+// node returns the parts of a node's configuration that the options set.
 func (o *options) node() node.Config {
 	cfg := node.Config{}
 	if o.clock != nil {
@@ -51,7 +54,7 @@ func (o *options) node() node.Config {
 	return cfg
 }
 
-// listen returns what the server is reached through.
+// listen returns the listener that clients of the server connect to.
 func (o *options) listen(ctx context.Context) (net.Listener, error) {
 	if o.memory {
 		return newPipeListener(), nil

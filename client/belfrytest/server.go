@@ -22,7 +22,7 @@ import (
 
 // A Server is a node that serves clients.
 type Server struct {
-	// URL is what to give to client.New.
+	// URL is the address to pass to client.New.
 	URL string
 
 	clock    *stoppedClock // nil if it runs
@@ -37,7 +37,7 @@ type Server struct {
 	closed  error // what close returned
 }
 
-// version is what the server says it runs.
+// version is the version that the server reports.
 const version = "belfrytest"
 
 // stopMax is how long the parts of a server may take to stop.
@@ -58,7 +58,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Client makes a client of the server, and closes it when the test ends.
+// Client returns a client of the server, and closes it when the test ends.
 func (s *Server) Client(tb testing.TB, opts ...client.Option) *client.Client {
 	tb.Helper()
 	if _, ok := s.listener.(*pipeListener); ok {
@@ -72,8 +72,9 @@ func (s *Server) Client(tb testing.TB, opts ...client.Option) *client.Client {
 	return c
 }
 
-// Open runs a server with its data in dir, which is made if need be, until Close. Opened again, it has the jobs it had. It is
-// for programs that are no tests, such as examples; ctx bounds the start only.
+// Open runs a server with its data in dir until Close. It creates dir if need be. A server that is
+// opened again on the same dir has its jobs again. Open is for programs other than tests, such as
+// examples. ctx bounds only the start.
 func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error) {
 	var o options
 	for _, opt := range opts {
@@ -86,7 +87,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 	logger := slog.New(slog.DiscardHandler)
 	cfg := o.node()
 	cfg.Dir, cfg.Logger = dir, logger
-	// A test has no process to end for it: the failure shows in Close.
+	// A storage failure does not end the test's process: Close returns it.
 	cfg.Fatal = func(err error) { s.failed <- err }
 	s.node, err = node.Open(ctx, cfg)
 	if err != nil {
@@ -118,7 +119,8 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 	return s, nil
 }
 
-// Close stops the server. Calls that wait for a job are answered, and those under way finish. Repeating it changes nothing and gives the same error.
+// Close stops the server. Calls that wait for a job are answered, and other calls in flight finish.
+// A second Close changes nothing and returns the same error.
 func (s *Server) Close() error {
 	s.closing.Do(func() { s.closed = s.close() })
 	return s.closed
