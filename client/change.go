@@ -7,15 +7,15 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Cancel removes a job that is delayed, ready or dead, and gives the state it had.
+// Cancel removes a job that is delayed, ready or dead, and returns the state it had.
 //
 // Errors: [ErrJobNotFound], [ErrJobReserved].
 func (c *Client) Cancel(ctx context.Context, queue, id string) (State, error) {
 	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id})
 }
 
-// ForceCancel removes a job even if it is reserved; its holder's lease is stale from then on. It gives the state the job
-// had.
+// ForceCancel removes a job even if it is reserved, and returns the state it had. Its holder's
+// lease is stale from then on.
 //
 // Errors: [ErrJobNotFound].
 func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, error) {
@@ -33,7 +33,7 @@ func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (St
 	return stateOf(res.GetState()), nil
 }
 
-// Reschedule gives a delayed or ready job another due time, said by [In] or [At], and returns it.
+// Reschedule gives a delayed or ready job another due time, set by [In] or [At], and returns it.
 //
 // Errors: [ErrJobNotFound], [ErrJobReserved].
 func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOption) (time.Time, error) {
@@ -57,10 +57,10 @@ func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOptio
 	return timeOf(res.GetDueAt()), nil
 }
 
-// Redrive makes the dead jobs of these ids ready again, at most 1,000, and says how many there were. Their attempts start
-// anew; their history stays.
+// Redrive makes the dead jobs with these ids ready again, at most 1,000, and returns how many there
+// were. Their attempts start anew; their history stays.
 //
-// Errors: [ErrJobNotFound] if the only id given is not that of a dead job.
+// Errors: [ErrJobNotFound] if ids holds a single id and no dead job has it.
 func (c *Client) Redrive(ctx context.Context, queue string, ids ...string) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
@@ -68,8 +68,8 @@ func (c *Client) Redrive(ctx context.Context, queue string, ids ...string) (int,
 	return c.redrive(ctx, &belfryv1.RedriveRequest{Queue: queue, Ids: ids})
 }
 
-// RedriveOldest makes dead jobs ready again, those with the earliest due times first, at most limit (1 to 100,000), and
-// says how many there were.
+// RedriveOldest makes dead jobs ready again, those with the earliest due times first, and returns
+// how many there were. limit is the most to move: 1 to 100,000.
 func (c *Client) RedriveOldest(ctx context.Context, queue string, limit int) (int, error) {
 	if limit < 1 || limit > 100_000 {
 		return 0, invalidError("the limit of a redrive is %d, must be 1 to 100000", limit)

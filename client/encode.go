@@ -9,7 +9,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Puts and acks are encoded when they are made, and not when their batch leaves: nothing is kept of them but bytes, and a repeat is the same bytes.
+// Puts and acks are encoded when they are made, not when their batch leaves. So only bytes are kept
+// of them, and a repeat is the same bytes.
 
 // An encodedPut is a put as an entry of a PutBatchRequest.
 type encodedPut struct {
@@ -23,7 +24,7 @@ const (
 	fieldRequestID protowire.Number = 2
 )
 
-// A putScratch is what options are applied to before a put is encoded.
+// A putScratch is the memory in which options are applied before a put is encoded.
 type putScratch struct {
 	req   belfryv1.PutRequest
 	data  belfryv1.PutRequest_Data
@@ -31,7 +32,7 @@ type putScratch struct {
 	chunk putChunk // of PutBatch
 }
 
-// scratch gives memory that nobody uses.
+// scratch returns memory that no put uses.
 func (c *Client) scratch() *putScratch {
 	s, ok := c.scratches.Get().(*putScratch)
 	if !ok {
@@ -40,7 +41,7 @@ func (c *Client) scratch() *putScratch {
 	return s
 }
 
-// free lets another put use the memory. It keeps nothing of the caller's, and no large piece.
+// free lets another put use the memory. It drops what belongs to the caller, and large pieces.
 func (c *Client) free(s *putScratch) {
 	s.req.Reset()
 	s.data.Data = nil
@@ -52,11 +53,12 @@ func (c *Client) free(s *putScratch) {
 	c.scratches.Put(s)
 }
 
-// headerSlack is what a header takes at most beside its name and value.
+// headerSlack is the most bytes that a header takes besides its name and value.
 const headerSlack = 16
 
-// request applies the options of a put, and estimates from above how many bytes it adds to a batch. What would spoil the
-// batch for others is refused: text that is not UTF-8 cannot be encoded. The result is used until the next call.
+// request applies the options of a put, and returns an upper bound of the bytes it adds to a batch.
+// It refuses a put that would spoil the batch for others: text that is not UTF-8 cannot be encoded.
+// The result is valid until the next call.
 func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 	req := &s.req
 	req.Reset()

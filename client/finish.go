@@ -14,8 +14,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// Ack ends a job as done. It may share a round trip with other acks; see [Coalescing]. Acking twice with the same lease is
-// no error, until a minute after the lease's end.
+// Ack ends a job as done. It may share a round trip with other acks; see [Coalescing]. A second ack
+// with the same lease is no error, until a minute after the lease's end.
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Ack(ctx context.Context, lease string) error { return c.tracedAck(ctx, lease, nil) }
@@ -42,11 +42,12 @@ func (c *Client) ack(ctx context.Context, lease string) error {
 	return err
 }
 
-// ackBytes is what an ack takes in a message besides the lease.
+// ackBytes is the size of an ack in a message besides the lease.
 const ackBytes = 8
 
-// AckBatch ends jobs as done, in round trips of 1,000. The errors are in order and as many as leases, nil where the ack
-// succeeded; the second result is nil if all did, else it names the first failure and how many there were.
+// AckBatch ends jobs as done, in round trips of 1,000. There is one error for each lease, in the
+// same order, nil where the ack succeeded. The second result is nil if all acks succeeded; else it
+// wraps the first failure and says how many there were.
 func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error) {
 	ctx, op := c.tracing.settleBatch(ctx, leases)
 	errs, err := c.ackBatch(ctx, leases)
@@ -67,8 +68,8 @@ func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error)
 	return errs, firstFailure(len(errs), "acks", func(i int) error { return errs[i] })
 }
 
-// sendAcks sends a batch of acks once. It has no request id: an ack may be repeated without, and the memory that the
-// servers have for answers is better kept for calls that need it.
+// sendAcks sends a batch of acks once, without a request id. An ack may be repeated without one,
+// and the servers' memory for answers is better kept for calls that need it.
 func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
 	size := 0
 	for _, lease := range leases {
@@ -85,10 +86,12 @@ func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]r
 	return answer.replies, nil
 }
 
-// Nack says that an attempt failed: the job is tried again after its retry delay, or is dead if this was the last attempt.
-// cause is kept as the job's last error, at most 1 KiB of it; made by [RetryAfter] it sets the delay, made by [Dead] it
-// makes the job dead at once. Nil is a failure without words. The results are the state the job is in now, and when it is
-// due again.
+// Nack reports that an attempt failed. The job is tried again after its retry delay, or is dead if
+// this was the last attempt. The results are the job's present state, and when it is due again.
+//
+// The server keeps at most 1 KiB of cause as the job's last error. A cause made by [RetryAfter]
+// sets the delay; a cause made by [Dead] makes the job dead at once. A nil cause is a failure
+// without a text.
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
@@ -128,8 +131,8 @@ func (c *Client) nack(ctx context.Context, lease string, cause error) (State, ti
 	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
 }
 
-// Release gives a job back, due after delay (0 to 100 years), without counting an attempt. The results are the state the
-// job is in now, and when it is due again.
+// Release returns a job to its queue, due after delay (0 to 100 years), without counting an
+// attempt. The results are the job's present state, and when it is due again.
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Release(ctx context.Context, lease string, delay time.Duration) (State, time.Time, error) {
@@ -144,7 +147,7 @@ func (c *Client) tracedRelease(ctx context.Context, lease string, delay time.Dur
 	return state, due, err
 }
 
-// release is Release for what nobody asked for: it makes no span.
+// release is Release without a span, for releases that the program did not ask for.
 func (c *Client) release(ctx context.Context, lease string, delay time.Duration) (State, time.Time, error) {
 	req := &belfryv1.ReleaseRequest{Lease: lease, RequestId: c.clock.newID()}
 	if delay != 0 {
@@ -159,8 +162,9 @@ func (c *Client) release(ctx context.Context, lease string, delay time.Duration)
 	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
 }
 
-// Extend moves the end of a lease to ttr from now: 1 ms to 24 h, or 0 for the length it was granted or last extended with. It
-// never moves it to an earlier time. The result is the end of the lease on the server's clock.
+// Extend moves the end of a lease to ttr from now: 1 ms to 24 h, or 0 for the length that it was
+// granted or last extended with. It never moves the end to an earlier time. The result is the end
+// of the lease on the server's clock.
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (time.Time, error) {

@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// A place is what a call is about, as far as that tells where its shard is led. The zero value says nothing.
+// A place is what a call concerns, as far as it helps to find the shard's leader. The zero value is
+// an unknown place.
 type place struct {
 	queue     string
 	id        string // of a job, "" if the call names none
@@ -15,7 +16,8 @@ type place struct {
 	known     bool
 }
 
-// leasePlace reads a lease token's queue and partition. The token stays opaque to all else: of one that is not understood nothing is said.
+// leasePlace reads a lease token's queue and partition. Other code treats the token as opaque. The
+// place of a token that leasePlace does not understand is unknown.
 func leasePlace(lease string) place {
 	b, err := base64.RawURLEncoding.DecodeString(lease)
 	if err != nil || len(b) < 2 || b[0] != 1 {
@@ -32,10 +34,12 @@ func leasePlace(lease string) place {
 	return place{queue: string(b[:length]), partition: uint32(partition), known: true}
 }
 
-// hashVersion is the version of the hashes below. The servers say which one is in force; golden tests hold both sides to it.
+// hashVersion is the version of the hashes below. The servers say which version is in force. Golden
+// tests hold both sides to it.
 const hashVersion = 1
 
-// shardOf gives the shard that holds a partition: the shards are ranked by rendezvous hashing, and partition p lives in that of rank p.
+// shardOf returns the shard that holds a partition. Rendezvous hashing ranks the shards, and
+// partition p is in the shard of rank p, modulo the number of shards.
 func shardOf(queue string, partition uint32, shards int) int {
 	ranked := make([]int, 0, shards)
 	scores := make([]uint64, shards)
@@ -52,7 +56,8 @@ func shardOf(queue string, partition uint32, shards int) int {
 	return ranked[int(partition%uint32(shards))] //nolint:gosec // few shards
 }
 
-// partitionOf gives the partition of the job with an id. A generated id begins with it.
+// partitionOf returns the partition of the job with an id. A generated id begins with its
+// partition.
 func partitionOf(id string, partitions uint32) uint32 {
 	if p, ok := generatedIn(id); ok {
 		return p % partitions

@@ -17,9 +17,9 @@ func (c *Client) Get(ctx context.Context, queue, id string) (*Job, error) {
 	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id})
 }
 
-// Find is Get that also answers what became of a job that has ended, as long as its id is remembered: for the dedup window
-// of its queue, if the producer chose the id. State, EndedAt, FirstDueAt and, unless AttemptUnknown, Attempt are known then;
-// the body is gone.
+// Find is Get that also reports a job that has ended, as long as the server remembers its id: for
+// the queue's dedup window, if the producer chose the id. Such a job has State, EndedAt, FirstDueAt
+// and, unless AttemptUnknown, Attempt. Its body is gone.
 //
 // Errors: [ErrJobNotFound].
 func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
@@ -40,9 +40,10 @@ func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error
 type ListOptions struct {
 	// State is DELAYED, READY, RESERVED or DEAD. Default DELAYED.
 	State State
-	// DueAfter and DueBefore, if not zero, select jobs due at or after the one and before the other.
+	// DueAfter and DueBefore, if not zero, select jobs due at or after DueAfter and before
+	// DueBefore.
 	DueAfter, DueBefore time.Time
-	// PageSize is how many jobs one round trip brings: 1 to 1,000, default 100.
+	// PageSize is how many jobs one round trip returns: 1 to 1,000, default 100.
 	PageSize int
 }
 
@@ -78,7 +79,7 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 	}
 }
 
-// timestampOf gives the wire form of a time: not set if it is zero.
+// timestampOf returns the wire form of a time: nil if the time is zero.
 func timestampOf(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

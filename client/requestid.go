@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// A requestClock makes request ids. They are UUIDs of version 7 (RFC 9562 §5.7), whose time tells a server that an id is
-// older than what it remembers. A client whose clock is wrong by minutes would have its fresh ids refused, so the clock
-// follows the Date header of the servers' answers where the two differ by more than that header's precision and the time that
-// an answer took explain. It also tells how old a lease is.
+// A requestClock makes request ids. They are UUIDs of version 7 (RFC 9562 §5.7). Their time tells a
+// server that an id is older than what it remembers. If a client's clock is wrong by minutes, a
+// server would refuse its fresh ids. So the clock follows the Date header of the servers' answers,
+// where the two differ by more than the header's precision and the duration of the call explain. It
+// also tells how old a lease is.
 type requestClock struct {
 	skew atomic.Int64 // nanoseconds that the servers are ahead of this machine
 }
 
-// datePrecision is that of a Date, which is rounded down.
+// datePrecision is the precision of a Date header, which is rounded down.
 const datePrecision = time.Second
 
-// ahead is how far the servers are ahead of this machine.
+// ahead returns how far the servers' clock is ahead of this machine's.
 func (c *requestClock) ahead() time.Duration { return time.Duration(c.skew.Load()) }
 
-// newID makes an id for a request that is first sent now.
+// newID returns an id for a request whose first attempt is sent now.
 func (c *requestClock) newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[6:]) // never fails: it ends the program instead
@@ -43,11 +44,13 @@ func (c *requestClock) newID() string {
 	return string(text[:])
 }
 
-// idWindow is by how much a request id must be later than another for the servers' clock to have been set in between, and not just to have run on.
+// idWindow is how much later than another a request id must be to prove that the servers' clock was
+// set in between, and has not just run on.
 const idWindow = time.Minute
 
-// renewable reports whether a request that was refused because its id is too old is to be made again under a new one: the first time, since then this machine's
-// clock was wrong and has been set by the refusal, and again for as long as the clock of the servers is set further, as that of a test may be.
+// renewable reports whether a request that was refused because its id is too old may be made again
+// under a new id. The first time it may: this machine's clock was wrong, and the refusal has set
+// it. It may again for as long as the servers' clock is set forward, as that of a test may be.
 func (c *requestClock) renewable(renewed bool, id string) bool {
 	if !renewed {
 		return true
@@ -65,16 +68,17 @@ func madeAt(id string) (time.Time, bool) {
 	return time.UnixMilli(ms), err == nil
 }
 
-// observe learns from the headers of an answer that arrived now to a request that was sent at sent.
+// observe learns from the headers of an answer that arrives now; its request was sent at sent.
 func (c *requestClock) observe(sent time.Time, header http.Header) {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		c.learn(sent, date, datePrecision)
 	}
 }
 
-// learn learns from the time that a server had when it answered a request that was sent at sent. The server wrote the
-// date, rounded down to precision, at some moment between then and now; what was known before stands unless no such moment agrees with it. So an answer that
-// was long on its way, or waited for a process that was suspended, is not taken for a clock that is behind.
+// learn learns from a server's time in the answer to a request that was sent at sent. The server
+// wrote the date, rounded down to precision, at some moment between then and now. The present value
+// stays unless no such moment agrees with it. So an answer that was long on its way, or waited for
+// a suspended process, does not look like a clock that is behind.
 func (c *requestClock) learn(sent, date time.Time, precision time.Duration) {
 	least, most := time.Until(date), date.Add(precision).Sub(sent)
 	c.skew.Store(int64(min(max(c.ahead(), least), most)))

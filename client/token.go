@@ -14,26 +14,29 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 )
 
-// WithToken has each call carry a bearer token, as 'belfry token create' makes it. [New] refuses http:// addresses then, unless they are on this machine: on
-// the way to others whoever listens could take it.
+// WithToken sends a bearer token with each call, as 'belfry token create' makes it. [New] then
+// refuses http:// addresses, unless they are on this machine: on the way to others an eavesdropper
+// could take the token.
 func WithToken(token string) Option {
 	return optionFunc(func(c *config) { c.token = newHeldToken("", strings.TrimSpace(token)) })
 }
 
-// WithTokenFile is [WithToken] for a token in a file, which is read again when it changes, within a second. So a token is replaced without a restart: write
-// its successor, and then have the old one end. [New] fails if the file has no token; later the last token that it had holds, whatever else is written there.
+// WithTokenFile is [WithToken] for a token in a file. The client reads the file again within a
+// second of a change, so a token can be replaced without a restart: write its successor, and then
+// revoke the old one. [New] fails if the file has no token. Later the last token read stays in use,
+// whatever else the file holds.
 func WithTokenFile(name string) Option {
 	return optionFunc(func(c *config) { c.token = newHeldToken(name, "") })
 }
 
 const (
-	// tokenLook is how often at most a token's file is looked at.
+	// tokenLook is the shortest time between two checks of a token's file.
 	tokenLook = time.Second
-	// tokenBytesMax is the size from which a file is none of a token.
+	// tokenBytesMax is the size from which a file cannot be that of a token.
 	tokenBytesMax = 4 << 10
 )
 
-// A heldToken is a token, or the file that has it. Nil is none.
+// A heldToken is a token, or the file that holds it. Nil means no token.
 type heldToken struct {
 	file string
 	text atomic.Pointer[string]
@@ -51,7 +54,7 @@ func newHeldToken(file, text string) *heldToken {
 	return h
 }
 
-// check returns why there is no token.
+// check returns an error if there is no token.
 func (h *heldToken) check() error {
 	switch {
 	case h == nil:
@@ -69,7 +72,7 @@ func (h *heldToken) check() error {
 	}
 }
 
-// checkToken returns what is wrong with the form of a token. What it says is safe to log.
+// checkToken returns what is wrong with the form of a token. Its error is safe to log.
 func checkToken(text string) error {
 	if text == "" {
 		return errors.New("there is no token")
@@ -80,7 +83,8 @@ func checkToken(text string) error {
 	return nil
 }
 
-// get gives the token; empty if there is none. One caller a second looks at the file, and the others do not wait for it.
+// get returns the token; empty if there is none. One caller a second checks the file, and the
+// others do not wait for it.
 func (h *heldToken) get() string {
 	if h == nil {
 		return ""
@@ -98,7 +102,7 @@ func (h *heldToken) read() error {
 	return h.readLocked()
 }
 
-// readLocked reads the file if it has changed. h.mu is held.
+// readLocked reads the file if it has changed. Called with h.mu held.
 func (h *heldToken) readLocked() error {
 	h.next.Store(int64(time.Since(h.made) + tokenLook))
 	info, err := os.Stat(h.file)
@@ -121,7 +125,7 @@ func (h *heldToken) readLocked() error {
 	return nil
 }
 
-// exposes reports whether calls to a base URL would have everybody on the way read the token.
+// exposes reports whether calls to a base URL would send the token in the clear.
 func (h *heldToken) exposes(base string) bool {
 	u, err := url.Parse(base)
 	if h == nil || err != nil || u.Scheme != "http" {

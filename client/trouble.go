@@ -10,8 +10,8 @@ import (
 // troubleRepeat is how often a worker logs that the server is still out of reach.
 const troubleRepeat = time.Minute
 
-// trouble is what a worker knows of its connection to the server. It logs when failures begin, once a minute while they last, and when they
-// end. It may be used from several goroutines.
+// trouble is what a worker knows about its connection to the server. It logs when failures begin,
+// once a minute while they last, and when they end. Several goroutines may use it.
 type trouble struct {
 	logger    *slog.Logger
 	addresses string
@@ -23,7 +23,7 @@ type trouble struct {
 	told    time.Time // when it was logged last
 }
 
-// failed notes that the server handed out no jobs.
+// failed records that a reserve failed.
 func (t *trouble) failed(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,7 +38,7 @@ func (t *trouble) failed(err error) {
 	}
 }
 
-// succeeded notes that the server answered.
+// succeeded records that the server answered.
 func (t *trouble) succeeded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +48,7 @@ func (t *trouble) succeeded() {
 	}
 }
 
-// never returns why no call ever succeeded, nil if one did or none failed.
+// never returns the last error if no call has ever succeeded, nil if one did or none failed.
 func (t *trouble) never() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,8 @@ func (t *trouble) never() error {
 	return fmt.Errorf("the worker never got an answer from %s: %w", t.addresses, t.last)
 }
 
-// An attemptError is an attempt that failed for another reason than what the handler returned: it panicked, or the body could not be decoded.
+// An attemptError is an attempt that failed before the handler returned a result: the handler
+// panicked, or the body could not be decoded.
 type attemptError struct{ err error }
 
 func (e *attemptError) Error() string { return e.err.Error() }
