@@ -15,8 +15,8 @@ import (
 const (
 	backoffMin = 50 * time.Millisecond
 	backoffMax = 2 * time.Second
-	// attemptTimeout bounds one attempt, beyond the time that a Reserve waits: a server that does not answer for so long is
-	// asked again, or another one is.
+	// attemptTimeout bounds one attempt, beyond the time that a Reserve waits. After it the client
+	// asks again, at the same server or at another one.
 	attemptTimeout = 30 * time.Second
 )
 
@@ -29,10 +29,10 @@ type retrier struct {
 	last     *Error
 }
 
-// failed notes an attempt that ended with e, and reports whether another makes sense.
+// failed records an attempt that ended with e, and reports whether another makes sense.
 func (r *retrier) failed(e *Error) (again bool) {
 	if e.Reason == reasonRequestExpired && r.attempts == 0 {
-		// The server cannot know, but we do: the id was never sent before.
+		// The server cannot know it, but the client does: the id was never sent before.
 		fresh := *e
 		fresh.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		e = &fresh
@@ -48,7 +48,7 @@ func (r *retrier) failed(e *Error) (again bool) {
 	return retryable(e)
 }
 
-// retryable reports whether the same call may succeed later without anything else having to change.
+// retryable reports whether the same call may succeed later without any other change.
 func retryable(e *Error) bool {
 	switch e.Reason {
 	case ErrUnknownOutcome, reasonNotLeader, reasonNoLeader, reasonShuttingDown, reasonClockAhead, ErrTooFewVoters, reasonOverloaded,
@@ -69,9 +69,10 @@ func retryable(e *Error) bool {
 	}
 }
 
-// decides reports whether an error of this reason settles also what became of earlier attempts with the same request id.
-// It does if it comes from the shard, which would have given the earlier answer again, or from a check that every attempt
-// meets alike. The others come from a moment, such as a full queue, and say nothing about an attempt before.
+// decides reports whether an error of this reason also settles the outcome of earlier attempts with
+// the same request id. Two kinds do. The shard's own errors do: the shard would have repeated an
+// earlier answer. So do the errors of checks that every attempt meets alike. The others come from a
+// moment, such as a full queue, and say nothing about an earlier attempt.
 func decides(reason Reason) bool {
 	switch reason {
 	case reasonInvalid, reasonTooLarge, ErrJobExists, ErrJobNotFound, ErrJobReserved, ErrStaleLease, reasonQueueExists,
@@ -82,7 +83,7 @@ func decides(reason Reason) bool {
 	}
 }
 
-// settled gives the error that the caller sees when no further attempt follows the last one.
+// settled returns the error that the caller sees when no further attempt follows the last one.
 func (r *retrier) settled() *Error {
 	e := *r.last
 	switch {
@@ -94,8 +95,9 @@ func (r *retrier) settled() *Error {
 	return &e
 }
 
-// ended gives the error that the caller sees when ctx ended before an answer: the end of the context, the first error,
-// which often names the cause, and the last, which says how things stand. sent says whether a request is still out.
+// ended returns the error that the caller sees when ctx ended before an answer. It joins the end of
+// the context, the first error, which often names the cause, and the last, which describes the
+// present state. sent says whether a request is still in flight.
 func (r *retrier) ended(ctx context.Context, sent sentState) *Error {
 	e := &Error{Code: connect.CodeCanceled, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -122,7 +124,7 @@ func (r *retrier) ended(ctx context.Context, sent sentState) *Error {
 	return e
 }
 
-// A sentState says whether a request is on its way at the moment a caller stops waiting.
+// A sentState says whether a request is in flight when a caller stops waiting.
 type sentState int
 
 const (
@@ -130,7 +132,7 @@ const (
 	requestOut
 )
 
-// sentBy reads from the error of an attempt whether its request may have left.
+// sentBy returns whether the request of an attempt may have left, according to the attempt's error.
 func sentBy(e *Error) sentState {
 	if e.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 		return nothingOut
@@ -138,8 +140,8 @@ func sentBy(e *Error) sentState {
 	return requestOut
 }
 
-// pause is how long to wait before the next attempt: full jitter between nothing and a bound that doubles, and never less
-// than the server asked for.
+// pause returns how long to wait before the next attempt: full jitter between zero and a bound that
+// doubles, and never less than the server asked for.
 func (r *retrier) pause() time.Duration {
 	bound := backoffMax
 	if shift := r.attempts - 1; shift < 6 {
@@ -148,7 +150,7 @@ func (r *retrier) pause() time.Duration {
 	return r.last.RetryAfter + rand.N(bound)
 }
 
-// sleep waits for d, or until ctx ends; the error is that of ctx.
+// sleep waits for d, or until ctx ends. Its error is that of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -160,18 +162,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A callKind says what the retry loop must know about a method.
+// A callKind tells the retry loop what it must know about a method.
 type callKind struct {
 	reads bool          // changes nothing
 	id    *string       // the request's id field; nil for a call that needs none to be repeated
 	wait  time.Duration // how long the server may take to answer in good order
 	place place         // what the call is about
-	// failed, if not nil, hears of each attempt that will be followed by another.
+	// failed, if not nil, is called after each attempt that another one will follow.
 	failed func(*Error)
 }
 
-// call sends one request until it is answered, or refused for good, or ctx ends. The request is the same each time, its id
-// included. The error is an *Error.
+// call sends one request until it is answered, permanently refused, or ctx ends. The request is the
+// same each time, including its id. The error is an *Error.
 func call[Res any](
 	ctx context.Context, c *Client, kind callKind, do func(context.Context, *endpoint) (*Res, error),
 ) (*Res, error) {
@@ -188,7 +190,7 @@ func call[Res any](
 	return nil, err
 }
 
-// callCounted is call that also says how many attempts failed before the answer.
+// callCounted is call that also returns how many attempts failed before the answer.
 func callCounted[Res any](
 	ctx context.Context, c *Client, kind callKind, do func(context.Context, *endpoint) (*Res, error),
 ) (*Res, int, *Error) {
@@ -213,7 +215,8 @@ func callCounted[Res any](
 			return nil, r.attempts, r.ended(ctx, sentBy(e))
 		}
 		if e.Reason == reasonRequestExpired && kind.id != nil && r.attempts == 0 && c.clock.renewable(renewed, *kind.id) {
-			// The id was never sent before, so nothing was applied under it: our clock is wrong, and has been set by now.
+			// The id was never sent before, so no change was applied under it. This machine's clock
+			// is wrong, and the refusal has set it.
 			renewed = true
 			*kind.id = c.clock.newID()
 			continue
@@ -242,7 +245,8 @@ func attempt[Res any](
 	return do(ctx, ep)
 }
 
-// leave notes that a call failed with err at a server: at the leader it went to directly, else at that of number n.
+// leave records that a call failed with err: at the leader direct, or if that is nil, at server
+// number n.
 func (e *endpoints) leave(err *Error, direct *endpoint, n uint32) {
 	switch {
 	case !leaves(err):
@@ -253,8 +257,8 @@ func (e *endpoints) leave(err *Error, direct *endpoint, n uint32) {
 	}
 }
 
-// leaves reports whether an error is a reason to go on to another server: this one cannot be reached, or cannot take the
-// call, whereas another may.
+// leaves reports whether an error is a reason to go on to another server. This one cannot be
+// reached, or cannot take the call, but another one may.
 func leaves(e *Error) bool {
 	switch e.Reason {
 	case "", reasonNotLeader, reasonNoLeader, reasonShuttingDown:

@@ -16,25 +16,28 @@ import (
 )
 
 const (
-	// routesFresh is how long a map of the shards counts before it is asked for again, routesPause how long after a failure nobody asks, and
-	// routesShun how long if the servers have no map or one that makes no sense here.
+	// routesFresh is how long a map of the shards is used before the client asks for it again.
+	// routesPause is how long it does not ask after a failure. routesShun is the same if the
+	// servers have no map, or one that makes no sense here.
 	routesFresh = 10 * time.Second
 	routesPause = 2 * time.Second
 	routesShun  = time.Minute
 	// routesWait bounds the time to get a map and to try the leaders in it.
 	routesWait = 5 * time.Second
-	// routesAskMax is how many queues one question is about, which is what servers take; routesGap is the time from one question to the next for queues
-	// that came meanwhile.
+	// routesAskMax is the most queues in one request, which is the servers' limit. routesGap is the
+	// time from one request to the next, for queues that came meanwhile.
 	routesAskMax = 64
 	routesGap    = 50 * time.Millisecond
-	// routesQueuesMax is how many queues' partitions a client keeps in mind, and as many older ones.
+	// routesQueuesMax is how many queues' partitions a client remembers, besides as many older
+	// ones.
 	routesQueuesMax = 4096
-	// namedMax is how many addresses that servers named a client keeps in mind.
+	// namedMax is how many addresses named by servers a client remembers.
 	namedMax = 64
 )
 
-// routes are what a client knows of where shards are led. It is a hint and nothing more: any server takes any call, and a call that goes astray is
-// forwarded. An address is used only after a server there has said that it belongs to the cluster, and no more once a call failed there.
+// routes are what a client knows about the leaders of shards. They are only a hint: any server
+// takes any call, and forwards a call that it does not lead. The client uses an address only after
+// a server there has said that it belongs to the cluster, and not after a call has failed there.
 type routes struct {
 	mu         sync.Mutex
 	shards     int
@@ -48,7 +51,7 @@ type routes struct {
 	asking     bool
 }
 
-// leader gives the server that leads the shard of a place, nil if that is not known.
+// leader returns the server that leads the shard of a place, nil if that is not known.
 func (r *routes) leader(p place) *endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +72,8 @@ func (r *routes) leader(p place) *endpoint {
 	return r.leaders[shardOf(p.queue, p.partition, r.shards)]
 }
 
-// due notes what a call was about, and reports whether it is time to ask for a map. If so, learn or failed must follow.
+// due records the place of a call, and reports whether it is time to ask for a map. If so, learn or
+// failed must follow.
 func (r *routes) due(p place) bool {
 	if p.queue == "" {
 		return false
@@ -109,14 +113,15 @@ func (r *routes) doubt(ep *endpoint) {
 	r.asked = time.Time{}
 }
 
-// questions gives the queues to ask for.
+// questions returns the queues to ask for.
 func (r *routes) questions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.wanted))
 }
 
-// failed notes that no map came. One queue of which the servers will not hear must not have it refused for ever, so those in use are to come again.
+// failed records that no map came. One queue that the servers do not accept must not make every
+// later request fail. So failed forgets the wanted queues; those in use are added again.
 func (r *routes) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,12 +133,12 @@ func (r *routes) failed(err error) {
 	clear(r.wanted)
 }
 
-// hasNoMap reports whether an error says that a server, or what is before it, knows nothing of maps.
+// hasNoMap reports whether an error says that a server, or a proxy before it, knows no maps.
 func hasNoMap(err error) bool {
 	return connect.CodeOf(err) == connect.CodeUnimplemented || misconfigured(err)
 }
 
-// learn takes a map, and the servers that were tried, by address.
+// learn takes over a map. servers are the servers that answered, by address.
 func (r *routes) learn(m *belfryv1.GetRoutingResponse, queues []string, servers map[string]*endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,14 +157,15 @@ func (r *routes) learn(m *belfryv1.GetRoutingResponse, queues []string, servers 
 	}
 }
 
-// answered notes that a call was answered, and has a map of the shards asked for when it is time: not before a server has answered at all.
+// answered records that a call was answered, and asks for a map of the shards when it is time. So
+// no map is requested before a server has answered at all.
 func (c *Client) answered(p place) {
 	if c.endpoints.routes.due(p) && !c.start(func() { c.explore(c.lifetime()) }) {
 		c.endpoints.routes.failed(net.ErrClosed)
 	}
 }
 
-// explore asks a server where the shards are led, and tries the leaders that it names.
+// explore asks a server for the leaders of the shards, and tries the leaders that it names.
 func (c *Client) explore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, routesWait)
 	defer cancel()
@@ -194,7 +200,8 @@ func (c *Client) explore(ctx context.Context) {
 	c.endpoints.routes.learn(m, queues, servers)
 }
 
-// at gives the endpoint of an address that a server named, nil if it makes no sense here.
+// at returns the endpoint of an address that a server named, nil if the address makes no sense
+// here.
 func (e *endpoints) at(address string) *endpoint {
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {

@@ -19,7 +19,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// A session is a connection to a server that carries many calls at once, as frames. It ends when the connection does, when the server leaves, or when it was idle for long.
+// A session is a connection to a server that carries many calls at once, as frames. It ends when
+// the connection ends, when the server leaves, or when it was idle for long.
 type session struct {
 	conn    *activityConn
 	out     *frame.Writer
@@ -60,7 +61,8 @@ type openSessions struct {
 	answers, requests sync.Pool // of *[]byte that nobody reads
 }
 
-// start runs a session over an upgraded connection, from which in reads; nil if the client is closed.
+// start runs a session over an upgraded connection. The session reads from in, the connection's
+// buffer. The result is nil if the client is closed.
 func (o *openSessions) start(conn *activityConn, in *bufio.Reader, clock *requestClock) *session {
 	s := &session{
 		conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, answers: &o.answers, calls: make(map[uint32]*sessionCall), used: time.Now(),
@@ -98,7 +100,7 @@ func (o *openSessions) isClosed() bool {
 	return o.closed
 }
 
-// close ends all sessions for good, and waits for their goroutines.
+// close permanently ends all sessions, and waits for their goroutines.
 func (o *openSessions) close() {
 	o.mu.Lock()
 	o.closed = true
@@ -115,7 +117,7 @@ type sessionCall struct {
 	answer chan sessionAnswer // takes one value
 }
 
-// A sessionAnswer is what came for a call. Whoever takes it gives the payload back.
+// A sessionAnswer is the answer to a call. Its receiver gives the payload back.
 type sessionAnswer struct {
 	failed  bool
 	payload *[]byte
@@ -129,7 +131,7 @@ var (
 	errMute = errors.New("the server gave no sign of life")
 )
 
-// sessionIdle is how long a session is kept that nobody uses.
+// sessionIdle is how long an unused session is kept.
 const sessionIdle = 2 * time.Minute
 
 // sessionBuffer is the size of the buffer that frames are read through.
@@ -148,7 +150,7 @@ func (s *session) takes() bool {
 	return s.err == nil
 }
 
-// leave has the session take no more calls. The server answers those under way, and says Bye.
+// leave makes the session take no more calls. The server answers the calls in flight, and says Bye.
 func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +159,7 @@ func (s *session) leave() {
 	}
 }
 
-// end has the session take no more calls. Those under way fail.
+// end makes the session take no more calls. The calls in flight fail.
 func (s *session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +197,7 @@ func (s *session) unregister(id uint32) bool {
 	return waits
 }
 
-// take takes the call that an answer is for, if it still waits.
+// take removes and returns the call that an answer is for, if it still waits.
 func (s *session) take(id uint32) (*sessionCall, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +206,8 @@ func (s *session) take(id uint32) (*sessionCall, bool) {
 	return c, waits
 }
 
-// An unsentError says that nothing of a call was sent, or that what was sent was not read.
+// An unsentError says that no part of a call was sent, or that the server did not read what was
+// sent.
 type unsentError struct{ cause error }
 
 func (e *unsentError) Error() string { return e.cause.Error() }
@@ -213,7 +216,7 @@ func (e *unsentError) Unwrap() error { return e.cause }
 // notSent makes an unsentError.
 func notSent(cause error) error { return &unsentError{lost(cause)} }
 
-// lost gives what ended a call the code that Connect has for it.
+// lost wraps the error that ended a call in an error with the Connect code for it.
 func lost(cause error) error {
 	code := connect.CodeUnavailable
 	switch {
@@ -225,7 +228,7 @@ func lost(cause error) error {
 	return connect.NewError(code, cause)
 }
 
-// call makes one call and has its answer decoded. The request may be used again when it returns.
+// call makes one call and decodes its answer. The request's memory may be reused when it returns.
 func (s *session) call(ctx context.Context, method frame.Method, request []byte, answer wireDecoder) error {
 	c := &sessionCall{sent: time.Now(), answer: make(chan sessionAnswer, 1)}
 	id, err := s.register(c)
@@ -252,10 +255,10 @@ func (s *session) call(ctx context.Context, method frame.Method, request []byte,
 	return lost(context.Cause(ctx))
 }
 
-// answerBytesMax is the size up to which the memory of an answer is used again.
+// answerBytesMax is the size up to which the memory of an answer is reused.
 const answerBytesMax = 256 << 10
 
-// decode reads what came for a call, and gives its memory back.
+// decode decodes the answer to a call, and gives its memory back.
 func (s *session) decode(a sessionAnswer, answer wireDecoder) error {
 	if a.err != nil {
 		if errors.Is(a.err, errBye) {
@@ -292,7 +295,7 @@ func (s *session) decode(a sessionAnswer, answer wireDecoder) error {
 	return wire
 }
 
-// read takes what the server sends, until the connection ends.
+// read handles the server's frames until the connection ends.
 func (s *session) read(in *bufio.Reader) error {
 	for {
 		h, err := frame.ReadHeader(in)
@@ -324,7 +327,7 @@ func (s *session) read(in *bufio.Reader) error {
 	}
 }
 
-// deliver hands an answer to the call that waits for it.
+// deliver passes an answer to the call that waits for it.
 func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 	s.mu.Lock()
 	c, waits := s.calls[h.ID] // whose caller may leave while the payload comes
@@ -353,7 +356,8 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 	return nil
 }
 
-// watch asks for a sign of life where the server has been silent, or this side, which servers end too; and ends a session that gives none, or that nobody uses.
+// watch pings the server when either side has been silent; servers too end a session whose client
+// is silent. It closes a session that gives no sign of life, or that is unused.
 func (s *session) watch(ended <-chan struct{}) {
 	timer := time.NewTimer(pingAfter)
 	defer timer.Stop()
@@ -375,7 +379,7 @@ func (s *session) watch(ended <-chan struct{}) {
 	}
 }
 
-// look says when to look again, and whether to ask for a sign of life; an error ends the session.
+// look returns when to look again, and whether to ping. An error ends the session.
 func (s *session) look(now time.Time) (next time.Duration, ask bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

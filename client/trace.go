@@ -19,7 +19,7 @@ import (
 // tracerName is the instrumentation scope of the spans.
 const tracerName = "github.com/belfrydb/belfry/client"
 
-// The headers of W3C Trace Context, and what a job's headers may take together.
+// The headers of W3C Trace Context, and the limit of all headers of a job together.
 const (
 	headerParent   = "traceparent"
 	headerState    = "tracestate"
@@ -27,7 +27,8 @@ const (
 	parentBytes    = len(headerParent) + len("00-") + 32 + len("-") + 16 + len("-00")
 )
 
-// Names and types of operations, from OpenTelemetry's conventions for messaging. The name of a span is the name of its operation and the queue.
+// Names and types of operations, from OpenTelemetry's conventions for messaging. A span's name is
+// the name of its operation and the queue.
 const (
 	opSend    = "send"
 	opProcess = "process"
@@ -37,14 +38,14 @@ const (
 	opSettle  = "settle" // the type of the three before
 )
 
-// tracing makes the spans of a client. Nil makes none.
+// tracing creates the spans of a client. A nil tracing creates none.
 type tracing struct {
 	tracer         trace.Tracer
 	parentIfWithin time.Duration
 	clock          *requestClock
 }
 
-// newTracing gives nil if there is no provider.
+// newTracing returns nil if there is no provider.
 func newTracing(cfg *config, clock *requestClock) *tracing {
 	if cfg.tracers == nil {
 		return nil
@@ -52,10 +53,10 @@ func newTracing(cfg *config, clock *requestClock) *tracing {
 	return &tracing{tracer: cfg.tracers.Tracer(tracerName), parentIfWithin: cfg.parentIfWithin, clock: clock}
 }
 
-// An operation is what a client makes a span of, nil where there is no tracing.
+// An operation is an action with a span. It is nil without tracing.
 type operation struct{ span trace.Span }
 
-// in gives ctx with the span in it.
+// in returns ctx with the span in it.
 func (o *operation) in(ctx context.Context) context.Context {
 	if o == nil {
 		return ctx
@@ -63,7 +64,7 @@ func (o *operation) in(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, o.span)
 }
 
-// end ends the span with what its operation returned.
+// end ends the span with the error of its operation.
 func (o *operation) end(err error) {
 	if o == nil {
 		return
@@ -86,7 +87,7 @@ func (o *operation) endPut(res PutResult, err error) {
 	o.end(err)
 }
 
-// errorType gives one of few words for an error: the reason or the code of one of Belfry's.
+// errorType returns one of few words for an error: the reason or the code of an [Error].
 func errorType(err error) string {
 	typed, ok := errors.AsType[*Error](err)
 	switch {
@@ -114,7 +115,8 @@ func (t *tracing) start(ctx context.Context, name, kind, queue string, opts ...t
 	return ctx, &operation{span: span}
 }
 
-// put begins the span of a put, and has the job carry its context if it may. extra is how many bytes that adds to the put.
+// put begins the span of a put, and makes the job carry the span's context if carries allows it.
+// extra is how many bytes that adds to the put.
 func (t *tracing) put(ctx context.Context, req *belfryv1.PutRequest) (_ context.Context, o *operation, extra int) {
 	if t == nil {
 		return ctx, nil, 0
@@ -141,7 +143,7 @@ func (t *tracing) putBatch(ctx context.Context, puts []Put) (context.Context, *o
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(puts))))
 }
 
-// queueOf gives the queue that all entries of a batch are about, "" if they are about several.
+// queueOf returns the queue of all entries of a batch, "" if they concern several.
 func queueOf(entries int, of func(i int) string) (queue string) {
 	for i := range entries {
 		if i > 0 && of(i) != queue {
@@ -152,7 +154,8 @@ func queueOf(entries int, of func(i int) string) (queue string) {
 	return queue
 }
 
-// carry has one put of a batch carry the context of the batch's span in ctx, if it may. It gives how many bytes that adds to the put.
+// carry makes one put of a batch carry the context of the batch's span in ctx, if carries allows
+// it. It returns how many bytes that adds to the put.
 func (o *operation) carry(ctx context.Context, req *belfryv1.PutRequest) (extra int) {
 	switch {
 	case o == nil:
@@ -167,7 +170,8 @@ func (o *operation) carry(ctx context.Context, req *belfryv1.PutRequest) (extra 
 	}
 }
 
-// carries reports whether a put is to carry the context of its span: it has none from its maker, and there is room.
+// carries reports whether a put should carry the context of its span: the caller set none, and
+// there is room.
 func carries(req *belfryv1.PutRequest) bool {
 	headers := req.GetHeaders()
 	_, parent := headers[headerParent]
@@ -175,8 +179,9 @@ func carries(req *belfryv1.PutRequest) bool {
 	return !parent && !state && headersSize(headers)+parentBytes <= headerBytesMax
 }
 
-// inject writes the span context in ctx into the headers of a put, the trace state only if there is room. The map may be one that the
-// caller uses elsewhere, and is replaced. It gives how many bytes that adds to the put.
+// inject writes the span context in ctx into the headers of a put, the trace state only if there is
+// room. It replaces the map, because the caller may use it elsewhere. It returns how many bytes
+// that adds to the put.
 func inject(ctx context.Context, req *belfryv1.PutRequest) (extra int) {
 	before := headersSize(req.GetHeaders())
 	headers := make(map[string]string, len(req.GetHeaders())+2)
@@ -189,7 +194,7 @@ func inject(ctx context.Context, req *belfryv1.PutRequest) (extra int) {
 	return headersSize(headers) - before + 2*headerSlack
 }
 
-// headersSize is what headers count against their limit.
+// headersSize returns how many bytes headers count against their limit.
 func headersSize(headers map[string]string) (bytes int) {
 	for name, value := range headers {
 		bytes += len(name) + len(value)
@@ -197,7 +202,8 @@ func headersSize(headers map[string]string) (bytes int) {
 	return bytes
 }
 
-// process begins the span of the work on a job: a root with a link to the put, or its child if that was within parentIfWithin.
+// process begins the span of the work on a job. The span is a root with a link to the put, or a
+// child of the put if that was within parentIfWithin.
 func (t *tracing) process(ctx context.Context, job *Job) (context.Context, *operation) {
 	if t == nil {
 		return ctx, nil
@@ -214,7 +220,7 @@ func (t *tracing) process(ctx context.Context, job *Job) (context.Context, *oper
 	return t.start(ctx, opProcess, opProcess, job.Queue, opts...)
 }
 
-// aboutJob names a job, and links the span of its put.
+// aboutJob returns options that name a job and link the span of its put.
 func aboutJob(job *Job, from trace.SpanContext) []trace.SpanStartOption {
 	opts := []trace.SpanStartOption{trace.WithAttributes(attribute.String("messaging.message.id", job.ID))}
 	if from.IsValid() {
@@ -248,11 +254,12 @@ func (t *tracing) settleBatch(ctx context.Context, leases []string) (context.Con
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(leases))))
 }
 
-// SpanContext is that of the span in which the job was put, from the headers traceparent and tracestate. It is not valid if the job
-// has none, or none that can be read.
+// SpanContext returns the context of the span in which the job was put, from the headers
+// traceparent and tracestate. It is not valid if the job has no such headers, or unreadable ones.
 func (j *Job) SpanContext() trace.SpanContext { return spanContext(j.Headers) }
 
-// spanContext reads the headers of a job. The context is only what the propagator hands its result out in.
+// spanContext reads the headers of a job. The context inside is only there because the propagator
+// returns its result in one.
 func spanContext(headers map[string]string) trace.SpanContext {
 	if headers[headerParent] == "" {
 		return trace.SpanContext{}
@@ -260,8 +267,10 @@ func spanContext(headers map[string]string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(headers)))
 }
 
-// StartSpan begins a span for the work on a job from Reserve, as a [Worker] does around its handler: a root that links the span of the
-// put. Acks made with the context are its children. The caller ends it. Without [WithTracerProvider] it records nothing.
+// StartSpan begins a span for the work on a job from Reserve, as a [Worker] does around its
+// handler. The span is a root with a link to the span of the put; [ParentIfWithin] applies as for a
+// Worker. Acks made with the returned context are its children. The caller ends the span. Without
+// [WithTracerProvider] it records nothing.
 func (j *Job) StartSpan(ctx context.Context) (context.Context, trace.Span) {
 	if j.client == nil || j.client.tracing == nil {
 		return ctx, noop.Span{}
