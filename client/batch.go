@@ -11,7 +11,8 @@ import (
 
 // All methods but pause are called with mu held.
 
-// refused notes an error that concerns every entry, nil for an answer that makes no sense. It returns how many entries wait for renew.
+// refused records an error that concerns every entry, nil for an answer that makes no sense. It
+// returns how many entries wait for renew.
 func (b *batch[Q, R]) refused(ctx context.Context, err error) int {
 	typed := asError(err)
 	if typed == nil {
@@ -27,7 +28,7 @@ func (b *batch[Q, R]) refused(ctx context.Context, err error) int {
 	return expired
 }
 
-// answered hands out one reply for each entry. It returns how many entries wait for renew.
+// answered gives each entry its reply. It returns how many entries wait for renew.
 func (b *batch[Q, R]) answered(ctx context.Context, replies []reply[R]) int {
 	expired := 0
 	for i, e := range b.entries {
@@ -83,13 +84,13 @@ func (b *batch[Q, R]) unlock() {
 	answered.send()
 }
 
-// close takes an entry out: its caller has its answer, or has left.
+// close removes an entry: its caller has its answer, or has left.
 func (b *batch[Q, R]) close(e *entry[Q, R]) {
 	b.entries[e.place] = nil
 	b.open--
 }
 
-// end answers all entries because ctx ended while nothing was on its way.
+// end answers all entries because ctx ended while no attempt was in flight.
 func (b *batch[Q, R]) end(ctx context.Context) {
 	for _, e := range b.entries {
 		if e != nil {
@@ -100,9 +101,10 @@ func (b *batch[Q, R]) end(ctx context.Context) {
 	}
 }
 
-// renew is for a first attempt that was refused because its request id is too old: the id was fresh, so this machine's
-// clock is wrong, and by now it has been corrected. Nothing was applied under the id, so what is open becomes a batch of its own with
-// a new one. If some entries must be repeated under the old id, the others cannot leave it and are answered.
+// renew handles a first attempt that was refused because its request id is too old. The id was
+// fresh, so this machine's clock was wrong, and it has been corrected by now. No change was applied
+// under the id, so the open entries continue as a batch with a new id. If some entries must be
+// repeated under the old id, the others cannot leave it and are answered.
 func (b *batch[Q, R]) renew(id string) {
 	b.renewed = true
 	if b.history.last != nil {
@@ -127,7 +129,7 @@ func (b *batch[Q, R]) renew(id string) {
 	b.reqs, b.entries, b.id = reqs, entries, id
 }
 
-// pause is how long to wait before the next attempt.
+// pause returns how long to wait before the next attempt.
 func (b *batch[Q, R]) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

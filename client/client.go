@@ -22,7 +22,7 @@ type Client struct {
 	logger    *slog.Logger
 	clock     *requestClock
 	sessions  openSessions
-	idle      interface{ CloseIdleConnections() } // nil if the transport is the caller's
+	idle      interface{ CloseIdleConnections() } // nil with a transport of the caller
 	limits    Coalescing
 	puts      *coalescer[encodedPut, PutResult]
 	acks      *coalescer[string, struct{}]
@@ -30,11 +30,11 @@ type Client struct {
 	polls     pollers
 	tracing   *tracing               // nil without a provider
 	scratches sync.Pool              // of *putScratch
-	lifetime  func() context.Context // of what outlives single calls: batches and polls; ends at Close
+	lifetime  func() context.Context // for batches and polls, which outlive single calls; ends at Close
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // of the lifetime; nil once closed
-	work   sync.WaitGroup          // batches and polls on their way; grows under mu only
+	work   sync.WaitGroup          // batches and polls in flight; grows under mu only
 }
 
 // New makes a client for the servers at addrs, a comma-separated list of base URLs such as

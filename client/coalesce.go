@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A coalescer turns concurrent calls into batches. At most Coalescing.InFlight batches are on their
-// way. Calls that arrive meanwhile gather, and leave as one batch when a slot is free. A batch that
-// must be retried gives its slot back first, so that one shard without a leader does not hold up
-// calls to the others. There are never more such batches than callers.
+// A coalescer turns concurrent calls into batches. At most Coalescing.InFlight batches are in
+// flight. Calls that arrive meanwhile gather, and leave as one batch when a slot is free. A batch
+// that must be retried gives its slot back first, so that one shard without a leader does not hold
+// up calls to the others. There are never more such batches than callers.
 //
 // Lock order: batch.mu, then coalescer.mu.
 type coalescer[Q, R any] struct {
@@ -31,7 +31,8 @@ type coalescer[Q, R any] struct {
 	armed    bool        // the timer is set
 }
 
-// A sendFunc sends one batch once and gives the reply to each entry, in order, or one error for all.
+// A sendFunc sends one batch once. It returns the reply to each entry, in order, or one error for
+// all.
 type sendFunc[Q, R any] func(ctx context.Context, ep *endpoint, requestID string, reqs []Q) ([]reply[R], error)
 
 // A reply is the result of one entry of a batch.
@@ -55,7 +56,8 @@ type entry[Q, R any] struct {
 	history retrier      // guarded by batch.mu
 }
 
-// A batch is a set of calls that share a request id. It is sent again exactly as it was, as the servers demand of a repeat.
+// A batch is a set of calls that share a request id. Every repeat is exactly the same, as the
+// servers demand.
 type batch[Q, R any] struct {
 	cancel  context.CancelFunc // ends the batch's context; called when the last caller has left
 	reqs    []Q
@@ -66,7 +68,7 @@ type batch[Q, R any] struct {
 	id      string
 	entries []*entry[Q, R] // nil where the caller has its answer or has left
 	open    int            // entries that are not nil
-	out     bool           // an attempt is on its way
+	out     bool           // an attempt is in flight
 	toWake  broadcasts     // of the callers answered since unlock
 	history retrier
 }
@@ -77,7 +79,8 @@ func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R],
 	return q
 }
 
-// do makes one call as part of a batch and waits for its answer. bytes estimates what req adds to a message, from above.
+// do makes one call as part of a batch and waits for its answer. bytes is an upper bound of what
+// req adds to a message.
 func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	var none R
 	if ctx.Err() != nil {

@@ -16,7 +16,7 @@ import (
 type leaseRenewer struct {
 	client  *Client
 	worker  Worker
-	extends chan struct{} // holds a value for each extension on its way
+	extends chan struct{} // holds a value for each extension in flight
 	wake    chan struct{} // has one value when a lease must be checked before next
 
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ type leaseRenewer struct {
 	next time.Time // of the next check
 }
 
-// extendsMax bounds the extensions on their way at a time.
+// extendsMax bounds the extensions in flight at a time.
 const extendsMax = 32
 
 // A held job is one under a live lease. Its times and states are guarded by leaseRenewer.mu once it is
@@ -38,7 +38,7 @@ type held struct {
 	extending bool
 	lost      error                   // not nil once the lease is lost
 	byServer  bool                    // the server said that it is lost
-	finishing bool                    // an ack, nack or release is on its way
+	finishing bool                    // an ack, nack or release is in flight
 	cancel    context.CancelCauseFunc // ends the handler's context; nil until it begins
 }
 
@@ -49,7 +49,7 @@ func newLeaseRenewer(c *Client, w Worker) *leaseRenewer {
 	}
 }
 
-// run extends the leases until ctx ends, and then waits for the extensions on their way.
+// run extends the leases until ctx ends, and then waits for the extensions in flight.
 func (r *leaseRenewer) run(ctx context.Context) {
 	var extending sync.WaitGroup
 	defer extending.Wait()

@@ -26,7 +26,7 @@ type poller struct {
 	arrivals broadcastGroup // of the callers that arrive
 	toWake   broadcasts     // of the callers answered since unlock
 	serial   uint64         // of the newest caller
-	asked    int            // how many jobs the polls on their way ask for
+	asked    int            // how many jobs the polls in flight ask for
 	slots    int            // goroutines that poll
 	last     lastBatch
 	running  map[*poll]struct{}
@@ -35,7 +35,7 @@ type poller struct {
 	armed    bool // overdue will be called
 }
 
-// A poll is one Reserve call on its way.
+// A poll is one Reserve call in flight.
 type poll struct {
 	asked  int
 	upTo   uint64 // the newest caller it speaks for
@@ -86,7 +86,8 @@ const (
 	releaseTimeout = 10 * time.Second
 )
 
-// reserveOne reserves one job by way of a poller. Job and error are nil if there was none until the wait ended.
+// reserveOne reserves one job by way of a poller. Job and error are nil if no job came before the
+// wait ended.
 func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error) {
 	if ctx.Err() != nil {
 		return nil, (&retrier{}).ended(ctx, nothingOut)
@@ -283,7 +284,7 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	return ctx, poll
 }
 
-// opens reports whether a poll for so many callers may leave.
+// opens reports whether a poll for that many callers may leave.
 func (p *poller) opens(slots, callers int) bool {
 	if p.options.Wait > 0 {
 		return p.client.limits.mayStartPoll(slots, callers, p.last)
@@ -406,7 +407,7 @@ func (p *poller) endWaits() {
 	}
 }
 
-// giveBack releases a job that has no caller left. If that fails, its lease lapses.
+// giveBack releases a job that has no caller left. If that fails, its lease expires.
 func (c *Client) giveBack(job *Job) {
 	ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
 	defer cancel()

@@ -166,8 +166,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 type callKind struct {
 	reads bool          // changes nothing
 	id    *string       // the request's id field; nil for a call that needs none to be repeated
-	wait  time.Duration // how long the server may take to answer in good order
-	place place         // what the call is about
+	wait  time.Duration // how long the server may normally take to answer
+	place place         // what the call concerns
 	// failed, if not nil, is called after each attempt that another one will follow.
 	failed func(*Error)
 }

@@ -43,11 +43,11 @@ type routes struct {
 	shards     int
 	leaders    []*endpoint       // by shard; nil where calls go to any server
 	partitions map[string]uint32 // of queues; 1 if nothing else is known of them
-	older      map[string]uint32 // those that are to be asked for again, and serve until then
+	older      map[string]uint32 // due to be asked for again; used until then
 	wanted     map[string]bool   // queues to ask for
 	began      time.Time         // when partitions was empty
 	asked      time.Time         // when the map was last asked for
-	next       time.Time         // when it may be asked for again; zero once one came
+	next       time.Time         // when it may be asked for again after a failure; zero once a map came
 	asking     bool
 }
 

@@ -31,7 +31,7 @@ type session struct {
 	calls map[uint32]*sessionCall
 	last  uint32    // the number of the newest call
 	used  time.Time // when a call was made last
-	asked time.Time // when the server was asked for a sign of life that has not come
+	asked time.Time // when the last ping was sent
 	err   error     // why no more calls are taken
 }
 
@@ -58,7 +58,7 @@ type openSessions struct {
 	closed  bool
 	running sync.WaitGroup // the sessions' goroutines; grows under mu only
 
-	answers, requests sync.Pool // of *[]byte that nobody reads
+	answers, requests sync.Pool // of *[]byte that are free
 }
 
 // start runs a session over an upgraded connection. The session reads from in, the connection's
@@ -251,7 +251,7 @@ func (s *session) call(ctx context.Context, method frame.Method, request []byte,
 	if !s.unregister(id) {
 		return s.decode(<-c.answer, answer)
 	}
-	_ = s.out.Offer(frame.Header{Kind: frame.Cancel, ID: id}) // if not, the server will not notice that nobody waits
+	_ = s.out.Offer(frame.Header{Kind: frame.Cancel, ID: id}) // else the server does not learn that the caller left
 	return lost(context.Cause(ctx))
 }
 
@@ -286,7 +286,7 @@ func (s *session) decode(a sessionAnswer, answer wireDecoder) error {
 	}
 	wire := connect.NewWireError(connect.Code(said.GetCode()), errors.New(said.GetMessage())) //nolint:gosec // one that is unknown stays so
 	for _, detail := range said.GetDetails() {
-		if known, err := detail.UnmarshalNew(); err == nil { // one of a later version says nothing that this one knows
+		if known, err := detail.UnmarshalNew(); err == nil { // this version cannot use a detail of a later one
 			if d, err := connect.NewErrorDetail(known); err == nil {
 				wire.AddDetail(d)
 			}
@@ -330,7 +330,7 @@ func (s *session) read(in *bufio.Reader) error {
 // deliver passes an answer to the call that waits for it.
 func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 	s.mu.Lock()
-	c, waits := s.calls[h.ID] // whose caller may leave while the payload comes
+	c, waits := s.calls[h.ID] // the caller may leave while the payload comes
 	s.mu.Unlock()
 	if !waits {
 		_, err := in.Discard(int(h.Size))
@@ -396,7 +396,7 @@ func (s *session) look(now time.Time) (next time.Duration, ask bool, err error) 
 	case silent < pingAfter:
 		return pingAfter - silent, false, nil
 	case s.out.Writing():
-		s.asked = time.Time{} // a question would wait behind what is being written, whose time is limited
+		s.asked = time.Time{} // a ping would wait behind the present write, whose time is limited
 		return pingTimeout, false, nil
 	case s.asked.After(heard) && now.Sub(s.asked) >= pingTimeout:
 		return 0, false, errMute

@@ -41,10 +41,10 @@ type heldToken struct {
 	file string
 	text atomic.Pointer[string]
 	made time.Time
-	next atomic.Int64 // when to look at the file again, nanoseconds after made: a wall clock may be set back
+	next atomic.Int64 // time of the next check of the file, nanoseconds after made: a wall clock may be set back
 
-	mu   sync.Mutex // held by the one who looks
-	size int64      // of the file as it was read last
+	mu   sync.Mutex // held by the caller that checks the file
+	size int64      // of the file when last read
 	time time.Time
 }
 
@@ -118,7 +118,7 @@ func (h *heldToken) readLocked() error {
 	}
 	text := strings.TrimSpace(string(data))
 	if err := checkToken(text); err != nil {
-		return err // somebody may be writing it
+		return err // another program may be writing it
 	}
 	h.text.Store(&text)
 	h.size, h.time = info.Size(), info.ModTime()

@@ -107,7 +107,7 @@ func (t *tracing) start(ctx context.Context, name, kind, queue string, opts ...t
 		attribute.String("messaging.operation.name", name),
 		attribute.String("messaging.operation.type", kind),
 	}
-	if queue = strings.ToValidUTF8(queue, "?"); queue != "" { // exporters drop all that they were to send with a text that is none
+	if queue = strings.ToValidUTF8(queue, "?"); queue != "" { // exporters drop a whole export that has invalid UTF-8
 		about = append(about, attribute.String("messaging.destination.name", queue))
 		name += " " + queue
 	}
@@ -121,7 +121,7 @@ func (t *tracing) put(ctx context.Context, req *belfryv1.PutRequest) (_ context.
 	if t == nil {
 		return ctx, nil, 0
 	}
-	if !carries(req) { // then it is a span like that of any other call
+	if !carries(req) { // its span is like that of any other call
 		opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 		if from := spanContext(req.GetHeaders()); from.IsValid() {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: from}))
@@ -163,7 +163,7 @@ func (o *operation) carry(ctx context.Context, req *belfryv1.PutRequest) (extra 
 	case carries(req):
 		return inject(ctx, req)
 	default:
-		if from := spanContext(req.GetHeaders()); from.IsValid() { //nolint:contextcheck // it needs none; see there
+		if from := spanContext(req.GetHeaders()); from.IsValid() { //nolint:contextcheck // it needs no context; see there
 			o.span.AddLink(trace.Link{SpanContext: from})
 		}
 		return 0

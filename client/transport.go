@@ -18,13 +18,14 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// defaultAddress is where `belfry serve` listens unless told otherwise. It is not taken for an empty list, which mostly is a setting that was forgotten.
+// defaultAddress is where `belfry serve` listens by default. An empty list does not stand for it:
+// mostly an empty list is a forgotten setting.
 const defaultAddress = "http://127.0.0.1:7400"
 
 const (
 	dialTimeout = 5 * time.Second
-	// A peer that is silent for pingAfter is asked for a sign of life, and given up after pingTimeout more: a host that
-	// vanished breaks its connections by nothing else for many minutes.
+	// A peer that is silent for pingAfter gets a ping, and is given up after pingTimeout more. A
+	// host that vanished breaks its connections in no other way for many minutes.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 )
@@ -35,13 +36,14 @@ type endpoint struct {
 	admin belfryv1connect.AdminServiceClient
 	// The calls of the hot path, with answers that decode themselves.
 	sessions *sessions
-	met      atomic.Bool // it was asked for a session, and takes calls as far as can be known
+	met      atomic.Bool // meet has asked it for a session, and found no wrong port
 	putBatch *connect.Client[rawRequest, putBatchAnswer]
 	ackBatch *connect.Client[rawRequest, ackBatchAnswer]
 	reserve  *connect.Client[rawRequest, reserveAnswer]
 }
 
-// endpoints are the servers of a cluster, any of which takes any call. Calls stick to one until it fails them.
+// endpoints are the servers of a cluster. Any of them takes any call. Calls stay with one until a
+// call fails there.
 type endpoints struct {
 	all     []*endpoint
 	current atomic.Uint32
@@ -53,13 +55,13 @@ type endpoints struct {
 	named map[string]*endpoint // by the address that a server named
 }
 
-// pick gives the endpoint in use and its number for moveOn.
+// pick returns the endpoint in use and its number for moveOn.
 func (e *endpoints) pick() (*endpoint, uint32) {
 	n := e.current.Load()
 	return e.all[int(n)%len(e.all)], n
 }
 
-// moveOn goes on to the endpoint after n, unless another call did so already.
+// moveOn switches to the endpoint after n, unless another call already did.
 func (e *endpoints) moveOn(n uint32) { e.current.CompareAndSwap(n, n+1) }
 
 // parseAddresses reads a comma-separated list of base URLs.
@@ -89,8 +91,8 @@ func parseAddresses(addrs string) ([]string, error) {
 	return urls, nil
 }
 
-// newEndpoints makes a connect client for each address. Compression is off: bodies are opaque, and small messages over
-// a local network are slower for it.
+// newEndpoints makes a connect client for each address. Compression is off: bodies are opaque, and
+// it makes small messages over a local network slower.
 func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpoints {
 	e := &endpoints{urls: urls, make: newEndpoint}
 	for _, u := range urls {
@@ -115,8 +117,8 @@ func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
 
 // newTransport makes the package's own transport: HTTP/2 on both schemes, without TLS for http://.
 //
-// All calls to a server but those of its session share a connection; another is opened only while the first is being made, and when it
-// has no stream left.
+// All calls to a server, except those of its session, share a connection. Another connection is
+// opened only while the first is being made, or when the first has no stream left.
 func newTransport(secure *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 	t := &http.Transport{
@@ -138,14 +140,15 @@ func newTransport(secure *tls.Config) *http.Transport {
 	return t
 }
 
-// observer gives each call the token, and hands each answer's headers to the request clock.
+// observer adds the token to each call, and passes each answer's headers to the request clock.
 type observer struct {
 	http  connect.HTTPClient
 	clock *requestClock
 	token *heldToken
 }
 
-// Do implements connect.HTTPClient. A response that did not come from Belfry ends as a *foreignResponse.
+// Do implements connect.HTTPClient. It returns a *foreignResponse as the error of a response that
+// did not come from Belfry.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	authorize(req.Header, o.token.get())
 	sent := time.Now()
@@ -158,21 +161,22 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 		err = foreign
 	}
 	if err != nil {
-		_ = res.Body.Close() // nobody reads it
+		_ = res.Body.Close() // no caller reads it
 		return nil, err
 	}
 	o.clock.observe(sent, res.Header)
 	return res, nil
 }
 
-// authorize has a request carry a token, if there is one.
+// authorize adds a token, if there is one, to a request.
 func authorize(header http.Header, token string) {
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
 }
 
-// unsent reports whether an attempt ended before anything of it was sent: no connection came about, or none with TLS.
+// unsent reports whether an attempt ended before any part of it was sent: the connection failed, or
+// its TLS handshake did.
 func unsent(err error) bool {
 	if _, ok := errors.AsType[*unsentError](err); ok {
 		return true
@@ -184,8 +188,9 @@ func unsent(err error) bool {
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || failedHandshake(err)
 }
 
-// failedHandshake reports whether an error comes from a TLS handshake, and will come again: the certificate is wrong, or there
-// is no TLS where it is expected. Of other errors it cannot be told whether the handshake was done.
+// failedHandshake reports whether an error comes from a TLS handshake and will come again: the
+// certificate is wrong, or the server speaks no TLS where TLS is expected. Other errors do not show
+// whether the handshake was done.
 func failedHandshake(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
@@ -200,7 +205,8 @@ func misconfigured(err error) bool {
 	return ok && !foreign.temporary() || unfit(err)
 }
 
-// unfit reports whether an error is of a server with which no connection for calls can be made: a failed handshake, or a port that is not for clients.
+// unfit reports whether an error proves that no connection for calls can be made to the server: its
+// handshake fails, or its port is not for clients.
 func unfit(err error) bool {
 	_, ok := errors.AsType[*wrongPort](err)
 	return ok || failedHandshake(err)

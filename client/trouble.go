@@ -19,7 +19,7 @@ type trouble struct {
 	mu      sync.Mutex
 	reached bool      // at some time
 	last    error     // nil while all is well
-	since   time.Time // of the first failure in a row
+	since   time.Time // start of the present failures
 	told    time.Time // when it was logged last
 }
 

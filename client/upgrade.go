@@ -18,34 +18,37 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// sessions makes and keeps the session with one server. Nil where there are none: with a transport of the caller's, or a proxy on the way.
+// sessions makes and keeps the session with one server. It is nil where sessions are not possible:
+// with the caller's own transport, or with a proxy on the way.
 type sessions struct {
 	target    *url.URL
 	transport *http.Transport
-	tls       *tls.Config // its own: the transport changes the one that it has
+	tls       *tls.Config // not the transport's, which the transport changes
 	token     *heldToken
 	clock     *requestClock
 	open      *openSessions
-	dialing   chan struct{} // holds one value while somebody dials
+	dialing   chan struct{} // holds one value while a call dials
 
 	mu       sync.Mutex
 	current  *session
 	carries  string        // the token of current
-	barred   time.Time     // until when not to ask for one with barredTo
-	barredTo string        // the token that was refused, or with which something on the way did
-	bar      time.Duration // how long that was for
-	failure  error         // what the last attempt to connect ended with; nil if it did not fail
+	barred   time.Time     // no session is requested with barredTo before this time
+	barredTo string        // the token with which the server, or a middlebox, refused
+	bar      time.Duration // the length of the last bar
+	failure  error         // the error of the last attempt to connect; nil if it did not fail
 	failedAt time.Time
 }
 
 const (
-	// sessionBarMin is how long a server that refused a session, or something on the way to it, is not asked for another. It doubles with each refusal that
-	// follows, up to sessionBarMax: where a question is not answered at all, calls wait for it.
+	// sessionBarMin is how long the client asks for no session after a server, or a middlebox,
+	// refused one. It doubles with each further refusal, up to sessionBarMax, because calls wait
+	// while a request for a session goes unanswered.
 	sessionBarMin = 10 * time.Second
 	sessionBarMax = 10 * time.Minute
 )
 
-// newSessions is for the server at a base URL, with TLS as secure says for https; nil for the system's. Without a token calls carry none.
+// newSessions returns the sessions of the server at a base URL. secure is the TLS configuration for
+// https, nil for the system's. Without a token calls carry none.
 func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestClock, open *openSessions) *sessions {
 	if transport == nil {
 		return nil
@@ -62,7 +65,8 @@ func newSessions(base string, transport *http.Transport, secure *tls.Config, tok
 	return &sessions{target: target, transport: transport, tls: secure, token: token, clock: clock, open: open, dialing: make(chan struct{}, 1)}
 }
 
-// get returns the session, and makes it if there is none. Nil without an error means that calls go by Connect.
+// get returns the session, and makes one if there is none. Nil without an error means that calls
+// use Connect.
 func (p *sessions) get(ctx context.Context) (*session, error) {
 	if p == nil {
 		return nil, nil
@@ -88,18 +92,19 @@ func (p *sessions) get(ctx context.Context) (*session, error) {
 	return s, p.dialed(ctx, s, token, err)
 }
 
-// now returns the session that there is, nil if there can be none; known is false if one should be made.
+// now returns the present session, nil if there can be none. known is false if get should make one.
 func (p *sessions) now() (s *session, known bool) {
 	token := p.token.get()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.current != nil && p.carries == token && p.current.takes() { // that of an earlier token ends when it was idle for long
+	if p.current != nil && p.carries == token && p.current.takes() { // the session of an earlier token ends by being idle
 		return p.current, true
 	}
 	return nil, p.barredTo == token && time.Now().Before(p.barred) || p.open.isClosed()
 }
 
-// failedSince returns the error with which another caller found since then that the server cannot be reached: those who waited for it do not try one after the other.
+// failedSince returns the error with which another caller has found since asked that the server is
+// out of reach. Callers that waited for that attempt do not try again one after the other.
 func (p *sessions) failedSince(asked time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +114,8 @@ func (p *sessions) failedSince(asked time.Time) error {
 	return nil
 }
 
-// dialed notes what an attempt ended with. An error is for the call that made it; without one and without a session, calls go by Connect.
+// dialed records how an attempt ended. It returns the error for the call that made the attempt.
+// Without an error and without a session, calls use Connect.
 func (p *sessions) dialed(ctx context.Context, s *session, token string, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +123,7 @@ func (p *sessions) dialed(ctx context.Context, s *session, token string, err err
 	case err == nil:
 		p.current, p.carries, p.failure, p.bar = s, token, nil, 0
 	case ctx.Err() != nil:
-		return notSent(err) // it says nothing of the server
+		return notSent(err) // the error does not concern the server
 	case unsent(err):
 		p.failure, p.failedAt = notSent(err), time.Now()
 	default:
@@ -127,13 +133,15 @@ func (p *sessions) dialed(ctx context.Context, s *session, token string, err err
 	return p.failure
 }
 
-// barLocked has no session be asked for with a token for a while: calls go by Connect.
+// barLocked stops requests for a session with a token for a while: calls use Connect. Called with
+// mu held.
 func (p *sessions) barLocked(token string) {
 	p.bar = min(max(2*p.bar, sessionBarMin), sessionBarMax)
 	p.barred, p.barredTo = time.Now().Add(p.bar), token
 }
 
-// swallowed notes that the question for a session went unanswered, which only who asked it can tell from a caller that left.
+// swallowed records that a request for a session went unanswered. Only its caller can tell that
+// from a caller that left.
 func (p *sessions) swallowed() {
 	token := p.token.get()
 	p.mu.Lock()
@@ -141,7 +149,7 @@ func (p *sessions) swallowed() {
 	p.barLocked(token)
 }
 
-// An askError is the failure of the question for a session on a connection that was made.
+// An askError is the failure of a request for a session on a connection that was made.
 type askError struct {
 	host  string
 	cause error
@@ -234,10 +242,10 @@ func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
 	return nil
 }
 
-// A rawRequest is a request that is encoded already.
+// A rawRequest is a request that is already encoded.
 type rawRequest []byte
 
-// request gives memory for a request of hot, with room for so many bytes.
+// request returns memory for a request of hot, with room for size bytes.
 func (p *sessions) request(size int) *[]byte {
 	request := new([]byte)
 	if p != nil {
@@ -249,17 +257,18 @@ func (p *sessions) request(size int) *[]byte {
 	return request
 }
 
-// free lets another request have the memory. A large one gives it up.
+// free lets another request reuse the memory. It drops a large piece.
 func (p *sessions) free(request *[]byte) {
 	if cap(*request) <= requestBytesKept {
 		p.open.requests.Put(request)
 	}
 }
 
-// requestBytesKept is the size up to which the memory of a request is used again.
+// requestBytesKept is the size up to which the memory of a request is reused.
 const requestBytesKept = 256 << 10
 
-// hot makes one of the calls of the hot path: in a session, or by Connect where there are none. The request must not be used any more.
+// hot makes one of the calls of the hot path: in a session, or by Connect where there is none. The
+// caller must not use the request afterwards.
 func hot[A any, P interface {
 	*A
 	wireDecoder

@@ -13,8 +13,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The answers to PutBatch, AckBatch and Reserve are decoded here into what callers get, and not by the generated code into
-// messages of which most would be thrown away: at 100,000 calls a second those are most of a client's garbage.
+// The answers to PutBatch, AckBatch and Reserve are decoded here, directly into what callers get.
+// The generated code would decode them into messages of which most are thrown away: at 100,000
+// calls a second those are most of a client's garbage.
 
 // A wireDecoder is an answer that decodes itself. It does not keep data.
 type wireDecoder interface{ decodeWire(data []byte) error }
@@ -54,14 +55,15 @@ func (codec) Unmarshal(data []byte, message any) error {
 
 var errTruncated = errors.New("the answer is not a valid message")
 
-// A wireField is one field of a message: bytes has the value of strings, bytes and messages, number that of the others.
+// A wireField is one field of a message. bytes holds the value of a string, bytes or message field;
+// number holds that of any other.
 type wireField struct {
 	field  protowire.Number
 	bytes  []byte
 	number uint64
 }
 
-// nextField takes the first field off data. It skips groups, which no version of the API has.
+// nextField removes the first field from data. It skips groups, which no version of the API has.
 func nextField(data []byte) (f wireField, rest []byte, err error) {
 	if f, rest, ok := shortField(data); ok {
 		return f, rest, nil
@@ -86,7 +88,8 @@ func nextField(data []byte) (f wireField, rest []byte, err error) {
 	return f, data[n:], nil
 }
 
-// shortField is nextField for a tag of one or two bytes that is followed by a value or a length of one, as most are; ok is false for any other.
+// shortField is nextField for the most common form: a tag of one or two bytes, then a value or a
+// length of one byte. ok is false for any other.
 func shortField(data []byte) (f wireField, rest []byte, ok bool) {
 	if len(data) < 3 {
 		return f, nil, false
@@ -131,7 +134,7 @@ func eachField(data []byte, f func(f wireField) error) error {
 	return nil
 }
 
-// countFields says how often a field occurs.
+// countFields returns how often a field occurs.
 func countFields(data []byte, number protowire.Number) (n int, err error) {
 	for len(data) > 0 {
 		var f wireField
@@ -151,7 +154,8 @@ func wireTime(data []byte) (time.Time, error) {
 	return time.Unix(seconds, nanos).UTC(), err
 }
 
-// A timeDecoder decodes times of which neighbours are often the same. It refers to what it decoded last.
+// A timeDecoder decodes times whose neighbours are often equal. It keeps a reference to what it
+// decoded last.
 type timeDecoder struct {
 	data []byte
 	time time.Time
@@ -168,13 +172,14 @@ func (d *timeDecoder) decode(data []byte) (t time.Time, err error) {
 	return t, err
 }
 
-// textsTogether is about how many bytes of text share a piece of memory: fewer pieces cost less, but a text that is kept for long keeps its piece.
+// textsTogether is about how many bytes of text share a piece of memory. Fewer pieces cost less,
+// but a text that is kept for long keeps its whole piece.
 const textsTogether = 512
 
 // texts makes strings that share pieces of memory.
 type texts struct{ piece strings.Builder }
 
-// add makes a string of text. left is how many like it are to come, this one included.
+// add makes a string of text. left is how many similar ones are to come, including this one.
 func (t *texts) add(text []byte, left int) string {
 	if t.piece.Cap()-t.piece.Len() < len(text) {
 		t.piece.Reset()
@@ -216,7 +221,7 @@ func (a *putBatchAnswer) decodeWire(data []byte) (err error) {
 	return err
 }
 
-// decodeReplies decodes the answer to a batch. set decodes what an entry has that succeeded.
+// decodeReplies decodes the answer to a batch. set decodes the result of an entry that succeeded.
 func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) error) ([]reply[R], error) {
 	n, err := countFields(data, 1)
 	if err != nil {
@@ -240,7 +245,8 @@ func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) err
 	return replies, nil
 }
 
-// decodeReply decodes an entry of such an answer. Of several results the last counts, as in the generated code.
+// decodeReply decodes an entry of such an answer. If it has several results, the last counts, as in
+// the generated code.
 func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte, left int) error, left int) (err error) {
 	known := false
 	for len(data) > 0 {
@@ -272,7 +278,7 @@ type putDecoder struct {
 	due timeDecoder
 }
 
-// decode decodes a PutResponse. left is how many are still to be decoded, this one included.
+// decode decodes a PutResponse. left is how many are still to be decoded, including this one.
 func (d *putDecoder) decode(r *PutResult, data []byte, left int) (err error) {
 	for len(data) > 0 {
 		var f wireField

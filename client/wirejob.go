@@ -35,10 +35,12 @@ func (a *reserveAnswer) decodeWire(data []byte) error {
 	return nil
 }
 
-// jobsTogether is how many jobs share a piece of memory: fewer pieces cost less, but one job that is kept for long keeps its neighbours' memory.
+// jobsTogether is how many jobs share a piece of memory. Fewer pieces cost less, but one job that
+// is kept for long keeps its neighbours' memory.
 const jobsTogether = 8
 
-// jobBytesTogether is the largest job that shares its memory: what belongs to its neighbours is kept with it.
+// jobBytesTogether is the largest job that shares its memory: a job that is kept also keeps its
+// neighbours' data.
 const jobBytesTogether = 1 << 10
 
 // A jobDecoder decodes the jobs of one answer.
@@ -55,7 +57,7 @@ type jobDecoder struct {
 	granted                    time.Time
 }
 
-// next gives a job without content, of so many bytes on the wire. left is how many are still to be decoded.
+// next returns an empty job for a message of size bytes. left is how many are still to be decoded.
 func (d *jobDecoder) next(left, size int) *Job {
 	if size > jobBytesTogether {
 		return &Job{}
@@ -68,7 +70,7 @@ func (d *jobDecoder) next(left, size int) *Job {
 	return job
 }
 
-// bodyBytesAlone is the size from which on a body has memory of its own.
+// bodyBytesAlone is the size from which a body has memory of its own.
 const bodyBytesAlone = 256
 
 // body copies a body. left is as in decode.
@@ -84,7 +86,7 @@ func (d *jobDecoder) body(data []byte, left int) []byte {
 	return d.bodies[start:len(d.bodies):len(d.bodies)]
 }
 
-// decode decodes a Job. left is how many are still to be decoded, this one included.
+// decode decodes a Job. left is how many are still to be decoded, including this one.
 func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 	var id, lease []byte
 	var granted time.Time
@@ -137,14 +139,16 @@ const fieldRetryDelays = 15
 // delaysTogether is the longest list of retry delays that shares its memory.
 const delaysTogether = 16
 
-// A delaysDecoder decodes retry delays. Those of neighbours are often the same, and often the default, which is seven. It refers to what it decoded last.
+// A delaysDecoder decodes retry delays. Those of neighbours are often equal, and often the default,
+// which has seven. It keeps a reference to what it decoded last.
 type delaysDecoder struct {
 	data []byte          // the fields of the job before
-	list []time.Duration // what they say
+	list []time.Duration // the decoded delays
 	free []time.Duration // room for copies
 }
 
-// decode decodes the retry delays that data begins with, and takes them off. left is as in jobDecoder.decode.
+// decode decodes the retry delays at the start of data, and removes them. left is as in
+// jobDecoder.decode.
 func (d *delaysDecoder) decode(job *Job, data []byte, left int) (rest []byte, err error) {
 	if len(d.data) == 0 || !bytes.HasPrefix(data, d.data) {
 		if err := d.read(data); err != nil {
@@ -152,7 +156,7 @@ func (d *delaysDecoder) decode(job *Job, data []byte, left int) (rest []byte, er
 		}
 	}
 	n := len(d.list)
-	// A job that has some already has them in two places, or more of them than the job before.
+	// The job has delays from another part of its message, or too many to share memory.
 	if job.RetryDelays != nil || n > delaysTogether {
 		job.RetryDelays = append(job.RetryDelays, d.list...)
 		return data[len(d.data):], nil
@@ -165,7 +169,7 @@ func (d *delaysDecoder) decode(job *Job, data []byte, left int) (rest []byte, er
 	return data[len(d.data):], nil
 }
 
-// read sets what the retry delays at the head of data say.
+// read decodes the retry delays at the start of data into the decoder.
 func (d *delaysDecoder) read(data []byte) error {
 	d.data, d.list = nil, d.list[:0]
 	rest := data
@@ -245,7 +249,7 @@ func decodeHeader(job *Job, data []byte) error {
 	return err
 }
 
-// witnessTime decodes the time of a Witness. Those of one shard are the same.
+// witnessTime decodes the time of a Witness. Witnesses of one shard are equal.
 func (d *jobDecoder) witnessTime(data []byte) (t time.Time, err error) {
 	if len(data) > 0 && bytes.Equal(data, d.witness) {
 		return d.granted, nil

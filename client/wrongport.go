@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// A wrongPort is a place that takes no calls of clients, by its own word: nothing that was sent there was read, and trying again does not help.
+// A wrongPort is the error of a port that, by its own answer, takes no calls of clients. It read
+// nothing that was sent, and another try does not help.
 type wrongPort struct{ what string }
 
-// Error says what it is and what to do.
+// Error describes the port and what to do.
 func (e *wrongPort) Error() string { return e.what }
 
 const (
@@ -28,13 +29,14 @@ const (
 	certificateRequired = tls.AlertError(116)
 )
 
-// refusesPlain reports whether an answer in HTTP is that of a server that waits for TLS: what Go's servers, nginx and Apache say, each with status 400.
+// refusesPlain reports whether an HTTP answer comes from a server that expects TLS. It knows the
+// texts of Go's servers, nginx and Apache, each with status 400.
 func refusesPlain(res *http.Response) bool {
 	const enough = 1 << 10
 	if res.StatusCode != http.StatusBadRequest {
 		return false
 	}
-	body, _ := io.ReadAll(io.LimitReader(res.Body, enough)) // what came is enough
+	body, _ := io.ReadAll(io.LimitReader(res.Body, enough)) // a part of the body is enough
 	for _, says := range []string{
 		"Client sent an HTTP request to an HTTPS server", "The plain HTTP request was sent to HTTPS port", "speaking plain HTTP to an SSL-enabled server port",
 	} {
@@ -45,14 +47,16 @@ func refusesPlain(res *http.Response) bool {
 	return false
 }
 
-// answersTLS reports whether what answers begins as an alert of TLS does.
+// answersTLS reports whether the answer begins like a TLS alert.
 func answersTLS(in *bufio.Reader) bool {
 	begins, _ := in.Peek(len(alertRecord))
 	return string(begins) == alertRecord
 }
 
-// refusesStrangers makes a wrongPort of the alert by which a server asks for the client's certificate; any other error it returns as it is. With TLS 1.3 the alert
-// comes after the client's side of the handshake is done, and nothing that was sent since is read. The type of alerts is crypto/tls's own, their texts are not.
+// refusesStrangers turns the alert of a server that wants the client's certificate into a
+// wrongPort. It returns any other error unchanged. With TLS 1.3 the alert comes after the client
+// has finished its side of the handshake, and the server reads nothing sent since. The type of
+// alerts is private to crypto/tls, but their texts are not.
 func refusesStrangers(err error) error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if ok && op.Op == "remote error" && op.Err.Error() == certificateRequired.Error() {
@@ -61,7 +65,7 @@ func refusesStrangers(err error) error {
 	return err
 }
 
-// advice says what to do about a connection with TLS that was not made; empty if trying again may help.
+// advice says what to do about a TLS connection that failed; empty if another try may help.
 func advice(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "the server's certificate is not from an authority that is believed here: name the right one by WithTLS, in RootCAs"
@@ -75,11 +79,13 @@ func advice(err error) string {
 	return ""
 }
 
-// meetWait is how long the question may go unanswered; the call itself may find out more. Of a call's time it takes half at most.
+// meetWait is how long meet waits for an answer, at most half of the call's time. After that the
+// call itself may find out more.
 const meetWait = time.Second
 
-// meet asks for a session ahead of the first call to a server, whichever that is: a wrong port answers that question so that it shows what it is. A
-// request over HTTP/2 it just drops, and what became of that one would be unknown.
+// meet asks for a session ahead of the first call to a server, whatever the call is. A wrong port
+// answers that request in a way that reveals it. It just drops a request over HTTP/2, whose outcome
+// would be unknown.
 func (ep *endpoint) meet(ctx context.Context) error {
 	if ep.met.Load() {
 		return nil
@@ -92,9 +98,9 @@ func (ep *endpoint) meet(ctx context.Context) error {
 	defer cancel()
 	_, err := ep.sessions.get(asking)
 	switch {
-	case err != nil && asking.Err() != nil && ctx.Err() == nil: // something on the way may swallow the question
+	case err != nil && asking.Err() != nil && ctx.Err() == nil: // a middlebox may swallow the request
 		if _, asked := errors.AsType[*askError](err); asked {
-			ep.sessions.swallowed() // the call itself, and those that follow, do not ask again
+			ep.sessions.swallowed() // this call and later ones do not ask again
 		}
 		return nil
 	case err != nil:

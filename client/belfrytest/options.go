@@ -17,7 +17,7 @@ type options struct {
 	clock  *stoppedClock // nil for the system's
 	memory bool
 	synced bool
-	wrong  error // what is wrong with one of them
+	wrong  error // the error of an invalid option
 }
 
 // StoppedAt makes the server's time begin at now, to the millisecond, and stand still except for

@@ -25,13 +25,13 @@ type Server struct {
 	// URL is the address to pass to client.New.
 	URL string
 
-	clock    *stoppedClock // nil if it runs
+	clock    *stoppedClock // nil with the system's clock
 	node     *node.Node
 	cluster  *cluster.Cluster
 	listener net.Listener
 	edge     *rpc.Server
 	served   chan error
-	failed   chan error // takes what the storage failed with
+	failed   chan error // takes the error of a storage failure
 
 	closing sync.Once
 	closed  error // what close returned
