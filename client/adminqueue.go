@@ -39,7 +39,8 @@ type QueueSettings struct {
 	// MaxInFlight is how many jobs may be reserved at one time. MaxJobs is how many jobs the queue
 	// may hold in all states. 0 means no limit, the default.
 	MaxInFlight, MaxJobs *int
-	// MaxBytes is how many bytes of bodies, headers and client-chosen ids the queue may hold. 0 means no limit, the default.
+	// MaxBytes is how many bytes of bodies, headers and client-chosen ids the queue may hold. 0
+	// means no limit, the default.
 	MaxBytes *int64
 	// PutsPerSecond is how many puts a second are admitted, counted on the shard's clock, with a
 	// burst of one second's worth. 0 means no limit, the default.

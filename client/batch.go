@@ -44,8 +44,8 @@ func (b *batch[Q, R]) answered(ctx context.Context, replies []reply[R]) int {
 	return expired
 }
 
-// note records a failed attempt at an entry, and answers it unless another attempt makes sense. It returns 1 if the entry
-// waits for renew, else 0.
+// note records a failed attempt at an entry, and answers the entry unless another attempt makes
+// sense. It returns 1 if the entry waits for renew, else 0.
 func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *Error) int {
 	if ctx.Err() != nil && err.Reason == "" {
 		ended := e.history.ended(ctx, sentBy(err))

@@ -117,7 +117,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// start runs f in a goroutine that Close waits for. It reports false, and does nothing, if the client is closed.
+// start runs f in a goroutine that Close waits for. If the client is closed, it returns false and
+// does not run f.
 func (c *Client) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

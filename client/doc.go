@@ -37,6 +37,6 @@
 //
 // # Concurrency
 //
-// A Client, a Queue and a Worker may be used from any number of goroutines. Workers log what goes wrong; see
+// Any number of goroutines may use a Client, a Queue and a Worker. Workers log what goes wrong; see
 // [WithLogger]. Nothing else of the package logs.
 package client

@@ -55,7 +55,8 @@ func Priority(p int8) PutOption {
 	return func(r *belfryv1.PutRequest) { r.Priority = new(int32(p)) }
 }
 
-// MaxAttempts is how many failed attempts make the job dead: 0 to 1,000,000, 0 for no limit. Default: the queue's.
+// MaxAttempts is how many failed attempts make the job dead: 0 to 1,000,000, 0 for no limit.
+// Default: the queue's.
 func MaxAttempts(n uint32) PutOption {
 	return func(r *belfryv1.PutRequest) { r.MaxAttempts = &n }
 }
@@ -77,7 +78,8 @@ func TTL(d time.Duration) PutOption {
 	return func(r *belfryv1.PutRequest) { r.Ttl = durationpb.New(d) }
 }
 
-// Header adds a header for the consumer. All names and values together take at most 16 KiB; a name is not empty.
+// Header adds a header for the consumer. All names and values together take at most 16 KiB; a name
+// is not empty.
 func Header(name, value string) PutOption {
 	return func(r *belfryv1.PutRequest) {
 		if r.Headers == nil {

@@ -47,8 +47,8 @@ type ListOptions struct {
 	PageSize int
 }
 
-// List reads jobs of one queue and state in due order, without bodies. The sequence ends after the first error. Jobs that
-// change while it runs may be seen twice or not at all.
+// List reads jobs of one queue and state in due order, without bodies. The sequence ends after the
+// first error. Jobs that change while it runs may be seen twice or not at all.
 func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
 		state, ok := o.State.wire()

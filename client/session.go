@@ -61,8 +61,8 @@ type openSessions struct {
 	answers, requests sync.Pool // of *[]byte that are free
 }
 
-// start runs a session over an upgraded connection. The session reads from in, the connection's
-// buffer. The result is nil if the client is closed.
+// start runs a session over an upgraded connection. The session reads the connection through in.
+// The result is nil if the client is closed.
 func (o *openSessions) start(conn *activityConn, in *bufio.Reader, clock *requestClock) *session {
 	s := &session{
 		conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, answers: &o.answers, calls: make(map[uint32]*sessionCall), used: time.Now(),

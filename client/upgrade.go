@@ -140,8 +140,8 @@ func (p *sessions) barLocked(token string) {
 	p.barred, p.barredTo = time.Now().Add(p.bar), token
 }
 
-// swallowed records that a request for a session went unanswered. Only its caller can tell that
-// from a caller that left.
+// swallowed records that a request for a session went unanswered. Only the request's caller can
+// tell that from its own departure.
 func (p *sessions) swallowed() {
 	token := p.token.get()
 	p.mu.Lock()
