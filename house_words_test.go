@@ -26,10 +26,20 @@ var privateNames = []struct {
 }{
 	{[]string{"."}, []string{"birth", "entomb", "lacker", "rumour", "hearsay", "throng", "lobby", "farewell", "attendance", "seeker", "arbiter", "patience"}, "see the glossary"},
 	{[]string{"fsm"}, []string{"born", "bury", "bear"}, "jobPayload, dropQueue"},
-	{[]string{"node"}, []string{"flight", "claim", "crowded", "hurry", "ticket", "taking", "owing", "kick", "turn"}, "inflightEntry, pendingGrants, contended, urgent, reservation"},
-	{[]string{"cluster"}, []string{"lane", "kick", "turn", "story", "heir", "born", "bear", "mend"}, "peerStream, forwardedCalls, placementStatus, replacement, reconcile"},
+	{[]string{"node"}, []string{"flight", "land", "owing", "claim", "crowded", "pace", "hurry", "ticket", "taking", "kick", "turn"}, "inflightEntry, pendingGrants, contended, urgent, reservation"},
+	{[]string{"cluster"}, []string{"lane", "kick", "turn", "story", "heir", "born", "bear", "bring", "mend"}, "peerStream, forwardedCalls, placementStatus, replacement, reconcile"},
 	{[]string{"rpc", "cmd/belfry/server"}, []string{"gate", "placed", "quick", "turn", "meeting"}, "authenticator, authorizer, routedCommand, fastPath, bootstrap"},
+	{[]string{"access"}, []string{"place"}, "Slot"},
 	{[]string{"client"}, []string{"bell", "tower", "wave", "keeper", "verdict", "turn", "strange"}, "broadcast, workerRun, leaseRenewer, handlerResult, batchGate"},
+}
+
+// privateWholeNames are names that were private as a whole, in a folder; each of their words may stand in others.
+var privateWholeNames = []struct{ dir, name, standard string }{
+	{".", "laneHost", "streamServer"}, {".", "lineRoom", "reservedShare"}, {".", "heardConn", "activityConn"},
+	{".", "strangeAnswer", "foreignResponse"}, {".", "turnedAway", "authFailures"}, {".", "viaMessage", "slowPath"},
+	{".", "doShare", "proposeToShard"},
+	{"rpc", "stops", "pollInterrupts"}, {"rpc", "guard", "authorizer"}, {"cluster", "guard", "tokensRequiredBy"},
+	{"cluster", "stays", "forwardedCalls"}, {"cluster", "tell", "explain"},
 }
 
 // privateWords are words that comments had once, with what they say now.
@@ -51,6 +61,11 @@ func checkWords(t *tree) []finding {
 		for _, name := range declaredNames(f.syntax) {
 			if f.test && strings.HasPrefix(name.Name, "Test") {
 				continue // a sentence, not a name
+			}
+			for _, rule := range privateWholeNames {
+				if (rule.dir == "." || inTree(f.dir, rule.dir)) && strings.EqualFold(name.Name, rule.name) {
+					found = append(found, f.finding(name.Pos(), ruleWordName, "%s: the field's name is another: %s", name.Name, rule.standard))
+				}
 			}
 			for _, rule := range privateNames {
 				if !slices.ContainsFunc(rule.dirs, func(dir string) bool { return dir == "." || inTree(f.dir, dir) }) {
@@ -135,10 +150,11 @@ var plantedWords = []planted{
 			"jepsen/x/a.go":  "package x\n\nconst rumoursMax = 1\n",
 			"client/a.go":    "package client\n\nvar HTTPKeeper, bellows int\n",
 			"cluster/x/a.go": "package x\n\nfunc (s t) kick() {}\n\ntype t struct{}\n",
+			"rpc/a.go":       "package rpc\n\nfunc doShare(quota, shareCount int) {}\n",
 		},
 		want: []string{
 			"client/a.go:3: words/name", "cluster/x/a.go:3: words/name", "fsm/a.go:3: words/comment", "fsm/a.go:4: words/name",
-			"jepsen/x/a.go:3: words/name", "node/a.go:3: words/name", "node/a.go:5: words/name", "node/a.go:6: words/name",
+			"jepsen/x/a.go:3: words/name", "node/a.go:3: words/name", "node/a.go:5: words/name", "node/a.go:6: words/name", "rpc/a.go:3: words/name",
 		},
 	},
 }

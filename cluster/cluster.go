@@ -23,8 +23,8 @@ type Config struct {
 	PeerAddr, ClientAddr string
 	// Zone names the failure domain of this node. Replicas are spread over zones.
 	Zone string
-	// Guarded says that this node requires tokens of its callers.
-	Guarded bool
+	// RequiresTokens says that this node requires tokens of its callers.
+	RequiresTokens bool
 	// Version is the version that this node reports.
 	Version string
 	// Directory resolves server ids for the node. It is updated from the catalog.
@@ -71,7 +71,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	if err := cfg.Settings.Check(); err != nil {
 		return nil, err
 	}
-	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, Guarded: cfg.Guarded}
+	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens}
 	catalog := newCatalog(n, self, cfg.Logger)
 	catalog.peers = newPeers(n, cfg.Logger)
 	catalog.peers.member = catalog.mayCall

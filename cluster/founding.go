@@ -25,14 +25,14 @@ type FoundingConfig struct {
 	Shards   int
 	// Settings are the first settings of the cluster; a zero stands for the default.
 	Settings Settings
-	// Guarded says that the first founder requires tokens of its callers.
-	Guarded bool
+	// RequiresTokens says that the first founder requires tokens of its callers.
+	RequiresTokens bool
 }
 
 // foundingSettings is the content of node.Founding.Settings.
 type foundingSettings struct {
-	Settings Settings `json:"settings"`
-	Guarded  bool     `json:"guarded,omitempty"`
+	Settings       Settings `json:"settings"`
+	RequiresTokens bool     `json:"guarded,omitempty"`
 }
 
 // FoundingFormat is the format that a cluster founded by several nodes speaks from the start. All
@@ -71,7 +71,7 @@ func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 	if cfg.Settings.MinVoters == 0 {
 		cfg.Settings.MinVoters = min(len(f.Servers), first.Factor)/2 + 1
 	}
-	settings, err := json.Marshal(foundingSettings{Settings: cfg.Settings, Guarded: cfg.Guarded})
+	settings, err := json.Marshal(foundingSettings{Settings: cfg.Settings, RequiresTokens: cfg.RequiresTokens})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the first settings of the cluster: %w", err)
 	}
@@ -127,7 +127,7 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 	}
 	var commands []command
 	for i, server := range f.Servers {
-		n := Node{Name: nameOf(server), ServerID: server, Format: FoundingFormat, Guarded: first.Guarded && i == 0}
+		n := Node{Name: nameOf(server), ServerID: server, Format: FoundingFormat, RequiresTokens: first.RequiresTokens && i == 0}
 		if server == c.self.ServerID {
 			n = c.self
 		} else if addrs, err := addresses.Resolve(server); err == nil {

@@ -383,7 +383,7 @@ func (p *planner) zonesOf(members []string) map[string]int {
 // Silence does not count before the grace period is over.
 func (p *planner) worst(s *worldShard, members []string) string {
 	zones := p.zonesOf(members)
-	rank := func(id string) (stays bool, crowd, load int) {
+	rank := func(id string) (keeps bool, crowd, load int) {
 		crowd = 0
 		if n := p.byID[id]; n != nil {
 			crowd = zones[n.zone]
@@ -391,10 +391,10 @@ func (p *planner) worst(s *worldShard, members []string) string {
 		return p.keepsReplica(id), crowd, p.replicas[id]
 	}
 	return slices.MinFunc(members, func(a, b string) int {
-		aStays, aCrowd, aLoad := rank(a)
-		bStays, bCrowd, bLoad := rank(b)
+		aKeeps, aCrowd, aLoad := rank(a)
+		bKeeps, bCrowd, bLoad := rank(b)
 		return cmp.Or(
-			compareBool(aStays, bStays), cmp.Compare(bCrowd, aCrowd), cmp.Compare(bLoad, aLoad),
+			compareBool(aKeeps, bKeeps), cmp.Compare(bCrowd, aCrowd), cmp.Compare(bLoad, aLoad),
 			compareBool(a == s.leader, b == s.leader), cmp.Compare(b, a),
 		)
 	})

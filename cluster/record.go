@@ -46,8 +46,8 @@ type Node struct {
 	Format fsm.Format `json:"format,omitempty"`
 	// Draining: placement empties the node.
 	Draining bool `json:"draining,omitempty"`
-	// Guarded: the node requires tokens of its callers. While one node of a cluster does, all do.
-	Guarded bool `json:"guarded,omitempty"`
+	// RequiresTokens: the node requires tokens of its callers. While one node of a cluster does, all do.
+	RequiresTokens bool `json:"guarded,omitempty"`
 }
 
 // Placement records the nodes that should run a replica of a shard: its members in Raft, those

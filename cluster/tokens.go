@@ -75,18 +75,18 @@ func (m *machine) endToken(e *tokenEnd) outcome {
 // access is the part of the state that authenticates callers, readable without a lock.
 type access struct {
 	tokens map[string]*tokens.Record // by id
-	// guard is the name of a node that requires tokens of its callers, "" if there is none.
-	guard string
+	// tokensRequiredBy is the name of a node that requires tokens of its callers, "" if there is none.
+	tokensRequiredBy string
 }
 
 // shownAccess holds the current access.
 type shownAccess struct {
 	atomic.Pointer[access]
-	guardChanged *broadcast // sent when guard changes
+	requiredChanged *broadcast // sent when tokensRequiredBy changes
 }
 
 func newAccess() *shownAccess {
-	s := &shownAccess{guardChanged: newBroadcast()}
+	s := &shownAccess{requiredChanged: newBroadcast()}
 	s.Store(&access{})
 	return s
 }
@@ -97,13 +97,13 @@ func (m *machine) showAccess() {
 	for _, t := range m.state.Tokens {
 		a.tokens[t.ID] = t
 	}
-	if i := slices.IndexFunc(m.state.Nodes, func(n Node) bool { return n.Guarded }); i >= 0 {
-		a.guard = m.state.Nodes[i].Name
+	if i := slices.IndexFunc(m.state.Nodes, func(n Node) bool { return n.RequiresTokens }); i >= 0 {
+		a.tokensRequiredBy = m.state.Nodes[i].Name
 	}
 	before := m.access.Load()
 	m.access.Store(&a)
-	if before.guard != a.guard {
-		m.access.guardChanged.send()
+	if before.tokensRequiredBy != a.tokensRequiredBy {
+		m.access.requiredChanged.send()
 	}
 }
 
@@ -165,9 +165,9 @@ func (c *Catalog) Token(id string) (*tokens.Record, bool) {
 	return t, ok
 }
 
-// Guard returns the name of a node of the cluster that requires tokens of its callers, "" if there
+// TokensRequiredBy returns the name of a node of the cluster that requires tokens of its callers, "" if there
 // is none. It reads this replica, from memory and without a lock.
-func (c *Catalog) Guard() string { return c.access.Load().guard }
+func (c *Catalog) TokensRequiredBy() string { return c.access.Load().tokensRequiredBy }
 
-// GuardAltered returns a channel that is closed when the result of Guard changes after this call.
-func (c *Catalog) GuardAltered() <-chan struct{} { return c.access.guardChanged.wait() }
+// TokensRequiredAltered returns a channel that is closed when the result of TokensRequiredBy changes after this call.
+func (c *Catalog) TokensRequiredAltered() <-chan struct{} { return c.access.requiredChanged.wait() }

@@ -22,8 +22,8 @@ func madeToken(made, end int64) *tokens.Record {
 func TestTokensAreKept(t *testing.T) {
 	dir := t.TempDir()
 	_, c, end := open(t, dir)
-	stays, goes := madeToken(1, 0), madeToken(1, 0)
-	for _, r := range []*tokens.Record{stays, goes} {
+	kept, goes := madeToken(1, 0), madeToken(1, 0)
+	for _, r := range []*tokens.Record{kept, goes} {
 		if err := c.AddToken(t.Context(), *r); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestTokensAreKept(t *testing.T) {
 			t.Errorf("a token that was made: %+v, %v", known, ok)
 		}
 	}
-	if err := c.AddToken(t.Context(), *stays); !errors.Is(err, ErrTokenExists) {
+	if err := c.AddToken(t.Context(), *kept); !errors.Is(err, ErrTokenExists) {
 		t.Errorf("made again: %v", err)
 	}
 	later := time.Unix(0, 5)
@@ -39,20 +39,20 @@ func TestTokensAreKept(t *testing.T) {
 		id   string
 		at   time.Time
 		want error
-	}{{goes.ID, time.Time{}, nil}, {goes.ID, time.Time{}, ErrTokenUnknown}, {goes.ID, later, ErrTokenUnknown}, {stays.ID, later, nil}, {stays.ID, later.Add(time.Hour), nil}} {
+	}{{goes.ID, time.Time{}, nil}, {goes.ID, time.Time{}, ErrTokenUnknown}, {goes.ID, later, ErrTokenUnknown}, {kept.ID, later, nil}, {kept.ID, later.Add(time.Hour), nil}} {
 		if err := c.EndToken(t.Context(), test.id, test.at); !errors.Is(err, test.want) {
 			t.Errorf("ending a token at %v: %v, want %v", test.at, err, test.want)
 		}
 	}
 	end()
 	_, c, _ = open(t, dir)
-	if known, ok := c.Token(stays.ID); !ok || known.NotAfter != later.UnixNano() || !known.Scopes.Allow(tokens.Put, "q") {
+	if known, ok := c.Token(kept.ID); !ok || known.NotAfter != later.UnixNano() || !known.Scopes.Allow(tokens.Put, "q") {
 		t.Errorf("after a restart: %+v, %v; want the earliest end that it was given", known, ok)
 	}
 	if _, ok := c.Token(goes.ID); ok || len(c.Tokens()) != 1 {
 		t.Errorf("after a restart there are %d tokens", len(c.Tokens()))
 	}
-	bad := *stays
+	bad := *kept
 	bad.Scopes = nil
 	if err := c.AddToken(t.Context(), bad); err == nil {
 		t.Error("a token that allows nothing is taken")
@@ -109,13 +109,13 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestGuardOfACatalog: while one node asks for tokens, the cluster does, also for a replica that
-// gets a snapshot. A follower of GuardAltered is woken by each change.
-func TestGuardOfACatalog(t *testing.T) {
+// TestTokensRequiredByANode: while one node requires tokens, the cluster does, also at a replica that
+// restores a snapshot. TokensRequiredAltered reports each change.
+func TestTokensRequiredByANode(t *testing.T) {
 	m, replica := newMachine(), newMachine()
 	shown := &Catalog{access: m.access}
-	altered := shown.GuardAltered()
-	expect := func(when, guard string, rings bool) {
+	altered := shown.TokensRequiredAltered()
+	expect := func(when, required string, rings bool) {
 		t.Helper()
 		rang := false
 		select {
@@ -123,29 +123,29 @@ func TestGuardOfACatalog(t *testing.T) {
 			rang = true
 		default:
 		}
-		if g := shown.Guard(); g != guard || rang != rings {
-			t.Errorf("%s: %q, and whoever follows that heard of it: %v; want %q, %v", when, g, rang, guard, rings)
+		if g := shown.TokensRequiredBy(); g != required || rang != rings {
+			t.Errorf("%s: %q, and whoever follows that heard of it: %v; want %q, %v", when, g, rang, required, rings)
 		}
-		altered = shown.GuardAltered()
+		altered = shown.TokensRequiredAltered()
 	}
 	expect("at first", "", false)
-	one, two := Node{Name: "n1", ServerID: "n1.a"}, Node{Name: "n2", ServerID: "n2.a", Guarded: true}
+	one, two := Node{Name: "n1", ServerID: "n1.a"}, Node{Name: "n2", ServerID: "n2.a", RequiresTokens: true}
 	apply(t, m, command{Join: &one})
 	expect("with one that asks nobody", "", false)
 	apply(t, m, command{Join: &two})
 	expect("with one that asks", "n2", true)
 	shown = &Catalog{access: replica.access}
-	altered = shown.GuardAltered()
+	altered = shown.TokensRequiredAltered()
 	if _, err := replica.Restore(bytes.NewReader(m.encode())); err != nil {
 		t.Fatal(err)
 	}
 	expect("in a snapshot", "n2", true)
 	shown = &Catalog{access: m.access}
-	altered = shown.GuardAltered()
-	two.Guarded = false
+	altered = shown.TokensRequiredAltered()
+	two.RequiresTokens = false
 	apply(t, m, command{Join: &two})
 	expect("when that asks no more", "", true)
-	two.Guarded = true
+	two.RequiresTokens = true
 	apply(t, m, command{Join: &two})
 	apply(t, m, command{AddToken: madeToken(1, 0)}, command{Leave: &departure{ServerID: two.ServerID}})
 	expect("when that has left", "", true)

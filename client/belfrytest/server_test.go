@@ -185,7 +185,32 @@ func TestClusterOfAServer(t *testing.T) {
 	if err != nil || len(c.Nodes) != 1 || len(c.Problems) > 0 {
 		t.Fatalf("%+v, %v", c, err)
 	}
+	for path, body := range map[string]string{
+		"/v1/set-namespace":  `{"name":"t","maxJobs":"1"}`,
+		"/v1/update-cluster": `{"gracePeriod":"20m"}`,
+		"/v1/reset-clock":    `{}`,
+	} {
+		answer, err := post(t, s.URL+path, body)
+		if err != nil || answer != http.StatusOK {
+			t.Errorf("%s: %d, %v", path, answer, err)
+		}
+	}
 	if n := c.Nodes[0]; "http://"+n.Address != s.URL || n.Version != "belfrytest" {
 		t.Errorf("the node is at %q and runs %q", n.Address, n.Version)
 	}
+}
+
+// post makes a call without the SDK and returns the status of the answer.
+func post(t *testing.T, url, body string) (status int, err error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
 }

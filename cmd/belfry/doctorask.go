@@ -73,7 +73,7 @@ func (e *examination) page(ctx context.Context, caller *http.Client, url string)
 	}
 	page, err := io.ReadAll(io.LimitReader(response.Body, pageMax))
 	if caller == e.conn.http && !servedHere(response) {
-		err = e.describe(ctx, &strangeAnswer{response.Status})
+		err = e.describe(ctx, &foreignResponse{response.Status})
 	}
 	return response.StatusCode, string(page), err
 }

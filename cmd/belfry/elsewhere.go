@@ -16,10 +16,10 @@ import (
 	"github.com/belfrydb/belfry/rpc"
 )
 
-// strangeAnswer is an answer that is no Belfry server's.
-type strangeAnswer struct{ status string }
+// foreignResponse is an answer of something that is not a Belfry server.
+type foreignResponse struct{ status string }
 
-func (e *strangeAnswer) Error() string { return "the answer is " + e.status }
+func (e *foreignResponse) Error() string { return "the answer is " + e.status }
 
 // elsewhere says what answers at the server's address, if that is certainly not where a server answers clients, so that nothing was done; else it is
 // empty. err is what a call ended with.
@@ -39,7 +39,7 @@ func (a *app) elsewhere(ctx context.Context, err error) string {
 	case server.PortOther:
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
 	case server.PortSilent: // it was slow to answer the question, and may be a server, unless it has answered the call as none does
-		if _, strange := errors.AsType[*strangeAnswer](err); !strange {
+		if _, foreign := errors.AsType[*foreignResponse](err); !foreign {
 			return ""
 		}
 	case server.PortWeb:
@@ -73,7 +73,7 @@ func (a *app) directAddress() (address string, ok bool) {
 
 // unanswered reports whether a call ended without an answer of a Belfry server.
 func unanswered(err error) bool {
-	if _, strange := errors.AsType[*strangeAnswer](err); strange {
+	if _, foreign := errors.AsType[*foreignResponse](err); foreign {
 		return true
 	}
 	wire, ok := errors.AsType[*connect.Error](err)

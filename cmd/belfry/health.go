@@ -140,7 +140,7 @@ func ask(ctx context.Context, conn *connection, path string) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", path, err)
 	}
 	if !servedHere(response) {
-		return "", &strangeAnswer{response.Status}
+		return "", &foreignResponse{response.Status}
 	}
 	switch response.StatusCode {
 	case http.StatusOK:

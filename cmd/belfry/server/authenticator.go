@@ -97,8 +97,8 @@ func (g *authenticator) followCatalog(ctx context.Context, confirmed <-chan stru
 		}
 	}
 	for {
-		altered := g.catalog.GuardAltered()
-		if err := g.writeOpenAccessFile(g.catalog.Guard() == ""); err != nil {
+		altered := g.catalog.TokensRequiredAltered()
+		if err := g.writeOpenAccessFile(g.catalog.TokensRequiredBy() == ""); err != nil {
 			g.logger.Error("keeping for the next start whether the cluster asks for tokens", "error", err)
 		}
 		select {
@@ -128,7 +128,7 @@ func (g *authenticator) OpenAccess() (bool, error) {
 	if g.file != "" {
 		return false, nil
 	}
-	requiredBy := g.catalog.Guard()
+	requiredBy := g.catalog.TokensRequiredBy()
 	switch {
 	case requiredBy == "" && !g.wasOpen && !g.catalogCurrent.Load():
 		return false, fmt.Errorf("this node has not heard yet whether its cluster asks for tokens: %w", node.ErrNoLeader)

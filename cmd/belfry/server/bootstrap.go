@@ -271,7 +271,7 @@ func (b *bootstrap) found(f *founding, members []gossip.Member) (err error) {
 		return nil
 	}
 	b.founding, err = cluster.NewFounding(cluster.FoundingConfig{
-		Founders: founders, Shards: int(b.self.Shards), Settings: b.cfg.Cluster, Guarded: b.cfg.RootTokens != "",
+		Founders: founders, Shards: int(b.self.Shards), Settings: b.cfg.Cluster, RequiresTokens: b.cfg.RootTokens != "",
 	})
 	b.addFounders(members)
 	return err

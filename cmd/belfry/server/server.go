@@ -233,7 +233,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
-		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, Guarded: cfg.RootTokens != "",
+		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, RequiresTokens: cfg.RootTokens != "",
 		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks, Seeds: b.seeds, Departed: s.removal.receive, Logger: cfg.Logger,
 	})
 	if err != nil {

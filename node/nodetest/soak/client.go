@@ -123,7 +123,7 @@ func queues() []string { return []string{"orders", "mails"} }
 
 // produce puts jobs.
 func (c *client) produce(ctx context.Context) {
-	for c.rest(ctx, c.upTo(c.world.plan.pace)) {
+	for c.rest(ctx, c.upTo(c.world.plan.clientPauseMax)) {
 		put := &fsm.Put{
 			Queue: c.queue(), Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR, Delay: c.upTo(delayMax), TTR: time.Second + c.upTo(6*time.Second),
 			Body: fmt.Appendf(nil, "%s %d", c.name, c.serial),
@@ -159,7 +159,7 @@ func (c *client) produce(ctx context.Context) {
 
 // consume takes jobs and does with them what workers do, good ones and bad ones.
 func (c *client) consume(ctx context.Context) {
-	for c.rest(ctx, c.upTo(c.world.plan.pace)) {
+	for c.rest(ctx, c.upTo(c.world.plan.clientPauseMax)) {
 		reserve := &fsm.Reserve{Queues: queues(), Max: 1 + uint32(c.random.IntN(5))}
 		if c.chance(3) {
 			reserve.TTR = 500*time.Millisecond + c.upTo(5*time.Second)
@@ -208,7 +208,7 @@ func (c *client) work(ctx context.Context, g fsm.Grant) {
 
 // propose logs tokens in the catalog.
 func (c *client) propose(ctx context.Context) {
-	for c.rest(ctx, c.upTo(2*c.world.plan.pace)) {
+	for c.rest(ctx, c.upTo(2*c.world.plan.clientPauseMax)) {
 		l := c.world.lifeNumber(c.guess)
 		if l == nil {
 			c.guess = c.random.IntN(8)

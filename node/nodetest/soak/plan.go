@@ -15,9 +15,9 @@ type plan struct {
 	nodes   int
 	clients int
 	length  time.Duration
-	// pace is the longest rest of a client between two things.
-	pace   time.Duration
-	faults []fault
+	// clientPauseMax is the longest pause of a client between two calls.
+	clientPauseMax time.Duration
+	faults         []fault
 
 	// What follows plants mistakes. All of it is nil or false in earnest.
 
@@ -50,12 +50,12 @@ type kind struct {
 
 // newPlan draws a plan.
 func newPlan(random *rand.Rand) plan {
-	p := plan{nodes: 3, clients: 6, length: 5 * time.Minute, pace: 2 * time.Second, skew: skewMax}
+	p := plan{nodes: 3, clients: 6, length: 5 * time.Minute, clientPauseMax: 2 * time.Second, skew: skewMax}
 	if random.IntN(4) == 0 {
 		p.nodes = 5
 	}
 	if random.IntN(4) == 0 { // a busy one
-		p.clients, p.pace = 9, 500*time.Millisecond
+		p.clients, p.clientPauseMax = 9, 500*time.Millisecond
 	}
 	known := kinds()
 	if random.IntN(2) == 0 { // few kinds in many combinations find other things than all kinds at once

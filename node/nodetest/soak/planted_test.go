@@ -84,7 +84,7 @@ func (p *plan) only(names ...string) {
 			}
 		}
 	}
-	p.nodes, p.clients, p.pace = 3, 6, time.Second
+	p.nodes, p.clients, p.clientPauseMax = 3, 6, time.Second
 	p.draw(rand.New(rand.NewPCG(uint64(len(p.faults)), uint64(p.clients))), chosen)
 }
 
