@@ -10,11 +10,6 @@ func identityBugs() []Bug {
 			Edits: []Edit{skipping("fsm/put.go", `held != 0`, "put-twice")},
 		},
 		{
-			Name: "dedup-ends-with-job", What: "a put with the id of a job that was acked makes another one",
-			Claims: []string{"I5"}, Workloads: []string{"races"},
-			Edits: []Edit{skipping("fsm/put.go", `tombstone != 0 && !c.Again && !m.forgotten(q, tombstone)`, "dedup-ends-with-job")},
-		},
-		{
 			Name: "conflict-hidden", What: "a put with other content and the id of a job that exists is answered as if it were the same",
 			Claims: []string{"I5"}, Workloads: []string{"races"},
 			Edits: []Edit{skipping("fsm/put.go", `b.content() != content`, "conflict-hidden")},
@@ -38,13 +33,6 @@ func identityBugs() []Bug {
 		own[i] = m.apply(command, before)`,
 			}},
 		},
-		{
-			Name: "limit-ignored", What: "a queue takes more jobs and bytes than its settings allow",
-			Claims: []string{"I37"}, Workloads: []string{"admin"},
-			Edits: []Edit{before("fsm/put.go", `jobs, size := partitionLimit(r.Settings.MaxJobs, r), partitionLimit(r.Settings.MaxBytes, r)`, `if planted("limit-ignored") {
-		return false
-	}`)},
-		},
 	}
 }
 
@@ -66,11 +54,6 @@ func adminBugs() []Bug {
 			Name: "cancel-not-counted", What: "cancels are not counted",
 			Claims: []string{"I33"}, Workloads: []string{"races", "admin"},
 			Edits: []Edit{unless("cancel-not-counted", "fsm/control.go", `m.touch(j.q).Counters.Cancelled++`)},
-		},
-		{
-			Name: "purge-not-counted", What: "the jobs that a purge removes are not counted",
-			Claims: []string{"I33"}, Workloads: []string{"puts", "admin"},
-			Edits: []Edit{unless("purge-not-counted", "fsm/control.go", `m.touch(q).Counters.Purged++`)},
 		},
 		{
 			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",

@@ -13,10 +13,6 @@ func leaseBugs() []Bug {
 			Claims: []string{"I18"}, Workloads: []string{"puts", "stall"}, Edits: []Edit{grantTerms()},
 		},
 		{
-			Name: "wall-clock-in-apply", What: "a lease ends by the wall clock of the replica that applies the grant",
-			Claims: []string{"I25"}, Workloads: []string{"puts"}, Edits: []Edit{grantTerms()},
-		},
-		{
 			Name: "extend-shortens", What: "an extension by less than is left shortens the lease",
 			Claims: []string{"I18"}, Workloads: []string{"stall"},
 			Edits: []Edit{after("fsm/lease.go", `l.until = max(l.until, m.scalars.Clock.After(l.ttr))`, `if planted("extend-shortens") {
@@ -55,8 +51,6 @@ func grantTerms() Edit {
 		fence = l.fence
 	case planted("lease-halved"):
 		until = m.scalars.Clock.After(ttr / 2)
-	case planted("wall-clock-in-apply"):
-		until = plantedNow().After(ttr)
 	}
 	l.fence, l.until, l.ttr = fence, until, ttr`,
 	}
@@ -76,13 +70,6 @@ func holderBugs() []Bug {
 		{
 			Name: "lapsed-ack-taken", What: "an ack ends a job after its lease has lapsed, as long as nobody else holds it",
 			Claims: []string{"I16"}, Workloads: []string{"stall"}, Edits: []Edit{late},
-		},
-		{
-			Name: "stale-nack-taken", What: "a nack with the lease of an earlier holder takes the job from the one that holds it now",
-			Claims: []string{"I16"}, Workloads: []string{"stall", "retries"},
-			Edits: []Edit{after("fsm/lease.go", nack, `if !ok && j.index != 0 && planted("stale-nack-taken") {
-		ok = m.slot(j).state() == Reserved && m.leaseOf(j).fence != c.Fence
-	}`)},
 		},
 		{
 			Name: "ack-not-done", What: "the ack of a job that was handed out before is answered, and its lease goes on",
@@ -107,11 +94,6 @@ func attemptBugs() []Bug {
 			Edits: []Edit{before("fsm/settle.go", `m.set(j, Ready, until)`, `if planted("lapse-not-counted") {
 			m.editLease(j).attempt--
 		}`)},
-		},
-		{
-			Name: "release-counts", What: "an attempt that was given back counts",
-			Claims: []string{"I21"}, Workloads: []string{"stall"},
-			Edits: []Edit{unless("release-counts", "fsm/lease.go", `m.editLease(j).attempt--`)},
 		},
 		{
 			Name: "max-attempts-ignored", What: "a job never dies of its attempts",

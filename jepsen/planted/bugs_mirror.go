@@ -3,10 +3,10 @@ package planted
 // The mistakes of the mirror. Some take their time between two steps, so that a kill or a suspension falls there: a mirror without the mistake may be as slow.
 
 func bridgeBugs() []Bug {
-	unfenced := before("mirror/link.go", `*w.last++`, `if planted("bridge-unfenced") || planted("hold-ignored") {
+	unfenced := before("mirror/link.go", `*w.last++`, `if planted("bridge-unfenced") {
 		fence = plantedFence()
 	}`)
-	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`, `if planted("bridge-unfenced") || planted("hold-ignored") {
+	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`, `if planted("bridge-unfenced") {
 		ctx = context.WithoutCancel(ctx)
 		plantedPause()
 	}`)
@@ -14,13 +14,6 @@ func bridgeBugs() []Bug {
 		{
 			Name: "bridge-unfenced", What: "scripts bear what the clock says in the place of the fence, and a bridge goes on after its leases have ended",
 			Claims: []string{"M2"}, Workloads: []string{"mirror"}, Edits: []Edit{unfenced, careless},
-		},
-		{
-			Name: "hold-ignored", What: "whoever is started mirrors, whether another one holds the lease or not, and goes on after its leases have ended",
-			Claims: []string{"M2"}, Workloads: []string{"mirror"},
-			Edits: []Edit{unfenced, careless, before("mirror/hold.go", `running, stop := context.WithCancel(ctx)`, `if planted("hold-ignored") {
-		return work(ctx, 1)
-	}`)},
 		},
 		{
 			Name: "forgotten-before-ack", What: "that a job was put on the ready list is forgotten before it is acked",
@@ -46,14 +39,6 @@ func bridgeBugs() []Bug {
 
 func importBugs() []Bug {
 	return []Bug{
-		{
-			Name: "claim-keeps", What: "a claim leaves the entry where Redisson's processes find it",
-			Claims: []string{"M2"}, Workloads: []string{"mirror"},
-			Edits: []Edit{{
-				"mirror/scripts.go", "	redis.call('ZREM', KEYS[2], member)\n",
-				"` + plantedLine(!planted(\"claim-keeps\"), `	redis.call('ZREM', KEYS[2], member)`) + `\n",
-			}},
-		},
 		{
 			Name: "ack-before-put", What: "an entry is removed from Redis before it is put into Belfry",
 			Claims: []string{"M1"}, Workloads: []string{"mirror"},

@@ -34,13 +34,6 @@ func timeBugs() []Bug {
 		}`)},
 		},
 		{
-			Name: "reschedule-ignored", What: "a reschedule answers with the new due time and leaves the job where it was",
-			Claims: []string{"I8"}, Workloads: []string{"races"},
-			Edits: []Edit{before("fsm/control.go", `return Result{State: m.setDue(j, due), Due: due, changed: true}`, `if planted("reschedule-ignored") {
-		return Result{State: m.setDue(j, m.slot(j).due), Due: due, changed: true}
-	}`)},
-		},
-		{
 			Name: "clock-runs-back", What: "a shard's clock is the wall clock of whoever leads, as it is (coolbeans)",
 			Claims: []string{"I9"}, Workloads: []string{"puts"}, Nemeses: []string{"clock-back", "clock-forward"},
 			Edits: []Edit{
@@ -88,13 +81,6 @@ func orderBugs() []Bug {
 			Name: "priority-ignored", What: "ready jobs leave by due time alone",
 			Claims: []string{"I13"}, Workloads: []string{"herd"},
 			Edits: []Edit{skipping("fsm/keys.go", `k.priority != l.priority`, "priority-ignored")},
-		},
-		{
-			Name: "last-in-first-out", What: "of jobs of one priority that are due at one time the last one leaves first",
-			Claims: []string{"I13"}, Workloads: []string{"herd"},
-			Edits: []Edit{before("fsm/keys.go", `return k.serial < l.serial`, `if planted("last-in-first-out") {
-		return k.serial > l.serial
-	}`)},
 		},
 		{
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed out (coolbeans)",

@@ -28,33 +28,18 @@ func planted(name string) bool { return plantedName == name }
 
 // helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
 func helpers() map[string]string {
-	return map[string]string{"fsm": machineHelpers, "cluster": clusterHelpers, "node": nodeHelpers, "node/storage": storageHelpers, "mirror": mirrorHelpers}
+	return map[string]string{"cluster": clusterHelpers, "node": nodeHelpers, "node/storage": storageHelpers, "mirror": mirrorHelpers}
 }
-
-const machineHelpers = `package fsm
-
-import "time"
-
-func plantedNow() Time { return Time(time.Now().UnixNano()) }
-`
 
 const clusterHelpers = `package cluster
 
 import "sync"
 
-var plantedLeaders, plantedShards sync.Map
+var plantedLeaders sync.Map
 
 func plantedFirst(shard uint32, server string) string {
 	first, _ := plantedLeaders.LoadOrStore(shard, server)
 	return first.(string)
-}
-
-func plantedLost(shard uint32, err error) bool {
-	if err != nil {
-		plantedShards.Store(shard, true)
-	}
-	_, lost := plantedShards.Load(shard)
-	return lost
 }
 `
 
@@ -150,11 +135,4 @@ func plantedPause() {
 }
 
 func plantedFence() uint64 { return uint64(time.Now().UnixMicro()) }
-
-func plantedLine(there bool, line string) string {
-	if there {
-		return line
-	}
-	return ""
-}
 `
